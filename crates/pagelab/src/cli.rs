@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 
+use crate::advise::Advise;
 use crate::compare::Compare;
 use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
@@ -39,6 +40,8 @@ pub enum Verb {
     Demo(Demo),
     /// Measure a command under several policies: the main job
     Compare(Box<Compare>),
+    /// The least intrusive setting that was seen to give a program the pages of the policy that won
+    Advise(Advise),
     /// Show a stored comparison again
     Show(Show),
     /// Combine comparisons `--arm-of-boot` of several boots and hosts

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod advise;
 mod cli;
 mod compare;
 mod demo;
@@ -70,6 +71,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Compare(arguments) if !arguments.guests.kernels.is_empty() => kernels::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
+        Verb::Advise(arguments) => advise::run(&arguments),
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Study(arguments) => studies::run(&arguments),

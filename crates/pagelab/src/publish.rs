@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, ValueEnum};
+use clap::Args;
 use results::boots as of_boots;
 use results::store::Resumption;
 use serde_json::{Value, json};
@@ -30,15 +30,6 @@ pub struct Forms {
     pub html: Option<PathBuf>,
 }
 
-/// Which ways to adopt the best policy are printed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Adopt {
-    /// The least intrusive one
-    One,
-    /// Every one, the least intrusive first
-    All,
-}
-
 impl Forms {
     /// Checks at the start that output files can be written at the end, so that no long measurement is wasted.
     ///
@@ -63,18 +54,18 @@ pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failu
 ///
 /// # Errors
 /// Standard output or a file cannot be written.
-pub fn comparison(comparison: &Comparison, forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
-    gone_on(comparison, &[], forms, adopt)
+pub fn comparison(comparison: &Comparison, forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
+    gone_on(comparison, &[], forms, adopt_all)
 }
 
 /// As [`comparison`], for one that was interrupted and resumed.
-fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
     let text = if forms.json {
         let mut document = results::json::document(comparison);
         document["resumptions"] = resumptions.iter().map(of_resumption).collect();
         format!("{document:#}")
     } else {
-        [text(comparison, adopt), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned()
+        [text(comparison, adopt_all), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned()
     };
     let printed = print(&text, forms.json);
     let csv = forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
@@ -106,11 +97,11 @@ fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
     }
 }
 
-/// The table, the conclusion, and how to adopt the best policy permanently.
-fn text(comparison: &Comparison, adopt: Adopt) -> String {
+/// The table, the conclusion, and, if asked for, the ways to adopt the best policy permanently.
+fn text(comparison: &Comparison, adopt_all: bool) -> String {
     let table = results::table::render(comparison, terminal_width());
     let sentence = folded(results::sentence::conclude(comparison));
-    let adoption = results::adopting::adoption(comparison, adopt == Adopt::All);
+    let adoption = if adopt_all { results::adopting::adoption(comparison) } else { String::new() };
     // Commands are not folded, so that they can be copied.
     let folded_unless_command =
         |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
@@ -133,10 +124,10 @@ fn unmeasured(comparison: &Comparison) -> Option<&'static str> {
 ///
 /// # Errors
 /// As [`comparison`] and [`merged`].
-pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt: Adopt) -> Result<(), Failure> {
+pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
     match Part::of(stored).filter(|_| stored.design.is_over_boots()) {
         Some(part) => merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
-        None => gone_on(stored, resumptions, forms, adopt),
+        None => gone_on(stored, resumptions, forms, adopt_all),
     }
 }
 

@@ -43,6 +43,14 @@ pub enum PlatformError {
          the foreground, or as a server with a client that drives it (--server, --ready)"
     )]
     CutShort,
+    /// The kernel has too few contiguous free blocks for the pages of a pool.
+    #[error("the pool got {got} of {asked} pages: there is not enough contiguous free memory")]
+    PoolTooSmall {
+        /// Pages that were requested.
+        asked: u64,
+        /// Pages in the pool.
+        got: u64,
+    },
     #[error("not every setting could be put back: {0}")]
     NotRestored(String),
     /// A figure could not be read from the command's output.

@@ -129,6 +129,30 @@ impl Session {
         })
     }
 
+    /// Gives settings these values and restores every other one, for a program that runs without a policy.
+    ///
+    /// # Errors
+    /// Another process has the lease, the kernel refuses a value, or a pool has fewer pages than requested.
+    pub fn apply_settings(&mut self, settings: &[(String, String)]) -> Result<(), PlatformError> {
+        self.rest()?;
+        if settings.is_empty() {
+            return Ok(());
+        }
+        let lease = match &mut self.lease {
+            Some(lease) => lease,
+            none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
+        };
+        let pairs = settings.iter().map(|(path, value)| (path.as_str(), value.as_str()));
+        let taken = lease.apply(pairs)?;
+        match taken.into_iter().find_map(|taken| match taken {
+            Taken::Granted { asked, got } => Some((asked, got)),
+            Taken::Whole => None,
+        }) {
+            Some((asked, got)) => Err(PlatformError::PoolTooSmall { asked, got }),
+            None => Ok(()),
+        }
+    }
+
     /// As [`Session::apply`], for a program that is not measured: if the policy needs no change of settings, other such programs
     /// may run at the same time, and nothing is written.
     ///

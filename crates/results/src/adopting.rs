@@ -6,12 +6,11 @@ use study::comparison::{Adoption, Comparison};
 use crate::rows;
 use crate::text::printable;
 
-/// Instructions for applying the best policy permanently, ready to be printed and copied; empty if no arm is best or
-/// nothing needs to be done. Of several policies tied best, the one with the greatest gain is used.
+/// All ways to apply the best policy permanently, ready to be printed and copied, the least intrusive first; empty if no arm is best
+/// or nothing needs to be done. Of several policies tied best, the one with the greatest gain is used. None of them was tried.
 ///
-/// By default only the least intrusive way is given; with `all` the others too. If the program itself conflicts with
-/// the policy, the text says so instead.
-pub fn adoption(comparison: &Comparison, all: bool) -> String {
+/// If the program itself conflicts with the policy, the text says so.
+pub fn adoption(comparison: &Comparison) -> String {
     let Some(arm) = best(comparison).first().copied() else { return String::new() };
     let label = comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label));
     let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
@@ -19,19 +18,12 @@ pub fn adoption(comparison: &Comparison, all: bool) -> String {
     if let Some(obstacle) = &obstacle {
         text.push_str(&format!("To adopt {label}: {}.\n", printable(obstacle)));
     }
-    let shown = recommended.into_iter().chain(if all { others } else { &[] });
     let once = if obstacle.is_some() { ", once the program no longer does that" } else { "" };
-    for adoption in shown {
-        text.push_str(&format!("To adopt {label}{once}, {}:\n", printable(&adoption.scope)));
+    for adoption in recommended.into_iter().chain(others) {
+        text.push_str(&format!("To adopt {label} (not tried){once}, {}:\n", printable(&adoption.scope)));
         for line in adoption.commands.iter().flat_map(|command| command.lines()) {
             text.push_str(&format!("    {}\n", printable(line)));
         }
-    }
-    if !all && !others.is_empty() {
-        let (count, more) = (others.len(), if recommended.is_some() { "other " } else { "" });
-        let ways = if count == 1 { "way" } else { "ways" };
-        let stored = if comparison.id > 0 { format!("pagelab show {} ", comparison.id) } else { String::new() };
-        text.push_str(&format!("{count} {more}{ways}: {stored}--adopt all\n"));
     }
     text
 }

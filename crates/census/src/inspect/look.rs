@@ -81,7 +81,7 @@ pub fn look(
         flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
-    Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
+    Ok(Inspection { process: about, regions, runtimes: basis.runtimes, supply: supply.clone(), sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.

@@ -13,7 +13,7 @@ use super::khugepaged::Khugepaged;
 use super::pattern::{MetricPattern, with_one_group};
 use super::variant_word::{VariantWord, parse_fragmented_of, parse_named};
 use crate::kernels::arguments::Guests;
-use crate::publish::{Adopt, Forms};
+use crate::publish::Forms;
 use crate::words::{
     TrialTime, Variable, parse_duration, parse_fragmented, parse_percent, parse_policy, parse_size, parse_trial_time,
     parse_variable,
@@ -190,10 +190,27 @@ pub struct Measuring {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Keeping {
-    /// How many ways to adopt the best policy are printed below the table
-    #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
-    pub adopt: Adopt,
+    /// Print all ways to adopt the best policy below the table; none of them was tried
+    #[arg(long)]
+    pub adopt_all: bool,
+    /// Do not run the command again to find a setting that gives it the pages of the best policy
+    #[arg(long)]
+    pub no_advice: bool,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
+}
+
+impl Compare {
+    /// Whether the trials run on this host, and not on a fake platform of a test.
+    #[cfg(debug_assertions)]
+    pub fn is_on_host(&self) -> bool {
+        self.fake_platform.is_none()
+    }
+
+    /// Whether the trials run on this host; released programs have no other platform.
+    #[cfg(not(debug_assertions))]
+    pub fn is_on_host(&self) -> bool {
+        true
+    }
 }

@@ -1,5 +1,7 @@
 //! A comparison as a row of a study, given as arguments of `compare`.
 
+use std::ffi::OsString;
+
 use clap::Parser;
 use results::store::Store;
 
@@ -42,7 +44,7 @@ pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured,
 ///
 /// # Errors
 /// `compare` rejects the arguments.
-pub fn parsed(words: &[String]) -> Result<Compare, Failure> {
+pub fn parsed<Word: Into<OsString> + Clone>(words: impl IntoIterator<Item = Word>) -> Result<Compare, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         // Only the message is kept: the usage text of `compare` would not help here.

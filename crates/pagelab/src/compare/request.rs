@@ -14,7 +14,7 @@ use super::resumed::InStudy;
 use super::{boots, design, variants, work};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
-use crate::publish::{self, Adopt, Forms};
+use crate::publish::{self, Forms};
 
 /// A comparison request that passed all checks.
 pub struct Request {
@@ -53,7 +53,7 @@ pub struct Setup {
 /// The forms of output of a comparison.
 pub struct Shown {
     forms: Forms,
-    adopt: Adopt,
+    adopt_all: bool,
     /// Merge with the stored results of other boots.
     with_boots: bool,
 }
@@ -90,7 +90,7 @@ impl Request {
             backend,
             in_study: None,
         };
-        let shown = Shown { forms: arguments.forms, adopt: arguments.keeping.adopt, with_boots: arguments.arm_of_boot };
+        let shown = Shown { forms: arguments.forms, adopt_all: arguments.keeping.adopt_all, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })
     }
 }
@@ -104,7 +104,7 @@ impl Shown {
         if self.with_boots {
             boots::publish_with(store, comparison, &self.forms)
         } else {
-            publish::comparison(comparison, &self.forms, self.adopt)
+            publish::comparison(comparison, &self.forms, self.adopt_all)
         }
     }
 }

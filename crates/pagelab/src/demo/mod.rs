@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser};
+use clap::Args;
 
-use crate::compare::{self, Compare};
+use crate::compare;
 use crate::failure::{Failure, report};
 use crate::words::parse_duration;
 
@@ -31,14 +31,6 @@ pub struct Demo {
     store: Option<PathBuf>,
 }
 
-/// The arguments of `pagelab compare` as a command of their own.
-#[derive(Parser)]
-#[command(name = "pagelab compare")]
-struct Alone {
-    #[command(flatten)]
-    compare: Compare,
-}
-
 /// Runs `pagelab demo`.
 ///
 /// # Errors
@@ -48,7 +40,7 @@ pub fn run(arguments: &Demo) -> Result<(), Failure> {
         "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
     ));
     let program = std::env::current_exe().map_err(Failure::input)?;
-    let mut words: Vec<OsString> = vec!["compare".into()];
+    let mut words: Vec<OsString> = Vec::new();
     words.extend(["--max-time".into(), format!("{}s", arguments.max_time).into()]);
     words.extend(["--blocks".into(), arguments.blocks.to_string().into()]);
     words.extend(["--metric".into(), r"ns_per_access:lower=ns_per_access=([0-9.]+)".into()]);
@@ -58,5 +50,5 @@ pub fn run(arguments: &Demo) -> Result<(), Failure> {
     }
     words.extend(["--".into(), program.into_os_string()]);
     words.extend(["workload", "chase", "--bytes", BYTES, "--steps", STEPS].map(OsString::from));
-    compare::run(Alone::try_parse_from(words).map_err(Failure::input)?.compare)
+    compare::run(compare::parsed(words)?)
 }

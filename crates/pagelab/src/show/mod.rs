@@ -6,7 +6,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::output::find_store;
-use crate::publish::{self, Adopt, Forms};
+use crate::publish::{self, Forms};
 
 /// Arguments of `pagelab show`.
 #[derive(Debug, Args)]
@@ -14,9 +14,9 @@ pub struct Show {
     /// Its number (`pagelab list comparisons`)
     #[arg(value_name = "NUMBER")]
     number: i64,
-    /// How many ways to adopt the best policy are printed below the table
-    #[arg(long, value_name = "WAYS", value_enum, default_value_t = Adopt::One)]
-    adopt: Adopt,
+    /// Print all ways to adopt the best policy below the table; none of them was tried
+    #[arg(long)]
+    adopt_all: bool,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
@@ -34,5 +34,5 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     let comparison = store.load(arguments.number).map_err(Failure::input)?;
     let resumptions = store.resumptions(arguments.number).map_err(Failure::input)?;
     arguments.forms.can_be_written()?;
-    publish::stored(&comparison, &resumptions, &arguments.forms, arguments.adopt)
+    publish::stored(&comparison, &resumptions, &arguments.forms, arguments.adopt_all)
 }

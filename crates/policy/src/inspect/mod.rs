@@ -37,6 +37,8 @@ pub use summary::{Summary, explained};
 pub use supply::{Pool, Since, Supply};
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
+use crate::remedy::Runtime;
+
 /// The result of inspecting a process once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Inspection {
@@ -44,6 +46,8 @@ pub struct Inspection {
     pub process: Process,
     /// The regions of the process, in address order.
     pub regions: Vec<Region>,
+    /// The runtimes of the process that have switches of their own.
+    pub runtimes: Vec<Runtime>,
     /// What the kernel could allocate, and how often allocations failed.
     pub supply: Supply,
     /// How the figures were obtained.

@@ -68,15 +68,25 @@ pub fn remedies(memory: &Memory, causes: &[&Cause]) -> Vec<Remedy> {
 }
 
 impl Remedy {
-    /// The remedy as one instruction.
+    /// The remedy as one instruction, with its condition.
     pub fn describe(&self) -> String {
         let only = self.only.as_ref().map(|only| format!(" ({only})")).unwrap_or_default();
-        format!("{}{only}", describe(&self.changes))
+        format!("{}{only}", self.instruction())
+    }
+
+    /// The remedy as one instruction.
+    pub fn instruction(&self) -> String {
+        describe(&self.changes)
+    }
+
+    /// How much the remedy affects beyond the program; smaller is better.
+    pub fn intrusiveness(&self) -> u32 {
+        self.changes.iter().map(Change::intrusiveness).sum()
     }
 
     /// How much the remedy affects beyond the program, and how likely it reaches the memory; smaller is better.
     fn rank(&self) -> u32 {
-        let changes: u32 = self.changes.iter().map(Change::intrusiveness).sum();
+        let changes = self.intrusiveness();
         let is_switch = self.changes.iter().any(|change| matches!(change, Change::Environment { .. } | Change::Arguments { .. }));
         match (&self.only, is_switch) {
             (None, _) => changes,

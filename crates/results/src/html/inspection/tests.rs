@@ -87,6 +87,7 @@ fn sample() -> Inspection {
     let mut regions: Vec<Region> = small.collect();
     regions.extend([jit, large]);
     Inspection {
+        runtimes: Vec::new(),
         process: Process {
             pid: 4242,
             name: "ja<v>a".into(),
