@@ -1,6 +1,6 @@
 //! A process's memory from /proc/PID/status at each examination: its peaks, and how much of the peak was examined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use census::{Area, ProcessCensus, Source};
@@ -9,6 +9,7 @@ use host::maps::Vma;
 use policy::census::Census;
 use policy::ranges::Ranges;
 use policy::remains::Remains;
+use policy::removal::Unwatched;
 use policy::verdict::Peak;
 use study::metric::{Observation, names};
 
@@ -29,6 +30,8 @@ pub struct Status {
     shared_bytes: u64,
     /// HugetlbPages. The kernel does not record a peak.
     hugetlb_bytes: u64,
+    /// VmSwap: private memory in swap space.
+    swapped_bytes: u64,
     /// VmData: private writable memory that is mapped.
     mapped_bytes: u64,
     /// VmPTE: page tables of all levels. The kernel does not record a peak.
@@ -60,6 +63,11 @@ pub struct Memory {
     pub remains: Remains,
     /// Whether its end could not be examined, which is reported as a cause of its own.
     pub is_hidden: bool,
+    /// Whether every call stops that takes private memory. Then the largest sum of private memory at a stop is its peak, and the
+    /// peak of the resident set, of which shared memory and files are a part, says nothing more.
+    goes_seen: bool,
+    /// Whether some of it was in swap space at an examination.
+    was_swapped: bool,
 }
 
 impl Status {
@@ -72,6 +80,11 @@ impl Status {
         let process = field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok());
         let process = process.ok_or_else(|| io::Error::other("expected a line Tgid, found none"))?;
         Ok((process, Status::parse(&text)))
+    }
+
+    /// The process of a task; the task itself where it is gone.
+    pub fn process_of(task: libc::pid_t) -> libc::pid_t {
+        Status::of(task).map_or(task, |(process, _)| process)
     }
 
     /// Anonymous and hugetlb memory of a task; `None` where it is not known.
@@ -89,6 +102,8 @@ impl Status {
             other_bytes: bytes("RssFile:")? + shared_bytes,
             shared_bytes,
             hugetlb_bytes: bytes("HugetlbPages:").unwrap_or(0),
+            // Only a kernel with swap space has this line.
+            swapped_bytes: bytes("VmSwap:").unwrap_or(0),
             mapped_bytes: bytes("VmData:")?,
             page_table_bytes: bytes("VmPTE:")?,
         })
@@ -106,8 +121,11 @@ impl Memory {
         self.mapped_bytes = self.mapped_bytes.max(now.mapped_bytes);
         self.page_table_bytes = self.page_table_bytes.max(now.page_table_bytes);
         self.shared_bytes = self.shared_bytes.max(now.shared_bytes);
+        self.was_swapped |= now.swapped_bytes > 0;
         let mut least_bytes = now.anonymous_bytes + now.hugetlb_bytes;
-        if now.most_resident_bytes > self.last.most_resident_bytes {
+        if self.goes_seen {
+            least_bytes += now.swapped_bytes;
+        } else if now.most_resident_bytes > self.last.most_resident_bytes {
             let others = now.other_bytes.max(self.last.other_bytes);
             least_bytes = least_bytes.max(now.most_resident_bytes.saturating_sub(others));
         }
@@ -186,12 +204,38 @@ pub struct PeakMemory {
     ended: Vec<Memory>,
     /// Whether the memory of some process could not be read; then no figure is complete.
     is_unread: bool,
+    /// Whether every call of a process stops that takes private memory.
+    goes_seen: bool,
+    /// How memory may have gone without such a call.
+    unwatched: BTreeSet<Unwatched>,
 }
 
 impl PeakMemory {
+    /// `goes_seen` says whether every call stops that takes private memory.
+    pub fn new(goes_seen: bool) -> PeakMemory {
+        PeakMemory { goes_seen, ..PeakMemory::default() }
+    }
+
     /// The memory of a living process.
     pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
-        self.living.entry(process).or_default()
+        let goes_seen = self.goes_seen;
+        self.living.entry(process).or_insert_with(|| Memory { goes_seen, ..Memory::default() })
+    }
+
+    /// The memory of a process may go without a call that stops. The descriptors of io_uring are inherited.
+    pub fn takes_unwatched(&mut self, process: libc::pid_t, way: Unwatched) {
+        self.unwatched.insert(way);
+        self.of(process).goes_seen = false;
+        if way == Unwatched::IoUring {
+            self.goes_seen = false;
+            self.living.values_mut().for_each(|memory| memory.goes_seen = false);
+        }
+    }
+
+    /// How memory may have gone without a call that stops.
+    pub fn unwatched(&self) -> BTreeSet<Unwatched> {
+        let swapped = self.all().any(|memory| memory.was_swapped).then_some(Unwatched::SwappedOut);
+        self.unwatched.iter().copied().chain(swapped).collect()
     }
 
     /// The most hugetlb pages of a process at an examination.
@@ -363,6 +407,34 @@ mod tests {
         memory.look(&found(0, 20));
         assert_eq!(peak(&memory), (20, 21, 321));
         assert!(!memory.peak().is_unseen() && !memory.peak().is_seen());
+    }
+
+    /// Shared memory that went, or files that the kernel reclaimed, look like private memory in the resident set's peak.
+    #[test]
+    fn shared_memory_is_no_part_of_a_peak_that_was_counted() {
+        let end = status(16, 1, 8, 0);
+        for (goes_seen, least) in [(false, 8), (true, 1)] {
+            let mut memory = Memory { goes_seen, ..Memory::default() };
+            memory.measure(end);
+            memory.look(&found(0, 1));
+            assert_eq!(memory.peak().least_bytes / MIB, least);
+        }
+        let mut all = PeakMemory::new(true);
+        all.take_in(7, Ok((7, Some(end)))).unwrap();
+        all.takes_unwatched(7, Unwatched::Killed);
+        all.take_in(7, Ok((7, Some(status(26, 1, 8, 0))))).unwrap();
+        assert_eq!(all.of(7).peak().least_bytes / MIB, 18, "it may have been reaped");
+        assert_eq!(all.unwatched(), BTreeSet::from([Unwatched::Killed]));
+    }
+
+    #[test]
+    fn what_was_swapped_out_is_missing_where_all_was_to_be_seen() {
+        let mut all = PeakMemory::new(true);
+        let swapped = Status { swapped_bytes: 9 * MIB, ..status(16, 7, 1, 0) };
+        all.take_in(7, Ok((7, Some(swapped)))).unwrap();
+        all.of(7).look(&found(0, 7));
+        assert_eq!(peak(all.of(7)), (7, 16, 16));
+        assert_eq!(all.unwatched(), BTreeSet::from([Unwatched::SwappedOut]));
     }
 
     #[test]

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
+use crate::removal::Unwatched;
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -115,6 +116,11 @@ pub enum Cause {
     FreedBeforeExit,
     /// Most of the memory at the peak was given back before it could be examined. The verdict is unknown.
     PeakUnseen,
+    /// As [`Cause::PeakUnseen`], although every call that takes memory was to be inspected.
+    PeakUnwatched {
+        /// How the memory may have gone; empty where that is not known.
+        ways: Vec<Unwatched>,
+    },
     /// Files and shared memory were so large that most of the peak may or may not have been given back without being examined.
     PeakUncertain,
     /// A process of the tree could not be examined.
@@ -253,6 +259,11 @@ impl Cause {
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended, and was not inspected".into(),
             Cause::PeakUnseen => "most of the memory was given back before it could be inspected".into(),
+            Cause::PeakUnwatched { ways } => {
+                let known: Vec<String> = ways.iter().map(Unwatched::to_string).collect();
+                let how = if known.is_empty() { "I do not know how".to_owned() } else { known.join("; ") };
+                format!("most of the memory went before it could be inspected, by no call that stops: {how}")
+            }
             Cause::PeakUncertain => {
                 "files and shared memory hide the peak: whether most of it was inspected is unknown".into()
             }
@@ -381,6 +392,7 @@ impl Cause {
             | Cause::Demoted
             | Cause::LargerThanAsked
             | Cause::NoGuardSeen
+            | Cause::PeakUnwatched { .. }
             | Cause::ProvenByThpDisable
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }

@@ -23,6 +23,7 @@ pub mod mechanism;
 pub mod pool;
 pub mod ranges;
 pub mod remains;
+pub mod removal;
 pub mod size;
 pub mod verdict;
 
