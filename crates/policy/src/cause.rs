@@ -175,6 +175,13 @@ pub enum Cause {
     ServedByUserfaultfd,
     /// Pages are pinned for a device or a ring. Pinned pages are neither moved nor collapsed.
     Pinned,
+    /// The program, or its dynamic linker, cannot be mapped with base pages of this size.
+    BasePageRefused {
+        /// The base page.
+        base: PageSize,
+        /// The largest base page that their LOAD segments allow.
+        aligned_to: PageSize,
+    },
     /// Data that may explain it could not be read.
     Unread {
         /// What could not be read, and the reason.
@@ -295,6 +302,11 @@ impl Cause {
             Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
             Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
+            Cause::BasePageRefused { base, aligned_to } => {
+                format!(
+                    "the program cannot start with base pages of {base}: its LOAD segments are aligned to {aligned_to}"
+                )
+            }
             Cause::Unread { reason } => format!("I do not know why: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {
@@ -386,6 +398,9 @@ impl Cause {
             Cause::MergedByKsm => "advise the region (MADV_UNMERGEABLE); or, as root: echo 2 > /sys/kernel/mm/ksm/run",
             Cause::ServedByUserfaultfd => "serve faults in multiples of the size, or unregister what is complete",
             Cause::Pinned => "unpin, or pin memory after it has its large pages",
+            Cause::BasePageRefused { .. } => {
+                "link it with -z max-page-size=65536, and take libraries that are linked so"
+            }
             Cause::Stack
             | Cause::FilePages
             | Cause::PrivateFileCopy
