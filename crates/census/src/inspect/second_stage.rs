@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use policy::inspect::SecondStage;
+use policy::judge::Unread;
 use policy::size::PageSize;
 
 /// Where debugfs is mounted.
@@ -18,52 +19,53 @@ const COUNTS: [(PageSize, &str); 3] =
 pub fn of(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> SecondStage {
     match leaves(debugfs, tasks, machines) {
         Ok(leaves) => SecondStage::Leaves(leaves),
-        Err(reason) => SecondStage::NotRead(reason),
+        Err(Unread(reason)) => SecondStage::NotRead(reason),
     }
 }
 
-fn leaves(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> Result<Vec<(PageSize, u64)>, String> {
+fn leaves(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> Result<Vec<(PageSize, u64)>, Unread> {
     let kvm = debugfs.join("kvm");
     match std::fs::read_dir(&kvm) {
         Ok(_) => {}
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            return Err(format!("run as root to read {}", kvm.display()));
+            return Err(Unread(format!("run as root to read {}", kvm.display())));
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return Err(format!(
+            return Err(Unread(format!(
                 "{} is not there; mount debugfs (as root: mount -t debugfs none {})",
                 kvm.display(),
                 debugfs.display()
-            ));
+            )));
         }
-        Err(error) => return Err(format!("{}: {error}", kvm.display())),
+        Err(error) => return Err(Unread(format!("{}: {error}", kvm.display()))),
     }
     let named = tasks.iter().flat_map(|task| machines.iter().map(move |machine| format!("{task}-{machine}")));
     let directories: Vec<_> = named.map(|name| kvm.join(name)).filter(|path| path.is_dir()).collect();
     if directories.len() < machines.len() {
         let (found, all, kvm) = (directories.len(), machines.len(), kvm.display());
-        return Err(format!(
+        return Err(Unread(format!(
             "{kvm} has {found} of its {all} virtual machines: another process or task created the rest, or a descriptor is a copy"
-        ));
+        )));
     }
     COUNTS
         .into_iter()
         .map(|(size, name)| {
             let counts = directories.iter().map(|directory| count(&directory.join(name)));
-            counts.sum::<Result<u64, String>>().map(|count| (size, count))
+            counts.sum::<Result<u64, Unread>>().map(|count| (size, count))
         })
         .collect()
 }
 
-fn count(path: &Path) -> Result<u64, String> {
+fn count(path: &Path) -> Result<u64, Unread> {
     match host::content(path) {
-        Ok(text) => {
-            text.trim().parse().map_err(|_| format!("{}: expected a number, found {:?}", path.display(), text.trim()))
-        }
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| Unread(format!("{}: expected a number, found {:?}", path.display(), text.trim()))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err("this architecture's KVM does not count leaves".to_owned())
+            Err(Unread("this architecture's KVM does not count leaves".to_owned()))
         }
-        Err(error) => Err(format!("{}: {error}", path.display())),
+        Err(error) => Err(Unread(format!("{}: {error}", path.display()))),
     }
 }
 

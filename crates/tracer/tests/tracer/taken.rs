@@ -2,10 +2,17 @@
 
 use std::os::unix::fs::FileExt;
 
-use policy::removal::Unwatched;
+use policy::removal::{Unwatched, considered};
 
 use super::*;
 
+/// The tables of x86-64, and of arm64 and riscv64, which use the generic one, as the kernel's headers have them.
+const HEADERS: [&str; 4] = [
+    "/usr/include/x86_64-linux-gnu/asm/unistd_64.h",
+    "/usr/include/asm-generic/unistd.h",
+    "/usr/aarch64-linux-gnu/include/asm-generic/unistd.h",
+    "/usr/riscv64-linux-gnu/include/asm/unistd.h",
+];
 /// The memory that the program loses.
 const BYTES: u64 = 8 << 20;
 const PAGE_BYTES: u64 = 4096;
@@ -116,5 +123,27 @@ fn memory_is_there_when_the_call_that_takes_it_stops() {
         let Some(present) = taken(&program, how) else { continue };
         assert_eq!(present.ways, ways, "{how}");
         assert!(how == "io_uring" || present.private >= BYTES, "{how}: {}", present.private);
+    }
+}
+
+/// Fails where the headers of a newer kernel have a call that has not been considered.
+#[test]
+fn every_call_of_the_kernels_table_is_considered() {
+    let considered: std::collections::BTreeSet<&str> = considered().collect();
+    let found: Vec<&str> = HEADERS.into_iter().filter(|path| Path::new(path).exists()).collect();
+    if found.is_empty() {
+        return skip("the kernel's headers");
+    }
+    for path in found {
+        let text = fs::read_to_string(path).unwrap();
+        // A name that is defined by one with 3264 is that of 32 bits, or the same again.
+        let names = text.lines().filter_map(|line| {
+            let (name, value) = line.strip_prefix("#define __NR")?.split_once(' ')?;
+            let is_again = value.trim().starts_with("__NR3264");
+            name.strip_prefix("3264_").or_else(|| name.strip_prefix('_')).filter(|_| !is_again)
+        });
+        let calls = names.filter(|name| !matches!(*name, "syscalls" | "arch_specific_syscall"));
+        let new: Vec<&str> = calls.filter(|name| !considered.contains(name)).collect();
+        assert!(new.is_empty(), "{path}: {new:?}: say in policy::removal whether they take memory away");
     }
 }
