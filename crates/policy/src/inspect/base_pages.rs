@@ -82,7 +82,7 @@ pub fn largest_of_all(files: &[(String, Loader, Vec<LoadSegment>)]) -> Option<Pa
 
 fn largest(segments: &[LoadSegment], loader: Loader) -> Option<PageSize> {
     let all = std::iter::once(PageSize::K4).chain(LARGER);
-    all.filter(|size| admits(segments, loader, *size)).last()
+    all.rev().find(|size| admits(segments, loader, *size))
 }
 
 /// Whether a file can be loaded with a base page.
