@@ -196,3 +196,45 @@ fn large_pages() -> (&'static str, bool) {
     let size = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/hpage_pmd_size").unwrap_or_default();
     ("large pages of 2M", size.trim() == "2097152")
 }
+
+/// Shared memory that is detached, or whose pages go, is no private memory that went unseen.
+#[test]
+fn shared_memory_that_goes_leaves_the_verdict_on_private_memory() {
+    if !needs(&[program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let program = compiled(&bench, "taken");
+    let verdict = |how: &str, options: &[&str]| {
+        let document = compared(&bench, "base", options, &words_of(&[&program, how]));
+        arm(&document, "base")["verdict"].clone()
+    };
+    for how in ["shmdt", "remove", "truncate", "ftruncate", "fallocate", "shmat", "process_madvise"] {
+        let with = verdict(how, &["--prove-all"]);
+        assert_eq!((&with["holding"], &with["causes"]), (&"held".into(), &Value::Array(vec![])), "{how}: {with:#}");
+        let [seen, least, _] = peak_of(&with);
+        assert!(seen == least && seen > 1 << 20, "{how}: {with:#}");
+    }
+    let without = verdict("shmdt", &[]);
+    assert_eq!(without["holding"], "held", "{without:#}");
+}
+
+/// A request of io_uring drops memory without a call that stops. What was given is not advised again.
+#[test]
+fn memory_that_goes_without_a_call_is_named_with_its_way() {
+    if !needs(&[program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let command = words_of(&[&compiled(&bench, "taken"), "io_uring"]);
+    if Command::new(&command[0]).arg(&command[1]).status().unwrap().code() == Some(3) {
+        return testing::skip("io_uring");
+    }
+    let document = compared(&bench, "base", &["--prove-all"], &command);
+    let verdict = &arm(&document, "base")["verdict"];
+    assert_eq!(verdict["holding"], "unknown", "{verdict:#}");
+    let unseen = cause(verdict, "peak_unwatched").unwrap_or_else(|| panic!("{verdict:#}"));
+    assert!(unseen["remedy"].is_null() && unseen["text"].as_str().unwrap().contains("io_uring"), "{unseen}");
+    let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
+    table.prints(&["base was not shown to be in force: unknown", "by no call that stops: the program uses io_uring"]);
+}

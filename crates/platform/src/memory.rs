@@ -1,6 +1,6 @@
 //! A process's memory from /proc/PID/status at each examination: its peaks, and how much of the peak was examined.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use census::{Area, ProcessCensus, Source};
@@ -9,6 +9,7 @@ use host::maps::Vma;
 use policy::census::Census;
 use policy::ranges::Ranges;
 use policy::remains::Remains;
+use policy::removal::Unwatched;
 use policy::verdict::Peak;
 use study::metric::{Observation, names};
 
@@ -29,6 +30,8 @@ pub struct Status {
     shared_bytes: u64,
     /// HugetlbPages. The kernel does not record a peak.
     hugetlb_bytes: u64,
+    /// VmSwap: private memory in swap space.
+    swapped_bytes: u64,
     /// VmData: private writable memory that is mapped.
     mapped_bytes: u64,
     /// VmPTE: page tables of all levels. The kernel does not record a peak.
@@ -60,6 +63,11 @@ pub struct Memory {
     pub remains: Remains,
     /// Whether its end could not be examined, which is reported as a cause of its own.
     pub is_hidden: bool,
+    /// Whether every call stops that takes private memory. Then the largest sum of private memory at a stop is its peak, and the
+    /// peak of the resident set, of which shared memory and files are a part, says nothing more.
+    goes_seen: bool,
+    /// Whether some of it was in swap space at an examination.
+    was_swapped: bool,
 }
 
 impl Status {
@@ -72,6 +80,11 @@ impl Status {
         let process = field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok());
         let process = process.ok_or_else(|| io::Error::other("expected a line Tgid, found none"))?;
         Ok((process, Status::parse(&text)))
+    }
+
+    /// The process of a task; the task itself where it is gone.
+    pub fn process_of(task: libc::pid_t) -> libc::pid_t {
+        Status::of(task).map_or(task, |(process, _)| process)
     }
 
     /// Anonymous and hugetlb memory of a task; `None` where it is not known.
@@ -89,6 +102,8 @@ impl Status {
             other_bytes: bytes("RssFile:")? + shared_bytes,
             shared_bytes,
             hugetlb_bytes: bytes("HugetlbPages:").unwrap_or(0),
+            // Only a kernel with swap space has this line.
+            swapped_bytes: bytes("VmSwap:").unwrap_or(0),
             mapped_bytes: bytes("VmData:")?,
             page_table_bytes: bytes("VmPTE:")?,
         })
@@ -106,8 +121,11 @@ impl Memory {
         self.mapped_bytes = self.mapped_bytes.max(now.mapped_bytes);
         self.page_table_bytes = self.page_table_bytes.max(now.page_table_bytes);
         self.shared_bytes = self.shared_bytes.max(now.shared_bytes);
+        self.was_swapped |= now.swapped_bytes > 0;
         let mut least_bytes = now.anonymous_bytes + now.hugetlb_bytes;
-        if now.most_resident_bytes > self.last.most_resident_bytes {
+        if self.goes_seen {
+            least_bytes += now.swapped_bytes;
+        } else if now.most_resident_bytes > self.last.most_resident_bytes {
             let others = now.other_bytes.max(self.last.other_bytes);
             least_bytes = least_bytes.max(now.most_resident_bytes.saturating_sub(others));
         }
@@ -186,12 +204,38 @@ pub struct PeakMemory {
     ended: Vec<Memory>,
     /// Whether the memory of some process could not be read; then no figure is complete.
     is_unread: bool,
+    /// Whether every call of a process stops that takes private memory.
+    goes_seen: bool,
+    /// How memory may have gone without such a call.
+    unwatched: BTreeSet<Unwatched>,
 }
 
 impl PeakMemory {
+    /// `goes_seen` says whether every call stops that takes private memory.
+    pub fn new(goes_seen: bool) -> PeakMemory {
+        PeakMemory { goes_seen, ..PeakMemory::default() }
+    }
+
     /// The memory of a living process.
     pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
-        self.living.entry(process).or_default()
+        let goes_seen = self.goes_seen;
+        self.living.entry(process).or_insert_with(|| Memory { goes_seen, ..Memory::default() })
+    }
+
+    /// The memory of a process may go without a call that stops. The descriptors of io_uring are inherited.
+    pub fn takes_unwatched(&mut self, process: libc::pid_t, way: Unwatched) {
+        self.unwatched.insert(way);
+        self.of(process).goes_seen = false;
+        if way == Unwatched::IoUring {
+            self.goes_seen = false;
+            self.living.values_mut().for_each(|memory| memory.goes_seen = false);
+        }
+    }
+
+    /// How memory may have gone without a call that stops.
+    pub fn unwatched(&self) -> BTreeSet<Unwatched> {
+        let swapped = self.all().any(|memory| memory.was_swapped).then_some(Unwatched::SwappedOut);
+        self.unwatched.iter().copied().chain(swapped).collect()
     }
 
     /// The most hugetlb pages of a process at an examination.
@@ -266,135 +310,4 @@ fn field(text: &str, name: &str) -> Option<u64> {
 }
 
 #[cfg(test)]
-mod tests {
-    use policy::census::{Backing, Folio, Mapping};
-    use policy::size::PageSize;
-
-    use super::*;
-    use census::Region;
-
-    const MIB: u64 = 1 << 20;
-
-    /// An examination of `start..end` MiB, all of which is anonymous memory.
-    fn found(start: u64, end: u64) -> ProcessCensus {
-        let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
-        let (start, end) = (start * MIB, end * MIB);
-        let vma =
-            Vma { start, end, protection: 3, shared: false, device: (0, 0), inode: 0, offset: 0, name: String::new() };
-        let mut census = Census::default();
-        census.add(mapping, end - start);
-        let areas = vec![Area { vma, regions: vec![Region { start, end, mapping }] }];
-        ProcessCensus { pid: 1, census, source: Source::PagemapScan, folios_of_system: None, areas }
-    }
-
-    fn status(most_resident: u64, anonymous: u64, other: u64, hugetlb: u64) -> Status {
-        let text = format!(
-            "VmHWM:\t{} kB\nRssAnon:\t{} kB\nRssFile:\t{} kB\nRssShmem: 0 kB\nVmData: 0 kB\nVmPTE: 0 kB\n\
-             HugetlbPages: {} kB\n",
-            most_resident << 10,
-            anonymous << 10,
-            other << 10,
-            hugetlb << 10
-        );
-        Status::parse(&text).unwrap()
-    }
-
-    fn peak(memory: &Memory) -> (u64, u64, u64) {
-        let Peak { seen_bytes, least_bytes, most_bytes } = memory.peak();
-        (seen_bytes / MIB, least_bytes / MIB, most_bytes / MIB)
-    }
-
-    #[test]
-    fn what_went_before_the_end_is_missing_from_the_peak() {
-        let mut memory = Memory::default();
-        memory.measure(status(400, 12, 8, 0));
-        memory.look(&found(0, 12));
-        assert_eq!(peak(&memory), (12, 392, 400));
-    }
-
-    #[test]
-    fn what_is_looked_at_again_and_again_counts_once() {
-        let mut memory = Memory::default();
-        for _ in 0..200 {
-            memory.measure(status(400, 4, 8, 0));
-            memory.look(&found(0, 4));
-            memory.removed(0, 4 * MIB);
-        }
-        memory.look(&found(2, 6));
-        assert_eq!(peak(&memory), (6, 392, 400));
-    }
-
-    /// The rest of a large page counts as it was before, until something else is there.
-    #[test]
-    fn what_is_left_of_a_large_page_counts_as_it_was() {
-        let mut memory = Memory::default();
-        let mut left = found(0, 1);
-        memory.remains.note(&left.areas[0].regions, PageSize::M2);
-        assert_eq!(memory.remains.others(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
-        left.areas[0].regions[0].mapping.leaf = PageSize::M2;
-        memory.remains.note(&left.areas[0].regions, PageSize::M2);
-        assert_eq!(memory.remains.others(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
-        let before = memory.before_the_cut(MIB / 2, 2 * MIB);
-        assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
-        memory.removed(MIB / 2, 2 * MIB);
-        assert_eq!(memory.remains.others(0, MIB), [(MIB / 2, MIB)]);
-        assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
-    }
-
-    #[test]
-    fn what_was_looked_at_before_the_peak_is_no_part_of_it() {
-        let mut memory = Memory::default();
-        memory.measure(status(108, 100, 8, 0));
-        memory.look(&found(0, 100));
-        memory.removed(0, 100 * MIB);
-        assert_eq!(peak(&memory), (100, 100, 108));
-        memory.measure(status(308, 10, 8, 0));
-        memory.look(&found(0, 10));
-        assert_eq!(peak(&memory), (10, 300, 308));
-    }
-
-    /// Files that were unmapped since do not increase the computed anonymous memory.
-    #[test]
-    fn files_are_no_part_of_the_peak() {
-        let mut memory = Memory::default();
-        memory.measure(status(320, 20, 300, 0));
-        memory.measure(status(321, 20, 1, 0));
-        memory.measure(status(321, 20, 1, 0));
-        memory.look(&found(0, 20));
-        assert_eq!(peak(&memory), (20, 21, 321));
-        assert!(!memory.peak().is_unseen() && !memory.peak().is_seen());
-    }
-
-    #[test]
-    fn hugetlb_pages_count_as_resident_at_their_peak() {
-        let mut memory = Memory::default();
-        memory.measure(status(8, 4, 4, 650));
-        memory.measure(status(8, 4, 4, 325));
-        memory.look(&found(0, 329));
-        assert_eq!(peak(&memory), (329, 654, 658));
-        assert_eq!((memory.most_resident_bytes, memory.most_hugetlb_bytes), (658 * MIB, 650 * MIB));
-    }
-
-    #[test]
-    fn small_differences_are_not_counted_and_nothing_is_known_of_nothing() {
-        let mut memory = Memory::default();
-        memory.measure(status(3, 1, 1, 0));
-        memory.look(&found(0, 1));
-        assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes - MIB);
-        memory.seen_bytes += 1;
-        assert_eq!(memory.peak().seen_bytes, memory.peak().least_bytes);
-        assert_eq!(Status::parse("Name: a\nTgid: 7\n"), None, "a zombie");
-    }
-
-    #[test]
-    fn memory_that_could_not_be_read_makes_no_figure() {
-        let mut memory = PeakMemory::default();
-        memory.take_in(7, Ok((7, Some(status(400, 12, 8, 0))))).unwrap();
-        assert_eq!(memory.take_in(8, Ok((7, None))).unwrap(), 7, "a thread of a process without memory");
-        assert_eq!(memory.take_in(9, Err(io::Error::from_raw_os_error(libc::ESRCH))).unwrap(), 9);
-        assert_eq!(memory.observations().len(), 3);
-        assert_eq!(memory.of(7).peak().most_bytes, 400 * MIB, "what has gone does not lower the peak");
-        assert!(memory.take_in(7, Err(io::Error::from_raw_os_error(libc::EMFILE))).is_err());
-        assert_eq!(memory.observations(), []);
-    }
-}
+mod tests;

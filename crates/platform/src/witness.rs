@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 use policy::cause::Cause;
 use policy::judge::{Aim, Evidence, Examination};
 use policy::remains::Remains;
+use policy::removal::Unwatched;
 use policy::{PageSizes, Policy};
 use study::machine::State;
 use study::metric::Observation;
@@ -57,8 +58,8 @@ impl<'a> TrialWitness<'a> {
             page_sizes,
             state,
             root: 0,
+            memory: PeakMemory::new(budget.is_unlimited),
             budget,
-            memory: PeakMemory::default(),
             examination: Examination::begun(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
             forked: BTreeSet::new(),
@@ -80,6 +81,7 @@ impl<'a> TrialWitness<'a> {
         Evidence {
             peak: Some(self.memory.peak()),
             is_all_seen: self.budget.is_unlimited,
+            unwatched: self.memory.unwatched(),
             unseen_unmapped_bytes: self.unseen_unmapped_bytes,
             ..Evidence::of(self.examination)
         }
@@ -189,6 +191,18 @@ impl Witness for TrialWitness<'_> {
         }
         self.memory.of(process).removed(start, end);
         self.budget.charge(since, Kind::Unmap);
+    }
+
+    fn lessens(&mut self, task: libc::pid_t) {
+        if self.budget.allows(Kind::Unmap) {
+            let since = Instant::now();
+            self.measure(task);
+            self.budget.charge(since, Kind::Unmap);
+        }
+    }
+
+    fn takes_unwatched(&mut self, task: libc::pid_t, way: Unwatched) {
+        self.memory.takes_unwatched(Status::process_of(task), way);
     }
 
     fn shrinks(&mut self, task: libc::pid_t, process: libc::pid_t, pool_bytes: u64) {

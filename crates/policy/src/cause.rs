@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
 use crate::remedy::{Deciding, fixes};
+use crate::removal::Unwatched;
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -115,6 +116,11 @@ pub enum Cause {
     FreedBeforeExit,
     /// Most of the memory at the peak was given back before it could be examined. The verdict is unknown.
     PeakUnseen,
+    /// As [`Cause::PeakUnseen`], although every call that takes memory was to be inspected.
+    PeakUnwatched {
+        /// How the memory may have gone; empty where that is not known.
+        ways: Vec<Unwatched>,
+    },
     /// Files and shared memory were so large that most of the peak may or may not have been given back without being examined.
     PeakUncertain,
     /// A process of the tree could not be examined.
@@ -169,6 +175,13 @@ pub enum Cause {
     ServedByUserfaultfd,
     /// Pages are pinned for a device or a ring. Pinned pages are neither moved nor collapsed.
     Pinned,
+    /// The program, or its dynamic linker, cannot be mapped with base pages of this size.
+    BasePageRefused {
+        /// The base page.
+        base: PageSize,
+        /// The largest base page that their LOAD segments allow.
+        aligned_to: PageSize,
+    },
     /// Data that may explain it could not be read.
     Unread {
         /// What could not be read, and the reason.
@@ -253,6 +266,11 @@ impl Cause {
             Cause::NothingToSee => "no memory was present at exit".into(),
             Cause::FreedBeforeExit => "memory was given back before the process ended, and was not inspected".into(),
             Cause::PeakUnseen => "most of the memory was given back before it could be inspected".into(),
+            Cause::PeakUnwatched { ways } => {
+                let known: Vec<String> = ways.iter().map(Unwatched::to_string).collect();
+                let how = if known.is_empty() { "I do not know how".to_owned() } else { known.join("; ") };
+                format!("most of the memory went before it could be inspected, by no call that stops: {how}")
+            }
             Cause::PeakUncertain => {
                 "files and shared memory hide the peak: whether most of it was inspected is unknown".into()
             }
@@ -284,6 +302,11 @@ impl Cause {
             Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
             Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
+            Cause::BasePageRefused { base, aligned_to } => {
+                format!(
+                    "the program cannot start with base pages of {base}: its LOAD segments are aligned to {aligned_to}"
+                )
+            }
             Cause::Unread { reason } => format!("I do not know why: {reason}"),
             Cause::Unexplained => "I do not know why".into(),
             Cause::OfAnotherVersion => {

@@ -24,6 +24,7 @@ pub mod pool;
 pub mod ranges;
 pub mod remains;
 pub mod remedy;
+pub mod removal;
 pub mod size;
 pub mod verdict;
 

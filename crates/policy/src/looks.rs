@@ -2,6 +2,7 @@
 //! examined.
 
 use crate::call::{Call, madv, map, mremap};
+use crate::removal::DROPS;
 use crate::size::PageSize;
 
 /// The size from which on a range is examined before it is unmapped.
@@ -16,8 +17,7 @@ pub const LARGE_DROP_BYTES: u64 = 16 << 20;
 pub enum Extent {
     /// Large ranges that munmap and MADV_DONTNEED give back.
     Large,
-    /// All of it: every munmap, MADV_DONTNEED and MADV_FREE, memory that mremap and brk cut off, memory that a mapping replaces,
-    /// and the memory of the image that execve replaces.
+    /// All of it, by the rules of [`crate::removal`].
     All,
 }
 
@@ -46,9 +46,6 @@ impl Extent {
         }
     }
 }
-
-/// Advice values after which content may be lost.
-pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// What a call does to a range: its first address and the address after the last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,6 +27,8 @@ pub enum SizeError {
 impl PageSize {
     /// 4 KiB, the base page of x86-64 and the smallest arm64 granule.
     pub const K4: PageSize = PageSize(4 << 10);
+    /// 16 KiB, a granule of arm64.
+    pub const K16: PageSize = PageSize(16 << 10);
     /// 64 KiB.
     pub const K64: PageSize = PageSize(64 << 10);
     /// 2 MiB, the PMD leaf of a 4K granule.

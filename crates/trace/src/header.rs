@@ -198,6 +198,10 @@ pub struct Header {
     pub architecture: String,
     /// Whether addresses are guest-physical addresses of a whole machine instead of virtual addresses of a program.
     pub system: bool,
+    /// The largest base page, in bytes, with which the program and its dynamic linker can be mapped, by their LOAD segments; `None`
+    /// where the recorder did not see that.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_base_bytes: Option<u64>,
     /// The columns of the runs.
     pub columns: Columns,
     /// The runs that were left out.
@@ -225,6 +229,7 @@ impl Header {
             command: Vec::new(),
             architecture: String::new(),
             system: false,
+            max_base_bytes: None,
             columns: Columns { kinds: true, accesses: true, addresses: false },
             filter: Filter::None,
             window: None,

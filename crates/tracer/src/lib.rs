@@ -5,7 +5,7 @@
 //! not depend on tracing.
 //!
 //! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace`, `rewriting`, and `freed_ranges` (the memory that
-//!   a call gives back, which the `witness` sees).
+//!   a call gives back, which the `witness` sees), with `advised_ranges` and the `segment` of shmat.
 //! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
 //!   explains a failed exec.
 //! * Tree: `event_loop` follows it, `tasks` and `parentage` describe its tasks, `after_root` tracks processes that outlive the
@@ -17,6 +17,7 @@
 //!   tracer, `untraced` runs one that needs no tracer, and `supervised` runs one that records itself.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod advised_ranges;
 mod after_root;
 mod bare;
 mod call_context;
@@ -39,6 +40,7 @@ mod ptrace;
 mod refusal;
 mod registers;
 mod rewriting;
+mod segment;
 mod sham;
 pub mod signals;
 mod stopped;

@@ -2,6 +2,7 @@
 
 use super::freed_ranges::Extent;
 use super::ptrace::Tid;
+use policy::removal::Unwatched;
 
 /// An observer of the tree's memory. The tracer calls it before memory is given back.
 pub trait Witness {
@@ -12,6 +13,10 @@ pub trait Witness {
     fn ends(&mut self, task: Tid);
     /// A task is about to unmap a range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
+    /// A task is about to make a call that takes shared memory, or pages of files, or moves memory to swap space.
+    fn lessens(&mut self, _task: Tid) {}
+    /// The memory of a task may go, or goes, without being seen. With [`Unwatched::IoUring`] that holds for what it forks, too.
+    fn takes_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
     /// How much of the memory that is given back the witness wants to see.
     fn extent(&self) -> Extent {
         Extent::Large

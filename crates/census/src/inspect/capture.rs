@@ -6,7 +6,7 @@
 use std::io::{self, BufRead};
 
 use host::{Host, Root};
-use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
+use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, VmaFacts};
 use policy::size::PageSize;
 
 use super::captured_pages::Pages;
@@ -143,6 +143,14 @@ impl Subject for Captured {
 
     fn has_guest(&self) -> bool {
         self.pages.has_guest
+    }
+
+    fn second_stage(&self) -> SecondStage {
+        SecondStage::NotRead("a capture does not have it".into())
+    }
+
+    fn loaded_with(&self, _: &[VmaFacts]) -> LoadedWith {
+        LoadedWith::Unknown
     }
 
     fn is_go(&self) -> bool {

@@ -1,22 +1,29 @@
 //! A process of the running kernel as the subject of an inspection.
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 use host::if_there;
 use host::maps::{Vma, VmaKind};
-use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
+use policy::call::prot;
+use policy::inspect::{BasePages, FileSystem, LoadSegment, LoadedWith, Loader, MemoryLimit, SecondStage, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};
-use super::{elf, stacks, status};
+use super::{elf, load_segments, second_stage, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
 /// Addresses that are inspected in one call; the limit keeps the results in memory small.
 const STEP_BYTES: u64 = 1 << 30;
+
+/// A file, who maps it, and its segments.
+type LoadedFile = (String, Loader, Vec<LoadSegment>);
 
 /// A process that is open for inspection.
 pub struct Live<'a> {
@@ -65,15 +72,53 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// Whether a KVM virtual machine is open. A descriptor that is closed in the meantime does not count.
-    fn guest(&self) -> io::Result<bool> {
+    /// The descriptors of KVM virtual machines. One that is closed in the meantime does not count.
+    fn machines(&self) -> io::Result<Vec<u32>> {
+        let mut machines = Vec::new();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
-            let target = if_there(fs::read_link(entry?.path()))?;
+            let entry = entry?;
+            let target = if_there(fs::read_link(entry.path()))?;
             if target.is_some_and(|target| target.as_os_str().as_bytes() == b"anon_inode:kvm-vm") {
-                return Ok(true);
+                machines.extend(entry.file_name().to_str().and_then(|number| number.parse::<u32>().ok()));
             }
         }
-        Ok(false)
+        Ok(machines)
+    }
+
+    fn tasks(&self) -> io::Result<Vec<u32>> {
+        let tasks = fs::read_dir(format!("/proc/{}/task", self.pid))?;
+        tasks
+            .map(|task| Ok(task?.file_name().to_str().and_then(|task| task.parse().ok())))
+            .filter_map(Result::transpose)
+            .collect()
+    }
+
+    /// The program, its dynamic linker and its libraries, with their LOAD segments. `None` where it has no program.
+    fn loaded_files(&self, vmas: &[VmaFacts]) -> io::Result<Option<Vec<LoadedFile>>> {
+        let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
+        let Some(program) = if_there(load_segments::of_file(&exe, None))?.flatten() else { return Ok(None) };
+        let about = fs::metadata(&exe)?;
+        let mut seen = HashSet::from([about.ino()]);
+        let mut files = vec![(self.program().unwrap_or_default(), Loader::Kernel, program.segments)];
+        let is_code = |vma: &&VmaFacts| vma.inode != 0 && vma.protection & prot::EXEC != 0;
+        for vma in vmas.iter().filter(is_code) {
+            if !seen.insert(vma.inode) {
+                continue;
+            }
+            // A file that has been replaced, or is not visible here, is left out: what is mapped is no file any more.
+            let path = self.in_root(&vma.name);
+            if let Some(library) = if_there(load_segments::of_file(Path::new(&path), Some(vma.inode)))?.flatten() {
+                let is_linker =
+                    program.linker.as_deref().is_some_and(|linker| is_same_file(&self.in_root(linker), vma.inode));
+                let loader = if is_linker { Loader::Kernel } else { Loader::Linker };
+                files.push((vma.name.clone(), loader, library.segments));
+            }
+        }
+        Ok(Some(files))
+    }
+
+    fn in_root(&self, path: &str) -> String {
+        format!("/proc/{}/root{path}", self.pid)
     }
 
     /// Whether the frames of a mapping are read.
@@ -119,7 +164,26 @@ impl Subject for Live<'_> {
     }
 
     fn has_guest(&self) -> bool {
-        self.known("whether it runs a virtual machine is not known", "fd", self.guest()).unwrap_or(false)
+        let machines = self.known("whether it runs a virtual machine is not known", "fd", self.machines());
+        machines.is_some_and(|machines| !machines.is_empty())
+    }
+
+    fn second_stage(&self) -> SecondStage {
+        let found = self.machines().and_then(|machines| Ok((self.tasks()?, machines)));
+        match found {
+            Ok((tasks, machines)) => second_stage::of(Path::new(second_stage::DEBUGFS), &tasks, &machines),
+            Err(error) => SecondStage::NotRead(format!("/proc/{}: {error}", self.pid)),
+        }
+    }
+
+    fn loaded_with(&self, vmas: &[VmaFacts]) -> LoadedWith {
+        let files =
+            self.known("with which base pages it can start is not known", "exe", self.loaded_files(vmas)).flatten();
+        match files.map(|files| BasePages::refused(self.sizes.base, &files)) {
+            None => LoadedWith::Unknown,
+            Some(None) => LoadedWith::All,
+            Some(Some(refused)) => LoadedWith::Refused(refused),
+        }
     }
 
     fn is_go(&self) -> bool {
@@ -193,6 +257,10 @@ impl Subject for Live<'_> {
     fn usable(&self) -> Result<(), CensusError> {
         self.failed.borrow_mut().take().map_or(Ok(()), Err)
     }
+}
+
+fn is_same_file(path: &str, inode: u64) -> bool {
+    fs::metadata(path).is_ok_and(|about| about.ino() == inode)
 }
 
 /// Converts facts back to the mapping that is scanned.

@@ -8,8 +8,8 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Context, Cut, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply, Surroundings,
-    VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
+    Context, Cut, Inspection, Kind, LoadedWith, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
+    Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::remedy::{Runtime, runtimes};
 use policy::size::{PageSize, format_bytes};
@@ -74,6 +74,8 @@ pub fn look(
             "{unplaced} of the captured pages are in no mapping, and left out: the process changed, or the capture"
         ));
     }
+    let loaded_with = if detail.sizes_only { LoadedWith::Unknown } else { subject.loaded_with(&facts) };
+    let second_stage = subject.has_guest().then(|| subject.second_stage());
     partial.extend(subject.unread());
     let sight = Sight {
         by_page: subject.is_by_page(),
@@ -81,7 +83,8 @@ pub fn look(
         flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
-    Ok(Inspection { process: about, regions, runtimes: basis.runtimes, supply: supply.clone(), sight, partial })
+    let process = About { loaded_with, second_stage, ..about.clone() };
+    Ok(Inspection { process, regions, runtimes: basis.runtimes, supply: supply.clone(), sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use host::if_there;
-use policy::inspect::{MemoryLimit, Process, ThpMode};
+use policy::inspect::{LoadedWith, MemoryLimit, Process, ThpMode};
 
 use super::identity::Identity;
 use super::subject::Subject;
@@ -46,6 +46,9 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         peak_bytes: bytes("VmHWM"),
         memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
+        // These are known only with the mappings.
+        loaded_with: LoadedWith::Unknown,
+        second_stage: None,
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
-use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
+use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use crate::CensusError;
@@ -56,6 +56,10 @@ pub trait Subject {
     fn stacks(&self) -> Vec<u64>;
     /// Whether it has a KVM virtual machine open.
     fn has_guest(&self) -> bool;
+    /// What maps the memory of its KVM virtual machines.
+    fn second_stage(&self) -> SecondStage;
+    /// With which larger base pages its program, and the libraries among these mappings, can be loaded.
+    fn loaded_with(&self, vmas: &[VmaFacts]) -> LoadedWith;
     /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
     /// Whether the file of a mapping is in shared memory.

@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use policy::cause::Cause;
 use policy::cut::CutBy;
+use policy::removal::Unwatched;
 use policy::size::PageSize;
 
 /// Example settings files, one of each kind.
@@ -71,7 +72,8 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::ProvenByThpDisable => Cause::NothingToSee,
         Cause::NothingToSee => Cause::FreedBeforeExit,
         Cause::FreedBeforeExit => Cause::PeakUnseen,
-        Cause::PeakUnseen => Cause::PeakUncertain,
+        Cause::PeakUnseen => Cause::PeakUnwatched { ways: vec![Unwatched::IoUring] },
+        Cause::PeakUnwatched { .. } => Cause::PeakUncertain,
         Cause::PeakUncertain => Cause::ProcessUnseen { reason: "WHY".into() },
         Cause::ProcessUnseen { .. } => Cause::MappingCut { by: CutBy::Guard },
         Cause::MappingCut { by: CutBy::Guard } => Cause::MappingCut { by: CutBy::LightGuard },
@@ -95,7 +97,8 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::DisabledExceptAdvised => Cause::MergedByKsm,
         Cause::MergedByKsm => Cause::ServedByUserfaultfd,
         Cause::ServedByUserfaultfd => Cause::Pinned,
-        Cause::Pinned => Cause::Unread { reason: "WHY".into() },
+        Cause::Pinned => Cause::BasePageRefused { base: PageSize::K16, aligned_to: PageSize::K4 },
+        Cause::BasePageRefused { .. } => Cause::Unread { reason: "WHY".into() },
         Cause::Unread { .. } => Cause::Unexplained,
         Cause::Unexplained => Cause::OfAnotherVersion,
         Cause::OfAnotherVersion => return None,

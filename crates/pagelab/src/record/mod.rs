@@ -16,8 +16,10 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
+use census::inspect::load_segments;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
+use policy::size::PageSize;
 use trace::executable::Architecture;
 use trace::{Columns, Header, Window};
 use tracer::signals::{self, PassOn};
@@ -104,7 +106,10 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let emulator = Emulator::for_program(&program)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = Output::prepare(&arguments.output)?;
-    let exchange = exchange(&header(arguments, program.architecture, &emulator))?;
+    let largest = load_segments::largest_base_page(&program.path, arguments.sysroot.as_deref());
+    let header =
+        Header { max_base_bytes: largest.map(PageSize::bytes), ..header(arguments, program.architecture, &emulator) };
+    let exchange = exchange(&header)?;
     let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
     plugged.push(to_follow(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
     let mut command = plugged_in(&emulator, plugged);

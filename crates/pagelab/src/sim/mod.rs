@@ -1,6 +1,7 @@
 //! `pagelab sim`: what recorded traces cost on model machines under page-size policies.
 
 mod arguments;
+mod base_page;
 mod chase;
 pub mod cost;
 mod document;

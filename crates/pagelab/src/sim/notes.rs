@@ -6,6 +6,7 @@ use model::replay::Unrecorded;
 use model::simulation::Outcome;
 use policy::size::format_bytes;
 
+use super::base_page;
 use super::simulated::{Cell, Layouts, Simulated};
 use super::swept::Swept;
 use super::trace_notes::{incomplete, parts, shared};
@@ -41,6 +42,7 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
                 .to_owned(),
         );
     }
+    notes.extend(base_page::unknown(&simulated.header, ran));
     notes.extend(layouts(simulated));
     notes.extend(parts(&simulated.header));
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));

@@ -12,6 +12,7 @@ use model::tlb_geometry::USUAL_WAYS;
 use results::input;
 use trace::{Header, Image};
 
+use super::base_page;
 use super::files::{bar, header, opened, say_damage};
 use super::machines;
 use super::request::Request;
@@ -44,7 +45,12 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     }
     let machines = machines_of(&header, request)?;
     let cells = cells(&machines, request);
-    let (cells, replayed) = run(file, cells, request)?;
+    let (mut cells, replayed) = run(file, cells, request)?;
+    for cell in &mut cells {
+        if let Cell::Ran(outcome) = cell {
+            base_page::judge(&header, outcome);
+        }
+    }
     say_damage(file, &replayed.damage);
     let ran = cells.iter().any(|cell| cell.ran().is_some());
     let swept = (request.curves && ran)

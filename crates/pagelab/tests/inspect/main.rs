@@ -4,9 +4,11 @@
 mod common;
 
 mod bad_input;
+mod base_pages;
 mod causes;
 mod damaged_captures;
 mod golden;
+mod guests;
 mod hostile_captures;
 mod names;
 mod provoked;

@@ -6,6 +6,7 @@
 //! This module has the types and the pure functions on data that was read; it does not read a process itself. The reader fills
 //! [`Seen`] mapping by mapping, and the result is a [`Region`].
 
+mod base_pages;
 mod cause_evidence;
 mod collapsed;
 mod context;
@@ -17,6 +18,7 @@ mod kind;
 mod process;
 mod recognise;
 mod region;
+mod second_stage;
 mod seen;
 mod shared;
 mod summary;
@@ -24,14 +26,16 @@ mod supply;
 mod vma;
 
 pub use crate::cut::{Cut, CutBy};
+pub use base_pages::{BasePages, LoadSegment, Loader, largest_of_all};
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
 pub use explain::{explain, explain_windows};
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{MemoryLimit, Process, Sight, ThpMode};
+pub use process::{LoadedWith, MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
+pub use second_stage::SecondStage;
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
 pub use summary::{Summary, explained};
 pub use supply::{Pool, Since, Supply};

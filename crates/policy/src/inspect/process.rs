@@ -1,5 +1,6 @@
 //! The inspected process, and how it was inspected.
 
+use super::{BasePages, SecondStage};
 use crate::size::format_bytes;
 
 /// The inspected process.
@@ -34,6 +35,22 @@ pub struct Process {
     /// The memory limit that was reached, in its control group or an ancestor; otherwise the limit of its own group. `None` where
     /// no limit can be read.
     pub memory_limit: Option<MemoryLimit>,
+    /// With which larger base pages its program and libraries can be loaded.
+    pub loaded_with: LoadedWith,
+    /// What maps the memory of its virtual machines; `None` where it has none.
+    pub second_stage: Option<SecondStage>,
+}
+
+/// With which larger base pages a program and its libraries can be loaded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LoadedWith {
+    /// With all.
+    All,
+    /// Not with all.
+    Refused(BasePages),
+    /// Its files were not read.
+    #[default]
+    Unknown,
 }
 
 /// The memory limit of a control group and its use.

@@ -1,10 +1,11 @@
 //! Builds the verdict from everything that a trial showed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::examination::{Examination, Slots};
 use crate::cause::{Cause, CauseShare};
 use crate::census::{Backing, Folio};
+use crate::removal::Unwatched;
 use crate::size::PageSize;
 use crate::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
@@ -23,6 +24,8 @@ pub struct Evidence {
     pub peak: Option<Peak>,
     /// Whether all memory was examined before it was given back.
     pub is_all_seen: bool,
+    /// How memory may have gone without a call that stops. Only where all memory was to be examined.
+    pub unwatched: BTreeSet<Unwatched>,
     /// Bytes that were given back without being examined.
     pub unseen_unmapped_bytes: u64,
     /// How often slots did not get a larger page, or lost one.
@@ -139,7 +142,8 @@ impl Evidence {
     }
 
     fn note_what_is_known(&mut self) {
-        if self.unseen_unmapped_bytes > self.examination.concerned_bytes {
+        // Where all was to be seen, `ProcessUnseen` says what was not.
+        if !self.is_all_seen && self.unseen_unmapped_bytes > self.examination.concerned_bytes {
             self.examination.note(Cause::FreedBeforeExit, self.unseen_unmapped_bytes);
         }
         self.set_against_peak();
@@ -157,7 +161,12 @@ impl Evidence {
         let Some(peak) = self.peak.filter(|_| self.examination.asked) else { return };
         if peak.is_unseen() {
             self.examination.notes.remove(&Cause::FreedBeforeExit);
-            self.examination.add(Cause::PeakUnseen, peak.least_bytes - peak.seen_bytes);
+            let cause = if self.is_all_seen {
+                Cause::PeakUnwatched { ways: self.unwatched.iter().copied().collect() }
+            } else {
+                Cause::PeakUnseen
+            };
+            self.examination.add(cause, peak.least_bytes - peak.seen_bytes);
         } else if !peak.is_seen() && !self.is_all_seen && peak.most_bytes - peak.least_bytes >= WORTH_A_NOTE_BYTES {
             self.examination.note(Cause::PeakUncertain, 0);
         }

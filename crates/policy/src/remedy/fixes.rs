@@ -140,6 +140,7 @@ fn of_a_trial(cause: &Cause) -> Fixes {
             "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
              the program's life that gives back less"
         }
+        Cause::BasePageRefused { .. } => "link it with -Wl,-z,max-page-size=65536, and take libraries that are linked so",
         Cause::NothingToSee => "measure a longer part of the program's life",
         _ => return Fixes::default(),
     };

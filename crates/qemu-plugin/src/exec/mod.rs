@@ -71,6 +71,8 @@ fn execute(recorder: &Recorder, follow: &Follow, blocked: &Blocked, wanted: &Wan
     let header = Header {
         command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
         process: Some(Process { execs: image.execs, ..process }),
+        // That of the former program.
+        max_base_bytes: None,
         ..plan.header.clone()
     };
     let path = recorder.path_of(image);

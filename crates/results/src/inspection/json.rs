@@ -1,7 +1,9 @@
 //! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
-use policy::inspect::{Explained, Inspection, Process, Region, Sight, Since, Summary, Supply, ThpMode};
+use policy::inspect::{
+    Explained, Inspection, LoadedWith, Process, Region, SecondStage, Sight, Since, Summary, Supply, ThpMode,
+};
 use policy::remedy::Remedy;
 use serde_json::{Map, Value, json};
 
@@ -94,6 +96,8 @@ fn head(one: &Summary) -> Map<String, Value> {
             "charged_bytes": limit.charged_bytes,
             "reached": limit.reached,
         })),
+        "base_pages": base_pages(&one.process.loaded_with),
+        "second_stage": one.process.second_stage.as_ref().map(second_stage),
         "resident_bytes": one.resident_bytes,
         "could_be_larger_bytes": one.could_be_larger_bytes,
         "bloat_bytes": one.bloat_bytes,
@@ -104,6 +108,30 @@ fn head(one: &Summary) -> Map<String, Value> {
         Value::Object(head) => head,
         _ => Map::new(),
     }
+}
+
+fn base_pages(loaded_with: &LoadedWith) -> Value {
+    match loaded_with {
+        LoadedWith::Unknown => Value::Null,
+        LoadedWith::All => json!({ "refused_bytes": null, "aligned_to_bytes": null, "files": [], "text": null }),
+        LoadedWith::Refused(refused) => json!({
+            "refused_bytes": refused.refused.bytes(),
+            "aligned_to_bytes": refused.aligned_to.bytes(),
+            "files": refused.files,
+            "text": refused.describe(),
+        }),
+    }
+}
+
+fn second_stage(stage: &SecondStage) -> Value {
+    let (leaves, not_read) = match stage {
+        SecondStage::Leaves(leaves) => {
+            let leaves = leaves.iter().map(|(size, count)| json!({ "leaf_bytes": size.bytes(), "leaves": count }));
+            (Some(leaves.collect::<Vec<_>>()), None)
+        }
+        SecondStage::NotRead(reason) => (None, Some(reason)),
+    };
+    json!({ "leaves": leaves, "not_read": not_read, "text": stage.describe() })
 }
 
 fn region(region: &Region, sight: Sight) -> Value {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use policy::census::Census;
-use policy::inspect::{Inspection, ThpMode, explained};
+use policy::inspect::{Inspection, LoadedWith, ThpMode, explained};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -38,6 +38,12 @@ fn head(inspection: &Inspection) -> String {
     }
     if let Some(bytes) = about.swap_bytes.filter(|bytes| *bytes > 0) {
         lines.push(format!("  swapped out: {}", format_bytes(bytes)));
+    }
+    if let Some(stage) = &about.second_stage {
+        lines.push(format!("  {}", printable(&stage.describe())));
+    }
+    if let LoadedWith::Refused(refused) = &about.loaded_with {
+        lines.push(format!("  {}", printable(&refused.describe())));
     }
     lines.extend(inspection.partial.iter().map(|why| format!("  partial: {}", printable(why))));
     lines.join("\n")

@@ -112,7 +112,7 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
     }
     for share in row.causes() {
         // If the policy held, only causes that concern the whole run are mentioned.
-        if matches!(share.cause, Cause::PeakUnseen | Cause::PeakUncertain) {
+        if matches!(share.cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain) {
             let lead = if short { "  - ".to_string() } else { format!("{label}: ") };
             notes.push(format!("{lead}{}", peak_clause(row, &share.cause)));
         } else if short {

@@ -3,15 +3,20 @@
 use std::time::Instant;
 
 use policy::cause::Cause;
+use policy::removal::Unwatched;
 
 use super::Tree;
 use crate::call_context::CallContext;
+use crate::freed_ranges::{self, Taken};
 use crate::paused::{Lost, Paused};
 use crate::ptrace::{self, Tid};
 use crate::registers::NATIVE;
 use crate::tasks::Space;
 use crate::witness::Witness;
-use crate::{calls, filter, freed_ranges, signals};
+use crate::{calls, filter, signals};
+
+/// The signal in the status of a task that is about to end (wait(2)).
+const SIGNAL: i32 = 0x7f;
 
 impl Tree<'_> {
     /// A task is stopped at a watched call.
@@ -45,11 +50,18 @@ impl Tree<'_> {
                 (self.tasks.get(tid).map_or(tid, |task| task.process), space.pool.backed_bytes());
             self.bear_witness(false, |witness| witness.shrinks(tid, process, pool_bytes));
         }
-        for (start, end) in freed_ranges::ranges(paused, space, self.rewriting, extent)? {
+        let Taken { ranges, is_lessened, is_image, unwatched } =
+            freed_ranges::taken(paused, space, &self.tasks, self.rewriting, extent)?;
+        if let Some(way) = unwatched {
+            self.bear_witness(false, |witness| witness.takes_unwatched(tid, way));
+        }
+        if is_lessened {
+            self.bear_witness(false, |witness| witness.lessens(tid));
+        }
+        for (start, end) in ranges {
             self.bear_witness(false, |witness| witness.unmaps(tid, start, end));
         }
-        let executes = matches!(paused.number(), libc::SYS_execve | libc::SYS_execveat);
-        if executes && self.tasks.is_memory_of_one_process(tid) {
+        if is_image && self.tasks.is_memory_of_one_process(tid) {
             self.bear_witness(false, |witness| witness.replaces(tid));
         }
         Ok(())
@@ -122,6 +134,9 @@ impl Tree<'_> {
                 self.was_killed(process);
             }
             if self.tasks.is_last_user_of_memory(tid) {
+                if ptrace::event_message(tid)? as i32 & SIGNAL == libc::SIGKILL {
+                    self.bear_witness(process == self.root, |witness| witness.takes_unwatched(tid, Unwatched::Killed));
+                }
                 self.bear_witness(process == self.root, |witness| witness.ends(tid));
             }
         }

@@ -11,6 +11,7 @@ use policy::call::{Call, RangeOperation};
 use policy::carry_out::Outcome;
 use policy::pool::{self, RseqArea};
 
+use super::advised_ranges::advised_ranges;
 use super::call_context::CallContext;
 use super::paused::{Lost, Paused, makes_a_process};
 use super::permission::if_shown;
@@ -24,10 +25,6 @@ pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
 
 /// PR_SET_VMA_ANON_NAME (include/uapi/linux/prctl.h).
 const ANON_NAME: u64 = 0;
-/// PIDFD_SELF_THREAD and PIDFD_SELF_THREAD_GROUP (include/uapi/linux/pidfd.h), since Linux 6.14.
-const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
-/// UIO_MAXIOV (include/uapi/linux/uio.h).
-const MAX_PARTS: u64 = 1024;
 
 /// Serves a watched call and resumes its task.
 pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
@@ -98,15 +95,8 @@ fn fork(stopped: &Stopped) -> Option<Call> {
 
 /// process_madvise on the process itself: each part is served like a madvise.
 fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
-    let [descriptor, vector, parts, advice, flags, _] = stopped.paused.arguments();
-    if !is_own_process(stopped, descriptor as i32)? || parts > MAX_PARTS {
-        return Ok(Outcome::Pass); // other processes accept only hints, or the kernel refuses the call
-    }
-    let mut bytes = vec![0u8; parts as usize * size_of::<libc::iovec>()];
-    if ptrace::read_memory(stopped.paused.tid(), vector, &mut bytes).is_err() {
-        return Ok(Outcome::Pass);
-    }
-    let ranges: Vec<(u64, u64)> = bytes.chunks_exact(16).map(|part| (word(part, 0), word(part, 8))).collect();
+    let [descriptor, vector, _, advice, flags, _] = stopped.paused.arguments();
+    let ranges = advised_ranges(stopped.paused, stopped.context.tasks)?;
     let is_of_pool = |(start, bytes): &(u64, u64)| space.pool.concerns(*start, start.saturating_add(*bytes));
     if !ranges.iter().any(is_of_pool) {
         return Ok(Outcome::Pass);
@@ -129,18 +119,6 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
         advised += bytes as i64;
     }
     Ok(Outcome::Returned(advised))
-}
-
-/// Whether a descriptor refers to the task's own process. One that is not open does not.
-fn is_own_process(stopped: &Stopped, descriptor: i32) -> io::Result<bool> {
-    if SELF_DESCRIPTORS.contains(&descriptor) {
-        return Ok(true);
-    }
-    let tid = stopped.paused.tid();
-    let process = stopped.context.tasks.get(tid).map_or(tid, |task| task.process);
-    let about = if_shown(if_there(host::content(format!("/proc/{tid}/fdinfo/{descriptor}"))))?;
-    let named = about.as_deref().and_then(|about| about.lines().find_map(|line| line.strip_prefix("Pid:")));
-    Ok(named.and_then(|pid| pid.trim().parse().ok()) == Some(process))
 }
 
 /// userfaultfd watches faults and moves pages at base page granularity, so the range that the call names uses base

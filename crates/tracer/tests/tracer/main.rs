@@ -8,6 +8,7 @@ mod confined;
 mod controls;
 mod ends;
 mod held;
+mod taken;
 mod unnoticed;
 
 use std::collections::BTreeMap;
