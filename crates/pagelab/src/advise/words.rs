@@ -1,5 +1,6 @@
 //! Advice as text.
 
+use policy::remedy::{Change, Remedy};
 use policy::size::format_bytes;
 use results::printable;
 
@@ -37,11 +38,11 @@ fn answer(advice: &Advice, command: &[String]) -> String {
     let policy = &advice.policy;
     let wanted = format_bytes(advice.wanted_bytes);
     match advice.holding() {
-        Some((remedy, bytes)) => format!(
-            "advice: {}. Seen in one run: it gave {} in the pages of {policy}, the policy itself {wanted}",
-            remedy.instruction(),
-            format_bytes(bytes)
-        ),
+        Some((remedy, bytes)) => {
+            let others = if is_for_all(remedy) { "; it concerns every program" } else { "" };
+            let bytes = format_bytes(bytes);
+            format!("advice: {} ({policy} brings large pages to {wanted}, this to {bytes}, seen in one run{others})", remedy.instruction())
+        }
         None => {
             let tried = match advice.attempts.len() {
                 0 => "no setting is known that reaches its memory".to_owned(),
@@ -55,6 +56,11 @@ fn answer(advice: &Advice, command: &[String]) -> String {
             )
         }
     }
+}
+
+/// Whether the remedy gives large pages to every program.
+fn is_for_all(remedy: &Remedy) -> bool {
+    remedy.changes.iter().any(|change| matches!(change, Change::Setting { value, .. } if value == "always"))
 }
 
 fn settings(n: usize) -> String {

@@ -79,13 +79,13 @@ pub struct Answered {
     pub notes: BTreeMap<String, Vec<String>>,
 }
 
-/// Simulates from arguments of `sim`, without output.
+/// Simulates from arguments of `sim`, without output, for a study: programs count as linked for every base page.
 ///
 /// # Errors
 /// As [`run`].
 pub fn of_words(words: &[String]) -> Result<Answered, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
-    let (all, used) = simulate::all(&Request::of(&line.replay)?)?;
+    let (all, used) = simulate::all(&Request { is_relinked: true, ..Request::of(&line.replay)? })?;
     if let Some(damaged) = all.iter().find(|one| one.is_cut_off() || !one.damage().is_empty()) {
         return Err(Failure::Input(format!("{}: the trace is not whole, so its figures are no answer", damaged.file)));
     }

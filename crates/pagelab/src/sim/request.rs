@@ -37,6 +37,8 @@ pub struct Request {
     pub curves: bool,
     /// Whether to ignore the system calls in the trace.
     pub accesses_only: bool,
+    /// Whether programs count as linked for the base page of every policy: a study asks about page sizes, not about this binary.
+    pub is_relinked: bool,
 }
 
 impl Request {
@@ -48,6 +50,7 @@ impl Request {
         can_be_written(&arguments.html)?;
         verbs_come_first(&arguments.files)?;
         Ok(Request {
+            is_relinked: false,
             files: arguments.files.clone(),
             machines: machines::chosen(&arguments.machines)?,
             host: machines::host_notes(&arguments.machines)?,
