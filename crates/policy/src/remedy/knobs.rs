@@ -1,6 +1,7 @@
 //! Switches of programs, one row each: what memory they reach, what they give it, and where this is documented.
 //!
-//! A row is here because it was executed on a running kernel (`crates/pagelab/tests/remedies`). Switches that exist but had no
+//! The rows of glibc, jemalloc, CPython, Redis and Java were executed on a running kernel (`crates/pagelab/tests/inspect`); the others are
+//! from documentation. Switches that exist but had no
 //! effect there are left out: jemalloc's `hpa:true`, every setting of Debian's tcmalloc, Go's and Node's own for their heaps.
 
 use super::change::Change;
