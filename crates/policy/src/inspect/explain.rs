@@ -145,7 +145,7 @@ impl OfRegion<'_> {
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
-            Left::Split(bytes) if self.is_misaligned(vma) => {
+            Left::OutOfPlace(bytes) => {
                 found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
             }
             Left::Split(bytes) => {
@@ -154,11 +154,6 @@ impl OfRegion<'_> {
             }
             Left::Piece(piece) => self.piece(vma, &piece, found),
         }
-    }
-
-    /// Whether a complete folio cannot have a leaf because its position in the file does not match the slot.
-    fn is_misaligned(&self, vma: &VmaFacts) -> bool {
-        vma.kind == VmaKind::Shared && !vma.is_congruent(self.target)
     }
 
     /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
@@ -190,10 +185,6 @@ impl OfRegion<'_> {
     }
 
     fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
-        if self.is_misaligned(vma) {
-            found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
-            return;
-        }
         let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
         found.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
             vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]
@@ -203,13 +194,13 @@ impl OfRegion<'_> {
     }
 
     fn piece(&self, vma: &VmaFacts, piece: &Piece, found: &mut FoundCauses) {
+        if let Some(cause) = certain_cause(piece.shape) {
+            found.add(cause, Vec::new(), piece.missing_bytes + piece.unseen_bytes, Vec::new);
+            return;
+        }
         // Memory whose folios are not visible is neither covered nor missing.
         found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
         let bytes = piece.missing_bytes;
-        if let Some(cause) = certain_cause(piece.shape) {
-            found.add(cause, Vec::new(), bytes, Vec::new);
-            return;
-        }
         match self.refusal(vma) {
             Some((cause, evidence)) => found.add(cause, Vec::new(), bytes, || evidence),
             None => self.permitted(vma, piece.shape, bytes, found),

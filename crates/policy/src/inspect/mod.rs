@@ -19,6 +19,8 @@ mod recognise;
 mod region;
 mod seen;
 mod shared;
+#[cfg(test)]
+mod sum_tests;
 mod summary;
 mod supply;
 mod vma;
@@ -30,7 +32,7 @@ pub use explain::{explain, explain_windows};
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
 pub use process::{MemoryLimit, Process, Sight, ThpMode};
-pub use recognise::{Surroundings, recognise};
+pub use recognise::{Neighbours, Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
 pub use summary::{Summary, explained};

@@ -85,6 +85,7 @@ fn head(one: &Summary) -> Map<String, Value> {
         "thp": thp,
         "threads": threads,
         "swap_bytes": one.process.swap_bytes,
+        "peak_bytes": one.process.peak_bytes,
         "pinned_bytes": one.process.pinned_bytes,
         "memory_cgroup": one.process.memory_cgroup,
         "memory_limit": one.process.memory_limit.as_ref().map(|limit| json!({
@@ -144,6 +145,7 @@ fn explained(one: &Explained) -> Value {
         "cause": cause(&one.cause),
         "or": one.or.iter().map(cause).collect::<Vec<_>>(),
         "bytes": one.bytes,
+        "winnable": one.is_winnable(),
         "evidence": one.evidence,
     })
 }

@@ -28,7 +28,7 @@ compaction     waited for 3.0/s · got a block 2.0/s · got none 1.0/s · kcompa
                pages moved 900/s
 split          folios 0/s · PMD leaves 4.0/s
 pools          2M 64 pages, 10 free
-    PID NAME            RESIDENT FAULTS/s    4K  mTHP    2M   TO WIN WHY IT IS NOT LARGER
+    PID NAME            RESIDENT FAULTS/s    4K    2M FOLIOS   TO WIN WHY IT IS NOT LARGER
    4242 java               4.00G      3.2    7%    5%   88%    ~262M not advised, and the kernel gives the …
      77 redis-server        812M    12.3k  100%    0%    0%     806M the process disabled THP for itself (P…
       1 systemd              12M        0  100%    0%    0%        0
