@@ -5,6 +5,7 @@ mod collapse;
 mod every;
 mod many;
 mod named;
+mod peak;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -75,7 +76,7 @@ pub struct Inspect {
     /// Inspect a process captured in such a directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
-    /// Run this command, and inspect its processes when they end
+    /// Run this command, and inspect its processes when they end, and at the largest look while they run
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
@@ -138,6 +139,12 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
+/// An inspector for looks at a command while it runs, without the windows of a map.
+fn sampling(arguments: &Inspect) -> Result<Inspector, Failure> {
+    let observer = Observer::open().map_err(Failure::input)?;
+    inspector(observer.with_file_folios().with_tlb_runs(), arguments.sizes)
+}
+
 /// Writes a capture into files that must not exist yet. They contain addresses, so only the capturing user may read them.
 fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
@@ -156,11 +163,15 @@ fn export(arguments: &Inspect, summaries: &[Summary]) -> Result<(), Failure> {
     output::write(file, &|to| to.write_all(text.as_bytes()))
 }
 
+/// Writes the map of the address space, where the arguments ask for it.
+fn write_map(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
+    let Some(file) = &arguments.html else { return Ok(()) };
+    write_page(file, &html::report(inspected, &setting(inspector, inspected)))
+}
+
 /// Prints the inspection of one process.
 fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
-    if let Some(file) = &arguments.html {
-        write_page(file, &html::report(inspected, &setting(inspector, inspected)))?;
-    }
+    write_map(arguments, inspector, inspected)?;
     let text = if arguments.json {
         format!("{:#}", inspection::json::one(inspected))
     } else {

@@ -11,9 +11,14 @@ pub const SCHEMA: &str = "pagelab.inspect/1";
 
 /// The document of one process, with its regions.
 pub fn one(inspection: &Inspection) -> Value {
+    framed(&inspection.supply, Some(inspection.sight), vec![process(inspection)])
+}
+
+/// A process with its regions, as a part of a document.
+pub fn process(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
     process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
-    framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)])
+    Value::Object(process)
 }
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
