@@ -145,15 +145,22 @@ impl OfRegion<'_> {
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
-            Left::OutOfPlace(bytes) => {
-                found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
-            }
+            Left::Split(bytes) if self.is_misaligned(vma) => self.misaligned(vma, bytes, found),
             Left::Split(bytes) => {
                 let (cause, or) = self.history(vma).of_split();
                 found.add(cause, or, bytes, || self.history(vma).evidence_of_split());
             }
             Left::Piece(piece) => self.piece(vma, &piece, found),
         }
+    }
+
+    /// Whether a complete folio cannot have a leaf because its position in the shared memory does not match the slot.
+    fn is_misaligned(&self, vma: &VmaFacts) -> bool {
+        vma.kind == VmaKind::Shared && !vma.is_congruent(self.target)
+    }
+
+    fn misaligned(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
+        found.add(Cause::SharedMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
     }
 
     /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
@@ -185,6 +192,9 @@ impl OfRegion<'_> {
     }
 
     fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
+        if self.is_misaligned(vma) {
+            return self.misaligned(vma, bytes, found);
+        }
         let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
         found.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
             vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]

@@ -104,8 +104,6 @@ pub enum Left {
     CutAbove(u64),
     /// Bytes in no slot of the region.
     NoSlot(u64),
-    /// Bytes of shared memory whose address and file offset have different remainders: no slot of it can have a leaf.
-    OutOfPlace(u64),
 }
 
 impl TlbRuns {
@@ -175,12 +173,6 @@ impl Seen {
             }
             (_, standing) => standing,
         };
-        if is_out_of_place(vma, target) {
-            let below =
-                runs.iter().filter(|run| !matches!(standing(&run.mapping), Standing::Covered | Standing::Unconcerned));
-            self.add_left(at, [Left::OutOfPlace(below.map(Run::length_bytes).sum())]);
-            return;
-        }
         let area = Area { start: vma.start, end: vma.end, kind: vma.kind_for_slots(), regions: runs };
         let has_slots = vma.kind_for_slots() == VmaKind::Anonymous;
         // Outside of slots, and in private copies of a file, the place decides, whatever the folio.
@@ -253,10 +245,6 @@ impl Seen {
                 && matches!(aim.standing_of_any(mapping), Standing::Missing | Standing::Unseen)
         };
         let bytes = sums.bytes_where(smaller);
-        if is_out_of_place(vma, target) {
-            self.add_left(at, [Left::OutOfPlace(bytes)]);
-            return;
-        }
         let is_slotted = vma.kind_for_slots() == VmaKind::Anonymous;
         let (first, last) = if is_slotted { slots_of(vma, target) } else { (vma.end, vma.end) };
         // Memory that already has the size fills slots of the mapping.
@@ -336,11 +324,6 @@ impl Seen {
     }
 }
 
-/// Whether the file offset of shared memory keeps leaves of this size from its slots.
-fn is_out_of_place(vma: &VmaFacts, target: PageSize) -> bool {
-    vma.kind == VmaKind::Shared && !vma.is_congruent(target)
-}
-
 /// Start and end of the slots of a mapping; both equal the end of the mapping where it has none.
 fn slots_of(vma: &VmaFacts, target: PageSize) -> (u64, u64) {
     let first = target.align_up(vma.start).unwrap_or(u64::MAX).min(vma.end);
@@ -357,8 +340,7 @@ impl Left {
             | Left::Split(bytes)
             | Left::CutBelow(bytes)
             | Left::CutAbove(bytes)
-            | Left::NoSlot(bytes)
-            | Left::OutOfPlace(bytes) => *bytes,
+            | Left::NoSlot(bytes) => *bytes,
         }
     }
 }

@@ -23,7 +23,7 @@ struct Deciding {
 /// The valid words of a setting for shared memory; any other word is a value that could not be read.
 const WORDS: [&str; 6] = ["always", "within_size", "advise", "never", "deny", "force"];
 
-/// Why the kernel would currently refuse the size to shared memory that is aligned for it, with the evidence.
+/// Why the kernel would currently refuse the size to shared memory, with the evidence.
 pub fn refusal(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<(Cause, Vec<String>)> {
     if context.process.thp == ThpMode::Disabled {
         return Some((Cause::DisabledForProcess, vec!["THP_enabled: 0 in /proc/PID/status".into()]));
@@ -42,6 +42,7 @@ pub fn refusal(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<(Cau
         ("advise", Some(Advice::None)) => Some((Cause::SharedNotAdvised { path }, evidence)),
         ("advise", None) => Some((Cause::Unexplained, vec!["the advice of the mapping was not read (smaps)".into()])),
         (word, _) if !WORDS.contains(&word) => Some((Cause::Unexplained, evidence)),
+        _ if !vma.is_congruent(size) => Some((Cause::SharedMisaligned, vec![super::files::misaligned(vma, size)])),
         _ => None,
     }
 }
@@ -132,5 +133,8 @@ mod tests {
         assert_eq!(cause(&unnamed, unknown, "always"), Some(Cause::Unexplained));
         assert_eq!(cause(&unnamed, "always", unknown), Some(Cause::Unexplained));
         assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may stand above the mount");
+        // Only the offset prevents the size.
+        let beyond = VmaFacts { offset: 4096, ..advised };
+        assert_eq!(cause(&beyond, "never", "never"), Some(Cause::SharedMisaligned));
     }
 }
