@@ -76,7 +76,7 @@ pub struct Inspect {
     /// Inspect a process captured in such a directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
-    /// Run this command, and inspect its processes when they end, and at the largest look while they run
+    /// Run this command, and inspect its processes when they have most memory and when they end
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }

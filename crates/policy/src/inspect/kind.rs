@@ -106,7 +106,7 @@ impl Kind {
             Kind::GoHeap => "Go heap".into(),
             Kind::JvmHeap => "JVM heap".into(),
             Kind::Jit => "JIT code".into(),
-            Kind::MovedText { .. } => "text moved to anonymous memory".into(),
+            Kind::MovedText { .. } => "moved text".into(),
             Kind::GuestMemory => "guest memory".into(),
             Kind::File { part: FilePart::Text, .. } => "text of files".into(),
             Kind::File { part: FilePart::Data, .. } => "data of files".into(),

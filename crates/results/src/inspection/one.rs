@@ -9,7 +9,7 @@ use policy::size::format_bytes;
 
 use super::why::why;
 use super::words::{is_shown, larger_folios, leaves};
-use crate::grid::last_folded;
+use crate::grid::last_two_folded;
 use crate::text::{fold, printable};
 
 /// The whole output. With `all_regions`, the regions are listed instead of their kinds.
@@ -78,7 +78,7 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
         ]
     });
     let header = ["kind", "regions", "size", "resident", "could be larger", "by leaf", "larger folios"];
-    last_folded(header, rows, width)
+    last_two_folded(header, rows, width)
 }
 
 /// The large pages that the kernel could provide.
