@@ -39,7 +39,7 @@ pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
-pub use processes::{ProcessStat, task_state};
+pub use processes::{ProcessStat, resident_bytes, task_state};
 pub use processor::Processor;
 pub use read::{HostError, chosen_word, content};
 pub use root::{MAX_STREAM_BYTES, MAX_TEXT_BYTES, Root};

@@ -47,6 +47,18 @@ fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
     state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
 }
 
+/// Resident memory of a process in bytes (`/proc/PID/statm`), without hugetlb pages; `None` where it is gone or has no memory. It
+/// can be off as [`ProcessStat::resident_bytes`] can.
+///
+/// # Errors
+/// It cannot be read.
+pub fn resident_bytes(pid: u32, base: PageSize) -> io::Result<Option<u64>> {
+    let Some(text) = if_there(read::content(format!("/proc/{pid}/statm")))? else { return Ok(None) };
+    let pages: Option<u64> = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok());
+    let pages = pages.ok_or_else(|| io::Error::other(format!("expected pages in statm, found {text:?}")))?;
+    Ok((pages > 0).then(|| pages.saturating_mul(base.bytes())))
+}
+
 /// The processes of the host that have memory: no kernel threads, and none that has ended. A process that ends while it is read
 /// is left out, and so is one of another user under `hidepid=1`, which makes its files unreadable (proc(5)).
 ///
@@ -117,5 +129,8 @@ mod tests {
         let host = Host::open("/").unwrap();
         let own = host.processes().unwrap().into_iter().find(|process| process.pid == std::process::id()).unwrap();
         assert!(own.resident_bytes > 0 && own.minor_faults > 0 && own.started_ticks > 0, "{own:?}");
+        let resident = resident_bytes(own.pid, host.page_sizes().base).unwrap();
+        assert!(resident.is_some_and(|bytes| bytes.abs_diff(own.resident_bytes) < 16 << 20), "{resident:?} {own:?}");
+        assert_eq!(resident_bytes(u32::MAX, host.page_sizes().base).unwrap(), None);
     }
 }

@@ -3,25 +3,23 @@
 use std::collections::BTreeMap;
 
 use policy::PageSizes;
-use policy::census::{Backing, Census, Folio};
+use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
 
-/// Bytes by the size at which the kernel or the processor can handle them: the leaf size, or that of a larger folio that is
-/// mapped completely by smaller entries.
+/// The present memory of a process, by the leaves that map it and the folios that hold it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    bytes: BTreeMap<PageSize, u64>,
-    /// Bytes mapped by base-page PTEs whose folios were not inspected.
-    unseen_bytes: u64,
+    /// Without zero pages, which use no memory.
+    census: Census,
 }
 
-/// The size classes of a table.
+/// The classes of leaves in a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Class {
     /// Base pages.
     Base,
-    /// Folios larger than a base page and smaller than a PMD leaf, mapped by base-page PTEs.
-    Mthp,
+    /// Pages of a hugetlb pool between a base page and a PMD leaf: contiguous entries.
+    Contiguous,
     /// PMD leaves: THP and hugetlb.
     Pmd,
     /// Larger leaves: PUD leaves.
@@ -29,57 +27,69 @@ pub enum Class {
 }
 
 impl Sizes {
-    /// The sizes in a census. Zero pages do not count, because they use no memory.
+    /// The sizes in a census.
     pub fn of(census: &Census) -> Sizes {
         let mut sizes = Sizes::default();
-        for (mapping, bytes) in census.rows() {
-            if mapping.backing == Backing::Zero {
-                continue;
-            }
-            *sizes.bytes.entry(mapping.effective()).or_insert(0) += bytes;
-            sizes.unseen_bytes += if mapping.folio == Folio::Unknown { bytes } else { 0 };
+        for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
+            sizes.census.add(*mapping, bytes);
         }
         sizes
     }
 
     /// The total in bytes.
     pub fn total_bytes(&self) -> u64 {
-        self.bytes.values().sum()
+        self.census.total_bytes()
     }
 
     /// Whether the folios behind base-page PTEs were inspected.
     pub fn folios_seen(&self) -> bool {
-        self.unseen_bytes == 0
+        self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown) == 0
     }
 
-    /// Bytes by exact size, smallest first.
-    pub fn iter(&self) -> impl Iterator<Item = (PageSize, u64)> {
-        self.bytes.iter().map(|(size, bytes)| (*size, *bytes))
-    }
-
-    /// Bytes of a class; `None` if unknown because folios behind base pages were not inspected.
-    pub fn class_bytes(&self, class: Class, kernel: &PageSizes) -> Option<u64> {
-        if class == Class::Mthp && self.unseen_bytes > 0 {
-            return None;
+    /// Bytes by leaf and by the folio behind it, where that is larger and mapped completely; smallest first.
+    pub fn rows(&self) -> BTreeMap<(PageSize, Option<PageSize>), u64> {
+        let mut rows = BTreeMap::new();
+        for (mapping, bytes) in self.census.rows() {
+            *rows.entry((mapping.leaf, mapping.larger_folio())).or_default() += bytes;
         }
-        Some(self.iter().filter(|(size, _)| class_of(*size, kernel) == class).map(|(_, bytes)| bytes).sum())
+        rows
     }
 
-    /// The share of a class; `None` if unknown or if there is no memory.
+    /// The sizes in one line.
+    pub fn describe(&self) -> String {
+        results::inspection::sizes(&self.census)
+    }
+
+    /// Bytes mapped by leaves of a class.
+    pub fn class_bytes(&self, class: Class, kernel: &PageSizes) -> u64 {
+        self.census.bytes_where(|mapping| class_of(mapping.leaf, kernel) == class)
+    }
+
+    /// The share of a class; `None` if there is no memory.
     pub fn share(&self, class: Class, kernel: &PageSizes) -> Option<f64> {
+        self.share_of(self.class_bytes(class, kernel))
+    }
+
+    /// The share of memory in folios that are larger than the leaves that map them; `None` if there is no memory, or if folios
+    /// were not inspected.
+    pub fn folio_share(&self) -> Option<f64> {
+        let held = |mapping: &Mapping| mapping.larger_folio().is_some();
+        self.folios_seen().then(|| self.share_of(self.census.bytes_where(held))).flatten()
+    }
+
+    fn share_of(&self, bytes: u64) -> Option<f64> {
         let total = self.total_bytes();
-        let bytes = self.class_bytes(class, kernel)?;
         (total > 0).then(|| bytes as f64 / total as f64)
     }
 }
 
-/// The class of a size on this kernel.
-fn class_of(size: PageSize, kernel: &PageSizes) -> Class {
+/// The class of a leaf on this kernel.
+fn class_of(leaf: PageSize, kernel: &PageSizes) -> Class {
     match kernel.pmd {
-        _ if size <= kernel.base => Class::Base,
-        Some(pmd) if size == pmd => Class::Pmd,
-        Some(pmd) if size > pmd => Class::Larger,
-        Some(_) => Class::Mthp,
+        _ if leaf <= kernel.base => Class::Base,
+        Some(pmd) if leaf == pmd => Class::Pmd,
+        Some(pmd) if leaf > pmd => Class::Larger,
+        Some(_) => Class::Contiguous,
         // Without THP, larger leaves are hugetlb.
         None => Class::Larger,
     }
@@ -87,35 +97,32 @@ fn class_of(size: PageSize, kernel: &PageSizes) -> Class {
 
 #[cfg(test)]
 mod tests {
-    use policy::census::Mapping;
-
     use super::*;
 
-    const CLASSES: [Class; 4] = [Class::Base, Class::Mthp, Class::Pmd, Class::Larger];
-
-    fn kernel() -> PageSizes {
-        PageSizes {
+    #[test]
+    fn a_leaf_counts_by_its_own_size_and_a_folio_that_was_not_seen_by_none() {
+        let kernel = PageSizes {
             base: PageSize::K4,
             pmd: Some(PageSize::M2),
             mthp: vec![PageSize::K64],
-            hugetlb: vec![PageSize::M2, PageSize::G1],
-        }
-    }
-
-    #[test]
-    fn folios_that_were_not_seen_are_no_base_pages_and_no_zero() {
+            hugetlb: vec![PageSize::K64, PageSize::M2, PageSize::G1],
+        };
         let mut census = Census::default();
-        let mapping = |leaf, folio| Mapping { backing: Backing::Anonymous, leaf, folio };
-        census.add(mapping(PageSize::K4, Folio::Whole(PageSize::K64)), 64 << 10);
-        census.add(mapping(PageSize::M2, Folio::Whole(PageSize::M2)), 2 << 20);
+        let mapping = |backing, leaf, folio| Mapping { backing, leaf, folio };
+        let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
+        census.add(mapping(Backing::Anonymous, k4, Folio::Whole(m2)), 4 << 20);
+        census.add(mapping(Backing::Hugetlb, k64, Folio::Whole(k64)), 1 << 20);
+        census.add(mapping(Backing::Anonymous, m2, Folio::Whole(m2)), 2 << 20);
+        census.add(mapping(Backing::Anonymous, k4, Folio::Part(m2)), 1 << 20);
+        census.add(mapping(Backing::Zero, k4, Folio::Whole(k4)), 1 << 20);
         let sizes = Sizes::of(&census);
-        let bytes = |sizes: &Sizes| CLASSES.map(|class| sizes.class_bytes(class, &kernel()));
-        assert_eq!(bytes(&sizes), [Some(0), Some(64 << 10), Some(2 << 20), Some(0)]);
-        census.add(mapping(PageSize::K4, Folio::Unknown), 4096);
-        assert_eq!(bytes(&Sizes::of(&census)), [Some(4096), None, Some(2 << 20), Some(0)]);
-        let zero = Mapping { backing: Backing::Zero, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
-        let mut census = Census::default();
-        census.add(zero, 4096);
-        assert_eq!(Sizes::of(&census).share(Class::Base, &kernel()), None, "zero pages are no memory");
+        let classes = [Class::Base, Class::Contiguous, Class::Pmd, Class::Larger];
+        assert_eq!(classes.map(|class| sizes.class_bytes(class, &kernel) >> 20), [5, 1, 2, 0]);
+        assert_eq!((sizes.folio_share(), sizes.total_bytes()), (Some(0.5), 8 << 20));
+        assert_eq!(sizes.rows()[&(k4, Some(m2))], 4 << 20);
+        assert_eq!(sizes.describe(), "2M by 2M, 1M by 64K pool, 5M by 4K (folios: 4M of 2M)");
+        census.add(mapping(Backing::File, k4, Folio::Unknown), 4096);
+        assert_eq!(Sizes::of(&census).folio_share(), None);
+        assert_eq!(Sizes::default().share(Class::Base, &kernel), None, "zero pages are no memory");
     }
 }

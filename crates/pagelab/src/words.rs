@@ -18,6 +18,8 @@ pub enum WordError {
     /// The argument is not a degree of fragmentation.
     #[error("expected 1% to 100%, with a size of blocks if it is not 2M (80%, 80%@64K), found {0:?}")]
     Fragmented(String),
+    #[error("expected a PID, found {0:?}")]
+    Pid(String),
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),
     /// The argument is neither a duration nor `none`.
@@ -54,6 +56,11 @@ pub fn parse_fragmented(text: &str) -> Result<Fragmented, WordError> {
     let percent: u32 = percent.strip_suffix('%').unwrap_or(percent).parse().map_err(|_| wrong())?;
     let block = block.map_or(Ok(PageSize::M2), |block| block.parse().map_err(|_| wrong()))?;
     (1..=100).contains(&percent).then_some(Fragmented { percent, block }).ok_or_else(wrong)
+}
+
+/// Parses a process ID.
+pub fn parse_pid(text: &str) -> Result<u32, WordError> {
+    text.parse().map_err(|_| WordError::Pid(text.to_owned()))
 }
 
 /// Parses `90s`, `10m`, `1h` or `500ms` to seconds.

@@ -73,9 +73,8 @@ fn the_table_has_the_figures_and_says_what_follows() {
         "mthp-64k wall 900.0 ms -10.00 -10.05..-9.90 partly 3,264 held partly",
         "no aligned slot of that size inside the mapping (12M a run)",
         "thp is the best of 3 policies: wall time 20.0 % less than default (95 % interval 19.3 to 20.1 %, 8 blocks)",
-        "6 other ways: pagelab show 1 --adopt all",
     ]);
-    let all = bench.pagelab(&["show", "1", "--adopt", "all", "--store", &bench.store()]).ran();
+    let all = bench.pagelab(&["show", "1", "--adopt-all", "--store", &bench.store()]).ran();
     all.says(0, &[]);
     assert_eq!(all.stdout.matches("To adopt ").count(), 7, "{all}");
     let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();

@@ -144,7 +144,7 @@ fn what_does_not_go_together_is_refused() {
     let bench = Bench::new();
     for (words, said) in [
         (&["1", "--json-lines"][..], "--every <TIME>"),
-        (&["1", "--openmetrics", "x"], "--every <TIME>"),
+        (&["1", "--openmetrics", "/no/such/place"], "/no/such/place"),
         (&["--all", "--every", "1s"], "cannot be used with"),
         (&["--all", "--html", "x"], "cannot be used with"),
         (&["1", "--every", "1s", "--html", "x"], "which show one look"),

@@ -154,6 +154,9 @@ pub enum Cause {
     CodePages,
     /// The address and the file offset have different remainders modulo the size.
     FileMisaligned,
+    /// Shared memory whose address and offset in the shared object have different remainders modulo the size, although its
+    /// setting permits the size.
+    SharedMisaligned,
     /// The tmpfs that holds the shared memory is mounted with an option that does not allow the size.
     MountRefuses {
         /// The mount option `huge=`; `never` where the mount has none.
@@ -285,6 +288,7 @@ impl Cause {
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
             Cause::CodePages => "code of a file: the file system and readahead choose the size of its pages".into(),
             Cause::FileMisaligned => "the file offset and the address differ modulo the size".into(),
+            Cause::SharedMisaligned => "the offset in the shared memory and the address differ modulo the size".into(),
             Cause::MountRefuses { huge } => {
                 format!("the tmpfs that holds it is mounted without large pages (huge={huge})")
             }

@@ -121,12 +121,17 @@ impl Mapping {
         matches!(self.backing, Backing::Anonymous | Backing::Hugetlb)
     }
 
-    /// The size at which the MMU and the kernel can treat this memory as one unit: the leaf, or a larger folio behind it that is
-    /// mapped completely.
+    /// The size at which the kernel can treat this memory as one unit: the leaf, or a larger folio behind it that is mapped
+    /// completely. The TLB sees the leaf.
     pub fn effective(&self) -> PageSize {
+        self.larger_folio().unwrap_or(self.leaf)
+    }
+
+    /// The size of the folio, where it is larger than the leaf and mapped completely.
+    pub fn larger_folio(&self) -> Option<PageSize> {
         match self.folio {
-            Folio::Whole(size) => size.max(self.leaf),
-            Folio::Part(_) | Folio::Unknown => self.leaf,
+            Folio::Whole(size) if size > self.leaf => Some(size),
+            Folio::Whole(_) | Folio::Part(_) | Folio::Unknown => None,
         }
     }
 }

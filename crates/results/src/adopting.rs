@@ -28,6 +28,11 @@ pub fn adoption(comparison: &Comparison) -> String {
     text
 }
 
+/// What the program itself does that conflicts with the policy of an arm, as a sentence without the policy's name.
+pub fn obstacle(comparison: &Comparison, arm: usize) -> Option<String> {
+    Adopting::of(comparison, arm).obstacle
+}
+
 /// How a policy that was in force can be applied permanently.
 pub(crate) struct Adopting<'a> {
     /// What the program itself does that conflicts with the policy.

@@ -125,7 +125,7 @@ mod tests {
         comparison.trials[4].observations[0].value = -f64::MAX;
         comparison.trials[5].started_s = f64::NAN;
         sentence::conclude(&comparison);
-        adopting::adoption(&comparison, true);
+        adopting::adoption(&comparison);
         assert!(table::render(&comparison, 200).contains("thp+no-guards"));
         assert_eq!(json::document(&comparison)["arms"].as_array().unwrap().len(), 3);
         csv::write(&comparison, std::io::sink()).unwrap();

@@ -45,6 +45,11 @@ pub enum InspectError {
         /// Directory of the capture.
         root: PathBuf,
     },
+    #[error(
+        "expected a PID, or the name of a running process (its own, or that of its program's file), found {name:?}: /proc shows \
+         no process of that name (pagelab inspect --all lists them)"
+    )]
+    NoSuchName { name: String },
     /// Its PID was reused for another process during the inspection.
     #[error("process {pid} ended during the inspection, and its number belongs to another process now: ask again")]
     Replaced {

@@ -8,7 +8,7 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Context, Cut, Inspection, Kind, LoadedWith, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
+    Context, Cut, Inspection, Kind, LoadedWith, Neighbours, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
     Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::remedy::{Runtime, runtimes};
@@ -53,7 +53,8 @@ pub fn look(
     let mut regions = Vec::with_capacity(groups.len());
     let mut finish = |group: &Range<usize>, outline: &Outline, seen: Seen| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
-        let (kind, how) = recognise(&facts[group.clone()], before, &around);
+        let neighbours = Neighbours { before, after: facts.get(group.end) };
+        let (kind, how) = recognise(&facts[group.clone()], neighbours, &around);
         regions.push(look.region(&facts[group.clone()], kind, how, outline, seen, &basis));
     };
     if subject.is_by_page() {

@@ -1,13 +1,16 @@
-//! Lists processes: all, those of a tree, those of a control group.
+//! Lists processes: all, those of a name, those of a tree, those of a control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use host::Root;
+use host::read::escaped;
 
 use super::error::InspectError;
-use super::identity::parent_of;
+use super::identity::{Identity, parent_of};
+use crate::CensusError;
 
 /// The mount point of control groups.
 const CGROUPS: &str = "/sys/fs/cgroup";
@@ -21,6 +24,43 @@ pub fn all() -> Result<Vec<u32>, InspectError> {
     let mut found: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
     found.sort_unstable();
     Ok(found)
+}
+
+/// The processes of a name, without this one: their own (`comm`, at most 15 bytes), or that of the file of their program. Those
+/// without memory count only where no other has the name: inspecting them says what they are.
+///
+/// # Errors
+/// There is none, or processes cannot be listed.
+pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
+    let (mut found, mut without_memory) = (Vec::new(), Vec::new());
+    for pid in all()?.into_iter().filter(|pid| *pid != std::process::id()) {
+        match Identity::of(pid) {
+            Ok(identity) if identity.name == name || has_program(pid, name) => found.push(pid),
+            Err(InspectError::Zombie { name: own, .. } | InspectError::KernelThread { name: own, .. })
+                if own == name =>
+            {
+                without_memory.push(pid);
+            }
+            Ok(_)
+            | Err(
+                InspectError::Zombie { .. }
+                | InspectError::KernelThread { .. }
+                | InspectError::NoSuchProcess { .. }
+                | InspectError::Census(CensusError::Gone { .. } | CensusError::Forbidden { .. }),
+            ) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let found = if found.is_empty() { without_memory } else { found };
+    if found.is_empty() { Err(InspectError::NoSuchName { name: name.into() }) } else { Ok(found) }
+}
+
+/// Whether the file of a process's program has this name. A link that cannot be read is that of another user's process, which
+/// this user cannot inspect.
+fn has_program(pid: u32, name: &str) -> bool {
+    let Ok(program) = std::fs::read_link(format!("/proc/{pid}/exe")) else { return false };
+    let file = program.file_name().map(|file| escaped(file.as_bytes().to_vec())).unwrap_or_default();
+    file.strip_suffix(" (deleted)").unwrap_or(&file) == name
 }
 
 /// A process and all its descendants, by the current parents.

@@ -10,6 +10,8 @@ pub struct Goal {
     pub policy: Policy,
     /// Its page size.
     pub size: PageSize,
+    /// What the program does that conflicts with it; `None` if nothing does.
+    pub obstacle: Option<String>,
     /// The median duration of its trials in seconds; `None` where it was not measured.
     pub trial_s: Option<f64>,
 }
@@ -33,7 +35,7 @@ impl Goal {
         let size = policy.target(page_sizes).filter(|_| has_settings && policy.modifiers().is_empty());
         let size = size.ok_or_else(|| format!("no setting outside of the program gives it {policy}"))?;
         let trial_s = analysis.arms[arm].medians.get("wall_s").copied();
-        Ok(Goal { policy, size, trial_s })
+        Ok(Goal { policy, size, obstacle: results::adopting::obstacle(comparison, arm), trial_s })
     }
 }
 

@@ -58,6 +58,8 @@ pub struct Advise {
 pub struct Advice {
     /// The policy that won.
     policy: Policy,
+    /// What the program does that conflicts with it.
+    obstacle: Option<String>,
     /// Bytes that it maps by pages of its size or larger.
     wanted_bytes: u64,
     /// What was tried, in this order. The last one holds, if any does.
@@ -134,7 +136,7 @@ fn tried(goal: &Goal, program: &Program, session: &mut Session) -> Result<Advice
     }
     session.rest().map_err(Failure::input)?;
     let by_default = attempt::look(program, &Policy::DEFAULT, session)?;
-    let mut advice = Advice { policy: goal.policy.clone(), wanted_bytes, attempts: Vec::new() };
+    let mut advice = Advice { policy: goal.policy.clone(), obstacle: goal.obstacle.clone(), wanted_bytes, attempts: Vec::new() };
     for remedy in candidates::candidates(goal, &by_default) {
         let outcome = attempt::attempt(program, &remedy, goal.size, session)?;
         let holds = outcome.holds(wanted_bytes);

@@ -44,16 +44,14 @@ fn answer(advice: &Advice, command: &[String]) -> String {
             format!("advice: {} ({policy} brings large pages to {wanted}, this to {bytes}, seen in one run{others})", remedy.instruction())
         }
         None => {
-            let tried = match advice.attempts.len() {
-                0 => "no setting is known that reaches its memory".to_owned(),
-                n => format!("{} had no such effect", settings(n)),
+            let why = match (&advice.obstacle, advice.attempts.len()) {
+                (Some(obstacle), _) => obstacle.clone(),
+                (None, 0) => "no setting is known that gives it to this program's memory".into(),
+                (None, n) => format!("cannot be had without changing the program: {} had no such effect", settings(n)),
             };
             let words = command.iter().map(|word| shlex::try_quote(word).map_or(word.clone(), Into::into));
-            format!(
-                "advice: {policy} cannot be had without changing the program: {tried}. This runs it that way: pagelab exec -p \
-                 {policy} -- {}",
-                printable(&words.collect::<Vec<_>>().join(" "))
-            )
+            let words = words.collect::<Vec<_>>().join(" ");
+            printable(&format!("advice: {policy}: {why}. This runs it that way: pagelab exec -p {policy} -- {words}"))
         }
     }
 }

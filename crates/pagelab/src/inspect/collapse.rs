@@ -1,7 +1,7 @@
 //! `--collapse`: asks the kernel to collapse memory into large pages where that is possible.
 
 use census::inspect::Inspector;
-use policy::inspect::{Inspection, Supply};
+use policy::inspect::{Inspection, Summary, Supply};
 use results::inspection::{self, collapsing};
 
 use super::Inspect;
@@ -15,6 +15,7 @@ pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: 
     };
     let collapsed = inspector.collapse(before).map_err(Failure::input)?;
     let after = inspector.process(before.process.pid, supply).map_err(Failure::input)?;
+    super::export(arguments, &[Summary::of(&after)])?;
     if arguments.json {
         let mut document = inspection::json::one(&after);
         document["collapsed"] = collapsing::document(before, &after, &collapsed, leaf);

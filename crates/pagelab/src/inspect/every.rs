@@ -184,39 +184,48 @@ impl Series {
     fn heading(&self, summary: &Summary) -> String {
         let (base, pmd) = (self.page_sizes.base.to_string(), self.pmd());
         format!(
-            "process {} ({})\n{:>8} {:>8} {base:>5} {:>5} {pmd:>5} {:>9}  {:<SPARKS$}  why not",
+            "process {} ({})\n{:>8} {:>8} {base:>5}{} {pmd:>5} {:>6} {:>9}  {:<SPARKS$}  why not",
             summary.process.pid,
             results::printable(&summary.process.name),
             "time",
             "resident",
-            "mTHP",
+            self.contiguous("cont"),
+            "folios",
             "could be",
             format!("{pmd} so far")
         )
+    }
+
+    /// A cell of the column for contiguous entries, where the kernel has pools of such sizes.
+    fn contiguous(&self, text: &str) -> String {
+        let PageSizes { base, pmd, hugetlb, .. } = &self.page_sizes;
+        let has = hugetlb.iter().any(|size| size > base && pmd.is_some_and(|pmd| *size < pmd));
+        if has { format!(" {:>5}", text) } else { String::new() }
     }
 
     fn pmd(&self) -> String {
         self.page_sizes.pmd.map_or("large".to_string(), |pmd| pmd.to_string())
     }
 
-    /// A row: the time and the memory by size. Leaves of PMD size and larger ones are one column.
+    /// A row: the time, and the memory by leaf. Leaves of PMD size and larger ones are one column.
     fn row(&mut self, summary: &Summary, elapsed_s: f64) -> String {
         let sizes = Sizes::of(&summary.census);
         let of = |class| sizes.share(class, &self.page_sizes);
         let large = of(Class::Pmd).unwrap_or(0.0) + of(Class::Larger).unwrap_or(0.0);
-        let (base, mthp) = (of(Class::Base), of(Class::Mthp));
+        let (base, contiguous) = (of(Class::Base), of(Class::Contiguous));
         self.large.push(large);
-        let told = |ratio: Option<f64>, unknown: &str| ratio.map_or(unknown.to_string(), share);
+        let told = |ratio: Option<f64>| ratio.map_or("-".to_string(), share);
         let unknown = if sizes.total_bytes() == 0 { "-" } else { "?" };
         let cause = summary.first_cause.as_ref().map(|(cause, _)| cause.describe()).unwrap_or_default();
         let partial = if summary.partial.is_empty() { "" } else { " (partial)" };
         format!(
-            "{:>8} {:>8} {:>5} {:>5} {:>5} {:>9}  {:<SPARKS$}  {}{partial}",
+            "{:>8} {:>8} {:>5}{} {:>5} {:>6} {:>9}  {:<SPARKS$}  {}{partial}",
             time(elapsed_s),
             format_bytes(summary.resident_bytes),
-            told(base, unknown),
-            told(mthp, unknown),
+            told(base),
+            self.contiguous(&told(contiguous)),
             share(large),
+            sizes.folio_share().map_or(unknown.to_string(), share),
             format_bytes(summary.could_be_larger_bytes),
             sparkline(&self.large),
             results::printable(&cause)
@@ -280,12 +289,12 @@ mod tests {
         ];
         let golden = "\
 process 7 (re\\x1bdis)
-    time resident    4K  mTHP    2M  could be  2M so far         why not
-    0 ms     100M  100%    0%    0%      100M  ▁                 not advised, and the kernel gives the size to advised memory only
-     2 s     100M   50%    0%   50%       50M  ▁▅                not advised, and the kernel gives the size to advised memory only
-     4 s     100M    1%     ?   99%        1M  ▁▅█               not advised, and the kernel gives the size to advised memory only
- 1.23k s     100M    0%    0%  100%         0  ▁▅██
- 1.30k s        0     -     -    0%         0  ▁▅██▁";
+    time resident    4K    2M folios  could be  2M so far         why not
+    0 ms     100M  100%    0%     0%      100M  ▁                 not advised, and the kernel gives the size to advised memory only
+     2 s     100M   50%   50%     0%       50M  ▁▅                not advised, and the kernel gives the size to advised memory only
+     4 s     100M    1%   99%      ?        1M  ▁▅█               not advised, and the kernel gives the size to advised memory only
+ 1.23k s     100M    0%  100%     0%         0  ▁▅██
+ 1.30k s        0     -    0%      -         0  ▁▅██▁";
         assert_eq!(text.join("\n"), golden, "{}", text.join("\n"));
         assert_eq!(sparkline(&[1.0; 40]).chars().count(), SPARKS);
     }

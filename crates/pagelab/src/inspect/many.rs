@@ -21,6 +21,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
             Err(error) => unseen.push((pid, error.to_string())),
         }
     }
+    super::export(arguments, &seen)?;
     if arguments.json {
         return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen)), true);
     }

@@ -4,6 +4,8 @@ mod at_exit;
 mod collapse;
 mod every;
 mod many;
+mod named;
+mod peak;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,25 +16,25 @@ use census::Observer;
 use census::inspect::{CapturedFile, Detail, Inspector, which};
 use clap::{ArgGroup, Args};
 use host::Host;
-use policy::inspect::Inspection;
+use policy::inspect::{Inspection, Summary};
 use results::files;
 use results::html::inspection as html;
 use results::inspection;
 
 use crate::failure::Failure;
-use crate::output::{can_be_written, print, terminal_width, write_page};
-use crate::words::parse_duration;
+use crate::output::{self, can_be_written, print, terminal_width, write_page};
+use crate::words::{parse_duration, parse_pid};
 use every::Looks;
 
 /// Arguments of `pagelab inspect`.
 #[derive(Debug, Args)]
-#[command(group(ArgGroup::new("whom").required(true).args(["pid", "tree", "cgroup", "all", "command"])))]
+#[command(group(ArgGroup::new("whom").required(true).args(["process", "tree", "cgroup", "all", "command"])))]
 pub struct Inspect {
-    /// The process
-    #[arg(value_name = "PID")]
-    pub pid: Option<u32>,
+    /// The process. Several processes of one name have a row each
+    #[arg(value_name = "PID|NAME")]
+    pub process: Option<OsString>,
     /// A process and all that descend from it, a row each
-    #[arg(long, value_name = "PID")]
+    #[arg(long, value_name = "PID", value_parser = parse_pid)]
     pub tree: Option<u32>,
     /// All processes of a control group and of those below it, a row each
     #[arg(long, value_name = "PATH")]
@@ -58,23 +60,23 @@ pub struct Inspect {
           conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub every: Option<f64>,
     /// With --every: print each look as one line of JSON
-    #[arg(long, requires = "every")]
+    #[arg(long, requires = "every", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub json_lines: bool,
-    /// With --every: write each look to this file, in place of the last, as OpenMetrics text for a collector
-    #[arg(long, value_name = "FILE", requires = "every")]
+    /// Write the result to this file as OpenMetrics text for a collector; with --every each look, in place of the last
+    #[arg(long, value_name = "FILE", conflicts_with = "capture")]
     pub openmetrics: Option<PathBuf>,
     /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what it gave. This changes the
     /// process, and cannot be undone
-    #[arg(long, requires = "pid", conflicts_with_all = ["capture", "root"])]
+    #[arg(long, requires = "process", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
     /// For a bug report: write what is read of the process to a directory. That is mappings, flags, which pages are
     /// where, and settings and counters of the system. It is neither contents of memory nor the command line
-    #[arg(long, value_name = "DIR", requires = "pid", conflicts_with = "root")]
+    #[arg(long, value_name = "DIR", requires = "process", conflicts_with = "root")]
     pub capture: Option<PathBuf>,
     /// Inspect a process captured in such a directory, not one of this system
-    #[arg(long, value_name = "DIR", requires = "pid")]
+    #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
-    /// Run this command, and inspect its processes when they end
+    /// Run this command, and inspect its processes when they have most memory and when they end
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
@@ -85,7 +87,21 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if !arguments.command.is_empty() {
         return at_exit::run(arguments);
     }
-    if let (Some(pid), Some(looks)) = (arguments.pid, Looks::of(arguments)) {
+    let processes = match (&arguments.process, &arguments.tree, &arguments.cgroup) {
+        (Some(word), ..) => match named::processes(word, arguments)?.as_slice() {
+            [pid] => return one(arguments, *pid),
+            several => Ok(several.to_vec()),
+        },
+        (_, Some(root), _) => which::tree(*root),
+        (_, _, Some(path)) => which::cgroup(path),
+        (None, None, None) => which::all(),
+    };
+    many::run(arguments, &processes.map_err(Failure::input)?)
+}
+
+/// Inspects one process: over time, for a capture, with a collapse, or as it is.
+fn one(arguments: &Inspect, pid: u32) -> Result<(), Failure> {
+    if let Some(looks) = Looks::of(arguments) {
         if arguments.html.is_some() || arguments.regions || arguments.json {
             return Err(Failure::Input(
                 "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which \
@@ -95,26 +111,18 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         }
         return looks.at(pid);
     }
-    if let Some(pid) = arguments.pid {
-        let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
-        let inspector = detailed(root, arguments)?;
-        if let Some(directory) = &arguments.capture {
-            return write(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
-        }
-        let supply = inspector.supply().map_err(Failure::input)?;
-        let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
-        return if arguments.collapse {
-            collapse::run(arguments, &inspector, &supply, &inspected)
-        } else {
-            show(arguments, &inspector, &inspected)
-        };
+    let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
+    let inspector = detailed(root, arguments)?;
+    if let Some(directory) = &arguments.capture {
+        return write(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
     }
-    let processes = match (&arguments.tree, &arguments.cgroup) {
-        (Some(root), _) => which::tree(*root),
-        (None, Some(path)) => which::cgroup(path),
-        (None, None) => which::all(),
-    };
-    many::run(arguments, &processes.map_err(Failure::input)?)
+    let supply = inspector.supply().map_err(Failure::input)?;
+    let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
+    if arguments.collapse {
+        return collapse::run(arguments, &inspector, &supply, &inspected);
+    }
+    export(arguments, &[Summary::of(&inspected)])?;
+    show(arguments, &inspector, &inspected)
 }
 
 /// An inspector of processes of this system.
@@ -131,6 +139,12 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
+/// An inspector for looks at a command while it runs, without the windows of a map.
+fn sampling(arguments: &Inspect) -> Result<Inspector, Failure> {
+    let observer = Observer::open().map_err(Failure::input)?;
+    inspector(observer.with_file_folios().with_tlb_runs(), arguments.sizes)
+}
+
 /// Writes a capture into files that must not exist yet. They contain addresses, so only the capturing user may read them.
 fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
@@ -142,11 +156,22 @@ fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failu
     print(&results::printable(&again), false)
 }
 
+/// Writes a single look as OpenMetrics text, where the arguments ask for it.
+fn export(arguments: &Inspect, summaries: &[Summary]) -> Result<(), Failure> {
+    let Some(file) = &arguments.openmetrics else { return Ok(()) };
+    let text = inspection::openmetrics::text(summaries);
+    output::write(file, &|to| to.write_all(text.as_bytes()))
+}
+
+/// Writes the map of the address space, where the arguments ask for it.
+fn write_map(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
+    let Some(file) = &arguments.html else { return Ok(()) };
+    write_page(file, &html::report(inspected, &setting(inspector, inspected)))
+}
+
 /// Prints the inspection of one process.
 fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
-    if let Some(file) = &arguments.html {
-        write_page(file, &html::report(inspected, &setting(inspector, inspected)))?;
-    }
+    write_map(arguments, inspector, inspected)?;
     let text = if arguments.json {
         format!("{:#}", inspection::json::one(inspected))
     } else {

@@ -127,10 +127,11 @@ const KEYS: [(&str, &str); 9] = [
     ("h, ?", "these keys, and what columns mean"),
 ];
 
-const MEANINGS: [&str; 7] = [
+const MEANINGS: [&str; 8] = [
     "RESIDENT  resident bytes by the kernel's own counters; shared memory counts in each process, hugetlb in none",
-    "4K, mTHP, 2M  the share of memory that base pages map, larger folios behind base-page entries, PMD leaves; ? where folios \
-     are not visible (root sees them)",
+    "4K, 2M    the share of memory that entries of this size map: leaves, which the TLB sees",
+    "FOLIOS    the share of memory in folios that are larger than the entries that map them; ? where folios are not visible \
+     (root sees them)",
     "TO WIN    bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
     "given  folios that anonymous faults got of a size, and faults that asked for it and fell back to a smaller one",
     "A process is looked at when its faults or its resident memory have changed, the one first that has waited longest.",
@@ -160,9 +161,7 @@ impl Browse {
             Look::Seen(seen) => of(seen),
             Look::NotYet | Look::Refused(_) => 0,
         };
-        let base = |row: &Row| {
-            seen(row, &|seen| seen.sizes.class_bytes(Class::Base, &view.system.page_sizes).unwrap_or_default())
-        };
+        let base = |row: &Row| seen(row, &|seen| seen.sizes.class_bytes(Class::Base, &view.system.page_sizes));
         let larger = |row: &Row| seen(row, &|seen| seen.larger_bytes);
         match self.sort {
             Sort::Resident => b.resident_bytes.cmp(&a.resident_bytes),

@@ -6,7 +6,7 @@ use policy::size::format_bytes;
 use super::browse::Sort;
 use super::view::{Look, Row, Seen};
 use crate::short::{count, fitted, share};
-use crate::sizes::Class;
+use crate::sizes::{Class, Sizes};
 
 /// A column of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,8 +19,10 @@ pub enum Column {
     Resident,
     /// Page faults per second.
     Faults,
-    /// The share of a size class.
+    /// The share of a class of leaves.
     Share(Class),
+    /// The share of memory in folios larger than their leaves.
+    Folios,
     /// Bytes that could be mapped by larger leaves.
     Larger,
     /// The main cause why they are not.
@@ -45,15 +47,16 @@ pub enum Tone {
 pub struct Layout(pub Vec<(Column, usize)>);
 
 /// All columns in order, with their widths and weights. Columns with higher weights are kept longer when space is short.
-const COLUMNS: [(Column, usize, u8); 10] = [
+const COLUMNS: [(Column, usize, u8); 11] = [
     (Column::Pid, 7, 8),
     (Column::Name, 15, 10),
     (Column::Resident, 8, 9),
     (Column::Faults, 8, 1),
     (Column::Share(Class::Base), 5, 4),
-    (Column::Share(Class::Mthp), 5, 3),
+    (Column::Share(Class::Contiguous), 5, 2),
     (Column::Share(Class::Pmd), 5, 6),
     (Column::Share(Class::Larger), 5, 2),
+    (Column::Folios, 6, 3),
     (Column::Larger, 8, 7),
     (Column::Cause, 24, 5),
 ];
@@ -82,10 +85,9 @@ impl Layout {
 fn is_used(column: Column, page_sizes: &PageSizes, rows: &[Row]) -> bool {
     let seen = || rows.iter().filter_map(|row| if let Look::Seen(seen) = &row.look { Some(seen) } else { None });
     match column {
-        Column::Share(Class::Mthp) => !page_sizes.mthp.is_empty(),
-        Column::Share(Class::Pmd) => page_sizes.pmd.is_some(),
-        Column::Share(Class::Larger) => {
-            seen().any(|seen| seen.sizes.class_bytes(Class::Larger, page_sizes).is_some_and(|bytes| bytes > 0))
+        Column::Folios | Column::Share(Class::Pmd) => page_sizes.pmd.is_some(),
+        Column::Share(class @ (Class::Contiguous | Class::Larger)) => {
+            seen().any(|seen| seen.sizes.class_bytes(class, page_sizes) > 0)
         }
         _ => true,
     }
@@ -100,9 +102,10 @@ impl Column {
             Column::Resident => "RESIDENT".into(),
             Column::Faults => "FAULTS/s".into(),
             Column::Share(Class::Base) => page_sizes.base.to_string(),
-            Column::Share(Class::Mthp) => "mTHP".into(),
+            Column::Share(Class::Contiguous) => "cont".into(),
             Column::Share(Class::Pmd) => page_sizes.pmd.map(|pmd| pmd.to_string()).unwrap_or_default(),
             Column::Share(Class::Larger) => "more".into(),
+            Column::Folios => "FOLIOS".into(),
             Column::Larger => "TO WIN".into(),
             Column::Cause => "WHY IT IS NOT LARGER".into(),
         }
@@ -133,7 +136,7 @@ impl Column {
             Column::Name => (results::printable(&row.name), Tone::Plain),
             Column::Resident => (format_bytes(row.resident_bytes), Tone::Plain),
             Column::Faults => (row.faults_per_s.map_or("-".into(), count), Tone::Plain),
-            Column::Share(_) | Column::Larger | Column::Cause => self.looked(&row.look, page_sizes),
+            Column::Share(_) | Column::Folios | Column::Larger | Column::Cause => self.looked(&row.look, page_sizes),
         }
     }
 
@@ -149,12 +152,11 @@ impl Column {
 
     fn seen(self, seen: &Seen, page_sizes: &PageSizes) -> (String, Tone) {
         match self {
-            Column::Share(class) => match seen.sizes.share(class, page_sizes) {
-                Some(ratio) if class != Class::Base && ratio > 0.0 => (share(ratio), Tone::Good),
-                Some(ratio) => (share(ratio), Tone::Plain),
-                None if seen.sizes.total_bytes() == 0 => ("-".into(), Tone::Soft),
-                None => ("?".into(), Tone::Soft),
-            },
+            Column::Share(class) => {
+                let is_good = class != Class::Base;
+                of_ratio(seen.sizes.share(class, page_sizes), is_good, &seen.sizes)
+            }
+            Column::Folios => of_ratio(seen.sizes.folio_share(), false, &seen.sizes),
             Column::Larger => {
                 let mark = if seen.is_old { "~" } else { "" };
                 let tone = if seen.larger_bytes > 0 { Tone::Open } else { Tone::Soft };
@@ -167,5 +169,15 @@ impl Column {
     /// Fits a text to the column's width.
     pub fn fitted(self, text: &str, width: usize) -> String {
         fitted(text, width, self.is_right())
+    }
+}
+
+/// The cell of a share. A good one is one of large leaves.
+fn of_ratio(ratio: Option<f64>, is_good: bool, sizes: &Sizes) -> (String, Tone) {
+    match ratio {
+        Some(ratio) if is_good && ratio > 0.0 => (share(ratio), Tone::Good),
+        Some(ratio) => (share(ratio), Tone::Plain),
+        None if sizes.total_bytes() == 0 => ("-".into(), Tone::Soft),
+        None => ("?".into(), Tone::Soft),
     }
 }

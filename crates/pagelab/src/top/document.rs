@@ -1,5 +1,6 @@
 //! Converts a frame to JSON.
 
+use policy::size::PageSize;
 use serde_json::{Value, json};
 
 use super::browse::Browse;
@@ -73,9 +74,14 @@ fn process(row: &Row) -> Value {
         Look::NotYet => process["unseen"] = json!("not looked at yet"),
         Look::Refused(why) => process["unseen"] = json!(why),
         Look::Seen(seen) => {
-            let sizes = seen.sizes.iter();
-            let sizes = sizes.map(|(size, bytes)| json!({ "size_bytes": size.bytes(), "bytes": bytes }));
-            process["sizes"] = sizes.collect();
+            let row = |((leaf, folio), bytes): ((PageSize, Option<PageSize>), u64)| {
+                json!({
+                    "leaf_bytes": leaf.bytes(),
+                    "larger_folio_bytes": folio.map(|folio| folio.bytes()),
+                    "bytes": bytes,
+                })
+            };
+            process["sizes"] = seen.sizes.rows().into_iter().map(row).collect();
             process["folios_seen"] = json!(seen.sizes.folios_seen());
             process["could_be_larger_bytes"] = json!(seen.larger_bytes);
             process["cause"] = json!(seen.cause);

@@ -165,12 +165,11 @@ impl Drawing {
             Look::NotYet => "not looked at yet".to_string(),
             Look::Refused(why) => why.clone(),
             Look::Seen(seen) => {
-                let sizes = seen.sizes.iter();
-                let sizes = sizes.map(|(size, bytes)| format!("{} in {size}", policy::size::format_bytes(bytes)));
+                let sizes = seen.sizes.describe();
                 let age =
                     if seen.is_old { format!(" ({} ago)", crate::short::seconds(seen.age_s)) } else { String::new() };
                 let cause = seen.cause.as_ref().map(|cause| format!("; {cause}")).unwrap_or_default();
-                format!("{}{age}{cause}", sizes.collect::<Vec<_>>().join(", "))
+                format!("{sizes}{age}{cause}")
             }
         };
         let text = results::printable(&format!("{} {}: {why}", row.pid, row.name));

@@ -13,7 +13,11 @@ fn what_has_no_memory_is_refused_by_its_name() {
     let bench = Bench::new();
     bench.pagelab(&["inspect", "4194304"]).ran().says(2, &["no process 4194304", "hidepid", "PID namespace"]);
     bench.pagelab(&["inspect", "2"]).ran().says(2, &["thread of the kernel"]);
-    bench.pagelab(&["inspect", "me"]).ran().says(2, &["invalid value 'me'"]);
+    let expected = ["expected a PID, or the name of a running process", "found \"no such name\"", "inspect --all"];
+    bench.pagelab(&["inspect", "no such name"]).ran().says(2, &expected);
+    bench.pagelab(&["inspect", "kthreadd"]).ran().says(2, &["thread of the kernel"]);
+    bench.pagelab(&["inspect", "--tree", "me"]).ran().says(2, &["expected a PID, found \"me\""]);
+    bench.pagelab(&["inspect", "me", "--root", "x"]).ran().says(2, &["expected the PID of a captured process"]);
     bench.pagelab(&["inspect"]).ran().says(2, &["required"]);
     bench.pagelab(&["inspect", "1", "--all"]).ran().says(2, &["cannot be used with"]);
     bench.pagelab(&["inspect", "--tree", "4194304"]).ran().says(2, &["no process 4194304"]);
@@ -96,6 +100,7 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     // The program frees its memory before it ends, which is reported.
     let partial = document["processes"][0]["partial"][0].as_str().unwrap_or_default();
     assert!(partial.contains("at its peak"), "{document:#}");
+    assert!(document["peak"]["process"]["resident_bytes"].as_u64() > Some(100 << 20), "{document:#}");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::causes::for_advised;
-use super::provoked::{Provoked, causes, region_at};
+use super::provoked::{Provoked, causes, region_at, sums_agree};
 use crate::common::{Bench, Runs};
 
 /// The captured process, and the host capture to which it is added; `None` for captures that are complete.
@@ -47,6 +47,7 @@ fn captured_processes_are_inspected_as_before() {
         let expected =
             fs::read_to_string(fixtures().join("inspect").join(case).join("expected.txt")).unwrap_or_default();
         assert_eq!((ran.code, ran.stdout.as_str()), (Some(0), expected.as_str()), "{case}: {}", ran.stderr);
+        sums_agree(&bench.pagelab(&["inspect", "--root", "tree", "100", "--json"]).ran().json()["processes"][0]);
         let ran = bench.pagelab(&["inspect", "--root", "tree", "100", "--html", "map.html"]).ran();
         assert_eq!(ran.code, Some(0), "{case}: {ran}");
         let page = fs::read_to_string(bench.path("map.html")).unwrap();

@@ -70,14 +70,28 @@ impl Provoked {
     pub fn inspected(&self) -> Value {
         let ran = self.bench.pagelab(&["inspect", &self.pid(), "--json"]).ran();
         assert_eq!(ran.code, Some(0), "{ran}");
-        let mut document = ran.json();
-        document["processes"][0].take()
+        let process = ran.json()["processes"][0].take();
+        sums_agree(&process);
+        process
     }
 
     /// The output of `inspect` for the memory.
     pub fn region(&self) -> Value {
         region_at(&self.inspected(), self.address)
     }
+}
+
+/// Checks that the causes of all regions add up to what could be larger.
+pub fn sums_agree(process: &Value) {
+    let mut all = 0;
+    for region in process["regions"].as_array().unwrap() {
+        let causes = region["causes"].as_array().unwrap();
+        let winnable = causes.iter().filter(|one| one["winnable"] == true);
+        let sum: u64 = winnable.map(|one| one["bytes"].as_u64().unwrap()).sum();
+        assert_eq!(Some(sum), region["could_be_larger_bytes"].as_u64(), "{region:#}");
+        all += sum;
+    }
+    assert_eq!(Some(all), process["could_be_larger_bytes"].as_u64(), "{process:#}");
 }
 
 /// The program, compiled once for a test.

@@ -49,7 +49,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
     let beyond = Provoked::with("tmpfs_out_of_place", Some(&advise.file())).unwrap();
     let region = beyond.region();
     let found = causes(&region);
-    assert_eq!(found[0].0, "file_misaligned", "{region:#}");
+    assert_eq!(found[0].0, "shared_misaligned", "{region:#}");
     assert!(found[0].1 >= SIZE - HUGE && found[0].3.contains("is 4K after a multiple of 2M"), "{found:?}");
 }
 
@@ -106,7 +106,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
     let found = causes(&region);
     if let Some(one) = found.first() {
         assert_eq!((one.0.as_str(), region["could_be_larger_bytes"].as_u64()), ("code_pages", Some(0)), "{region:#}");
-        assert!(one.3.contains(" by ") && one.3.contains("THPeligible: "), "{one:?}");
+        assert!(one.3.contains(" of ") && one.3.contains("THPeligible: "), "{one:?}");
     }
     let beyond = Provoked::with("file_out_of_place", Some(&file)).unwrap();
     told_of(

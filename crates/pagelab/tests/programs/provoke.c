@@ -368,6 +368,18 @@ static char *provoked(const char *cause, const char *file) {
         unsigned sum = 0;
         for (size_t at = 0; at < SIZE; at += PAGE)
             sum += *(volatile char *)(start + at);
+    } else if (!strcmp(cause, "split_code")) {
+        // A code buffer: written whole, and made executable piece by piece. In the end it is one mapping again.
+        start = huge();
+        for (size_t at = 0; at < SIZE; at += 16 * PAGE)
+            must(mprotect(start + at, 16 * PAGE, PROT_READ | PROT_EXEC) == 0, "mprotect");
+    } else if (!strcmp(cause, "moved_text")) {
+        // As a program that copies its code to anonymous memory, at the addresses of the code.
+        start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0) + HUGE;
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED;
+        must(mmap(start, SIZE / 2, PROT_READ | PROT_WRITE, flags, -1, 0) == start, "mmap");
+        touch(start, SIZE / 2);
+        must(mprotect(start, SIZE / 2, PROT_READ | PROT_EXEC) == 0, "mprotect");
     } else if (!strcmp(cause, "swapped")) {
         // On one processor: MADV_PAGEOUT drains only the batches of new pages of its own processor (lru_add_drain, mm/madvise.c),
         // and skips pages in those of other processors.

@@ -197,9 +197,7 @@ impl OfRegion<'_> {
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
-            Left::Split(bytes) if self.is_misaligned(vma) => {
-                found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
-            }
+            Left::Split(bytes) if self.is_misaligned(vma) => self.misaligned(vma, bytes, found),
             Left::Split(bytes) => {
                 let (cause, or) = self.history(vma).of_split();
                 found.add(cause, or, bytes, || self.history(vma).evidence_of_split());
@@ -208,9 +206,13 @@ impl OfRegion<'_> {
         }
     }
 
-    /// Whether a complete folio cannot have a leaf because its position in the file does not match the slot.
+    /// Whether a complete folio cannot have a leaf because its position in the shared memory does not match the slot.
     fn is_misaligned(&self, vma: &VmaFacts) -> bool {
         vma.kind == VmaKind::Shared && !vma.is_congruent(self.target)
+    }
+
+    fn misaligned(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
+        found.add(Cause::SharedMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
     }
 
     /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
@@ -256,8 +258,7 @@ impl OfRegion<'_> {
 
     fn part_of_folio(&self, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
         if self.is_misaligned(vma) {
-            found.add(Cause::FileMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
-            return;
+            return self.misaligned(vma, bytes, found);
         }
         let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
         found.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
@@ -268,14 +269,13 @@ impl OfRegion<'_> {
     }
 
     fn piece(&self, vma: &VmaFacts, piece: &Piece, found: &mut FoundCauses) {
-        // Memory whose folios are not visible is neither covered nor missing.
-        found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
-        let bytes = piece.missing_bytes;
         if let Some(cause) = certain_cause(piece.shape) {
-            found.add(cause, Vec::new(), bytes, Vec::new);
+            found.add(cause, Vec::new(), piece.missing_bytes + piece.unseen_bytes, Vec::new);
             return;
         }
-        self.refused_or_permitted(vma, piece.shape, bytes, found);
+        // Memory whose folios are not visible is neither covered nor missing.
+        found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
+        self.refused_or_permitted(vma, piece.shape, piece.missing_bytes, found);
     }
 
     /// Memory that the settings and its advice refuse the size, or else memory whose history explains it.

@@ -26,7 +26,12 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
 
 /// Evidence that the address and the file offset have different remainders.
 pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
-    let remainder = |at: u64| format_bytes(at % size.bytes());
+    // Exact: rounded to three digits, 2044K would be a multiple of 2M.
+    let remainder = |at: u64| match at % size.bytes() {
+        0 => "0".to_string(),
+        bytes if bytes.is_multiple_of(1024) => format!("{}K", bytes >> 10),
+        bytes => format!("{bytes} bytes"),
+    };
     format!(
         "address {:#x} is {} after a multiple of {size}, its file offset {}",
         vma.start,
@@ -43,11 +48,11 @@ fn of_page_cache(vma: &VmaFacts, census: &Census) -> Vec<String> {
     sizes.dedup();
     let by_size = |size: &PageSize| {
         let bytes = census.bytes_where(|mapping| file(mapping) && mapping.effective() == *size);
-        format!("{} by {size}", format_bytes(bytes))
+        format!("{} of {size}", format_bytes(bytes))
     };
     let sizes = sizes.iter().map(by_size).collect::<Vec<_>>().join(", ");
     let on = vma.file_system.as_ref().map_or(String::new(), |on| format!(" ({})", on.name));
     let eligible = vma.smaps_info.and_then(|told| told.thp_eligible).filter(|_| vma.is_executable());
     let eligible = eligible.map_or(String::new(), |yes| format!("; THPeligible: {}", u8::from(yes)));
-    vec![format!("{}{on}: {sizes}{eligible}", vma.name)]
+    vec![format!("{}{on}: folios: {sizes}{eligible}", vma.name)]
 }

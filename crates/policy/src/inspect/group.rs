@@ -115,7 +115,7 @@ fn difference(left: &VmaFacts, right: &VmaFacts) -> CutBy {
 mod tests {
     use super::*;
     use crate::call::prot;
-    use crate::inspect::{Allocator, Kind, SmapsInfo, Surroundings, VmFlags, VmaPart, recognise};
+    use crate::inspect::{Allocator, Kind, Neighbours, SmapsInfo, Surroundings, VmFlags, VmaPart, recognise};
 
     const M: u64 = 1 << 20;
     const RW: u64 = prot::READ | prot::WRITE;
@@ -140,7 +140,10 @@ mod tests {
 
     fn kinds(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<(usize, Kind)> {
         let around = Surroundings::of(vmas, stacks.to_vec(), false, false);
-        group(vmas, stacks).into_iter().map(|group| (group.len(), recognise(&vmas[group], None, &around).0)).collect()
+        group(vmas, stacks)
+            .into_iter()
+            .map(|group| (group.len(), recognise(&vmas[group], Neighbours::default(), &around).0))
+            .collect()
     }
 
     #[test]
@@ -171,7 +174,7 @@ mod tests {
     fn a_goroutine_with_a_reserve_below_is_no_stack_of_a_thread() {
         let vmas = [vma(128 * M, 172 * M, 0), vma(172 * M, 300 * M, RW)];
         let around = Surroundings::of(&vmas, vec![200 * M], false, true);
-        assert_eq!(recognise(&vmas, None, &around).0, Kind::GoHeap);
+        assert_eq!(recognise(&vmas, Neighbours::default(), &around).0, Kind::GoHeap);
     }
 
     #[test]

@@ -19,6 +19,11 @@ pub enum Kind {
     JvmHeap,
     /// Generated code (JIT).
     Jit,
+    /// Code of a program that it has copied to anonymous memory.
+    MovedText {
+        /// Path of the program's file.
+        path: String,
+    },
     /// Guest memory, in a process that runs virtual machines.
     GuestMemory,
     /// A mapping of a file.
@@ -101,6 +106,7 @@ impl Kind {
             Kind::GoHeap => "Go heap".into(),
             Kind::JvmHeap => "JVM heap".into(),
             Kind::Jit => "JIT code".into(),
+            Kind::MovedText { .. } => "moved text".into(),
             Kind::GuestMemory => "guest memory".into(),
             Kind::File { part: FilePart::Text, .. } => "text of files".into(),
             Kind::File { part: FilePart::Data, .. } => "data of files".into(),
@@ -122,6 +128,7 @@ impl Kind {
             Kind::File { path, part: FilePart::Text } => format!("text of {path}"),
             Kind::File { path, part: FilePart::Data } => format!("data of {path}"),
             Kind::File { path, part: FilePart::Content } => path.clone(),
+            Kind::MovedText { path } => format!("text of {path}, moved to anonymous memory"),
             Kind::SharedMemory { name } => format!("shared memory {name}"),
             Kind::Hugetlb { size: Some(size) } => format!("hugetlb {size}"),
             Kind::Special { name } => name.clone(),
@@ -142,6 +149,7 @@ impl Kind {
             Kind::GoHeap => "go_heap",
             Kind::JvmHeap => "jvm_heap",
             Kind::Jit => "jit",
+            Kind::MovedText { .. } => "moved_text",
             Kind::GuestMemory => "guest_memory",
             Kind::File { part: FilePart::Text, .. } => "text",
             Kind::File { part: FilePart::Data, .. } => "file_data",

@@ -21,6 +21,8 @@ mod region;
 mod second_stage;
 mod seen;
 mod shared;
+#[cfg(test)]
+mod sum_tests;
 mod summary;
 mod supply;
 mod vma;
@@ -33,7 +35,7 @@ pub use explain::{explain, explain_windows};
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
 pub use process::{LoadedWith, MemoryLimit, Process, Sight, ThpMode};
-pub use recognise::{Surroundings, recognise};
+pub use recognise::{Neighbours, Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use second_stage::SecondStage;
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};

@@ -34,8 +34,17 @@ impl Surroundings {
     }
 }
 
-/// The kind of a region, and how it was recognised. `vmas` are its mappings, and `before` is the mapping before them.
-pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surroundings) -> (Kind, String) {
+/// The mappings next to a region, whether or not they touch it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Neighbours<'a> {
+    /// The mapping before it.
+    pub before: Option<&'a VmaFacts>,
+    /// The mapping after it.
+    pub after: Option<&'a VmaFacts>,
+}
+
+/// The kind of a region, and how it was recognised. `vmas` are its mappings.
+pub fn recognise(vmas: &[VmaFacts], neighbours: Neighbours, around: &Surroundings) -> (Kind, String) {
     let Some(first) = vmas.first() else { return (Kind::Anonymous, String::new()) };
     if vmas.iter().any(VmaFacts::is_hugetlb) {
         let size = vmas.iter().find_map(|vma| vma.smaps_info?.hugetlb);
@@ -46,7 +55,9 @@ pub fn recognise(vmas: &[VmaFacts], before: Option<&VmaFacts>, around: &Surround
         VmaKind::Stack => (Kind::Stack, "named by the kernel".into()),
         VmaKind::Shared if first.is_shmem => shared_memory(first),
         VmaKind::Shared | VmaKind::PrivateFile => file(first),
-        VmaKind::Anonymous => bss(first, before).unwrap_or_else(|| anonymous(vmas, around)),
+        VmaKind::Anonymous => bss(first, neighbours.before)
+            .or_else(|| moved_text(vmas, neighbours))
+            .unwrap_or_else(|| anonymous(vmas, around)),
     }
 }
 
@@ -75,6 +86,19 @@ fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
     let is_data = data.is_writable() && first.is_writable() && first.name.is_empty() && !data.is_hugetlb();
     let kind = || Kind::File { path: data.name.clone(), part: FilePart::Data };
     is_data.then(|| (kind(), "it follows the file's data, without being in the file (.bss)".into()))
+}
+
+/// Recognises code that a program has copied to anonymous memory, to get large pages for it (`node --use-largepages`): it is where
+/// the code was, so mappings of one file are on both sides.
+fn moved_text(vmas: &[VmaFacts], neighbours: Neighbours) -> Option<(Kind, String)> {
+    let (before, after) = (neighbours.before?, neighbours.after?);
+    let is_inside = before.end == vmas.first()?.start && after.start == vmas.last()?.end;
+    let of_file = |vma: &VmaFacts| (vma.kind == VmaKind::PrivateFile).then_some((vma.device, vma.inode));
+    let is_same_file = of_file(before).is_some() && of_file(before) == of_file(after);
+    let is_code = vmas.iter().any(VmaFacts::is_executable);
+    let kind = || Kind::MovedText { path: before.name.clone() };
+    let how = "anonymous and executable, between mappings of one file: the program has moved its code there";
+    (is_inside && is_same_file && is_code).then(|| (kind(), how.into()))
 }
 
 fn anonymous(vmas: &[VmaFacts], around: &Surroundings) -> (Kind, String) {
@@ -172,4 +196,46 @@ fn is_glibc_arena(vmas: &[VmaFacts]) -> bool {
         && last.end - first.start == GLIBC_ARENA_BYTES
         && first.is_writable()
         && last.is_inaccessible()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::call::prot;
+    use crate::inspect::VmaPart;
+
+    const M: u64 = 1 << 20;
+
+    fn vma(start: u64, end: u64, kind: VmaKind, inode: u64) -> VmaFacts {
+        VmaFacts {
+            start,
+            end,
+            kind,
+            protection: prot::READ | prot::EXEC,
+            shared: false,
+            device: (8, 1),
+            inode,
+            offset: 0,
+            name: if inode == 0 { String::new() } else { "/usr/bin/node".into() },
+            is_shmem: false,
+            file_system: None,
+            part: VmaPart::First,
+            smaps_info: None,
+        }
+    }
+
+    #[test]
+    fn code_between_mappings_of_one_file_is_its_text_and_not_a_jit() {
+        let code = [vma(2 * M, 8 * M, VmaKind::Anonymous, 0)];
+        let (below, above) = (vma(M, 2 * M, VmaKind::PrivateFile, 7), vma(8 * M, 9 * M, VmaKind::PrivateFile, 7));
+        let kind = |before: &VmaFacts, after: &VmaFacts| {
+            let neighbours = Neighbours { before: Some(before), after: Some(after) };
+            recognise(&code, neighbours, &Surroundings::default()).0
+        };
+        assert_eq!(kind(&below, &above), Kind::MovedText { path: "/usr/bin/node".into() });
+        assert_eq!(kind(&below, &VmaFacts { inode: 8, ..above.clone() }), Kind::Jit);
+        assert_eq!(kind(&below, &VmaFacts { start: 8 * M + 4096, ..above.clone() }), Kind::Jit);
+        assert_eq!(kind(&VmaFacts { kind: VmaKind::Anonymous, inode: 0, ..below }, &above), Kind::Jit);
+        assert_eq!(recognise(&code, Neighbours::default(), &Surroundings::default()).0, Kind::Jit);
+    }
 }

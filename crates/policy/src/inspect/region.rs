@@ -66,7 +66,7 @@ pub struct Explained {
 
 impl Explained {
     /// Whether larger pages become possible once the cause is removed. The file system decides the size of file pages, and a
-    /// place without a slot cannot have a larger page.
+    /// place without a slot cannot have a larger page. The bytes of all winnable causes of a region are [`Benefit::bytes`].
     pub fn is_winnable(&self) -> bool {
         let fixed = [
             Cause::FilePages,
@@ -77,7 +77,12 @@ impl Explained {
             Cause::MappingTooSmall,
             Cause::NoTransparentPages,
         ];
-        !fixed.contains(&self.cause)
+        !fixed.contains(&self.cause) && !self.is_absent()
+    }
+
+    /// Whether it concerns memory that is not present, and cannot become present.
+    pub fn is_absent(&self) -> bool {
+        matches!(self.cause, Cause::PoolExhausted { .. })
     }
 }
 

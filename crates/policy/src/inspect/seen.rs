@@ -174,21 +174,24 @@ impl Seen {
             (_, standing) => standing,
         };
         let area = Area { start: vma.start, end: vma.end, kind: vma.kind_for_slots(), regions: runs };
-        for piece in shapes(&area, target, standing) {
+        let has_slots = vma.kind_for_slots() == VmaKind::Anonymous;
+        // Outside of slots, and in private copies of a file, the place decides, whatever the folio.
+        let standing_outside = |mapping: &Mapping| match standing(mapping) {
+            Standing::Cut | Standing::Split => Standing::Missing,
+            other => other,
+        };
+        let pieces = if has_slots { shapes(&area, target, standing) } else { shapes(&area, target, standing_outside) };
+        for piece in pieces {
             if !matches!(piece.shape, Shape::TooSmall | Shape::NoSlot) {
                 self.pieces.push((at, Left::Piece(piece)));
             }
         }
-        let is_misplaced = tlb_runs.is_some_and(|runs| runs.misplaced_bytes > 0);
-        let standing_outside = |mapping: &Mapping| match standing(mapping) {
-            // A folio that crosses a cut of the region is in this state because of the cut.
-            Standing::Cut | Standing::Split if !is_misplaced => Standing::Missing,
-            other => other,
-        };
-        self.add_outside_slots(outline, at, vma, runs, target, &standing_outside);
-        self.add_larger_folios(at, vma, runs, target, &standing, is_misplaced);
+        if has_slots {
+            self.add_outside_slots(outline, at, vma, runs, target, &standing_outside);
+            self.add_larger_folios(at, vma, runs, target, &standing);
+        }
         let not_covered = |mapping: &Mapping| match standing(mapping) {
-            Standing::Covered | Standing::Unconcerned => Standing::Covered,
+            Standing::Covered | Standing::Larger | Standing::Unconcerned => Standing::Covered,
             _ => Standing::Missing,
         };
         for piece in shapes(&area, target, not_covered).iter().filter(|piece| certain_cause(piece.shape).is_none()) {
@@ -196,6 +199,10 @@ impl Seen {
             self.win.slots += piece.slots;
             self.win.absent_bytes += (piece.slots * target.bytes()).saturating_sub(piece.present_bytes);
         }
+    }
+
+    fn add_left<const N: usize>(&mut self, at: usize, left: [Left; N]) {
+        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
     }
 
     /// Adds memory below the target window by window, as if the mapping ended where the window does.
@@ -214,6 +221,7 @@ impl Seen {
         while let Some(first) = next.first() {
             let start = window.align_down(first.start.max(if part.end < vma.end { part.end } else { vma.start }));
             part.start = start.max(vma.start);
+            part.offset = vma.offset + (part.start - vma.start);
             part.end = start.saturating_add(window.bytes()).min(vma.end);
             let inside = next.iter().take_while(|run| run.start < part.end);
             let inside: Vec<Run> = inside
@@ -251,10 +259,10 @@ impl Seen {
         self.add_cut_slot(target.align_down(vma.end - 1), above, target);
         let no_slot = bytes - inside - below - above;
         let left = [Left::Sum(inside), Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
-        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
+        self.add_left(at, left);
     }
 
-    /// Adds larger folios that do not count as covered: those in slots of the mapping, and misplaced ones wherever they are.
+    /// Adds larger folios in slots of the mapping that do not count as covered.
     fn add_larger_folios(
         &mut self,
         at: usize,
@@ -262,15 +270,13 @@ impl Seen {
         runs: &[Run],
         target: PageSize,
         standing: &impl Fn(&Mapping) -> Standing,
-        is_misplaced: bool,
     ) {
-        let (first, last) = if is_misplaced { (vma.start, vma.end) } else { slots_of(vma, target) };
+        let (first, last) = slots_of(vma, target);
         let bytes = |wanted: Standing| -> u64 {
             let inside = |run: &Run| run.end.min(last).saturating_sub(run.start.max(first));
             runs.iter().filter(|run| standing(&run.mapping) == wanted).map(inside).sum()
         };
-        let left = [Left::PartOfFolio(bytes(Standing::Cut)), Left::Split(bytes(Standing::Split))];
-        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
+        self.add_left(at, [Left::PartOfFolio(bytes(Standing::Cut)), Left::Split(bytes(Standing::Split))]);
     }
 
     /// Adds memory below the target that is in no slot of its mapping.
@@ -287,7 +293,7 @@ impl Seen {
         let (mut below, mut above, mut no_slot) = (0, 0, 0);
         for run in runs {
             match standing(&run.mapping) {
-                Standing::Missing | Standing::Unseen if vma.kind_for_slots() == VmaKind::Anonymous => {
+                Standing::Missing | Standing::Unseen => {
                     let head = run.end.min(first).saturating_sub(run.start);
                     let tail = run.end.saturating_sub(run.start.max(last));
                     let head_in_slot = outline.has_slot_at(vma.start, target);
@@ -298,8 +304,7 @@ impl Seen {
                 _ => {}
             }
         }
-        let left = [Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)];
-        self.pieces.extend(left.into_iter().filter(|left| left.bytes() > 0).map(|left| (at, left)));
+        self.add_left(at, [Left::CutBelow(below), Left::CutAbove(above), Left::NoSlot(no_slot)]);
         self.add_cut_slot(target.align_down(vma.start), below, target);
         self.add_cut_slot(target.align_down(vma.end - 1), above, target);
     }

@@ -44,7 +44,7 @@ pub fn refusals(vma: &VmaFacts, size: PageSize, context: &Context) -> (Vec<Cause
             let aligns = !["never", "deny"].contains(&deciding.word.as_str());
             deciding.refusals(vma.advice()).into_iter().for_each(|(cause, line)| add(cause, line));
             if aligns && !vma.is_congruent(size) {
-                add(Cause::FileMisaligned, super::files::misaligned(vma, size));
+                add(Cause::SharedMisaligned, super::files::misaligned(vma, size));
             }
         }
     }
@@ -164,8 +164,8 @@ mod tests {
         assert_eq!(cause(&unnamed, unknown, "always"), Some(Cause::Unexplained));
         assert_eq!(cause(&unnamed, "always", unknown), Some(Cause::Unexplained));
         assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may stand above the mount");
-        // Only the file offset prevents the size.
+        // Only the offset prevents the size.
         let beyond = VmaFacts { offset: 4096, ..advised };
-        assert_eq!(cause(&beyond, "never", "never"), Some(Cause::FileMisaligned));
+        assert_eq!(cause(&beyond, "never", "never"), Some(Cause::SharedMisaligned));
     }
 }

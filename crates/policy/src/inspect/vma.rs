@@ -142,7 +142,8 @@ impl VmaFacts {
         let mut at = self.start;
         let part = |start: u64, end: u64, part: VmaPart| {
             let part = if start == self.start && part == VmaPart::Further { VmaPart::First } else { part };
-            VmaFacts { start, end, part, ..self.clone() }
+            let offset = if self.inode == 0 { self.offset } else { self.offset + (start - self.start) };
+            VmaFacts { start, end, part, offset, ..self.clone() }
         };
         for (start, end) in guards.iter().copied().filter(|(start, end)| *start >= self.start && *end <= self.end) {
             if at < start {

@@ -106,7 +106,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             by_settings: Some(vec![shared(&format!("{THP}/shmem_enabled"), "always")]),
             ..program(SourceChange::FileLength)
         },
-        Cause::FileMisaligned => program(SourceChange::MapCongruent),
+        Cause::FileMisaligned | Cause::SharedMisaligned => program(SourceChange::MapCongruent),
         Cause::FilePages | Cause::CodePages => program(SourceChange::AdviseUncached),
         Cause::SwappedOut => {
             Fixes { by_collapse: true, ..everywhere(Change::other("add memory, or swap less (vm.swappiness)")) }

@@ -14,9 +14,14 @@ pub const SCHEMA: &str = "pagelab.inspect/1";
 
 /// The document of one process, with its regions.
 pub fn one(inspection: &Inspection) -> Value {
+    framed(&inspection.supply, Some(inspection.sight), vec![process(inspection)])
+}
+
+/// A process with its regions, as a part of a document.
+pub fn process(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
     process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
-    framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)])
+    Value::Object(process)
 }
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
@@ -88,6 +93,7 @@ fn head(one: &Summary) -> Map<String, Value> {
         "thp": thp,
         "threads": threads,
         "swap_bytes": one.process.swap_bytes,
+        "peak_bytes": one.process.peak_bytes,
         "pinned_bytes": one.process.pinned_bytes,
         "memory_cgroup": one.process.memory_cgroup,
         "memory_limit": one.process.memory_limit.as_ref().map(|limit| json!({
@@ -174,6 +180,7 @@ fn explained(one: &Explained) -> Value {
         "also": one.also.iter().map(cause).collect::<Vec<_>>(),
         "or": one.or.iter().map(cause).collect::<Vec<_>>(),
         "bytes": one.bytes,
+        "winnable": one.is_winnable(),
         "evidence": one.evidence,
         "remedies": one.remedies.iter().map(remedy).collect::<Vec<_>>(),
     })

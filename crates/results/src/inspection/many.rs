@@ -1,5 +1,6 @@
 //! Many processes, one row each, followed by the reason why their memory is not mapped larger.
 
+use policy::census::{Backing, Folio, Mapping};
 use policy::inspect::Summary;
 use policy::size::{PageSize, format_bytes};
 
@@ -10,7 +11,9 @@ use crate::text::{fold, printable};
 pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|one| std::cmp::Reverse((one.could_be_larger_bytes, one.resident_bytes)));
-    let header = row(["pid", "name", "resident", "could be larger", "would add", "is larger"].map(String::from));
+    let header = row(
+        ["pid", "name", "resident", "could be larger", "would add", "is larger", "larger folios"].map(String::from)
+    );
     let rows = sorted.into_iter().map(|one| {
         let cells = [
             one.process.pid.to_string(),
@@ -18,7 +21,8 @@ pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String 
             format_bytes(one.resident_bytes),
             format_bytes(one.could_be_larger_bytes),
             format_bytes(one.bloat_bytes),
-            larger(one, base),
+            share(one, one.census.bytes_where(|mapping| is_memory(mapping) && mapping.leaf > base)),
+            folios(one),
         ];
         let cause = one.first_cause.as_ref().map(|(cause, bytes)| cause_clause(cause, *bytes));
         let partial = one.partial.first().map(|why| format!("partial: {why}"));
@@ -31,15 +35,32 @@ pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String 
     std::iter::once(header).chain(rows).collect::<Vec<_>>().join("\n")
 }
 
-fn row([pid, name, resident, could, add, larger]: [String; 6]) -> String {
-    format!("{pid:>8}  {name:<16} {resident:>8}  {could:>15}  {add:>9}  {larger}").trim_end().to_string()
+fn row([pid, name, resident, could, add, larger, folios]: [String; 7]) -> String {
+    format!("{pid:>8}  {name:<16} {resident:>8}  {could:>15}  {add:>9}  {larger:>9}  {folios:>13}")
+        .trim_end()
+        .to_string()
 }
 
-/// The share of memory already mapped by pages larger than base pages.
-fn larger(one: &Summary, base: PageSize) -> String {
-    let larger = one.census.bytes_where(|mapping| mapping.effective() > base);
+/// Whether it is memory of the process: the zero page is not.
+fn is_memory(mapping: &Mapping) -> bool {
+    mapping.backing != Backing::Zero
+}
+
+/// A share of the resident memory.
+fn share(one: &Summary, bytes: u64) -> String {
     match one.resident_bytes {
         0 => String::new(),
-        all => format!("{:.0} %", larger.min(all) as f64 / all as f64 * 100.0),
+        all => format!("{:.0} %", bytes.min(all) as f64 / all as f64 * 100.0),
+    }
+}
+
+/// The share of memory in folios that are larger than the leaves that map them; a lower bound where folios are not visible.
+fn folios(one: &Summary) -> String {
+    let bytes = one.census.bytes_where(|mapping| is_memory(mapping) && mapping.larger_folio().is_some());
+    let unseen = one.census.bytes_where(|mapping| is_memory(mapping) && mapping.folio == Folio::Unknown);
+    match (unseen, bytes) {
+        (0, _) => share(one, bytes),
+        (_, 0) => "?".into(),
+        _ => format!(">= {}", share(one, bytes)),
     }
 }

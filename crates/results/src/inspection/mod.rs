@@ -6,8 +6,10 @@ mod many;
 mod one;
 pub mod openmetrics;
 mod regions;
+mod why;
 pub(crate) mod words;
 
 pub use many::processes;
 pub use one::process;
 pub use regions::regions;
+pub use words::sizes;

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use policy::census::Census;
-use policy::inspect::{Inspection, LoadedWith, ThpMode, explained};
+use policy::inspect::{Inspection, LoadedWith, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
-use super::words::{cause_lines, is_shown, sizes};
-use crate::grid::last_folded;
+use super::why::why;
+use super::words::{is_shown, larger_folios, leaves};
+use crate::grid::last_two_folded;
 use crate::text::{fold, printable};
 
 /// The whole output. With `all_regions`, the regions are listed instead of their kinds.
@@ -78,28 +79,12 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
             format_bytes(kind.length_bytes),
             format_bytes(kind.resident_bytes),
             format_bytes(kind.win_bytes),
-            sizes(&kind.census),
+            leaves(&kind.census),
+            larger_folios(&kind.census),
         ]
     });
-    last_folded(["kind", "regions", "size", "resident", "could be larger", "by leaf and folio"], rows, width)
-}
-
-/// The causes of all regions, those with a remedy first.
-fn why(inspection: &Inspection, width: usize) -> String {
-    let (winnable, fixed): (Vec<_>, Vec<_>) =
-        explained(&inspection.regions).into_iter().partition(|one| one.is_winnable());
-    let block = |title: &str, causes: &[policy::inspect::Explained]| {
-        let lines = causes.iter().flat_map(cause_lines).map(|line| fold(&format!("  {}", printable(&line)), width, 6));
-        std::iter::once(title.to_string()).chain(lines).collect::<Vec<_>>().join("\n")
-    };
-    let mut blocks = Vec::new();
-    if !winnable.is_empty() {
-        blocks.push(block("why not larger", &winnable));
-    }
-    if !fixed.is_empty() {
-        blocks.push(block("what could not be larger", &fixed));
-    }
-    blocks.join("\n\n")
+    let header = ["kind", "regions", "size", "resident", "could be larger", "by leaf", "larger folios"];
+    last_two_folded(header, rows, width)
 }
 
 /// The large pages that the kernel could provide.

@@ -3,28 +3,68 @@
 use std::collections::BTreeMap;
 
 use policy::cause::Cause;
-use policy::census::{Backing, Census, Folio, Mapping};
+use policy::census::{Backing, Census, Folio};
 use policy::inspect::{Explained, Region};
 use policy::size::{PageSize, format_bytes};
 
-/// The size under which a mapping is shown, and whether it may belong to a larger folio that is not visible.
-pub fn shown_size(mapping: &Mapping) -> (PageSize, bool) {
-    (mapping.effective(), mapping.folio == Folio::Unknown)
+/// Memory that one kind of entry maps.
+#[derive(Default)]
+struct OfLeaf {
+    bytes: u64,
+    /// Bytes in folios that are larger than the leaf and mapped completely.
+    folios: BTreeMap<PageSize, u64>,
 }
 
-/// Memory by leaf and folio size, largest first: `1.5G by 2M, 3M by 64K, 12M by 4K`. `4K?` means base-page entries
-/// whose folio is not visible, `pool` means hugetlb pages.
-pub fn sizes(census: &Census) -> String {
-    let mut by_size: BTreeMap<(PageSize, bool, bool), u64> = BTreeMap::new();
+/// Kinds of entries: their size, whether their folios are not visible, and whether they map hugetlb pages.
+type Leaf = (PageSize, bool, bool);
+
+/// Present memory by what maps it. The zero page is no memory.
+fn by_leaf(census: &Census) -> BTreeMap<Leaf, OfLeaf> {
+    let mut leaves: BTreeMap<Leaf, OfLeaf> = BTreeMap::new();
     for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
-        let (size, unseen) = shown_size(mapping);
-        *by_size.entry((size, unseen, mapping.backing == Backing::Hugetlb)).or_default() += bytes;
+        let leaf = (mapping.leaf, mapping.folio == Folio::Unknown, mapping.backing == Backing::Hugetlb);
+        let of_leaf = leaves.entry(leaf).or_default();
+        of_leaf.bytes += bytes;
+        if let Some(folio) = mapping.larger_folio() {
+            *of_leaf.folios.entry(folio).or_default() += bytes;
+        }
     }
-    let shown = |((size, unseen, pool), bytes): (&(PageSize, bool, bool), &u64)| {
-        let (unseen, pool) = (if *unseen { "?" } else { "" }, if *pool { " pool" } else { "" });
-        format!("{} by {size}{unseen}{pool}", format_bytes(*bytes))
+    leaves
+}
+
+fn mapped((size, unseen, pool): Leaf, bytes: u64) -> String {
+    let (unseen, pool) = (if unseen { "?" } else { "" }, if pool { " pool" } else { "" });
+    format!("{} by {size}{unseen}{pool}", format_bytes(bytes))
+}
+
+fn held(folios: &BTreeMap<PageSize, u64>) -> String {
+    let held = folios.iter().rev().map(|(size, bytes)| format!("{} of {size}", format_bytes(*bytes)));
+    held.collect::<Vec<_>>().join(", ")
+}
+
+/// Memory by the entries that map it, largest first: `1.5G by 2M, 12M by 4K`. `4K?` means base-page entries whose folio is not
+/// visible, `pool` means hugetlb pages.
+pub fn leaves(census: &Census) -> String {
+    let leaves = by_leaf(census);
+    leaves.iter().rev().map(|(leaf, of_leaf)| mapped(*leaf, of_leaf.bytes)).collect::<Vec<_>>().join(", ")
+}
+
+/// Memory in folios that are larger than the entries that map them, largest first: `32M of 2M, 3M of 64K`.
+pub fn larger_folios(census: &Census) -> String {
+    let mut folios: BTreeMap<PageSize, u64> = BTreeMap::new();
+    for (size, bytes) in by_leaf(census).values().flat_map(|of_leaf| &of_leaf.folios) {
+        *folios.entry(*size).or_default() += bytes;
+    }
+    held(&folios)
+}
+
+/// Both in one line: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
+pub fn sizes(census: &Census) -> String {
+    let shown = |(leaf, of_leaf): (&Leaf, &OfLeaf)| match held(&of_leaf.folios) {
+        held if held.is_empty() => mapped(*leaf, of_leaf.bytes),
+        held => format!("{} (folios: {held})", mapped(*leaf, of_leaf.bytes)),
     };
-    by_size.iter().rev().map(shown).collect::<Vec<_>>().join(", ")
+    by_leaf(census).iter().rev().map(shown).collect::<Vec<_>>().join(", ")
 }
 
 /// A cause and the memory that it explains, as one clause.
@@ -52,4 +92,29 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
 /// Whether a region is shown: it has memory, or a cause.
 pub fn is_shown(region: &Region) -> bool {
     !region.census.is_empty() || !region.causes.is_empty()
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::census::Mapping;
+
+    use super::*;
+
+    #[test]
+    fn a_leaf_is_what_maps_memory_and_a_larger_folio_is_shown_apart() {
+        let mut census = Census::default();
+        let mut add = |backing, leaf, folio, mib: u64| census.add(Mapping { backing, leaf, folio }, mib << 20);
+        let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
+        add(Backing::Anonymous, k4, Folio::Whole(m2), 32);
+        add(Backing::Shmem, k4, Folio::Whole(k64), 1);
+        add(Backing::Anonymous, k4, Folio::Part(m2), 3);
+        add(Backing::Anonymous, m2, Folio::Whole(m2), 8);
+        add(Backing::File, k4, Folio::Unknown, 5);
+        add(Backing::Hugetlb, k64, Folio::Whole(k64), 7);
+        add(Backing::Zero, k4, Folio::Whole(k4), 9);
+        assert_eq!(leaves(&census), "8M by 2M, 7M by 64K pool, 5M by 4K?, 36M by 4K");
+        assert_eq!(larger_folios(&census), "32M of 2M, 1M of 64K");
+        assert_eq!(sizes(&census), "8M by 2M, 7M by 64K pool, 5M by 4K?, 36M by 4K (folios: 32M of 2M, 1M of 64K)");
+        assert_eq!(sizes(&Census::default()), "");
+    }
 }

@@ -27,7 +27,7 @@ fn the_sample_has_a_winner() {
     let end = "%, 15 blocks), for 1.2 times the peak memory; held on 97 % of the memory.";
     assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
     assert!(sentence.contains(" % less than default (95 % interval 11."), "{sentence}");
-    assert!(adoption(&sample::comparison(), false).starts_with("To adopt thp, for this program"));
+    assert!(adoption(&sample::comparison()).starts_with("To adopt thp (not tried), for this program"));
 }
 
 #[test]
@@ -67,7 +67,7 @@ fn every_outcome_has_its_words() {
     ] {
         let sentence = conclude(&concluded(outcome, ratio, low, high));
         assert!(sentence.ends_with(words), "{sentence}");
-        assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high), true), "");
+        assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high)), "");
     }
 }
 
@@ -90,7 +90,7 @@ fn what_ended_for_its_precision_needs_a_smaller_one() {
 }
 
 #[test]
-fn one_way_is_recommended_and_the_others_are_asked_for() {
+fn every_way_is_listed_and_named_as_not_tried() {
     let mut comparison = sample::comparison();
     comparison.adoptions[3].push(study::comparison::Adoption {
         scope: "at boot".into(),
@@ -100,19 +100,14 @@ fn one_way_is_recommended_and_the_others_are_asked_for() {
         let call = "prctl(PR_SET_THP_DISABLE, 1)".to_string();
         record.verdict.answered = vec![policy::verdict::AnsweredCall { call, times: 1 }];
     }
-    let obstacle = adoption(&comparison, false);
-    assert!(
-        obstacle.contains("cannot be had without changing the program") && !obstacle.contains("GLIBC"),
-        "{obstacle}"
-    );
+    let obstacle = adoption(&comparison);
+    assert!(obstacle.contains("cannot be had without changing the program"), "{obstacle}");
+    assert!(obstacle.contains("(not tried), once the program no longer does that"), "{obstacle}");
     for record in &mut comparison.trials {
         record.verdict.answered.clear();
     }
-    let one = adoption(&comparison, false);
-    assert_eq!(one.matches("To adopt ").count(), 1, "{one}");
-    assert!(one.ends_with("2 other ways: --adopt all\n") && one.contains("GLIBC_TUNABLES"), "{one}");
-    let all = adoption(&comparison, true);
-    assert!(all.matches("To adopt ").count() == 3 && !all.contains("--adopt"), "{all}");
+    let all = adoption(&comparison);
+    assert_eq!(all.matches("To adopt thp (not tried), ").count(), 3, "{all}");
     for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
         record.verdict.holding = Holding::Partly;
     }
@@ -174,7 +169,7 @@ fn nothing_is_claimed_that_the_tracers_stops_could_have_made() {
     assert!(sentence.starts_with(claim), "{sentence}");
     assert!(sentence.contains("; tracing overhead +31."), "{sentence}");
     assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));
-    assert_eq!(adoption(&comparison, false), "");
+    assert_eq!(adoption(&comparison), "");
 }
 
 #[test]

@@ -28,20 +28,20 @@ compaction     waited for 3.0/s · got a block 2.0/s · got none 1.0/s · kcompa
                pages moved 900/s
 split          folios 0/s · PMD leaves 4.0/s
 pools          2M 64 pages, 10 free
-    PID NAME            RESIDENT FAULTS/s    4K  mTHP    2M   TO WIN WHY IT IS NOT LARGER
-   4242 java               4.00G      3.2    7%    5%   88%    ~262M not advised, and the kernel gives the …
-     77 redis-server        812M    12.3k  100%    0%    0%     806M the process disabled THP for itself (P…
-      1 systemd              12M        0  100%    0%    0%        0
-   4300 e\\x1b[31mvil\\n        8M        -     …     …     …        … not looked at yet
-   4301 größe                 3M        -     ?     ?     ?        ? not permitted: root may, and the user …
+    PID NAME            RESIDENT FAULTS/s    4K    2M FOLIOS   TO WIN WHY IT IS NOT LARGER
+   4242 java               4.00G      3.2   12%   88%     5%    ~262M not advised, and the kernel gives the…
+     77 redis-server        812M    12.3k  100%    0%     0%     806M the process disabled THP for itself (…
+      1 systemd              12M        0  100%    0%     0%        0
+   4300 e\\x1b[31mvil\\n        8M        -     …     …      …        … not looked at yet
+   4301 größe                 3M        -     ?     ?      ?        ? not permitted: root may, and the user…
 
 
 
 
 
 
-4242 java: 300M in 4K, 200M in 64K, 3.52G in 2M (3 s ago); not advised, and the kernel gives the size to
-  advised memory only
+4242 java: 3.52G by 2M, 500M by 4K (folios: 200M of 64K) (3 s ago); not advised, and the kernel gives the
+  size to advised memory only
 q end  Enter inspect  s sort  / filter  ? help";
     assert_eq!(drawn(&table(), 108, 26), golden, "{}", drawn(&table(), 108, 26));
 }
@@ -53,13 +53,13 @@ pagelab top  5 processes, 1 not looked at yet                          every 2 s
 memory         21G available of 32G · 5G free in blocks of 2M and more
 faults         12.4k/s · 0/s waited for I/O · over 2 s
     PID NAME            RESIDENT    4K    2M   TO WIN WHY IT IS NOT LARGER
-   4242 java               4.00G    7%   88%    ~262M not advised, and the kern…
+   4242 java               4.00G   12%   88%    ~262M not advised, and the kern…
      77 redis-server        812M  100%    0%     806M the process disabled THP …
       1 systemd              12M  100%    0%        0
    4300 e\\x1b[31mvil\\n        8M     …     …        … not looked at yet
    4301 größe                 3M     ?     ?        ? not permitted: root may, …
-4242 java: 300M in 4K, 200M in 64K, 3.52G in 2M (3 s ago); not advised, and the
-  kernel gives the size to advised memory only
+4242 java: 3.52G by 2M, 500M by 4K (folios: 200M of 64K) (3 s ago); not advised,
+  and the kernel gives the size to advised memory only
 q end  Enter inspect  s sort  / filter  ? help";
     assert_eq!(drawn(&table(), 80, 12), golden, "{}", drawn(&table(), 80, 12));
 }

@@ -33,8 +33,9 @@ pub struct Setting {
 /// Renders the page. The inspection must contain windows ([`Region::windows`]).
 pub fn report(inspection: &Inspection, setting: &Setting) -> String {
     let shown: Vec<&Region> = inspection.regions.iter().filter(|region| !region.census.is_empty()).collect();
-    let (winnable, fixed): (Vec<_>, Vec<_>) =
-        explained(&inspection.regions).into_iter().partition(|one| one.is_winnable());
+    let (absent, present): (Vec<_>, Vec<_>) =
+        explained(&inspection.regions).into_iter().partition(Explained::is_absent);
+    let (winnable, fixed): (Vec<_>, Vec<_>) = present.into_iter().partition(Explained::is_winnable);
     let sections = [
         section("What maps it", "sizes", &sizes(&shown)),
         section(
@@ -49,6 +50,7 @@ pub fn report(inspection: &Inspection, setting: &Setting) -> String {
             "fixed",
             &tables::causes(&fixed, "Memory for which there is no larger size"),
         ),
+        section("What is not present", "absent", &tables::causes(&absent, "Memory that is not present, and cannot be")),
         section("What the kernel could give", "supply", &tables::supply(inspection, setting.base)),
         section("How this was seen", "sight", &tables::sight(inspection)),
     ];

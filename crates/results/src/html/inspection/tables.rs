@@ -7,7 +7,7 @@ use super::map::{because, by_class, in_words};
 use super::strip::{Filling, Part};
 use crate::html::parts::{list, marked, remedy};
 use crate::html::tables::wide;
-use crate::inspection::words::sizes;
+use crate::inspection::words::{larger_folios, leaves};
 use crate::text::escape;
 
 /// Maximum number of regions in the table; the page says how many more there are.
@@ -133,7 +133,8 @@ pub fn regions(shown: &[&Region]) -> String {
         ("could be larger", true),
         ("would add", true),
         ("mappings", true),
-        ("by leaf and folio", false),
+        ("by leaf", false),
+        ("larger folios", false),
     ];
     wide("Regions that have memory, those that could gain most first", &head(&titles), &rows) + &more
 }
@@ -144,7 +145,7 @@ fn region_row(region: &Region) -> String {
         how => format!("<small>{}</small>", escape(how)),
     };
     format!(
-        "<tr><th scope=\"row\">{}{how}</th><td><code>{:x}-<wbr>{:x}</code></td>{}{}{}{}<td class=\"n\">{}</td><td>{}</td></tr>\n",
+        "<tr><th scope=\"row\">{}{how}</th><td><code>{:x}-<wbr>{:x}</code></td>{}{}{}{}<td class=\"n\">{}</td><td>{}</td><td>{}</td></tr>\n",
         escape(&region.kind.describe()),
         region.start,
         region.end,
@@ -153,7 +154,8 @@ fn region_row(region: &Region) -> String {
         number(region.win.bytes),
         number(region.win.absent_bytes),
         region.vmas,
-        escape(&sizes(&region.census))
+        escape(&leaves(&region.census)),
+        escape(&larger_folios(&region.census))
     )
 }
 

@@ -61,7 +61,7 @@ fn read_and_show(path: &Path) -> Result<(), Error> {
         let _ = json::document(&comparison).to_string();
         let _ = html::report(&comparison);
         let _ = sentence::conclude(&comparison);
-        let _ = adopting::adoption(&comparison, true);
+        let _ = adopting::adoption(&comparison);
         csv::write(&comparison, &mut std::io::sink()).unwrap();
     }
     Ok(())

@@ -1,0 +1,240 @@
+//! The largest look at a command's processes while they run. What a process frees before it ends is not there at its exit.
+//!
+//! Resident memory is read at an interval and before large parts of memory are given back. A process is inspected only when it has
+//! grown by a part of the largest look so far: so the number of looks depends on how far memory grows, and not on how long it runs.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use census::inspect::{InspectError, Inspector};
+use host::resident_bytes;
+use policy::inspect::{Inspection, Supply};
+use policy::size::format_bytes;
+use results::inspection::json;
+use serde_json::{Value, json};
+
+use crate::failure::{Failure, report};
+use crate::short::seconds;
+
+/// The interval at which resident memory is read.
+const INTERVAL: Duration = Duration::from_millis(10);
+/// A process is inspected when its resident memory is above that of the largest look by this part of it: an eighth.
+const GROWTH_PART: u64 = 8;
+/// The least growth that is worth a look.
+const MIN_GROWTH_BYTES: u64 = 1 << 20;
+
+/// Looks for the peak while the command runs.
+pub struct Sampler {
+    state: Arc<Mutex<State>>,
+    processes: Processes,
+    is_over: Arc<AtomicBool>,
+    thread: Option<io::Result<JoinHandle<()>>>,
+}
+
+/// The processes that have executed a program, and their forks. Its lock is never held for long: adding a process does not wait
+/// for a look.
+type Processes = Arc<Mutex<BTreeSet<u32>>>;
+
+struct State {
+    inspector: Inspector,
+    at_start: Supply,
+    began: Instant,
+    processes: Processes,
+    /// Resident memory when the largest look began, by the kernel's counter.
+    resident_bytes: u64,
+    peak: Peak,
+    refused: Option<(u32, String)>,
+}
+
+/// What was seen while the command ran.
+#[derive(Default)]
+pub struct Peak {
+    /// The largest look, and the time since the command's start.
+    pub largest: Option<(Inspection, Duration)>,
+    looks: u32,
+}
+
+impl Sampler {
+    /// A sampler that inspects with `inspector`. `at_start` has the counters at the command's start.
+    pub fn new(inspector: Inspector, at_start: Supply) -> Sampler {
+        let processes = Processes::default();
+        let state = State {
+            inspector,
+            at_start,
+            began: Instant::now(),
+            processes: Arc::clone(&processes),
+            resident_bytes: 0,
+            peak: Peak::default(),
+            refused: None,
+        };
+        Sampler { state: Arc::new(Mutex::new(state)), processes, is_over: Arc::default(), thread: None }
+    }
+
+    /// Starts to read at the interval. The command has not executed its program yet.
+    pub fn begin(&mut self) {
+        locked(&self.state).began = Instant::now();
+        let (state, is_over) = (Arc::clone(&self.state), Arc::clone(&self.is_over));
+        let sample = move || {
+            while !is_over.load(Ordering::SeqCst) {
+                std::thread::sleep(INTERVAL);
+                locked(&state).sample();
+            }
+        };
+        self.thread = Some(std::thread::Builder::new().name("peak".into()).spawn(sample));
+    }
+
+    /// Adds a process.
+    pub fn add(&self, process: u32) {
+        locked(&self.processes).insert(process);
+    }
+
+    /// Reads at once, because memory is about to be given back.
+    pub fn sample(&self) {
+        locked(&self.state).sample();
+    }
+
+    /// Ends after the command has ended.
+    pub fn finish(mut self) -> Result<Peak, Failure> {
+        self.is_over.store(true, Ordering::SeqCst);
+        match self.thread.take() {
+            Some(Err(error)) => {
+                return Err(Failure::Input(format!(
+                    "no thread can be started to look for the peak: {error}; raise the limit of threads (ulimit -u)"
+                )));
+            }
+            Some(Ok(thread)) => thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)),
+            None => {}
+        }
+        let mut state = locked(&self.state);
+        if let Some((process, why)) = state.refused.take() {
+            report(format_args!("pagelab: process {process} was not seen while it ran: {why}"));
+        }
+        Ok(std::mem::take(&mut state.peak))
+    }
+}
+
+/// A panic of the other thread is resumed when that is joined.
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl State {
+    /// Reads the resident memory of every process, and inspects one that has grown.
+    fn sample(&mut self) {
+        let base = self.inspector.page_sizes().base;
+        let processes = locked(&self.processes).clone();
+        for process in processes {
+            match resident_bytes(process, base) {
+                Ok(Some(bytes)) if has_grown(self.resident_bytes, bytes) => self.look(process, bytes),
+                Ok(Some(_)) => {}
+                Ok(None) => self.forget(process),
+                Err(error) => self.refuse(process, error.to_string()),
+            }
+        }
+    }
+
+    fn look(&mut self, process: u32, resident_bytes: u64) {
+        let elapsed = self.began.elapsed();
+        let looked =
+            self.inspector.supply().and_then(|now| self.inspector.process(process, &now.since(&self.at_start)));
+        match looked {
+            Ok(inspection) => {
+                self.peak.looks += 1;
+                self.resident_bytes = resident_bytes;
+                let before = self.peak.largest.as_ref().map_or(0, |(largest, _)| largest.resident_bytes());
+                if inspection.resident_bytes() >= before {
+                    self.peak.largest = Some((inspection, elapsed));
+                }
+            }
+            Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. } | InspectError::Replaced { .. }) => {
+                self.forget(process);
+            }
+            Err(error) => self.refuse(process, error.to_string()),
+        }
+    }
+
+    fn forget(&mut self, process: u32) {
+        locked(&self.processes).remove(&process);
+    }
+
+    /// Gives up on a process, and keeps the first reason.
+    fn refuse(&mut self, process: u32, why: String) {
+        self.forget(process);
+        self.refused.get_or_insert((process, why));
+    }
+}
+
+/// Whether memory has grown enough for another look.
+fn has_grown(from_bytes: u64, to_bytes: u64) -> bool {
+    to_bytes.saturating_sub(from_bytes) >= MIN_GROWTH_BYTES.max(from_bytes / GROWTH_PART)
+}
+
+impl Peak {
+    /// The largest look, if it has more memory than was there at the exit.
+    pub fn above(&self, exit: &Inspection) -> Option<(&Inspection, Duration)> {
+        let (largest, elapsed) = self.largest.as_ref()?;
+        has_grown(exit.resident_bytes(), largest.resident_bytes()).then_some((largest, *elapsed))
+    }
+
+    /// How the peak was looked for, and what was seen of it. `hwm_bytes` is the largest resident memory of that process by the
+    /// kernel's count.
+    pub fn text(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> [String; 2] {
+        let how = format!(
+            "  resident memory was read every {} and before large parts were given back; looks, one whenever it had grown by an \
+             eighth: {}",
+            seconds(INTERVAL.as_secs_f64()),
+            self.looks
+        );
+        let of_peak =
+            hwm_bytes.map_or(String::new(), |bytes| format!(", of a peak of {} (VmHWM)", format_bytes(bytes)));
+        let seen = match self.above(exit) {
+            Some((largest, elapsed)) => format!(
+                "the largest look, {} after the start: {} resident{of_peak}",
+                seconds(elapsed.as_secs_f64()),
+                format_bytes(largest.resident_bytes())
+            ),
+            None => format!(
+                "the largest look was the one at the exit: {} resident{of_peak}",
+                format_bytes(exit.resident_bytes())
+            ),
+        };
+        [seen, how]
+    }
+
+    /// The same for a document.
+    pub fn document(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> Value {
+        let above = self.above(exit);
+        json!({
+            "interval_s": INTERVAL.as_secs_f64(),
+            "growth_ratio": 1.0 / GROWTH_PART as f64,
+            "looks": self.looks,
+            "hwm_bytes": hwm_bytes,
+            "elapsed_s": above.map(|(_, elapsed)| elapsed.as_secs_f64()),
+            "process": above.map(|(largest, _)| json::process(largest)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn looks_are_few_however_far_memory_grows() {
+        let (mut resident, mut seen, mut looks, mut looked_at) = (0u64, 0, 0, 0);
+        while resident < 64 << 30 {
+            resident += 4 << 20;
+            if has_grown(seen, resident) {
+                (seen, looks, looked_at) = (resident, looks + 1, looked_at + resident);
+            }
+        }
+        assert!(looks < 100, "{looks}");
+        assert!(looked_at < 10 * resident, "all looks together read {looked_at}");
+        assert!(resident - seen <= resident / GROWTH_PART, "{seen} of {resident}");
+        assert!(!has_grown(8 << 20, 7 << 20) && !has_grown(100 << 20, 110 << 20) && has_grown(0, 1 << 20));
+    }
+}

@@ -1,0 +1,166 @@
+//! The sum of the winnable causes of a region is the memory of it that could be larger, whatever is in it.
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::call::prot;
+use crate::census::{Backing, Census, Folio, Mapping, Region as Run, VmaKind};
+use crate::size::PageSize;
+
+const PAGE: u64 = 4096;
+/// Where regions begin: a multiple of all sizes.
+const PLACE: u64 = 1 << 30;
+
+fn mappings() -> Vec<Mapping> {
+    let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
+    let folios =
+        [Folio::Unknown, Folio::Whole(k4), Folio::Whole(k64), Folio::Whole(m2), Folio::Part(k64), Folio::Part(m2)];
+    let backings = [Backing::Anonymous, Backing::Shmem, Backing::File, Backing::Zero];
+    let small = backings.into_iter().flat_map(|backing| folios.map(|folio| Mapping { backing, leaf: k4, folio }));
+    small.chain([Mapping { backing: Backing::Anonymous, leaf: m2, folio: Folio::Whole(m2) }]).collect()
+}
+
+/// A mapping of this many pages, and its memory: for each run the pages before it, its pages, and how they are mapped.
+#[derive(Clone, Debug)]
+struct Piece {
+    pages: u64,
+    protection: u64,
+    flags: &'static str,
+    runs: Vec<(u64, u64, Mapping)>,
+}
+
+fn piece() -> impl Strategy<Value = Piece> {
+    let run = (0u64..300, 1u64..700, proptest::sample::select(mappings()));
+    let flags = ["", "hg", "nh", "hg um", "hg lo"];
+    (1u64..1500, 0u64..4, proptest::sample::select(flags.to_vec()), proptest::collection::vec(run, 0..6)).prop_map(
+        |(pages, protection, flags, runs)| Piece {
+            pages: if protection == 0 { pages.div_ceil(100) } else { pages },
+            protection: if protection == 0 { 0 } else { prot::READ | prot::WRITE },
+            flags,
+            runs,
+        },
+    )
+}
+
+/// How the memory was read, and under which settings.
+#[derive(Clone, Debug)]
+struct Setting {
+    kind: VmaKind,
+    offset_pages: u64,
+    word: &'static str,
+    by_page: bool,
+    may_have: bool,
+    misplaced_pages: Option<u64>,
+    windows: bool,
+    shared_bytes: u64,
+}
+
+fn setting() -> impl Strategy<Value = Setting> {
+    let kinds = [VmaKind::Anonymous, VmaKind::Anonymous, VmaKind::Shared, VmaKind::PrivateFile, VmaKind::Stack];
+    let words = proptest::sample::select(vec!["always", "madvise", "never"]);
+    let misplaced = proptest::option::of(0u64..600);
+    (proptest::sample::select(kinds.to_vec()), 0u64..3, words, any::<[bool; 3]>(), misplaced, 0u64..2).prop_map(
+        |(kind, offset_pages, word, [by_page, may_have, windows], misplaced_pages, shared)| Setting {
+            kind,
+            offset_pages,
+            word,
+            by_page,
+            may_have,
+            misplaced_pages,
+            windows,
+            shared_bytes: shared << 12,
+        },
+    )
+}
+
+/// The mappings of a region, each with its memory.
+fn laid_out(first_page: u64, pieces: &[Piece], setting: &Setting) -> (Vec<VmaFacts>, Vec<Vec<Run>>) {
+    let (mut at, mut vmas, mut memory) = (PLACE + first_page * PAGE, Vec::new(), Vec::new());
+    for piece in pieces {
+        let (start, end) = (at, at + piece.pages * PAGE);
+        let (mut next, mut runs) = (start, Vec::new());
+        for (hole, pages, mapping) in &piece.runs {
+            let from = (next + hole * PAGE).next_multiple_of(mapping.leaf.bytes());
+            let to = from + (pages * PAGE).next_multiple_of(mapping.leaf.bytes());
+            if to <= end {
+                runs.push(Run { start: from, end: to, mapping: *mapping });
+                next = to;
+            }
+        }
+        let is_file = matches!(setting.kind, VmaKind::Shared | VmaKind::PrivateFile);
+        vmas.push(VmaFacts {
+            start,
+            end,
+            kind: setting.kind,
+            protection: piece.protection,
+            shared: setting.kind == VmaKind::Shared,
+            device: (0, 1),
+            inode: u64::from(is_file),
+            offset: if is_file { start - PLACE + setting.offset_pages * PAGE } else { 0 },
+            name: if is_file { "/memfd:x (deleted)".into() } else { String::new() },
+            is_shmem: is_file,
+            file_system: None,
+            part: VmaPart::First,
+            smaps_info: Some(SmapsInfo {
+                flags: VmFlags::of(piece.flags),
+                shared_bytes: setting.shared_bytes,
+                ..SmapsInfo::default()
+            }),
+        });
+        memory.push(runs);
+        at = end;
+    }
+    (vmas, memory)
+}
+
+/// What is seen of a region, and its causes.
+fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Seen, Vec<Explained>) {
+    let (start, end) = (vmas[0].start, vmas[vmas.len() - 1].end);
+    let has_slot = |size: &PageSize| size.align_up(start).is_some_and(|first| first + size.bytes() <= end);
+    let outline = Outline {
+        start,
+        end,
+        target: [PageSize::M2, PageSize::K64].into_iter().find(has_slot),
+        may_have: setting.may_have,
+        base: PageSize::K4,
+        pmd: Some(PageSize::M2),
+        window: setting.windows.then_some(PageSize::M2),
+    };
+    let mut seen = Seen::default();
+    for (at, (vma, runs)) in vmas.iter().zip(memory).enumerate() {
+        if setting.by_page {
+            let tlb_runs =
+                setting.misplaced_pages.map(|pages| TlbRuns { misplaced_bytes: pages * PAGE, ..TlbRuns::default() });
+            seen.add(&outline, at, vma, runs, tlb_runs);
+        } else {
+            let mut sums = Census::default();
+            runs.iter().for_each(|run| sums.add(run.mapping, run.length_bytes()));
+            seen.add_sums(&outline, at, vma, &sums);
+        }
+    }
+    let path = |name: &str| format!("{}/{name}", crate::judge::THP);
+    let settings =
+        [(path("enabled"), setting.word.into()), (path("shmem_enabled"), setting.word.replace("madvise", "advise"))];
+    let (process, supply) = (Process::default(), Supply { settings: settings.into(), ..Supply::default() });
+    let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
+    let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true };
+    let cuts: Vec<Cut> = cuts(vmas).collect();
+    let causes = explain(&outline, &Kind::Anonymous, vmas, &cuts, &seen, &context);
+    (seen, causes)
+}
+
+proptest! {
+    #![proptest_config(testing::properties(512))]
+    #[test]
+    fn what_could_be_larger_is_the_sum_of_its_causes(
+        first_page in 0u64..600, pieces in proptest::collection::vec(piece(), 1..5), setting in setting(),
+    ) {
+        let (vmas, memory) = laid_out(first_page, &pieces, &setting);
+        let (seen, causes) = inspected(&vmas, &memory, &setting);
+        let winnable: u64 = causes.iter().filter(|one| one.is_winnable()).map(|one| one.bytes).sum();
+        prop_assert_eq!(winnable, seen.win.bytes, "{:#?}", causes);
+        let present = seen.census.bytes_where(|mapping| mapping.backing != Backing::Zero);
+        let explained: u64 = causes.iter().map(|one| one.bytes).sum();
+        prop_assert!(explained <= present, "{explained} of {present} are explained: {causes:#?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! The causes of a whole process: those that explain much with all that is known, the others in one line.
+
+use std::collections::BTreeMap;
+
+use policy::cause::Cause;
+use policy::inspect::{Explained, Inspection, explained};
+use policy::size::{PageSize, format_bytes};
+
+use super::words::cause_lines;
+use crate::text::{fold, printable};
+
+/// Causes below this part of the resident memory share a line: 1 %.
+const SMALL_PART: u64 = 100;
+/// Where the causes are listed that share a line.
+const LISTED: &str = "--regions and --json list them";
+
+/// The causes of all regions. The first block is the sum that could be larger.
+pub fn why(inspection: &Inspection, width: usize) -> String {
+    let (absent, present): (Vec<_>, Vec<_>) =
+        explained(&inspection.regions).into_iter().partition(Explained::is_absent);
+    let (winnable, fixed) = present.into_iter().partition(Explained::is_winnable);
+    let blocks = [
+        ("why not larger", winnable),
+        ("what could not be larger", fixed),
+        ("what is not present, and cannot be", absent),
+    ];
+    let blocks = blocks.into_iter().filter(|(_, causes)| !causes.is_empty());
+    blocks.map(|(title, causes)| block(title, causes, inspection, width)).collect::<Vec<_>>().join("\n\n")
+}
+
+fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: usize) -> String {
+    let is_large = |one: &Explained| one.bytes >= inspection.resident_bytes() / SMALL_PART;
+    let (large, small): (Vec<_>, Vec<_>) = causes.into_iter().partition(is_large);
+    let largest_size = sizes_with_settings(inspection).max();
+    let mthp_off = |one: &Explained| switched_off(&one.cause).filter(|size| Some(*size) < largest_size);
+    let is_one_of_many = large.iter().filter(|one| mthp_off(one).is_some()).count() > 1;
+    let (off, large): (Vec<_>, Vec<_>) = large.into_iter().partition(|one| is_one_of_many && mthp_off(one).is_some());
+    let lines =
+        large.iter().flat_map(cause_lines).chain(line_of_sizes(&off)).chain(line_of_small(&small, !large.is_empty()));
+    let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 6));
+    std::iter::once(title.to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// The sizes that have settings of their own. The largest is that of a PMD leaf, the others are mTHP sizes.
+fn sizes_with_settings(inspection: &Inspection) -> impl Iterator<Item = PageSize> {
+    inspection.supply.settings.keys().filter_map(|path| size_in(path))
+}
+
+/// The size of a setting, `hugepages-64kB/enabled`.
+fn size_in(path: &str) -> Option<PageSize> {
+    let (_, name) = path.split_once("transparent_hugepage/hugepages-")?;
+    PageSize::new(name.split_once("kB/")?.0.parse::<u64>().ok()?.checked_mul(1024)?).ok()
+}
+
+/// The size that is switched off, where that is the cause.
+fn switched_off(cause: &Cause) -> Option<PageSize> {
+    match cause {
+        Cause::SizeDisabled { path } | Cause::SharedDisabled { path } => size_in(path),
+        _ => None,
+    }
+}
+
+/// The line of mTHP sizes that are switched off.
+fn line_of_sizes(causes: &[Explained]) -> Option<String> {
+    let mut sizes: BTreeMap<PageSize, u64> = BTreeMap::new();
+    for one in causes {
+        *sizes.entry(switched_off(&one.cause)?).or_default() += one.bytes;
+    }
+    let bytes: u64 = sizes.values().sum();
+    let sizes: Vec<String> = sizes.iter().map(|(size, bytes)| format!("{size} ({})", format_bytes(*bytes))).collect();
+    (bytes > 0)
+        .then(|| format!("{}: mTHP sizes that are switched off: {} ({LISTED})", format_bytes(bytes), sizes.join(", ")))
+}
+
+/// The line of the causes that explain little.
+fn line_of_small(causes: &[Explained], has_others: bool) -> Option<String> {
+    let bytes: u64 = causes.iter().map(|one| one.bytes).sum();
+    let further = if has_others { " further" } else { "" };
+    let number = causes.len();
+    let causes = if number == 1 { "cause" } else { "causes, each" };
+    (number > 0).then(|| {
+        format!("{}: {number}{further} {causes} below 1 % of the resident memory ({LISTED})", format_bytes(bytes))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use policy::census::{Backing, Census, Folio, Mapping};
+    use policy::inspect::{Benefit, Kind, Process, Region, Sight, Supply};
+
+    use super::*;
+
+    fn off(kib: u64) -> Cause {
+        Cause::SizeDisabled { path: format!("/sys/kernel/mm/transparent_hugepage/hugepages-{kib}kB/enabled") }
+    }
+
+    fn because(cause: Cause, bytes: u64) -> Explained {
+        Explained { cause, also: vec![], or: vec![], bytes, evidence: vec![], remedies: vec![] }
+    }
+
+    /// The text for a process of 100M with these causes.
+    fn told(causes: Vec<(Cause, u64)>) -> String {
+        let mut census = Census::default();
+        let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
+        census.add(mapping, 100 << 20);
+        let causes = causes.into_iter();
+        let region = Region {
+            start: 0,
+            end: 1 << 40,
+            kind: Kind::Anonymous,
+            recognised_by: String::new(),
+            vmas: 1,
+            shared: false,
+            census,
+            swap_bytes: None,
+            shared_after_fork_bytes: None,
+            target: None,
+            aligned: true,
+            tlb_runs: None,
+            win: Benefit::default(),
+            causes: causes.map(|(cause, bytes)| because(cause, bytes)).collect(),
+            cuts: Vec::new(),
+            cut_count: 0,
+            windows: Vec::new(),
+        };
+        let settings = [16, 64, 2048].map(|kib| match off(kib) {
+            Cause::SizeDisabled { path } => (path, "never".to_string()),
+            _ => unreachable!(),
+        });
+        let supply = Supply { settings: settings.into(), ..Supply::default() };
+        let sight = Sight::default();
+        why(&Inspection { process: Process::default(), regions: vec![region], runtimes: vec![], supply, sight, partial: vec![] }, 200)
+    }
+
+    #[test]
+    fn what_explains_little_shares_a_line() {
+        let causes = vec![
+            (Cause::Unexplained, 50 << 20),
+            (Cause::DisabledForProcess, 300 << 10),
+            (Cause::MergedByKsm, 40 << 10),
+            (Cause::FilePages, 8192),
+        ];
+        let text = told(causes);
+        let first = format!("50M: {}", Cause::Unexplained.describe());
+        assert!(text.contains(&first), "{text}");
+        let small = "340K: 2 further causes, each below 1 % of the resident memory (--regions and --json list them)";
+        assert!(text.contains(small), "{text}");
+        let fixed = "what could not be larger\n  8K: 1 cause below 1 % of the resident memory";
+        assert!(text.contains(fixed), "{text}");
+    }
+
+    #[test]
+    fn mthp_sizes_that_are_off_share_a_line() {
+        let text = told(vec![(off(2048), 40 << 20), (off(64), 3 << 20), (off(16), 2 << 20), (off(32), 4096)]);
+        assert!(text.contains("40M: the size is switched off in"), "{text}");
+        assert!(text.contains("5M: mTHP sizes that are switched off: 16K (2M), 64K (3M) (--regions"), "{text}");
+        assert!(text.contains("4K: 1 further cause below 1 %"), "{text}");
+        let one = told(vec![(off(64), 3 << 20)]);
+        assert!(one.contains("3M: the size is switched off in") && !one.contains("mTHP sizes"), "{one}");
+    }
+}
