@@ -64,6 +64,12 @@ pub enum Cause {
         /// The page size of the hugetlb pool.
         size: PageSize,
     },
+    /// The limits of control groups left no room for pages of the hugetlb pool, or could have refused the copies that writes make
+    /// after a fork.
+    PoolLimited {
+        /// The page size of the hugetlb pool.
+        size: PageSize,
+    },
     /// The mapping is smaller than a page of the target size.
     MappingTooSmall,
     /// The mapping is a stack. The policy does not change stacks, just as the kernel does not give large pages to MAP_STACK
@@ -221,6 +227,9 @@ impl Cause {
             }
             Cause::ChargeFellBack => "the control group's memory limit did not admit a large folio".into(),
             Cause::PoolExhausted { size } => format!("the hugetlb pool of {size} pages was empty"),
+            Cause::PoolLimited { size } => {
+                format!("limits of control groups left no room for more pages of {size} from the pool, or for copies of them after fork")
+            }
             Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
             Cause::Stack => "stacks, which the policy leaves alone".into(),
             Cause::PrivateFileCopy => "private copies of file pages".into(),
@@ -329,6 +338,7 @@ impl Cause {
             }
             Cause::ChargeFellBack => "raise memory.max of the control group",
             Cause::PoolExhausted { .. } => "enlarge the pool: --hugetlb-pool, or vm.nr_hugepages",
+            Cause::PoolLimited { .. } => "raise the limit of the control group; pagelab doctor names its file",
             Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
             Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use policy::cause::Cause;
 
+use super::hugetlb::GroupLimits;
 use super::own_filter::OwnFilter;
 use super::pace::OwedStops;
 use super::paused::Paused;
@@ -41,6 +42,8 @@ pub struct Findings {
     pub causes: BTreeMap<Cause, u64>,
     /// Calls and stops that a sham trial still has to make.
     pub debt: OwedStops,
+    /// The control groups that limit hugetlb pages.
+    pub group_limits: GroupLimits,
     /// Why something that a call depends on could not be read although it exists. The trial is then given up.
     pub unread: Option<io::Error>,
 }

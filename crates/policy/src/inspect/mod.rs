@@ -34,7 +34,7 @@ pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
 pub use summary::{Summary, explained};
-pub use supply::{Pool, Since, Supply};
+pub use supply::{NodePool, Pool, Since, Supply};
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
 /// The result of inspecting a process once.

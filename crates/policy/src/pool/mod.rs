@@ -44,6 +44,9 @@ const EPERM: i64 = -1;
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
+/// The result of a mapping for which control groups leave no room. mmap does not return it, and the fault that finds no room has
+/// it inside the kernel (`alloc_hugetlb_folio`, mm/hugetlb.c).
+const ENOSPC: i64 = -28;
 
 /// Which pages of a range are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +67,21 @@ pub struct RseqArea {
     pub bytes: u64,
     /// The signature with which the task registered it.
     pub signature: u64,
+}
+
+/// What the control groups of a task let it take from the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Pages that they leave room for.
+    pub room_pages: u64,
+    /// Whether they may refuse a fault on a page that mmap has reserved, which is SIGBUS. Other processes of the groups can take
+    /// the room at any time, so only a page that is present is safe.
+    pub may_refuse_faults: bool,
+}
+
+impl GroupLimit {
+    /// No limit.
+    pub const NONE: GroupLimit = GroupLimit { room_pages: u64::MAX, may_refuse_faults: false };
 }
 
 /// Makes calls on behalf of a program whose memory comes from a hugetlb pool.
@@ -96,6 +114,11 @@ pub trait PoolKernel: Kernel {
     /// Number of pages in the pool that are free and not reserved for a mapping.
     fn unreserved_pages(&mut self) -> u64;
 
+    /// What the task's control groups let it take from the pool.
+    fn group_limit(&mut self) -> GroupLimit {
+        GroupLimit::NONE
+    }
+
     /// Records why memory is not as asked, and how many bytes.
     fn note(&mut self, cause: Cause, bytes: u64);
 }
@@ -112,7 +135,8 @@ pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -
 }
 
 /// Decides what to do with the memory of a process that fork has just made. Where the pool may not have enough pages for the
-/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now.
+/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now; so it
+/// does where control groups may refuse the copies.
 pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised: u64) -> Decision<'a> {
     Decision::by(move |line| async move {
         (Serving { mechanism, views, line }).copy_made(promised).await;
@@ -145,6 +169,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
             Step::IsAllowed(call) => StepResult::Could(kernel.allows(&call)),
             Step::VmaAt(address) => StepResult::Vma(kernel.vma_at(address)),
             Step::UnreservedPages => StepResult::Pages(kernel.unreserved_pages()),
+            Step::GroupLimit => StepResult::Limit(kernel.group_limit()),
             Step::Note(cause, bytes) => {
                 kernel.note(cause, bytes);
                 StepResult::Done
@@ -191,7 +216,8 @@ impl Serving<'_> {
         let size = self.size();
         let all = self.views.all_backed();
         let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
-        if needed == 0 || needed + promised <= self.unreserved_pages().await {
+        let is_limited = needed > 0 && self.group_limit().await.may_refuse_faults;
+        if needed == 0 || !is_limited && needed + promised <= self.unreserved_pages().await {
             self.views.promised_pages = needed;
             return;
         }
@@ -199,7 +225,8 @@ impl Serving<'_> {
             // If pages cannot be replaced, `demote` records it.
             let _ = self.demote(pages).await;
         }
-        self.note(Cause::PoolExhausted { size }, needed * size.bytes()).await;
+        let cause = if is_limited { Cause::PoolLimited { size } } else { Cause::PoolExhausted { size } };
+        self.note(cause, needed * size.bytes()).await;
     }
 
     /// Makes a call on behalf of the program, unless the program's own filters would refuse it. Returns the raw result.
@@ -267,6 +294,13 @@ impl Serving<'_> {
         match self.line.ask(Step::UnreservedPages).await {
             StepResult::Pages(pages) => pages,
             other => unreachable!("free pages are {other:?}"),
+        }
+    }
+
+    async fn group_limit(&mut self) -> GroupLimit {
+        match self.line.ask(Step::GroupLimit).await {
+            StepResult::Limit(limit) => limit,
+            other => unreachable!("a limit is {other:?}"),
         }
     }
 
@@ -339,22 +373,79 @@ mod tests {
         let flags = flags | map::HUGETLB | 21 << map::HUGE_SHIFT;
         let of_pool =
             Call::Mmap { address: 0, bytes: 4 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
-        let asked = [Step::IsAllowed(of_pool), Step::Call(of_pool)];
+        let asked = [Step::GroupLimit, Step::IsAllowed(of_pool), Step::Call(of_pool)];
         let (yes, mut views) = (StepResult::Could(true), Views::default());
+        let free = StepResult::Limit(GroupLimit::NONE);
         // The pool has enough pages.
         let end = Step::End(Outcome::Returned(1 << 30));
-        let steps = steps_of(&mut views, call, &[yes, StepResult::Result(1 << 30)]);
+        let steps = steps_of(&mut views, call, &[free, yes, StepResult::Result(1 << 30)]);
         assert_eq!(steps, [&asked[..], &[end]].concat());
         assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
         // The pool has no page: the program's own call is made, and the reason is recorded.
         let (ordinary, exhausted) = (StepResult::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
         let rest = [Step::OriginalCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
-        let steps =
-            steps_of(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
+        let results = [free, yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done];
+        let steps = steps_of(&mut Views::default(), call, &results);
         assert_eq!(steps, [&asked[..], &rest].concat());
         // The program's own filters would refuse the call.
-        let steps = steps_of(&mut Views::default(), call, &[StepResult::Could(false)]);
-        assert_eq!(steps, [asked[0].clone(), Step::Note(Cause::FilteredByProgram, 0)]);
+        let steps = steps_of(&mut Views::default(), call, &[free, StepResult::Could(false)]);
+        assert_eq!(steps, [&asked[..2], &[Step::Note(Cause::FilteredByProgram, 0)]].concat());
+    }
+
+    #[test]
+    fn pages_that_a_control_group_may_refuse_are_present_before_the_program_has_them() {
+        let (bytes, pool, protection) = (4 << 20, map::HUGETLB | 21 << map::HUGE_SHIFT, prot::READ);
+        let anonymous = |protection, flags| Call::Mmap {
+            address: 0,
+            bytes,
+            protection,
+            flags: PRIVATE_ANONYMOUS | flags,
+            file: NO_FILE,
+            offset: 0,
+        };
+        let call = anonymous(protection, 0);
+        let (yes, start) = (StepResult::Could(true), 1 << 30);
+        let limit = |room_pages| StepResult::Limit(GroupLimit { room_pages, may_refuse_faults: true });
+        let mapped = anonymous(READ_WRITE, pool);
+        let filled = Call::Madvise { address: start, bytes, advice: crate::call::madv::POPULATE_WRITE };
+        let asked = [
+            Step::GroupLimit,
+            Step::IsAllowed(mapped),
+            Step::Call(mapped),
+            Step::IsAllowed(filled),
+            Step::Call(filled),
+        ];
+        let until_filled = [limit(2), yes, StepResult::Result(start as i64), yes];
+        // There is room.
+        let protect = Call::Mprotect { address: start, bytes, protection };
+        let end = Step::End(Outcome::Returned(start as i64));
+        let results = [&until_filled[..], &[StepResult::Result(0), yes, StepResult::Result(0)]].concat();
+        let expected = [&asked[..], &[Step::IsAllowed(protect), Step::Call(protect), end]].concat();
+        assert_eq!(steps_of(&mut Views::default(), call, &results), expected);
+        // Another process took it meanwhile: nothing stays, and the cause is recorded.
+        let discard = Call::Munmap { address: start, bytes };
+        let limited = Step::Note(Cause::PoolLimited { size: PageSize::M2 }, bytes);
+        let ordinary = StepResult::Result(1 << 31);
+        let end = Step::End(Outcome::Returned(1 << 31));
+        let refused = [StepResult::Result(EFAULT), yes, StepResult::Result(0), ordinary, StepResult::Done];
+        let rest = [Step::IsAllowed(discard), Step::Call(discard), Step::OriginalCall, limited.clone(), end.clone()];
+        let mut views = Views::default();
+        assert_eq!(steps_of(&mut views, call, &[&until_filled[..], &refused].concat()), [&asked[..], &rest].concat());
+        assert_eq!(views, Views::default());
+        // There was none.
+        let results = [limit(1), ordinary, StepResult::Done];
+        assert_eq!(steps_of(&mut views, call, &results), [Step::GroupLimit, Step::OriginalCall, limited, end]);
+    }
+
+    #[test]
+    fn a_page_that_could_not_be_had_again_is_not_given_back() {
+        let (start, bytes) = (1 << 30, 2 << 20);
+        let mut views = Views::default();
+        views.back((start, start + bytes), (start, start + bytes), READ_WRITE);
+        let call = Call::Madvise { address: start, bytes, advice: crate::call::madv::DONTNEED };
+        let limit = StepResult::Limit(GroupLimit { room_pages: 9, may_refuse_faults: true });
+        let steps = steps_of(&mut views, call, &[limit, StepResult::Could(true)]);
+        assert_eq!(steps, [Step::GroupLimit, Step::Zero(start, start + bytes), Step::End(Outcome::Returned(0))]);
     }
 
     #[test]

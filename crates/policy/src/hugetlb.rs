@@ -1,0 +1,94 @@
+//! Hugetlb pools from the point of view of a program: what its control groups let it take, and the pages that it asked for itself
+//! and did not get.
+
+use crate::size::{PageSize, format_bytes};
+
+/// What a limit of a control group counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Limited {
+    /// Pages in use (`hugetlb.SIZE.max`, `limit_in_bytes`). A fault beyond the limit is SIGBUS, even if its page was reserved.
+    Use,
+    /// Reserved pages (`hugetlb.SIZE.rsvd.max`, `rsvd.limit_in_bytes`). An mmap beyond the limit fails.
+    Reservation,
+}
+
+/// A limit that a control group puts on hugetlb pages of one size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HugetlbLimit {
+    /// Page size of the pool.
+    pub size: PageSize,
+    /// The file with the limit.
+    pub file: String,
+    /// What it counts.
+    pub limited: Limited,
+    /// The limit in bytes.
+    pub limit_bytes: u64,
+    /// What the group and the groups below it use of it.
+    pub used_bytes: u64,
+    /// The text to write to the file so that it limits nothing.
+    pub unlimited: &'static str,
+}
+
+impl HugetlbLimit {
+    /// Bytes that may still be taken.
+    pub fn room_bytes(&self) -> u64 {
+        self.limit_bytes.saturating_sub(self.used_bytes)
+    }
+
+    /// The file, the limit and its use in one clause.
+    pub fn describe(&self) -> String {
+        let (limit, used) = (format_bytes(self.limit_bytes), format_bytes(self.used_bytes));
+        format!("{} is {limit}, {used} of it used", self.file)
+    }
+}
+
+/// The limits of a process's control groups for pages of one size.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HugetlbLimits {
+    /// Limits of its own group first, then of each ancestor.
+    pub limits: Vec<HugetlbLimit>,
+    /// Whether there may be more, of groups that are not visible in this cgroup namespace.
+    pub may_be_hidden: bool,
+}
+
+impl HugetlbLimits {
+    /// The limit that leaves the least room; the nearest of several.
+    pub fn tightest(&self) -> Option<&HugetlbLimit> {
+        self.limits.iter().min_by_key(|limit| limit.room_bytes())
+    }
+
+    /// Pages that all limits leave room for; `u64::MAX` without a limit.
+    pub fn room_pages(&self) -> u64 {
+        self.tightest().map_or(u64::MAX, |limit| limit.room_bytes() / limit.size.bytes())
+    }
+
+    /// Whether a fault on a reserved page may be refused.
+    pub fn may_refuse_faults(&self) -> bool {
+        self.may_be_hidden || self.limits.iter().any(|limit| limit.limited == Limited::Use)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(limited: Limited, limit_bytes: u64, used_bytes: u64) -> HugetlbLimit {
+        let (size, file) = (PageSize::M2, "/sys/fs/cgroup/a/hugetlb.2MB.max".into());
+        HugetlbLimit { size, file, limited, limit_bytes, used_bytes, unlimited: "max" }
+    }
+
+    #[test]
+    fn the_limit_with_the_least_room_decides() {
+        let none = HugetlbLimits::default();
+        assert_eq!((none.room_pages(), none.may_refuse_faults()), (u64::MAX, false));
+        let use_limit = limit(Limited::Use, 64 << 20, 60 << 20);
+        let both = vec![limit(Limited::Reservation, 8 << 20, 0), use_limit.clone()];
+        let limits = HugetlbLimits { limits: both, may_be_hidden: false };
+        assert_eq!((limits.room_pages(), limits.tightest()), (2, Some(&use_limit)));
+        assert!(limits.may_refuse_faults());
+        assert_eq!(use_limit.describe(), "/sys/fs/cgroup/a/hugetlb.2MB.max is 64M, 60M of it used");
+        let lowered = HugetlbLimits { limits: vec![limit(Limited::Reservation, 0, 2 << 20)], may_be_hidden: false };
+        assert_eq!((lowered.room_pages(), lowered.may_refuse_faults()), (0, false), "lowered below what is used");
+        assert!(HugetlbLimits { may_be_hidden: true, ..none }.may_refuse_faults());
+    }
+}
