@@ -4,7 +4,7 @@ use policy::inspect::{NodePool, Pool};
 use policy::size::PageSize;
 
 use super::absent;
-use super::read::HostError;
+use super::read::{HostError, keyed_bytes};
 use super::{Host, Root, hugetlb_file};
 
 /// The directory of the NUMA nodes.
@@ -39,6 +39,16 @@ impl Host {
             surplus_left: number("nr_overcommit_hugepages")?.saturating_sub(surplus),
             nodes: nodes?.into_iter().flatten().collect(),
         })
+    }
+
+    /// The size of hugetlb pages for a request that names none (`Hugepagesize`); `None` where the kernel has no pools.
+    ///
+    /// # Errors
+    /// /proc/meminfo cannot be read.
+    pub fn default_hugetlb(&self) -> Result<Option<PageSize>, HostError> {
+        let text = self.root.required("/proc/meminfo")?;
+        let bytes = text.lines().find_map(|line| keyed_bytes(line, "Hugepagesize"));
+        Ok(bytes.and_then(|bytes| PageSize::new(bytes).ok()))
     }
 
     /// The part of a pool on a node; `None` where the node has no memory, or is in no capture.

@@ -7,6 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
+use crate::hugetlb::{ENOMEM, RequestCall};
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -69,6 +70,23 @@ pub enum Cause {
     PoolLimited {
         /// The page size of the hugetlb pool.
         size: PageSize,
+    },
+    /// The program itself asked for pages of a hugetlb pool, and the kernel refused them.
+    PoolRequestRefused {
+        /// The call that asked.
+        call: RequestCall,
+        /// The page size that it asked for.
+        size: PageSize,
+        /// The error number that the kernel returned.
+        errno: i32,
+        /// How often it was refused.
+        times: u64,
+        /// Pages that the largest of the requests asked for; 0 for a call without a length.
+        pages: u64,
+        /// Free pages of the pool when the last request was refused; absent where the kernel has no pool of that size.
+        free: Option<u64>,
+        /// Whether the limit of a control group left less room than the last request needed.
+        is_limited: bool,
     },
     /// The mapping is smaller than a page of the target size.
     MappingTooSmall,
@@ -230,6 +248,21 @@ impl Cause {
             Cause::PoolLimited { size } => {
                 format!("limits of control groups left no room for more pages of {size} from the pool, or for copies of them after fork")
             }
+            Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited } => {
+                let what = match pages {
+                    0 => format!("a file of {size} pages"),
+                    1 => format!("a page of {size}"),
+                    _ => format!("{pages} pages of {size}"),
+                };
+                let times = if *times > 1 { format!(", {times} times, the most at once") } else { String::new() };
+                let why = match (errno, free) {
+                    (&ENOMEM, Some(_)) if *is_limited => ": a control group limits them".to_string(),
+                    (&ENOMEM, Some(free)) => format!(": the pool had {free} free"),
+                    (_, None) => ": this kernel has no pool of that size".to_string(),
+                    (errno, Some(_)) => format!(" (errno {errno})"),
+                };
+                format!("the program itself asked for {what} from the pool ({}{times}) and did not get them{why}", call.describe())
+            }
             Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
             Cause::Stack => "stacks, which the policy leaves alone".into(),
             Cause::PrivateFileCopy => "private copies of file pages".into(),
@@ -339,6 +372,13 @@ impl Cause {
             Cause::ChargeFellBack => "raise memory.max of the control group",
             Cause::PoolExhausted { .. } => "enlarge the pool: --hugetlb-pool, or vm.nr_hugepages",
             Cause::PoolLimited { .. } => "raise the limit of the control group; pagelab doctor names its file",
+            Cause::PoolRequestRefused { errno: ENOMEM, size, free: Some(_), is_limited: false, .. } => {
+                let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size.bytes() >> 10);
+                return Some(format!("before the program starts, as root: raise {directory}/nr_hugepages by the pages that lack"));
+            }
+            Cause::PoolRequestRefused { is_limited: true, .. } => {
+                "raise the limit of the control group; pagelab doctor names its file"
+            }
             Cause::NotGivenBack => "free memory, and raise vm.max_map_count",
             Cause::DirectMapOtherwise => "pagelab direct-map status says why, and which boot would give them",
             Cause::FoliosInvisible => "run as root to see them",
@@ -392,6 +432,7 @@ impl Cause {
             | Cause::LargerThanAsked
             | Cause::NoGuardSeen
             | Cause::ProvenByThpDisable
+            | Cause::PoolRequestRefused { .. }
             | Cause::ForeignAbi
             | Cause::AdviceRefused { .. }
             | Cause::ProtectionWidened

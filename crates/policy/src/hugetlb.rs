@@ -1,6 +1,10 @@
 //! Hugetlb pools from the point of view of a program: what its control groups let it take, and the pages that it asked for itself
 //! and did not get.
 
+use serde::{Deserialize, Serialize};
+
+use crate::cause::Cause;
+use crate::inspect::Pool;
 use crate::size::{PageSize, format_bytes};
 
 /// What a limit of a control group counts.
@@ -65,6 +69,94 @@ impl HugetlbLimits {
     /// Whether a fault on a reserved page may be refused.
     pub fn may_refuse_faults(&self) -> bool {
         self.may_be_hidden || self.limits.iter().any(|limit| limit.limited == Limited::Use)
+    }
+}
+
+/// A call by which a program itself asks for pages of a hugetlb pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RequestCall {
+    /// mmap with MAP_HUGETLB.
+    Mmap,
+    /// shmget with SHM_HUGETLB.
+    Shmget,
+    /// memfd_create with MFD_HUGETLB. Pages are asked for when the file is mapped.
+    MemfdCreate,
+}
+
+/// Pages that a program asked of a hugetlb pool and that the kernel refused; like requests together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RefusedRequest {
+    /// The call.
+    pub call: RequestCall,
+    /// The page size that it asked for.
+    pub size: PageSize,
+    /// The error number that the kernel returned.
+    pub errno: i32,
+    /// How often it was refused.
+    pub times: u64,
+    /// Pages that the largest of the requests asked for; 0 for a call without a length.
+    pub pages: u64,
+    /// The pool when the last request was refused; `None` where the kernel has no pool of that size.
+    pub pool: Option<Pool>,
+    /// The limit that left less room than the last request needed; `None` without one.
+    pub limit: Option<HugetlbLimit>,
+}
+
+/// A file on hugetlbfs. Its pages stay in use until it is removed, whether or not a process has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HugetlbFile {
+    /// Its path; bytes that are not text are escaped.
+    pub path: String,
+    /// The page size of its file system; `None` where the mount table does not name one.
+    pub page_size: Option<PageSize>,
+    /// Bytes of pages that it holds.
+    pub bytes: u64,
+    /// Its length in bytes.
+    pub length_bytes: u64,
+    /// Processes that map it or have it open, by PID.
+    pub holders: Vec<u32>,
+}
+
+/// The files on all hugetlbfs mounts of this mount namespace.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HugetlbFiles {
+    /// The files, those that hold most first.
+    pub files: Vec<HugetlbFile>,
+    /// Whether there are more entries than were read.
+    pub is_cut: bool,
+    /// Processes whose files this user may not see. Any of them may hold a file.
+    pub unseen_processes: u64,
+    /// Directories and tables that could not be read, with the reason.
+    pub unread: Vec<String>,
+}
+
+/// The error number of a pool that has too few pages (include/uapi/asm-generic/errno-base.h).
+pub const ENOMEM: i32 = 12;
+
+impl RequestCall {
+    /// The call in manual-page notation.
+    pub fn describe(self) -> &'static str {
+        match self {
+            RequestCall::Mmap => "mmap(MAP_HUGETLB)",
+            RequestCall::Shmget => "shmget(SHM_HUGETLB)",
+            RequestCall::MemfdCreate => "memfd_create(MFD_HUGETLB)",
+        }
+    }
+}
+
+impl RefusedRequest {
+    /// The request as a fact about a trial.
+    pub fn cause(&self) -> Cause {
+        let RefusedRequest { call, size, errno, times, pages, .. } = *self;
+        let free = self.pool.as_ref().map(|pool| pool.free);
+        Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited: self.limit.is_some() }
+    }
+
+    /// What the pool and the control groups had at that time, one clause each.
+    pub fn seen(&self) -> Vec<String> {
+        let pool = self.pool.as_ref().map(|pool| format!("the pool at that time: {}", pool.describe()));
+        pool.into_iter().chain(self.limit.as_ref().map(HugetlbLimit::describe)).collect()
     }
 }
 

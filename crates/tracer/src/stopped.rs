@@ -116,7 +116,9 @@ impl Kernel for Stopped<'_, '_> {
     }
 
     fn original_call(&mut self) -> Result<i64, Lost> {
-        self.paused.original_call()
+        let result = self.paused.original_call()?;
+        self.context.findings.request(self.paused, result);
+        Ok(result)
     }
 
     fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {

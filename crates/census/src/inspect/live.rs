@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use host::if_there;
+use host::{HostError, HugetlbGroups, Root, if_there};
 use host::maps::{Vma, VmaKind};
+use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
 
@@ -144,6 +145,21 @@ impl Subject for Live<'_> {
             self.keep(format!("{unknown}: {error}"));
             None
         })
+    }
+
+    fn hugetlb_limits(&self) -> Vec<HugetlbLimit> {
+        let unknown = "what its control groups allow of hugetlb pages is not known";
+        let Some(memberships) = self.known(unknown, "cgroup", self.text("cgroup")) else { return Vec::new() };
+        let root = Root::live();
+        let of_size = |groups: &HugetlbGroups, size: &PageSize| Ok(groups.limits(&root, *size)?.limits);
+        let limits = HugetlbGroups::of(&root, &memberships).and_then(|groups| {
+            let limits = self.sizes.hugetlb.iter().map(|size| of_size(&groups, size));
+            limits.collect::<Result<Vec<Vec<HugetlbLimit>>, HostError>>()
+        });
+        limits.unwrap_or_else(|error| {
+            self.keep(format!("{unknown}: {error}"));
+            Vec::new()
+        }).concat()
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

@@ -78,7 +78,8 @@ pub fn look(
         flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
-    Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
+    let supply = supply.clone();
+    Ok(Inspection { process: about, regions, supply, refused_requests: None, sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.

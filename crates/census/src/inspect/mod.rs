@@ -182,5 +182,5 @@ fn held(pid: u32) -> Result<Option<PidFd>, CensusError> {
 /// The page sizes that regions are compared with.
 fn sizes_of(page_sizes: &PageSizes) -> Sizes {
     let transparent = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
-    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent }
+    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent, hugetlb: page_sizes.hugetlb.clone() }
 }

@@ -46,6 +46,7 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         peak_bytes: bytes("VmHWM"),
         memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
+        hugetlb_limits: subject.hugetlb_limits(),
     }
 }
 

@@ -6,6 +6,7 @@ use std::iter::successors;
 
 use policy::cause::Cause;
 use policy::cut::CutBy;
+use policy::hugetlb::{ENOMEM, RequestCall};
 use policy::size::PageSize;
 
 /// Example settings files, one of each kind.
@@ -52,7 +53,8 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::AllocationFellBack { .. } => Cause::ChargeFellBack,
         Cause::ChargeFellBack => Cause::PoolExhausted { size: PageSize::M2 },
         Cause::PoolExhausted { .. } => Cause::PoolLimited { size: PageSize::M2 },
-        Cause::PoolLimited { .. } => Cause::MappingTooSmall,
+        Cause::PoolLimited { .. } => refused_request(),
+        Cause::PoolRequestRefused { .. } => Cause::MappingTooSmall,
         Cause::MappingTooSmall => Cause::Stack,
         Cause::Stack => Cause::PrivateFileCopy,
         Cause::PrivateFileCopy => Cause::Demoted,
@@ -101,6 +103,18 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::Unexplained => Cause::OfAnotherVersion,
         Cause::OfAnotherVersion => return None,
     })
+}
+
+fn refused_request() -> Cause {
+    Cause::PoolRequestRefused {
+        call: RequestCall::Mmap,
+        size: PageSize::M2,
+        errno: ENOMEM,
+        times: 1,
+        pages: 16,
+        free: Some(0),
+        is_limited: false,
+    }
 }
 
 #[cfg(test)]

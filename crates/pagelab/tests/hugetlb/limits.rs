@@ -21,7 +21,7 @@ print(seen, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
 /// Whether hugetlb limits can be tested, with the lock that this needs.
-fn bench() -> Option<Bench> {
+pub fn bench() -> Option<Bench> {
     let mut needed = own_lease().to_vec();
     needed.push(program("python3"));
     needs(&needed).then(Bench::with_own_lease)
@@ -52,7 +52,7 @@ fn a_group_without_room_for_a_page_does_not_have_the_policy() {
     let compare = bench.compare(&options, &bench.touch());
     group.holding(&compare).ran().says(0, &[]).prints(&["hugetlb-2m is unsupported: the control group"]);
     let document = bench.stored(1);
-    assert!(document["trials"].as_array().unwrap().iter().all(|trial| trial["exit"]["code"] == 0), "{document:#}");
+    assert!(document["trials"].as_array().unwrap().iter().all(|trial| trial["answer"]["exit_code"] == 0), "{document:#}");
     let doctor = group.holding(&bench.pagelab(&["doctor", "--json"])).ran().json();
     let policies = doctor["policies"].as_array().unwrap();
     let hugetlb = policies.iter().find(|line| line["policy"] == "hugetlb-2m").unwrap();

@@ -23,6 +23,8 @@ mod summary;
 mod supply;
 mod vma;
 
+use crate::hugetlb::RefusedRequest;
+
 pub use crate::cut::{Cut, CutBy};
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
@@ -46,6 +48,9 @@ pub struct Inspection {
     pub regions: Vec<Region>,
     /// What the kernel could allocate, and how often allocations failed.
     pub supply: Supply,
+    /// Requests for hugetlb pages that the kernel refused to the command, with all its processes; `None` where the process was not
+    /// started by the inspection, so that its calls were not seen.
+    pub refused_requests: Option<Vec<RefusedRequest>>,
     /// How the figures were obtained.
     pub sight: Sight,
     /// Reasons why the result is incomplete, as clauses: the process changed or ended during the inspection, or a file could not

@@ -1,5 +1,6 @@
 //! The inspected process, and how it was inspected.
 
+use crate::hugetlb::HugetlbLimit;
 use crate::size::format_bytes;
 
 /// The inspected process.
@@ -34,6 +35,8 @@ pub struct Process {
     /// The memory limit that was reached, in its control group or an ancestor; otherwise the limit of its own group. `None` where
     /// no limit can be read.
     pub memory_limit: Option<MemoryLimit>,
+    /// Limits that its control groups put on hugetlb pages, of all sizes; empty in a capture.
+    pub hugetlb_limits: Vec<HugetlbLimit>,
 }
 
 /// The memory limit of a control group and its use.

@@ -14,7 +14,7 @@ use policy::carry_out::Outcome;
 use policy::pool::{self, RseqArea};
 use policy::size::PageSize;
 
-use super::call_context::CallContext;
+use super::call_context::{CallContext, pass};
 use super::paused::{Lost, Paused, makes_a_process};
 use super::permission::if_shown;
 use super::ptrace::{self, Tid};
@@ -44,7 +44,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
         },
     };
     match outcome {
-        Outcome::Pass => paused.pass(),
+        Outcome::Pass => pass(context.findings, paused),
         Outcome::Returned(result) => paused.finish(result),
     }
 }
