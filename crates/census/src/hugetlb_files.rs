@@ -102,7 +102,9 @@ impl Found {
     /// Adds the files of a mount, unless another one is mounted over it.
     fn list(&mut self, mount: &Mount) {
         match open_directory(&mount.point).and_then(|directory| Ok((device(directory.metadata()?.dev()), directory))) {
-            Ok((device, directory)) if device == mount.device => self.descend(mount, &directory, &mount.point, MAX_DEPTH),
+            Ok((device, directory)) if device == mount.device => {
+                self.descend(mount, &directory, &mount.point, MAX_DEPTH)
+            }
             Ok(_) => {}
             Err(error) => self.unread(&mount.point, &error),
         }

@@ -231,7 +231,10 @@ mod tests {
         let groups = HugetlbGroups::of(&root, "7:hugetlb:/job\n4:memory:/other\n0::/\n").unwrap();
         let limits = groups.limits(&root, PageSize::K64).unwrap();
         let [limit] = &limits.limits[..] else { panic!("{limits:?}") };
-        assert_eq!((limit.file.as_str(), limit.unlimited), ("/sys/fs/cgroup/hugetlb/job/hugetlb.64KB.limit_in_bytes", "-1"));
+        assert_eq!(
+            (limit.file.as_str(), limit.unlimited),
+            ("/sys/fs/cgroup/hugetlb/job/hugetlb.64KB.limit_in_bytes", "-1")
+        );
         assert_eq!((limit.room_bytes(), limits.room_pages(), limits.may_be_hidden), (1 << 16, 1, false));
     }
 
@@ -241,9 +244,8 @@ mod tests {
             ("proc/self/mountinfo", "29 23 0:26 /pod/x /sys/fs/cgroup ro - cgroup2 cgroup2 rw\n"),
             ("sys/fs/cgroup/hugetlb.2MB.max", "6291456\n"),
         ]);
-        let limits = |memberships: &str| {
-            HugetlbGroups::of(&root, memberships).unwrap().limits(&root, PageSize::M2).unwrap()
-        };
+        let limits =
+            |memberships: &str| HugetlbGroups::of(&root, memberships).unwrap().limits(&root, PageSize::M2).unwrap();
         assert_eq!((limits("0::/pod/x\n").room_pages(), limits("0::/pod/x\n").may_be_hidden), (3, true));
         for outside in ["0::/pod\n", "0::/pod/xy\n", "0::/pod/x/../../y\n", "0::/pod/x/gone\n"] {
             assert_eq!(limits(outside), HugetlbLimits { limits: vec![], may_be_hidden: true }, "{outside}");
@@ -256,7 +258,8 @@ mod tests {
 
     #[test]
     fn a_limit_that_cannot_be_read_is_not_none() {
-        for (broken, text) in [("sys/fs/cgroup/a/hugetlb.2MB.max/x", ""), ("sys/fs/cgroup/a/hugetlb.2MB.max", "much\n")] {
+        for (broken, text) in [("sys/fs/cgroup/a/hugetlb.2MB.max/x", ""), ("sys/fs/cgroup/a/hugetlb.2MB.max", "much\n")]
+        {
             let (_tree, root) = captured(&[("proc/self/mountinfo", UNIFIED), (broken, text)]);
             let error = HugetlbGroups::of(&root, "0::/a\n").unwrap().limits(&root, PageSize::M2).unwrap_err();
             assert!(error.to_string().contains("hugetlb.2MB.max"), "{error}");

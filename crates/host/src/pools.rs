@@ -99,7 +99,8 @@ mod tests {
             fs::write(path, text).unwrap();
         };
         put("/proc/self/smaps", "KernelPageSize: 4 kB\n");
-        let whole = [("nr_hugepages", "10"), ("free_hugepages", "6"), ("resv_hugepages", "2"), ("surplus_hugepages", "3")];
+        let whole =
+            [("nr_hugepages", "10"), ("free_hugepages", "6"), ("resv_hugepages", "2"), ("surplus_hugepages", "3")];
         for (file, value) in whole.into_iter().chain([("nr_overcommit_hugepages", "8")]) {
             put(&hugetlb_file(PageSize::M2, file), value);
         }

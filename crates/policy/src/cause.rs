@@ -246,7 +246,9 @@ impl Cause {
             Cause::ChargeFellBack => "the control group's memory limit did not admit a large folio".into(),
             Cause::PoolExhausted { size } => format!("the hugetlb pool of {size} pages was empty"),
             Cause::PoolLimited { size } => {
-                format!("limits of control groups left no room for more pages of {size} from the pool, or for copies of them after fork")
+                format!(
+                    "limits of control groups left no room for more pages of {size} from the pool, or for copies of them after fork"
+                )
             }
             Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited } => {
                 let what = match pages {
@@ -261,7 +263,10 @@ impl Cause {
                     (_, None) => ": this kernel has no pool of that size".to_string(),
                     (errno, Some(_)) => format!(" (errno {errno})"),
                 };
-                format!("the program itself asked for {what} from the pool ({}{times}) and did not get them{why}", call.describe())
+                format!(
+                    "the program itself asked for {what} from the pool ({}{times}) and did not get them{why}",
+                    call.describe()
+                )
             }
             Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
             Cause::Stack => "stacks, which the policy leaves alone".into(),
@@ -374,7 +379,9 @@ impl Cause {
             Cause::PoolLimited { .. } => "raise the limit of the control group; pagelab doctor names its file",
             Cause::PoolRequestRefused { errno: ENOMEM, size, free: Some(_), is_limited: false, .. } => {
                 let directory = format!("/sys/kernel/mm/hugepages/hugepages-{}kB", size.bytes() >> 10);
-                return Some(format!("before the program starts, as root: raise {directory}/nr_hugepages by the pages that lack"));
+                return Some(format!(
+                    "before the program starts, as root: raise {directory}/nr_hugepages by the pages that lack"
+                ));
             }
             Cause::PoolRequestRefused { is_limited: true, .. } => {
                 "raise the limit of the control group; pagelab doctor names its file"

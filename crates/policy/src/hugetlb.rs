@@ -12,7 +12,8 @@ use crate::size::{PageSize, format_bytes};
 pub enum Limited {
     /// Pages in use (`hugetlb.SIZE.max`, `limit_in_bytes`). A fault beyond the limit is SIGBUS, even if its page was reserved.
     Use,
-    /// Reserved pages (`hugetlb.SIZE.rsvd.max`, `rsvd.limit_in_bytes`). An mmap beyond the limit fails.
+    /// Reserved pages (`hugetlb.SIZE.rsvd.max`, `rsvd.limit_in_bytes`). An mmap beyond the limit fails. A fault without a
+    /// reservation, as on a copy after fork, counts too, and is SIGBUS beyond it.
     Reservation,
 }
 
@@ -64,6 +65,11 @@ impl HugetlbLimits {
     /// Pages that all limits leave room for; `u64::MAX` without a limit.
     pub fn room_pages(&self) -> u64 {
         self.tightest().map_or(u64::MAX, |limit| limit.room_bytes() / limit.size.bytes())
+    }
+
+    /// Whether there is a limit, or may be one.
+    pub fn is_limited(&self) -> bool {
+        self.may_be_hidden || !self.limits.is_empty()
     }
 
     /// Whether a fault on a reserved page may be refused.
@@ -181,6 +187,8 @@ mod tests {
         assert_eq!(use_limit.describe(), "/sys/fs/cgroup/a/hugetlb.2MB.max is 64M, 60M of it used");
         let lowered = HugetlbLimits { limits: vec![limit(Limited::Reservation, 0, 2 << 20)], may_be_hidden: false };
         assert_eq!((lowered.room_pages(), lowered.may_refuse_faults()), (0, false), "lowered below what is used");
-        assert!(HugetlbLimits { may_be_hidden: true, ..none }.may_refuse_faults());
+        assert!(lowered.is_limited() && !none.is_limited());
+        let hidden = HugetlbLimits { may_be_hidden: true, ..none };
+        assert!(hidden.may_refuse_faults() && hidden.is_limited());
     }
 }

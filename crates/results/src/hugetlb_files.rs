@@ -17,7 +17,8 @@ pub fn table(all: &HugetlbFiles, width: usize) -> String {
     let mut lines = Vec::new();
     let bytes: u64 = all.files.iter().map(|file| file.bytes).sum();
     if !all.files.is_empty() {
-        let files = if all.files.len() == 1 { "1 file holds".into() } else { format!("{} files hold", all.files.len()) };
+        let files =
+            if all.files.len() == 1 { "1 file holds".into() } else { format!("{} files hold", all.files.len()) };
         lines.push(format!("on hugetlbfs {files} {} of the pools' pages", format_bytes(bytes)));
         let rows = all.files.iter().take(MAX_ROWS).map(|file| row(file, all.unseen_processes));
         lines.push(last_folded(["file", "page", "holds", "length", "mapped or open in"], rows, width));
@@ -34,7 +35,11 @@ pub fn table(all: &HugetlbFiles, width: usize) -> String {
         lines.push("there are more entries on hugetlbfs than were read".into());
     }
     lines.extend(all.unread.iter().map(|why| format!("not read: {}", printable(why))));
-    lines.into_iter().map(|line| if line.contains('\n') { line } else { fold(&line, width, 2) }).collect::<Vec<_>>().join("\n")
+    lines
+        .into_iter()
+        .map(|line| if line.contains('\n') { line } else { fold(&line, width, 2) })
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn row(file: &HugetlbFile, unseen_processes: u64) -> [String; 5] {
@@ -94,7 +99,7 @@ mod tests {
             ..HugetlbFiles::default()
         };
         let text = table(&all, 100);
-        for part in ["2 files hold 4.00M", "a\\x1b[2J", "no process", "1, 2, 3, 4 and 2 more", "rm FILE"] {
+        for part in ["2 files hold 4M", "a\\x1b[2J", "no process", "1, 2, 3, 4 and 2 more", "rm FILE"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         all.unseen_processes = 7;
@@ -107,7 +112,7 @@ mod tests {
         assert_eq!(table(&HugetlbFiles::default(), 100), "");
         let files = (0..23).map(|at| file(&format!("/huge/{at}"), &[1])).collect();
         let text = table(&HugetlbFiles { files, is_cut: true, ..HugetlbFiles::default() }, 100);
-        assert!(text.contains("and 3 more with 6.00M") && text.contains("more entries"), "{text}");
+        assert!(text.contains("and 3 more with 6M") && text.contains("more entries"), "{text}");
         assert!(!text.contains("rm FILE"), "{text}");
     }
 }

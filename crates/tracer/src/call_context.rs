@@ -10,8 +10,8 @@ use super::hugetlb::GroupLimits;
 use super::own_filter::OwnFilter;
 use super::pace::OwedStops;
 use super::paused::{Lost, Paused};
-use super::registers::{NATIVE, is_error};
 use super::refused_requests::{self, RefusedRequests};
+use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
 use super::tasks::Tasks;
 

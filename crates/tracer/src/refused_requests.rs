@@ -137,7 +137,11 @@ mod tests {
             (libc::SYS_memfd_create, [0, 5, 0, 0, 0, 0], true),
             (libc::SYS_memfd_create, [4, 3, 0, 0, 0, 0], false),
         ] {
-            assert_eq!((stops(number, arguments), is_request(number, arguments)), (asks, asks), "{number} {arguments:?}");
+            assert_eq!(
+                (stops(number, arguments), is_request(number, arguments)),
+                (asks, asks),
+                "{number} {arguments:?}"
+            );
         }
     }
 

@@ -192,7 +192,9 @@ impl PoolKernel for Stopped<'_, '_> {
 
     fn group_limit(&mut self) -> GroupLimit {
         let limit = self.context.findings.group_limits.of(self.paused.tid(), self.context.rewriting.large);
-        self.context.findings.known(limit, GroupLimit { room_pages: 0, may_refuse_faults: true })
+        self.context
+            .findings
+            .known(limit, GroupLimit { room_pages: 0, may_refuse_faults: true, may_refuse_copies: true })
     }
 
     fn note(&mut self, cause: Cause, bytes: u64) {

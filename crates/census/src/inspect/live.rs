@@ -5,8 +5,8 @@ use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
-use host::{HostError, HugetlbGroups, Root, if_there};
 use host::maps::{Vma, VmaKind};
+use host::{HostError, HugetlbGroups, Root, if_there};
 use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{FileSystem, MemoryLimit, VmaFacts};
 use policy::size::PageSize;
@@ -156,10 +156,12 @@ impl Subject for Live<'_> {
             let limits = self.sizes.hugetlb.iter().map(|size| of_size(&groups, size));
             limits.collect::<Result<Vec<Vec<HugetlbLimit>>, HostError>>()
         });
-        limits.unwrap_or_else(|error| {
-            self.keep(format!("{unknown}: {error}"));
-            Vec::new()
-        }).concat()
+        limits
+            .unwrap_or_else(|error| {
+                self.keep(format!("{unknown}: {error}"));
+                Vec::new()
+            })
+            .concat()
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

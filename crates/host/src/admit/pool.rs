@@ -57,7 +57,9 @@ fn usable(size: PageSize, limits: &HugetlbLimits, host: &Host) -> Result<(), Uns
         let HugetlbLimit { file, unlimited, .. } = limit;
         return Err(Unsupported {
             reason: format!("the control group of pagelab has no room for a page of {size}: {}", limit.describe()),
-            remedy: format!("as root, outside a container: echo {unlimited} > {file}; or run pagelab in another control group"),
+            remedy: format!(
+                "as root, outside a container: echo {unlimited} > {file}; or run pagelab in another control group"
+            ),
         });
     }
     match host.kernel_version()? {
@@ -81,7 +83,8 @@ fn limited(limits: &HugetlbLimits) -> Option<String> {
         }
         None => return None,
     };
-    let populated = "pages are taken when memory is mapped, not when it is touched; memory for which there is no room is ordinary";
+    let populated =
+        "pages are taken when memory is mapped, not when it is touched; memory for which there is no room is ordinary";
     Some(format!("{why}: {}", if limits.may_refuse_faults() { populated } else { "memory beyond it is ordinary" }))
 }
 

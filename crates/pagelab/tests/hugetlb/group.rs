@@ -36,18 +36,13 @@ impl Group {
         group.file("max").is_file().then_some(group)
     }
 
-    /// A file of the group for pages of 2M: `max`, `rsvd.max`, `current`, `events`.
+    /// A file of the group for pages of 2M: `max`, `rsvd.max`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(format!("hugetlb.2MB.{name}"))
     }
 
     pub fn limit(&self, name: &str, bytes: impl ToString) {
         fs::write(self.file(name), bytes.to_string()).unwrap();
-    }
-
-    /// How often a page was refused because of the limit of pages in use.
-    pub fn refused(&self) -> String {
-        fs::read_to_string(self.file("events")).unwrap().trim().to_string()
     }
 
     /// The command, run in the group.

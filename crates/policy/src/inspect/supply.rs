@@ -51,7 +51,8 @@ impl Pool {
     pub fn describe(&self) -> String {
         let Pool { size, pages, free, reserved, surplus, .. } = self;
         let surplus = if *surplus > 0 { format!(", {surplus} of them surplus") } else { String::new() };
-        let more = if self.surplus_left > 0 { format!(", {} more on demand", self.surplus_left) } else { String::new() };
+        let more =
+            if self.surplus_left > 0 { format!(", {} more on demand", self.surplus_left) } else { String::new() };
         let nodes = self.nodes.iter().filter(|_| self.nodes.len() > 1);
         let nodes = nodes.map(|node| format!("; node {}: {} of {} free", node.node, node.free, node.pages));
         let used = self.used();

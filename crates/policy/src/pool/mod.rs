@@ -77,11 +77,14 @@ pub struct GroupLimit {
     /// Whether they may refuse a fault on a page that mmap has reserved, which is SIGBUS. Other processes of the groups can take
     /// the room at any time, so only a page that is present is safe.
     pub may_refuse_faults: bool,
+    /// Whether they may refuse a fault on a page that is not reserved: on a copy after fork, or on one that was given back.
+    pub may_refuse_copies: bool,
 }
 
 impl GroupLimit {
     /// No limit.
-    pub const NONE: GroupLimit = GroupLimit { room_pages: u64::MAX, may_refuse_faults: false };
+    pub const NONE: GroupLimit =
+        GroupLimit { room_pages: u64::MAX, may_refuse_faults: false, may_refuse_copies: false };
 }
 
 /// Makes calls on behalf of a program whose memory comes from a hugetlb pool.
@@ -216,7 +219,7 @@ impl Serving<'_> {
         let size = self.size();
         let all = self.views.all_backed();
         let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
-        let is_limited = needed > 0 && self.group_limit().await.may_refuse_faults;
+        let is_limited = needed > 0 && self.group_limit().await.may_refuse_copies;
         if needed == 0 || !is_limited && needed + promised <= self.unreserved_pages().await {
             self.views.promised_pages = needed;
             return;
@@ -405,7 +408,8 @@ mod tests {
         };
         let call = anonymous(protection, 0);
         let (yes, start) = (StepResult::Could(true), 1 << 30);
-        let limit = |room_pages| StepResult::Limit(GroupLimit { room_pages, may_refuse_faults: true });
+        let limit =
+            |room_pages| StepResult::Limit(GroupLimit { room_pages, may_refuse_faults: true, may_refuse_copies: true });
         let mapped = anonymous(READ_WRITE, pool);
         let filled = Call::Madvise { address: start, bytes, advice: crate::call::madv::POPULATE_WRITE };
         let asked = [
@@ -443,7 +447,8 @@ mod tests {
         let mut views = Views::default();
         views.back((start, start + bytes), (start, start + bytes), READ_WRITE);
         let call = Call::Madvise { address: start, bytes, advice: crate::call::madv::DONTNEED };
-        let limit = StepResult::Limit(GroupLimit { room_pages: 9, may_refuse_faults: true });
+        let limit = GroupLimit { room_pages: 9, may_refuse_faults: false, may_refuse_copies: true };
+        let limit = StepResult::Limit(limit);
         let steps = steps_of(&mut views, call, &[limit, StepResult::Could(true)]);
         assert_eq!(steps, [Step::GroupLimit, Step::Zero(start, start + bytes), Step::End(Outcome::Returned(0))]);
     }

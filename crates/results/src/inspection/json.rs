@@ -38,9 +38,10 @@ fn refused(request: &RefusedRequest) -> Value {
 
 /// A hugetlb pool.
 pub fn pool(pool: &Pool) -> Value {
-    let nodes = pool.nodes.iter().map(|node| {
-        json!({ "node": node.node, "pages": node.pages, "free": node.free, "surplus": node.surplus })
-    });
+    let nodes = pool
+        .nodes
+        .iter()
+        .map(|node| json!({ "node": node.node, "pages": node.pages, "free": node.free, "surplus": node.surplus }));
     json!({
         "size_bytes": pool.size.bytes(),
         "pages": pool.pages,
@@ -68,12 +69,7 @@ fn limit(limit: &HugetlbLimit) -> Value {
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
 /// `files` are those on hugetlbfs, where all processes were inspected.
-pub fn many(
-    summaries: &[Summary],
-    supply: &Supply,
-    unseen: &[(u32, String)],
-    files: Option<&HugetlbFiles>,
-) -> Value {
+pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<&HugetlbFiles>) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
     document["hugetlb_files"] = files.map(hugetlb_files::json).into();

@@ -120,7 +120,8 @@ fn pools(inspection: &Inspection) -> Vec<String> {
         return Vec::new();
     }
     let pools = inspection.supply.pools.iter().filter(|pool| pool.pages > 0);
-    let limits = inspection.process.hugetlb_limits.iter().map(|limit| format!("limit of hugetlb: {}", limit.describe()));
+    let limits =
+        inspection.process.hugetlb_limits.iter().map(|limit| format!("limit of hugetlb: {}", limit.describe()));
     pools.map(|pool| format!("hugetlb pool: {}", pool.describe())).chain(limits).collect()
 }
 

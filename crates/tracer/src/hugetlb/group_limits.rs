@@ -39,5 +39,9 @@ impl GroupLimits {
 
 fn limit(groups: &HugetlbGroups, root: &Root, size: PageSize) -> io::Result<GroupLimit> {
     let limits = groups.limits(root, size).map_err(io::Error::other)?;
-    Ok(GroupLimit { room_pages: limits.room_pages(), may_refuse_faults: limits.may_refuse_faults() })
+    Ok(GroupLimit {
+        room_pages: limits.room_pages(),
+        may_refuse_faults: limits.may_refuse_faults(),
+        may_refuse_copies: limits.is_limited(),
+    })
 }

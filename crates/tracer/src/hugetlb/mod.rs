@@ -22,8 +22,8 @@ use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
 use super::tasks::Space;
 
-use watched::UFFDIO_REGISTER;
 pub use group_limits::GroupLimits;
+use watched::UFFDIO_REGISTER;
 pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
 
 /// PR_SET_VMA_ANON_NAME (include/uapi/linux/prctl.h).
@@ -95,7 +95,7 @@ fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     }
     let size = stopped.context.rewriting.large;
     let has_other_threads = !stopped.context.tasks.is_last_user_of_memory(tid);
-    if has_other_threads && stopped.context.findings.group_limits.of(tid, size)?.may_refuse_faults {
+    if has_other_threads && stopped.context.findings.group_limits.of(tid, size)?.may_refuse_copies {
         return Ok(Some(Call::OnRange { address: 0, bytes: MAX_USER_END, deed: RangeOperation::NeedBasePages }));
     }
     Ok(rseq_pages(tid, stopped.context.rewriting.in_force().base))
