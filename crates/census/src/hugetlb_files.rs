@@ -5,16 +5,17 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use host::{if_there, read};
-use nix::sys::stat::{major, minor};
+use nix::fcntl::OFlag;
+use nix::sys::stat::{Mode, major, minor};
 use policy::hugetlb::{HugetlbFile, HugetlbFiles};
 use policy::size::PageSize;
 
@@ -200,7 +201,8 @@ impl Found {
 /// Opens a directory. The last part of its path is not followed if it is a symbolic link.
 #[expect(clippy::disallowed_methods, reason = "it only reads, and follows no link")]
 fn open_directory(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_DIRECTORY | libc::O_NOFOLLOW | libc::O_CLOEXEC).open(path)
+    let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    Ok(File::from(nix::fcntl::open(path, flags, Mode::empty())?))
 }
 
 fn device(number: u64) -> (u32, u32) {

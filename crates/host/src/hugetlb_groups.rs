@@ -82,10 +82,8 @@ impl HugetlbGroups {
         size: PageSize,
         limited: Limited,
     ) -> Result<Option<HugetlbLimit>, HostError> {
-        let (limit, used, unlimited) = match self.is_version_1 {
-            true => ("limit_in_bytes", "usage_in_bytes", "-1"),
-            false => ("max", "current", "max"),
-        };
+        let (limit, used, unlimited) =
+            if self.is_version_1 { ("limit_in_bytes", "usage_in_bytes", "-1") } else { ("max", "current", "max") };
         let reservation = if limited == Limited::Reservation { "rsvd." } else { "" };
         let path = |name: &str| format!("{directory}/hugetlb.{}.{reservation}{name}", file_size(size));
         let file = path(limit);

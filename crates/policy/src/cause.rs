@@ -7,7 +7,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
-use crate::hugetlb::{ENOMEM, RequestCall};
+use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -212,6 +212,14 @@ pub struct CauseShare {
     pub cause: Cause,
     /// Bytes that it explains; absent where the cause concerns the whole process or the whole system.
     pub bytes: Option<u64>,
+}
+
+impl From<&RefusedRequest> for Cause {
+    fn from(request: &RefusedRequest) -> Cause {
+        let RefusedRequest { call, size, errno, times, pages, ref pool, ref limit } = *request;
+        let (free, is_limited) = (pool.as_ref().map(|pool| pool.free), limit.is_some());
+        Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited }
+    }
 }
 
 impl Cause {

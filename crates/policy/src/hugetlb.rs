@@ -1,11 +1,68 @@
-//! Hugetlb pools from the point of view of a program: what its control groups let it take, and the pages that it asked for itself
-//! and did not get.
+//! Hugetlb pools from the point of view of a program: what they have, what its control groups let it take, the pages that it asked
+//! for itself and did not get, and the files that hold pages.
 
 use serde::{Deserialize, Serialize};
 
-use crate::cause::Cause;
-use crate::inspect::Pool;
 use crate::size::{PageSize, format_bytes};
+
+/// A hugetlb pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pool {
+    /// Page size of the pool.
+    pub size: PageSize,
+    /// Number of pages in the pool, used or not.
+    pub pages: u64,
+    /// Pages that are free and not reserved (`free_hugepages` less `resv_hugepages`).
+    pub free: u64,
+    /// Pages that are reserved for mappings that have not touched them yet. They count as free in `free_hugepages`.
+    pub reserved: u64,
+    /// Pages beyond the configured number, which go back to the system when they are freed.
+    pub surplus: u64,
+    /// Surplus pages that the pool may still take from the system.
+    pub surplus_left: u64,
+    /// The pool's pages by NUMA node; empty where the kernel does not report nodes.
+    pub nodes: Vec<NodePool>,
+}
+
+/// The pages of a hugetlb pool on one NUMA node. The kernel does not reserve pages by node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NodePool {
+    /// Number of the node.
+    pub node: u32,
+    /// Pages on the node, used or not.
+    pub pages: u64,
+    /// Pages on the node that are free, reserved or not.
+    pub free: u64,
+    /// Surplus pages on the node.
+    pub surplus: u64,
+}
+
+impl Pool {
+    /// Pages that hold memory of processes or files.
+    pub fn used(&self) -> u64 {
+        self.pages.saturating_sub(self.free).saturating_sub(self.reserved)
+    }
+
+    /// Pages that a program can still get.
+    pub fn available(&self) -> u64 {
+        self.free.saturating_add(self.surplus_left)
+    }
+
+    /// The pool's pages in one clause: `64 pages of 2M: 10 used, 4 reserved, 50 free`. Nodes follow where there are several.
+    pub fn describe(&self) -> String {
+        let Pool { size, pages, free, reserved, surplus, .. } = self;
+        let surplus = if *surplus > 0 { format!(", {surplus} of them surplus") } else { String::new() };
+        let more =
+            if self.surplus_left > 0 { format!(", {} more on demand", self.surplus_left) } else { String::new() };
+        let nodes = self.nodes.iter().filter(|_| self.nodes.len() > 1);
+        let nodes = nodes.map(|node| format!("; node {}: {} of {} free", node.node, node.free, node.pages));
+        let used = self.used();
+        format!(
+            "{pages} pages of {size}{surplus}: {used} used, {reserved} reserved, {free} free{more}{}",
+            nodes.collect::<String>()
+        )
+    }
+}
 
 /// What a limit of a control group counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -152,13 +209,6 @@ impl RequestCall {
 }
 
 impl RefusedRequest {
-    /// The request as a fact about a trial.
-    pub fn cause(&self) -> Cause {
-        let RefusedRequest { call, size, errno, times, pages, .. } = *self;
-        let free = self.pool.as_ref().map(|pool| pool.free);
-        Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited: self.limit.is_some() }
-    }
-
     /// What the pool and the control groups had at that time, one clause each.
     pub fn seen(&self) -> Vec<String> {
         let pool = self.pool.as_ref().map(|pool| format!("the pool at that time: {}", pool.describe()));
@@ -190,5 +240,19 @@ mod tests {
         assert!(lowered.is_limited() && !none.is_limited());
         let hidden = HugetlbLimits { may_be_hidden: true, ..none };
         assert!(hidden.may_refuse_faults() && hidden.is_limited());
+    }
+
+    #[test]
+    fn a_pool_is_described_with_its_nodes_where_there_are_several() {
+        let node = |node, pages, free| NodePool { node, pages, free, surplus: 0 };
+        let (size, one) = (PageSize::M2, vec![node(0, 64, 54)]);
+        let pool = Pool { size, pages: 64, free: 50, reserved: 4, surplus: 0, surplus_left: 0, nodes: one };
+        assert_eq!((pool.used(), pool.available()), (10, 50));
+        assert_eq!(pool.describe(), "64 pages of 2M: 10 used, 4 reserved, 50 free");
+        let nodes = vec![node(0, 48, 0), node(1, 16, 2)];
+        let pool = Pool { free: 2, reserved: 0, surplus: 3, surplus_left: 7, nodes, ..pool };
+        let text = "64 pages of 2M, 3 of them surplus: 62 used, 0 reserved, 2 free, 7 more on demand; node 0: 0 of 48 free; \
+                    node 1: 2 of 16 free";
+        assert_eq!((pool.describe().as_str(), pool.available()), (text, 9));
     }
 }

@@ -103,7 +103,7 @@ mod tests {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         all.unseen_processes = 7;
-        assert!(table(&all, 100).contains("none that this user sees (7 not seen: ask as root)"));
+        assert!(table(&all, 200).contains("none that this user sees (7 not seen: ask as root)"));
         assert_eq!(json(&all)["files"][1]["holders"][5], 6);
     }
 

@@ -73,7 +73,7 @@ impl Ended {
     /// All that is known about the policy and the program without an examination of memory: [`Ended::causes`], and refused requests
     /// without bytes, because they explain no particular memory.
     pub fn noted(&self) -> BTreeMap<Cause, u64> {
-        let requests = self.refused_requests.iter().map(|request| (request.cause(), 0));
+        let requests = self.refused_requests.iter().map(|request| (Cause::from(request), 0));
         self.causes.clone().into_iter().chain(requests).collect()
     }
 

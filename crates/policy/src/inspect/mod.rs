@@ -26,6 +26,7 @@ mod vma;
 use crate::hugetlb::RefusedRequest;
 
 pub use crate::cut::{Cut, CutBy};
+pub use crate::hugetlb::NodePool;
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
 pub use explain::{explain, explain_windows};
@@ -36,7 +37,7 @@ pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
 pub use summary::{Summary, explained};
-pub use supply::{NodePool, Pool, Since, Supply};
+pub use supply::{Pool, Since, Supply};
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
 /// The result of inspecting a process once.

@@ -22,7 +22,7 @@ pub fn one(inspection: &Inspection) -> Value {
 }
 
 fn refused(request: &RefusedRequest) -> Value {
-    let cause = request.cause();
+    let cause = Cause::from(request);
     json!({
         "call": request.call,
         "size_bytes": request.size.bytes(),

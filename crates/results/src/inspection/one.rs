@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::cause::Cause;
 use policy::census::{Backing, Census};
 use policy::inspect::{Inspection, Kind, ThpMode, explained};
 use policy::judge::THP;
@@ -102,7 +103,7 @@ fn refused(inspection: &Inspection, width: usize) -> String {
     let requests = inspection.refused_requests.iter().flatten();
     let lines: Vec<String> = requests
         .flat_map(|request| {
-            let cause = request.cause();
+            let cause = Cause::from(request);
             let remedy = cause.remedy().map(|remedy| format!("  remedy: {remedy}"));
             let seen = request.seen().into_iter().map(|seen| format!("  seen: {seen}"));
             std::iter::once(cause.describe()).chain(seen).chain(remedy).collect::<Vec<_>>()
