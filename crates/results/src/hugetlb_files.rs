@@ -56,7 +56,7 @@ fn holders(pids: &[u32], unseen_processes: u64) -> String {
     let named: Vec<String> = pids.iter().take(MAX_HOLDERS).map(u32::to_string).collect();
     match (pids.len().saturating_sub(MAX_HOLDERS), unseen_processes) {
         (0, 0) if pids.is_empty() => "no process".into(),
-        (0, unseen) if pids.is_empty() => format!("none that this user sees ({unseen} not seen: ask as root)"),
+        (0, unseen) if pids.is_empty() => format!("none seen ({unseen} may not be looked into)"),
         (0, _) => named.join(", "),
         (more, _) => format!("{} and {more} more", named.join(", ")),
     }
@@ -103,7 +103,7 @@ mod tests {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         all.unseen_processes = 7;
-        assert!(table(&all, 200).contains("none that this user sees (7 not seen: ask as root)"));
+        assert!(table(&all, 200).contains("none seen (7 may not be looked into)"));
         assert_eq!(json(&all)["files"][1]["holders"][5], 6);
     }
 

