@@ -24,6 +24,7 @@ pub mod explain;
 mod file_systems;
 mod folio;
 mod frames;
+mod hugetlb_files;
 pub mod inspect;
 pub mod page_sizes;
 mod parallel;
@@ -40,6 +41,7 @@ use policy::census::Census;
 use policy::size::PageSize;
 
 pub use error::CensusError;
+pub use hugetlb_files::hugetlb_files;
 pub use page_sizes::AnonymousFolios;
 pub use region::{Area, Region};
 pub use smaps::SmapsEntry;

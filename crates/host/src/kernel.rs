@@ -114,7 +114,7 @@ fn mount(line: &str) -> Option<Mount> {
 
 /// A field of a mount table with space, tab, newline and backslash decoded from octal escapes of three digits (`mangle`,
 /// fs/proc_namespace.c).
-fn unescaped(field: &str) -> String {
+pub(crate) fn unescaped(field: &str) -> String {
     let mut parts = field.split('\\');
     let first = parts.next().unwrap_or(field).to_string();
     parts.fold(first, |so_far, part| {

@@ -10,12 +10,14 @@ pub mod activity;
 pub mod admit;
 mod counters;
 pub mod direct_map;
+mod hugetlb_groups;
 mod kernel;
 mod leaseholder;
 mod machine;
 pub mod maps;
 mod outer_tracer;
 mod page_sizes;
+mod pools;
 mod processes;
 mod processor;
 pub mod read;
@@ -29,12 +31,14 @@ use std::io;
 use std::path::PathBuf;
 
 use policy::PageSizes;
+use policy::hugetlb::HugetlbLimits;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
 pub use absence::if_there;
 pub use activity::Activity;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
+pub use hugetlb_groups::HugetlbGroups;
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
 pub use outer_tracer::{outer_tracer, tracer_of};
@@ -186,7 +190,17 @@ impl Host {
         let counters = self.counters.iter().map(|counter| counter.path().to_string());
         let sizes = &self.page_sizes.hugetlb;
         let pools = sizes.iter().flat_map(|size| OF_POOL.map(|file| hugetlb_file(*size, file)));
+        let pools = pools.chain(self.node_pool_files());
         FIXED.map(String::from).into_iter().chain(settings).chain(counters).chain(pools).collect()
+    }
+
+    /// The limits that the control groups of this process put on hugetlb pages of `size`. A command that it starts has the same.
+    ///
+    /// # Errors
+    /// A file of a group exists but cannot be read.
+    pub fn hugetlb_limits(&self, size: PageSize) -> Result<HugetlbLimits, HostError> {
+        let memberships = absent::text(&self.root, "/proc/self/cgroup")?.unwrap_or_default();
+        HugetlbGroups::of(&self.root, &memberships)?.limits(&self.root, size)
     }
 
     /// The number in a file that contains nothing else; `None` where the file does not exist.

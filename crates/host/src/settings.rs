@@ -7,6 +7,7 @@ use std::path::Path;
 
 use super::absence::if_there;
 use super::absent;
+use super::pools::{NODES, nodes};
 use super::read::{self, HostError};
 use super::{HUGETLB, Root, THP};
 
@@ -148,12 +149,8 @@ fn thp(root: &Root) -> Result<Vec<String>, HostError> {
 /// The pools of the system and, on a machine with several NUMA nodes, of each node. `nr_hugepages_mempolicy` and
 /// `vm.nr_hugepages` are other names of the same numbers.
 fn pools(root: &Root) -> Result<Vec<String>, HostError> {
-    const NODES: &str = "/sys/devices/system/node";
-    let nodes: Vec<String> = absent::names(root, NODES)?
-        .into_iter()
-        .filter(|name| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok()))
-        .collect();
-    let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/{node}/hugepages"));
+    let nodes = nodes(root)?;
+    let of_nodes = nodes.iter().filter(|_| nodes.len() > 1).map(|node| format!("{NODES}/node{node}/hugepages"));
     let mut files = Vec::new();
     for folder in [HUGETLB.to_string()].into_iter().chain(of_nodes) {
         for size in absent::names(root, &folder)? {

@@ -216,7 +216,7 @@ impl HostPlatform {
         let evidence = Evidence {
             slots: SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes)),
             advised_bytes: rewriting.wants_large().then(|| rewriting.advised_bytes()),
-            noted: run.ended.causes,
+            noted: run.ended.noted(),
             answered: run.ended.answered,
             is_without_guards: policy.has(Modifier::NoGuards),
             direct_map: direct_map.map(|direct_map| direct_map.and_after(self.session.host())),

@@ -161,6 +161,12 @@ pub mod map {
         flags & ANONYMOUS != 0 && flags & TYPE == PRIVATE && flags & (STACK | GROWSDOWN | HUGETLB | LOW_32BIT) == 0
     }
 
+    /// Whether a mapping with these flags takes pages of a hugetlb pool and has them reserved, so that mmap fails where the pool has
+    /// too few.
+    pub fn asks_for_pool(flags: u64) -> bool {
+        flags & (ANONYMOUS | HUGETLB) == ANONYMOUS | HUGETLB && flags & NORESERVE == 0
+    }
+
     /// Whether mmap populates a mapping with these flags (`do_mmap`, mm/mmap.c).
     pub fn populates(flags: u64) -> bool {
         flags & LOCKED != 0 || flags & (POPULATE | NONBLOCK) == POPULATE

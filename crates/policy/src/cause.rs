@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::cut::CutBy;
 use crate::remedy::{Deciding, fixes};
 use crate::removal::Unwatched;
+use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.
@@ -64,6 +65,29 @@ pub enum Cause {
     PoolExhausted {
         /// The page size of the hugetlb pool.
         size: PageSize,
+    },
+    /// The limits of control groups left no room for pages of the hugetlb pool, or could have refused the copies that writes make
+    /// after a fork.
+    PoolLimited {
+        /// The page size of the hugetlb pool.
+        size: PageSize,
+    },
+    /// The program itself asked for pages of a hugetlb pool, and the kernel refused them.
+    PoolRequestRefused {
+        /// The call that asked.
+        call: RequestCall,
+        /// The page size that it asked for.
+        size: PageSize,
+        /// The error number that the kernel returned.
+        errno: i32,
+        /// How often it was refused.
+        times: u64,
+        /// Pages that the largest of the requests asked for; 0 for a call without a length.
+        pages: u64,
+        /// Free pages of the pool when the last request was refused; absent where the kernel has no pool of that size.
+        free: Option<u64>,
+        /// Whether the limit of a control group left less room than the last request needed.
+        is_limited: bool,
     },
     /// The mapping is smaller than a page of the target size.
     MappingTooSmall,
@@ -206,6 +230,14 @@ pub struct CauseShare {
     pub bytes: Option<u64>,
 }
 
+impl From<&RefusedRequest> for Cause {
+    fn from(request: &RefusedRequest) -> Cause {
+        let RefusedRequest { call, size, errno, times, pages, ref pool, ref limit } = *request;
+        let (free, is_limited) = (pool.as_ref().map(|pool| pool.free), limit.is_some());
+        Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited }
+    }
+}
+
 impl Cause {
     /// One short clause for a table.
     pub fn describe(&self) -> String {
@@ -237,6 +269,29 @@ impl Cause {
             }
             Cause::ChargeFellBack => "the control group's memory limit did not admit a large folio".into(),
             Cause::PoolExhausted { size } => format!("the hugetlb pool of {size} pages was empty"),
+            Cause::PoolLimited { size } => {
+                format!(
+                    "limits of control groups left no room for more pages of {size} from the pool, or for copies of them after fork"
+                )
+            }
+            Cause::PoolRequestRefused { call, size, errno, times, pages, free, is_limited } => {
+                let what = match pages {
+                    0 => format!("a file of {size} pages"),
+                    1 => format!("a page of {size}"),
+                    _ => format!("{pages} pages of {size}"),
+                };
+                let times = if *times > 1 { format!(", {times} times, the most at once") } else { String::new() };
+                let why = match (errno, free) {
+                    (&ENOMEM, Some(_)) if *is_limited => ": a control group limits them".to_string(),
+                    (&ENOMEM, Some(free)) => format!(": the pool had {free} free"),
+                    (_, None) => ": this kernel has no pool of that size".to_string(),
+                    (errno, Some(_)) => format!(" (errno {errno})"),
+                };
+                format!(
+                    "the program itself asked for {what} from the pool ({}{times}) and did not get them{why}",
+                    call.describe()
+                )
+            }
             Cause::MappingTooSmall => "mappings smaller than one page of that size".into(),
             Cause::Stack => "stacks, which the policy leaves alone".into(),
             Cause::PrivateFileCopy => "private copies of file pages".into(),

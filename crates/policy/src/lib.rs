@@ -15,6 +15,7 @@ pub mod cut;
 pub mod decide;
 pub mod guards;
 pub mod heap;
+pub mod hugetlb;
 pub mod inspect;
 pub mod intent;
 pub mod judge;

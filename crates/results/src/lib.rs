@@ -17,6 +17,7 @@ pub mod csv;
 pub mod files;
 pub mod grid;
 pub mod html;
+pub mod hugetlb_files;
 pub mod input;
 pub mod inspection;
 pub mod json;

@@ -338,6 +338,15 @@ fn add_times(sum: &mut Cause, other: &Cause) -> bool {
             *times += more;
             true
         }
+        // Trials differ in how often a program asks, and in what the pool has at that time.
+        (
+            Cause::PoolRequestRefused { call, size, errno, times, pages, .. },
+            Cause::PoolRequestRefused { call: other, size: same, errno: error, times: more, pages: most, .. },
+        ) if (*call, *size, *errno) == (*other, *same, *error) => {
+            *times = (*times).max(*more);
+            *pages = (*pages).max(*most);
+            true
+        }
         (one, two) => one == two,
     }
 }

@@ -6,10 +6,12 @@ use std::rc::Rc;
 
 use policy::cause::Cause;
 
+use super::hugetlb::GroupLimits;
 use super::own_filter::OwnFilter;
 use super::pace::OwedStops;
-use super::paused::Paused;
-use super::registers::NATIVE;
+use super::paused::{Lost, Paused};
+use super::refused_requests::{self, RefusedRequests};
+use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
 use super::tasks::Tasks;
 
@@ -32,6 +34,16 @@ impl CallContext<'_> {
     }
 }
 
+/// Lets a task make its call unchanged: at full speed, unless the call asks for hugetlb pages, whose refusal is recorded.
+pub fn pass(findings: &mut Findings, mut paused: Paused) -> Result<(), Lost> {
+    if !refused_requests::is_request(paused.number(), paused.arguments()) {
+        return paused.pass();
+    }
+    let result = paused.original_call()?;
+    findings.request(&paused, result);
+    paused.finish(result)
+}
+
 /// What the tracer records while it serves calls.
 #[derive(Default)]
 pub struct Findings {
@@ -41,6 +53,10 @@ pub struct Findings {
     pub causes: BTreeMap<Cause, u64>,
     /// Calls and stops that a sham trial still has to make.
     pub debt: OwedStops,
+    /// Requests for hugetlb pages that the kernel refused to the program.
+    pub refused_requests: RefusedRequests,
+    /// The control groups that limit hugetlb pages.
+    pub group_limits: GroupLimits,
     /// Why something that a call depends on could not be read although it exists. The trial is then given up.
     pub unread: Option<io::Error>,
 }
@@ -57,6 +73,14 @@ impl Findings {
             self.unread.get_or_insert(error);
             until_then
         })
+    }
+
+    /// Records a request for hugetlb pages, if the call is one and the kernel refused it.
+    pub fn request(&mut self, paused: &Paused, result: i64) {
+        if is_error(result) {
+            let noted = self.refused_requests.note(paused.tid(), paused.number(), paused.arguments(), result);
+            self.known(noted, ());
+        }
     }
 
     /// Adds bytes to a cause.

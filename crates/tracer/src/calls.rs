@@ -11,7 +11,7 @@ use policy::cause::Cause;
 use host::if_there;
 use host::maps::{self, Vma, VmaKind};
 
-use super::call_context::CallContext;
+use super::call_context::{CallContext, pass};
 use super::hugetlb;
 use super::own_filter::OwnFilter;
 use super::paused::{Lost, Paused};
@@ -46,7 +46,7 @@ fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     let mut stopped = Stopped { context, paused: &mut paused };
     let actions = policy::decide(&mechanism, &mut space.policy, &call, &mut stopped);
     match carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)? {
-        Outcome::Pass => paused.pass(),
+        Outcome::Pass => pass(context.findings, paused),
         Outcome::Returned(result) => paused.finish(result),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use policy::cause::Cause;
+use policy::hugetlb::RefusedRequest;
 use study::trial::Exit;
 
 use super::pace::Pace;
@@ -30,6 +31,8 @@ pub struct Ended {
     pub answered: BTreeMap<String, u64>,
     /// Known reasons why memory may not have the policy's page sizes, with the bytes affected.
     pub causes: BTreeMap<Cause, u64>,
+    /// Requests for hugetlb pages that the kernel refused to the program itself.
+    pub refused_requests: Vec<RefusedRequest>,
     /// Processes that outlived the root and were killed.
     pub killed_leftovers: usize,
     /// Whether the root was killed because its time limit had expired ([`Launch::limit`](super::Launch::limit)).
@@ -67,6 +70,13 @@ pub struct Usage {
 }
 
 impl Ended {
+    /// All that is known about the policy and the program without an examination of memory: [`Ended::causes`], and refused requests
+    /// without bytes, because they explain no particular memory.
+    pub fn noted(&self) -> BTreeMap<Cause, u64> {
+        let requests = self.refused_requests.iter().map(|request| (Cause::from(request), 0));
+        self.causes.clone().into_iter().chain(requests).collect()
+    }
+
     /// The end of a tree that was not traced: `exit`, and zero for everything else.
     pub fn of_nothing_traced(exit: Exit) -> Ended {
         Ended {
@@ -79,6 +89,7 @@ impl Ended {
             looks: Looks::default(),
             answered: BTreeMap::new(),
             causes: BTreeMap::new(),
+            refused_requests: Vec::new(),
             killed_leftovers: 0,
             time_was_up: false,
             outlived_s: 0.0,

@@ -12,6 +12,7 @@
 //!   root, and `ended` is the result.
 //! * Calls: `calls` carries out the decisions of `policy`, and `hugetlb` those for hugetlb policies. Both use the
 //!   `stopped` task, its memory (`content`) and the `call_context`.
+//! * `refused_requests` has the requests for hugetlb pages that the kernel refuses to the program itself.
 //! * `thp_disable` defines which calls the filter itself answers.
 //! * Other ways to run a program: `sham` serves calls without changing anything, `bare` measures a program without a
 //!   tracer, `untraced` runs one that needs no tracer, and `supervised` runs one that records itself.
@@ -38,6 +39,7 @@ mod paused;
 mod permission;
 mod ptrace;
 mod refusal;
+mod refused_requests;
 mod registers;
 mod rewriting;
 mod segment;

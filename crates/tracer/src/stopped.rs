@@ -7,7 +7,7 @@ use policy::call::{Call, RangeOperation};
 use policy::carry_out::Kernel;
 use policy::cause::Cause;
 use policy::decide::View;
-use policy::pool::{Content, PoolKernel, RseqArea};
+use policy::pool::{Content, GroupLimit, PoolKernel, RseqArea};
 use policy::size::PageSize;
 
 use super::call_context::CallContext;
@@ -116,7 +116,9 @@ impl Kernel for Stopped<'_, '_> {
     }
 
     fn original_call(&mut self) -> Result<i64, Lost> {
-        self.paused.original_call()
+        let result = self.paused.original_call()?;
+        self.context.findings.request(self.paused, result);
+        Ok(result)
     }
 
     fn advise(&mut self, range: (u64, u64), advice: u64) -> Result<(), Lost> {
@@ -186,6 +188,13 @@ impl PoolKernel for Stopped<'_, '_> {
         };
         let pages = read("free_hugepages").and_then(|free| Ok(free.saturating_sub(read("resv_hugepages")?)));
         self.context.findings.known(pages, 0)
+    }
+
+    fn group_limit(&mut self) -> GroupLimit {
+        let limit = self.context.findings.group_limits.of(self.paused.tid(), self.context.rewriting.large);
+        self.context
+            .findings
+            .known(limit, GroupLimit { room_pages: 0, may_refuse_faults: true, may_refuse_copies: true })
     }
 
     fn note(&mut self, cause: Cause, bytes: u64) {

@@ -8,10 +8,11 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use host::if_there;
 use host::maps::{Vma, VmaKind};
 use policy::call::prot;
 use policy::inspect::{BasePages, FileSystem, LoadSegment, LoadedWith, Loader, MemoryLimit, SecondStage, VmaFacts};
+use host::{HostError, HugetlbGroups, Root, if_there};
+use policy::hugetlb::HugetlbLimit;
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};
@@ -208,6 +209,23 @@ impl Subject for Live<'_> {
             self.keep(format!("{unknown}: {error}"));
             None
         })
+    }
+
+    fn hugetlb_limits(&self) -> Vec<HugetlbLimit> {
+        let unknown = "what its control groups allow of hugetlb pages is not known";
+        let Some(memberships) = self.known(unknown, "cgroup", self.text("cgroup")) else { return Vec::new() };
+        let root = Root::live();
+        let of_size = |groups: &HugetlbGroups, size: &PageSize| Ok(groups.limits(&root, *size)?.limits);
+        let limits = HugetlbGroups::of(&root, &memberships).and_then(|groups| {
+            let limits = self.sizes.hugetlb.iter().map(|size| of_size(&groups, size));
+            limits.collect::<Result<Vec<Vec<HugetlbLimit>>, HostError>>()
+        });
+        limits
+            .unwrap_or_else(|error| {
+                self.keep(format!("{unknown}: {error}"));
+                Vec::new()
+            })
+            .concat()
     }
 
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {

@@ -85,7 +85,7 @@ pub fn look(
         is_live: subject.is_live(),
     };
     let process = About { loaded_with, second_stage, ..about.clone() };
-    Ok(Inspection { process, regions, runtimes: basis.runtimes, supply: supply.clone(), sight, partial })
+    Ok(Inspection { process, regions, runtimes: basis.runtimes, supply: supply.clone(), refused_requests: None, sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.

@@ -24,9 +24,9 @@ pub mod which;
 use std::io;
 use std::sync::Arc;
 
-use host::{Host, HostError};
+use host::Host;
 use policy::PageSizes;
-use policy::inspect::{Collapsed, Inspection, Pool, Region, Since, Supply};
+use policy::inspect::{Collapsed, Inspection, Region, Since, Supply};
 use policy::size::PageSize;
 
 use crate::{CensusError, Observer};
@@ -83,23 +83,10 @@ impl Inspector {
             free_blocks_by_order: state.free_blocks_by_order,
             available_bytes: state.available_bytes,
             settings: Arc::unwrap_or_clone(state.settings),
-            pools: self.pools()?,
+            pools: self.host.pools()?,
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
             counted_since: Since::Boot,
         })
-    }
-
-    fn pools(&self) -> Result<Vec<Pool>, HostError> {
-        let pool = |size: &PageSize| {
-            let number = |file: &str| self.host.required_number(&host::hugetlb_file(*size, file));
-            Ok(Pool {
-                size: *size,
-                pages: number("nr_hugepages")?,
-                free: number("free_hugepages")?.saturating_sub(number("resv_hugepages")?),
-                surplus_left: number("nr_overcommit_hugepages")?.saturating_sub(number("surplus_hugepages")?),
-            })
-        };
-        self.host.page_sizes().hugetlb.iter().map(pool).collect()
     }
 
     /// Inspects a process.
@@ -197,5 +184,5 @@ fn held(pid: u32) -> Result<Option<PidFd>, CensusError> {
 /// The page sizes that regions are compared with.
 fn sizes_of(page_sizes: &PageSizes) -> Sizes {
     let transparent = page_sizes.mthp.iter().copied().chain(page_sizes.pmd).collect();
-    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent }
+    Sizes { base: page_sizes.base, pmd: page_sizes.pmd, transparent, hugetlb: page_sizes.hugetlb.clone() }
 }

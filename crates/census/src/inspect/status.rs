@@ -49,6 +49,7 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         // These are known only with the mappings.
         loaded_with: LoadedWith::Unknown,
         second_stage: None,
+        hugetlb_limits: subject.hugetlb_limits(),
     }
 }
 

@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
 use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
+use policy::hugetlb::HugetlbLimit;
 use policy::size::PageSize;
 
 use crate::CensusError;
@@ -17,6 +18,8 @@ pub struct Sizes {
     pub pmd: Option<PageSize>,
     /// All transparent sizes of anonymous memory, smallest first.
     pub transparent: Vec<PageSize>,
+    /// The sizes of hugetlb pages, smallest first.
+    pub hugetlb: Vec<PageSize>,
 }
 
 /// Present memory in a mapping or in a part of it.
@@ -68,6 +71,10 @@ pub trait Subject {
     fn file_system(&self, device: (u32, u32)) -> Option<FileSystem>;
     /// The limit of its memory control group, whose directory is `group`.
     fn memory_limit(&self, group: &str) -> Option<MemoryLimit>;
+    /// Limits that its control groups put on hugetlb pages; empty in a capture.
+    fn hugetlb_limits(&self) -> Vec<HugetlbLimit> {
+        Vec::new()
+    }
     /// Guards inside a mapping, in address order.
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)>;
     /// Whether its pages can be read one by one; otherwise smaps provides sums.

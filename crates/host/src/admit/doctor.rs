@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 
+use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
 use policy::size::{PageSize, format_bytes};
 use policy::{Modifier, Policy};
 use study::comparison::Unsupported;
@@ -11,7 +12,7 @@ use study::machine::State;
 use crate::absence::is_absence;
 use crate::absent;
 use crate::read::HostError;
-use crate::{Host, KernelVersion, PtraceLimit, THP, hugetlb_file};
+use crate::{Host, KernelVersion, PtraceLimit, THP};
 
 use super::{Privilege, Terms, lower};
 
@@ -95,7 +96,10 @@ pub fn facts(host: &Host, terms: &Terms) -> Vec<Fact> {
         Err(error) => facts.push(unknown("memory", error)),
     }
     let pools = host.page_sizes().hugetlb.iter();
-    facts.extend(pools.map(|size| pool(*size, host).unwrap_or_else(|error| unknown(POOL, error))));
+    for size in pools {
+        facts.push(pool(*size, host).unwrap_or_else(|error| unknown(POOL, error)));
+        facts.extend(limits(*size, host).unwrap_or_else(|error| vec![unknown(LIMIT, error)]));
+    }
     facts
 }
 
@@ -109,6 +113,7 @@ const COUNTERS: &str = "performance counters";
 const PROC: &str = "/proc";
 const SETTINGS: &str = "system settings";
 const POOL: &str = "hugetlb pool";
+const LIMIT: &str = "hugetlb limit";
 
 fn unknown(name: &'static str, error: HostError) -> Fact {
     limited(name, "unknown", error.to_string())
@@ -271,10 +276,31 @@ fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
 }
 
 fn pool(size: PageSize, host: &Host) -> Result<Fact, HostError> {
-    let number = |file: &str| host.required_number(&hugetlb_file(size, file));
-    let (pages, free, reserved) = (number("nr_hugepages")?, number("free_hugepages")?, number("resv_hugepages")?);
-    let value = format!("{size}: {pages} pages, {free} free, {reserved} of them reserved");
-    Ok(fact(POOL, value, format!("{} more on demand", number("nr_overcommit_hugepages")?)))
+    let pool = host.pool(size)?;
+    let meaning = match pool.pages {
+        0 => format!("{} on demand", pool.surplus_left),
+        _ => "free excludes reserved pages, which mappings have been promised and have not touched yet".into(),
+    };
+    let value = if pool.pages == 0 { format!("no pages of {size}") } else { pool.describe() };
+    Ok(fact(POOL, value, meaning))
+}
+
+/// The limits of control groups, and whether there may be more.
+fn limits(size: PageSize, host: &Host) -> Result<Vec<Fact>, HostError> {
+    let HugetlbLimits { limits, may_be_hidden } = host.hugetlb_limits(size)?;
+    let shown = |limit: &HugetlbLimit| {
+        let meaning = match limit.limited {
+            Limited::Use => "a program that touches a page beyond it dies by SIGBUS, even if the pool has free pages",
+            Limited::Reservation => "a program that maps pages beyond it gets ENOMEM, even if the pool has free pages",
+        };
+        let value = format!("{size}: {} of {} left", format_bytes(limit.room_bytes()), format_bytes(limit.limit_bytes));
+        limited(LIMIT, value, format!("{}: {meaning}", limit.file))
+    };
+    let hidden = may_be_hidden.then(|| {
+        let meaning = "control groups above this cgroup namespace may limit the pages, and are not visible in it";
+        fact(LIMIT, format!("{size}: not all visible"), meaning)
+    });
+    Ok(limits.iter().map(shown).chain(hidden).collect())
 }
 
 fn governor(state: &State) -> Option<Fact> {

@@ -2,10 +2,12 @@
 
 use std::fmt::Display;
 
+use policy::hugetlb::{HugetlbLimit, HugetlbLimits};
+use policy::inspect::Pool;
 use policy::size::PageSize;
 use study::comparison::Unsupported;
 
-use crate::{Host, HostError, hugetlb_file};
+use crate::{Host, KernelVersion, hugetlb_file};
 
 use super::{Lowering, Privilege, Setting, Terms, list};
 
@@ -16,31 +18,8 @@ const SURPLUS_QUARTERS: u64 = 3;
 /// it whether or not the program uses it.
 const POOL_QUARTERS: u64 = 1;
 
-/// A pool; all fields are in pages.
-struct Pool {
-    /// Pages that stay, free or not.
-    persistent: u64,
-    /// Pages that are neither used nor reserved.
-    unclaimed: u64,
-    /// Surplus pages that may still be allocated on demand.
-    headroom: u64,
-}
-
-impl Pool {
-    fn read(size: PageSize, host: &Host) -> Result<Pool, HostError> {
-        let number = |file: &str| host.required_number(&hugetlb_file(size, file));
-        let surplus = number("surplus_hugepages")?;
-        Ok(Pool {
-            persistent: number("nr_hugepages")?.saturating_sub(surplus),
-            unclaimed: number("free_hugepages")?.saturating_sub(number("resv_hugepages")?),
-            headroom: number("nr_overcommit_hugepages")?.saturating_sub(surplus),
-        })
-    }
-
-    fn can_give(&self) -> u64 {
-        self.unclaimed.saturating_add(self.headroom)
-    }
-}
+/// The version since which a kernel that limits pages in use can be asked for them without risk (madvise(MADV_POPULATE_WRITE)).
+const SAFE_UNDER_LIMITS: KernelVersion = super::POPULATE_WRITE;
 
 /// The lowering for hugetlb pages of `size`.
 pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
@@ -53,17 +32,60 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
         };
         return Err(Unsupported { reason, remedy });
     }
-    let pool = Pool::read(size, host)?;
-    let pages = terms.pool_bytes.map(|bytes| bytes.div_ceil(size.bytes()).max(1));
-    if pages.is_some_and(|pages| pool.can_give() >= pages) || (pages.is_none() && pool.unclaimed > 0) {
-        return Ok(as_it_is(size, &pool));
+    let limits = host.hugetlb_limits(size)?;
+    usable(size, &limits, host)?;
+    let pool = host.pool(size)?;
+    let room = limits.room_pages();
+    let pages = terms.pool_bytes.map(|bytes| bytes.div_ceil(size.bytes()).max(1).min(room));
+    let lowering = if pages.is_some_and(|pages| pool.available() >= pages) || (pages.is_none() && pool.free > 0) {
+        as_it_is(&pool)
+    } else {
+        match (pages, terms.privilege) {
+            (None, Privilege::User) if pool.surplus_left > 0 => as_it_is(&pool),
+            (_, Privilege::User) => return Err(too_small(&pool, pages)),
+            (Some(pages), Privilege::Root) => grown(&pool, pages),
+            (None, Privilege::Root) => on_demand(&pool, room, host)?,
+        }
+    };
+    let notes = lowering.notes.into_iter().chain(limited(&limits)).collect();
+    Ok(Lowering { notes, ..lowering })
+}
+
+/// Checks that the control groups admit a page, and that one beyond their limits would not kill the program.
+fn usable(size: PageSize, limits: &HugetlbLimits, host: &Host) -> Result<(), Unsupported> {
+    if let Some(limit) = limits.tightest().filter(|_| limits.room_pages() == 0) {
+        let HugetlbLimit { file, unlimited, .. } = limit;
+        return Err(Unsupported {
+            reason: format!("the control group of pagelab has no room for a page of {size}: {}", limit.describe()),
+            remedy: format!(
+                "as root, outside a container: echo {unlimited} > {file}; or run pagelab in another control group"
+            ),
+        });
     }
-    match (pages, terms.privilege) {
-        (None, Privilege::User) if pool.headroom > 0 => Ok(as_it_is(size, &pool)),
-        (_, Privilege::User) => Err(too_small(size, &pool, pages)),
-        (Some(pages), Privilege::Root) => Ok(grown(size, &pool, pages)),
-        (None, Privilege::Root) => on_demand(size, &pool, host),
+    match host.kernel_version()? {
+        Some(version) if limits.may_refuse_faults() && version < SAFE_UNDER_LIMITS => Err(Unsupported {
+            reason: format!(
+                "control groups may limit pages of {size}, and before Linux {SAFE_UNDER_LIMITS} a page beyond the limit cannot be \
+                 asked for without a risk of SIGBUS; this is {version}"
+            ),
+            remedy: "run pagelab in a control group without limits of hugetlb".into(),
+        }),
+        _ => Ok(()),
     }
+}
+
+/// What limits of control groups change, as a note.
+fn limited(limits: &HugetlbLimits) -> Option<String> {
+    let why = match limits.tightest() {
+        Some(limit) => limit.describe(),
+        None if limits.may_be_hidden => {
+            "control groups that are not visible in this namespace may limit the pages".to_string()
+        }
+        None => return None,
+    };
+    let populated =
+        "pages are taken when memory is mapped, not when it is touched; memory for which there is no room is ordinary";
+    Some(format!("{why}: {}", if limits.may_refuse_faults() { populated } else { "memory beyond it is ordinary" }))
 }
 
 /// The refusal when the kernel provided `got` of `asked` pages for the pool of `size`.
@@ -86,42 +108,49 @@ pub fn boot_option(size: PageSize, pages: impl Display) -> String {
 /// Whether the kernel can do it only shows when it tries.
 const IF_FOUND: &str = "if the kernel finds contiguous memory for them";
 
-fn as_it_is(size: PageSize, pool: &Pool) -> Lowering {
-    let (unclaimed, headroom) = (pool.unclaimed, pool.headroom);
-    let note = format!("the pool of {size} pages can give {unclaimed} free ones and {headroom} on demand, no more");
-    Lowering { mechanism: means(size, "from the pool as it is"), settings: Vec::new(), notes: vec![note] }
+fn as_it_is(pool: &Pool) -> Lowering {
+    let Pool { size, free, surplus_left, .. } = pool;
+    let note = format!("the pool of {size} pages can give {free} free ones and {surplus_left} on demand, no more");
+    Lowering { mechanism: means(*size, "from the pool as it is"), settings: Vec::new(), notes: vec![note] }
 }
 
-fn grown(size: PageSize, pool: &Pool, pages: u64) -> Lowering {
-    let target = pool.persistent.saturating_add(pages.saturating_sub(pool.unclaimed));
-    let settings = vec![Setting::new(hugetlb_file(size, "nr_hugepages"), target)];
+fn grown(pool: &Pool, pages: u64) -> Lowering {
+    let target = enlarged(pool, pages);
+    let settings = vec![Setting::new(hugetlb_file(pool.size, "nr_hugepages"), target)];
     Lowering {
-        mechanism: means(size, &format!("from a pool grown to {target} pages")),
+        mechanism: means(pool.size, &format!("from a pool grown to {target} pages")),
         settings,
         notes: vec![IF_FOUND.into()],
     }
 }
 
+/// The number of configured pages with which the pool has `pages` free ones.
+fn enlarged(pool: &Pool, pages: u64) -> u64 {
+    pool.pages.saturating_sub(pool.surplus).saturating_add(pages.saturating_sub(pool.free))
+}
+
 /// The lowering where the program's need is not given. Pages up to the buddy allocator's largest order are allocated when they
 /// are mapped (surplus pages). The kernel does not allocate larger ones that way (`nr_overcommit_hugepages_store`, mm/hugetlb.c),
 /// so they are put into the pool in advance.
-fn on_demand(size: PageSize, pool: &Pool, host: &Host) -> Result<Lowering, Unsupported> {
+fn on_demand(pool: &Pool, room: u64, host: &Host) -> Result<Lowering, Unsupported> {
     let state = host.state().map_err(|error| Unsupported {
         reason: error.to_string(),
         remedy: "say how much the program needs: --hugetlb-pool SIZE".into(),
     })?;
     let orders = state.free_blocks_by_order.len() as u32;
+    let size = pool.size;
     if size.order(host.page_sizes().base) >= orders {
         let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE says how much it shall be";
         return match state.available_bytes / 4 * POOL_QUARTERS / size.bytes() {
             0 => Err(too_little_memory(size, state.available_bytes)),
-            pages => Ok(Lowering { notes: vec![note.into(), IF_FOUND.into()], ..grown(size, pool, pages) }),
+            pages => Ok(Lowering { notes: vec![note.into(), IF_FOUND.into()], ..grown(pool, pages.min(room)) }),
         };
     }
     let surplus = state.available_bytes / 4 * SURPLUS_QUARTERS / size.bytes();
     if surplus == 0 {
         return Err(too_little_memory(size, state.available_bytes));
     }
+    let surplus = surplus.min(room);
     let settings = vec![Setting::new(hugetlb_file(size, "nr_overcommit_hugepages"), surplus)];
     let note = "pages are taken from free memory when they are mapped, which is part of the time measured; \
                 --hugetlb-pool SIZE makes them beforehand";
@@ -133,9 +162,9 @@ fn means(size: PageSize, from: &str) -> String {
     format!("anonymous mmap rewritten to MAP_HUGETLB with {size} pages, {from}")
 }
 
-fn too_small(size: PageSize, pool: &Pool, pages: Option<u64>) -> Unsupported {
-    let (can, wanted) = (pool.can_give(), pages.unwrap_or(1));
-    let target = pool.persistent.saturating_add(wanted.saturating_sub(pool.unclaimed));
+fn too_small(pool: &Pool, pages: Option<u64>) -> Unsupported {
+    let (size, can) = (pool.size, pool.available());
+    let target = enlarged(pool, pages.unwrap_or(1));
     let count = pages.map_or("N".to_string(), |_| target.to_string());
     let needs = pages.map_or(String::new(), |pages| format!(", {pages} are needed"));
     let path = hugetlb_file(size, "nr_hugepages");

@@ -8,7 +8,10 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::sim::machines;
+use policy::hugetlb::HugetlbFiles;
+use policy::inspect::Pool;
 use results::grid::plain;
+use results::{hugetlb_files, inspection};
 
 /// Arguments of `pagelab doctor`.
 #[derive(Debug, Args)]
@@ -24,7 +27,12 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
     let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let (lines, mut facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
     facts.push(model_machine());
-    let text = if arguments.json { format!("{:#}", document(&lines, &facts)) } else { text(&lines, &facts) };
+    let (files, pools) = (census::hugetlb_files(), host.pools().map_err(Failure::input)?);
+    let text = if arguments.json {
+        format!("{:#}", document(&lines, &facts, &pools, &files))
+    } else {
+        text(&lines, &facts, &files)
+    };
     print(&text, arguments.json)
 }
 
@@ -46,7 +54,7 @@ fn model_machine() -> Fact {
     Fact { name: NAME, value: name.unwrap_or_else(|| "none".to_owned()), meaning, standing: Standing::Neutral }
 }
 
-fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {
+fn text(lines: &[DoctorLine], facts: &[Fact], files: &HugetlbFiles) -> String {
     let policies = lines.iter().map(|line| {
         let how = std::iter::once(line.how.clone()).chain(line.notes.iter().map(|note| format!("({note})")));
         [line.policy.to_string(), state(line).to_string(), needs_first(line, how.collect::<Vec<_>>().join(" "))]
@@ -57,7 +65,9 @@ fn text(lines: &[DoctorLine], facts: &[Fact]) -> String {
     });
     let policies = plain(["policy", "here", "how"], policies, terminal_width());
     let facts = plain(["fact", "value", "what it means"], facts, terminal_width());
-    format!("{policies}\n\n{facts}\n\n! limits what can be measured or seen here")
+    let files = hugetlb_files::table(files, terminal_width());
+    let files = if files.is_empty() { String::new() } else { format!("\n\n{files}") };
+    format!("{policies}\n\n{facts}{files}\n\n! limits what can be measured or seen here")
 }
 
 fn state(line: &DoctorLine) -> &'static str {
@@ -71,7 +81,7 @@ fn needs_first(line: &DoctorLine, how: String) -> String {
     }
 }
 
-fn document(lines: &[DoctorLine], facts: &[Fact]) -> serde_json::Value {
+fn document(lines: &[DoctorLine], facts: &[Fact], pools: &[Pool], files: &HugetlbFiles) -> serde_json::Value {
     let policies = lines.iter().map(|line| {
         json!({
             "policy": line.policy.to_string(),
@@ -93,5 +103,7 @@ fn document(lines: &[DoctorLine], facts: &[Fact]) -> serde_json::Value {
         "schema": "pagelab.doctor/1",
         "policies": policies.collect::<Vec<_>>(),
         "facts": facts.collect::<Vec<_>>(),
+        "pools": pools.iter().map(inspection::json::pool).collect::<Vec<_>>(),
+        "hugetlb_files": hugetlb_files::json(files),
     })
 }

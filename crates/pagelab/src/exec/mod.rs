@@ -103,8 +103,8 @@ fn end_as(exit: Exit) -> ! {
 
 /// Prints what a comparison would report in the policy's row, as far as it is known without inspecting memory.
 fn say_what_stood_out(policy: &Policy, ended: &Ended) {
-    for (cause, bytes) in &ended.causes {
-        let share = CauseShare { cause: cause.clone(), bytes: (*bytes > 0).then_some(*bytes) };
+    for (cause, bytes) in ended.noted() {
+        let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
         report(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
     }
     for (call, times) in &ended.answered {

@@ -7,6 +7,7 @@ use std::iter::successors;
 use policy::cause::Cause;
 use policy::cut::CutBy;
 use policy::removal::Unwatched;
+use policy::hugetlb::{ENOMEM, RequestCall};
 use policy::size::PageSize;
 
 /// Example settings files, one of each kind.
@@ -52,7 +53,9 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::LeafSplit => Cause::AllocationFellBack { counter: "thp_fault_fallback".into(), times: 12 },
         Cause::AllocationFellBack { .. } => Cause::ChargeFellBack,
         Cause::ChargeFellBack => Cause::PoolExhausted { size: PageSize::M2 },
-        Cause::PoolExhausted { .. } => Cause::MappingTooSmall,
+        Cause::PoolExhausted { .. } => Cause::PoolLimited { size: PageSize::M2 },
+        Cause::PoolLimited { .. } => refused_request(),
+        Cause::PoolRequestRefused { .. } => Cause::MappingTooSmall,
         Cause::MappingTooSmall => Cause::Stack,
         Cause::Stack => Cause::PrivateFileCopy,
         Cause::PrivateFileCopy => Cause::Demoted,
@@ -104,6 +107,18 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::Unexplained => Cause::OfAnotherVersion,
         Cause::OfAnotherVersion => return None,
     })
+}
+
+fn refused_request() -> Cause {
+    Cause::PoolRequestRefused {
+        call: RequestCall::Mmap,
+        size: PageSize::M2,
+        errno: ENOMEM,
+        times: 1,
+        pages: 16,
+        free: Some(0),
+        is_limited: false,
+    }
 }
 
 #[cfg(test)]

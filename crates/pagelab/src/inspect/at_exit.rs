@@ -149,6 +149,9 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         let rows = inspection::processes(&witness.summaries, page_sizes::base_page(), terminal_width());
         print(&format!("{rows}\n"), false)?;
     }
+    if let Some(largest) = &mut witness.largest {
+        largest.refused_requests = Some(ended.refused_requests);
+    }
     let Some(largest) = &witness.largest else {
         return Err(Failure::NoResult("no process of the command was seen at its end".into()));
     };

@@ -3,7 +3,7 @@
 use census::inspect::InspectError;
 use census::{CensusError, Observer, page_sizes};
 use policy::inspect::Summary;
-use results::inspection;
+use results::{hugetlb_files, inspection};
 
 use super::Inspect;
 use crate::failure::Failure;
@@ -22,8 +22,9 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
         }
     }
     super::export(arguments, &seen)?;
+    let files = arguments.all.then(census::hugetlb_files);
     if arguments.json {
-        return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen)), true);
+        return print(&format!("{:#}", inspection::json::many(&seen, &supply, &unseen, files.as_ref())), true);
     }
     if seen.is_empty() && unseen.is_empty() {
         return Err(Failure::Input(
@@ -36,6 +37,13 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     if let Some((_, why)) = unseen.first() {
         let said = format!("{} more could not be inspected, for example: {}", unseen.len(), results::printable(why));
         text += &format!("\n\n{}", results::fold(&said, terminal_width(), 2));
+    }
+    if let Some(files) = files {
+        let pools = supply.pools.iter().filter(|pool| pool.pages > 0);
+        let pools = pools.map(|pool| results::fold(&format!("hugetlb pool: {}", pool.describe()), terminal_width(), 2));
+        let hugetlb: Vec<String> = pools.chain([hugetlb_files::table(&files, terminal_width())]).collect();
+        let hugetlb = hugetlb.join("\n");
+        text += &format!("{}{}", if hugetlb.is_empty() { "" } else { "\n\n" }, hugetlb.trim_end());
     }
     text += "\n\npagelab inspect PID shows one of them, region by region";
     print(&text, false)

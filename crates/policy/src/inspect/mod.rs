@@ -27,8 +27,11 @@ mod summary;
 mod supply;
 mod vma;
 
+use crate::hugetlb::RefusedRequest;
+
 pub use crate::cut::{Cut, CutBy};
 pub use base_pages::{BasePages, LoadSegment, Loader, largest_of_all};
+pub use crate::hugetlb::NodePool;
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
 pub use explain::{explain, explain_windows};
@@ -56,6 +59,9 @@ pub struct Inspection {
     pub runtimes: Vec<Runtime>,
     /// What the kernel could allocate, and how often allocations failed.
     pub supply: Supply,
+    /// Requests for hugetlb pages that the kernel refused to the command, with all its processes; `None` where the process was not
+    /// started by the inspection, so that its calls were not seen.
+    pub refused_requests: Option<Vec<RefusedRequest>>,
     /// How the figures were obtained.
     pub sight: Sight,
     /// Reasons why the result is incomplete, as clauses: the process changed or ended during the inspection, or a file could not

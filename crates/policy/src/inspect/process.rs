@@ -1,6 +1,7 @@
 //! The inspected process, and how it was inspected.
 
 use super::{BasePages, SecondStage};
+use crate::hugetlb::HugetlbLimit;
 use crate::size::format_bytes;
 
 /// The inspected process.
@@ -39,6 +40,8 @@ pub struct Process {
     pub loaded_with: LoadedWith,
     /// What maps the memory of its virtual machines; `None` where it has none.
     pub second_stage: Option<SecondStage>,
+    /// Limits that its control groups put on hugetlb pages, of all sizes; empty in a capture.
+    pub hugetlb_limits: Vec<HugetlbLimit>,
 }
 
 /// With which larger base pages a program and its libraries can be loaded.

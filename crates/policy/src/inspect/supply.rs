@@ -2,20 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::size::PageSize;
-
-/// A hugetlb pool.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Pool {
-    /// Page size of the pool.
-    pub size: PageSize,
-    /// Number of pages in the pool.
-    pub pages: u64,
-    /// Pages that are free and not reserved.
-    pub free: u64,
-    /// Surplus pages that the pool may still take from the system.
-    pub surplus_left: u64,
-}
+pub use crate::hugetlb::Pool;
 
 /// The state of memory that decides whether the kernel could allocate larger pages, at the time of the inspection.
 #[derive(Clone, Debug, Default, PartialEq)]

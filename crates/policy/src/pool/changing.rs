@@ -131,7 +131,10 @@ impl Serving<'_> {
     }
 
     pub(super) async fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served {
-        for (s, e) in self.views.drop_content(start, end, self.size()).partial {
+        let Dropped { whole, partial } = self.views.drop_content(start, end, self.size());
+        // Where control groups may refuse a fault, a page that is given back may be refused at its next touch.
+        let is_kept = !whole.is_empty() && self.group_limit().await.may_refuse_copies;
+        for (s, e) in partial.into_iter().chain(whole.into_iter().filter(|_| is_kept)) {
             // Memory that is not writable cannot be filled with zeros.
             if self.views.seen_in((s, e)).iter().any(|(_, _, protection)| protection & WRITE == 0) {
                 self.demote(outline(s, e, self.size())).await?;
@@ -140,9 +143,9 @@ impl Serving<'_> {
         let result = self.advise_ordinary(start, end, how).await?;
         let Dropped { whole, partial } = self.views.drop_content(start, end, self.size());
         for (s, e) in whole {
-            let dropped = self.call(&Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED }).await;
-            if is_error(dropped) {
-                // Before Linux 5.18 the content of hugetlb pages cannot be dropped.
+            let call = Call::Madvise { address: s, bytes: e - s, advice: madv::DONTNEED };
+            // Before Linux 5.18 the content of hugetlb pages cannot be dropped.
+            if is_kept || is_error(self.call(&call).await) {
                 self.carry_out(&[Action::Zero(s, e)]).await?;
             }
         }

@@ -10,7 +10,7 @@ use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker};
 
-use super::{Content, RseqArea};
+use super::{Content, GroupLimit, RseqArea};
 use crate::call::{Call, Vma};
 use crate::carry_out::Outcome;
 use crate::cause::Cause;
@@ -49,6 +49,8 @@ pub enum Step {
     VmaAt(u64),
     /// Query how many pages of the pool are free and not reserved for a mapping: [`StepResult::Pages`].
     UnreservedPages,
+    /// Query what the task's control groups let it take from the pool: [`StepResult::Limit`].
+    GroupLimit,
     /// Record why memory is not as asked, and how many bytes: [`StepResult::Done`].
     Note(Cause, u64),
     /// Record a call that was answered in place of the kernel: [`StepResult::Done`].
@@ -72,6 +74,8 @@ pub enum StepResult {
     Rseq(Option<RseqArea>),
     /// Number of pages in the pool.
     Pages(u64),
+    /// What control groups let the task take.
+    Limit(GroupLimit),
 }
 
 /// The decision on one call, as far as it has been made. It changes the views of memory together with its steps, so a decision

@@ -35,6 +35,10 @@ impl Serving<'_> {
         if flags & map::FIXED != 0 || fills {
             return self.mmap_over(call, bytes, anonymous, fills).await;
         }
+        if map::asks_for_pool(flags) && protection & WRITE != 0 && self.group_limit().await.may_refuse_faults {
+            let start = self.original_call().await;
+            return Ok(Some(if is_error(start) { start } else { self.fill_requested((start as u64, bytes)).await }));
+        }
         if !anonymous || bytes < self.size().bytes() {
             return Ok(None);
         }

@@ -20,6 +20,8 @@ mod mapping;
 mod moving;
 mod pages;
 mod parts;
+#[cfg(test)]
+mod tests;
 mod views;
 
 pub use decision::{Decision, Step, StepResult};
@@ -44,6 +46,9 @@ const EPERM: i64 = -1;
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
+/// The result of a mapping for which control groups leave no room. mmap does not return it, and the fault that finds no room has
+/// it inside the kernel (`alloc_hugetlb_folio`, mm/hugetlb.c).
+const ENOSPC: i64 = -28;
 
 /// Which pages of a range are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +69,24 @@ pub struct RseqArea {
     pub bytes: u64,
     /// The signature with which the task registered it.
     pub signature: u64,
+}
+
+/// What the control groups of a task let it take from the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GroupLimit {
+    /// Pages that they leave room for.
+    pub room_pages: u64,
+    /// Whether they may refuse a fault on a page that mmap has reserved, which is SIGBUS. Other processes of the groups can take
+    /// the room at any time, so only a page that is present is safe.
+    pub may_refuse_faults: bool,
+    /// Whether they may refuse a fault on a page that is not reserved: on a copy after fork, or on one that was given back.
+    pub may_refuse_copies: bool,
+}
+
+impl GroupLimit {
+    /// No limit.
+    pub const NONE: GroupLimit =
+        GroupLimit { room_pages: u64::MAX, may_refuse_faults: false, may_refuse_copies: false };
 }
 
 /// Makes calls on behalf of a program whose memory comes from a hugetlb pool.
@@ -96,6 +119,11 @@ pub trait PoolKernel: Kernel {
     /// Number of pages in the pool that are free and not reserved for a mapping.
     fn unreserved_pages(&mut self) -> u64;
 
+    /// What the task's control groups let it take from the pool.
+    fn group_limit(&mut self) -> GroupLimit {
+        GroupLimit::NONE
+    }
+
     /// Records why memory is not as asked, and how many bytes.
     fn note(&mut self, cause: Cause, bytes: u64);
 }
@@ -112,7 +140,8 @@ pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -
 }
 
 /// Decides what to do with the memory of a process that fork has just made. Where the pool may not have enough pages for the
-/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now.
+/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now; so it
+/// does where control groups may refuse the copies.
 pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised: u64) -> Decision<'a> {
     Decision::by(move |line| async move {
         (Serving { mechanism, views, line }).copy_made(promised).await;
@@ -145,6 +174,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
             Step::IsAllowed(call) => StepResult::Could(kernel.allows(&call)),
             Step::VmaAt(address) => StepResult::Vma(kernel.vma_at(address)),
             Step::UnreservedPages => StepResult::Pages(kernel.unreserved_pages()),
+            Step::GroupLimit => StepResult::Limit(kernel.group_limit()),
             Step::Note(cause, bytes) => {
                 kernel.note(cause, bytes);
                 StepResult::Done
@@ -191,7 +221,8 @@ impl Serving<'_> {
         let size = self.size();
         let all = self.views.all_backed();
         let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
-        if needed == 0 || needed + promised <= self.unreserved_pages().await {
+        let is_limited = needed > 0 && self.group_limit().await.may_refuse_copies;
+        if needed == 0 || !is_limited && needed + promised <= self.unreserved_pages().await {
             self.views.promised_pages = needed;
             return;
         }
@@ -199,7 +230,8 @@ impl Serving<'_> {
             // If pages cannot be replaced, `demote` records it.
             let _ = self.demote(pages).await;
         }
-        self.note(Cause::PoolExhausted { size }, needed * size.bytes()).await;
+        let cause = if is_limited { Cause::PoolLimited { size } } else { Cause::PoolExhausted { size } };
+        self.note(cause, needed * size.bytes()).await;
     }
 
     /// Makes a call on behalf of the program, unless the program's own filters would refuse it. Returns the raw result.
@@ -270,6 +302,13 @@ impl Serving<'_> {
         }
     }
 
+    async fn group_limit(&mut self) -> GroupLimit {
+        match self.line.ask(Step::GroupLimit).await {
+            StepResult::Limit(limit) => limit,
+            other => unreachable!("a limit is {other:?}"),
+        }
+    }
+
     async fn note(&mut self, cause: Cause, bytes: u64) {
         self.line.ask(Step::Note(cause, bytes)).await;
     }
@@ -316,50 +355,4 @@ impl Serving<'_> {
 /// The result of a call that must succeed.
 fn must(result: i64) -> Part<u64> {
     if is_error(result) { Err(EarlyReturn(result)) } else { Ok(result as u64) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::PageSizes;
-
-    /// The steps of a decision that receives these results.
-    fn steps_of(views: &mut Views, call: Call, results: &[StepResult]) -> Vec<Step> {
-        let size = PageSize::M2;
-        let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(size), mthp: vec![], hugetlb: vec![size] };
-        let mechanism = Mechanism::of(&"hugetlb-2m".parse().unwrap(), &page_sizes);
-        let mut decision = decide(&mechanism, views, &call);
-        std::iter::once(&StepResult::Done).chain(results).map(|results| decision.next(*results)).collect()
-    }
-
-    #[test]
-    fn what_is_decided_next_follows_from_what_came_of_the_step_before() {
-        let flags = PRIVATE_ANONYMOUS;
-        let call = Call::Mmap { address: 0, bytes: 3 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
-        let flags = flags | map::HUGETLB | 21 << map::HUGE_SHIFT;
-        let of_pool =
-            Call::Mmap { address: 0, bytes: 4 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
-        let asked = [Step::IsAllowed(of_pool), Step::Call(of_pool)];
-        let (yes, mut views) = (StepResult::Could(true), Views::default());
-        // The pool has enough pages.
-        let end = Step::End(Outcome::Returned(1 << 30));
-        let steps = steps_of(&mut views, call, &[yes, StepResult::Result(1 << 30)]);
-        assert_eq!(steps, [&asked[..], &[end]].concat());
-        assert_eq!(views.all_backed(), [(1 << 30, (1 << 30) + (4 << 20))]);
-        // The pool has no page: the program's own call is made, and the reason is recorded.
-        let (ordinary, exhausted) = (StepResult::Result(1 << 31), Cause::PoolExhausted { size: PageSize::M2 });
-        let rest = [Step::OriginalCall, Step::Note(exhausted, 3 << 20), Step::End(Outcome::Returned(1 << 31))];
-        let steps =
-            steps_of(&mut Views::default(), call, &[yes, StepResult::Result(ENOMEM), ordinary, StepResult::Done]);
-        assert_eq!(steps, [&asked[..], &rest].concat());
-        // The program's own filters would refuse the call.
-        let steps = steps_of(&mut Views::default(), call, &[StepResult::Could(false)]);
-        assert_eq!(steps, [asked[0].clone(), Step::Note(Cause::FilteredByProgram, 0)]);
-    }
-
-    #[test]
-    fn what_concerns_no_page_of_the_pool_is_passed_without_a_step() {
-        let call = Call::Munmap { address: 1 << 30, bytes: 4096 };
-        assert_eq!(steps_of(&mut Views::default(), call, &[]), [Step::End(Outcome::Pass)]);
-    }
 }

@@ -2,8 +2,8 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, ENOMEM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
-use crate::call::{Call, RangeOperation, map, prot};
+use super::{Content, ENOMEM, ENOSPC, EPERM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
+use crate::call::{Call, RangeOperation, madv, map, prot};
 use crate::carry_out::is_error;
 use crate::cause::Cause;
 
@@ -11,36 +11,44 @@ impl Serving<'_> {
     /// Replaces ordinary memory that holds nothing yet by hugetlb pages: all of it if possible, otherwise as much as the pool has
     /// pages for.
     pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Part<()> {
-        if pages.0 >= pages.1 || self.place(pages, protection).await? {
+        if pages.0 >= pages.1 {
+            return Ok(());
+        }
+        let mut refusal = self.place(pages, protection).await;
+        if !is_error(refusal) {
             return Ok(());
         }
         let mut start = pages.0;
         while pages.1 - pages.0 > self.size().bytes() && start < pages.1 {
             let page = (start, start + self.size().bytes());
-            if !self.place(page, protection).await? {
+            let placed = self.place(page, protection).await;
+            if is_error(placed) {
+                refusal = placed;
                 break;
             }
             start = page.1;
         }
-        self.note(Cause::PoolExhausted { size: self.size() }, pages.1 - start).await;
+        let size = self.size();
+        let cause = if refusal == ENOSPC { Cause::PoolLimited { size } } else { Cause::PoolExhausted { size } };
+        self.note(cause, pages.1 - start).await;
         self.views.spoil(start, pages.1);
         Ok(())
     }
 
-    /// Replaces other memory by fresh hugetlb pages; returns whether the pool had enough.
-    async fn place(&mut self, pages: (u64, u64), protection: Protection) -> Part<bool> {
+    /// Replaces other memory by fresh hugetlb pages. Returns the raw result, an error where there are not enough.
+    async fn place(&mut self, pages: (u64, u64), protection: Protection) -> i64 {
         let bytes = pages.1 - pages.0;
         let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS).await;
         if is_error(made) {
-            return Ok(false);
+            return made;
         }
         let result = self.call(&moved((made as u64, bytes), pages.0)).await;
         if is_error(result) {
             self.discard(made as u64, bytes).await;
-            return Ok(false);
+            return result;
         }
         self.views.back(pages, pages, protection);
-        Ok(true)
+        result
     }
 
     pub(super) async fn demote_range(&mut self, start: u64, end: u64) -> Part<()> {
@@ -109,16 +117,61 @@ impl Serving<'_> {
         self.carry_out(&actions).await
     }
 
-    /// mmap of whole hugetlb pages for `bytes`. Returns the raw result.
+    /// mmap of whole hugetlb pages for `bytes`. Returns the raw result. Where control groups may refuse a fault, the pages are
+    /// present: a refusal is an error here, and cannot kill the program later.
     pub(super) async fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> i64 {
         let Some(bytes) = self.size().align_up(bytes) else { return ENOMEM };
+        let limit = self.group_limit().await;
+        if bytes / self.size().bytes() > limit.room_pages {
+            return ENOSPC;
+        }
         let size = u64::from(self.size().bytes().trailing_zeros()) << map::HUGE_SHIFT;
         let flags = flags | map::HUGETLB | size;
-        self.call(&Call::Mmap { address, bytes, protection, flags, file: NO_FILE, offset: 0 }).await
+        let first = if limit.may_refuse_faults { READ_WRITE } else { protection };
+        let start = self.call(&Call::Mmap { address, bytes, protection: first, flags, file: NO_FILE, offset: 0 }).await;
+        if is_error(start) || !limit.may_refuse_faults {
+            return start;
+        }
+        let result = self.fill((start as u64, bytes), protection).await;
+        if is_error(result) {
+            self.discard(start as u64, bytes).await;
+            return result;
+        }
+        start
+    }
+
+    /// Takes the pages of a fresh mapping `(address, bytes)` that may be read and written, and then gives it its protection.
+    async fn fill(&mut self, (address, bytes): (u64, u64), protection: Protection) -> i64 {
+        let taken = self.call(&Call::Madvise { address, bytes, advice: madv::POPULATE_WRITE }).await;
+        match (taken, protection) {
+            (EPERM, _) => EPERM,
+            (taken, _) if is_error(taken) => ENOSPC,
+            (taken, READ_WRITE) => taken,
+            _ => self.call(&Call::Mprotect { address, bytes, protection }).await,
+        }
+    }
+
+    /// Takes the pages of a mapping that the program itself asked of the pool, where control groups may refuse a fault. The pool
+    /// may have them only because of the policy, and without it the program would get an error here.
+    pub(super) async fn fill_requested(&mut self, (address, bytes): (u64, u64)) -> i64 {
+        let filled = self.call(&Call::Madvise { address, bytes, advice: madv::POPULATE_WRITE }).await;
+        if !is_error(filled) {
+            return address as i64;
+        }
+        self.discard(address, bytes).await;
+        if filled != EPERM {
+            self.note(Cause::PoolLimited { size: self.size() }, bytes).await;
+        }
+        ENOMEM
     }
 
     pub(super) async fn note_refusal(&mut self, error: i64, bytes: u64) {
-        let cause = if error == ENOMEM { Cause::PoolExhausted { size: self.size() } } else { Cause::NoAlignedSlot };
+        let size = self.size();
+        let cause = match error {
+            ENOMEM => Cause::PoolExhausted { size },
+            ENOSPC => Cause::PoolLimited { size },
+            _ => Cause::NoAlignedSlot,
+        };
         self.note(cause, bytes).await;
     }
 

@@ -2,6 +2,7 @@
 
 use super::change::{Change, SourceChange};
 use crate::cause::Cause;
+use crate::hugetlb::ENOMEM;
 use crate::judge::THP;
 
 /// What removes one cause, by approach. `None` where the approach does not remove it, an empty list where nothing is added to it.
@@ -83,6 +84,13 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         Cause::ChargeFellBack => everywhere(Change::other("raise memory.max of the control group")),
         Cause::PoolExhausted { size } => everywhere(Change::other(&format!(
             "as root: add pages of {size} to {}",
+            super::pool_path(size.bytes())
+        ))),
+        Cause::PoolLimited { .. } | Cause::PoolRequestRefused { is_limited: true, .. } => {
+            everywhere(Change::other("raise the limit of the control group; pagelab doctor names its file"))
+        }
+        Cause::PoolRequestRefused { errno: ENOMEM, size, free: Some(_), .. } => everywhere(Change::other(&format!(
+            "before the program starts, as root: raise {} by the pages that lack",
             super::pool_path(size.bytes())
         ))),
         Cause::MappingCut { by } => program(SourceChange::CutBetweenSlots { by: *by }),

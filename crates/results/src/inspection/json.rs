@@ -1,12 +1,14 @@
 //! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
+use policy::hugetlb::{HugetlbFiles, HugetlbLimit, Limited, RefusedRequest};
 use policy::inspect::{
-    Explained, Inspection, LoadedWith, Process, Region, SecondStage, Sight, Since, Summary, Supply, ThpMode,
+    Explained, Inspection, LoadedWith, Pool, Process, Region, SecondStage, Sight, Since, Summary, Supply, ThpMode,
 };
 use policy::remedy::Remedy;
 use serde_json::{Map, Value, json};
 
+use crate::hugetlb_files;
 use crate::json::census;
 
 /// Name and version of the document.
@@ -21,13 +23,64 @@ pub fn one(inspection: &Inspection) -> Value {
 pub fn process(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
     process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
-    Value::Object(process)
+    let mut document = framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)]);
+    document["refused_requests"] =
+        inspection.refused_requests.as_ref().map(|requests| requests.iter().map(refused).collect::<Vec<_>>()).into();
+    document
+}
+
+fn refused(request: &RefusedRequest) -> Value {
+    let cause = Cause::from(request);
+    json!({
+        "call": request.call,
+        "size_bytes": request.size.bytes(),
+        "errno": request.errno,
+        "times": request.times,
+        "pages": request.pages,
+        "pool": request.pool.as_ref().map(pool),
+        "limit": request.limit.as_ref().map(limit),
+        "text": cause.describe(),
+        "remedy": cause.remedy(),
+    })
+}
+
+/// A hugetlb pool.
+pub fn pool(pool: &Pool) -> Value {
+    let nodes = pool
+        .nodes
+        .iter()
+        .map(|node| json!({ "node": node.node, "pages": node.pages, "free": node.free, "surplus": node.surplus }));
+    json!({
+        "size_bytes": pool.size.bytes(),
+        "pages": pool.pages,
+        "used": pool.used(),
+        "reserved": pool.reserved,
+        "free": pool.free,
+        "surplus": pool.surplus,
+        "surplus_left": pool.surplus_left,
+        "nodes": nodes.collect::<Vec<_>>(),
+    })
+}
+
+fn limit(limit: &HugetlbLimit) -> Value {
+    json!({
+        "size_bytes": limit.size.bytes(),
+        "file": limit.file,
+        "limits": match limit.limited {
+            Limited::Use => "use",
+            Limited::Reservation => "reservation",
+        },
+        "limit_bytes": limit.limit_bytes,
+        "used_bytes": limit.used_bytes,
+    })
 }
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
-pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)]) -> Value {
+/// `files` are those on hugetlbfs, where all processes were inspected.
+pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<&HugetlbFiles>) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
+    document["hugetlb_files"] = files.map(hugetlb_files::json).into();
     document["unseen"] = unseen.iter().map(|(pid, why)| json!({ "pid": pid, "why": why })).collect();
     document
 }
@@ -57,12 +110,7 @@ fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value
         "supply": {
             "base_bytes": supply.base_bytes,
             "free_blocks_by_order": supply.free_blocks_by_order,
-            "pools": supply.pools.iter().map(|pool| json!({
-                "size_bytes": pool.size.bytes(),
-                "pages": pool.pages,
-                "free": pool.free,
-                "surplus_left": pool.surplus_left,
-            })).collect::<Vec<_>>(),
+            "pools": supply.pools.iter().map(pool).collect::<Vec<_>>(),
             "available_bytes": supply.available_bytes,
             "settings": supply.settings,
             "counters": supply.counters,
@@ -104,6 +152,7 @@ fn head(one: &Summary) -> Map<String, Value> {
         })),
         "base_pages": base_pages(&one.process.loaded_with),
         "second_stage": one.process.second_stage.as_ref().map(second_stage),
+        "hugetlb_limits": one.process.hugetlb_limits.iter().map(limit).collect::<Vec<_>>(),
         "resident_bytes": one.resident_bytes,
         "could_be_larger_bytes": one.could_be_larger_bytes,
         "bloat_bytes": one.bloat_bytes,

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use policy::census::Census;
-use policy::inspect::{Inspection, LoadedWith, ThpMode};
+use policy::cause::Cause;
+use policy::census::{Backing, Census};
+use policy::inspect::{Inspection, Kind, LoadedWith, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -17,7 +18,8 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     let memory = if all_regions { super::regions(inspection, width) } else { kinds(inspection, width) };
     // Every region lists its own causes.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
-    let parts = [head(inspection), memory, causes, supply(inspection, width), sight(inspection, width)];
+    let refused = refused(inspection, width);
+    let parts = [head(inspection), memory, causes, refused, supply(inspection, width), sight(inspection, width)];
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
@@ -87,6 +89,34 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
     last_two_folded(header, rows, width)
 }
 
+/// Requests for hugetlb pages that the kernel refused to the command.
+fn refused(inspection: &Inspection, width: usize) -> String {
+    let requests = inspection.refused_requests.iter().flatten();
+    let lines: Vec<String> = requests
+        .flat_map(|request| {
+            let cause = Cause::from(request);
+            let remedy = cause.remedy().map(|remedy| format!("  remedy: {remedy}"));
+            let seen = request.seen().into_iter().map(|seen| format!("  seen: {seen}"));
+            std::iter::once(cause.describe()).chain(seen).chain(remedy).collect::<Vec<_>>()
+        })
+        .map(|line| fold(&format!("  {}", printable(&line)), width, 6))
+        .collect();
+    if lines.is_empty() { String::new() } else { format!("asked of hugetlb pools in vain\n{}", lines.join("\n")) }
+}
+
+/// The hugetlb pools that have pages, and the limits of control groups, where the process has such pages or asked for them.
+fn pools(inspection: &Inspection) -> Vec<String> {
+    let has_pages = inspection.census().bytes_where(|mapping| mapping.backing == Backing::Hugetlb) > 0;
+    let is_mapped = inspection.regions.iter().any(|region| matches!(region.kind, Kind::Hugetlb { .. }));
+    if !has_pages && !is_mapped && inspection.refused_requests.iter().flatten().next().is_none() {
+        return Vec::new();
+    }
+    let pools = inspection.supply.pools.iter().filter(|pool| pool.pages > 0);
+    let limits =
+        inspection.process.hugetlb_limits.iter().map(|limit| format!("limit of hugetlb: {}", limit.describe()));
+    pools.map(|pool| format!("hugetlb pool: {}", pool.describe())).chain(limits).collect()
+}
+
 /// The large pages that the kernel could provide.
 fn supply(inspection: &Inspection, width: usize) -> String {
     let supply = &inspection.supply;
@@ -122,7 +152,8 @@ fn supply(inspection: &Inspection, width: usize) -> String {
             number("thp_scan_exceed_share_pte")
         ),
     ];
-    let lines = lines.iter().map(|line| fold(&format!("  {line}"), width, 4));
+    let lines = lines.into_iter().chain(pools(inspection));
+    let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 4));
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 

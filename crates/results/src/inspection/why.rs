@@ -129,7 +129,7 @@ mod tests {
         });
         let supply = Supply { settings: settings.into(), ..Supply::default() };
         let sight = Sight::default();
-        why(&Inspection { process: Process::default(), regions: vec![region], runtimes: vec![], supply, sight, partial: vec![] }, 200)
+        why(&Inspection { process: Process::default(), regions: vec![region], runtimes: vec![], supply, refused_requests: None, sight, partial: vec![] }, 200)
     }
 
     #[test]

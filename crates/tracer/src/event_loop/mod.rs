@@ -19,6 +19,7 @@ use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::pace::Served;
 use super::paused::Lost;
 use super::ptrace::{self, Stop, Tid};
+use super::refused_requests;
 use super::rewriting::Rewriting;
 use super::subreaper::{self, Subreaper};
 use super::tasks::{Task, Tasks};
@@ -76,7 +77,7 @@ pub fn run<'a>(
     let changed = rewriting.watches();
     let witnessed =
         witness.as_ref().map(|witness| freed_ranges::watches(witness.extent(), &changed)).unwrap_or_default();
-    let watches = [changed.clone(), witnessed].concat();
+    let watches = [changed.clone(), witnessed, refused_requests::watches()].concat();
     ptrace::forget_ready();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));
     let (subreaper, mut started) = launch::start(launch, filter::program(&watches), thp)?;
@@ -142,6 +143,7 @@ impl<'a> Tree<'a> {
             looks: self.looks,
             answered: self.findings.answered,
             causes: self.findings.causes,
+            refused_requests: self.findings.refused_requests.found,
             killed_leftovers,
             time_was_up: self.subreaper.time_is_up(),
             outlived_s: self.outlived.s,

@@ -6,8 +6,8 @@ use policy::cause::Cause;
 use policy::removal::Unwatched;
 
 use super::Tree;
-use crate::call_context::CallContext;
 use crate::freed_ranges::{self, Taken};
+use crate::call_context::{CallContext, pass};
 use crate::paused::{Lost, Paused};
 use crate::ptrace::{self, Tid};
 use crate::registers::NATIVE;
@@ -31,7 +31,7 @@ impl Tree<'_> {
         }
         self.witness_call(&paused, &space.borrow())?;
         if !self.changed.iter().any(|watch| watch.stops(paused.number(), &paused.arguments())) {
-            return paused.pass();
+            return pass(&mut self.findings, paused);
         }
         let before = ptrace::stops();
         let sent = calls::serve(&mut self.context(), &mut space.borrow_mut(), paused);

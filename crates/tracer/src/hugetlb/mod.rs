@@ -1,25 +1,29 @@
 //! Serves calls under a hugetlb policy. `policy::pool` decides what is done with them.
 
+mod group_limits;
 mod watched;
 
 use std::fs;
 use std::io;
 
 use host::if_there;
+use host::maps::MAX_USER_END;
 
 use policy::call::{Call, RangeOperation};
 use policy::carry_out::Outcome;
 use policy::pool::{self, RseqArea};
+use policy::size::PageSize;
 
 use super::advised_ranges::advised_ranges;
-use super::call_context::CallContext;
+use super::call_context::{CallContext, pass};
 use super::paused::{Lost, Paused, makes_a_process};
 use super::permission::if_shown;
-use super::ptrace;
+use super::ptrace::{self, Tid};
 use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
 use super::tasks::Space;
 
+pub use group_limits::GroupLimits;
 use watched::UFFDIO_REGISTER;
 pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
 
@@ -31,13 +35,13 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     let mut stopped = Stopped { context, paused: &mut paused };
     let outcome = match stopped.paused.number() {
         libc::SYS_process_madvise => process_madvise(&mut stopped, space)?,
-        _ => match call_about_memory(&stopped)? {
+        _ => match call_about_memory(&mut stopped)? {
             Some(call) => by_pool(&mut stopped, space, &call)?,
             None => Outcome::Pass,
         },
     };
     match outcome {
-        Outcome::Pass => paused.pass(),
+        Outcome::Pass => pass(context.findings, paused),
         Outcome::Returned(result) => paused.finish(result),
     }
 }
@@ -60,7 +64,7 @@ fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outc
 ///
 /// # Errors
 /// The type of a descriptor cannot be read.
-fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
+fn call_about_memory(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let arguments = stopped.paused.arguments();
     Ok(match stopped.paused.number() {
         libc::SYS_ioctl => return userfaultfd(stopped, arguments),
@@ -68,7 +72,7 @@ fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
             let [_, what, address, bytes, ..] = arguments;
             (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: RangeOperation::Name })
         }
-        number if makes_a_process(number) => fork(stopped),
+        number if makes_a_process(number) => return fork(stopped),
         number => call_of(number, arguments),
     })
 }
@@ -77,18 +81,36 @@ fn call_about_memory(stopped: &Stopped) -> io::Result<Option<Call>> {
 /// (`__rseq_handle_notify_resume`, kernel/rseq.c), so before the copy could be given other memory for pages that the
 /// pool lacks. If the kernel cannot write there, it kills the copy. In statically linked programs the area is on the
 /// heap (glibc, csu/libc-tls.c). From the first fork on the area is kept in base pages.
-fn fork(stopped: &Stopped) -> Option<Call> {
+///
+/// Where control groups may refuse the copy of a page, another thread must not write to pages that the new process shares: the
+/// kernel would take them from the new process (`hugetlb_wp`). Then a process with several threads has base pages from its first
+/// fork on.
+fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
-    if stopped.paused.number() == libc::SYS_clone3 {
-        // `struct clone_args` begins with the flags (include/uapi/linux/sched.h).
-        let mut flags = [0u8; 8];
-        ptrace::read_memory(tid, stopped.paused.arguments()[0], &mut flags).ok()?;
-        if word(&flags, 0) & libc::CLONE_VM as u64 != 0 {
-            return None;
-        }
+    if !copies_memory(stopped) {
+        return Ok(None);
     }
+    let size = stopped.context.rewriting.large;
+    let has_other_threads = !stopped.context.tasks.is_last_user_of_memory(tid);
+    if has_other_threads && stopped.context.findings.group_limits.of(tid, size)?.may_refuse_copies {
+        return Ok(Some(Call::OnRange { address: 0, bytes: MAX_USER_END, deed: RangeOperation::NeedBasePages }));
+    }
+    Ok(rseq_pages(tid, stopped.context.rewriting.in_force().base))
+}
+
+/// Whether a call that creates a process gives it a copy of the memory.
+fn copies_memory(stopped: &Stopped) -> bool {
+    if stopped.paused.number() != libc::SYS_clone3 {
+        return true;
+    }
+    // `struct clone_args` begins with the flags (include/uapi/linux/sched.h).
+    let mut flags = [0u8; 8];
+    let read = ptrace::read_memory(stopped.paused.tid(), stopped.paused.arguments()[0], &mut flags);
+    read.is_ok() && word(&flags, 0) & libc::CLONE_VM as u64 == 0
+}
+
+fn rseq_pages(tid: Tid, base: PageSize) -> Option<Call> {
     let RseqArea { address, bytes, .. } = ptrace::rseq_area(tid)?;
-    let base = stopped.context.rewriting.in_force().base;
     let (start, end) = (base.align_down(address), base.align_up(address + bytes)?);
     Some(Call::OnRange { address: start, bytes: end - start, deed: RangeOperation::NeedBasePages })
 }
@@ -150,7 +172,6 @@ mod tests {
     use policy::cause::Cause;
     use policy::decide::View;
     use policy::pool::{Content, PoolKernel, Views};
-    use policy::size::PageSize;
     use proptest::prelude::*;
 
     use super::*;

@@ -102,6 +102,7 @@ fn sample() -> Inspection {
             counters: BTreeMap::from([("thp_fault_fallback".into(), 7)]),
             ..Supply::default()
         },
+        refused_requests: None,
         sight: Sight { by_page: true, folios: true, flags: true, is_live: true },
         partial: vec!["its mappings changed while it was looked at".into()],
     }
