@@ -55,7 +55,7 @@ impl<'a> Process<'a> {
             maps: open("maps")?,
             folios_of_system: OnceCell::new(),
             smaps: OnceCell::new(),
-            tlb_runs: Cell::default(),
+            tlb_runs: Cell::new(TlbRuns::EMPTY),
         })
     }
 
@@ -128,7 +128,7 @@ impl<'a> Process<'a> {
         let mut next = 0;
         let present = |vma: &Vma| {
             let regions = self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>())?;
-            Ok(Present { regions, tlb_runs: self.tlb_runs.take() })
+            Ok(Present { regions, tlb_runs: self.tlb_runs.replace(TlbRuns::EMPTY) })
         };
         vmas.iter().map(present).collect()
     }
@@ -252,18 +252,28 @@ fn read_folios(
     let base = observer.base;
     parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
         let mut reader = frames::FlagsReader::new(flags);
-        let (mut regions, mut tlb_runs) = (Vec::new(), TlbRuns::default());
+        let (mut regions, mut tlb_runs, mut in_place_bytes) = (Vec::new(), TlbRuns::EMPTY, 0);
         frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
             tlb_runs.add(run.page, run.frame, run.pages, base);
             folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
                 let start = page * base.bytes();
                 let mapping = Mapping { folio, ..region.mapping };
                 tlb_runs.misplaced_bytes += misplaced_bytes(folio, pages * base.bytes());
+                if is_in_place(observer, mapping, page, run.frame + (page - run.page)) {
+                    in_place_bytes += pages * base.bytes();
+                }
                 region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
             })
         })?;
-        Ok((regions, tlb_runs))
+        Ok((regions, TlbRuns { in_place_bytes: Some(in_place_bytes), ..tlb_runs }))
     })
+}
+
+/// Whether an anonymous base page is where it would be if a large page had been split in place.
+fn is_in_place(observer: &Observer, mapping: Mapping, page: u64, frame: u64) -> bool {
+    let pages = observer.pmd.map_or(1, |pmd| pmd.bytes() / observer.base.bytes());
+    let is_base_page = mapping.backing == Backing::Anonymous && mapping.folio == Folio::Whole(observer.base);
+    is_base_page && pages > 1 && (page ^ frame) & (pages - 1) == 0
 }
 
 /// Bytes of a folio that is mapped completely but does not count as such because it is misaligned.

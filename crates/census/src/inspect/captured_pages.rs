@@ -148,8 +148,9 @@ impl Pages {
             line(format_args!("run {:x} {:x} {backing} {} {folio}", run.start, run.end, run.mapping.leaf.bytes()));
         }
         for (start, runs) in &self.tlb_runs {
-            let TlbRuns { k16_bytes, k32_bytes, k64_bytes, misplaced_bytes } = runs;
-            line(format_args!("tlb {start:x} {k16_bytes} {k32_bytes} {k64_bytes} {misplaced_bytes}"));
+            let TlbRuns { k16_bytes, k32_bytes, k64_bytes, misplaced_bytes, in_place_bytes } = runs;
+            let in_place = in_place_bytes.map(|bytes| format!(" {bytes}")).unwrap_or_default();
+            line(format_args!("tlb {start:x} {k16_bytes} {k32_bytes} {k64_bytes} {misplaced_bytes}{in_place}"));
         }
         text
     }
@@ -263,8 +264,10 @@ impl Reading {
             k32_bytes: number(words.next())?,
             k64_bytes: number(words.next())?,
             misplaced_bytes: number(words.next())?,
+            in_place_bytes: words.next().map(|word| number(Some(word)).ok_or(())).transpose().ok()?,
         };
-        let figures = [runs.k16_bytes, runs.k32_bytes, runs.k64_bytes, runs.misplaced_bytes];
+        let in_place_bytes = runs.in_place_bytes.unwrap_or(0);
+        let figures = [runs.k16_bytes, runs.k32_bytes, runs.k64_bytes, runs.misplaced_bytes, in_place_bytes];
         self.tlb_bytes = figures.iter().try_fold(self.tlb_bytes, |sum, bytes| sum.checked_add(*bytes))?;
         let is_next = self.pages.tlb_runs.last().is_none_or(|(last, _)| *last < start);
         self.pages.tlb_runs.push(is_next.then_some((start, runs))?);
@@ -338,7 +341,7 @@ mod tests {
                 Run { start: 0x1000, end: 0x3000, mapping },
                 Run { start: 0x200000, end: 0x400000, mapping: zero },
             ],
-            tlb_runs: vec![(0x1000, TlbRuns { k16_bytes: 1, k32_bytes: 2, k64_bytes: 3, misplaced_bytes: 4 })],
+            tlb_runs: vec![(0x1000, TlbRuns::EMPTY)],
         };
         assert_eq!(read(&pages.text()).unwrap(), pages);
         assert_eq!(read(&Pages::default().text()).unwrap(), Pages::default());

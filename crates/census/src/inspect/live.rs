@@ -76,6 +76,21 @@ impl<'a> Live<'a> {
         Ok(false)
     }
 
+    /// Whether a task of the process has children (`/proc/PID/task/TID/children`, CONFIG_PROC_CHILDREN). A task that ends
+    /// meanwhile does not count: its children become those of another one.
+    fn children(&self) -> io::Result<bool> {
+        let mut lists = 0;
+        for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            if let Some(text) = if_there(host::content(entry?.path().join("children")))? {
+                lists += 1;
+                if !text.trim().is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        if lists > 0 { Ok(false) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
     /// Whether the frames of a mapping are read.
     fn sees_frames(&self, vma: &VmaFacts) -> bool {
         let anonymous = matches!(vma.kind, VmaKind::Anonymous | VmaKind::Stack);
@@ -120,6 +135,10 @@ impl Subject for Live<'_> {
 
     fn has_guest(&self) -> bool {
         self.known("whether it runs a virtual machine is not known", "fd", self.guest()).unwrap_or(false)
+    }
+
+    fn has_children(&self) -> Option<bool> {
+        self.known("whether it has children is not known", "task", self.children())
     }
 
     fn is_go(&self) -> bool {

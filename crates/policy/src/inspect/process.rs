@@ -19,6 +19,11 @@ pub struct Process {
     pub user_id: Option<u32>,
     /// Whether it was forked and has not executed a program since (PF_FORKNOEXEC).
     pub is_fork: bool,
+    /// Whether it shows no sign of having forked: it is no fork itself, has no children, has waited for none that had a page
+    /// fault, and does not ignore SIGCHLD. `false` also where this cannot be read.
+    pub shows_no_fork: bool,
+    /// Its page faults since it was made (`minflt` and `majflt` in /proc/PID/stat); `None` where they cannot be read.
+    pub faults: Option<u64>,
     /// Whether PR_SET_THP_DISABLE is in force for it.
     pub thp: ThpMode,
     /// Number of threads.

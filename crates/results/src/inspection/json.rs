@@ -129,6 +129,7 @@ fn region(region: &Region, sight: Sight) -> Value {
             "k32_bytes": runs.k32_bytes,
             "k64_bytes": runs.k64_bytes,
             "misplaced_bytes": runs.misplaced_bytes,
+            "in_place_bytes": runs.in_place_bytes,
         })),
         "could_be_larger_bytes": region.win.bytes,
         "slots": region.win.slots,
