@@ -7,6 +7,7 @@ mod bad_input;
 mod causes;
 mod damaged_captures;
 mod golden;
+mod histories;
 mod hostile_captures;
 mod names;
 mod provoked;
