@@ -1,9 +1,10 @@
 //! A process of the running kernel as the subject of an inspection.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::fs::FileExt;
 
 use host::if_there;
 use host::maps::{Vma, VmaKind};
@@ -24,6 +25,8 @@ pub struct Live<'a> {
     sizes: &'a Sizes,
     pid: u32,
     process: Process<'a>,
+    /// Its memory, opened when it is first read.
+    memory: OnceCell<File>,
     /// Files that could not be read so far, as clauses.
     unread: RefCell<Vec<String>>,
     /// The first error that would have made an answer wrong.
@@ -37,7 +40,15 @@ impl<'a> Live<'a> {
     /// It has ended, or this user may not inspect it.
     pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
         let process = Process::at(observer, pid)?;
-        Ok(Live { observer, sizes, pid, process, unread: RefCell::default(), failed: RefCell::default() })
+        Ok(Live {
+            observer,
+            sizes,
+            pid,
+            process,
+            memory: OnceCell::new(),
+            unread: RefCell::default(),
+            failed: RefCell::default(),
+        })
     }
 
     /// The value read; otherwise records the reason, with the fact that is unknown because of it.
@@ -199,6 +210,21 @@ impl Subject for Live<'_> {
             tlb_runs: Some(present.tlb_runs).filter(|_| self.sees_frames(vma)),
         });
         Ok(found.collect())
+    }
+
+    fn held_unmapped_bytes(&self) -> Option<u64> {
+        self.sees_folios().then(|| self.process.held_unmapped_bytes())
+    }
+
+    fn read_memory(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let memory = match self.memory.get() {
+            Some(memory) => memory,
+            None => {
+                let opened = File::open(self.path("mem"))?;
+                self.memory.get_or_init(|| opened)
+            }
+        };
+        memory.read_at(buffer, address)
     }
 
     fn is_live(&self) -> bool {

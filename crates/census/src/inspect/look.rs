@@ -1,5 +1,6 @@
 //! Inspects a process once.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -8,8 +9,8 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Context, Cut, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply, Surroundings,
-    VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
+    Contents, Context, Cut, Inspection, Kind, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
+    Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::size::{PageSize, format_bytes};
 
@@ -17,7 +18,7 @@ use super::batches::batches;
 use super::error::InspectError;
 use super::identity::Identity;
 use super::subject::Subject;
-use super::{Detail, status};
+use super::{Detail, contents, status};
 use crate::{CensusError, smaps};
 
 /// The most mappings of a capture; memory is allocated in proportion to their number.
@@ -34,7 +35,7 @@ pub fn look(
 ) -> Result<Inspection, InspectError> {
     let mut partial = Vec::new();
     let about = status::read(subject, identity, &mut partial);
-    let look = Look { subject, about: &about, supply, detail };
+    let look = Look { subject, about: &about, supply, detail, contents: RefCell::default() };
     let mapped = look.vmas()?;
     let bounds_before = if subject.is_live() { bounds(&mapped) } else { Vec::new() };
     let mut facts: Vec<VmaFacts> = mapped.into_iter().map(|vma| look.facts(vma)).collect();
@@ -78,7 +79,16 @@ pub fn look(
         flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
-    Ok(Inspection { process: about, regions, supply: supply.clone(), sight, partial })
+    let contents = look.contents.take();
+    let lazy_free = |facts: &VmaFacts| facts.smaps_info.map_or(0, |smaps_info| smaps_info.lazy_free_bytes);
+    let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+    let process = About {
+        lazy_free_bytes: smaps_info.knows_flags.then(|| whole.map(lazy_free).sum()),
+        held_unmapped_bytes: subject.held_unmapped_bytes(),
+        contents: detail.contents.then_some(contents),
+        ..about
+    };
+    Ok(Inspection { process, regions, supply: supply.clone(), sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.
@@ -87,7 +97,8 @@ pub fn look(
 /// It has ended, or this user may not inspect it.
 pub fn mappings(subject: &dyn Subject, pid: u32) -> Result<Vec<VmaFacts>, CensusError> {
     let (about, supply) = (About { pid, ..About::default() }, Supply::default());
-    let look = Look { subject, about: &about, supply: &supply, detail: Detail::default() };
+    let look =
+        Look { subject, about: &about, supply: &supply, detail: Detail::default(), contents: RefCell::default() };
     let mut facts: Vec<VmaFacts> = look.vmas()?.into_iter().map(|vma| look.facts(vma)).collect();
     look.tell(&mut facts, &mut Vec::new());
     let facts = look.cut_at_guards(facts);
@@ -112,6 +123,8 @@ struct Look<'a> {
     about: &'a About,
     supply: &'a Supply,
     detail: Detail,
+    /// What large pages hold, so far.
+    contents: RefCell<Contents>,
 }
 
 impl Look<'_> {
@@ -248,7 +261,7 @@ impl Look<'_> {
         let sizes = self.subject.sizes();
         let mut rest = groups.iter().map(|group| (group, self.outline(&facts[group.clone()])));
         let Some((mut group, mut outline)) = rest.next() else { return };
-        let (mut seen, mut windows) = (Seen::default(), MAX_WINDOWS);
+        let (mut seen, mut windows, mut is_hidden) = (Seen::default(), MAX_WINDOWS, false);
         let window = sizes.pmd.unwrap_or(sizes.base);
         for (part, addresses) in batches(facts, self.subject.max_step_bytes(), window) {
             let found = match self.subject.found(&facts[part.clone()], addresses.start, addresses.end) {
@@ -277,6 +290,13 @@ impl Look<'_> {
                     outline.window = None;
                 }
                 seen.add(&outline, at - group.start, &facts[at], &found.runs, found.tlb_runs);
+                if self.detail.contents && !is_hidden {
+                    let read = contents::add(&mut self.contents.borrow_mut(), self.subject, &found.runs, sizes.base);
+                    if let Err(error) = read {
+                        is_hidden = true;
+                        partial.push(format!("contents could not be read from {:#x} on: {error}", facts[at].start));
+                    }
+                }
             }
         }
         finish(group, &outline, seen);

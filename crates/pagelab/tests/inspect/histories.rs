@@ -129,9 +129,10 @@ impl History {
         self.happened.extend(causes);
     }
 
-    /// A cut of the mapping, for now or for good: leaves at its ends are split, and slots end there.
+    /// A cut of the mapping, for now or for good: leaves at its ends are split, and slots end there. What is left of it may have
+    /// room for smaller sizes only, which are switched off.
     fn cut(&mut self, may_refuse: bool) {
-        self.happen(&["mapping_cut", "no_aligned_slot", "mapping_too_small"]);
+        self.happen(&["mapping_cut", "no_aligned_slot", "mapping_too_small", "size_disabled"]);
         if may_refuse {
             self.happen(&["advised_against"]);
         }

@@ -29,7 +29,7 @@ pub use context::Context;
 pub use explain::{explain, explain_windows};
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{MemoryLimit, Process, Sight, ThpMode};
+pub use process::{Contents, MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};

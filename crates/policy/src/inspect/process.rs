@@ -30,6 +30,13 @@ pub struct Process {
     pub threads: u64,
     /// Bytes that are swapped out; `None` where this cannot be read.
     pub swap_bytes: Option<u64>,
+    /// Bytes that it gave back by MADV_FREE and the kernel has not taken yet (LazyFree in smaps); `None` where smaps was not read.
+    pub lazy_free_bytes: Option<u64>,
+    /// Bytes of anonymous and shared-memory folios of which it maps only a part, without that part: they stay allocated as long as
+    /// the part does. Other processes may map them. `None` where folios are not visible.
+    pub held_unmapped_bytes: Option<u64>,
+    /// The contents of its large pages, where they were requested.
+    pub contents: Option<Contents>,
     /// Peak resident memory in bytes (VmHWM), which the kernel does not update continuously. `None` where it cannot be read.
     pub peak_bytes: Option<u64>,
     /// Bytes that the process has pinned (VmPin: RDMA, VFIO, io_uring); `None` where this cannot be read.
@@ -39,6 +46,17 @@ pub struct Process {
     /// The memory limit that was reached, in its control group or an ancestor; otherwise the limit of its own group. `None` where
     /// no limit can be read.
     pub memory_limit: Option<MemoryLimit>,
+}
+
+/// The contents of leaves and folios larger than base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes of base pages in them that hold only zeros. They were never written, or zeros were written to them.
+    pub zero_bytes: u64,
+    /// Bytes that were not read, because of the limit or because they were gone.
+    pub unread_bytes: u64,
 }
 
 /// The memory limit of a control group and its use.

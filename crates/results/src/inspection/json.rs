@@ -86,6 +86,13 @@ fn head(one: &Summary) -> Map<String, Value> {
         "threads": threads,
         "swap_bytes": one.process.swap_bytes,
         "pinned_bytes": one.process.pinned_bytes,
+        "lazy_free_bytes": one.process.lazy_free_bytes,
+        "held_unmapped_bytes": one.process.held_unmapped_bytes,
+        "contents": one.process.contents.map(|contents| json!({
+            "read_bytes": contents.read_bytes,
+            "zero_bytes": contents.zero_bytes,
+            "unread_bytes": contents.unread_bytes,
+        })),
         "memory_cgroup": one.process.memory_cgroup,
         "memory_limit": one.process.memory_limit.as_ref().map(|limit| json!({
             "group": limit.group,
