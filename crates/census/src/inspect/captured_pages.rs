@@ -28,6 +28,8 @@ pub struct Pages {
     pub sees_folios: bool,
     /// Whether it had a KVM virtual machine open.
     pub has_guest: bool,
+    /// Whether it is known to have no children.
+    pub has_no_children: bool,
     /// Whether its program was built by Go.
     pub is_go: bool,
     /// Devices whose files are shared memory.
@@ -67,6 +69,7 @@ impl Pages {
             is_by_page: subject.is_by_page(),
             sees_folios: subject.sees_folios(),
             has_guest: subject.has_guest(),
+            has_no_children: subject.has_children() == Some(false),
             is_go: subject.is_go(),
             stacks: subject.stacks(),
             ..Pages::default()
@@ -116,6 +119,7 @@ impl Pages {
             (self.is_by_page, "by-page"),
             (self.sees_folios, "sees-folios"),
             (self.has_guest, "has-guest"),
+            (self.has_no_children, "has-no-children"),
             (self.is_go, "is-go"),
         ] {
             if is {
@@ -215,6 +219,7 @@ impl Reading {
             "by-page" => pages.is_by_page = true,
             "sees-folios" => pages.sees_folios = true,
             "has-guest" => pages.has_guest = true,
+            "has-no-children" => pages.has_no_children = true,
             "is-go" => pages.is_go = true,
             "folios-of-system" => {
                 let sizes = words.filter(|word| !word.is_empty()).map(|word| size(Some(word)));
@@ -322,6 +327,7 @@ mod tests {
             is_by_page: true,
             sees_folios: true,
             has_guest: true,
+            has_no_children: true,
             is_go: true,
             shmem_devices: vec![(0, 1), (0, 24)],
             file_systems: BTreeMap::from([

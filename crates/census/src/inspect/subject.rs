@@ -56,10 +56,8 @@ pub trait Subject {
     fn stacks(&self) -> Vec<u64>;
     /// Whether it has a KVM virtual machine open.
     fn has_guest(&self) -> bool;
-    /// Whether it has children; `None` where the kernel does not list them, and for a capture.
-    fn has_children(&self) -> Option<bool> {
-        None
-    }
+    /// Whether it has children; `None` where the kernel does not list them, and for a capture of such a kernel.
+    fn has_children(&self) -> Option<bool>;
     /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
     /// Whether the file of a mapping is in shared memory.

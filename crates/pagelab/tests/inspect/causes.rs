@@ -8,7 +8,7 @@ use platform::Stillness;
 use serde_json::Value;
 
 use super::provoked::{Provoked, causes};
-use crate::common::{LIMIT, Still, is_root, needs, program, root, within};
+use crate::common::{LIMIT, Runs, Still, is_root, needs, program, root, within};
 
 pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
@@ -191,12 +191,12 @@ fn memory_that_is_held_or_given_back_or_empty_is_shown() {
         inspect(&["--json"]).json()["processes"][0].take()
     };
     let pages = SIZE / HUGE;
-    let kept = said("kept", &[], "held but not mapped: 15.9M more");
+    let kept = said("kept", &[], "held but not mapped: 16.0M more");
     assert_eq!(kept["held_unmapped_bytes"].as_u64(), Some(SIZE - pages * 4096), "{kept:#}");
     let freed = said("freed", &[], "given back by MADV_FREE, and not taken yet: 16M");
     assert_eq!(freed["lazy_free_bytes"].as_u64(), Some(SIZE), "{freed:#}");
     assert!(freed["contents"].is_null() && freed["held_unmapped_bytes"].as_u64() == Some(0), "{freed:#}");
-    let empty = said("mostly_zero", &["--contents"], "contents: 15.9M of 16M in large pages hold only zeros");
+    let empty = said("mostly_zero", &["--contents"], "contents: 16.0M of 16M in large pages hold only zeros");
     let contents = &empty["contents"];
     assert_eq!(contents["zero_bytes"].as_u64(), Some(SIZE - pages * 4096), "{contents:#}");
     assert_eq!((contents["read_bytes"].as_u64(), contents["unread_bytes"].as_u64()), (Some(SIZE), Some(0)));

@@ -212,6 +212,10 @@ impl History<'_> {
     pub fn of_full(&self, bytes: u64) -> Vec<Share> {
         let mut candidates = self.candidates(bytes);
         candidates.iter_mut().for_each(|candidate| candidate.at_most = candidate.at_most.min(bytes));
+        // What a fact shows for all of it is not divided by the bounds of others.
+        if candidates.first().is_some_and(|first| first.has_sign && first.at_most == bytes) {
+            candidates.retain(|candidate| candidate.at_most == bytes);
+        }
         let mut bounds: Vec<u64> = candidates.iter().map(|candidate| candidate.at_most).chain([bytes]).collect();
         bounds.sort_unstable();
         bounds.dedup();
