@@ -220,10 +220,14 @@ impl History<'_> {
         bounds.sort_unstable();
         bounds.dedup();
         let mut from = 0;
-        let mut shares = Vec::new();
+        let mut shares: Vec<Share> = Vec::new();
         for bound in bounds.into_iter().filter(|bound| *bound > 0) {
             let (cause, or) = named(candidates.iter().filter(|candidate| candidate.at_most >= bound));
-            shares.push((cause, or, bound - from));
+            match shares.last_mut() {
+                // The candidates of a share that continues another one are among those of the latter.
+                Some((before, _, bytes)) if *before == cause => *bytes += bound - from,
+                _ => shares.push((cause, or, bound - from)),
+            }
             from = bound;
         }
         shares
@@ -256,7 +260,7 @@ impl History<'_> {
             unsigned(Cause::Pinned, if is_pinned { u64::MAX } else { 0 }),
         ];
         let refusals = self.refusals().into_iter().map(|one| Candidate { at_most: one.at_most.min(faults), ..one });
-        let all = refusals.chain(candidates).filter(|candidate| candidate.at_most > 0);
+        let all = candidates.into_iter().chain(refusals).filter(|candidate| candidate.at_most > 0);
         let (signed, others): (Vec<_>, Vec<_>) = all.partition(|candidate| candidate.has_sign);
         signed.into_iter().chain(others).collect()
     }
@@ -342,10 +346,20 @@ impl History<'_> {
         let pinned = pinned.map(|bytes| format!("VmPin: {} kB in /proc/PID/status", bytes >> 10));
         let order = self.context.supply.free_blocks_by_order.len();
         let free = (order > 0).then(|| format!("free blocks of {} or more: {}", self.target, self.free_blocks()));
+        let refused = self.refusals().into_iter().filter(|one| one.at_most < bytes);
+        let refused =
+            refused.map(|one| format!("at most {} of it: {}", format_bytes(one.at_most), one.cause.describe()));
         let read_first = self.is_read_first(bytes).then(|| counted(supply, ZERO_PAGES));
         let counters = [counted(supply, &self.fallback()), counted(supply, LEAVES_SPLIT)];
         let signs = self.evidence_of_frames().into_iter().chain(self.evidence_of_faults(bytes)).chain(read_first);
-        signs.chain(shared).chain(self.evidence_of_limits()).chain(pinned).chain(counters).chain(free).collect()
+        signs
+            .chain(shared)
+            .chain(self.evidence_of_limits())
+            .chain(pinned)
+            .chain(refused)
+            .chain(counters)
+            .chain(free)
+            .collect()
     }
 
     /// What the frames of base pages show.

@@ -91,7 +91,7 @@ fn memory_read_first_on_6_12_is_named_by_its_counters() {
 fn a_counter_explains_no_more_slots_than_it_counts() {
     let fell_back = Full { counters: &[("hugepages-2048kB/anon_fault_fallback", 1)], ..QUIET };
     let cause = Cause::AllocationFellBack { counter: "hugepages-2048kB/anon_fault_fallback".into(), times: 1 };
-    let or = vec![cause, Cause::TouchedBeforeEligible];
+    let or = vec![Cause::TouchedBeforeEligible, cause];
     let expected = [(Cause::FilledWithBasePages, or, M2), (Cause::TouchedBeforeEligible, vec![], 3 * M2)];
     assert_eq!(causes(&fell_back), expected);
 }
