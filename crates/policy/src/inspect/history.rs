@@ -36,7 +36,7 @@ pub struct BasePages {
     pub in_place_bytes: u64,
 }
 
-/// A part of a full slot's memory: its cause, the causes that cannot be told from it, and its size in bytes.
+/// A part of the memory in full slots: its cause, the causes that cannot be distinguished from it, and its size in bytes.
 pub type Share = (Cause, Vec<Cause>, u64);
 
 /// A cause that may explain full slots.

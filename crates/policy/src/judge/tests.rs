@@ -1,4 +1,5 @@
-//! The verdict on made-up censuses, without a kernel.
+//! The verdict on made-up censuses, without a kernel. The file is above 400 lines because it is one list of situations, which
+//! share the process that is made up.
 
 use super::slots::{Piece, Shape};
 use super::*;
