@@ -143,9 +143,10 @@ impl History<'_> {
 
     /// Causes for base pages next to part of a larger folio in the same slot.
     pub fn of_refilled(&self) -> (Cause, Vec<Cause>) {
-        match self.may_have_forked() {
-            true => (Cause::FolioPartlyMapped, vec![Cause::RefilledAfterDrop, Cause::SplitAfterFork]),
-            false => (Cause::RefilledAfterDrop, Vec::new()),
+        if self.may_have_forked() {
+            (Cause::FolioPartlyMapped, vec![Cause::RefilledAfterDrop, Cause::SplitAfterFork])
+        } else {
+            (Cause::RefilledAfterDrop, Vec::new())
         }
     }
 
