@@ -1,6 +1,7 @@
 //! The census of one process by PAGEMAP_SCAN, pagemap and kpageflags.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 
@@ -28,6 +29,9 @@ pub struct Process<'a> {
     smaps: OnceCell<Vec<SmapsEntry>>,
     /// TLB figures of the current mapping.
     tlb_runs: Cell<TlbRuns>,
+    /// Bytes that are not mapped here of folios that are mapped in part, by their first frames. Different mappings may have parts
+    /// of one folio.
+    parts: RefCell<BTreeMap<u64, u64>>,
 }
 
 /// Present memory in one mapping.
@@ -55,7 +59,8 @@ impl<'a> Process<'a> {
             maps: open("maps")?,
             folios_of_system: OnceCell::new(),
             smaps: OnceCell::new(),
-            tlb_runs: Cell::default(),
+            tlb_runs: Cell::new(TlbRuns::EMPTY),
+            parts: RefCell::default(),
         })
     }
 
@@ -128,7 +133,7 @@ impl<'a> Process<'a> {
         let mut next = 0;
         let present = |vma: &Vma| {
             let regions = self.regions(vma, &region::within(vma, &scanned, &mut next).collect::<Vec<_>>())?;
-            Ok(Present { regions, tlb_runs: self.tlb_runs.take() })
+            Ok(Present { regions, tlb_runs: self.tlb_runs.replace(TlbRuns::EMPTY) })
         };
         vmas.iter().map(present).collect()
     }
@@ -228,17 +233,37 @@ impl<'a> Process<'a> {
         };
         let orders = system.map_or(Orders::Any, |folios| folios.orders(self.observer.base));
         let found = read_folios(self.observer, &self.pagemap, flags, region, &orders);
-        for (parts, runs) in found.map_err(|error| self.failed("pagemap", error))? {
+        for Resolved { regions: parts, tlb_runs, parts_of_folios } in
+            found.map_err(|error| self.failed("pagemap", error))?
+        {
             parts.into_iter().for_each(|part| region::push(regions, part));
-            self.tlb_runs.set(self.tlb_runs.get().merged(runs));
+            self.tlb_runs.set(self.tlb_runs.get().merged(tlb_runs));
+            let mut left = self.parts.borrow_mut();
+            for (head, size, bytes) in parts_of_folios {
+                let left = left.entry(head).or_insert(size.bytes());
+                *left = left.saturating_sub(bytes);
+            }
         }
         Ok(())
+    }
+
+    /// Bytes of anonymous and shared-memory folios that are mapped in part, without the parts that the mappings seen so far have.
+    pub fn held_unmapped_bytes(&self) -> u64 {
+        self.parts.borrow().values().sum()
     }
 
     /// The anonymous folio sizes that exist, read once.
     pub fn folios_of_system(&self) -> Option<&AnonymousFolios> {
         self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
+}
+
+/// A region cut at the boundaries of the folios behind it.
+struct Resolved {
+    regions: Vec<Region>,
+    tlb_runs: TlbRuns,
+    /// Parts of anonymous and shared-memory folios: the first frame of the folio, its size, and the bytes of the part.
+    parts_of_folios: Vec<(u64, PageSize, u64)>,
 }
 
 /// Cuts a region at the boundaries of the folios behind it.
@@ -248,22 +273,39 @@ fn read_folios(
     flags: &File,
     region: Region,
     orders: &Orders,
-) -> io::Result<Vec<(Vec<Region>, TlbRuns)>> {
+) -> io::Result<Vec<Resolved>> {
     let base = observer.base;
     parallel::map(region.start, region.end, observer.chunk_alignment(), observer.threads, |from, to| {
         let mut reader = frames::FlagsReader::new(flags);
-        let (mut regions, mut tlb_runs) = (Vec::new(), TlbRuns::default());
+        let (mut regions, mut tlb_runs, mut in_place_bytes) = (Vec::new(), TlbRuns::EMPTY, 0);
+        let mut parts_of_folios = Vec::new();
         frames::runs(pagemap, from / base.bytes(), to / base.bytes(), |run| {
             tlb_runs.add(run.page, run.frame, run.pages, base);
             folio::resolve(run, orders, base, &mut reader, |page, pages, folio| {
                 let start = page * base.bytes();
                 let mapping = Mapping { folio, ..region.mapping };
                 tlb_runs.misplaced_bytes += misplaced_bytes(folio, pages * base.bytes());
+                let frame = run.frame + (page - run.page);
+                if is_in_place(observer, mapping, page, frame) {
+                    in_place_bytes += pages * base.bytes();
+                }
+                if let (Folio::Part(size), Backing::Anonymous | Backing::Shmem) = (folio, mapping.backing) {
+                    let head = frame & !(size.bytes() / base.bytes() - 1);
+                    parts_of_folios.push((head, size, pages * base.bytes()));
+                }
                 region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
             })
         })?;
-        Ok((regions, tlb_runs))
+        let tlb_runs = TlbRuns { in_place_bytes: Some(in_place_bytes), ..tlb_runs };
+        Ok(Resolved { regions, tlb_runs, parts_of_folios })
     })
+}
+
+/// Whether an anonymous base page is where it would be if a large page had been split in place.
+fn is_in_place(observer: &Observer, mapping: Mapping, page: u64, frame: u64) -> bool {
+    let pages = observer.pmd.map_or(1, |pmd| pmd.bytes() / observer.base.bytes());
+    let is_base_page = mapping.backing == Backing::Anonymous && mapping.folio == Folio::Whole(observer.base);
+    is_base_page && pages > 1 && (page ^ frame) & (pages - 1) == 0
 }
 
 /// Bytes of a folio that is mapped completely but does not count as such because it is misaligned.

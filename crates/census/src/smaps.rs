@@ -37,10 +37,11 @@ enum Sum {
     SharedClean,
     SharedDirty,
     Swap,
+    LazyFree,
     Ksm,
 }
 
-const NAMES: [(&str, Sum); 12] = [
+const NAMES: [(&str, Sum); 13] = [
     ("KernelPageSize", Sum::KernelPageSize),
     ("Rss", Sum::Rss),
     ("Anonymous", Sum::Anonymous),
@@ -52,6 +53,7 @@ const NAMES: [(&str, Sum); 12] = [
     ("Shared_Clean", Sum::SharedClean),
     ("Shared_Dirty", Sum::SharedDirty),
     ("Swap", Sum::Swap),
+    ("LazyFree", Sum::LazyFree),
     ("KSM", Sum::Ksm),
 ];
 
@@ -88,6 +90,7 @@ impl SmapsEntry {
             thp_eligible: self.thp_eligible,
             hugetlb: self.hugetlb(),
             swap_bytes: self.bytes(Sum::Swap),
+            lazy_free_bytes: self.bytes(Sum::LazyFree),
             shared_bytes: if is_anonymous { shared.min(anonymous).saturating_sub(ksm_bytes) } else { 0 },
             ksm_bytes,
         }

@@ -214,7 +214,10 @@ impl HostPlatform {
         }
         let need_bytes = witness.memory.needed_bytes();
         let evidence = Evidence {
-            slots: SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes)),
+            slots: SlotCounts {
+                faulted_bytes: witness.faulted_bytes(),
+                ..SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes))
+            },
             advised_bytes: rewriting.wants_large().then(|| rewriting.advised_bytes()),
             noted: run.ended.noted(),
             answered: run.ended.answered,

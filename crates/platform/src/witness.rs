@@ -8,7 +8,7 @@ use census::explain::Question;
 use census::{CensusError, Observer, ProcessCensus};
 use nix::unistd::Pid;
 use policy::cause::Cause;
-use policy::judge::{Aim, Evidence, Examination};
+use policy::judge::{Aim, Evidence, Examination, Rules};
 use policy::remains::Remains;
 use policy::removal::Unwatched;
 use policy::{PageSizes, Policy};
@@ -36,6 +36,8 @@ pub struct TrialWitness<'a> {
     examination: Examination,
     /// Bytes that were unmapped without examination, to stay within the time budget.
     unseen_unmapped_bytes: u64,
+    /// Page faults of the processes that ended; `None` where those of one could not be read.
+    faults: Option<u64>,
     /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
     /// The memory of processes that are about to execute another program, if they do.
@@ -62,6 +64,7 @@ impl<'a> TrialWitness<'a> {
             budget,
             examination: Examination::begun(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
+            faults: Some(0),
             forked: BTreeSet::new(),
             exiting: BTreeMap::new(),
             counters: None,
@@ -74,6 +77,16 @@ impl<'a> TrialWitness<'a> {
         // Counters that are not available here have no figure.
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
+    }
+
+    /// The bytes that the faults of the processes can have made: each fault makes a folio of an enabled size below the target.
+    pub fn faulted_bytes(&self) -> Option<u64> {
+        let target = self.policy.target(self.page_sizes)?;
+        let rules = Rules { settings: &self.state.settings, disabled_for_process: None };
+        let enabled =
+            self.page_sizes.mthp.iter().filter(|size| **size < target && rules.switched_off(**size).is_none());
+        let largest = enabled.max().unwrap_or(&self.page_sizes.base);
+        Some(self.faults?.saturating_mul(largest.bytes()))
     }
 
     /// The results as evidence about the policy.
@@ -152,6 +165,7 @@ impl Witness for TrialWitness<'_> {
         let since = Instant::now();
         let is_root = process == self.root;
         let flags = is_root || self.budget.allows(Kind::Child);
+        self.faults = self.faults.zip(census::faults(task as u32)).map(|(all, own)| all + own);
         match self.observer.process(task as u32) {
             Ok(found) => {
                 self.examination.merge(self.examine(process, flags, &found));

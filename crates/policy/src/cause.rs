@@ -43,8 +43,16 @@ pub enum Cause {
     /// A process that forked, or was forked, has larger pages that are mapped in part or as base pages: when one side writes to a
     /// shared page, the kernel copies it in base pages.
     SplitAfterFork,
-    /// The slot was read before it was written, so it maps the shared zero page.
+    /// The slot holds base pages, and a fault makes a large page only where nothing is mapped yet. Which past filled it is not
+    /// visible.
+    FilledWithBasePages,
+    /// The slot was read before it was written: the zero page was mapped, and each write replaced it by base pages (at PMD size:
+    /// Linux 6.12 and earlier, and later where the leaf of the huge zero page was split in between).
+    ReadFirst,
+    /// The slot maps the shared zero page.
     ZeroPageInSlot,
+    /// A large page was split, and the kernel mapped the zero page for those of its pieces that held only zeros (Linux 6.12).
+    ZeroPiecesOfSplit,
     /// The slot has holes: part of it was never touched or was given back (MADV_DONTNEED, MADV_FREE).
     SlotPartlyPresent,
     /// A folio of a larger size is mapped only in part or out of place, because of munmap, MADV_DONTNEED or mremap.
@@ -260,7 +268,16 @@ impl Cause {
             }
             Cause::SplitMeanwhile => "a larger page was there, and was split into base pages".into(),
             Cause::SplitAfterFork => "larger pages were split after a fork: a write copies single base pages".into(),
-            Cause::ZeroPageInSlot => "read before it was written: the zero page is mapped".into(),
+            Cause::FilledWithBasePages => {
+                "filled with base pages earlier; a fault makes a large page only where nothing is mapped yet".into()
+            }
+            Cause::ReadFirst => {
+                "read before it was written: the zero page was mapped, and writes replaced it by base pages".into()
+            }
+            Cause::ZeroPageInSlot => "the zero page is mapped in the slot, as by a read before the first write".into(),
+            Cause::ZeroPiecesOfSplit => {
+                "a large page was split, and the zero page is mapped for pieces that held only zeros".into()
+            }
             Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
             Cause::LeafSplit => "the folio is large enough, but its leaf was split to base pages".into(),
             Cause::FolioPartlyMapped => "a larger folio is mapped only in part".into(),

@@ -153,6 +153,10 @@ impl Subject for Captured {
         LoadedWith::Unknown
     }
 
+    fn has_children(&self) -> Option<bool> {
+        self.pages.has_no_children.then_some(false)
+    }
+
     fn is_go(&self) -> bool {
         self.pages.is_go
     }

@@ -28,6 +28,8 @@ pub struct Pages {
     pub sees_folios: bool,
     /// Whether it had a KVM virtual machine open.
     pub has_guest: bool,
+    /// Whether it is known to have no children.
+    pub has_no_children: bool,
     /// Whether its program was built by Go.
     pub is_go: bool,
     /// Devices whose files are shared memory.
@@ -67,6 +69,7 @@ impl Pages {
             is_by_page: subject.is_by_page(),
             sees_folios: subject.sees_folios(),
             has_guest: subject.has_guest(),
+            has_no_children: subject.has_children() == Some(false),
             is_go: subject.is_go(),
             stacks: subject.stacks(),
             ..Pages::default()
@@ -116,6 +119,7 @@ impl Pages {
             (self.is_by_page, "by-page"),
             (self.sees_folios, "sees-folios"),
             (self.has_guest, "has-guest"),
+            (self.has_no_children, "has-no-children"),
             (self.is_go, "is-go"),
         ] {
             if is {
@@ -148,8 +152,9 @@ impl Pages {
             line(format_args!("run {:x} {:x} {backing} {} {folio}", run.start, run.end, run.mapping.leaf.bytes()));
         }
         for (start, runs) in &self.tlb_runs {
-            let TlbRuns { k16_bytes, k32_bytes, k64_bytes, misplaced_bytes } = runs;
-            line(format_args!("tlb {start:x} {k16_bytes} {k32_bytes} {k64_bytes} {misplaced_bytes}"));
+            let TlbRuns { k16_bytes, k32_bytes, k64_bytes, misplaced_bytes, in_place_bytes } = runs;
+            let in_place = in_place_bytes.map(|bytes| format!(" {bytes}")).unwrap_or_default();
+            line(format_args!("tlb {start:x} {k16_bytes} {k32_bytes} {k64_bytes} {misplaced_bytes}{in_place}"));
         }
         text
     }
@@ -214,6 +219,7 @@ impl Reading {
             "by-page" => pages.is_by_page = true,
             "sees-folios" => pages.sees_folios = true,
             "has-guest" => pages.has_guest = true,
+            "has-no-children" => pages.has_no_children = true,
             "is-go" => pages.is_go = true,
             "folios-of-system" => {
                 let sizes = words.filter(|word| !word.is_empty()).map(|word| size(Some(word)));
@@ -263,8 +269,10 @@ impl Reading {
             k32_bytes: number(words.next())?,
             k64_bytes: number(words.next())?,
             misplaced_bytes: number(words.next())?,
+            in_place_bytes: words.next().map(|word| number(Some(word)).ok_or(())).transpose().ok()?,
         };
-        let figures = [runs.k16_bytes, runs.k32_bytes, runs.k64_bytes, runs.misplaced_bytes];
+        let in_place_bytes = runs.in_place_bytes.unwrap_or(0);
+        let figures = [runs.k16_bytes, runs.k32_bytes, runs.k64_bytes, runs.misplaced_bytes, in_place_bytes];
         self.tlb_bytes = figures.iter().try_fold(self.tlb_bytes, |sum, bytes| sum.checked_add(*bytes))?;
         let is_next = self.pages.tlb_runs.last().is_none_or(|(last, _)| *last < start);
         self.pages.tlb_runs.push(is_next.then_some((start, runs))?);
@@ -319,6 +327,7 @@ mod tests {
             is_by_page: true,
             sees_folios: true,
             has_guest: true,
+            has_no_children: true,
             is_go: true,
             shmem_devices: vec![(0, 1), (0, 24)],
             file_systems: BTreeMap::from([
@@ -338,7 +347,7 @@ mod tests {
                 Run { start: 0x1000, end: 0x3000, mapping },
                 Run { start: 0x200000, end: 0x400000, mapping: zero },
             ],
-            tlb_runs: vec![(0x1000, TlbRuns { k16_bytes: 1, k32_bytes: 2, k64_bytes: 3, misplaced_bytes: 4 })],
+            tlb_runs: vec![(0x1000, TlbRuns::EMPTY)],
         };
         assert_eq!(read(&pages.text()).unwrap(), pages);
         assert_eq!(read(&Pages::default().text()).unwrap(), Pages::default());

@@ -18,6 +18,10 @@ pub struct Identity {
     pub started_ticks: u64,
     /// Whether it was forked and has not executed a program since.
     pub is_fork: bool,
+    /// Its page faults since it was made.
+    pub faults: Option<u64>,
+    /// Page faults of children that it has waited for.
+    pub child_faults: Option<u64>,
     /// The start addresses of its code and its stack, which execve changes. 0 or 1 for a user who may not trace it.
     image: (u64, u64),
 }
@@ -77,6 +81,8 @@ impl Identity {
             threads: needed(20)?,
             started_ticks: needed(22)?,
             is_fork: flags & PF_FORKNOEXEC != 0,
+            faults: number(10).zip(number(12)).map(|(minor, major)| minor.saturating_add(major)),
+            child_faults: number(11).zip(number(13)).map(|(minor, major)| minor.saturating_add(major)),
             image: (number(26).unwrap_or(0), number(28).unwrap_or(0)),
         })
     }

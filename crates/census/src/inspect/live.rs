@@ -1,11 +1,11 @@
 //! A process of the running kernel as the subject of an inspection.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use host::maps::{Vma, VmaKind};
@@ -32,6 +32,8 @@ pub struct Live<'a> {
     sizes: &'a Sizes,
     pid: u32,
     process: Process<'a>,
+    /// Its memory, opened when it is first read.
+    memory: OnceCell<File>,
     /// Files that could not be read so far, as clauses.
     unread: RefCell<Vec<String>>,
     /// The first error that would have made an answer wrong.
@@ -45,7 +47,15 @@ impl<'a> Live<'a> {
     /// It has ended, or this user may not inspect it.
     pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
         let process = Process::at(observer, pid)?;
-        Ok(Live { observer, sizes, pid, process, unread: RefCell::default(), failed: RefCell::default() })
+        Ok(Live {
+            observer,
+            sizes,
+            pid,
+            process,
+            memory: OnceCell::new(),
+            unread: RefCell::default(),
+            failed: RefCell::default(),
+        })
     }
 
     /// The value read; otherwise records the reason, with the fact that is unknown because of it.
@@ -122,6 +132,21 @@ impl<'a> Live<'a> {
         format!("/proc/{}/root{path}", self.pid)
     }
 
+    /// Whether a task of the process has children (`/proc/PID/task/TID/children`, CONFIG_PROC_CHILDREN). A task that ends
+    /// meanwhile does not count: its children become those of another one.
+    fn children(&self) -> io::Result<bool> {
+        let mut lists = 0;
+        for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
+            if let Some(text) = if_there(host::content(entry?.path().join("children")))? {
+                lists += 1;
+                if !text.trim().is_empty() {
+                    return Ok(true);
+                }
+            }
+        }
+        if lists > 0 { Ok(false) } else { Err(io::ErrorKind::NotFound.into()) }
+    }
+
     /// Whether the frames of a mapping are read.
     fn sees_frames(&self, vma: &VmaFacts) -> bool {
         let anonymous = matches!(vma.kind, VmaKind::Anonymous | VmaKind::Stack);
@@ -185,6 +210,10 @@ impl Subject for Live<'_> {
             Some(None) => LoadedWith::All,
             Some(Some(refused)) => LoadedWith::Refused(refused),
         }
+    }
+
+    fn has_children(&self) -> Option<bool> {
+        self.known("whether it has children is not known", "task", self.children())
     }
 
     fn is_go(&self) -> bool {
@@ -262,6 +291,21 @@ impl Subject for Live<'_> {
             tlb_runs: Some(present.tlb_runs).filter(|_| self.sees_frames(vma)),
         });
         Ok(found.collect())
+    }
+
+    fn held_unmapped_bytes(&self) -> Option<u64> {
+        self.sees_folios().then(|| self.process.held_unmapped_bytes())
+    }
+
+    fn read_memory(&self, address: u64, buffer: &mut [u8]) -> io::Result<usize> {
+        let memory = match self.memory.get() {
+            Some(memory) => memory,
+            None => {
+                let opened = File::open(self.path("mem"))?;
+                self.memory.get_or_init(|| opened)
+            }
+        };
+        memory.read_at(buffer, address)
     }
 
     fn is_live(&self) -> bool {

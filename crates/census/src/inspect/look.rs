@@ -1,5 +1,6 @@
 //! Inspects a process once.
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::ops::Range;
@@ -8,7 +9,7 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Context, Cut, Inspection, Kind, LoadedWith, Neighbours, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
+    Contents, Context, Cut, Inspection, Kind, LoadedWith, Neighbours, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
     Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::remedy::{Runtime, runtimes};
@@ -18,7 +19,7 @@ use super::batches::batches;
 use super::error::InspectError;
 use super::identity::Identity;
 use super::subject::Subject;
-use super::{Detail, status};
+use super::{Detail, contents, status};
 use crate::{CensusError, smaps};
 
 /// The most mappings of a capture; memory is allocated in proportion to their number.
@@ -35,7 +36,7 @@ pub fn look(
 ) -> Result<Inspection, InspectError> {
     let mut partial = Vec::new();
     let about = status::read(subject, identity, &mut partial);
-    let look = Look { subject, about: &about, supply, detail };
+    let look = Look { subject, about: &about, supply, detail, contents: RefCell::default() };
     let mapped = look.vmas()?;
     let bounds_before = if subject.is_live() { bounds(&mapped) } else { Vec::new() };
     let mut facts: Vec<VmaFacts> = mapped.into_iter().map(|vma| look.facts(vma)).collect();
@@ -84,8 +85,19 @@ pub fn look(
         flags: smaps_info.knows_flags,
         is_live: subject.is_live(),
     };
-    let process = About { loaded_with, second_stage, ..about.clone() };
-    Ok(Inspection { process, regions, runtimes: basis.runtimes, supply: supply.clone(), refused_requests: None, sight, partial })
+    let contents = look.contents.take();
+    let lazy_free = |facts: &VmaFacts| facts.smaps_info.map_or(0, |smaps_info| smaps_info.lazy_free_bytes);
+    let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+    let process = About {
+        lazy_free_bytes: smaps_info.knows_flags.then(|| whole.map(lazy_free).sum()),
+        held_unmapped_bytes: subject.held_unmapped_bytes(),
+        contents: detail.contents.then_some(contents),
+        loaded_with,
+        second_stage,
+        ..about
+    };
+    let (runtimes, supply) = (basis.runtimes, supply.clone());
+    Ok(Inspection { process, regions, runtimes, supply, refused_requests: None, sight, partial })
 }
 
 /// The mappings of a process, cut at the guards inside them.
@@ -94,7 +106,8 @@ pub fn look(
 /// It has ended, or this user may not inspect it.
 pub fn mappings(subject: &dyn Subject, pid: u32) -> Result<Vec<VmaFacts>, CensusError> {
     let (about, supply) = (About { pid, ..About::default() }, Supply::default());
-    let look = Look { subject, about: &about, supply: &supply, detail: Detail::default() };
+    let look =
+        Look { subject, about: &about, supply: &supply, detail: Detail::default(), contents: RefCell::default() };
     let mut facts: Vec<VmaFacts> = look.vmas()?.into_iter().map(|vma| look.facts(vma)).collect();
     look.tell(&mut facts, &mut Vec::new());
     let facts = look.cut_at_guards(facts);
@@ -125,6 +138,8 @@ struct Look<'a> {
     about: &'a About,
     supply: &'a Supply,
     detail: Detail,
+    /// What large pages hold, so far.
+    contents: RefCell<Contents>,
 }
 
 impl Look<'_> {
@@ -261,7 +276,7 @@ impl Look<'_> {
         let sizes = self.subject.sizes();
         let mut rest = groups.iter().map(|group| (group, self.outline(&facts[group.clone()])));
         let Some((mut group, mut outline)) = rest.next() else { return };
-        let (mut seen, mut windows) = (Seen::default(), MAX_WINDOWS);
+        let (mut seen, mut windows, mut is_hidden) = (Seen::default(), MAX_WINDOWS, false);
         let window = sizes.pmd.unwrap_or(sizes.base);
         for (part, addresses) in batches(facts, self.subject.max_step_bytes(), window) {
             let found = match self.subject.found(&facts[part.clone()], addresses.start, addresses.end) {
@@ -290,6 +305,13 @@ impl Look<'_> {
                     outline.window = None;
                 }
                 seen.add(&outline, at - group.start, &facts[at], &found.runs, found.tlb_runs);
+                if self.detail.contents && !is_hidden {
+                    let read = contents::add(&mut self.contents.borrow_mut(), self.subject, &found.runs, sizes.base);
+                    if let Err(error) = read {
+                        is_hidden = true;
+                        partial.push(format!("contents could not be read from {:#x} on: {error}", facts[at].start));
+                    }
+                }
             }
         }
         finish(group, &outline, seen);

@@ -8,6 +8,7 @@ mod batches;
 mod capture;
 mod captured_pages;
 mod collapse;
+mod contents;
 mod elf;
 mod error;
 mod identity;
@@ -46,6 +47,8 @@ pub struct Detail {
     /// Whether to report page sizes only, without smaps: for each page mapped by a base-page PTE, the kernel takes about four
     /// times as long for smaps as for PAGEMAP_SCAN. Without effect where smaps is the only source.
     pub sizes_only: bool,
+    /// Whether to read the memory of large pages, and count the base pages in them that hold only zeros.
+    pub contents: bool,
 }
 
 /// How often a process is inspected that executes another program in the meantime.

@@ -11,6 +11,9 @@ use policy::inspect::{LoadedWith, MemoryLimit, Process, ThpMode};
 use super::identity::Identity;
 use super::subject::Subject;
 
+/// The bit of SIGCHLD in the masks of /proc/PID/status (signal 17 on all architectures that pagelab knows).
+const SIGCHLD: u64 = 1 << 16;
+
 /// Reads the facts. If a file exists but cannot be read, its facts stay empty, and `partial` gets the reason. A missing file also
 /// leaves them empty, without a reason: a capture may lack some.
 pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
@@ -35,6 +38,13 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         program: subject.program(),
         user_id: value("Uid").and_then(|ids| ids.split_ascii_whitespace().next()?.parse().ok()),
         is_fork: identity.is_fork,
+        shows_no_fork: !identity.is_fork
+            && identity.child_faults == Some(0)
+            && subject.has_children() == Some(false)
+            && value("SigIgn")
+                .and_then(|mask| u64::from_str_radix(mask, 16).ok())
+                .is_some_and(|mask| mask & SIGCHLD == 0),
+        faults: identity.faults,
         thp: match value("THP_enabled") {
             Some("1") => ThpMode::Enabled,
             Some("0") => ThpMode::Disabled,
@@ -43,6 +53,9 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         threads: identity.threads,
         swap_bytes: bytes("VmSwap"),
         pinned_bytes: bytes("VmPin"),
+        lazy_free_bytes: None,
+        held_unmapped_bytes: None,
+        contents: None,
         peak_bytes: bytes("VmHWM"),
         memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,

@@ -63,6 +63,8 @@ pub trait Subject {
     fn second_stage(&self) -> SecondStage;
     /// With which larger base pages its program, and the libraries among these mappings, can be loaded.
     fn loaded_with(&self, vmas: &[VmaFacts]) -> LoadedWith;
+    /// Whether it has children; `None` where the kernel does not list them, and for a capture of such a kernel.
+    fn has_children(&self) -> Option<bool>;
     /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
     /// Whether the file of a mapping is in shared memory.
@@ -92,6 +94,18 @@ pub trait Subject {
     /// # Errors
     /// It has ended, or this user may not inspect it.
     fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
+    /// Bytes of folios that it maps in part, without these parts, in the mappings found so far; `None` where folios are not
+    /// visible, and for a capture.
+    fn held_unmapped_bytes(&self) -> Option<u64> {
+        None
+    }
+    /// Fills a buffer with its memory from an address on; returns how many bytes were read. A capture has no contents.
+    ///
+    /// # Errors
+    /// It has ended, or this user may not read its memory.
+    fn read_memory(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
     /// Whether it is a running process, which may change and whose PID may be reused.
     fn is_live(&self) -> bool;
     /// Files that could not be read for the answers so far, as clauses; the answers are as if the files did not exist.

@@ -142,6 +142,7 @@ impl<F: Format> Paged<F> {
             }),
             cut_folios: self.memory.folios.cut(),
             split_leaves: self.costs.splits,
+            ..SlotCounts::default()
         };
         let evidence = Evidence {
             slots,

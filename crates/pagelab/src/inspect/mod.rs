@@ -49,6 +49,10 @@ pub struct Inspect {
     /// base pages
     #[arg(long, conflicts_with_all = ["collapse", "capture"])]
     pub sizes: bool,
+    /// Read the memory of large pages, and say how much of it holds only zeros: what the kernel could return by splitting
+    /// them. The process is not stopped
+    #[arg(long, conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root", "sizes", "every"])]
+    pub contents: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
@@ -134,7 +138,11 @@ fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure>
 /// An inspector of one process with the requested detail.
 fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let host = Host::open(root).map_err(Failure::input)?;
-    let detail = Detail { windows: arguments.html.is_some() || arguments.collapse, sizes_only: arguments.sizes };
+    let detail = Detail {
+        windows: arguments.html.is_some() || arguments.collapse,
+        sizes_only: arguments.sizes,
+        contents: arguments.contents,
+    };
     let observer = Observer::open().map_err(Failure::input)?;
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }

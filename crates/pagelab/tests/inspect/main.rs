@@ -9,6 +9,7 @@ mod causes;
 mod damaged_captures;
 mod golden;
 mod guests;
+mod histories;
 mod hostile_captures;
 mod leaves;
 mod names;

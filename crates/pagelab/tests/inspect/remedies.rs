@@ -18,12 +18,16 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     let provoked = Provoked::with(name, file)?;
     let region = provoked.region();
     let all = region["causes"].as_array().unwrap();
-    let cause = all.iter().find(|one| one["cause"]["code"] == code);
+    let candidate = |one: &Value| one["or"].as_array().unwrap().iter().find(|or| or["code"] == code).cloned();
+    let cause = all.iter().find(|one| one["cause"]["code"] == code || candidate(one).is_some());
     let cause = cause.unwrap_or_else(|| panic!("{name}: no {code} in {:?}", causes(&region)));
     let remedies: Vec<Value> = cause["remedies"].as_array().unwrap().clone();
+    let if_it_is = candidate(cause).map(|candidate| format!("if {}", candidate["text"].as_str().unwrap()));
     drop(provoked);
     // Other conditions are those of another candidate, or of memory that a switch may not reach.
-    let holds = |only: &Value| only.as_str().is_none_or(|only| only.starts_with("if it is mapped in pieces"));
+    let holds = |only: &Value| {
+        only.as_str().is_none_or(|only| only.starts_with("if it is mapped in pieces") || Some(only) == if_it_is.as_deref())
+    };
     let certain: Vec<&Value> = remedies.iter().filter(|remedy| holds(&remedy["only"])).collect();
     for remedy in &certain {
         let before = fallbacks();

@@ -282,6 +282,46 @@ static char *provoked(const char *cause, const char *file) {
         start = huge();
         drop(start);
         touch(start, SIZE);
+    } else if (!strcmp(cause, "kept")) {
+        start = huge();
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            advise(start + at + PAGE, HUGE - PAGE, MADV_DONTNEED);
+    } else if (!strcmp(cause, "freed")) {
+        advise(start = huge(), SIZE, MADV_FREE);
+    } else if (!strcmp(cause, "mostly_zero")) {
+        advise(start = memory(), SIZE, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            start[at] = 1;
+    } else if (!strcmp(cause, "stacks")) {
+        // As for threads: each stack has a guard page at its lower end, and only its upper half is in use.
+        start = reserved(SIZE, HUGE);
+        int flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_STACK | MAP_FIXED;
+        must(mmap(start, SIZE, PROT_NONE, flags, -1, 0) == start, "mmap");
+        for (size_t at = 0; at < SIZE; at += HUGE) {
+            must(mprotect(start + at + PAGE, HUGE - PAGE, PROT_READ | PROT_WRITE) == 0, "mprotect");
+            touch(start + at + HUGE / 2, HUGE / 2);
+        }
+    } else if (!strcmp(cause, "split_by_cold")) {
+        // Half of the content is zero.
+        advise(start = memory(), SIZE, MADV_HUGEPAGE);
+        for (size_t at = 0; at < SIZE; at += HUGE) {
+            touch(start + at, HUGE / 2);
+            advise(start + at, 4 * PAGE, MADV_COLD);
+        }
+    } else if (!strcmp(cause, "cold")) {
+        start = huge();
+        for (size_t at = 0; at < SIZE; at += HUGE)
+            advise(start + at, 4 * PAGE, MADV_COLD);
+    } else if (!strcmp(cause, "zero_leaf_split")) {
+        // Linux 6.18 gives a huge zero page a large page at a write, but not where its leaf was split.
+        advise(start = memory(), SIZE, MADV_HUGEPAGE);
+        unsigned sum = 0;
+        for (size_t at = 0; at < SIZE; at += HUGE) {
+            sum += start[at];
+            must(mprotect(start + at, PAGE, PROT_READ) == 0, "mprotect");
+            must(mprotect(start + at, PAGE, PROT_READ | PROT_WRITE) == 0, "mprotect");
+        }
+        touch(start, SIZE + sum);
     } else if (!strcmp(cause, "read_first")) {
         start = memory();
         unsigned sum = 0;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use super::cause_evidence::setting;
 use super::context::Context;
 use super::files;
-use super::history::History;
+use super::history::{BasePages, History};
 use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
@@ -19,7 +19,7 @@ use super::shared;
 use super::supply::Pool;
 use super::vma::VmaFacts;
 use crate::cause::Cause;
-use crate::census::{Advice, Backing, VmaKind};
+use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
 use crate::remedy::{Change, Deciding, Memory, Remedy, fixes, remedies};
@@ -193,7 +193,7 @@ impl OfRegion<'_> {
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
                 found.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
-            Left::Sum(bytes) => self.refused_or_permitted(vma, Shape::Full, bytes, found),
+            Left::Sum(bytes) => self.refused_or_permitted(vma, (Shape::Full, 0), bytes, found),
             Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
             Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
             Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
@@ -275,11 +275,12 @@ impl OfRegion<'_> {
         }
         // Memory whose folios are not visible is neither covered nor missing.
         found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
-        self.refused_or_permitted(vma, piece.shape, piece.missing_bytes, found);
+        let shape = (piece.shape, piece.absent_bytes(self.target));
+        self.refused_or_permitted(vma, shape, piece.missing_bytes, found);
     }
 
     /// Memory that the settings and its advice refuse the size, or else memory whose history explains it.
-    fn refused_or_permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, found: &mut FoundCauses) {
+    fn refused_or_permitted(&self, vma: &VmaFacts, shape: (Shape, u64), bytes: u64, found: &mut FoundCauses) {
         let (causes, evidence) = self.refusals(vma);
         if causes.is_empty() {
             self.permitted(vma, shape, bytes, found);
@@ -343,8 +344,8 @@ impl OfRegion<'_> {
         none && has_slot && not_advised && vma.smaps_info.is_some_and(|info| info.thp_eligible == Some(false))
     }
 
-    /// A slot for which the kernel may use the size.
-    fn permitted(&self, vma: &VmaFacts, shape: Shape, bytes: u64, found: &mut FoundCauses) {
+    /// A slot for which the kernel may use the size. `absent_bytes` are missing in all slots of the shape.
+    fn permitted(&self, vma: &VmaFacts, (shape, absent_bytes): (Shape, u64), bytes: u64, found: &mut FoundCauses) {
         let about = vma.smaps_info.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
         if let Some(flag) = served {
@@ -360,11 +361,12 @@ impl OfRegion<'_> {
         let history = self.history(vma);
         match shape {
             Shape::ZeroInSlot => {
-                found.add(Cause::ZeroPageInSlot, history.of_zeroes(), bytes, || history.evidence_of_zeroes());
+                let (cause, or) = history.of_zeroes();
+                found.add(cause, or, bytes, || history.evidence_of_zeroes());
             }
             Shape::Holes => {
-                let (cause, or) =
-                    history.of_holes(about.swap_bytes > 0, shared::is_within_size(vma, self.target, self.context));
+                let is_within_size = shared::is_within_size(vma, self.target, self.context);
+                let (cause, or) = history.of_holes(absent_bytes, about.swap_bytes, is_within_size);
                 found.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
             }
             Shape::Refilled => {
@@ -372,9 +374,9 @@ impl OfRegion<'_> {
                 found.add(cause, or, bytes, || history.evidence_of_split());
             }
             _ => {
-                let mut candidates = history.of_full().into_iter();
-                let cause = candidates.next().unwrap_or(Cause::Unexplained);
-                found.add(cause, candidates.collect(), bytes, || history.evidence_of_full());
+                for (cause, or, share_bytes) in history.of_full(bytes) {
+                    found.add(cause, or, share_bytes, || history.evidence_of_full(bytes));
+                }
             }
         }
     }
@@ -384,7 +386,24 @@ impl OfRegion<'_> {
             kind: self.kind,
             shared_bytes: vma.smaps_info.map_or(0, |info| info.shared_bytes),
             target: self.target,
+            base_pages: self.base_pages(),
             context: self.context,
         }
+    }
+
+    /// The anonymous base pages of the region, where all its memory that is mapped by base-page entries has known folios, none of
+    /// them between base pages and the target.
+    fn base_pages(&self) -> Option<BasePages> {
+        let in_place_bytes = self.seen.tlb_runs?.in_place_bytes?;
+        let base = self.context.base;
+        let is_small = |mapping: &Mapping| match mapping.folio {
+            Folio::Unknown => true,
+            Folio::Whole(size) | Folio::Part(size) => size > base && size < self.target,
+        };
+        let of_anonymous = |wanted: &dyn Fn(&Mapping) -> bool| {
+            self.seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous && wanted(mapping))
+        };
+        let bytes = of_anonymous(&|mapping| mapping.folio == Folio::Whole(base));
+        (of_anonymous(&is_small) == 0).then_some(BasePages { bytes, in_place_bytes })
     }
 }

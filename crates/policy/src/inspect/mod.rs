@@ -37,7 +37,7 @@ pub use context::Context;
 pub use explain::{explain, explain_windows};
 pub use group::{cuts, group};
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{LoadedWith, MemoryLimit, Process, Sight, ThpMode};
+pub use process::{Contents, LoadedWith, MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Neighbours, Surroundings, recognise};
 pub use region::{Explained, Region};
 pub use second_stage::SecondStage;

@@ -21,12 +21,24 @@ pub struct Process {
     pub user_id: Option<u32>,
     /// Whether it was forked and has not executed a program since (PF_FORKNOEXEC).
     pub is_fork: bool,
+    /// Whether it shows no sign of having forked: it is no fork itself, has no children, has waited for none that had a page
+    /// fault, and does not ignore SIGCHLD. `false` also where this cannot be read.
+    pub shows_no_fork: bool,
+    /// Its page faults since it was made (`minflt` and `majflt` in /proc/PID/stat); `None` where they cannot be read.
+    pub faults: Option<u64>,
     /// Whether PR_SET_THP_DISABLE is in force for it.
     pub thp: ThpMode,
     /// Number of threads.
     pub threads: u64,
     /// Bytes that are swapped out; `None` where this cannot be read.
     pub swap_bytes: Option<u64>,
+    /// Bytes that it gave back by MADV_FREE and the kernel has not taken yet (LazyFree in smaps); `None` where smaps was not read.
+    pub lazy_free_bytes: Option<u64>,
+    /// Bytes of anonymous and shared-memory folios of which it maps only a part, without that part: they stay allocated as long as
+    /// the part does. Other processes may map them. `None` where folios are not visible.
+    pub held_unmapped_bytes: Option<u64>,
+    /// The contents of its large pages, where they were requested.
+    pub contents: Option<Contents>,
     /// Peak resident memory in bytes (VmHWM), which the kernel does not update continuously. `None` where it cannot be read.
     pub peak_bytes: Option<u64>,
     /// Bytes that the process has pinned (VmPin: RDMA, VFIO, io_uring); `None` where this cannot be read.
@@ -54,6 +66,17 @@ pub enum LoadedWith {
     /// Its files were not read.
     #[default]
     Unknown,
+}
+
+/// The contents of leaves and folios larger than base pages.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Contents {
+    /// Bytes that were read.
+    pub read_bytes: u64,
+    /// Bytes of base pages in them that hold only zeros. They were never written, or zeros were written to them.
+    pub zero_bytes: u64,
+    /// Bytes that were not read, because of the limit or because they were gone.
+    pub unread_bytes: u64,
 }
 
 /// The memory limit of a control group and its use.

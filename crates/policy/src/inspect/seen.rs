@@ -18,6 +18,9 @@ pub struct TlbRuns {
     pub k64_bytes: u64,
     /// Bytes of folios that are mapped completely, but at an address that is not a multiple of their size (mremap).
     pub misplaced_bytes: u64,
+    /// Bytes of anonymous base-page folios at frames that have the same remainder modulo the PMD size as their addresses: most
+    /// pages of a large page that was split, one in 512 of other pages. `None` where this was not read.
+    pub in_place_bytes: Option<u64>,
 }
 
 /// Present memory in a window: an aligned range of PMD size.
@@ -107,6 +110,10 @@ pub enum Left {
 }
 
 impl TlbRuns {
+    /// No memory, of which everything is known.
+    pub const EMPTY: TlbRuns =
+        TlbRuns { k16_bytes: 0, k32_bytes: 0, k64_bytes: 0, misplaced_bytes: 0, in_place_bytes: Some(0) };
+
     /// Counts a run of pages whose addresses and frames are both consecutive. `page`, `frame` and `pages` are in base pages.
     pub fn add(&mut self, page: u64, frame: u64, pages: u64, base: PageSize) {
         let aligned = |run_bytes: u64| {
@@ -132,6 +139,7 @@ impl TlbRuns {
             k32_bytes: self.k32_bytes + other.k32_bytes,
             k64_bytes: self.k64_bytes + other.k64_bytes,
             misplaced_bytes: self.misplaced_bytes + other.misplaced_bytes,
+            in_place_bytes: self.in_place_bytes.zip(other.in_place_bytes).map(|(one, other)| one + other),
         }
     }
 }
@@ -153,7 +161,7 @@ impl Seen {
     /// are cut at multiples of the PMD size.
     pub fn add(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, runs: &[Run], tlb_runs: Option<TlbRuns>) {
         if let Some(tlb_runs) = tlb_runs {
-            self.tlb_runs = Some(self.tlb_runs.unwrap_or_default().merged(tlb_runs));
+            self.tlb_runs = Some(self.tlb_runs.map_or(tlb_runs, |before| before.merged(tlb_runs)));
         }
         for run in runs {
             self.census.add(run.mapping, run.length_bytes());

@@ -68,6 +68,8 @@ pub struct SmapsInfo {
     pub hugetlb: Option<PageSize>,
     /// Bytes that are swapped out.
     pub swap_bytes: u64,
+    /// Bytes that MADV_FREE gave back and the kernel has not taken yet.
+    pub lazy_free_bytes: u64,
     /// Anonymous bytes that other processes also map.
     pub shared_bytes: u64,
     /// Bytes that KSM has merged.

@@ -14,6 +14,10 @@ const WORTH_A_NOTE_BYTES: u64 = 64 << 20;
 
 /// The counter of PMD leaves that were split into base pages (/proc/vmstat).
 const LEAVES_SPLIT: &str = "thp_split_pmd";
+/// The counter of huge zero pages that were allocated.
+const ZERO_PAGES: &str = "thp_zero_page_alloc";
+/// The counters of pages of PMD size that were mapped by a leaf.
+const LEAVES_MADE: [&str; 2] = ["thp_fault_alloc", "thp_collapse_alloc"];
 
 /// Everything that a trial showed about the memory that its policy applies to. The verdict is built from it once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,10 +53,18 @@ pub struct Evidence {
 pub struct SlotCounts {
     /// Allocations that fell back to a smaller size.
     pub fallbacks: Option<Fallbacks>,
-    /// Folios that lost a part of their content.
+    /// Folios that lost a part of their content, and were still mapped in part then.
     pub cut_folios: u64,
+    /// Folios that were split into smaller ones.
+    pub split_folios: u64,
     /// PMD leaves that were split.
     pub split_leaves: u64,
+    /// Leaves of huge zero pages among those that were split: more leaves were split than large pages were made, and a huge zero
+    /// page was allocated.
+    pub split_zero_leaves: u64,
+    /// The bytes that the faults of the processes can have made, if each made a folio of the largest enabled size below the
+    /// requested one; `None` where that is not known.
+    pub faulted_bytes: Option<u64>,
 }
 
 /// Allocations that fell back to a smaller size.
@@ -97,21 +109,31 @@ impl SlotCounts {
     /// /sys/kernel/mm/transparent_hugepage). A size has counters of its own since Linux 6.10; before that /proc/vmstat counts PMD
     /// size only. The kernel also counts a failed charge to the control group as a fallback.
     pub fn of_kernel(moved: &BTreeMap<String, u64>, size: Option<PageSize>) -> SlotCounts {
-        let split_leaves = moved.get(LEAVES_SPLIT).copied().unwrap_or(0);
+        let by = |name: &str| moved.get(name).copied().unwrap_or(0);
+        let split_leaves = by(LEAVES_SPLIT);
         let Some(size) = size else { return SlotCounts { split_leaves, ..SlotCounts::default() } };
-        SlotCounts { fallbacks: fallbacks(moved, size), cut_folios: cut_folios(moved, size), split_leaves }
+        let made: u64 = LEAVES_MADE.iter().map(|name| by(name)).sum();
+        let (cut_folios, split_folios) = cut_and_split(moved, size);
+        SlotCounts {
+            fallbacks: fallbacks(moved, size),
+            cut_folios,
+            split_folios,
+            split_leaves,
+            split_zero_leaves: if by(ZERO_PAGES) > 0 { split_leaves.saturating_sub(made) } else { 0 },
+            faulted_bytes: None,
+        }
     }
 }
 
-/// Folios that lost a part of their content: those that the kernel queued as mapped in part (`split_deferred`), as after
-/// MADV_DONTNEED, and those that it split at once (`split`), as for MADV_FREE.
-fn cut_folios(moved: &BTreeMap<String, u64>, size: PageSize) -> u64 {
+/// Folios that the kernel queued as mapped in part (`split_deferred`), as after MADV_DONTNEED, and those that it split (`split`),
+/// as for MADV_FREE, MADV_COLD and MADV_PAGEOUT of a part.
+fn cut_and_split(moved: &BTreeMap<String, u64>, size: PageSize) -> (u64, u64) {
     let by = |name: &str| moved.get(name).copied().unwrap_or(0);
     let own = |name: &str| by(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));
     if moved.keys().any(|name| name.starts_with("hugepages-")) {
-        own("split_deferred") + own("split")
+        (own("split_deferred"), own("split"))
     } else {
-        by("thp_deferred_split_page") + by("thp_split_page")
+        (by("thp_deferred_split_page"), by("thp_split_page"))
     }
 }
 
@@ -222,8 +244,11 @@ impl Examination {
         }
     }
 
-    /// Attributes the permitted slots to failed allocations, split larger pages, and other causes.
+    /// Attributes the permitted slots to failed allocations, split larger pages, and other causes. The counters are those of the
+    /// whole system: each explains at most as many slots as it counts, and a slot that several of them leave open has no more
+    /// than the fact that it was full.
     fn settle_slots(&mut self, counts: &SlotCounts) {
+        let not_by_faults = self.full.take_bytes_above(counts.faulted_bytes.unwrap_or(u64::MAX));
         if let Some(Fallbacks { counter, times, charges }) = counts.fallbacks.clone() {
             let charged = self.take_slots(charges);
             self.add(Cause::ChargeFellBack, charged);
@@ -231,16 +256,25 @@ impl Examination {
             let fell_back = self.take_slots(times);
             self.add(Cause::AllocationFellBack { counter, times }, fell_back);
         }
+        let read_first = self.full.take(counts.split_zero_leaves);
+        self.add(Cause::ReadFirst, read_first);
         let refilled = self.full.take(counts.cut_folios);
         self.add(Cause::RefilledAfterDrop, refilled);
-        let after_fork = self.full_after_fork.take(counts.split_leaves);
-        self.add(Cause::SplitAfterFork, after_fork);
-        if self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown && mapping.backing == Backing::Anonymous)
-            > 0
-        {
-            let split = self.full.take(counts.split_leaves.saturating_sub(counts.cut_folios));
-            self.add(Cause::SplitMeanwhile, split);
-        }
+        self.full.add(not_by_faults);
+        let split = self.full.take(counts.split_folios);
+        self.add(Cause::SplitMeanwhile, split);
+        let after_fork = self.full_after_fork.count.min(counts.split_leaves);
+        let split_after_fork = self.full_after_fork.take(after_fork);
+        self.add(Cause::SplitAfterFork, split_after_fork);
+        let counted = counts.cut_folios + counts.split_folios + counts.split_zero_leaves + after_fork;
+        let other_leaves = counts.split_leaves.saturating_sub(counted);
+        let split = self.full.take(other_leaves);
+        let sees_all =
+            self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown && mapping.backing == Backing::Anonymous)
+                == 0;
+        self.add(if sees_all { Cause::FilledWithBasePages } else { Cause::SplitMeanwhile }, split);
+        let not_by_faults = self.full.take_bytes_above(counts.faulted_bytes.unwrap_or(u64::MAX));
+        self.add(Cause::Unexplained, not_by_faults.bytes);
         self.full.add(std::mem::take(&mut self.full_after_fork));
         let (full, partial): (Slots, Slots) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
         self.add(Cause::TouchedBeforeEligible, full.bytes);

@@ -209,6 +209,17 @@ impl Slots {
     }
 }
 
+impl Slots {
+    /// Removes slots until no more than `bytes` are left, and returns them.
+    pub(super) fn take_bytes_above(&mut self, bytes: u64) -> Slots {
+        let above = self.bytes.saturating_sub(bytes);
+        let average = self.bytes.checked_div(self.count).unwrap_or(0).max(1);
+        let before = *self;
+        self.take(above.div_ceil(average));
+        Slots { count: before.count - self.count, bytes: before.bytes - self.bytes }
+    }
+}
+
 /// The cause that follows from the shape alone, whatever the settings permit.
 pub fn certain_cause(shape: Shape) -> Option<Cause> {
     match shape {

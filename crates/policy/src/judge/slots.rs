@@ -43,6 +43,13 @@ pub struct Piece {
     pub present_bytes: u64,
 }
 
+impl Piece {
+    /// Bytes that are absent in its slots.
+    pub fn absent_bytes(&self, target: PageSize) -> u64 {
+        (self.slots * target.bytes()).saturating_sub(self.present_bytes)
+    }
+}
+
 /// Groups the missing and unseen memory of a mapping by shape.
 pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing) -> Vec<Piece> {
     let mut pieces = Pieces::default();

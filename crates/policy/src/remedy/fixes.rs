@@ -73,8 +73,14 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         }
         Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
         Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
-        Cause::ZeroPageInSlot => collapsible(SourceChange::WriteFirst),
-        Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile | Cause::RefilledAfterDrop => {
+        // A fact about the present state; what happened is among the candidates.
+        Cause::FilledWithBasePages => Fixes { with_advice: Some(Vec::new()), by_collapse: true, ..Fixes::default() },
+        Cause::ZeroPageInSlot | Cause::ReadFirst => collapsible(SourceChange::WriteFirst),
+        Cause::FolioPartlyMapped
+        | Cause::LeafSplit
+        | Cause::SplitMeanwhile
+        | Cause::ZeroPiecesOfSplit
+        | Cause::RefilledAfterDrop => {
             collapsible(SourceChange::WholeSlots)
         }
         Cause::SplitAfterFork => collapsible(SourceChange::NoFork),

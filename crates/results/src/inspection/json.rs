@@ -143,6 +143,13 @@ fn head(one: &Summary) -> Map<String, Value> {
         "swap_bytes": one.process.swap_bytes,
         "peak_bytes": one.process.peak_bytes,
         "pinned_bytes": one.process.pinned_bytes,
+        "lazy_free_bytes": one.process.lazy_free_bytes,
+        "held_unmapped_bytes": one.process.held_unmapped_bytes,
+        "contents": one.process.contents.map(|contents| json!({
+            "read_bytes": contents.read_bytes,
+            "zero_bytes": contents.zero_bytes,
+            "unread_bytes": contents.unread_bytes,
+        })),
         "memory_cgroup": one.process.memory_cgroup,
         "memory_limit": one.process.memory_limit.as_ref().map(|limit| json!({
             "group": limit.group,
@@ -213,6 +220,7 @@ fn region(region: &Region, sight: Sight) -> Value {
             "k32_bytes": runs.k32_bytes,
             "k64_bytes": runs.k64_bytes,
             "misplaced_bytes": runs.misplaced_bytes,
+            "in_place_bytes": runs.in_place_bytes,
         })),
         "could_be_larger_bytes": region.win.bytes,
         "slots": region.win.slots,

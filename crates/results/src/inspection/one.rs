@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census};
-use policy::inspect::{Inspection, Kind, LoadedWith, ThpMode};
+use policy::inspect::{Contents, Inspection, Kind, LoadedWith, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -48,8 +48,29 @@ fn head(inspection: &Inspection) -> String {
     if let LoadedWith::Refused(refused) = &about.loaded_with {
         lines.push(format!("  {}", printable(&refused.describe())));
     }
+    let worth = inspection.resident_bytes() / 100;
+    if let Some(bytes) = about.lazy_free_bytes.filter(|bytes| *bytes > worth) {
+        lines.push(format!("  given back by MADV_FREE, and not taken yet: {}", format_bytes(bytes)));
+    }
+    if let Some(bytes) = about.held_unmapped_bytes.filter(|bytes| *bytes > worth) {
+        let bytes = format_bytes(bytes);
+        lines.push(format!(
+            "  held but not mapped: {bytes} more, the rest of folios that are mapped in part (another process may map it)"
+        ));
+    }
+    lines.extend(about.contents.map(|contents| of_contents(&contents)));
     lines.extend(inspection.partial.iter().map(|why| format!("  partial: {}", printable(why))));
     lines.join("\n")
+}
+
+/// What large pages hold.
+fn of_contents(contents: &Contents) -> String {
+    let [zero, read] = [contents.zero_bytes, contents.read_bytes].map(format_bytes);
+    let unread = match contents.unread_bytes {
+        0 => String::new(),
+        bytes => format!("; {} were not read", format_bytes(bytes)),
+    };
+    format!("  contents: {zero} of {read} in large pages hold only zeros, which shrink_underused could return{unread}")
 }
 
 /// The regions of one kind.
