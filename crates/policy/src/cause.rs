@@ -6,9 +6,9 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
+use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
 use crate::remedy::{Deciding, fixes};
 use crate::removal::Unwatched;
-use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
 use crate::size::{PageSize, format_bytes};
 
 /// A reason that comes from the kernel, the program or the tracer.

@@ -9,10 +9,10 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use host::maps::{Vma, VmaKind};
-use policy::call::prot;
-use policy::inspect::{BasePages, FileSystem, LoadSegment, LoadedWith, Loader, MemoryLimit, SecondStage, VmaFacts};
 use host::{HostError, HugetlbGroups, Root, if_there};
+use policy::call::prot;
 use policy::hugetlb::HugetlbLimit;
+use policy::inspect::{BasePages, FileSystem, LoadSegment, LoadedWith, Loader, MemoryLimit, SecondStage, VmaFacts};
 use policy::size::PageSize;
 
 use super::subject::{Found, Sizes, Subject};

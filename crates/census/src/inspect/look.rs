@@ -9,8 +9,8 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    Contents, Context, Cut, Inspection, Kind, LoadedWith, Neighbours, Outline, Process as About, Region, Seen, Sight, SmapsInfo, Supply,
-    Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
+    Contents, Context, Cut, Inspection, Kind, LoadedWith, Neighbours, Outline, Process as About, Region, Seen, Sight,
+    SmapsInfo, Supply, Surroundings, VmaFacts, VmaPart, cuts, explain, explain_windows, group, recognise,
 };
 use policy::remedy::{Runtime, runtimes};
 use policy::size::{PageSize, format_bytes};
@@ -357,7 +357,8 @@ impl Look<'_> {
             runtimes: &basis.runtimes,
         };
         // Without advice, flags and guards a cause would be a guess.
-        let causes = if basis.knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
+        let causes =
+            if basis.knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &context, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum =

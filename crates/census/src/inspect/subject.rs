@@ -3,8 +3,8 @@
 use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
-use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
 use policy::hugetlb::HugetlbLimit;
+use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use crate::CensusError;

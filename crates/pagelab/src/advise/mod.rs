@@ -132,11 +132,14 @@ fn tried(goal: &Goal, program: &Program, session: &mut Session) -> Result<Advice
     let wanted_bytes = attempt::look(program, &goal.policy, session)?.large_bytes(goal.size);
     if wanted_bytes == 0 {
         let policy = &goal.policy;
-        return Err(Failure::NoResult(format!("no page of {policy} was seen when the command was run again for advice")));
+        return Err(Failure::NoResult(format!(
+            "no page of {policy} was seen when the command was run again for advice"
+        )));
     }
     session.rest().map_err(Failure::input)?;
     let by_default = attempt::look(program, &Policy::DEFAULT, session)?;
-    let mut advice = Advice { policy: goal.policy.clone(), obstacle: goal.obstacle.clone(), wanted_bytes, attempts: Vec::new() };
+    let mut advice =
+        Advice { policy: goal.policy.clone(), obstacle: goal.obstacle.clone(), wanted_bytes, attempts: Vec::new() };
     for remedy in candidates::candidates(goal, &by_default) {
         let outcome = attempt::attempt(program, &remedy, goal.size, session)?;
         let holds = outcome.holds(wanted_bytes);

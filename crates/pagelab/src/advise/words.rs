@@ -12,7 +12,9 @@ use crate::output::folded;
 pub fn short(advice: &Advice, command: &[String], id: i64) -> String {
     let others = match advice.attempts.len() {
         0 | 1 => String::new(),
-        n if advice.holding().is_some() => format!(" ({} without this effect: pagelab advise --show {id})", settings(n - 1)),
+        n if advice.holding().is_some() => {
+            format!(" ({} without this effect: pagelab advise --show {id})", settings(n - 1))
+        }
         _ => format!(" (pagelab advise --show {id} names them)"),
     };
     folded(format!("{}{others}", answer(advice, command)))
@@ -41,7 +43,10 @@ fn answer(advice: &Advice, command: &[String]) -> String {
         Some((remedy, bytes)) => {
             let others = if is_for_all(remedy) { "; it concerns every program" } else { "" };
             let bytes = format_bytes(bytes);
-            format!("advice: {} ({policy} brings large pages to {wanted}, this to {bytes}, seen in one run{others})", remedy.instruction())
+            format!(
+                "advice: {} ({policy} brings large pages to {wanted}, this to {bytes}, seen in one run{others})",
+                remedy.instruction()
+            )
         }
         None => {
             let why = match (&advice.obstacle, advice.attempts.len()) {
@@ -67,8 +72,12 @@ fn settings(n: usize) -> String {
 
 fn row(advice: &Advice, one: &Attempt) -> String {
     let outcome = match &one.outcome {
-        Outcome::Large { bytes } if one.outcome.holds(advice.wanted_bytes) => format!("holds: {}", format_bytes(*bytes)),
-        Outcome::Large { bytes } => format!("no effect: {} of {}", format_bytes(*bytes), format_bytes(advice.wanted_bytes)),
+        Outcome::Large { bytes } if one.outcome.holds(advice.wanted_bytes) => {
+            format!("holds: {}", format_bytes(*bytes))
+        }
+        Outcome::Large { bytes } => {
+            format!("no effect: {} of {}", format_bytes(*bytes), format_bytes(advice.wanted_bytes))
+        }
         Outcome::Failed { how } => format!("the program {how}"),
         Outcome::Refused { reason } => format!("not set: {}", printable(reason)),
     };

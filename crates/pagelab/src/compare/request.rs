@@ -90,7 +90,8 @@ impl Request {
             backend,
             in_study: None,
         };
-        let shown = Shown { forms: arguments.forms, adopt_all: arguments.keeping.adopt_all, with_boots: arguments.arm_of_boot };
+        let shown =
+            Shown { forms: arguments.forms, adopt_all: arguments.keeping.adopt_all, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })
     }
 }

@@ -6,8 +6,8 @@ use std::iter::successors;
 
 use policy::cause::Cause;
 use policy::cut::CutBy;
-use policy::removal::Unwatched;
 use policy::hugetlb::{ENOMEM, RequestCall};
+use policy::removal::Unwatched;
 use policy::size::PageSize;
 
 /// Example settings files, one of each kind.

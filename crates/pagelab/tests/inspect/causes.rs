@@ -161,7 +161,7 @@ fn may_be(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Value {
 fn a_split_that_dropped_nothing_is_no_drop_and_its_zeroes_were_not_read() {
     let Some(_still) = for_advised() else { return };
     let kernel_maps_zeroes = fs::read_to_string("/proc/vmstat").unwrap().contains("thp_underused_split_page");
-    is_told("cold", "split_meanwhile", SIZE, &["lie in the frames that they had as parts of large pages"]);
+    is_told("cold", "split_meanwhile", SIZE, &["are in the frames that they had as parts of large pages"]);
     if needs(&[("zero pages for pieces of a split page (Linux 6.12)", kernel_maps_zeroes)]) {
         let region = is_told("split_by_cold", "zero_page_in_slot", SIZE / 2, &["frames"]).unwrap();
         assert_eq!(causes(&region)[0].2[0], "zero_pieces_of_split", "{region:#}");

@@ -101,7 +101,8 @@ pub fn compiled() -> &'static Path {
         let bench = Bench::new();
         let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/provoke.c");
         let compiled = bench.path("provoke");
-        let status = Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status().expect("gcc");
+        let status =
+            Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status().expect("gcc");
         assert!(status.success());
         (bench, compiled)
     });

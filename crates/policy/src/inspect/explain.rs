@@ -22,7 +22,7 @@ use crate::cause::Cause;
 use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
-use crate::remedy::{Change, Deciding, Memory, Remedy, fixes, remedies};
+use crate::remedy::{Deciding, Memory, Remedy, remedies};
 use crate::size::PageSize;
 
 /// The causes of a region, largest first. `vmas` are the mappings of the region and `cuts` the cuts between them.
@@ -66,13 +66,16 @@ fn memory<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a
 fn remedies_for(memory: &Memory, cause: &Cause, also: &[Cause], or: &[Cause]) -> Vec<Remedy> {
     let together: Vec<&Cause> = std::iter::once(cause).chain(also).collect();
     let mut found = remedies(memory, &together);
-    if let Some(refused) = or.iter().find(|candidate| !fixes(candidate, &memory.deciding).by_collapse) {
-        let collapses = found.iter_mut().filter(|remedy| remedy.changes == [Change::Collapse]);
-        collapses.for_each(|remedy| remedy.only = Some(format!("unless {}", refused.describe())));
+    let of_candidates: Vec<(&Cause, Vec<Remedy>)> =
+        or.iter().map(|candidate| (candidate, remedies(memory, &[candidate]))).collect();
+    for remedy in &mut found {
+        let helps = |others: &[Remedy]| others.iter().any(|other| other.changes == remedy.changes);
+        let without = of_candidates.iter().find(|(_, others)| !helps(others));
+        remedy.only = remedy.only.take().or(without.map(|(candidate, _)| format!("unless {}", candidate.describe())));
     }
-    for candidate in or {
+    for (candidate, others) in of_candidates {
         let only = format!("if {}", candidate.describe());
-        for remedy in remedies(memory, &[candidate]) {
+        for remedy in others {
             if !found.iter().any(|other| other.changes == remedy.changes) {
                 found.push(Remedy { only: Some(remedy.only.unwrap_or_else(|| only.clone())), ..remedy });
             }

@@ -30,8 +30,8 @@ mod vma;
 use crate::hugetlb::RefusedRequest;
 
 pub use crate::cut::{Cut, CutBy};
-pub use base_pages::{BasePages, LoadSegment, Loader, largest_of_all};
 pub use crate::hugetlb::NodePool;
+pub use base_pages::{BasePages, LoadSegment, Loader, largest_of_all};
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
 pub use explain::{explain, explain_windows};

@@ -126,7 +126,7 @@ impl Change {
                     quoted(file)
                 )
             }
-            Change::Collapse => "collapse it (MADV_COLLAPSE): pagelab inspect PID --collapse".into(),
+            Change::Collapse => "collapse it (MADV_COLLAPSE, Linux 6.1): pagelab inspect PID --collapse".into(),
             Change::Source { change } => change.describe().into(),
             Change::Other { text } => text.clone(),
         }
@@ -192,25 +192,17 @@ impl SourceChange {
             SourceChange::Align => "allocate multiples of the size, at multiples of it",
             SourceChange::MapAtOnce => "map the memory with one mmap before any of it is touched",
             SourceChange::GrowBySlots => "make memory usable in steps of the size or more, before it is touched",
-            SourceChange::WriteFirst => {
-                "write the memory before it is read, or populate it (MADV_POPULATE_WRITE)"
-            }
-            SourceChange::FillSlots => {
-                "advise the memory before the first touch, or write every page of each slot"
-            }
+            SourceChange::WriteFirst => "write the memory before it is read, or populate it (MADV_POPULATE_WRITE)",
+            SourceChange::FillSlots => "advise the memory before the first touch, or write every page of each slot",
             SourceChange::WholeSlots => "unmap, drop, protect and move whole pages of that size only",
-            SourceChange::MoveAligned => {
-                "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy"
-            }
+            SourceChange::MoveAligned => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
             SourceChange::NoFork => {
                 "start other programs by posix_spawn, which copies nothing, or fork before the memory is filled"
             }
             SourceChange::CutBetweenSlots { by: CutBy::Guard | CutBy::LightGuard } => {
                 "put guard pages outside the slots: around the allocation, or in place of a whole slot"
             }
-            SourceChange::CutBetweenSlots { by: CutBy::Flags } => {
-                "advise, lock and register memory by whole slots"
-            }
+            SourceChange::CutBetweenSlots { by: CutBy::Flags } => "advise, lock and register memory by whole slots",
             SourceChange::CutBetweenSlots { by: CutBy::Name } => "give one allocation one name",
             SourceChange::CutBetweenSlots { by: CutBy::Protection } => "protect memory by whole slots",
             SourceChange::CutBetweenSlots { by: CutBy::Unseen } => SourceChange::MapAtOnce.describe(),
@@ -223,7 +215,9 @@ impl SourceChange {
                 "advise the mapping (MADV_HUGEPAGE) before its file is in the page cache: readahead then takes folios of that \
                  size, where the file system has them (ext4 since Linux 6.16, xfs, btrfs)"
             }
-            SourceChange::UnregisterAndCollapse => "unregister memory that is complete (UFFDIO_UNREGISTER), then collapse it (MADV_COLLAPSE)",
+            SourceChange::UnregisterAndCollapse => {
+                "unregister memory that is complete (UFFDIO_UNREGISTER), then collapse it (MADV_COLLAPSE)"
+            }
             SourceChange::PinLate => "pin the memory after it has its large pages",
             SourceChange::NotMergeable => "do not offer the memory to KSM (MADV_MERGEABLE)",
         }

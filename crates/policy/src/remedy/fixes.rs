@@ -55,9 +55,10 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             by_source: source(SourceChange::Advise),
             by_collapse: true,
         },
-        Cause::MappedInPieces { .. } => {
-            Fixes { by_settings: Some(vec![Change::setting(&deciding.size, "always")]), ..program(SourceChange::MapAtOnce) }
-        }
+        Cause::MappedInPieces { .. } => Fixes {
+            by_settings: Some(vec![Change::setting(&deciding.size, "always")]),
+            ..program(SourceChange::MapAtOnce)
+        },
         Cause::SizeDisabled { path } => Fixes {
             with_advice: Some(vec![Change::setting(path, "madvise")]),
             by_settings: Some(vec![Change::setting(path, "always")]),
@@ -65,12 +66,8 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             by_collapse: true,
         },
         Cause::DisabledForProcess => program(SourceChange::NoPrctl),
-        Cause::DisabledExceptAdvised => {
-            Fixes { with_advice: Some(Vec::new()), ..program(SourceChange::Advise) }
-        }
-        Cause::TouchedBeforeEligible => {
-            Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) }
-        }
+        Cause::DisabledExceptAdvised => Fixes { with_advice: Some(Vec::new()), ..program(SourceChange::Advise) },
+        Cause::TouchedBeforeEligible => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) },
         Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
         Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
         // A fact about the present state; what happened is among the candidates.
@@ -80,18 +77,15 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         | Cause::LeafSplit
         | Cause::SplitMeanwhile
         | Cause::ZeroPiecesOfSplit
-        | Cause::RefilledAfterDrop => {
-            collapsible(SourceChange::WholeSlots)
-        }
+        | Cause::RefilledAfterDrop => collapsible(SourceChange::WholeSlots),
         Cause::SplitAfterFork => collapsible(SourceChange::NoFork),
         Cause::AllocationFellBack { .. } => {
             Fixes { by_collapse: true, ..everywhere(Change::setting("/proc/sys/vm/compact_memory", "1")) }
         }
         Cause::ChargeFellBack => everywhere(Change::other("raise memory.max of the control group")),
-        Cause::PoolExhausted { size } => everywhere(Change::other(&format!(
-            "as root: add pages of {size} to {}",
-            super::pool_path(size.bytes())
-        ))),
+        Cause::PoolExhausted { size } => {
+            everywhere(Change::other(&format!("as root: add pages of {size} to {}", super::pool_path(size.bytes()))))
+        }
         Cause::PoolLimited { .. } | Cause::PoolRequestRefused { is_limited: true, .. } => {
             everywhere(Change::other("raise the limit of the control group; pagelab doctor names its file"))
         }
@@ -154,7 +148,9 @@ fn of_a_trial(cause: &Cause) -> Fixes {
             "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
              the program's life that gives back less"
         }
-        Cause::BasePageRefused { .. } => "link it with -Wl,-z,max-page-size=65536, and take libraries that are linked so",
+        Cause::BasePageRefused { .. } => {
+            "link it with -Wl,-z,max-page-size=65536, and take libraries that are linked so"
+        }
         Cause::NothingToSee => "measure a longer part of the program's life",
         _ => return Fixes::default(),
     };

@@ -176,10 +176,7 @@ impl Knob {
         match self.how {
             How::Environment(variables) => variables
                 .iter()
-                .map(|(variable, value)| Change::Environment {
-                    variable: (*variable).into(),
-                    value: (*value).into(),
-                })
+                .map(|(variable, value)| Change::Environment { variable: (*variable).into(), value: (*value).into() })
                 .collect(),
             How::Arguments(program, arguments) => vec![Change::Arguments {
                 program: program.into(),

@@ -87,7 +87,8 @@ impl Remedy {
     /// How much the remedy affects beyond the program, and how likely it reaches the memory; smaller is better.
     fn rank(&self) -> u32 {
         let changes = self.intrusiveness();
-        let is_switch = self.changes.iter().any(|change| matches!(change, Change::Environment { .. } | Change::Arguments { .. }));
+        let is_switch =
+            self.changes.iter().any(|change| matches!(change, Change::Environment { .. } | Change::Arguments { .. }));
         match (&self.only, is_switch) {
             (None, _) => changes,
             (Some(_), false) => changes + 4,

@@ -3,14 +3,7 @@ use super::*;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 fn memory<'a>(kind: &'a Kind, runtimes: &'a [Runtime]) -> Memory<'a> {
-    Memory {
-        kind,
-        size: PageSize::M2,
-        is_pmd: true,
-        length_bytes: 64 << 20,
-        runtimes,
-        deciding: Deciding::default(),
-    }
+    Memory { kind, size: PageSize::M2, is_pmd: true, length_bytes: 64 << 20, runtimes, deciding: Deciding::default() }
 }
 
 /// The remedies in words.
@@ -61,7 +54,10 @@ fn a_switch_reaches_the_memory_of_its_own_runtime_only() {
     );
     let pool = &words(&shared, &[Runtime::Glibc, Runtime::PostgreSql], &causes)[1];
     assert!(pool.contains("+ 32)) > /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"), "{pool}");
-    assert_eq!(words(&Kind::JvmHeap, &[Runtime::Glibc, Runtime::Jvm], &[&Cause::NotAdvised])[0].split('=').next(), Some("start it with JAVA_TOOL_OPTIONS"));
+    assert_eq!(
+        words(&Kind::JvmHeap, &[Runtime::Glibc, Runtime::Jvm], &[&Cause::NotAdvised])[0].split('=').next(),
+        Some("start it with JAVA_TOOL_OPTIONS")
+    );
     let unnamed = words(&Kind::Anonymous, &[Runtime::Glibc], &[&Cause::NotAdvised]);
     assert_eq!(unnamed[0], format!("as root: echo always > {ENABLED} (if it is mapped in pieces of 2M or more)"));
     assert!(unnamed.iter().any(|one| one.ends_with("hugetlb=1 (if malloc made it)")), "{unnamed:?}");
@@ -75,7 +71,10 @@ fn redis_ends_its_own_prctl_by_its_own_switch() {
     // Under `madvise` it does not call prctl, but under `always` it would.
     let not_advised = words(&arena, &[Runtime::Jemalloc, Runtime::Redis], &[&Cause::NotAdvised]);
     assert_eq!(not_advised[0], "start it with MALLOC_CONF=thp:always");
-    assert_eq!(not_advised[1], format!("as root: echo always > {ENABLED}; then start redis-server with --disable-thp no"));
+    assert_eq!(
+        not_advised[1],
+        format!("as root: echo always > {ENABLED}; then start redis-server with --disable-thp no")
+    );
     assert!(!not_advised.contains(&format!("as root: echo always > {ENABLED}")), "{not_advised:?}");
     let other = words(&arena, &[Runtime::Jemalloc], &[&Cause::DisabledForProcess]);
     assert!(other.iter().all(|one| !one.contains("disable-thp")), "{other:?}");

@@ -16,17 +16,17 @@ pub const SCHEMA: &str = "pagelab.inspect/1";
 
 /// The document of one process, with its regions.
 pub fn one(inspection: &Inspection) -> Value {
-    framed(&inspection.supply, Some(inspection.sight), vec![process(inspection)])
+    let mut document = framed(&inspection.supply, Some(inspection.sight), vec![process(inspection)]);
+    document["refused_requests"] =
+        inspection.refused_requests.as_ref().map(|requests| requests.iter().map(refused).collect::<Vec<_>>()).into();
+    document
 }
 
 /// A process with its regions, as a part of a document.
 pub fn process(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
     process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
-    let mut document = framed(&inspection.supply, Some(inspection.sight), vec![Value::Object(process)]);
-    document["refused_requests"] =
-        inspection.refused_requests.as_ref().map(|requests| requests.iter().map(refused).collect::<Vec<_>>()).into();
-    document
+    Value::Object(process)
 }
 
 fn refused(request: &RefusedRequest) -> Value {

@@ -21,7 +21,7 @@ pub fn why(inspection: &Inspection, width: usize) -> String {
     let (winnable, fixed) = present.into_iter().partition(Explained::is_winnable);
     let blocks = [
         ("why not larger", winnable),
-        ("what could not be larger", fixed),
+        ("what no setting makes larger", fixed),
         ("what is not present, and cannot be", absent),
     ];
     let blocks = blocks.into_iter().filter(|(_, causes)| !causes.is_empty());
@@ -129,7 +129,18 @@ mod tests {
         });
         let supply = Supply { settings: settings.into(), ..Supply::default() };
         let sight = Sight::default();
-        why(&Inspection { process: Process::default(), regions: vec![region], runtimes: vec![], supply, refused_requests: None, sight, partial: vec![] }, 200)
+        why(
+            &Inspection {
+                process: Process::default(),
+                regions: vec![region],
+                runtimes: vec![],
+                supply,
+                refused_requests: None,
+                sight,
+                partial: vec![],
+            },
+            200,
+        )
     }
 
     #[test]
@@ -145,7 +156,7 @@ mod tests {
         assert!(text.contains(&first), "{text}");
         let small = "340K: 2 further causes, each below 1 % of the resident memory (--regions and --json list them)";
         assert!(text.contains(small), "{text}");
-        let fixed = "what could not be larger\n  8K: 1 cause below 1 % of the resident memory";
+        let fixed = "what no setting makes larger\n  8K: 1 cause below 1 % of the resident memory";
         assert!(text.contains(fixed), "{text}");
     }
 

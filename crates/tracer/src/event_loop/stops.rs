@@ -6,8 +6,8 @@ use policy::cause::Cause;
 use policy::removal::Unwatched;
 
 use super::Tree;
-use crate::freed_ranges::{self, Taken};
 use crate::call_context::{CallContext, pass};
+use crate::freed_ranges::{self, Taken};
 use crate::paused::{Lost, Paused};
 use crate::ptrace::{self, Tid};
 use crate::registers::NATIVE;

@@ -10,8 +10,14 @@ fn told(target_kib: u64, counters: &[&str]) -> Vec<String> {
     let counters = counters.iter().map(|name| ((*name).to_owned(), 3)).collect();
     let (process, supply) = (Process::default(), Supply { settings, counters, ..Supply::default() });
     let size = |kib: u64| PageSize::new(kib << 10).unwrap();
-    let context =
-        Context { process: &process, supply: &supply, base: size(4), pmd: Some(size(2048)), sees_folios: true, runtimes: &[] };
+    let context = Context {
+        process: &process,
+        supply: &supply,
+        base: size(4),
+        pmd: Some(size(2048)),
+        sees_folios: true,
+        runtimes: &[],
+    };
     let (kind, target) = (&Kind::Heap, size(target_kib));
     History { kind, shared_bytes: 0, target, base_pages: None, context: &context }.evidence_of_holes(0)
 }
@@ -47,8 +53,14 @@ fn causes(full: &Full<'_>) -> Vec<Share> {
     let process = Process { shows_no_fork: full.shows_no_fork, faults: full.faults, ..Process::default() };
     let supply = Supply { counters, counted_since: full.since, ..Supply::default() };
     let target = PageSize::new(M2).unwrap();
-    let context =
-        Context { process: &process, supply: &supply, base: PageSize::K4, pmd: Some(target), sees_folios: true, runtimes: &[] };
+    let context = Context {
+        process: &process,
+        supply: &supply,
+        base: PageSize::K4,
+        pmd: Some(target),
+        sees_folios: true,
+        runtimes: &[],
+    };
     let base_pages = Some(BasePages { bytes: full.bytes, in_place_bytes: full.in_place_bytes });
     let kind = &Kind::Anonymous;
     History { kind, shared_bytes: 0, target, base_pages, context: &context }.of_full(full.bytes)

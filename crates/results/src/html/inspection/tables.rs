@@ -98,11 +98,8 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
             one.or.iter().map(|cause| format!("<small>or: {}</small>", escape(&cause.describe()))).collect();
         let evidence: String = one.evidence.iter().map(|seen| format!("<li>{}</li>", breakable(seen))).collect();
         let evidence = if evidence.is_empty() { String::new() } else { format!("<ul>{evidence}</ul>") };
-        let also: String = one
-            .also
-            .iter()
-            .map(|cause| format!("<small>and: {}</small>", escape(&cause.describe_also())))
-            .collect();
+        let also: String =
+            one.also.iter().map(|cause| format!("<small>and: {}</small>", escape(&cause.describe_also()))).collect();
         let remedies: Vec<String> = one.remedies.iter().map(|one| marked(&remedy(&one.describe()))).collect();
         format!(
             "<tr>{}<td>{}{also}{or}</td><td>{evidence}</td><td>{}</td></tr>\n",

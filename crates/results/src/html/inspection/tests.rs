@@ -1,9 +1,9 @@
 use std::collections::BTreeMap;
 
-use policy::remedy::{Change, Remedy};
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Sight, Supply, Window};
+use policy::remedy::{Change, Remedy};
 
 use super::strip::{Part, strip};
 use super::*;
