@@ -1,13 +1,14 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c, mm/huge_memory.c),
-//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). [`fixes`] has what removes each.
+//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). `remedy::fixes` has what removes each.
+//!
+//! The file is above 400 lines because it is one list: each cause with its description.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
 use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
-use crate::remedy::{Deciding, fixes};
 use crate::removal::Unwatched;
 use crate::size::{PageSize, format_bytes};
 
@@ -398,11 +399,6 @@ impl Cause {
             Cause::NotAdvised | Cause::SharedNotAdvised { .. } => "not advised (MADV_HUGEPAGE)".into(),
             other => other.describe(),
         }
-    }
-
-    /// How to remove the cause, when nothing but the cause is known; `None` where there is no remedy.
-    pub fn remedy(&self) -> Option<String> {
-        fixes(self, &Deciding::default()).describe()
     }
 }
 

@@ -315,7 +315,7 @@ fn cause(share: &CauseShare) -> Value {
         [
             ("bytes", share.bytes.into()),
             ("text", share.cause.describe().into()),
-            ("remedy", share.cause.remedy().into()),
+            ("remedy", policy::remedy::of_cause(&share.cause).into()),
         ],
     )
 }

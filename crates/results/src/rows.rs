@@ -369,7 +369,7 @@ pub fn cause_clause(share: &CauseShare, of: &str) -> String {
     if let Some(bytes) = share.bytes {
         clause.push_str(&format!(" ({}{of})", policy::size::format_bytes(bytes)));
     }
-    if let Some(remedy) = share.cause.remedy() {
+    if let Some(remedy) = policy::remedy::of_cause(&share.cause) {
         clause.push_str(&format!("; {}", text::printable(&remedy)));
     }
     clause

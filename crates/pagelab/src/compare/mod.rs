@@ -26,7 +26,7 @@ pub use arguments::Compare;
 
 use std::time::Duration;
 
-use crate::advise::{self, Program};
+use crate::advice::{self, Program};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::{publish, user};
@@ -45,7 +45,7 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
     let published = shown.publish(&measured.comparison, &store);
     let advised = match &advised {
         Some((program, patience)) if exit.is_ok() && published.is_ok() => {
-            advise::below(&measured.comparison, program, *patience)
+            advice::below(&measured.comparison, program, *patience)
                 .and_then(|text| text.map_or(Ok(()), |text| print(&text, false)))
         }
         _ => Ok(()),

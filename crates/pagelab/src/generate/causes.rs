@@ -22,7 +22,7 @@ pub fn page() -> String {
         .to_owned();
     for cause in successors(Some(Cause::NoAlignedSlot), next).filter(|cause| *cause != Cause::OfAnotherVersion) {
         let cell = |text: &str| text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;");
-        let remedy = cause.remedy().unwrap_or_default();
+        let remedy = policy::remedy::of_cause(&cause).unwrap_or_default();
         let _ = writeln!(text, "| {} | {} | `{}` |", cell(&cause.describe()), cell(&remedy), code(&cause));
     }
     text

@@ -82,7 +82,7 @@ fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
     for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
         let cause = |share: &CauseShare| {
             let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
-            let remedy = share.cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+            let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
             format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe())
         };
         let answered = |one: &AnsweredCall| {

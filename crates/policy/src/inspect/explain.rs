@@ -5,11 +5,10 @@
 //! permitted and full of base pages therefore has several possible causes. All of them are reported, except those that the
 //! kernel's counters and flags rule out.
 
-use std::collections::BTreeMap;
-
 use super::cause_evidence::setting;
 use super::context::Context;
 use super::files;
+use super::found_causes::FoundCauses;
 use super::history::{BasePages, History};
 use super::kind::Kind;
 use super::process::ThpMode;
@@ -22,7 +21,7 @@ use crate::cause::Cause;
 use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
-use crate::remedy::{Deciding, Memory, Remedy, remedies};
+use crate::remedy::{Deciding, Memory};
 use crate::size::PageSize;
 
 /// The causes of a region, largest first. `vmas` are the mappings of the region and `cuts` the cuts between them.
@@ -62,28 +61,6 @@ fn memory<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a
     Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
 }
 
-/// The remedies for a cause and all that hold with it, then those for each of the other candidates.
-fn remedies_for(memory: &Memory, cause: &Cause, also: &[Cause], or: &[Cause]) -> Vec<Remedy> {
-    let together: Vec<&Cause> = std::iter::once(cause).chain(also).collect();
-    let mut found = remedies(memory, &together);
-    let of_candidates: Vec<(&Cause, Vec<Remedy>)> =
-        or.iter().map(|candidate| (candidate, remedies(memory, &[candidate]))).collect();
-    for remedy in &mut found {
-        let helps = |others: &[Remedy]| others.iter().any(|other| other.changes == remedy.changes);
-        let without = of_candidates.iter().find(|(_, others)| !helps(others));
-        remedy.only = remedy.only.take().or(without.map(|(candidate, _)| format!("unless {}", candidate.describe())));
-    }
-    for (candidate, others) in of_candidates {
-        let only = format!("if {}", candidate.describe());
-        for remedy in others {
-            if !found.iter().any(|other| other.changes == remedy.changes) {
-                found.push(Remedy { only: Some(remedy.only.unwrap_or_else(|| only.clone())), ..remedy });
-            }
-        }
-    }
-    found
-}
-
 /// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
 fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, found: &mut FoundCauses) {
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
@@ -92,58 +69,6 @@ fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, found
         found.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
             vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
         });
-    }
-}
-
-/// Bytes and evidence collected so far, by cause.
-#[derive(Default)]
-struct FoundCauses(BTreeMap<Reason, (u64, Vec<String>)>);
-
-/// A cause, with the causes that hold at the same time and the candidates that cannot be distinguished from it.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Reason {
-    cause: Cause,
-    also: Vec<Cause>,
-    or: Vec<Cause>,
-}
-
-impl FoundCauses {
-    /// The largest number of pieces of evidence kept for one cause.
-    const MAX_EVIDENCE: usize = 4;
-
-    fn add(&mut self, cause: Cause, or: Vec<Cause>, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
-        self.add_reason(Reason { cause, also: Vec::new(), or }, bytes, evidence);
-    }
-
-    /// Adds memory for which all these causes hold.
-    fn add_all(&mut self, causes: Vec<Cause>, bytes: u64, evidence: Vec<String>) {
-        let mut causes = causes.into_iter();
-        if let Some(cause) = causes.next() {
-            self.add_reason(Reason { cause, also: causes.collect(), or: Vec::new() }, bytes, || evidence);
-        }
-    }
-
-    fn add_reason(&mut self, reason: Reason, bytes: u64, evidence: impl FnOnce() -> Vec<String>) {
-        if bytes == 0 {
-            return;
-        }
-        let (sum, found) = self.0.entry(reason).or_default();
-        *sum += bytes;
-        if found.len() < FoundCauses::MAX_EVIDENCE {
-            let new = evidence().into_iter().filter(|line| !found.contains(line)).collect::<Vec<_>>();
-            found.extend(new);
-            found.truncate(FoundCauses::MAX_EVIDENCE);
-        }
-    }
-
-    fn explained(self, memory: &Memory) -> Vec<Explained> {
-        let explained = |(Reason { cause, also, or }, (bytes, evidence))| {
-            let remedies = remedies_for(memory, &cause, &also, &or);
-            Explained { cause, also, or, bytes, evidence, remedies }
-        };
-        let mut all: Vec<Explained> = self.0.into_iter().map(explained).collect();
-        all.sort_by_key(|explained| std::cmp::Reverse(explained.bytes));
-        all
     }
 }
 
@@ -164,11 +89,7 @@ pub fn explain_windows(
     for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
         let mut found = FoundCauses::default();
         of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut found));
-        let largest = found.0.into_iter().max_by_key(|(_, (bytes, _))| *bytes);
-        let is = |one: &Explained, reason: &Reason| {
-            one.cause == reason.cause && one.also == reason.also && one.or == reason.or
-        };
-        let number = largest.and_then(|(reason, _)| causes.iter().position(|one| is(one, &reason)));
+        let number = found.largest_among(causes);
         let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
         if let (Some(number), Ok(found)) = (number, found) {
             windows[found].why = u16::try_from(number).ok();

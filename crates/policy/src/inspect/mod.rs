@@ -12,6 +12,7 @@ mod collapsed;
 mod context;
 mod explain;
 mod files;
+mod found_causes;
 mod group;
 mod history;
 mod kind;

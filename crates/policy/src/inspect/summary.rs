@@ -44,10 +44,13 @@ impl Summary {
     }
 }
 
+/// What makes two causes the same: the cause, those that hold with it, the candidates, and the remedies.
+type Key<'a> = (&'a Cause, [&'a [Cause]; 2], &'a [Remedy]);
+
 /// The causes of many regions, largest first; each cause with its candidates and remedies occurs once. The evidence is that of the region of
 /// which it explains most.
 pub fn explained<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Vec<Explained> {
-    let mut by_cause: BTreeMap<(&Cause, [&[Cause]; 2], &[Remedy]), (u64, &Explained)> = BTreeMap::new();
+    let mut by_cause: BTreeMap<Key, (u64, &Explained)> = BTreeMap::new();
     for one in regions.into_iter().flat_map(|region| &region.causes) {
         let entry = by_cause.entry((&one.cause, [&one.also, &one.or], &one.remedies)).or_insert((0, one));
         entry.0 += one.bytes;

@@ -53,6 +53,11 @@ enum Approach<'a> {
     Collapse,
 }
 
+/// How to remove a cause, when nothing but the cause is known; `None` where there is no remedy.
+pub fn of_cause(cause: &Cause) -> Option<String> {
+    fixes(cause, &Deciding::default()).describe()
+}
+
 /// The remedies for memory with these causes, all of which hold at once: least intrusive first.
 pub fn remedies(memory: &Memory, causes: &[&Cause]) -> Vec<Remedy> {
     let knobs = KNOBS.iter().filter(|knob| memory.runtimes.contains(&knob.runtime)).map(Approach::Knob);

@@ -149,7 +149,7 @@ fn reasons(row: &Row<'_>) -> String {
         items.push(reason(message, None, None));
     }
     for share in row.causes() {
-        items.push(reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()));
+        items.push(reason(&share.cause.describe(), share.bytes, policy::remedy::of_cause(&share.cause).as_deref()));
     }
     for answered in row.answered() {
         let what = format!("answered by the tracer, not the kernel: {}", answered.call);

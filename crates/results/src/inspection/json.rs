@@ -40,7 +40,7 @@ fn refused(request: &RefusedRequest) -> Value {
         "pool": request.pool.as_ref().map(pool),
         "limit": request.limit.as_ref().map(limit),
         "text": cause.describe(),
-        "remedy": cause.remedy(),
+        "remedy": policy::remedy::of_cause(&cause),
     })
 }
 

@@ -116,7 +116,7 @@ fn refused(inspection: &Inspection, width: usize) -> String {
     let lines: Vec<String> = requests
         .flat_map(|request| {
             let cause = Cause::from(request);
-            let remedy = cause.remedy().map(|remedy| format!("  remedy: {remedy}"));
+            let remedy = policy::remedy::of_cause(&cause).map(|remedy| format!("  remedy: {remedy}"));
             let seen = request.seen().into_iter().map(|seen| format!("  seen: {seen}"));
             std::iter::once(cause.describe()).chain(seen).chain(remedy).collect::<Vec<_>>()
         })

@@ -133,6 +133,6 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
 /// A cause that concerns the peak, with the share of the peak that was inspected.
 fn peak_clause(row: &Row<'_>, cause: &Cause) -> String {
     let seen = row.peak_seen().map(|seen| format!(" ({seen} at the peak)")).unwrap_or_default();
-    let remedy = cause.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    let remedy = policy::remedy::of_cause(cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
     format!("{}{seen}{remedy}", cause.describe())
 }

@@ -64,7 +64,7 @@ impl<P: Platform> Comparing<'_, P> {
         let failing = answers::accepted(&self.trials).find(|record| !record.answer.succeeded())?;
         let mut causes = failing.verdict.causes.iter().map(|share| &share.cause);
         let cause = causes.find(|cause| matches!(cause, Cause::Debugger | Cause::PrivilegeNotGained));
-        if let Some((cause, remedy)) = cause.and_then(|cause| Some((cause, cause.remedy()?))) {
+        if let Some((cause, remedy)) = cause.and_then(|cause| Some((cause, policy::remedy::of_cause(cause)?))) {
             return Some(format!("{}, which may be why; {remedy}; ", cause.describe()));
         }
         let of_bare = |record: &&TrialRecord| Some(record.trial.arm) == self.design.bare();

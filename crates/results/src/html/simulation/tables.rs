@@ -145,7 +145,9 @@ pub(super) fn verdicts(trace: &Trace) -> String {
             .verdict
             .causes
             .iter()
-            .map(|share| reason(&share.cause.describe(), share.bytes, share.cause.remedy().as_deref()))
+            .map(|share| {
+                reason(&share.cause.describe(), share.bytes, policy::remedy::of_cause(&share.cause).as_deref())
+            })
             .collect();
         let causes = if causes.is_empty() { String::new() } else { format!("<ul>{causes}</ul>") };
         format!(

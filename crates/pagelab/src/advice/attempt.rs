@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::File;
-use std::os::fd::OwnedFd;
+use std::io;
 use std::time::Duration;
 
 use census::Observer;
@@ -197,15 +197,17 @@ fn run(
     variables: &[(String, String)],
     arguments: &[String],
 ) -> Result<(Looked, Ended), Failure> {
-    let null = || File::options().read(true).write(true).open("/dev/null").map(OwnedFd::from).map_err(Failure::input);
+    let input = File::open("/dev/null").map_err(Failure::input)?;
+    let output = nowhere().map_err(Failure::input)?;
+    let errors = output.try_clone().map_err(Failure::input)?;
     let rewriting = Rewriting::of(policy, session.host().page_sizes());
     let launch = Launch {
         command: program.command.iter().cloned().chain(arguments.iter().map(OsString::from)).collect(),
         user: program.user.clone(),
         variables: with(&program.variables, variables),
-        stdin: Some(null()?),
-        stdout: Some(null()?),
-        stderr: Some(null()?),
+        stdin: Some(input.into()),
+        stdout: Some(output.into()),
+        stderr: Some(errors.into()),
         disable_thp: rewriting.disable_thp,
         limit: program.limit,
     };
@@ -245,4 +247,10 @@ fn failure(ended: &Ended) -> Option<String> {
         Exit::Code(code) => Some(format!("ended with exit code {code}")),
         Exit::Signal(signal) => Some(format!("was ended by signal {signal}")),
     }
+}
+
+/// What the program prints is discarded.
+#[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
+fn nowhere() -> io::Result<File> {
+    File::options().write(true).open("/dev/null")
 }

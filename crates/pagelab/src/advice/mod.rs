@@ -1,19 +1,16 @@
-//! `pagelab advise`, and the advice below a comparison: the least intrusive setting that was seen to give a program the pages of
-//! the policy that won.
+//! The advice below a comparison: the least intrusive setting that was seen to give a program the pages of the policy that won.
 //!
 //! A setting is tried as a user would use it: the program runs without a policy, and what maps its memory is read before it gives
-//! much of it back, and when it ends. It counts if it brought nine tenths of the large memory that the policy brings, read in the same way.
+//! much of it back, and when it ends. It counts if it brought nine tenths of the large memory that the policy brings, read in the
+//! same way.
 
 mod attempt;
 mod candidates;
 mod goal;
 mod words;
 
-use std::ffi::OsString;
-use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::Args;
 use host::Host;
 use platform::Session;
 use policy::Policy;
@@ -21,11 +18,8 @@ use policy::remedy::Remedy;
 use study::comparison::Comparison;
 use tracer::signals::{self, PassOn};
 
-use crate::compare;
 use crate::failure::Failure;
-use crate::output::{find_store, print};
-use crate::words::parse_duration;
-use crate::{user, waiting};
+use crate::waiting;
 use attempt::Outcome;
 pub use attempt::Program;
 use goal::Goal;
@@ -35,24 +29,6 @@ const MAX_TRIAL_S: f64 = 30.0;
 
 /// The share of the policy's large memory that a setting must bring.
 const ENOUGH_RATIO: f64 = 0.9;
-
-/// Arguments of `pagelab advise`.
-#[derive(Debug, Args)]
-pub struct Advise {
-    /// Advice from this stored comparison (`pagelab list comparisons`), with all that was tried; its command is run again, once
-    /// for each setting
-    #[arg(long, value_name = "NUMBER", required_unless_present = "command", conflicts_with = "command")]
-    show: Option<i64>,
-    /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
-    #[arg(long, value_name = "FILE")]
-    store: Option<PathBuf>,
-    /// How long to wait for another pagelab that has changed system settings
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
-    wait: f64,
-    /// The command: it is compared under every policy that makes sense here, and advice follows
-    #[arg(last = true)]
-    command: Vec<OsString>,
-}
 
 /// The settings that were tried for a policy.
 pub struct Advice {
@@ -72,30 +48,16 @@ struct Attempt {
     outcome: Outcome,
 }
 
-/// Runs `pagelab advise`.
+/// All settings that were tried for a stored comparison, as text.
 ///
 /// # Errors
-/// The comparison cannot be read, has no best policy, or its command cannot be run.
-pub fn run(arguments: &Advise) -> Result<(), Failure> {
-    let Some(number) = arguments.show else {
-        let store = arguments.store.iter().flat_map(|store| ["--store".into(), store.clone().into_os_string()]);
-        let wait = ["--wait".into(), format!("{}s", arguments.wait).into()];
-        let command = std::iter::once("--".into()).chain(arguments.command.iter().cloned());
-        return compare::run(compare::parsed(store.chain(wait).chain(command))?);
-    };
-    let store = find_store(arguments.store.as_deref())?
-        .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
-    let comparison = store.load(number).map_err(Failure::input)?;
-    let session = session(Duration::from_secs_f64(arguments.wait))?;
-    let text = match Goal::of(&comparison, session.host().page_sizes()) {
-        Err(why) => words::without_goal(&why),
-        Ok(goal) => {
-            let command = comparison.invocation.command.iter().map(OsString::from).collect();
-            let program = Program { command, user: user::to_run_as(None)?, variables: Vec::new(), limit: None };
-            words::whole(&advice(&goal, &program, session)?, &comparison.invocation.command)
-        }
-    };
-    print(&text, false)
+/// The command cannot be run again, or a setting cannot be restored.
+pub fn whole(comparison: &Comparison, program: &Program, patience: Duration) -> Result<String, Failure> {
+    let session = session(patience)?;
+    match Goal::of(comparison, session.host().page_sizes()) {
+        Err(why) => Ok(words::without_goal(&why)),
+        Ok(goal) => Ok(words::whole(&advice(&goal, program, session)?, &comparison.invocation.command)),
+    }
 }
 
 /// The advice below a comparison that has just been made, as text; `None` where nothing is to be tried.
