@@ -44,7 +44,7 @@ fn every_policy_has_a_verdict_and_causes() {
     let text = traced.sim(&arguments).stdout;
     assert!(text.contains("not held 0 %") && text.contains("held >99 %"), "{text}");
     assert!(text.contains("hugetlb-1g: 4.00M, mappings smaller than one page"), "{text}");
-    assert!(text.contains("make the mapping larger"), "{text}");
+    assert!(text.contains("allocate multiples of the size"), "{text}");
 }
 
 /// Under a policy of large pages the program cannot disable them, as under `compare`, and this is reported.

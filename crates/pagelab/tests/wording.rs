@@ -246,3 +246,44 @@ fn free_page_reporting_is_explained_once() {
     let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, first.stdout, "the first says it still");
 }
+
+/// A setting is named that was seen to give the pages, and following it to the letter gives them.
+#[test]
+fn advice_names_a_setting_that_works_when_it_is_followed() {
+    if !can_compare_c() {
+        return;
+    }
+    let enabled = "/sys/kernel/mm/transparent_hugepage/enabled";
+    let is_for_advised = std::fs::read_to_string(enabled).is_ok_and(|text| text.contains("[madvise]"));
+    if !needs(&[("THP for programs that ask for it (enabled: madvise)", is_for_advised)]) {
+        return;
+    }
+    let bench = Bench::new();
+    let mapped = touches("32 << 20", "MAP_PRIVATE", "(void)0");
+    let allocated = "for (int i = 0; i < 4000; i++) memset(malloc(16000), 1, 16000);";
+    for (name, body, instruction) in [
+        ("mapped", mapped.as_str(), format!("as root: echo always > {enabled}")),
+        ("allocated", allocated, "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1".to_owned()),
+    ] {
+        let command = c_program(&bench, name, body);
+        let options = ["-p", "default,thp", "--primary", "minor_faults", "--blocks", "6"];
+        let ran = bench.compare(&options, &command).ran();
+        ran.says(0, &[]).prints(&["thp is the best of 2 policies", &format!("advice: {instruction} (thp brings")]);
+        let followed = match instruction.split_once(": ") {
+            Some((_, root)) => format!("{root}; {} inspect --json -- {}", bench.program().display(), command[0]),
+            None => {
+                let variable = instruction.trim_start_matches("start it with ");
+                format!("{variable} {} inspect --json -- {}", bench.program().display(), command[0])
+            }
+        };
+        let _still = Still::wait();
+        let looked = Command::new("sh").args(["-c", &followed]).ran();
+        std::fs::write(enabled, "madvise").unwrap();
+        let regions = looked.json()["processes"][0]["regions"].as_array().unwrap().clone();
+        let rows = regions.iter().flat_map(|region| region["census"].as_array().unwrap());
+        let large = rows.filter(|row| row["leaf_bytes"] == 2 << 20).map(|row| row["bytes"].as_u64().unwrap());
+        assert!(large.sum::<u64>() >= 28 << 20, "{looked}");
+    }
+    let all = bench.pagelab(&["advise", "--show", "1", "--store", &bench.store()]).ran();
+    all.says(0, &[]).prints(&["no effect: 0 of ", "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "holds: "]);
+}

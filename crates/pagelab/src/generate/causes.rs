@@ -133,8 +133,10 @@ mod tests {
         let page = page();
         let rows: Vec<&str> = page.lines().filter(|line| line.ends_with("` |")).collect();
         assert!(rows.len() > 50, "{page}");
-        assert!(rows[0].starts_with("| no aligned slot of that size inside the mapping | make the mapping larger"));
+        assert!(
+            rows[0].starts_with("| no aligned slot of that size inside the mapping | allocate multiples of the size")
+        );
         assert!(rows.last().unwrap().contains("| I do not know why |  | `unexplained` |"), "{page}");
-        assert!(page.contains("| one allocation, cut by a guard page | put guard pages at"), "{page}");
+        assert!(page.contains("| one allocation, cut by a guard page | put guard pages outside"), "{page}");
     }
 }

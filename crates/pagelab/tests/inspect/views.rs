@@ -38,7 +38,9 @@ fn all_processes_are_sorted_by_what_could_be_larger() {
     let document = bench.pagelab(&["inspect", "--all", "--json"]).ran().json();
     assert_eq!(document["schema"], "pagelab.inspect/1");
     let processes = document["processes"].as_array().unwrap();
-    assert!(processes.iter().all(|one| one["regions"].is_null() && one["resident_bytes"].as_u64() > Some(0)));
+    assert!(processes.iter().all(|one| one["regions"].is_null()));
+    // A process that is about to end has no memory any more.
+    assert!(processes.iter().any(|one| one["resident_bytes"].as_u64() > Some(0)), "{document:#}");
     let ran = bench.pagelab(&["inspect", "--all"]).ran();
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "{ran}");

@@ -80,7 +80,7 @@ static char *huge(void) {
 
 // Drops the first page of each slot, or the first slot.
 static void drop(char *start) {
-    size_t whole = mended("whole_slots") ? HUGE : 0;
+    size_t whole = mended("whole_slots") || mended("drop_slots") ? HUGE : 0;
     for (size_t at = 0; at < (whole > 0 ? HUGE : SIZE); at += HUGE)
         advise(start + at, larger(PAGE, whole), MADV_DONTNEED);
 }

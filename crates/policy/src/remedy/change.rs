@@ -80,6 +80,8 @@ pub enum SourceChange {
     FillSlots,
     /// Unmap, drop, protect and move whole slots only.
     WholeSlots,
+    /// Drop whole slots only.
+    DropSlots,
     /// Move memory to multiples of the size.
     MoveAligned,
     /// Start programs without fork, or fork before the memory is filled.
@@ -188,13 +190,14 @@ impl SourceChange {
         match self {
             SourceChange::Advise => "advise the memory (MADV_HUGEPAGE) before the first touch",
             SourceChange::NoAdviceAgainst => "remove the program's MADV_NOHUGEPAGE",
-            SourceChange::NoPrctl => "remove the program's PR_SET_THP_DISABLE",
+            SourceChange::NoPrctl => "remove the program's PR_SET_THP_DISABLE, or systemd's MemoryTHP=disable",
             SourceChange::Align => "allocate multiples of the size, at multiples of it",
             SourceChange::MapAtOnce => "map the memory with one mmap before any of it is touched",
             SourceChange::GrowBySlots => "make memory usable in steps of the size or more, before it is touched",
             SourceChange::WriteFirst => "write the memory before it is read, or populate it (MADV_POPULATE_WRITE)",
             SourceChange::FillSlots => "advise the memory before the first touch, or write every page of each slot",
             SourceChange::WholeSlots => "unmap, drop, protect and move whole pages of that size only",
+            SourceChange::DropSlots => "drop whole pages of that size only; give an allocator a longer decay, or none",
             SourceChange::MoveAligned => "move to a multiple of the size (MREMAP_FIXED), or allocate anew and copy",
             SourceChange::NoFork => {
                 "start other programs by posix_spawn, which copies nothing, or fork before the memory is filled"

@@ -73,11 +73,10 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         // A fact about the present state; what happened is among the candidates.
         Cause::FilledWithBasePages => Fixes { with_advice: Some(Vec::new()), by_collapse: true, ..Fixes::default() },
         Cause::ZeroPageInSlot | Cause::ReadFirst => collapsible(SourceChange::WriteFirst),
-        Cause::FolioPartlyMapped
-        | Cause::LeafSplit
-        | Cause::SplitMeanwhile
-        | Cause::ZeroPiecesOfSplit
-        | Cause::RefilledAfterDrop => collapsible(SourceChange::WholeSlots),
+        Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile | Cause::ZeroPiecesOfSplit => {
+            collapsible(SourceChange::WholeSlots)
+        }
+        Cause::RefilledAfterDrop => collapsible(SourceChange::DropSlots),
         Cause::SplitAfterFork => collapsible(SourceChange::NoFork),
         Cause::AllocationFellBack { .. } => {
             Fixes { by_collapse: true, ..everywhere(Change::setting("/proc/sys/vm/compact_memory", "1")) }
@@ -90,7 +89,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             everywhere(Change::other("raise the limit of the control group; pagelab doctor names its file"))
         }
         Cause::PoolRequestRefused { errno: ENOMEM, size, free: Some(_), .. } => everywhere(Change::other(&format!(
-            "before the program starts, as root: raise {} by the pages that lack",
+            "before the program starts, as root: raise {} by the missing pages",
             super::pool_path(size.bytes())
         ))),
         Cause::MappingCut { by } => program(SourceChange::CutBetweenSlots { by: *by }),
@@ -167,6 +166,9 @@ impl Fixes {
             if !ways.contains(&way) {
                 ways.push(way);
             }
+        }
+        if ways.is_empty() && self.by_collapse {
+            ways.push(Change::Collapse.describe());
         }
         (!ways.is_empty()).then(|| ways.join("; or, "))
     }

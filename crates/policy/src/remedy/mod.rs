@@ -16,6 +16,7 @@ pub use knobs::{Gives, How, KNOBS, Knob, Reach};
 pub use runtime::{Runtime, runtimes};
 
 use crate::cause::Cause;
+use crate::cut::CutBy;
 use crate::inspect::{Allocator, Kind};
 use crate::size::PageSize;
 
@@ -144,6 +145,8 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
         // The kernel gives stacks of threads MADV_NOHUGEPAGE by design, and a large page for each would cost more than it brings.
         _ if *cause == Cause::AdvisedAgainst && *memory.kind == Kind::ThreadStack => None,
         _ if *cause == Cause::FilePages && memory.length_bytes < memory.size.bytes() => None,
+        // The end of the arena's writable part: with larger steps, or without arenas, it is in no slot.
+        Approach::Knob(_) if is_edge_of_arena(memory, cause) => Some(Vec::new()),
         Approach::Knob(knob) => match knob.gives {
             Gives::Advice => fixes.with_advice,
             Gives::LargeSteps if *cause == Cause::GrewInSteps => Some(Vec::new()),
@@ -155,6 +158,11 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
         Approach::Source => fixes.by_source,
         Approach::Collapse => (fixes.by_collapse && memory.is_pmd).then(|| vec![Change::Collapse]),
     }
+}
+
+/// Whether the cause is where the writable part of a glibc arena ends.
+fn is_edge_of_arena(memory: &Memory, cause: &Cause) -> bool {
+    *memory.kind == Kind::Arena(Allocator::Glibc) && *cause == Cause::MappingCut { by: CutBy::Protection }
 }
 
 impl Approach<'_> {

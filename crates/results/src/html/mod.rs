@@ -34,7 +34,7 @@ pub fn report(comparison: &Comparison) -> String {
         section("Variants", "variants", &variants(comparison)),
         section("Samples in the order of the runs", "samples", &samples(comparison)),
         section("What mapped the memory, and what it costs", "memory-use", &memory(comparison, &rows)),
-        section("To adopt the best policy", "adoption", &adoption(comparison)),
+        section("To adopt the best policy (not tried)", "adoption", &adoption(comparison)),
         section("Verdicts and their causes", "verdicts", &tables::verdicts(&rows)),
         section("All figures", "figures", &tables::figures(comparison, &rows)),
         section("Rejected trials", "rejected", &tables::rejected(comparison)),
