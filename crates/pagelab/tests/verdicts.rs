@@ -160,7 +160,7 @@ fn what_became_of_large_pages_has_its_own_name() {
         ("dropped", "refilled_after_drop", LARGE_BYTES / 2),
         ("halves", "refilled_after_drop", LARGE_BYTES),
         // The kernel does not split a folio that another user has locked or holds a reference to (`madvise_free_huge_pmd`).
-        ("freed", "refilled_after_drop", LARGE_BYTES * 3 / 4),
+        ("freed", "split_meanwhile", LARGE_BYTES * 3 / 4),
         ("moved", "folio_partly_mapped", LARGE_BYTES),
         ("cut", "leaf_split", LARGE_BYTES),
         ("forked", "split_after_fork", LARGE_BYTES),

@@ -28,7 +28,7 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     let holds = |only: &Value| {
         only.as_str().is_none_or(|only| match only.split_once(' ') {
             Some(("if", text)) => text.starts_with("it is mapped in pieces") || Some(text) == provoked_text.as_deref(),
-            Some(("unless", text)) => Some(text) != provoked_text.as_deref(),
+            Some(("unless", texts)) => provoked_text.as_ref().is_none_or(|text| !texts.contains(text)),
             _ => false,
         })
     };

@@ -401,7 +401,8 @@ static char *provoked(const char *cause, const char *file) {
         touch(start, SIZE);
     } else if (!strcmp(cause, "file") || !strcmp(cause, "file_out_of_place")) {
         int cached = open(file, O_RDONLY);
-        must(cached >= 0 && posix_fadvise(cached, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
+        // Only pages that were written back leave the page cache.
+        must(cached >= 0 && fsync(cached) == 0 && posix_fadvise(cached, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
         start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, cause[4] && !mended("map_congruent") ? PAGE : 0);
         if (mended("advise_uncached"))
             advise(start, SIZE, MADV_HUGEPAGE);

@@ -75,8 +75,13 @@ fn remedies_for(memory: &Memory, cause: &Cause, also: &[Cause], or: &[Cause]) ->
         or.iter().map(|candidate| (candidate, remedies(memory, &[candidate]))).collect();
     for remedy in &mut found {
         let helps = |others: &[Remedy]| others.iter().any(|other| other.changes == remedy.changes);
-        let without = of_candidates.iter().find(|(_, others)| !helps(others));
-        remedy.only = remedy.only.take().or(without.map(|(candidate, _)| format!("unless {}", candidate.describe())));
+        let without: Vec<String> = of_candidates
+            .iter()
+            .filter(|(_, others)| !helps(others))
+            .map(|(candidate, _)| candidate.describe())
+            .collect();
+        let unless = (!without.is_empty()).then(|| format!("unless {}", without.join("; or ")));
+        remedy.only = remedy.only.take().or(unless);
     }
     for (candidate, others) in of_candidates {
         let only = format!("if {}", candidate.describe());
