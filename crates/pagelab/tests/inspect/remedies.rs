@@ -58,13 +58,14 @@ pub struct Followed {
 }
 
 impl Followed {
-    pub fn remedy(remedy: &Value) -> Followed {
+    /// Makes the changes; `None` where this machine cannot make one of them.
+    pub fn remedy(remedy: &Value) -> Option<Followed> {
         let mut followed = Followed::default();
         let word = |value: &Value| value.as_str().unwrap().to_owned();
         for change in remedy["changes"].as_array().unwrap() {
             match change["kind"].as_str().unwrap() {
                 "setting" => followed.settings.push(Set::to(&word(&change["path"]), &word(&change["value"]))),
-                "pool" => followed.settings.push(Pool::with(change["pages"].as_u64().unwrap())),
+                "pool" => followed.settings.push(Pool::with(change["pages"].as_u64().unwrap())?),
                 "mount" => remount(&word(&change["file"]), &word(&change["huge"])),
                 "environment" => followed.environment.push((word(&change["variable"]), word(&change["value"]))),
                 "arguments" => followed.arguments.extend(change["arguments"].as_array().unwrap().iter().map(word)),
@@ -73,7 +74,7 @@ impl Followed {
                 kind => panic!("nothing here makes a change of kind {kind}: {remedy:#}"),
             }
         }
-        followed
+        Some(followed)
     }
 }
 
@@ -84,7 +85,7 @@ fn after(name: &str, file: Option<&Path>, remedy: &Value) -> Value {
         let bytes = fs::metadata(file).unwrap().len();
         fs::File::create(file).unwrap().set_len(bytes).unwrap();
     }
-    let mut followed = Followed::remedy(remedy);
+    let mut followed = Followed::remedy(remedy).expect("no cause of these tests needs a pool");
     followed.environment.push(("MEND".into(), followed.mends.join(" ")));
     let provoked = Provoked::mended(name, file, &followed.environment).expect("it ran before");
     if followed.collapses {

@@ -51,7 +51,7 @@ impl Filled<'_> {
         assert_eq!(texts, expected, "{cause:#}");
         for remedy in remedies {
             let before = fallbacks();
-            let followed = Followed::remedy(remedy);
+            let Some(followed) = Followed::remedy(remedy) else { continue };
             let process = self.inspected(&followed);
             let large: u64 = process["regions"].as_array().unwrap().iter().map(large_bytes).sum();
             // What other causes keep small, and what found no free block, is no fault of the remedy.
@@ -135,14 +135,13 @@ impl Pool {
         fs::read_to_string(Pool::PATH).is_ok_and(|pages| pages == "0\n").then_some(Pool)
     }
 
-    /// Gives it pages until this is dropped.
-    pub fn with(pages: u64) -> Set {
+    /// Gives it pages until this is dropped; `None` where the kernel finds too few.
+    pub fn with(pages: u64) -> Option<Set> {
         // The page cache is in the way of large pages.
         fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
         fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
         let set = Set::to(Pool::PATH, &pages.to_string());
         let found = fs::read_to_string(Pool::PATH).unwrap();
-        assert_eq!(found.trim(), pages.to_string(), "the kernel has no {pages} pages of 2M for a pool");
-        set
+        needs(&[("free memory for a pool", found.trim() == pages.to_string())]).then_some(set)
     }
 }
