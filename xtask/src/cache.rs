@@ -5,9 +5,6 @@ use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// `$XDG_CACHE_HOME`, or `~/.cache` (XDG Base Directory Specification). `pagelab workload tcg-boot` searches there too.
-///
-/// # Errors
-/// Neither is an absolute path.
 pub fn cache() -> Result<PathBuf, String> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -23,9 +20,6 @@ pub struct Work {
 
 impl Work {
     /// Waits for another run to end, and makes the directory.
-    ///
-    /// # Errors
-    /// The directory or the lock cannot be made; the message says why.
     pub fn begin(directory: &Path) -> Result<Work, String> {
         let (path, lock) = (directory.join("work"), directory.join("lock"));
         let cannot = |path: &Path| {
@@ -49,9 +43,6 @@ impl Drop for Work {
 }
 
 /// Writes a file atomically. Leaves a file alone that has the same content already.
-///
-/// # Errors
-/// The file cannot be written; the message names it.
 pub fn put(directory: &Path, name: &str, content: &[u8], work: &Work) -> Result<(), String> {
     let path = directory.join(name);
     if fs::read(&path).is_ok_and(|found| found == content) {
@@ -94,7 +85,7 @@ pub mod tests {
     }
 
     #[test]
-    fn what_an_interrupted_one_left_is_removed() {
+    fn removes_leftovers_of_an_interrupted_process() {
         let scratch = Scratch::new("work");
         fs::create_dir(scratch.0.join("work")).unwrap();
         fs::write(scratch.0.join("work/half"), "").unwrap();

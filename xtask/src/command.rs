@@ -4,9 +4,6 @@ use std::path::Path;
 use std::process::Command;
 
 /// Runs a command and waits for it.
-///
-/// # Errors
-/// It cannot be started, or fails.
 pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }
@@ -33,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commit_is_the_one_that_the_program_says() {
+    fn the_commit_is_read_from_the_version() {
         assert_eq!(commit_in("pagelab 0.1.0 (d63f1c75481f with changes)\n\n"), "d63f1c75481f with changes");
         assert_eq!(commit_in("unknown"), "unknown");
     }

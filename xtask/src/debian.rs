@@ -23,9 +23,6 @@ pub struct Archive {
 impl Archive {
     /// Opens the archive, whose package lists are in a directory of the cache. Fetches the lists if they are missing, and again
     /// with `again`. If that fails, prints a message and uses the existing lists.
-    ///
-    /// # Errors
-    /// There is no apt, apt has no Debian source, or there is no list.
     pub fn open(cache: &Path, release: &str, architecture: &'static str, again: bool) -> Result<Archive, String> {
         let state = cache.join(format!("apt/{release}-{architecture}"));
         let archive = Archive { release: release.to_owned(), architecture, state };
@@ -34,7 +31,7 @@ impl Archive {
         }
         match archive.update() {
             Err(problem) if archive.state.join("fetched").is_file() => {
-                println!("{problem}; the lists that were fetched before serve");
+                println!("{problem}; using the lists that were fetched before");
                 Ok(archive)
             }
             outcome => outcome.map(|()| archive),
@@ -81,18 +78,12 @@ impl Archive {
     }
 
     /// The newest version of a package, `None` if there is no such package.
-    ///
-    /// # Errors
-    /// apt fails.
     pub fn newest(&self, package: &str) -> Result<Option<String>, String> {
         let policy = succeeded(self.apt("apt-cache").args(["policy", package]))?;
         Ok(candidate(&policy))
     }
 
     /// The names of the packages that the newest version of a package depends on.
-    ///
-    /// # Errors
-    /// apt fails, or there is no such package.
     pub fn dependencies(&self, package: &str) -> Result<Vec<String>, String> {
         let shown = succeeded(self.apt("apt-cache").args(["show", "--no-all-versions", package]))
             .map_err(|problem| format!("{} has no {package}: {problem}", self.name()))?;
@@ -102,9 +93,6 @@ impl Archive {
     }
 
     /// Fetches the newest version of a package into the temporary directory of this run, and returns its file.
-    ///
-    /// # Errors
-    /// apt fails: no such package, no network, no space on the disk.
     pub fn fetch(&self, package: &str, work: &Work) -> Result<PathBuf, String> {
         let into = work.path.join(format!("{}-{}-{package}", self.release, self.architecture));
         fs::create_dir_all(&into).map_err(|error| format!("cannot make {}: {error}", into.display()))?;
@@ -117,9 +105,6 @@ impl Archive {
 
     /// Fetches packages and all their dependencies, as apt would install them on an empty machine, into the temporary directory of
     /// this run. Returns their files, sorted by name. apt's patterns (`?essential`) are allowed in place of package names.
-    ///
-    /// # Errors
-    /// apt fails: no such package, no network, no space on the disk.
     pub fn fetch_all(&self, packages: &[&str], work: &Work) -> Result<Vec<PathBuf>, String> {
         let into = work.path.join(format!("{}-{}", self.release, self.architecture));
         let cannot = |error: std::io::Error| format!("cannot make {}: {error}", into.display());
@@ -151,15 +136,11 @@ pub struct Mirrors {
 
 impl Mirrors {
     /// Reads the mirrors from this machine's apt sources.
-    ///
-    /// # Errors
-    /// There is no apt, or no Debian source.
     pub fn of_apt() -> Result<Mirrors, String> {
         let format = "$(ORIGIN)/$(LABEL) $(REPO_URI)";
         let targets = succeeded(Command::new("apt-get").args(["indextargets", "--format", format]))?;
-        read_mirrors(&targets).ok_or_else(|| {
-            "apt knows no source of Debian here; add one to its sources, and run apt-get update".to_owned()
-        })
+        read_mirrors(&targets)
+            .ok_or_else(|| "apt has no Debian source here; add one to its sources, and run apt-get update".to_owned())
     }
 
     /// The lines of sources.list(5) for a release, with its security updates.
@@ -186,17 +167,11 @@ fn candidate(policy: &str) -> Option<String> {
 }
 
 /// Unpacks a package without installing it.
-///
-/// # Errors
-/// dpkg-deb fails: the file is not a package, or there is no space on the disk.
 pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
     succeeded(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(into)).map(drop)
 }
 
 /// Unpacks a package into a directory with other packages, where directories may be symbolic links (a merged /usr).
-///
-/// # Errors
-/// It cannot be unpacked.
 pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
     let words = ["-x", "--keep-directory-symlink", "-f", "-", "-C"];
     if piped(archive, |from| Command::new("tar").args(words).arg(into).stdin(from).status())? {
@@ -212,38 +187,33 @@ fn piped(archive: &Path, to: impl FnOnce(Stdio) -> std::io::Result<ExitStatus>) 
     let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
     let unpacking = unpacking.as_mut().map_err(|error| format!("cannot run dpkg-deb: {error}"))?;
     let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
-    let taken = to(tar.into());
+    let extracted = to(tar.into());
     let unpacked = unpacking.wait().map_err(cannot)?;
-    Ok(taken.map_err(cannot)?.success() && unpacked.success())
+    Ok(extracted.map_err(cannot)?.success() && unpacked.success())
 }
 
 /// Extracts one file from a package.
-///
-/// # Errors
-/// The package does not contain the file, or cannot be unpacked.
 pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> {
     let file = fs::File::create(to).map_err(|error| format!("cannot unpack {}: {error}", archive.display()))?;
-    let found = |from: Stdio| Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(from).stdout(file).status();
-    if piped(archive, found)? {
+    let extract =
+        |from: Stdio| Command::new("tar").args(["-x", "-O", "-f", "-", path]).stdin(from).stdout(file).status();
+    if piped(archive, extract)? {
         return Ok(());
     }
-    Err(format!("{} has no {path}; the package has changed, and xtask must", archive.display()))
+    Err(format!("{} has no {path}: the package has changed; adapt xtask", archive.display()))
 }
 
 /// Extracts the files of a package that match one of these patterns. It is no error if nothing matches a pattern, because the files
 /// differ between versions of a package.
-///
-/// # Errors
-/// It cannot be unpacked.
 pub fn unpack_matching(archive: &Path, patterns: &[&str], into: &Path) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
     fs::create_dir_all(into).map_err(cannot)?;
     let mut unpacking = Command::new("dpkg-deb");
     let mut unpacking = unpacking.arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn().map_err(cannot)?;
     let tar = unpacking.stdout.take().ok_or("dpkg-deb has no output")?;
-    let mut taking = Command::new("tar");
-    taking.args(["-x", "-f", "-", "--wildcards"]).arg("-C").arg(into).args(patterns);
-    taking.stdin(tar).stderr(Stdio::null()).status().map_err(cannot)?;
+    let mut extracting = Command::new("tar");
+    extracting.args(["-x", "-f", "-", "--wildcards"]).arg("-C").arg(into).args(patterns);
+    extracting.stdin(tar).stderr(Stdio::null()).status().map_err(cannot)?;
     if unpacking.wait().map_err(cannot)?.success() {
         Ok(())
     } else {
@@ -258,14 +228,11 @@ fn succeeded(command: &mut Command) -> Result<String, String> {
     if output.status.success() {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
-    let said = String::from_utf8_lossy(&output.stderr);
-    Err(format!("{program} failed: {}", said.trim()))
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("{program} failed: {}", errors.trim()))
 }
 
 /// Makes the directories of a system's root and the symbolic links to them that packages for a merged /usr expect.
-///
-/// # Errors
-/// A directory or a link cannot be made.
 pub fn merged(root: &Path) -> std::io::Result<()> {
     for name in ["bin", "sbin", "lib"] {
         fs::create_dir_all(root.join("usr").join(name))?;

@@ -24,17 +24,17 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str =
     "usage: cargo xtask test [--quick | --soak N] | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | tcg-guest [--again] [--system]
-  test       install or name the Debian packages that the tests need; tidy, rustfmt, clippy, all tests; `test --help` says more
-  tidy       the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
-             of another checkout with --root; --draw writes the picture of the crates into ARCHITECTURE.md
-  truth      programs on the running kernel beside their simulations, as root; `truth --help` says how
-  docs       the book as a site, with its links checked, and the age of its outputs; `docs --help` says how
-  dist       static programs for x86-64, arm64 and riscv64, reproducible; `dist --help` says how
-  guests     kernels of Debian in QEMU, each with the same checks; `guests --help` says how
-  kvm-arm64  KVM's eager split on arm64, built from Linux's source with changes of its walk; `kvm-arm64 --help` says how
-  base-pages Linux for arm64 with base pages of 4K, 16K and 64K, and a study of the same programs on all; `base-pages --help` says how
-  tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory; --system makes
-             the whole Debian of --until system too, which takes 250 MB";
+  test       install or list the Debian packages that the tests need; run tidy, rustfmt, clippy and all tests; see `test --help`
+  tidy       check the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
+             --root checks another checkout; --draw writes the graph of the crates to docs/reference/modules.md
+  truth      compare programs on the running kernel with their simulations, as root; see `truth --help`
+  docs       build the book as a site, and check its links and the age of its outputs; see `docs --help`
+  dist       build static, reproducible programs for x86-64, arm64 and riscv64; see `dist --help`
+  guests     run the same checks on Debian's kernels in QEMU; see `guests --help`
+  kvm-arm64  measure KVM's eager split on arm64, built from Linux's source with changes of its walk; see `kvm-arm64 --help`
+  base-pages build Linux for arm64 with base pages of 4K, 16K and 64K, and study the same programs on all; see `base-pages --help`
+  tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory;
+             --system also makes the whole Debian of --until system, which takes 250 MB";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -53,7 +53,7 @@ fn main() -> ExitCode {
         ["kvm-arm64", ..] => kvm_arm64::run(&root, &arguments[1..]),
         ["tcg-guest", options @ ..] if options.iter().all(|option| ["--again", "--system"].contains(option)) => {
             let is_given = |option: &str| options.contains(&option);
-            tcg_guest::run(tcg_guest::Wanted { again: is_given("--again"), system: is_given("--system") })
+            tcg_guest::run(tcg_guest::GuestParts { again: is_given("--again"), system: is_given("--system") })
         }
         _ => {
             eprintln!("{USAGE}");

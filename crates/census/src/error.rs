@@ -26,22 +26,21 @@ pub enum CensusError {
         pid: u32,
         /// The file that was to be read.
         path: String,
-        /// The kernel's error.
         #[source]
         error: io::Error,
     },
     /// The process has no memory: it is a kernel thread, or a thread that has already ended. Another thread of the same process
     /// may still have memory.
-    #[error("process {pid} has no address space: it is a kernel thread, or has ended (ask for a thread that lives)")]
+    #[error(
+        "process {pid} has no address space: it is a kernel thread, or has ended (give the TID of a thread that still runs)"
+    )]
     NoAddressSpace {
         /// PID or TID.
         pid: u32,
     },
     #[error("{path}: {error}")]
     Io {
-        /// The file.
         path: String,
-        /// The kernel's error.
         #[source]
         error: io::Error,
     },
@@ -55,7 +54,7 @@ pub enum CensusError {
 
 impl CensusError {
     /// The error without the PID, for a reader who sees many runs of one program.
-    pub fn of_any_process(&self) -> String {
+    pub fn without_pid(&self) -> String {
         let number = match self {
             CensusError::Gone { pid, .. }
             | CensusError::Forbidden { pid, .. }

@@ -15,7 +15,7 @@ use crate::CensusError;
 /// The major and minor number of a device.
 type Device = (u32, u32);
 
-/// The file systems found so far. If a device number is reused for another file system while this exists, that is not noticed.
+/// The file systems found so far. A device number that is reused for another file system later is not noticed.
 pub struct FileSystems {
     /// The kernel's internal tmpfs, which holds memfds, shared anonymous and System V shared memory and is not mounted
     /// (`shm_mnt`, mm/shmem.c).
@@ -25,9 +25,6 @@ pub struct FileSystems {
 
 impl FileSystems {
     /// Determines the device number of the kernel's internal tmpfs with a memfd.
-    ///
-    /// # Errors
-    /// No memfd can be created.
     pub fn new() -> Result<FileSystems, CensusError> {
         let made = || -> nix::Result<Device> {
             let file = memfd_create(c"pagelab", MFdFlags::MFD_CLOEXEC)?;
@@ -39,10 +36,7 @@ impl FileSystems {
     }
 
     /// Whether files of this device are shared memory. A disk has a non-zero major number; other devices are looked up in the
-    /// process's mount table. A device that it does not list is taken for one of ordinary files.
-    ///
-    /// # Errors
-    /// The mount table cannot be read or parsed.
+    /// process's mount table. A device that it does not list is assumed to hold ordinary files.
     pub fn is_shmem(&self, pid: u32, device: Device) -> Result<bool, CensusError> {
         if device.0 != 0 || device == self.own {
             return Ok(device == self.own);
@@ -51,9 +45,6 @@ impl FileSystems {
     }
 
     /// The file system of a device in the mount table of a process.
-    ///
-    /// # Errors
-    /// As [`FileSystems::is_shmem`].
     pub fn of(&self, pid: u32, device: Device) -> Result<Option<FileSystem>, CensusError> {
         if self.own == device || device == (0, 0) {
             return Ok(None);
@@ -108,12 +99,12 @@ mod tests {
                       23 28 0:22 / /a - b rw shared:1 - overlay tmpfs rw\n\
                       24 28 0:23 / /tmp rw - tmpfs tmpfs rw\n\
                       25 28 254:0 / / rw - ext4 /dev/root rw\n";
-        let told = |device| mounted(Ok(table.to_vec()), device).unwrap().map(|on| (on.name, on.huge));
-        assert_eq!(told((0, 21)), Some(("tmpfs".into(), Some("within_size".into()))));
-        assert_eq!(told((0, 23)), Some(("tmpfs".into(), None)));
-        assert_eq!(told((254, 0)), Some(("ext4".into(), None)));
-        assert_eq!(told((0, 2)), None);
-        assert_ne!(told((0, 22)).map(|(name, _)| is_tmpfs(&name)), Some(true));
+        let name_and_huge = |device| mounted(Ok(table.to_vec()), device).unwrap().map(|on| (on.name, on.huge));
+        assert_eq!(name_and_huge((0, 21)), Some(("tmpfs".into(), Some("within_size".into()))));
+        assert_eq!(name_and_huge((0, 23)), Some(("tmpfs".into(), None)));
+        assert_eq!(name_and_huge((254, 0)), Some(("ext4".into(), None)));
+        assert_eq!(name_and_huge((0, 2)), None);
+        assert_ne!(name_and_huge((0, 22)).map(|(name, _)| is_tmpfs(&name)), Some(true));
     }
 
     #[test]
@@ -121,9 +112,9 @@ mod tests {
         for point in [&b"/plain"[..], b"/\xff\xfe", br"/a\040-\040b", br"/a\134b", b"/\xed\xa0\x80"] {
             let table =
                 [&b"31 28 0:50 / "[..], point, b" rw - tmpfs tmpfs rw,huge=advise\n24 28 0:23 / /x rw - ext4 d rw\n"];
-            let told = |device| mounted(Ok(table.concat()), device).unwrap().map(|on| (on.name, on.huge));
-            assert_eq!(told((0, 50)), Some(("tmpfs".into(), Some("advise".into()))), "{point:?}");
-            assert_eq!(told((0, 23)), Some(("ext4".into(), None)), "{point:?}");
+            let name_and_huge = |device| mounted(Ok(table.concat()), device).unwrap().map(|on| (on.name, on.huge));
+            assert_eq!(name_and_huge((0, 50)), Some(("tmpfs".into(), Some("advise".into()))), "{point:?}");
+            assert_eq!(name_and_huge((0, 23)), Some(("ext4".into(), None)), "{point:?}");
         }
     }
 

@@ -31,7 +31,6 @@ pub struct Run {
     pub page: u64,
     /// Frame of the first page.
     pub frame: u64,
-    /// Number of pages.
     pub pages: u64,
 }
 
@@ -65,17 +64,14 @@ impl Orders {
     }
 }
 
-/// Finds for every page of the run the folio that contains it: calls `tell(first page, pages, folio)` in address order and
+/// Finds for every page of the run the folio that contains it: calls `report(first page, pages, folio)` in address order and
 /// without gaps.
-///
-/// # Errors
-/// Those of reading the flags.
 pub fn resolve(
     run: Run,
     orders: &Orders,
     base: PageSize,
     flags: &mut impl FrameFlags,
-    mut tell: impl FnMut(u64, u64, Folio),
+    mut report: impl FnMut(u64, u64, Folio),
 ) -> io::Result<()> {
     if *orders == Orders::Any {
         flags.expect(run.frame..run.frame + run.pages + 1);
@@ -88,21 +84,20 @@ pub fn resolve(
             Some(found) => mapped_part(found, page, frame, end, base),
             None => (base_pages(frame, end, orders), Folio::Whole(base)),
         };
-        tell(page, pages, folio);
+        report(page, pages, folio);
         frame += pages;
     }
     Ok(())
 }
 
-/// A large folio.
-struct Found {
+struct LargeFolio {
     head: u64,
     order: u32,
 }
 
 /// The large folio that contains `frame`; `None` where it is a single page. A tail whose head is gone belonged to a folio that
 /// was freed or split during the reading; its pages are single ones now.
-fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<Found>> {
+fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Result<Option<LargeFolio>> {
     // The frames of a process may be scattered over few blocks: one query of a block's first frame is enough for all of them.
     let block = match orders {
         Orders::Any => frame,
@@ -120,7 +115,7 @@ fn folio_of(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::Res
     };
     for order in orders.candidates() {
         if flags.at(head + (1 << order))? & TAIL == 0 {
-            return Ok((head + (1 << order) > frame).then_some(Found { head, order }));
+            return Ok((head + (1 << order) > frame).then_some(LargeFolio { head, order }));
         }
     }
     Ok(None)
@@ -137,7 +132,7 @@ fn head_below(frame: u64, orders: &Orders, flags: &mut impl FrameFlags) -> io::R
 }
 
 /// The number of pages of the folio that the run maps from `frame` on, and whether that is the whole folio.
-fn mapped_part(found: Found, page: u64, frame: u64, end: u64, base: PageSize) -> (u64, Folio) {
+fn mapped_part(found: LargeFolio, page: u64, frame: u64, end: u64, base: PageSize) -> (u64, Folio) {
     let folio_end = found.head + (1 << found.order);
     let pages = folio_end.min(end) - frame;
     let size = PageSize::new(base.bytes() << found.order).unwrap_or(base);
@@ -215,15 +210,15 @@ mod tests {
     }
 
     fn fast(memory: &Memory, run: Run, orders: &Orders) -> BTreeMap<u64, Folio> {
-        let mut told = BTreeMap::new();
+        let mut folios = BTreeMap::new();
         let mut source = memory;
         resolve(run, orders, PageSize::K4, &mut source, |page, pages, folio| {
             for at in page..page + pages {
-                assert_eq!(told.insert(at, folio), None, "a page is told once");
+                assert_eq!(folios.insert(at, folio), None, "each page is reported once");
             }
         })
         .unwrap();
-        told
+        folios
     }
 
     proptest! {
@@ -255,8 +250,8 @@ mod tests {
     fn a_tail_without_its_head_is_taken_for_single_pages() {
         let memory = Memory { flags: vec![0, 0, TAIL, TAIL, 0], folio: vec![] };
         let run = Run { page: 2, frame: 2, pages: 2 };
-        let told = fast(&memory, run, &Orders::Any);
-        assert_eq!(told.into_values().collect::<Vec<_>>(), [Folio::Whole(PageSize::K4); 2]);
+        let folios = fast(&memory, run, &Orders::Any);
+        assert_eq!(folios.into_values().collect::<Vec<_>>(), [Folio::Whole(PageSize::K4); 2]);
     }
 
     #[test]

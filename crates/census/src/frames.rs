@@ -56,13 +56,13 @@ impl FrameFlags for FlagsReader<'_> {
             return Ok(self.window[0]);
         }
         // Heads of folios are spaced at powers of two, so higher bits are mixed in.
-        let slot = ((frame ^ (frame >> 4) ^ (frame >> 9) ^ (frame >> 18)) as usize) % FlagsReader::RECENT;
-        if self.recent[slot].0 != frame {
+        let index = ((frame ^ (frame >> 4) ^ (frame >> 9) ^ (frame >> 18)) as usize) % FlagsReader::RECENT;
+        if self.recent[index].0 != frame {
             let mut entry = [0u64];
             read_entries(self.file, frame, &mut entry)?;
-            self.recent[slot] = (frame, entry[0]);
+            self.recent[index] = (frame, entry[0]);
         }
-        Ok(self.recent[slot].1)
+        Ok(self.recent[index].1)
     }
 
     fn expect(&mut self, frames: Range<u64>) {
@@ -71,10 +71,7 @@ impl FrameFlags for FlagsReader<'_> {
 }
 
 /// Reports the runs of present pages in the pages `start..end` of a process. The frame is 0 where the kernel hides it.
-///
-/// # Errors
-/// Those of reading pagemap.
-pub fn runs(pagemap: &File, start: u64, end: u64, mut tell: impl FnMut(Run) -> io::Result<()>) -> io::Result<()> {
+pub fn runs(pagemap: &File, start: u64, end: u64, mut report: impl FnMut(Run) -> io::Result<()>) -> io::Result<()> {
     const CHUNK_PAGES: u64 = 16384;
     let mut buffer = vec![0u64; (end - start).min(CHUNK_PAGES) as usize];
     let mut open: Option<Run> = None;
@@ -92,14 +89,14 @@ pub fn runs(pagemap: &File, start: u64, end: u64, mut tell: impl FnMut(Run) -> i
                 (Some(run), Some(_)) if run.frame + run.pages == frame => run.pages += 1,
                 (_, next) => {
                     if let Some(run) = std::mem::replace(&mut open, next) {
-                        tell(run)?;
+                        report(run)?;
                     }
                 }
             }
             page += 1;
         }
     }
-    open.map_or(Ok(()), tell)
+    open.map_or(Ok(()), report)
 }
 
 /// Fills `entries` from entry `first` on; returns how many entries there were before the end of the file.

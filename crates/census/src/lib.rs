@@ -19,18 +19,21 @@
 //! present.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accessed;
 mod error;
 pub mod explain;
 mod file_systems;
 mod folio;
 mod frames;
-mod hugetlb_files;
+mod held_files;
 pub mod inspect;
+mod leaves;
 pub mod page_sizes;
 mod parallel;
 mod process_census;
 mod region;
 mod scan;
+mod scatter;
 pub mod smaps;
 
 use std::fs::File;
@@ -40,10 +43,12 @@ use std::io::BufReader;
 use policy::census::Census;
 use policy::size::PageSize;
 
+pub use accessed::accessed;
 pub use error::CensusError;
-pub use hugetlb_files::hugetlb_files;
+pub use held_files::{hugetlb_files, tmpfs_files};
 pub use page_sizes::AnonymousFolios;
 pub use region::{Area, Region};
+pub use scatter::FrameScatter;
 pub use smaps::SmapsEntry;
 
 use page_sizes::FolioCounters;
@@ -53,7 +58,7 @@ use scan::Scanner;
 /// The most threads that scan one large process.
 const MAX_THREADS: usize = 8;
 
-/// Bytes of smaps that are read in one call; the kernel returns a page of it, or as much as one mapping needs.
+/// The buffer for smaps in bytes. One call returns at most a page, or the text of one mapping if that is longer.
 const SMAPS_PIECE: usize = 1 << 16;
 
 /// How a census was made.
@@ -96,9 +101,6 @@ pub struct ProcessCensus {
 
 impl Observer {
     /// Opens the necessary files, as far as permitted: without root folios stay unknown.
-    ///
-    /// # Errors
-    /// A file that every user may read cannot be read, or no file descriptor is free.
     pub fn open() -> Result<Observer, CensusError> {
         let base = page_sizes::base_page();
         Ok(Observer {
@@ -162,9 +164,6 @@ impl Observer {
 
     /// The census of a process, or of the process that a thread belongs to. At the exit stop of a thread (PTRACE_EVENT_EXIT) pass
     /// the thread's own TID: the first thread of its process may be gone already.
-    ///
-    /// # Errors
-    /// [`CensusError`]; the process may have ended, or this user may not inspect it.
     pub fn process(&self, pid: u32) -> Result<ProcessCensus, CensusError> {
         if self.source == Source::Smaps {
             return self.by_smaps(pid, 0, u64::MAX);
@@ -178,19 +177,13 @@ impl Observer {
         Process::at(self, pid)?.census(vmas, 0, u64::MAX)
     }
 
-    /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A folio that the range
-    /// cuts counts as mapped in part.
-    ///
-    /// # Errors
-    /// As [`Observer::process`]; and [`CensusError::NeedsPagemapScan`] on kernels before 6.7, where the range cuts a mapping.
+    /// The census of the addresses `start..end` of a process, for memory that is about to be unmapped. A folio that the range cuts
+    /// counts as mapped in part. Fails with [`CensusError::NeedsPagemapScan`] on kernels before 6.7 where the range cuts a mapping.
     pub fn range(&self, pid: u32, start: u64, end: u64) -> Result<Census, CensusError> {
         self.range_with_places(pid, start, end).map(|census| census.census)
     }
 
     /// As [`Observer::range`], with addresses.
-    ///
-    /// # Errors
-    /// As [`Observer::range`].
     pub fn range_with_places(&self, pid: u32, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
         let (start, end) = (self.base.align_down(start), self.base.align_up(end).unwrap_or(u64::MAX));
         if self.source == Source::Smaps {
@@ -202,24 +195,20 @@ impl Observer {
     }
 
     /// Reads smaps, including the flags of all mappings. Costs a walk over every page of the process.
-    ///
-    /// # Errors
-    /// As [`Observer::process`].
     pub fn smaps(&self, pid: u32) -> Result<Vec<SmapsEntry>, CensusError> {
         let mut entries = Vec::new();
         self.each_smaps_entry(pid, |entry| entries.push(entry))?;
         Ok(entries)
     }
 
-    fn each_smaps_entry(&self, pid: u32, tell: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
+    fn each_smaps_entry(&self, pid: u32, report: impl FnMut(SmapsEntry)) -> Result<(), CensusError> {
         let path = format!("/proc/{pid}/smaps");
         let failed = |error| CensusError::io(pid, &path, error);
         let file = BufReader::with_capacity(SMAPS_PIECE, File::open(&path).map_err(failed)?);
-        smaps::read(file, &path, failed, tell)
+        smaps::read(file, &path, failed, report)
     }
 
-    /// A folio that is mapped completely begins at a multiple of its size and has at most PMD size, so it never crosses a
-    /// multiple of this.
+    /// A complete, aligned folio has at most PMD size, so it never crosses a multiple of this.
     fn chunk_alignment(&self) -> PageSize {
         self.pmd.unwrap_or(self.base)
     }
@@ -252,24 +241,11 @@ impl Observer {
     }
 }
 
-/// The page faults of a process, or of the one that a thread belongs to, since it was made. `None` where they cannot be
-/// read.
-pub fn faults(pid: u32) -> Option<u64> {
-    let text = host::content(format!("/proc/{pid}/stat")).ok()?;
-    // Fields 10 and 12 of proc_pid_stat(5), without and with I/O; field 3 is the first after the name.
-    let fields: Vec<&str> = text.rsplit_once(')')?.1.split_ascii_whitespace().collect();
-    let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
-    number(10)?.checked_add(number(12)?)
-}
-
 fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
     host::content(path).map_err(|error| CensusError::io(pid, path, error))
 }
 
 /// Opens a file; `None` where only root may open it, or this kernel does not have it.
-///
-/// # Errors
-/// Any other error of opening it.
 fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<Option<T>, CensusError> {
     match host::if_there(open(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),

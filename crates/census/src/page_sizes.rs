@@ -22,9 +22,6 @@ pub fn base_page() -> PageSize {
 }
 
 /// The size of a PMD leaf; `None` where the kernel has no THP.
-///
-/// # Errors
-/// The file with the size cannot be read, or contains no size.
 pub fn pmd_leaf() -> Result<Option<PageSize>, CensusError> {
     pmd_leaf_in(&Path::new(THP).join("hpage_pmd_size"))
 }
@@ -54,8 +51,8 @@ impl FolioCounters {
         FolioCounters::open_below(Path::new(THP))
     }
 
-    /// The counters below `directory`. A size without the file is one that the kernel never uses for anonymous folios (`THP_ORDERS_ALL_ANON`,
-    /// include/linux/huge_mm.h).
+    /// The counters below `directory`. The kernel never uses a size without such a file for anonymous folios
+    /// (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h).
     fn open_below(directory: &Path) -> FolioCounters {
         let open = || -> io::Result<Vec<(PageSize, File)>> {
             let mut counters = Vec::new();
@@ -92,7 +89,7 @@ impl AnonymousFolios {
     }
 
     /// Whether no anonymous folio is larger than a base page.
-    pub fn none(&self) -> bool {
+    pub fn has_no_large_folio(&self) -> bool {
         self.0.values().all(|count| *count == 0)
     }
 
@@ -124,10 +121,10 @@ mod tests {
         };
         put("64kB", "0\n");
         fs::create_dir_all(directory.path().join("hugepages-8kB/stats")).unwrap();
-        assert!(FolioCounters::open_below(directory.path()).read().unwrap().none());
+        assert!(FolioCounters::open_below(directory.path()).read().unwrap().has_no_large_folio());
         put("2048kB", "3\n");
         let folios = FolioCounters::open_below(directory.path()).read().unwrap();
-        assert!(folios.exist(PageSize::M2) && !folios.exist(PageSize::K64) && !folios.none());
+        assert!(folios.exist(PageSize::M2) && !folios.exist(PageSize::K64) && !folios.has_no_large_folio());
         assert_eq!(folios.orders(PageSize::K4), Orders::Only(vec![9]));
         put("128kB", "?");
         assert_eq!(FolioCounters::open_below(directory.path()).read(), None);

@@ -6,14 +6,11 @@ use std::thread::ScopedJoinHandle;
 
 use policy::size::PageSize;
 
-/// The address range in bytes from which on a separate thread is worth its start.
+/// The smallest address range, in bytes, that is worth a thread of its own.
 const WORTH_A_THREAD_BYTES: u64 = 256 << 20;
 
 /// Calls `work(from, to)` for consecutive parts of `start..end` that begin and end at multiples of `alignment` (except the outer
-/// ends), on at most `threads` threads; the results are in order.
-///
-/// # Errors
-/// The first error in address order.
+/// ends), on at most `threads` threads; the results are in order. If several parts fail, the error is the first in address order.
 pub fn map<T: Send>(
     start: u64,
     end: u64,
@@ -73,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_error_is_the_one_that_is_told() {
+    fn returns_the_first_error() {
         let failed = map(0, 1 << 32, PageSize::M2, 4, |from, _| {
             Err::<(), _>(io::Error::from_raw_os_error(1 + (from > 0) as i32))
         });

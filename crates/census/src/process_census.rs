@@ -29,8 +29,7 @@ pub struct Process<'a> {
     smaps: OnceCell<Vec<SmapsEntry>>,
     /// TLB figures of the current mapping.
     tlb_runs: Cell<TlbRuns>,
-    /// Bytes that are not mapped here of folios that are mapped in part, by their first frames. Different mappings may have parts
-    /// of one folio.
+    /// Unmapped bytes of folios that are mapped in part, by first frame. Several mappings may map parts of one folio.
     parts: RefCell<BTreeMap<u64, u64>>,
 }
 
@@ -44,9 +43,6 @@ pub struct Present {
 
 impl<'a> Process<'a> {
     /// Opens the necessary files.
-    ///
-    /// # Errors
-    /// The process has ended, or this user may not inspect it.
     pub fn at(observer: &'a Observer, pid: u32) -> Result<Process<'a>, CensusError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
@@ -65,9 +61,6 @@ impl<'a> Process<'a> {
     }
 
     /// Guards inside a mapping, in address order; empty where the kernel does not report them (before Linux 6.15).
-    ///
-    /// # Errors
-    /// The kernel reports guards, but they cannot be read.
     pub fn guards(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
         match Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found) {
@@ -81,9 +74,6 @@ impl<'a> Process<'a> {
     }
 
     /// The mappings that overlap `start..end`.
-    ///
-    /// # Errors
-    /// Those of reading them.
     pub fn vmas(&self, start: u64, end: u64) -> Result<Vec<Vma>, CensusError> {
         let mut vmas = Vec::new();
         let mut at = start;
@@ -109,9 +99,6 @@ impl<'a> Process<'a> {
     }
 
     /// The census of these mappings between `start` and `end`.
-    ///
-    /// # Errors
-    /// Those of reading.
     pub fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
         let found = self.present(&vmas, start, end)?.into_iter().map(|present| present.regions);
         let areas: Vec<Area> = vmas.into_iter().zip(found).map(|(vma, regions)| Area { vma, regions }).collect();
@@ -125,9 +112,6 @@ impl<'a> Process<'a> {
     }
 
     /// Present memory in each of the mappings, between `start` and `end`.
-    ///
-    /// # Errors
-    /// Those of reading.
     pub fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Present>, CensusError> {
         let scanned = self.scan(vmas, start, end)?;
         let mut next = 0;
@@ -221,7 +205,7 @@ impl<'a> Process<'a> {
             return Ok(());
         };
         let system = if backing == Backing::Anonymous { self.folios_of_system() } else { None };
-        if system.is_some_and(AnonymousFolios::none) && !self.observer.tlb_runs {
+        if system.is_some_and(AnonymousFolios::has_no_large_folio) && !self.observer.tlb_runs {
             let mapping = Mapping { folio: Folio::Whole(self.observer.base), ..region.mapping };
             region::push(regions, Region { mapping, ..region });
             return Ok(());
@@ -247,7 +231,7 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Bytes of anonymous and shared-memory folios that are mapped in part, without the parts that the mappings seen so far have.
+    /// Unmapped bytes of the anonymous and shared-memory folios that the mappings read so far map in part.
     pub fn held_unmapped_bytes(&self) -> u64 {
         self.parts.borrow().values().sum()
     }

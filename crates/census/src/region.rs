@@ -10,7 +10,6 @@ use super::scan::{self, PageRegion};
 /// A mapping and its present memory, in address order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Area {
-    /// The mapping.
     pub vma: Vma,
     /// The present memory; holes are left out.
     pub regions: Vec<Region>,
@@ -70,7 +69,7 @@ fn backing_of(categories: u64, kind: VmaKind, shmem: bool) -> Option<Backing> {
     }
 }
 
-/// Whether the scan of a mapping must request the category of file pages.
+/// Whether a scan of the mapping must request the category of file pages.
 pub fn needs_file_category(vma: &Vma) -> bool {
     !matches!(vma.kind(), VmaKind::Anonymous | VmaKind::Stack)
 }
@@ -81,8 +80,8 @@ fn is_large_anonymous(vma: &Vma) -> bool {
     !needs_file_category(vma) && vma.length_bytes() >= WORTH_A_CALL_BYTES
 }
 
-/// The ranges to scan, and whether with [`scan::FILE`]: as few calls as possible, but large anonymous mappings without that
-/// category, which they cannot have.
+/// The ranges to scan, and whether to request [`scan::FILE`] for each. There are as few ranges as possible, but large anonymous
+/// mappings are scanned without that category, which they cannot have.
 pub fn plan(vmas: &[Vma]) -> Vec<(u64, u64, bool)> {
     let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     for vma in vmas {

@@ -20,7 +20,6 @@ pub const HUGE: u64 = 1 << 6;
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PageRegion {
-    /// The first address.
     pub start: u64,
     /// The address after the last.
     pub end: u64,
@@ -64,10 +63,8 @@ impl Scanner {
 
     /// Appends the regions of present pages in `start..end` to `found`, in address order; neighbours with the same categories are
     /// one region. `wanted` are the categories to report. Requesting [`FILE`] costs an access to every page's `struct page`,
-    /// about three times the scan itself.
-    ///
-    /// # Errors
-    /// `ENOTTY` on kernels before 6.7; `ESRCH` or an empty result where the process is gone.
+    /// about three times the scan itself. Fails with `ENOTTY` on kernels before 6.7. `ESRCH` or an empty result means that the
+    /// process has ended.
     pub fn scan(
         &mut self,
         pagemap: &File,
@@ -79,10 +76,8 @@ impl Scanner {
         self.scan_for(pagemap, start..end, PRESENT, wanted, found)
     }
 
-    /// As [`Scanner::scan`], for pages with all categories in `all_of`.
-    ///
-    /// # Errors
-    /// As [`Scanner::scan`]; `EINVAL` where the kernel does not know a category.
+    /// As [`Scanner::scan`], for pages with all categories in `all_of`. Fails with `EINVAL` where the kernel does not know a
+    /// category.
     pub fn scan_for(
         &mut self,
         pagemap: &File,

@@ -14,7 +14,6 @@ use super::CensusError;
 /// One mapping with its sums and flags from smaps.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SmapsEntry {
-    /// The mapping.
     pub vma: Vma,
     /// Sums in bytes by their names in smaps.
     sums: Vec<(Sum, u64)>,
@@ -28,6 +27,7 @@ pub struct SmapsEntry {
 enum Sum {
     KernelPageSize,
     Rss,
+    Referenced,
     Anonymous,
     AnonHugePages,
     ShmemPmdMapped,
@@ -41,9 +41,10 @@ enum Sum {
     Ksm,
 }
 
-const NAMES: [(&str, Sum); 13] = [
+const NAMES: [(&str, Sum); 14] = [
     ("KernelPageSize", Sum::KernelPageSize),
     ("Rss", Sum::Rss),
+    ("Referenced", Sum::Referenced),
     ("Anonymous", Sum::Anonymous),
     ("AnonHugePages", Sum::AnonHugePages),
     ("ShmemPmdMapped", Sum::ShmemPmdMapped),
@@ -72,6 +73,11 @@ impl SmapsEntry {
     /// Bytes that are present.
     pub fn resident_bytes(&self) -> u64 {
         self.bytes(Sum::Rss)
+    }
+
+    /// Bytes that were accessed since `/proc/PID/clear_refs` was written.
+    pub fn referenced_bytes(&self) -> u64 {
+        self.bytes(Sum::Referenced)
     }
 
     /// Bytes mapped by PMD leaves: anonymous memory, shmem and files.
@@ -128,19 +134,16 @@ impl SmapsEntry {
 
 /// What was expected where a line cannot be parsed.
 const LINE: &str = "a line of a mapping, as in proc(5)";
-const SUM: &str = "sums that have a place in 64 bits, all mappings together";
+const SUM: &str = "sums that fit in 64 bits, over all mappings";
 const ORDER: &str = "a mapping above those before it";
 
 /// Reads smaps mapping by mapping: for a process with many mappings the text is hundreds of times larger than the data that is
 /// kept. `path` is used in errors, and `failed` makes the error of a failed read.
-///
-/// # Errors
-/// A line that cannot be parsed, or a failed read.
 pub fn read(
     mut text: impl BufRead,
     path: &str,
     failed: impl Fn(io::Error) -> CensusError,
-    mut tell: impl FnMut(SmapsEntry),
+    mut report: impl FnMut(SmapsEntry),
 ) -> Result<(), CensusError> {
     let mut open: Option<SmapsEntry> = None;
     let (mut line, mut end, mut sum) = (Vec::new(), 0, 0u64);
@@ -155,7 +158,7 @@ pub fn read(
                 }
                 end = vma.end;
                 let entry = SmapsEntry { vma, sums: Vec::new(), flags: String::new(), thp_eligible: None };
-                open.replace(entry).map(&mut tell);
+                open.replace(entry).map(&mut report);
             }
             Some((name, value)) => {
                 let bytes = open.as_mut().and_then(|entry| entry.add(name, value.trim()));
@@ -164,7 +167,7 @@ pub fn read(
             }
         }
     }
-    open.map(tell);
+    open.map(report);
     Ok(())
 }
 

@@ -17,9 +17,6 @@ pub fn archive(files: &[(&str, u32, &[u8])]) -> Vec<u8> {
 
 /// Packs everything below a directory: directories, files and symbolic links, all owned by root. The entries of each directory are
 /// sorted by name and come after it. Leaves out the entries named in `without`, with everything below them.
-///
-/// # Errors
-/// A file cannot be read, or the archive cannot be written.
 pub fn of_directory(root: &Path, without: &[&str], to: &mut impl Write) -> io::Result<()> {
     let (mut number, mut below) = (0, vec![String::new()]);
     while let Some(directory) = below.pop() {
@@ -90,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_is_packed_with_what_is_in_it_and_without_what_is_left_out() {
+    fn packs_a_directory_without_the_excluded_files() {
         let scratch = tempfile::tempdir().unwrap();
         fs::create_dir_all(scratch.path().join("usr/bin")).unwrap();
         fs::create_dir_all(scratch.path().join("usr/share/doc/x")).unwrap();

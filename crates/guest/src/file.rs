@@ -11,9 +11,6 @@ use nix::fcntl::OFlag;
 const MAX_BYTES: u64 = 1 << 30;
 
 /// Reads a regular file of at most 1 GiB.
-///
-/// # Errors
-/// A system error, or the file is not such a file.
 #[expect(clippy::disallowed_methods, reason = "it only reads")]
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
@@ -37,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_regular_file_is_refused_without_waiting() {
+    fn refuses_a_non_regular_file_without_blocking() {
         let directory = tempfile::tempdir().unwrap();
         let pipe = directory.path().join("pipe");
         nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_module_goes_by_its_name_and_no_test_is_a_first_process() {
+    fn a_module_has_its_own_name_and_no_test_is_a_first_process() {
         assert_eq!(name_of(Path::new("/modules/004-9p")), "9p");
         assert!(!is_first());
     }

@@ -94,9 +94,6 @@ impl fmt::Display for Architecture {
 
 impl Image {
     /// Reads a kernel image.
-    ///
-    /// # Errors
-    /// [`ImageError`].
     pub fn read(path: &Path) -> Result<Image, ImageError> {
         let unreadable = |error| ImageError::Unreadable { path: path.to_owned(), error };
         let whole = fs::canonicalize(path).map_err(unreadable)?;
@@ -180,8 +177,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_kernel_is_told_by_what_it_is() {
-        for (bytes, said) in [
+    fn names_the_kind_of_file_that_is_no_kernel_image() {
+        for (bytes, expected) in [
             (&b"\x7fELF..."[..], "vmlinux"),
             (b"!<arch>\ndebian", "dpkg-deb -x"),
             (b"", "an empty file"),
@@ -189,7 +186,7 @@ mod tests {
             (b"hello", "another file"),
         ] {
             let error = of(bytes).unwrap_err().to_string();
-            assert!(error.contains(said), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
         let mut arm = vec![0; 0x1000];
         arm[0x38..0x3c].copy_from_slice(b"ARM\x64");

@@ -22,9 +22,6 @@ pub enum InitrdError {
 
 /// Makes the initial file system of a guest that loads these modules and then runs this job ([`crate::first`]). With a `sysroot`,
 /// the guest uses its files instead of the host's.
-///
-/// # Errors
-/// pagelab cannot be read.
 pub fn initrd(modules: &[Module], job: &[u8], sysroot: Option<&Sysroot>) -> Result<Vec<u8>, InitrdError> {
     let mut files: Vec<(String, Vec<u8>)> = own::files(sysroot)?.into_iter().collect();
     let numbered = modules.iter().enumerate();
@@ -65,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn directories_come_before_what_is_in_them_and_modules_keep_their_order() {
+    fn directories_precede_their_files_and_modules_keep_their_order() {
         let module = |name: &str| Module { name: name.into(), content: b"ELF".to_vec() };
         let bytes = initrd(&[module("virtio"), module("9p")], b"{}", None).unwrap();
         let names = names(&bytes);

@@ -15,6 +15,7 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod config;
 pub mod cpio;
 mod elf;
 mod file;
@@ -26,6 +27,7 @@ mod modules;
 mod own;
 mod sysroot;
 
+pub use config::{Options, find as config};
 pub use image::{Architecture, Image, ImageError};
 pub use initrd::{InitrdError, initrd};
 pub use machine::{Accelerator, Machine};

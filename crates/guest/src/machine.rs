@@ -25,7 +25,6 @@ pub struct Machine {
     pub accelerator: Accelerator,
     /// Memory of the guest, in bytes.
     pub memory_bytes: u64,
-    /// Number of processors.
     pub cpus: u32,
     /// Additional words of the kernel's command line.
     pub kernel_words: Vec<String>,

@@ -60,11 +60,7 @@ pub enum ModulesError {
          unpack the image's package whole, or run `make modules_install INSTALL_MOD_PATH=DIRECTORY` and put the image there",
         image.display()
     )]
-    NoPlace {
-        image: PathBuf,
-        /// The kernel's release.
-        release: String,
-    },
+    NoPlace { image: PathBuf, release: String },
     /// A module or a list of modules cannot be read.
     #[error("{}: {error}", path.display())]
     Unreadable {
@@ -89,7 +85,7 @@ pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     let no_place = || ModulesError::NoPlace { image: image.path.clone(), release: image.release.clone() };
     let place = place(image).ok_or_else(no_place)?;
     let mut found =
-        Found { built_in: built_in(&place)?, files: files(&place)?, seen: BTreeSet::new(), order: Vec::new() };
+        ModuleSearch { built_in: built_in(&place)?, files: files(&place)?, seen: BTreeSet::new(), order: Vec::new() };
     for (name, option) in NEEDED {
         found.take(name).map_err(|wrong| match wrong {
             Wrong::Lacks(lacking) => ModulesError::Lacks {
@@ -151,7 +147,7 @@ fn name_of(path: &Path) -> Option<String> {
 }
 
 /// The state of the search.
-struct Found {
+struct ModuleSearch {
     built_in: BTreeSet<String>,
     files: BTreeMap<String, PathBuf>,
     seen: BTreeSet<String>,
@@ -164,7 +160,7 @@ enum Wrong {
     Error(ModulesError),
 }
 
-impl Found {
+impl ModuleSearch {
     /// Adds a module, after its dependencies.
     fn take(&mut self, name: &str) -> Result<(), Wrong> {
         if self.built_in.contains(name) || !self.seen.insert(name.to_owned()) {
@@ -235,14 +231,14 @@ mod tests {
     ];
 
     #[test]
-    fn modules_come_after_what_they_depend_on_and_what_is_built_in_is_not_loaded() {
+    fn loads_modules_after_their_dependencies_and_skips_built_in_ones() {
         let (_kept, image) = kernel(&ALL, "kernel/drivers/char/virtio_console.ko\n");
         let names: Vec<String> = find(&image).unwrap().into_iter().map(|module| module.name).collect();
         assert_eq!(names, ["virtio_ring", "virtio_pci", "9pnet", "9pnet_virtio", "9p", "overlay"]);
     }
 
     #[test]
-    fn what_a_kernel_lacks_is_named_with_the_option_that_gives_it() {
+    fn names_a_missing_feature_with_its_kernel_option() {
         let (_kept, image) = kernel(&ALL[..5], "");
         let error = find(&image).unwrap_err().to_string();
         assert!(error.contains("no overlay in this kernel") && error.contains("CONFIG_OVERLAY_FS=y"), "{error}");

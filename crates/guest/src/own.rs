@@ -14,9 +14,6 @@ use crate::sysroot::Sysroot;
 pub const PROGRAM: &str = "pagelab";
 
 /// The files by their paths in the guest's initial file system, without a leading `/`.
-///
-/// # Errors
-/// A file cannot be read.
 pub fn files(sysroot: Option<&Sysroot>) -> io::Result<BTreeMap<String, Vec<u8>>> {
     match sysroot {
         Some(sysroot) => Ok(BTreeMap::from([(PROGRAM.to_owned(), fs::read(sysroot.file())?)])),
@@ -70,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_executed_is_a_library_and_data_is_none() {
+    fn a_library_has_executable_mappings_and_a_data_file_has_none() {
         let maps = "7f00-7f01 r-xp 00000000 fe:00 1          /usr/lib/libc.so.6\n\
                     7f01-7f02 r--p 00000000 fe:00 1          /usr/share/locale\n\
                     7f02-7f03 r-xp 00000000 00:00 0          [vdso]\n\

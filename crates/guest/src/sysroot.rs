@@ -55,9 +55,6 @@ pub enum SysrootError {
 
 impl Sysroot {
     /// Opens the sysroot in a directory, for a kernel of this architecture.
-    ///
-    /// # Errors
-    /// [`SysrootError`].
     pub fn open(path: &Path, architecture: Architecture) -> Result<Sysroot, SysrootError> {
         let unreadable = |path: &Path, error| SysrootError::Unreadable { path: path.to_owned(), architecture, error };
         let path = fs::canonicalize(path).map_err(|error| unreadable(path, error))?;

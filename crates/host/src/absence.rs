@@ -4,9 +4,6 @@
 use std::io;
 
 /// The value read; `None` where the file does not exist, or its process or device is gone.
-///
-/// # Errors
-/// Any other error of reading: no permission, no free file descriptor, a failing device.
 pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
@@ -26,7 +23,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_not_there_is_absent() {
+    fn only_missing_files_count_as_absent() {
         let read = |errno| if_there(Err::<(), _>(io::Error::from_raw_os_error(errno)));
         for errno in [libc::ENOENT, libc::ESRCH, libc::ENODEV] {
             assert!(matches!(read(errno), Ok(None)), "{errno}");

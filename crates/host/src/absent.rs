@@ -10,17 +10,11 @@ use crate::read::HostError;
 use crate::root::Root;
 
 /// The whole content of a file; `None` where the host has no such file.
-///
-/// # Errors
-/// It exists but cannot be read.
 pub fn text(root: &Root, path: &str) -> Result<Option<String>, HostError> {
     if_there(root.text(path)).map_err(|source| unreadable(root, path, source))
 }
 
 /// The names in a directory, sorted; empty where the directory does not exist.
-///
-/// # Errors
-/// It exists but cannot be read.
 pub fn names(root: &Root, path: &str) -> Result<Vec<String>, HostError> {
     let names = if_there(root.entries(path)).map_err(|source| unreadable(root, path, source))?;
     // A missing directory counts as empty.
@@ -28,9 +22,6 @@ pub fn names(root: &Root, path: &str) -> Result<Vec<String>, HostError> {
 }
 
 /// Whether the host has this file.
-///
-/// # Errors
-/// This cannot be determined.
 pub fn exists(root: &Root, path: &str) -> Result<bool, HostError> {
     root.has(path).map_err(|source| unreadable(root, path, source))
 }

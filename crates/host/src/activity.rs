@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_captured_host_tells_all_of_it() {
+    fn a_captured_host_has_every_part_of_the_activity() {
         let host = captured("x86_64-6.18");
         let activity = host.activity().unwrap();
         let counters = host.counters().unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_an_old_kernel_does_not_count_is_absent() {
+    fn counters_that_an_old_kernel_lacks_are_absent() {
         let activity = captured("x86_64-5.10").activity().unwrap();
         assert!(activity.anonymous_folios.is_empty());
         assert_eq!(activity.counters.get("hugepages-64kB/anon_fault_alloc"), None);

@@ -50,8 +50,8 @@ impl Counters {
         self.values.get(name).copied()
     }
 
-    /// How much a counter moved from `self` to `later`; `None` where this is not known.
-    pub fn moved(&self, later: &Counters, name: &str) -> Option<u64> {
+    /// How much a counter increased from `self` to `later`; `None` where this is not known.
+    pub fn increase(&self, later: &Counters, name: &str) -> Option<u64> {
         later.get(name)?.checked_sub(self.get(name)?)
     }
 
@@ -78,9 +78,6 @@ impl Counters {
 }
 
 /// The counter files of the host, without gauges (`nr_anon`).
-///
-/// # Errors
-/// A directory of counters cannot be read.
 pub fn list(root: &Root) -> Result<Vec<CounterFile>, HostError> {
     let counter = |name: String, file: &str| CounterFile { name, path: format!("{THP}/{file}") };
     let mut counters = Vec::new();
@@ -100,9 +97,6 @@ pub fn read(host: &Host) -> Result<Counters, HostError> {
 }
 
 /// The counters of the host, with those of /proc/vmstat taken from `text`, which has just been read.
-///
-/// # Errors
-/// The file of a counter cannot be read, or contains no number.
 pub fn of(host: &Host, text: &str) -> Result<Counters, HostError> {
     let mut values = vmstat(text);
     for CounterFile { name, path } in &host.counters {
@@ -128,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_delta_has_what_moved_and_nothing_that_is_not_known() {
+    fn a_delta_has_only_counters_with_a_known_increase() {
         let counters = |text: &str| Counters { values: vmstat(text) };
         let before = counters("nr_free_pages 5\nthp_fault_alloc 3\nthp_split_page 9\ncompact_stall 1\n");
         let later = counters("nr_free_pages 9\nthp_fault_alloc 7\nthp_split_page 9\nthp_zero_page_alloc 4\n");

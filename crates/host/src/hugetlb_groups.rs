@@ -1,78 +1,38 @@
-//! Limits that control groups put on hugetlb pages, of both versions of control groups.
+//! Limits that control groups of version 1 or 2 put on hugetlb pages.
 //!
-//! Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/hugetlb.rst; the names of the files are made in mm/hugetlb_cgroup.c. A
-//! limit applies to a group with all groups below it, so those of all ancestors count.
-
-use std::fs;
-use std::path::Path;
+//! Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/hugetlb.rst; mm/hugetlb_cgroup.c makes the file names. A limit
+//! applies to a group and all groups below it, so the limits of all ancestors count.
 
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
 use policy::size::PageSize;
 
-use crate::absence::if_there;
 use crate::absent;
-use crate::kernel::unescaped;
+use crate::control_groups::ControlGroups;
 use crate::read::HostError;
 use crate::root::Root;
 
-/// The name of the initial cgroup namespace (PROC_CGROUP_INIT_INO, include/linux/proc_ns.h). Only there is every group visible.
-const INITIAL_NAMESPACE: &str = "cgroup:[4026531835]";
-
 /// The control groups that account for the hugetlb pages of a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HugetlbGroups {
-    /// Directories of the process's own group and of its ancestors, in this order.
-    directories: Vec<String>,
-    /// Whether there may be groups that are not visible here.
-    may_be_hidden: bool,
-    is_version_1: bool,
-}
+pub struct HugetlbGroups(ControlGroups);
 
 impl HugetlbGroups {
     /// The groups in the content of a /proc/PID/cgroup. No groups where the kernel has no hugetlb controller.
-    ///
-    /// # Errors
-    /// A file that is needed to find them exists but cannot be read.
     pub fn of(root: &Root, memberships: &str) -> Result<HugetlbGroups, HostError> {
         let controllers = absent::text(root, "/proc/cgroups")?.unwrap_or_default();
         let has_controller = controllers.lines().any(|line| line.starts_with("hugetlb\t") && line.ends_with("\t1"));
-        let Some((group, is_version_1)) = group(memberships).filter(|_| has_controller) else {
-            return Ok(HugetlbGroups::default());
-        };
-        let mounts = absent::text(root, "/proc/self/mountinfo")?.unwrap_or_default();
-        let mount = mounts.lines().filter_map(Mount::parse).find(|mount| mount.has_hugetlb(is_version_1));
-        let is_initial = is_initial_namespace(root)?;
-        let Some(mount) = mount else {
-            let may_be_hidden = group != "/" || !is_initial;
-            return Ok(HugetlbGroups { may_be_hidden, is_version_1, ..HugetlbGroups::default() });
-        };
-        let inside = below(group, &mount.root).unwrap_or_default();
-        let own = format!("{}{inside}", mount.point);
-        // A group outside the mount, or one whose name is not text.
-        let is_visible = below(group, &mount.root).is_some() && absent::exists(root, &own)?;
-        let directories = Path::new(&own)
-            .ancestors()
-            .map(|path| path.to_string_lossy().into_owned())
-            .take_while(|path| path.starts_with(&mount.point));
-        Ok(HugetlbGroups {
-            directories: directories.filter(|_| is_visible).collect(),
-            may_be_hidden: !is_visible || mount.root != "/" || !is_initial,
-            is_version_1,
-        })
+        let groups = if has_controller { ControlGroups::of(root, memberships, "hugetlb")? } else { Default::default() };
+        Ok(HugetlbGroups(groups))
     }
 
     /// The current limits of the groups for pages of `size`.
-    ///
-    /// # Errors
-    /// A file exists but cannot be read or contains no number.
     pub fn limits(&self, root: &Root, size: PageSize) -> Result<HugetlbLimits, HostError> {
         let mut limits = Vec::new();
-        for directory in &self.directories {
+        for directory in &self.0.directories {
             for limited in [Limited::Use, Limited::Reservation] {
                 limits.extend(self.limit(root, directory, size, limited)?);
             }
         }
-        Ok(HugetlbLimits { limits, may_be_hidden: self.may_be_hidden })
+        Ok(HugetlbLimits { limits, may_be_hidden: self.0.may_be_hidden })
     }
 
     fn limit(
@@ -83,7 +43,7 @@ impl HugetlbGroups {
         limited: Limited,
     ) -> Result<Option<HugetlbLimit>, HostError> {
         let (limit, used, unlimited) =
-            if self.is_version_1 { ("limit_in_bytes", "usage_in_bytes", "-1") } else { ("max", "current", "max") };
+            if self.0.is_version_1 { ("limit_in_bytes", "usage_in_bytes", "-1") } else { ("max", "current", "max") };
         let reservation = if limited == Limited::Reservation { "rsvd." } else { "" };
         let path = |name: &str| format!("{directory}/hugetlb.{}.{reservation}{name}", file_size(size));
         let file = path(limit);
@@ -91,31 +51,6 @@ impl HugetlbGroups {
         let used_bytes = bytes(root, &path(used))?.unwrap_or(0);
         Ok(Some(HugetlbLimit { size, file, limited, limit_bytes, used_bytes, unlimited }))
     }
-}
-
-/// The group whose limits apply, and whether it is of version 1: a controller is in one hierarchy only.
-fn group(memberships: &str) -> Option<(&str, bool)> {
-    let version_1 = memberships.lines().find_map(|line| {
-        let (controllers, group) = line.split_once(':')?.1.split_once(':')?;
-        controllers.split(',').any(|name| name == "hugetlb").then_some((group, true))
-    });
-    version_1.or_else(|| memberships.lines().find_map(|line| Some((line.strip_prefix("0::")?, false))))
-}
-
-/// The path of a group below another, with a leading slash; empty for the group itself, `None` where it is not below it.
-fn below<'a>(group: &'a str, ancestor: &str) -> Option<&'a str> {
-    let rest = group.strip_prefix(ancestor.trim_end_matches('/'))?.trim_end_matches('/');
-    let is_inside = !rest.split('/').any(|name| name == "..");
-    (is_inside && (rest.is_empty() || rest.starts_with('/'))).then_some(rest)
-}
-
-fn is_initial_namespace(root: &Root) -> Result<bool, HostError> {
-    const LINK: &str = "/proc/self/ns/cgroup";
-    if !root.is_live() {
-        return Ok(true);
-    }
-    let link = if_there(fs::read_link(LINK)).map_err(|error| absent::unreadable(root, LINK, error))?;
-    Ok(link.is_none_or(|link| link.as_os_str() == INITIAL_NAMESPACE))
 }
 
 /// The number in a file; `None` where it does not exist or limits nothing. In version 1 no limit reads as the largest number of
@@ -140,40 +75,13 @@ fn file_size(size: PageSize) -> String {
     }
 }
 
-/// A mounted hierarchy of control groups.
-struct Mount {
-    /// The group at its mount point.
-    root: String,
-    /// Its mount point, without a slash at its end.
-    point: String,
-    is_version_2: bool,
-    /// Its options; in version 1 the names of its controllers.
-    options: String,
-}
-
-impl Mount {
-    /// A line of mountinfo (proc_pid_mountinfo(5)); `None` for other file systems.
-    fn parse(line: &str) -> Option<Mount> {
-        let (mount, file_system) = line.split_once(" - ")?;
-        let mut fields = mount.split(' ').skip(3);
-        let (root, point) = (unescaped(fields.next()?), unescaped(fields.next()?));
-        let mut fields = file_system.split(' ');
-        let (kind, options) = (fields.next()?, fields.nth(1)?.to_string());
-        let point = point.trim_end_matches('/').to_string();
-        kind.starts_with("cgroup").then_some(Mount { root, point, is_version_2: kind == "cgroup2", options })
-    }
-
-    fn has_hugetlb(&self, is_version_1: bool) -> bool {
-        self.is_version_2 != is_version_1
-            && (self.is_version_2 || self.options.split(',').any(|option| option == "hugetlb"))
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
-    /// A captured tree with these files; a hugetlb controller is always there.
+    /// A captured tree with a hugetlb controller and these files.
     fn captured(files: &[(&str, &str)]) -> (tempfile::TempDir, Root) {
         let directory = tempfile::tempdir().unwrap();
         let controllers = ("proc/cgroups", "#subsys_name\thierarchy\tnum_cgroups\tenabled\nhugetlb\t0\t1\t1\n");
@@ -249,7 +157,7 @@ mod tests {
             assert_eq!(limits(outside), HugetlbLimits { limits: vec![], may_be_hidden: true }, "{outside}");
         }
         let (_tree, unmounted) = captured(&[]);
-        assert!(HugetlbGroups::of(&unmounted, "0::/job\n").unwrap().may_be_hidden);
+        assert!(HugetlbGroups::of(&unmounted, "0::/job\n").unwrap().0.may_be_hidden);
         assert_eq!(HugetlbGroups::of(&unmounted, "0::/\n").unwrap(), HugetlbGroups::default());
         assert_eq!(HugetlbGroups::of(&unmounted, "").unwrap(), HugetlbGroups::default());
     }

@@ -50,18 +50,12 @@ impl KernelVersion {
 
 impl Host {
     /// The version of the kernel; `None` where its release does not begin with two numbers.
-    ///
-    /// # Errors
-    /// The release cannot be read.
     pub fn kernel_version(&self) -> Result<Option<KernelVersion>, HostError> {
         Ok(KernelVersion::parse(&self.root.required("/proc/sys/kernel/osrelease")?))
     }
 
     /// The mount that contains `path`: the one with the longest mount point that is a prefix, the last of several. `None` where
     /// the host has no mount table, as in a capture without one.
-    ///
-    /// # Errors
-    /// The mount table cannot be read.
     pub fn mount_of(&self, path: &str) -> Result<Option<Mount>, HostError> {
         let Some(text) = absent::text(&self.root, "/proc/self/mounts")? else { return Ok(None) };
         let leads = |mount: &Mount| {
@@ -72,18 +66,12 @@ impl Host {
     }
 
     /// Whether the file system that contains `path` is mounted read-only, as sysfs is in most containers.
-    ///
-    /// # Errors
-    /// The mount table cannot be read.
     pub fn is_read_only(&self, path: &str) -> Result<bool, HostError> {
         let mount = self.mount_of(path)?;
         Ok(mount.is_some_and(|mount| mount.options.iter().any(|option| option == "ro")))
     }
 
     /// How Yama limits tracing.
-    ///
-    /// # Errors
-    /// Its setting exists but cannot be read.
     pub fn ptrace_limit(&self) -> Result<PtraceLimit, HostError> {
         Ok(match self.number("/proc/sys/kernel/yama/ptrace_scope")? {
             None | Some(0) => PtraceLimit::None,
@@ -95,9 +83,6 @@ impl Host {
 
     /// The last value of an option on the kernel command line (`transparent_hugepage`); also `None` in a capture without the
     /// command line.
-    ///
-    /// # Errors
-    /// The command line cannot be read.
     pub fn boot_option(&self, name: &str) -> Result<Option<String>, HostError> {
         let Some(line) = absent::text(&self.root, "/proc/cmdline")? else { return Ok(None) };
         let value = |word: &str| word.strip_prefix(name)?.strip_prefix('=').map(String::from);

@@ -1,4 +1,4 @@
-//! Which process has the host's settings on loan. Holding a lease is up to the crate `lease`.
+//! Which process has the host's settings on loan. The crate `lease` takes and releases leases.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -13,14 +13,14 @@ const COMMAND: usize = 200;
 /// proc_locks(5)). `None` where no process has them, or where this is not visible, as in a container; the result only explains a
 /// refusal.
 pub fn leaseholder() -> Option<String> {
-    let there = std::fs::metadata(LEASE_DIRECTORY).ok()?;
-    let device = (libc::major(there.dev()), libc::minor(there.dev()));
+    let directory = std::fs::metadata(LEASE_DIRECTORY).ok()?;
+    let device = (libc::major(directory.dev()), libc::minor(directory.dev()));
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
     let is_leaseholder = |pid: &i32| {
         let is_pagelab =
             std::fs::read(format!("/proc/{pid}/comm")).is_ok_and(|comm| comm.trim_ascii_end() == b"pagelab");
         let owner = std::fs::metadata(format!("/proc/{pid}")).map(|process| process.uid());
-        is_pagelab && owner.is_ok_and(|owner| owner == there.uid())
+        is_pagelab && owner.is_ok_and(|owner| owner == directory.uid())
     };
     let pid = locks.lines().filter_map(|line| locker_on(line, device)).find(is_leaseholder)?;
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_is_told_by_its_kind_and_device() {
+    fn recognises_a_lock_by_its_kind_and_device() {
         let line = "3: FLOCK  ADVISORY  WRITE 4711 00:1a:1234 0 EOF";
         assert_eq!(locker_on(line, (0, 0x1a)), Some(4711));
         assert_eq!(locker_on(line, (0, 0x1b)), None);

@@ -8,18 +8,23 @@ mod absence;
 pub mod absent;
 pub mod activity;
 pub mod admit;
+mod autogroups;
+mod control_groups;
 mod counters;
 pub mod direct_map;
 mod hugetlb_groups;
 mod kernel;
+pub mod kvm_statistics;
 mod leaseholder;
 mod machine;
 pub mod maps;
+mod memory_groups;
 mod outer_tracer;
 mod page_sizes;
 mod pools;
 mod processes;
 mod processor;
+mod processor_times;
 pub mod read;
 mod reporting;
 mod root;
@@ -37,18 +42,21 @@ use study::machine::{Machine, State};
 
 pub use absence::if_there;
 pub use activity::Activity;
+pub use autogroups::Autogroups;
 pub use counters::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 pub use hugetlb_groups::HugetlbGroups;
 pub use kernel::{KernelVersion, Mount, PtraceLimit};
 pub use leaseholder::{LEASE_DIRECTORY, leaseholder};
+pub use memory_groups::MemoryGroups;
 pub use outer_tracer::{outer_tracer, tracer_of};
 pub use policy::judge::{THP, thp_size_enabled};
 pub use processes::{ProcessStat, resident_bytes, task_state};
 pub use processor::Processor;
+pub use processor_times::ProcessorTimes;
 pub use read::{HostError, chosen_word, content};
 pub use root::{MAX_STREAM_BYTES, MAX_TEXT_BYTES, Root};
 pub use settings::IDLE_LATENCY;
-pub use tlbs::ToldTlb;
+pub use tlbs::ReportedTlb;
 
 /// The directory of khugepaged's settings (Documentation/admin-guide/mm/transhuge.rst).
 pub const KHUGEPAGED: &str = "/sys/kernel/mm/transparent_hugepage/khugepaged";
@@ -68,9 +76,6 @@ impl Host {
     /// The host whose /proc and /sys are below `root`: `/`, or a captured tree.
     ///
     /// The page sizes and the names of the settings are read once, here; the values of settings at each [`Host::state`].
-    ///
-    /// # Errors
-    /// The base page size is not known, or a file cannot be read or parsed.
     pub fn open(root: impl Into<PathBuf>) -> Result<Host, HostError> {
         let root = Root::open(root)?;
         let page_sizes = page_sizes::read(&root)?;
@@ -96,75 +101,48 @@ impl Host {
     }
 
     /// The properties of the machine that do not change.
-    ///
-    /// # Errors
-    /// A file that every kernel has cannot be read (`/proc/meminfo`, the release, the boot id).
     pub fn machine(&self) -> Result<Machine, HostError> {
         self.verified(machine::read(self)?)
     }
 
     /// The processor by the name that machine files use, and what it reports about address translation. Facts that it does not
     /// report are absent.
-    ///
-    /// # Errors
-    /// /proc/cpuinfo cannot be read.
     pub fn processor(&self) -> Result<Processor, HostError> {
         processor::read(&self.root)
     }
 
     /// The current settings and memory state. Takes well under 2 ms, so that it can be called around every trial. A setting that
     /// exists but cannot be read has the value `unknown: ` with the reason.
-    ///
-    /// # Errors
-    /// `/proc/meminfo`, `/proc/buddyinfo`, `/proc/loadavg` or a file about page reporting cannot be read.
     pub fn state(&self) -> Result<State, HostError> {
         self.verified(state::read(self)?)
     }
 
     /// Bytes of memory that are currently available to new programs (`MemAvailable`).
-    ///
-    /// # Errors
-    /// `/proc/meminfo` cannot be read, or does not have it.
     pub fn available_bytes(&self) -> Result<u64, HostError> {
         state::available_bytes(self)
     }
 
     /// The current values of the kernel's event counters.
-    ///
-    /// # Errors
-    /// `/proc/vmstat` or the file of a counter cannot be read.
     pub fn counters(&self) -> Result<Counters, HostError> {
         self.verified(counters::read(self)?)
     }
 
     /// The kernel's current activity around page sizes, for a live view.
-    ///
-    /// # Errors
-    /// `/proc/vmstat`, `/proc/meminfo`, `/proc/buddyinfo` or a counter cannot be read.
     pub fn activity(&self) -> Result<Activity, HostError> {
         self.verified(activity::read(self)?)
     }
 
     /// The processes that have memory, in no particular order; one small file is read for each.
-    ///
-    /// # Errors
-    /// `/proc` cannot be listed, or the file of a process cannot be read although it is visible.
     pub fn processes(&self) -> Result<Vec<ProcessStat>, HostError> {
         processes::list(self)
     }
 
     /// The value of a setting (the chosen word of a file with choices); `None` where the file does not exist.
-    ///
-    /// # Errors
-    /// It exists but cannot be read.
     pub fn value(&self, path: &str) -> Result<Option<String>, HostError> {
         Ok(absent::text(&self.root, path)?.map(|text| chosen_word(&text).to_string()))
     }
 
     /// Whether the file exists.
-    ///
-    /// # Errors
-    /// This cannot be determined.
     pub fn has(&self, path: &str) -> Result<bool, HostError> {
         absent::exists(&self.root, path)
     }
@@ -195,18 +173,22 @@ impl Host {
     }
 
     /// The limits that the control groups of this process put on hugetlb pages of `size`. A command that it starts has the same.
-    ///
-    /// # Errors
-    /// A file of a group exists but cannot be read.
     pub fn hugetlb_limits(&self, size: PageSize) -> Result<HugetlbLimits, HostError> {
         let memberships = absent::text(&self.root, "/proc/self/cgroup")?.unwrap_or_default();
         HugetlbGroups::of(&self.root, &memberships)?.limits(&self.root, size)
     }
 
+    /// Whether the scheduler weighs the sessions of this process and of the commands that it starts by their autogroups.
+    pub fn autogroups(&self) -> Result<Autogroups, HostError> {
+        self.verified(autogroups::read(&self.root)?)
+    }
+
+    /// The time that the processors have spent since boot, and the tasks that are runnable now.
+    pub fn processor_times(&self) -> Result<ProcessorTimes, HostError> {
+        self.verified(processor_times::read(&self.root)?)
+    }
+
     /// The number in a file that contains nothing else; `None` where the file does not exist.
-    ///
-    /// # Errors
-    /// It exists but cannot be read or contains no number.
     pub fn number(&self, path: &str) -> Result<Option<u64>, HostError> {
         let number =
             |found: String| found.parse().map_err(|_| absent::unexpected(&self.root, path, "a number", &found));
@@ -214,9 +196,6 @@ impl Host {
     }
 
     /// As [`Host::number`], for a file that must exist.
-    ///
-    /// # Errors
-    /// It does not exist, cannot be read or contains no number.
     pub fn required_number(&self, path: &str) -> Result<u64, HostError> {
         self.number(path)?.ok_or_else(|| absent::unreadable(&self.root, path, io::ErrorKind::NotFound.into()))
     }

@@ -32,7 +32,7 @@ pub fn read(host: &Host) -> Result<Machine, HostError> {
 fn direct_map(host: &Host, meminfo: &str) -> Result<Option<DirectMap>, HostError> {
     let Some(leaves) = crate::direct_map::counted_leaves(meminfo, host)? else { return Ok(None) };
     let mark = crate::direct_map::mark_of(&host.root, host.page_sizes.base);
-    Ok(Some(DirectMap { leaf: leaves.shown(), demoted_to: mark.map(|mark| mark.leaf) }))
+    Ok(Some(DirectMap { leaf: leaves.dominant(), demoted_to: mark.map(|mark| mark.leaf) }))
 }
 
 /// The kernel's name of the instruction set: from a file since Linux 6.1, otherwise from uname(2), which is only valid for the
@@ -101,8 +101,8 @@ fn total_memory(root: &Root, meminfo: &str) -> Result<u64, HostError> {
     })
 }
 
-/// Evidence of a hypervisor: its name in sysfs (Xen), its CPUID signature, the firmware's product name, or only the processor
-/// flag that there is one.
+/// Evidence of a hypervisor: its name in sysfs (Xen), its CPUID signature, the firmware's product name, or only the
+/// processor's flag `hypervisor`.
 fn hypervisor(host: &Host, cpuinfo: &str) -> Option<String> {
     let virtual_cpu = cpuinfo.lines().any(|line| {
         line.strip_prefix("flags").is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))

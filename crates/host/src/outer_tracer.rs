@@ -16,9 +16,6 @@ pub fn outer_tracer() -> Option<String> {
 }
 
 /// TracerPid in a file such as /proc/PID/status; 0 where the task is not traced, `None` where it is gone.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn tracer_of(status: &str) -> io::Result<Option<libc::pid_t>> {
     let Some(status) = if_there(content(status))? else { return Ok(None) };
     Ok(status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok()))

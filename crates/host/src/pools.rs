@@ -14,17 +14,11 @@ const OF_NODE: [&str; 3] = ["nr_hugepages", "free_hugepages", "surplus_hugepages
 
 impl Host {
     /// The hugetlb pools, smallest pages first. A pool may be empty.
-    ///
-    /// # Errors
-    /// A file of a pool cannot be read or contains no number.
     pub fn pools(&self) -> Result<Vec<Pool>, HostError> {
         self.page_sizes.hugetlb.iter().map(|size| self.pool(*size)).collect()
     }
 
     /// The hugetlb pool of pages of `size`.
-    ///
-    /// # Errors
-    /// As [`Host::pools`].
     pub fn pool(&self, size: PageSize) -> Result<Pool, HostError> {
         let number = |file: &str| self.required_number(&hugetlb_file(size, file));
         let (surplus, reserved) = (number("surplus_hugepages")?, number("resv_hugepages")?);
@@ -42,16 +36,13 @@ impl Host {
     }
 
     /// The size of hugetlb pages for a request that names none (`Hugepagesize`); `None` where the kernel has no pools.
-    ///
-    /// # Errors
-    /// /proc/meminfo cannot be read.
     pub fn default_hugetlb(&self) -> Result<Option<PageSize>, HostError> {
         let text = self.root.required("/proc/meminfo")?;
         let bytes = text.lines().find_map(|line| keyed_bytes(line, "Hugepagesize"));
         Ok(bytes.and_then(|bytes| PageSize::new(bytes).ok()))
     }
 
-    /// The part of a pool on a node; `None` where the node has no memory, or is in no capture.
+    /// The part of a pool on a node; `None` where the node has no memory, or the capture lacks its files.
     fn node_pool(&self, node: u32, size: PageSize) -> Result<Option<NodePool>, HostError> {
         let [pages, free, surplus] = OF_NODE.map(|file| self.number(&node_file(node, size, file)));
         let numbers = pages?.zip(free?).zip(surplus?);
@@ -71,9 +62,6 @@ impl Host {
 }
 
 /// The numbers of the NUMA nodes.
-///
-/// # Errors
-/// Their directory exists but cannot be read.
 pub fn nodes(root: &Root) -> Result<Vec<u32>, HostError> {
     let names = absent::names(root, NODES)?;
     let mut nodes: Vec<u32> = names.iter().filter_map(|name| name.strip_prefix("node")?.parse().ok()).collect();

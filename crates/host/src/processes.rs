@@ -33,9 +33,6 @@ pub struct ProcessStat {
 
 /// The state of a task of this kernel: `b'R'`, `b'S'`, `b'Z'` and so on (the third field of `/proc/TID/stat`, proc(5)); `None`
 /// where the task is gone.
-///
-/// # Errors
-/// It cannot be read.
 pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
     state_in(read::content(format!("/proc/{tid}/stat")))
 }
@@ -47,23 +44,26 @@ fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
     state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
 }
 
-/// Resident memory of a process in bytes (`/proc/PID/statm`), without hugetlb pages; `None` where it is gone or has no memory. It
-/// can be off as [`ProcessStat::resident_bytes`] can.
-///
-/// # Errors
-/// It cannot be read.
+/// Resident memory of a process in bytes, with hugetlb pages; `None` where it is gone or has no memory. It can be off as
+/// [`ProcessStat::resident_bytes`] can.
 pub fn resident_bytes(pid: u32, base: PageSize) -> io::Result<Option<u64>> {
     let Some(text) = if_there(read::content(format!("/proc/{pid}/statm")))? else { return Ok(None) };
     let pages: Option<u64> = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok());
     let pages = pages.ok_or_else(|| io::Error::other(format!("expected pages in statm, found {text:?}")))?;
-    Ok((pages > 0).then(|| pages.saturating_mul(base.bytes())))
+    let hugetlb_bytes = if_there(read::content(format!("/proc/{pid}/status")))?.map_or(0, |text| hugetlb_bytes(&text));
+    let bytes = pages.saturating_mul(base.bytes()).saturating_add(hugetlb_bytes);
+    Ok((bytes > 0).then_some(bytes))
+}
+
+/// `HugetlbPages` of `/proc/PID/status`, in bytes; 0 where the kernel has no hugetlb pages.
+fn hugetlb_bytes(status: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix("HugetlbPages:"));
+    let kilobytes = line.and_then(|line| line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok());
+    kilobytes.map_or(0, |kilobytes| kilobytes.saturating_mul(1024))
 }
 
 /// The processes of the host that have memory: no kernel threads, and none that has ended. A process that ends while it is read
 /// is left out, and so is one of another user under `hidepid=1`, which makes its files unreadable (proc(5)).
-///
-/// # Errors
-/// `/proc` cannot be listed, or a file of a visible process cannot be read.
 pub fn list(host: &Host) -> Result<Vec<ProcessStat>, HostError> {
     let mut processes = Vec::new();
     for pid in absent::names(&host.root, "/proc")?.iter().filter_map(|name| name.parse::<u32>().ok()) {
@@ -107,7 +107,7 @@ mod tests {
     const REST: &str = "16229 16229 6121 0 -1 4194304 142 0 7 0 0 0 0 0 20 0 1 0 4089708 3133440 416 1 2 3";
 
     #[test]
-    fn a_name_can_hold_whatever_a_line_is_made_of() {
+    fn a_name_may_contain_any_character() {
         for name in ["cat", "a) R 1 (b", "x\u{1b}[2J\ny", ""] {
             let read = parse(7, &format!("7 ({name}) S {REST}"), PageSize::K64).unwrap();
             assert_eq!(read.name, name);
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_without_memory_and_cut_lines_are_left_out() {
+    fn tasks_without_memory_and_truncated_lines_are_left_out() {
         let line = format!("7 (a) S {REST}");
         assert_eq!(parse(7, &line.replace("4194304", "2129984"), PageSize::K4), None, "a kernel thread");
         assert_eq!(parse(7, &line.replace("3133440 416", "0 0"), PageSize::K4), None, "a zombie");
@@ -132,5 +132,7 @@ mod tests {
         let resident = resident_bytes(own.pid, host.page_sizes().base).unwrap();
         assert!(resident.is_some_and(|bytes| bytes.abs_diff(own.resident_bytes) < 16 << 20), "{resident:?} {own:?}");
         assert_eq!(resident_bytes(u32::MAX, host.page_sizes().base).unwrap(), None);
+        assert_eq!(hugetlb_bytes("VmSwap:\t 0 kB\nHugetlbPages:\t   65536 kB\nThreads:\t1\n"), 64 << 20);
+        assert_eq!(hugetlb_bytes("VmSwap:\t 0 kB\nThreads:\t1\n"), 0);
     }
 }

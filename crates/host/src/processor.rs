@@ -2,7 +2,7 @@
 
 use crate::Root;
 use crate::read::HostError;
-use crate::tlbs::{self, ToldTlb};
+use crate::tlbs::{self, ReportedTlb};
 
 /// A host's processor, and what is known about its address translation.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub struct Processor {
     pub table_format: Option<String>,
     /// Its TLBs from CPUID; empty where CPUID does not report them: another instruction set, a captured host, a hypervisor that
     /// leaves these leaves empty.
-    pub tlbs: Vec<ToldTlb>,
+    pub tlbs: Vec<ReportedTlb>,
 }
 
 /// Reads the processor of a host; CPUID is used only on the running host.
@@ -83,7 +83,7 @@ mod tests {
         let of = |name: &str| read(&Root::open(fixture(name)).unwrap()).unwrap();
         let zen = of("x86_64-6.18");
         assert_eq!((zen.id.as_str(), zen.table_format.as_deref()), ("AuthenticAMD/25/1", Some("x86-64")));
-        assert!(zen.tlbs.is_empty(), "CPUID is of another processor");
+        assert!(zen.tlbs.is_empty(), "CPUID describes another processor");
         assert_eq!((of("aarch64-64k-6.12").id.as_str(), of("aarch64-64k-6.12").table_format), ("0x41/0xd0c", None));
         let p670 = of("riscv64-6.12");
         assert_eq!((p670.id.as_str(), p670.table_format.as_deref()), ("sifive,p670", Some("sv48")));

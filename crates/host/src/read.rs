@@ -12,16 +12,13 @@ use policy::size::format_bytes;
 pub enum HostError {
     #[error("cannot read {}: {source}; {remedy}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
         /// How to remedy it.
         remedy: &'static str,
     },
     #[error("{}: expected {expected}, found {found:?}; report it with the file's content", path.display())]
     Unexpected {
-        /// The file.
         path: PathBuf,
         /// The expected content.
         expected: &'static str,
@@ -37,9 +34,6 @@ pub fn under(root: &Path, path: &str) -> PathBuf {
 
 /// The whole content of a file of the running system: one `open`, as few `read` calls as the content needs, no `stat`. Bytes that
 /// are not UTF-8 are [`escaped`].
-///
-/// # Errors
-/// It cannot be opened or read.
 pub fn content(file: impl AsRef<Path>) -> io::Result<String> {
     let mut bytes = Vec::with_capacity(256);
     let mut file = File::open(file)?;
@@ -77,10 +71,8 @@ pub fn escaped_line(bytes: &[u8]) -> Cow<'_, str> {
 /// The longest line of maps, smaps or a file of pagelab: a path has at most 4096 bytes, each of which may be escaped.
 pub const MAX_LINE_BYTES: usize = 64 << 10;
 
-/// Reads the next line into `line`, without its end. Returns `false` after the last line.
-///
-/// # Errors
-/// It cannot be read, or is longer than [`MAX_LINE_BYTES`].
+/// Reads the next line into `line`, without its end. Returns `false` after the last line. A line longer than [`MAX_LINE_BYTES`] is
+/// an error.
 pub fn next_line(text: &mut impl BufRead, line: &mut Vec<u8>) -> io::Result<bool> {
     line.clear();
     let read = text.take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', line)?;
@@ -140,13 +132,13 @@ mod tests {
     }
 
     #[test]
-    fn a_number_of_kilobytes_that_has_no_place_in_64_bits_is_none() {
+    fn a_number_of_kilobytes_that_exceeds_64_bits_in_bytes_is_none() {
         assert_eq!(keyed_bytes("MemTotal:  8 kB\n", "MemTotal"), Some(8192));
         assert_eq!(keyed_bytes("MemTotal: 18446744073709551615 kB\n", "MemTotal"), None);
     }
 
     #[test]
-    fn the_chosen_word_stands_in_brackets() {
+    fn reads_the_chosen_word_in_brackets() {
         for (text, word) in [
             ("always [madvise] never\n", "madvise"),
             ("always defer [defer+madvise] madvise never\n", "defer+madvise"),

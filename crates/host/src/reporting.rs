@@ -1,11 +1,11 @@
 //! Free memory that a guest reports to its hypervisor, which then takes it away (mm/page_reporting.c).
 //!
-//! A balloon device reports free blocks from a certain order on (virtio 1.2, 5.5.6.6 "Free Page Reporting"); by default that is
-//! the order of huge pages. A host that takes their memory must fault it in again when the guest uses them. Large pages are made
-//! of such blocks, base pages mostly of recently used memory.
+//! The driver of a balloon device reports free blocks (virtio 1.2, "Free Page Reporting"), in Linux those of at least a certain order:
+//! by default the order of huge pages. A host that takes their memory must fault it in again when the guest uses them. So the first
+//! touch of a large page often faults in the host; that of a base page, which is mostly made of recently used memory, rarely does.
 //!
-//! Whether anything is reported depends on the device, not on the order: the order exists without a device (11, which is
-//! `MAX_ORDER`, until Linux 6.1, and -1 since), it stays when the device is removed, and root can set it at any time.
+//! Whether anything is reported depends on the device, not on the order: the parameter page_reporting_order exists without a device
+//! (`MAX_ORDER` until Linux 6.1, and -1 since), it stays when the device is removed, and root can set it at any time.
 
 use policy::size::PageSize;
 
@@ -16,30 +16,30 @@ use super::read::HostError;
 /// The smallest order that is reported, since Linux 5.14.
 const ORDER: &str = "/sys/module/page_reporting/parameters/page_reporting_order";
 const VIRTIO: &str = "/sys/bus/virtio/devices";
-/// The device id of a balloon among virtio devices.
+/// The virtio device id of a balloon.
 const BALLOON: u64 = 5;
 /// VIRTIO_BALLOON_F_REPORTING (include/uapi/linux/virtio_balloon.h).
 const REPORTING: usize = 5;
 /// VIRTIO_CONFIG_S_DRIVER_OK: a driver uses the device (include/uapi/linux/virtio_config.h).
 const DRIVER_OK: u64 = 4;
-/// The devices of Hyper-V's balloon driver, by their names (GUIDs), next to the driver's attributes.
+/// A directory with the attributes of Hyper-V's balloon driver, and one link per device, named by its GUID.
 const HYPERV: &str = "/sys/bus/vmbus/drivers/hv_balloon";
 
-/// The size of the smallest free block that is reported; `None` where none is. `orders`: the number of orders of free blocks.
-///
-/// # Errors
-/// A file with this information exists but cannot be read.
+/// The size of the smallest free block that is reported; `None` if nothing is reported. `orders`: how many orders of free blocks the
+/// allocator has (columns of /proc/buddyinfo).
 pub fn smallest_block(host: &Host, orders: usize) -> Result<Option<PageSize>, HostError> {
-    if !has_reporting_balloon(host)? && !has_hyperv_balloon(host)? {
+    let has_virtio = has_reporting_balloon(host)?;
+    if !has_virtio && !has_hyperv_balloon(host)? {
         return Ok(None);
     }
-    let Some(order) = host.value(ORDER)? else { return Ok(host.page_sizes.pmd) };
-    // Hyper-V's driver reports only where the hypervisor accepts it, and sets the order then. -1 is not an order.
+    // Without the parameter, Linux before 5.14, whether Hyper-V's driver reports is not visible: before 5.13 it never does.
+    let Some(order) = host.value(ORDER)? else { return Ok(host.page_sizes.pmd.filter(|_| has_virtio)) };
+    // Hyper-V's driver sets the order only where the hypervisor accepts reports. -1 is not an order.
     let order = order.parse().ok().filter(|order: &u64| *order < orders as u64);
     Ok(order.and_then(|order| PageSize::new(host.page_sizes.base.bytes() << order).ok()))
 }
 
-/// Whether there is a balloon in use whose driver has negotiated the feature. The text of the features has one digit for each.
+/// Whether there is a balloon in use whose driver has negotiated the feature. The text of the features has one digit per feature.
 fn has_reporting_balloon(host: &Host) -> Result<bool, HostError> {
     let number = |text: String| u64::from_str_radix(text.trim_start_matches("0x"), 16).ok();
     for device in absent::names(&host.root, VIRTIO)? {

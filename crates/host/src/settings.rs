@@ -1,4 +1,4 @@
-//! The files that are settings with an influence on page sizes and their cost.
+//! The settings that influence page sizes and their cost, as files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -68,9 +68,6 @@ impl Setting {
 }
 
 /// All settings of the host.
-///
-/// # Errors
-/// A directory of settings cannot be read.
 pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
     let mut paths = thp(root)?;
     paths.extend(pools(root)?);
@@ -82,12 +79,12 @@ pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
         Setting { path, surplus }
     };
     // A setting that cannot be checked stays in the list; its value is unknown.
-    let is_there = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
-    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(is_there).collect();
+    let exists = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
+    let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(exists).collect();
     // On the running host it is a device, in a captured tree a file; reading anything else might block.
     let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
-    settings.extend(idle_latency.filter(|setting| is_there(setting) || root.is_live() && is_device()));
+    settings.extend(idle_latency.filter(|setting| exists(setting) || root.is_live() && is_device()));
     Ok(settings)
 }
 
@@ -108,10 +105,10 @@ fn value(root: &Root, setting: &Setting) -> Option<String> {
             Some(surplus) => persistent_pages(&text, &if_there(root.text(surplus))?.unwrap_or("0".into())),
         })
     };
-    known(read())
+    value_or_error(read())
 }
 
-fn known(read: io::Result<String>) -> Option<String> {
+fn value_or_error(read: io::Result<String>) -> Option<String> {
     if_there(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
 }
 
@@ -122,7 +119,7 @@ fn idle_latency(root: &Root) -> Option<String> {
     let read = root.file(IDLE_LATENCY).and_then(|mut device| device.read_exact(&mut bytes));
     match read {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
-        read => known(read.map(|()| i32::from_ne_bytes(bytes).to_string())),
+        read => value_or_error(read.map(|()| i32::from_ne_bytes(bytes).to_string())),
     }
 }
 
@@ -236,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn surplus_pages_are_not_set_by_anybody() {
+    fn surplus_pages_are_not_part_of_the_setting() {
         assert_eq!(persistent_pages("12\n", "4\n"), "8");
         assert_eq!(persistent_pages("12\n", "0\n"), "12");
         assert_eq!(persistent_pages("12\n", "?\n"), "unknown: expected two numbers, found 12 and ?");

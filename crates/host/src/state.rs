@@ -34,13 +34,10 @@ pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
 }
 
 /// Free blocks of all zones by order.
-///
-/// # Errors
-/// The content cannot be parsed.
 pub fn free_blocks(host: &Host, buddyinfo: &str) -> Result<Vec<u64>, HostError> {
     blocks_by_order(buddyinfo, host.page_sizes.base).ok_or_else(|| HostError::Unexpected {
         path: host.root.under("/proc/buddyinfo"),
-        expected: "lines with the numbers of free blocks by order, which have a place in 64 bits as bytes",
+        expected: "lines with the numbers of free blocks by order, of less than 2^64 bytes in all",
         found: buddyinfo.chars().take(SHOWN).collect(),
     })
 }
@@ -106,17 +103,17 @@ mod tests {
     }
 
     #[test]
-    fn free_blocks_that_no_memory_has_are_no_figures() {
+    fn impossible_numbers_of_free_blocks_are_refused() {
         let many = format!("Node 0, zone DMA {}", "0 ".repeat(MAX_ORDERS + 1));
         for text in ["Node 0, zone DMA 1 x", "Node 0, zone DMA -1", "Node 0, zone DMA 18446744073709551615", &many] {
             assert_eq!(blocks_by_order(text, PageSize::K4), None, "{text}");
         }
         let twice = "Node 0, zone DMA 3000000000000000\nNode 0, zone DMA 3000000000000000\n";
-        assert_eq!(blocks_by_order(twice, PageSize::K4), None, "together they have none");
+        assert_eq!(blocks_by_order(twice, PageSize::K4), None, "their sum exceeds 64 bits");
     }
 
     #[test]
-    fn the_direct_map_is_told_by_leaf() {
+    fn lists_the_direct_map_by_leaf() {
         let map = direct_map("MemFree: 1 kB\nDirectMap4k:      100 kB\nDirectMap1G:  2 kB\n");
         assert_eq!(map, BTreeMap::from([("4K".to_string(), 102_400), ("1G".to_string(), 2048)]));
     }

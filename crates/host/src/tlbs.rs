@@ -1,9 +1,9 @@
 //! TLBs from CPUID: leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume 3, appendix E). A
 //! hypervisor can report anything there, and often reports nothing.
 
-/// A TLB, or the part of one that is for one page size.
+/// A TLB, or its part for one page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToldTlb {
+pub struct ReportedTlb {
     /// Level 1 or 2.
     pub level: u8,
     /// Whether instruction fetches use it.
@@ -19,7 +19,7 @@ pub struct ToldTlb {
 type Leaf = [u32; 4];
 
 /// The TLBs that CPUID of this processor reports; empty where it reports none.
-pub(crate) fn of_cpuid(id: &str) -> Vec<ToldTlb> {
+pub(crate) fn of_cpuid(id: &str) -> Vec<ReportedTlb> {
     match id.split('/').next() {
         Some("GenuineIntel") => (0..=LAST_SUBLEAF).flat_map(|sub| intel(leaf(0x18, sub))).collect(),
         Some("AuthenticAMD" | "HygonGenuine") => amd(leaf(0x8000_0005, 0), leaf(0x8000_0006, 0)),
@@ -48,7 +48,7 @@ fn leaf(_: u32, _: u32) -> Leaf {
 }
 
 /// A sub-leaf of leaf 18H: EDX has type and level, EBX the page sizes and ways, ECX the sets.
-fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ToldTlb> {
+fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ReportedTlb> {
     let (fetch, load) = match edx & 0x1f {
         1 | 4 => (false, true),
         2 => (true, false),
@@ -57,7 +57,7 @@ fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ToldTlb> {
         _ => return Vec::new(),
     };
     let sizes = [(0, 4 << 10), (1, 2 << 20), (3, 1 << 30)].into_iter().filter(|(bit, _)| ebx >> bit & 1 == 1);
-    let of = |(_, page_bytes)| ToldTlb {
+    let of = |(_, page_bytes)| ReportedTlb {
         level: (edx >> 5 & 7) as u8,
         fetch,
         load,
@@ -69,16 +69,16 @@ fn intel([_, ebx, ecx, edx]: Leaf) -> Vec<ToldTlb> {
 
 /// Level 1 is in leaf 80000005H: EAX for 2M and EBX for 4K, with fetches in the lower half. Level 2 is in 80000006H in the same
 /// layout, with four bits for the ways, 0 where there is no TLB.
-fn amd(first: Leaf, second: Leaf) -> Vec<ToldTlb> {
-    let tlb = |level, fetch, page_bytes, entries| ToldTlb { level, fetch, load: !fetch, page_bytes, entries };
+fn amd(first: Leaf, second: Leaf) -> Vec<ReportedTlb> {
+    let tlb = |level, fetch, page_bytes, entries| ReportedTlb { level, fetch, load: !fetch, page_bytes, entries };
     let sizes = [(0, 2 << 20), (1, 4 << 10)];
     let mut tlbs = Vec::new();
     for (register, page_bytes) in sizes {
         tlbs.push(tlb(1, true, page_bytes, first[register] & 0xff));
         tlbs.push(tlb(1, false, page_bytes, first[register] >> 16 & 0xff));
-        let there = |half: u32| if half >> 12 == 0 { 0 } else { half & 0xfff };
-        tlbs.push(tlb(2, true, page_bytes, there(second[register] & 0xffff)));
-        tlbs.push(tlb(2, false, page_bytes, there(second[register] >> 16)));
+        let second_level = |half: u32| if half >> 12 == 0 { 0 } else { half & 0xfff };
+        tlbs.push(tlb(2, true, page_bytes, second_level(second[register] & 0xffff)));
+        tlbs.push(tlb(2, false, page_bytes, second_level(second[register] >> 16)));
     }
     tlbs.retain(|tlb| tlb.entries > 0);
     tlbs
@@ -88,8 +88,8 @@ fn amd(first: Leaf, second: Leaf) -> Vec<ToldTlb> {
 mod tests {
     use super::*;
 
-    fn entries(tlbs: &[ToldTlb], level: u8, load: bool, page_bytes: u64) -> u32 {
-        let of = |tlb: &&ToldTlb| {
+    fn entries(tlbs: &[ReportedTlb], level: u8, load: bool, page_bytes: u64) -> u32 {
+        let of = |tlb: &&ReportedTlb| {
             (tlb.level, tlb.page_bytes) == (level, page_bytes) && if load { tlb.load } else { tlb.fetch }
         };
         tlbs.iter().filter(of).map(|tlb| tlb.entries).sum()

@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use host::Host;
-use host::admit::{self, Lowering, Privilege, Standing, Terms};
+use host::admit::{self, Lowering, Privilege, Suitability, Terms};
 use policy::size::PageSize;
-use policy::{DirectMapLeaves, Granularity, Policy};
+use policy::{Granularity, Policy};
 use study::comparison::Unsupported;
 
 const FIXTURES: [&str; 5] = ["x86_64-6.18", "aarch64-64k-6.12", "x86_64-5.10", "x86_64-6.1-rt", "riscv64-6.12"];
@@ -59,7 +59,7 @@ fn thp_needs_no_root_where_it_is_the_only_size() {
 }
 
 #[test]
-fn a_folio_size_is_the_only_one_on_and_others_go_off_first() {
+fn enables_a_folio_size_after_disabling_the_others() {
     let lowering = root("x86_64-6.18", "mthp-64k").unwrap();
     let (pmd, size) = (format!("{THP}/hugepages-2048kB/enabled"), format!("{THP}/hugepages-64kB/enabled"));
     assert_eq!(commands(&lowering), [format!("echo never > {pmd}"), format!("echo madvise > {size}")]);
@@ -71,7 +71,7 @@ fn a_folio_size_is_the_only_one_on_and_others_go_off_first() {
 }
 
 #[test]
-fn a_size_that_is_not_there_names_those_that_are() {
+fn an_unavailable_size_names_the_available_ones() {
     let refused = |host: &str, policy: &str| root(host, policy).unwrap_err();
     assert!(refused("x86_64-6.18", "mthp-8k").remedy.contains("16K, 32K, 64K"));
     assert!(refused("x86_64-6.18", "mthp-2m").remedy.contains("`thp`"));
@@ -96,7 +96,7 @@ fn an_empty_pool_is_filled_on_demand_or_beforehand() {
 }
 
 #[test]
-fn a_pool_that_stands_ready_is_used_and_grown_only_as_needed() {
+fn uses_an_existing_pool_and_grows_it_only_as_needed() {
     let ready = user("x86_64-5.10", "hugetlb-2m").unwrap();
     assert!(ready.settings.is_empty() && ready.notes[0].contains("50 free"), "60 free, 10 of them reserved: {ready:?}");
     assert!(ask("x86_64-5.10", "hugetlb-2m", Privilege::User, Some(100 << 20)).is_ok(), "exactly the 50");
@@ -105,7 +105,7 @@ fn a_pool_that_stands_ready_is_used_and_grown_only_as_needed() {
     assert!(refused.reason.contains("can give 50, 150 are needed"), "{refused}");
     assert!(refused.remedy.contains("echo 164 >") && refused.remedy.contains("hugepages=164"), "{refused}");
     let grown = ask("x86_64-5.10", "hugetlb-2m", Privilege::Root, more).unwrap();
-    assert_eq!(grown.settings[0].value, "164", "64 that are there, and 100 more");
+    assert_eq!(grown.settings[0].value, "164", "the existing 64, and 100 more");
 }
 
 #[test]
@@ -122,13 +122,13 @@ fn pages_beyond_the_buddy_allocator_are_put_into_the_pool() {
     }
     let refused = root("aarch64-64k-6.12", "hugetlb-16g").unwrap_err();
     assert!(refused.reason.contains("57.2G") && refused.remedy.contains("hugepagesz=16G hugepages=1"), "{refused}");
-    assert!(ask("aarch64-64k-6.12", "hugetlb-16g", Privilege::Root, Some(1)).is_ok(), "asked for, it is tried");
+    assert!(ask("aarch64-64k-6.12", "hugetlb-16g", Privilege::Root, Some(1)).is_ok(), "an explicit size is tried");
     let few = admit::not_granted(PageSize::G1, 4, 1).to_string();
     assert!(few.contains("1 of 4 pages of 1G") && few.contains("hugepagesz=1G hugepages=4"), "{few}");
 }
 
 #[test]
-fn the_mechanism_says_what_is_done_and_nothing_else() {
+fn the_mechanism_names_every_change_and_nothing_else() {
     let mechanism = |policy: &str| root("x86_64-6.18", policy).unwrap().mechanism;
     assert_eq!(mechanism("default"), "nothing is touched");
     assert!(mechanism("default+no-guards").starts_with("guard pages"));
@@ -136,13 +136,13 @@ fn the_mechanism_says_what_is_done_and_nothing_else() {
 }
 
 #[test]
-fn a_read_only_sysfs_is_no_place_for_settings() {
+fn settings_are_refused_on_a_read_only_sysfs() {
     let refused = root("x86_64-6.1-rt", "hugetlb-2m").unwrap_err();
     assert!(refused.reason.contains("read-only") && refused.remedy.contains("outside the container"), "{refused}");
 }
 
 #[test]
-fn the_doctor_has_a_line_for_every_policy_and_a_remedy_for_every_lack() {
+fn the_doctor_has_a_line_for_every_policy_and_a_remedy_for_everything_missing() {
     for name in FIXTURES {
         let host = fixture(name);
         for privilege in [Privilege::User, Privilege::Root] {
@@ -153,80 +153,25 @@ fn the_doctor_has_a_line_for_every_policy_and_a_remedy_for_every_lack() {
             assert!(all.iter().all(|granularity| named.contains(granularity)), "{name}");
             assert!(lines.iter().all(|line| !line.how.is_empty()), "{name}: {lines:?}");
             let limits = admit::facts(&host, &terms);
-            let silent = |fact: &&admit::Fact| fact.standing == Standing::Limited && fact.meaning.is_empty();
+            let silent = |fact: &&admit::Fact| fact.suitability == Suitability::Limited && fact.meaning.is_empty();
             assert_eq!(limits.iter().find(silent), None, "{name}");
         }
     }
 }
 
 #[test]
-fn the_facts_of_a_container_are_told() {
+fn reports_the_facts_of_a_container() {
     let host = fixture("x86_64-6.1-rt");
     let facts = admit::facts(&host, &Terms::assumed(&host, Privilege::User));
     let limited: Vec<&str> =
-        facts.iter().filter(|fact| fact.standing == Standing::Limited).map(|fact| fact.name).collect();
+        facts.iter().filter(|fact| fact.suitability == Suitability::Limited).map(|fact| fact.name).collect();
     for name in ["transparent huge pages", "PAGEMAP_SCAN", "folio sizes", "tracing", "seccomp filter", "/proc"] {
         assert!(limited.contains(&name), "{name}: {limited:?}");
     }
 }
 
 #[test]
-fn every_command_to_adopt_a_policy_names_a_file_of_the_host() {
-    for name in FIXTURES {
-        let host = fixture(name);
-        for granularity in Policy::granularities(host.page_sizes()) {
-            let ways = admit::adoption(&Policy::plain(granularity), &host, &[]);
-            let needs_none = granularity == Granularity::Default || host.page_sizes().pmd.is_none();
-            let is_hugetlb = matches!(granularity, Granularity::Hugetlb(_));
-            // No way leads to leaves of several sizes: a boot has them by default.
-            let is_mixed = granularity == Granularity::DirectMap(DirectMapLeaves::Mixed);
-            assert!(!ways.is_empty() || is_mixed || (needs_none && !is_hugetlb), "{name}: {granularity}");
-            let text: Vec<String> = ways.into_iter().flat_map(|way| way.commands).collect();
-            let text = text.join("\n");
-            let files: Vec<&str> = text.split_whitespace().filter(|word| word.starts_with("/sys/")).collect();
-            // A shell pattern represents files of the directory before it.
-            let is_there = |file: &&str| host.has(file.split("/hugepages-*").next().unwrap_or(file)).unwrap();
-            assert!(files.iter().all(is_there), "{name}: {granularity}: {files:?}");
-        }
-    }
-    let arm = fixture("aarch64-64k-6.12");
-    let boot = |policy: &str| admit::adoption(&policy.parse().unwrap(), &arm, &[]).pop().unwrap().commands;
-    assert_eq!(boot("mthp-2m"), ["thp_anon=2M:always"]);
-    assert_eq!(boot("hugetlb-512m"), ["hugepagesz=512M hugepages=N"]);
-    assert_eq!(boot("default+no-huge"), ["prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0);"]);
-    assert!(admit::adoption(&"mthp-64k".parse().unwrap(), &arm, &[]).is_empty(), "not on this kernel");
-}
-
-/// The least intrusive way comes first and is sufficient, settings and switch together.
-#[test]
-fn the_first_way_to_adopt_a_policy_suffices() {
-    let first = |host: &str, policy: &str, command: &[&str]| {
-        let command: Vec<String> = command.iter().map(ToString::to_string).collect();
-        let host = fixture(host);
-        let ways = admit::adoption(&policy.parse().unwrap(), &host, &command);
-        (host.value(&format!("{THP}/enabled")).unwrap().unwrap_or_default(), ways[0].commands.join("; "))
-    };
-    for host in ["x86_64-6.18", "x86_64-5.10", "riscv64-6.12", "aarch64-64k-6.12"] {
-        let (enabled, thp) = first(host, "thp", &["./table"]);
-        match enabled.as_str() {
-            "madvise" => assert_eq!(thp, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 COMMAND", "{host}"),
-            "always" => assert_eq!(thp, "madvise(address, length, MADV_HUGEPAGE);", "{host}: malloc does not ask then"),
-            _ => assert!(thp.contains("echo madvise > ") && thp.ends_with("COMMAND"), "{host}: {thp}"),
-        }
-        let (_, redis) = first(host, "thp", &["taskset", "1", "/usr/bin/redis-server", "--port", "0"]);
-        assert!(redis.ends_with("redis-server --disable-thp no"), "{host}: {redis}");
-        assert_eq!(redis.contains("echo always"), enabled != "always", "{host}: Redis does not ask");
-        let (_, java) = first(host, "thp", &["java", "-jar", "x.jar"]);
-        assert!(java.ends_with("java -XX:+UseTransparentHugePages") && !java.contains("always"), "{host}: {java}");
-        let (_, prefault) = first(host, "base+prefault", &["./table"]);
-        assert!(prefault.contains("exec -p base") && prefault.contains("MADV_POPULATE_WRITE"), "{host}: {prefault}");
-    }
-    let (_, pool) = first("x86_64-6.18", "hugetlb-2m", &["./table"]);
-    assert!(pool.contains("nr_hugepages") && pool.ends_with("glibc.malloc.hugetlb=2097152 COMMAND"), "{pool}");
-}
-
-#[test]
-fn a_direct_map_that_costs_something_by_itself_is_noted() {
+fn notes_the_cost_of_debug_pagealloc() {
     let tree = tempfile::tempdir().unwrap();
     let root = tree.path().join("tree");
     let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fixtures/host/x86_64-6.18");
@@ -242,7 +187,7 @@ fn a_direct_map_that_costs_something_by_itself_is_noted() {
         admit::lower(&"direct-map-4k".parse().unwrap(), &host, &terms).unwrap().notes
     };
     let noted = notes("quiet debug_pagealloc=on");
-    assert!(noted.iter().any(|note| note.starts_with("debug_pagealloc: every page has an entry")), "{noted:?}");
+    assert!(noted.iter().any(|note| note.starts_with("debug_pagealloc: every page has its own entry")), "{noted:?}");
     for without in ["quiet", "quiet debug_pagealloc=off"] {
         assert!(!notes(without).iter().any(|note| note.contains("debug_pagealloc")), "{without}");
     }

@@ -129,7 +129,7 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
     }
     write(order, "9\n");
     write(&device("status"), "0x00000001\n");
-    assert_eq!(reported(), None, "no driver has the device, and the order is still there");
+    assert_eq!(reported(), None, "no driver uses the device, but the order remains");
     write(&device("status"), "0x0000000f\n");
     write(&device("device"), "0x0001\n");
     assert_eq!(reported(), None, "a network device has other features");
@@ -138,6 +138,8 @@ fn free_memory_that_a_hypervisor_takes_is_part_of_the_state() {
     write(&format!("{balloon}/module/refcnt"), "0\n");
     assert_eq!(reported(), None);
     write(&format!("{balloon}/1eccfd72-4b41-45ef-b73a-4a6e44c12924/state"), "3\n");
+    std::fs::remove_file(root.join(order)).unwrap();
+    assert_eq!(reported(), None, "a kernel before 5.14");
     for (text, block) in [("11\n", None), ("-1\n", None), ("9\n", Some(PageSize::M2))] {
         write(order, text);
         assert_eq!(reported(), block, "{text:?}");
@@ -191,17 +193,17 @@ fn a_tree_that_lacks_a_file_is_an_error_that_names_it() {
 }
 
 #[test]
-fn this_host_agrees_with_the_commands_that_everybody_uses() {
+fn this_host_agrees_with_getconf_and_uname() {
     let host = Host::open("/").unwrap();
     let machine = host.machine().unwrap();
-    let says = |program: &str, argument: &str| {
+    let output_of = |program: &str, argument: &str| {
         let output = std::process::Command::new(program).arg(argument).output().unwrap();
         String::from_utf8(output.stdout).unwrap().trim().to_string()
     };
-    assert_eq!(host.page_sizes().base.bytes().to_string(), says("getconf", "PAGESIZE"));
-    assert_eq!(machine.arch, says("uname", "-m"));
-    assert!(machine.kernel.starts_with(&says("uname", "-r")));
-    assert_eq!(machine.cpus.to_string(), says("getconf", "_NPROCESSORS_ONLN"));
+    assert_eq!(host.page_sizes().base.bytes().to_string(), output_of("getconf", "PAGESIZE"));
+    assert_eq!(machine.arch, output_of("uname", "-m"));
+    assert!(machine.kernel.starts_with(&output_of("uname", "-r")));
+    assert_eq!(machine.cpus.to_string(), output_of("getconf", "_NPROCESSORS_ONLN"));
 }
 
 #[test]

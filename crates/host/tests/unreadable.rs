@@ -51,7 +51,7 @@ fn copy_tree(from: &Path, to: &Path) {
 }
 
 /// Whether a text names the file and reports that it could not be read.
-fn tells(text: &str, file: &str) -> bool {
+fn names_file_and_reason(text: &str, file: &str) -> bool {
     text.contains(file) && text.contains(A_DIRECTORY)
 }
 
@@ -79,7 +79,7 @@ fn a_policy_is_not_admitted_by_a_setting_or_a_pool_that_cannot_be_read() {
         ("/proc/self/mounts".into(), "mthp-64k"),
     ] {
         let text = admitted(&file, policy);
-        assert!(tells(&text, &file), "{policy} without {file}: {text}");
+        assert!(names_file_and_reason(&text, &file), "{policy} without {file}: {text}");
     }
 }
 
@@ -90,17 +90,17 @@ fn a_state_without_a_readable_setting_is_an_error() {
         let host = damaged.host();
         damaged.damage(&file);
         let error = host.state().unwrap_err().to_string();
-        assert!(tells(&error, &file), "{error}");
+        assert!(names_file_and_reason(&error, &file), "{error}");
     }
 }
 
 #[test]
-fn counters_that_cannot_be_read_are_no_zeroes() {
+fn counters_that_cannot_be_read_are_not_zero() {
     let damaged = Damaged::new("/proc/unused");
     let host = damaged.host();
     damaged.damage(&format!("{THP}/hugepages-64kB/stats/anon_fault_fallback"));
     let error = host.counters().unwrap_err().to_string();
-    assert!(tells(&error, "anon_fault_fallback"), "{error}");
+    assert!(names_file_and_reason(&error, "anon_fault_fallback"), "{error}");
     assert!(host.activity().is_err());
 }
 
@@ -119,12 +119,15 @@ fn facts_are_unknown_where_their_files_cannot_be_read() {
         let host = damaged.host();
         let facts = admit::facts(&host, &Terms::assumed(&host, Privilege::User));
         let found = facts.iter().find(|found| found.name == fact).unwrap();
-        assert!(found.value == "unknown" && tells(&found.meaning, file), "{fact} without {file}: {found:?}");
+        assert!(
+            found.value == "unknown" && names_file_and_reason(&found.meaning, file),
+            "{fact} without {file}: {found:?}"
+        );
     }
 }
 
 #[test]
-fn what_decides_the_direct_map_is_unknown_where_it_cannot_be_read() {
+fn features_of_the_direct_map_are_unknown_where_unreadable() {
     for (file, name) in [
         ("/sys/module/kfence/parameters/sample_interval", "kfence"),
         ("/sys/module/secretmem/parameters/enable", "memfd_secret"),
@@ -147,10 +150,10 @@ fn a_machine_without_a_readable_processor_or_id_is_an_error() {
     for file in ["/proc/cpuinfo", "/etc/machine-id"] {
         let damaged = Damaged::new(file);
         let error = damaged.host().machine().unwrap_err().to_string();
-        assert!(tells(&error, file), "{error}");
+        assert!(names_file_and_reason(&error, file), "{error}");
     }
     let damaged = Damaged::new("/proc/cpuinfo");
-    assert!(tells(&damaged.host().processor().unwrap_err().to_string(), "/proc/cpuinfo"));
+    assert!(names_file_and_reason(&damaged.host().processor().unwrap_err().to_string(), "/proc/cpuinfo"));
 }
 
 #[test]

@@ -19,33 +19,29 @@ pub enum LeaseError {
         /// The process that has the lease.
         holder: Holder,
     },
-    /// A directory of pagelab is not safe to use, or cannot be made.
+    /// A directory of pagelab is not safe to use, or cannot be created.
     #[error("{}: {what}; {remedy}", path.display())]
     Directory {
-        /// The directory.
         path: PathBuf,
-        /// The problem.
         what: String,
         /// How to remedy it.
         remedy: String,
     },
     #[error("{path:?} is not a setting that pagelab changes: expected a file below {allowed}")]
     NotAllowed {
-        /// The requested path.
         path: String,
         /// The directories in which settings may be.
         allowed: String,
     },
-    #[error("{value:?} is not a value for {path}: expected one line of 1 to {most} bytes")]
+    #[error("{value:?} is not a value for {path}: expected one line of 1 to {max} bytes")]
     NotAValue {
         /// Path of the setting.
         path: String,
-        /// The requested value.
         value: String,
-        /// The most bytes that a value can have.
-        most: usize,
+        /// Maximum number of bytes of a value.
+        max: usize,
     },
-    #[error("{path} does not exist; this kernel lacks it (`pagelab doctor` says what it has)")]
+    #[error("{path} does not exist; this kernel lacks it (`pagelab doctor` shows what it has)")]
     Missing {
         /// Path of the setting.
         path: String,
@@ -100,17 +96,17 @@ pub enum LeaseError {
         operation: &'static str,
         /// The path of the file.
         path: String,
-        /// The system's error.
         source: io::Error,
     },
     /// The watchdog, which would restore the settings, is gone.
     #[error("the watchdog of the lease is gone (killed?); settings are not changed without it; start again")]
     WatchdogGone,
     /// More different settings and values than the lease can record.
-    #[error("a lease remembers {most} settings and values, and {path} is one more; use fewer policies at a time")]
+    #[error(
+        "a lease records at most {max} settings with a value, and {path} is one more; use fewer policies at a time"
+    )]
     Full {
-        /// The limit.
-        most: usize,
+        max: usize,
         /// The setting that exceeded the limit.
         path: String,
     },
@@ -125,7 +121,6 @@ pub enum LeaseError {
         path: PathBuf,
         /// Number of the line, from 1.
         line: usize,
-        /// The problem.
         what: String,
     },
     /// The journal was written by another version of pagelab.
@@ -150,9 +145,9 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
-    /// Whether no process can have a lease here at all: the directories of leases cannot be created or written. Settings left by
+    /// Whether no process can take a lease here at all: the directories of leases cannot be created or written. Settings left by
     /// an earlier lease, and a journal that could not be read, do not count.
-    pub fn is_without_place(&self) -> bool {
+    pub fn is_lease_impossible(&self) -> bool {
         match self {
             LeaseError::Directory { .. } => true,
             LeaseError::Io { source, .. } => {
@@ -188,11 +183,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_place_that_cannot_be_had_means_that_there_is_no_lease() {
+    fn only_an_unusable_directory_means_that_leases_are_impossible() {
         let io = |errno| LeaseError::of_file("open", Path::new("/run"), io::Error::from_raw_os_error(errno));
-        assert!(io(libc::EROFS).is_without_place() && io(libc::EACCES).is_without_place());
-        assert!(!io(libc::EMFILE).is_without_place() && !io(libc::EIO).is_without_place());
+        assert!(io(libc::EROFS).is_lease_impossible() && io(libc::EACCES).is_lease_impossible());
+        assert!(!io(libc::EMFILE).is_lease_impossible() && !io(libc::EIO).is_lease_impossible());
         let corrupt = LeaseError::JournalCorrupt { path: "/j".into(), line: 1, what: "x".into() };
-        assert!(!corrupt.is_without_place(), "settings of an earlier lease are in force");
+        assert!(!corrupt.is_lease_impossible(), "settings of an earlier lease are in force");
     }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use host::if_there;
 use serde::{Deserialize, Serialize};
 
-/// The most characters of a command line that are kept.
-const COMMAND: usize = 200;
+/// Maximum number of characters kept of a command line.
+const MAX_COMMAND_CHARS: usize = 200;
 
 /// The process that has the lease, as recorded in the lock file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -18,7 +18,6 @@ pub struct Holder {
     pub pid: i32,
     /// Its start time in clock ticks since boot (field 22 of /proc/PID/stat), so that a reused PID is not mistaken for it.
     pub start_ticks: u64,
-    /// Its command line.
     pub command: String,
     /// The time at which it took the lease, in seconds since 1970.
     pub since_unix_s: u64,
@@ -32,12 +31,9 @@ pub struct Holder {
 
 impl Holder {
     /// This process, with the current time.
-    ///
-    /// # Errors
-    /// Its start time cannot be read.
     pub fn this_process() -> io::Result<Holder> {
         let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
-        let command: String = words.join(" ").chars().take(COMMAND).collect();
+        let command: String = words.join(" ").chars().take(MAX_COMMAND_CHARS).collect();
         let pid = std::process::id() as i32;
         let start_ticks = start_ticks(pid)?.ok_or(io::ErrorKind::NotFound)?;
         Ok(Holder { pid, start_ticks, command, since_unix_s: now_unix_s(), sharing: 0, in_front: 0 })
@@ -45,9 +41,6 @@ impl Holder {
 
     /// A process that shares the lock and has recorded nothing: its start time is used as the time at which it took the lock.
     /// `None` where it is gone.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub(super) fn of_process(pid: i32) -> io::Result<Option<Holder>> {
         let Some(start_ticks) = start_ticks(pid)? else { return Ok(None) };
         let Some(words) = if_there(std::fs::read(format!("/proc/{pid}/cmdline")))? else { return Ok(None) };
@@ -58,7 +51,7 @@ impl Holder {
         // SAFETY: a query without pointers.
         let ticks_a_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
         let age_s = (uptime_s - start_ticks as f64 / ticks_a_second as f64).max(0.0) as u64;
-        let command = words.chars().take(COMMAND).collect();
+        let command = words.chars().take(MAX_COMMAND_CHARS).collect();
         let since_unix_s = now_unix_s().saturating_sub(age_s);
         Ok(Some(Holder { pid, start_ticks, command, since_unix_s, sharing: 0, in_front: 0 }))
     }
@@ -105,9 +98,6 @@ impl fmt::Display for Holder {
 }
 
 /// Whether the process is stopped by a signal or a tracer.
-///
-/// # Errors
-/// It cannot be read.
 pub(super) fn is_stopped(pid: i32) -> io::Result<bool> {
     Ok(stat_field(pid, 3)?.is_some_and(|state| matches!(state.as_str(), "T" | "t")))
 }
@@ -136,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_holder_with_a_process_id_given_again_is_gone() {
+    fn a_holder_whose_pid_was_reused_is_gone() {
         let mut holder = Holder::this_process().unwrap();
         assert!(holder.is_running());
         assert!(holder.to_string().contains("for 0 s") && holder.to_string().contains(&holder.pid.to_string()));

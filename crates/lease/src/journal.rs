@@ -83,7 +83,7 @@ pub struct Journal {
 
 /// A journal that was found.
 #[derive(Debug)]
-pub struct Found {
+pub struct StoredJournal {
     /// The first line.
     pub header: Header,
     /// The other lines.
@@ -92,12 +92,9 @@ pub struct Found {
 
 impl Journal {
     /// A journal with the path `path`, not yet on disk.
-    ///
-    /// # Errors
-    /// Facts about this process cannot be read.
     pub fn new(path: PathBuf, boot_id: String) -> Result<Journal, LeaseError> {
         let holder = Holder::this_process();
-        let holder = holder.map_err(|source| LeaseError::of_file("name this process in", &path, source))?;
+        let holder = holder.map_err(|source| LeaseError::of_file("record this process in", &path, source))?;
         let header = Header { schema: SCHEMA.into(), boot_id, holder };
         Ok(Journal { path, header, file: None })
     }
@@ -109,13 +106,13 @@ impl Journal {
         }
         let lines: String = records.iter().map(line).collect();
         let done = match &mut self.file {
-            Some(file) => append_whole(file, lines.as_bytes()),
+            Some(file) => append_all_or_nothing(file, lines.as_bytes()),
             None => self.begin(&lines),
         };
         done.map_err(|source| LeaseError::of_file("write the journal", &self.path, source))
     }
 
-    /// Creates the file together with the first records: under another name first, so that there is never half a journal.
+    /// Creates the file together with the first records, and renames it into place: a journal is never incomplete.
     #[expect(clippy::disallowed_methods, reason = "no other user can enter the directory (private_directory)")]
     fn begin(&mut self, lines: &str) -> io::Result<()> {
         let unfinished = self.path.with_extension("new");
@@ -132,7 +129,7 @@ impl Journal {
 }
 
 /// Appends all of `bytes` or, on a full disk, nothing: half a line would corrupt the next one.
-fn append_whole(file: &mut File, bytes: &[u8]) -> io::Result<()> {
+fn append_all_or_nothing(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let length = file.metadata()?.len();
     file.write_all(bytes).and_then(|()| file.sync_data()).or_else(|error| {
         file.set_len(length)?;
@@ -159,7 +156,7 @@ pub fn remove(path: &Path) -> Result<(), LeaseError> {
 
 /// Reads the journal; `None` where there is none. A last line without a newline is a record whose write did not complete; its
 /// setting was not written, so the record is left out.
-pub fn read(path: &Path) -> Result<Option<Found>, LeaseError> {
+pub fn read(path: &Path) -> Result<Option<StoredJournal>, LeaseError> {
     let bytes = match std::fs::read(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         other => other.map_err(|source| LeaseError::of_file("read the journal", path, source))?,
@@ -173,7 +170,7 @@ pub fn read(path: &Path) -> Result<Option<Found>, LeaseError> {
     let records = lines
         .enumerate()
         .map(|(index, line)| serde_json::from_str(line).map_err(|error| corrupt(index + 2, error.to_string())));
-    Ok(Some(Found { header, records: records.collect::<Result<Vec<Record>, LeaseError>>()? }))
+    Ok(Some(StoredJournal { header, records: records.collect::<Result<Vec<Record>, LeaseError>>()? }))
 }
 
 fn header(line: &str, path: &Path) -> Result<Header, LeaseError> {
@@ -227,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_that_was_cut_off_is_left_out_wherever_it_was_cut() {
+    fn a_truncated_record_is_left_out_wherever_it_ends() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
         Journal::new(path.clone(), "boot".into()).unwrap().append(&[record("/a"), record("/b")]).unwrap();
@@ -240,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_journal_is_told_by_line() {
+    fn names_the_line_of_a_malformed_journal() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
         let header = line(&Journal::new(path.clone(), "boot".into()).unwrap().header);
@@ -254,8 +251,8 @@ mod tests {
         ] {
             std::fs::write(&path, &text).unwrap();
             let error = read(&path).unwrap_err();
-            let is_there = matches!(&error, LeaseError::JournalCorrupt { line, .. } if *line == number);
-            assert!(is_there && error.to_string().contains("by hand"), "{text:?}: {error}");
+            let is_expected = matches!(&error, LeaseError::JournalCorrupt { line, .. } if *line == number);
+            assert!(is_expected && error.to_string().contains("by hand"), "{text:?}: {error}");
         }
         std::fs::write(&path, b"\xff\xfe\n").unwrap();
         assert!(matches!(read(&path), Err(LeaseError::JournalCorrupt { .. })));

@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::setting::Entry;
 
-/// The most pairs of a setting and a value in one lease.
-pub const MOST: usize = 1024;
+/// Maximum number of pairs of a setting and a value in one lease.
+pub const MAX_ENTRIES: usize = 1024;
 
 #[repr(C)]
 struct Shared {
     count: AtomicUsize,
-    entries: [Entry; MOST],
+    entries: [Entry; MAX_ENTRIES],
 }
 
 /// The shared memory; unmapped when dropped.
@@ -29,9 +29,6 @@ unsafe impl Sync for Ledger {}
 
 impl Ledger {
     /// An empty ledger.
-    ///
-    /// # Errors
-    /// The memory cannot be mapped.
     pub fn map() -> std::io::Result<Ledger> {
         let protection = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -50,7 +47,7 @@ impl Ledger {
 
     /// The entries so far.
     pub fn entries(&self) -> &[Entry] {
-        let count = self.count().load(Ordering::Acquire).min(MOST);
+        let count = self.count().load(Ordering::Acquire).min(MAX_ENTRIES);
         // SAFETY: the first `count` entries are initialised (see `push`) and no longer change.
         unsafe {
             let first = std::ptr::addr_of!((*self.shared.as_ptr()).entries).cast::<Entry>();
@@ -61,10 +58,10 @@ impl Ledger {
     /// Appends an entry; `None` where the ledger is full.
     pub fn push(&mut self, entry: &Entry) -> Option<()> {
         let count = self.count().load(Ordering::Relaxed);
-        if count >= MOST {
+        if count >= MAX_ENTRIES {
             return None;
         }
-        // SAFETY: the slot is inside the mapping, and it is not read before the count includes it.
+        // SAFETY: the entry is inside the mapping, and it is not read before the count includes it.
         unsafe {
             let first = std::ptr::addr_of_mut!((*self.shared.as_ptr()).entries).cast::<Entry>();
             first.add(count).write(*entry);
@@ -87,7 +84,7 @@ mod tests {
     use crate::setting::{File, Kind, Value};
 
     #[test]
-    fn a_ledger_keeps_what_is_pushed_until_it_is_full() {
+    fn a_ledger_keeps_its_entries_until_it_is_full() {
         let mut ledger = Ledger::map().unwrap();
         let entry = |number: usize| Entry {
             file: File::new(format!("/f{number}").as_bytes()).unwrap(),
@@ -96,11 +93,11 @@ mod tests {
             written: Value::EMPTY,
         };
         assert!(ledger.entries().is_empty());
-        for number in 0..MOST {
+        for number in 0..MAX_ENTRIES {
             ledger.push(&entry(number)).unwrap();
         }
-        assert!(ledger.push(&entry(MOST)).is_none());
-        assert_eq!(ledger.entries().len(), MOST);
-        assert_eq!(ledger.entries()[MOST - 1].file.as_bytes(), format!("/f{}", MOST - 1).as_bytes());
+        assert!(ledger.push(&entry(MAX_ENTRIES)).is_none());
+        assert_eq!(ledger.entries().len(), MAX_ENTRIES);
+        assert_eq!(ledger.entries()[MAX_ENTRIES - 1].file.as_bytes(), format!("/f{}", MAX_ENTRIES - 1).as_bytes());
     }
 }

@@ -72,9 +72,9 @@ pub struct Site {
 
 /// The result of writing a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub enum Written {
     /// The setting has the value.
-    Whole,
+    InFull,
     /// The pool has fewer pages than requested: there is no more contiguous free memory.
     Granted {
         /// Number of pages requested.
@@ -104,7 +104,7 @@ pub struct Share {
     _lock: Lock,
 }
 
-/// What a process gets that decides by the current settings whether to change them.
+/// The result for a process that decides from the current settings whether to change them.
 #[derive(Debug)]
 pub enum Hold {
     /// The process changes no setting.
@@ -128,11 +128,9 @@ impl Lease {
     /// requested it earlier. `on_wait` is called about fifty times a second with the holder and the waiting time so far; it ends
     /// the waiting by returning `false`.
     ///
-    /// Nothing is changed yet, except that settings left by an earlier lease are restored first ([`Lease::recovered`]).
-    ///
-    /// # Errors
-    /// [`LeaseError::Held`] after `patience`, [`LeaseError::Interrupted`]; directories that are not root's own; a corrupt
-    /// journal, or one whose settings cannot be restored; no process for the watchdog.
+    /// Nothing is changed yet, except that settings left by an earlier lease are restored first ([`Lease::recovered`]). Fails with
+    /// [`LeaseError::Held`] after `patience`, and with [`LeaseError::Interrupted`]. Also fails if a directory is not root's own, if
+    /// the journal is corrupt or its settings cannot be restored, or if there is no process for the watchdog.
     pub fn acquire(patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Lease, LeaseError> {
         Site::host().acquire(patience, on_wait)
     }
@@ -142,12 +140,10 @@ impl Lease {
         &self.recovered
     }
 
-    /// Gives a setting a value for the time of the lease, and verifies that the kernel accepted it.
-    ///
-    /// # Errors
-    /// The path is not one that a lease changes, the kernel lacks the setting, refuses the value or denies access, the setting
-    /// has another value after the write, or another process changed the setting since the lease wrote it.
-    pub fn set(&mut self, path: &str, wanted: &str) -> Result<Taken, LeaseError> {
+    /// Sets a value for the duration of the lease, and verifies that the kernel accepted it. Fails if the path is not one
+    /// that a lease changes; if the kernel lacks the setting, refuses the value or denies access; if the setting has another value
+    /// after the write; or if another process changed the setting since the lease wrote it.
+    pub fn set(&mut self, path: &str, wanted: &str) -> Result<Written, LeaseError> {
         if !self.watchdog.as_ref().is_some_and(Watchdog::is_alive) {
             return Err(LeaseError::WatchdogGone);
         }
@@ -156,7 +152,7 @@ impl Lease {
         let wanted = value(path, wanted, 1)?;
         let found = read(path, &file, kind)?;
         if found.as_bytes() == wanted.as_bytes() {
-            return Ok(Taken::Whole);
+            return Ok(Written::InFull);
         }
         self.refuse_foreign(path, &file, &found)?;
         self.remember(path, Entry { file, kind, before: found, written: wanted })?;
@@ -166,13 +162,10 @@ impl Lease {
 
     /// Makes exactly these settings differ from their values before the lease: restores every other leased setting, then sets
     /// these in this order. Returns one result for each.
-    ///
-    /// # Errors
-    /// As [`Lease::set`].
     pub fn apply<'a>(
         &mut self,
         settings: impl IntoIterator<Item = (&'a str, &'a str)>,
-    ) -> Result<Vec<Taken>, LeaseError> {
+    ) -> Result<Vec<Written>, LeaseError> {
         let settings: Vec<(&str, &str)> = settings.into_iter().collect();
         let wanted: BTreeMap<&str, &str> = settings.iter().copied().collect();
         let is_rest = |entry: &&Entry| !wanted.contains_key(self.site.path_of(entry).as_str());
@@ -194,9 +187,6 @@ impl Lease {
 
     /// Restores everything, removes the journal, ends the watchdog and releases the lock. If a setting could not be restored, the
     /// journal stays for [`recover`].
-    ///
-    /// # Errors
-    /// The journal cannot be removed.
     pub fn restore(mut self) -> Result<Report, LeaseError> {
         self.end()
     }
@@ -233,16 +223,16 @@ impl Lease {
         }
         let before = known.first().map_or(entry.before, |first| first.before);
         let mut entries = vec![(path.to_string(), Entry { before, ..entry })];
-        if let Some(kept) = self.kept_with(path)? {
+        if let Some(kept) = self.side_effect_of(path)? {
             entries.insert(0, (MIN_FREE.to_string(), kept));
         }
-        if self.ledger.entries().len() + entries.len() > ledger::MOST {
-            return Err(LeaseError::Full { most: ledger::MOST, path: path.to_string() });
+        if self.ledger.entries().len() + entries.len() > ledger::MAX_ENTRIES {
+            return Err(LeaseError::Full { max: ledger::MAX_ENTRIES, path: path.to_string() });
         }
         let records: Vec<Record> = entries.iter().map(|(path, entry)| record(path, entry)).collect();
         self.journal.append(&records)?;
         for (path, entry) in &entries {
-            let full = || LeaseError::Full { most: ledger::MOST, path: path.clone() };
+            let full = || LeaseError::Full { max: ledger::MAX_ENTRIES, path: path.clone() };
             self.ledger.push(entry).ok_or_else(full)?;
         }
         Ok(())
@@ -250,7 +240,7 @@ impl Lease {
 
     /// The setting that the kernel changes together with `path`, if it is not in the ledger yet. It is recorded before the other
     /// one, so that it is restored after it.
-    fn kept_with(&self, path: &str) -> Result<Option<Entry>, LeaseError> {
+    fn side_effect_of(&self, path: &str) -> Result<Option<Entry>, LeaseError> {
         let is_thp = path.starts_with("/sys/kernel/mm/transparent_hugepage/") && path.ends_with("enabled");
         let file = self.site.file(MIN_FREE)?;
         let is_known = self.ledger.entries().iter().any(|entry| entry.file.as_bytes() == file.as_bytes());
@@ -297,11 +287,8 @@ impl std::fmt::Debug for Lease {
 /// takes longest.
 const WATCHDOG_TIME: Duration = Duration::from_secs(3);
 
-/// Restores settings that an earlier lease left on the host when pagelab and its watchdog were both killed; for `pagelab
-/// restore`.
-///
-/// # Errors
-/// Another process keeps the lease for seconds (its watchdog will restore the settings), or the journal cannot be read.
+/// Restores settings that an earlier lease left on the host when pagelab and its watchdog were both killed; for `pagelab restore`.
+/// Fails if another process keeps the lease for seconds; its watchdog will restore the settings.
 pub fn recover() -> Result<Recovered, LeaseError> {
     Site::host().recover()
 }
@@ -311,11 +298,11 @@ fn kind_of(path: &str) -> Kind {
     if is_pool { Kind::Pages } else { Kind::Value }
 }
 
-fn value(path: &str, text: &str, least: usize) -> Result<Value, LeaseError> {
-    let most = setting::VALUE_BYTES - 1;
-    let is_line = text.len() >= least && !text.contains(['\n', '\0']) && text.trim() == text;
+fn value(path: &str, text: &str, min_bytes: usize) -> Result<Value, LeaseError> {
+    let max = setting::VALUE_BYTES - 1;
+    let is_line = text.len() >= min_bytes && !text.contains(['\n', '\0']) && text.trim() == text;
     let value = is_line.then(|| Value::new(text.as_bytes())).flatten();
-    value.ok_or_else(|| LeaseError::NotAValue { path: path.to_string(), value: text.to_string(), most })
+    value.ok_or_else(|| LeaseError::NotAValue { path: path.to_string(), value: text.to_string(), max })
 }
 
 fn read(path: &str, file: &File, kind: Kind) -> Result<Value, LeaseError> {
@@ -331,13 +318,13 @@ fn record(path: &str, entry: &Entry) -> Record {
     Record { path: path.to_string(), kind: entry.kind.into(), before, written }
 }
 
-fn verify(path: &str, kind: Kind, asked: &Value, got: &Value) -> Result<Taken, LeaseError> {
+fn verify(path: &str, kind: Kind, asked: &Value, got: &Value) -> Result<Written, LeaseError> {
     if asked.as_bytes() == got.as_bytes() {
-        return Ok(Taken::Whole);
+        return Ok(Written::InFull);
     }
     let (asked, got) = (asked.lossy(), got.lossy());
     match (kind, asked.parse::<u64>(), got.parse::<u64>()) {
-        (Kind::Pages, Ok(asked), Ok(got)) if got < asked => Ok(Taken::Granted { asked, got }),
+        (Kind::Pages, Ok(asked), Ok(got)) if got < asked => Ok(Written::Granted { asked, got }),
         _ => Err(LeaseError::NotTaken { path: path.to_string(), asked, got }),
     }
 }

@@ -13,7 +13,7 @@ use super::private::open;
 use super::queue::Ticket;
 
 /// The interval at which a waiting process tries again.
-const LOOK_AGAIN: Duration = Duration::from_millis(20);
+const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 
 /// Which other processes may have the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl Lock {
             let in_front = ticket.in_front()?;
             let file = open(path).map_err(|source| LeaseError::of_file("open", path, source))?;
             if in_front == 0 && try_lock(&file, mode).map_err(|source| LeaseError::of_file("lock", path, source))? {
-                if is_still(&file, path).map_err(|source| LeaseError::of_file("look at", path, source))? {
-                    return Lock { file, mode }.sign(path);
+                if is_still_at(&file, path).map_err(|source| LeaseError::of_file("stat", path, source))? {
+                    return Lock { file, mode }.record_holder(path);
                 }
                 continue;
             }
@@ -65,11 +65,12 @@ impl Lock {
             if !on_wait(&holder, start.elapsed()) {
                 return Err(LeaseError::Interrupted { holder });
             }
-            std::thread::sleep(LOOK_AGAIN.min(patience.saturating_sub(start.elapsed())));
+            std::thread::sleep(RETRY_INTERVAL.min(patience.saturating_sub(start.elapsed())));
         }
     }
 
-    fn sign(mut self, path: &Path) -> Result<Lock, LeaseError> {
+    /// Writes the identity of this process to the lock file.
+    fn record_holder(mut self, path: &Path) -> Result<Lock, LeaseError> {
         if self.mode == Mode::Shared {
             return Ok(self);
         }
@@ -84,7 +85,7 @@ impl Lock {
         self.file.as_raw_fd()
     }
 
-    /// Releases the lock, even if other processes still have the file open.
+    /// Releases the lock, even if other processes have the file open.
     pub fn release(self) {}
 }
 
@@ -117,9 +118,9 @@ fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
 }
 
 /// Whether the locked file still has this path: it may have been deleted in between.
-fn is_still(file: &File, path: &Path) -> io::Result<bool> {
-    let (mine, there) = (file.metadata()?, host::if_there(std::fs::symlink_metadata(path))?);
-    Ok(there.is_some_and(|there| (mine.dev(), mine.ino()) == (there.dev(), there.ino())))
+fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
+    let (locked, named) = (file.metadata()?, host::if_there(std::fs::symlink_metadata(path))?);
+    Ok(named.is_some_and(|named| (locked.dev(), locked.ino()) == (named.dev(), named.ino())))
 }
 
 /// The longest-running of the processes that share the lock, according to the kernel (proc_locks(5)); `None` where no process
@@ -158,13 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn several_share_it_and_write_nothing_and_who_waits_hears_of_them() {
+    fn shares_write_nothing_and_are_reported_to_a_waiting_process() {
         let directory = tempfile::tempdir().unwrap();
         let path = path_in(directory.path());
         let take = |mode| take(directory.path(), mode);
-        std::fs::write(&path, "of somebody who is gone").unwrap();
+        std::fs::write(&path, "of a process that is gone").unwrap();
         let two = [take(Mode::Shared).unwrap(), take(Mode::Shared).unwrap()];
-        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of somebody who is gone");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "of a process that is gone");
         let error = take(Mode::Exclusive).unwrap_err().to_string();
         let here = format!("by process {} (`", std::process::id());
         assert!(error.contains(&here) && error.contains(", and one more"), "{error}");

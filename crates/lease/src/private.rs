@@ -7,13 +7,13 @@ use std::path::Path;
 
 use super::error::LeaseError;
 
-/// Makes sure that `path` is a directory of this user that no other user can enter, and creates it if it is missing. A symbolic
+/// Ensures that `path` is a directory of this user that no other user can enter, and creates it if it is missing. A symbolic
 /// link, another owner or open permissions are refused, because a user who controls the directory would control the values
 /// written to the system's settings.
 #[expect(clippy::disallowed_methods, reason = "a link is not followed by mkdir(2), and is refused below")]
 pub fn directory(path: &Path) -> Result<(), LeaseError> {
     match std::fs::DirBuilder::new().mode(0o700).create(path) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(not_made(path, &error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(creation_error(path, &error)),
         _ => {}
     }
     let wrong = |what: String, remedy: &str| LeaseError::Directory {
@@ -22,14 +22,14 @@ pub fn directory(path: &Path) -> Result<(), LeaseError> {
         remedy: remedy.to_string(),
     };
     let found = std::fs::symlink_metadata(path)
-        .map_err(|error| wrong(format!("cannot be looked at: {error}"), "run as root, outside a container"))?;
+        .map_err(|error| wrong(format!("cannot be examined: {error}"), "run as root, outside a container"))?;
     let user = nix::unistd::geteuid().as_raw();
     if !found.is_dir() {
         return Err(wrong("expected a directory, found something else (a symbolic link?)".into(), "remove it"));
     }
     if found.uid() != user {
         let remedy = match found.uid() {
-            0 => "system settings are root's to change: run as root",
+            0 => "only root may change system settings: run as root",
             _ => "run as its owner, or remove it",
         };
         return Err(wrong(format!("expected the owner {user}, found {}", found.uid()), remedy));
@@ -46,16 +46,18 @@ pub fn directory(path: &Path) -> Result<(), LeaseError> {
 
 /// The error when a directory cannot be created. pagelab does not create the parent directory: whether it survives a reboot
 /// depends on how it is made (`mkdir` or a mount).
-fn not_made(path: &Path, error: &io::Error) -> LeaseError {
+fn creation_error(path: &Path, error: &io::Error) -> LeaseError {
     let parent = path.parent().unwrap_or(Path::new("/")).display();
     let (what, remedy) = match error.kind() {
-        io::ErrorKind::NotFound => (format!("{parent} is missing"), format!("make it: mkdir -p {parent}")),
-        io::ErrorKind::NotADirectory => (format!("{parent} is no directory"), "make it one".to_string()),
-        io::ErrorKind::ReadOnlyFilesystem => (error.to_string(), format!("mount what can be written at {parent}")),
+        io::ErrorKind::NotFound => (format!("{parent} is missing"), format!("create it: mkdir -p {parent}")),
+        io::ErrorKind::NotADirectory => {
+            (format!("{parent} is not a directory"), "replace it by a directory".to_string())
+        }
+        io::ErrorKind::ReadOnlyFilesystem => (error.to_string(), format!("mount a writable file system at {parent}")),
         io::ErrorKind::PermissionDenied => (error.to_string(), "run as root".to_string()),
-        _ => (error.to_string(), format!("look at what {parent} is mounted from (findmnt -T {parent})")),
+        _ => (error.to_string(), format!("check the file system of {parent} (findmnt -T {parent})")),
     };
-    LeaseError::Directory { path: path.to_path_buf(), what: format!("cannot be made: {what}"), remedy }
+    LeaseError::Directory { path: path.to_path_buf(), what: format!("cannot be created: {what}"), remedy }
 }
 
 /// Opens a file of the private directory, and creates it if it is missing.
@@ -96,15 +98,15 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_parent_is_named_and_not_made() {
+    fn a_missing_parent_is_named_and_not_created() {
         let root = tempfile::tempdir().unwrap();
         let parent = root.path().join("var/lib");
         let error = directory(&parent.join("pagelab")).unwrap_err().to_string();
         let parent = parent.display();
-        assert!(error.contains(&format!("{parent} is missing; make it: mkdir -p {parent}")), "{error}");
+        assert!(error.contains(&format!("{parent} is missing; create it: mkdir -p {parent}")), "{error}");
         assert!(!root.path().join("var").exists());
         std::fs::write(root.path().join("file"), "").unwrap();
         let error = directory(&root.path().join("file/pagelab")).unwrap_err().to_string();
-        assert!(error.contains("file is no directory"), "{error}");
+        assert!(error.contains("file is not a directory"), "{error}");
     }
 }

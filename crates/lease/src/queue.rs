@@ -34,10 +34,8 @@ pub struct Ticket {
 }
 
 impl Ticket {
-    /// Takes the place after every other ticket of the directory `run`.
-    ///
-    /// # Errors
-    /// The file cannot be opened, or its file system does not support such locks (Linux 3.15).
+    /// Takes the place after every other ticket of the directory `run`. Fails if the file system does not support such locks (Linux
+    /// 3.15).
     pub fn take(run: &Path) -> Result<Ticket, LeaseError> {
         let path = run.join("lease.queue");
         let file = open(&path).map_err(|source| LeaseError::of_file("open", &path, source))?;
@@ -46,9 +44,6 @@ impl Ticket {
     }
 
     /// Number of processes that may try before this one.
-    ///
-    /// # Errors
-    /// The locks of the file cannot be read.
     pub fn in_front(&self) -> Result<usize, LeaseError> {
         self.count_in_front().map_err(|source| LeaseError::of_file("queue at", &self.path, source))
     }
@@ -104,7 +99,7 @@ struct Other {
     process: i32,
 }
 
-/// A ticket of another open file in `bytes` bytes from `start` on; 0 means to the end.
+/// A ticket that another open file holds within `bytes` bytes from `start`; 0 bytes mean up to the end of the file.
 fn conflict(file: &File, start: i64, bytes: i64) -> io::Result<Option<Other>> {
     let mut range = range(libc::F_WRLCK, start, bytes);
     control(file, libc::F_OFD_GETLK, &mut range)?;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use super::text::Text;
 
-/// The most bytes of a file's name.
+/// Maximum bytes of a file's name, including a terminating zero byte.
 pub const FILE_BYTES: usize = 512;
-/// The most bytes of a value, including a terminating zero byte.
+/// Maximum bytes of a value, including a terminating zero byte.
 pub const VALUE_BYTES: usize = 128;
 
-/// How often an operation is tried that a program that is ending can disturb, and the pause in between: one second in total.
+/// Number of attempts at an operation that an exiting program can disturb, and the pause in between: one second in total.
 const TRIES: u32 = 200;
 const PAUSE: Duration = Duration::from_millis(5);
 
@@ -122,12 +122,12 @@ fn give_back(entry: &Entry) -> Result<(), i32> {
     before.map_or(Ok(()), |before| free_idle_surplus(entry, before.surplus))
 }
 
-/// Frees pages that shrinking a pool has left free, unreserved and surplus, which nothing else frees.
+/// Frees pages that are free, unreserved and surplus after a pool was shrunk; nothing else frees them.
 ///
 /// The kernel (`set_max_huge_pages`, mm/hugetlb.c) counts the pages in use and reserved, frees the others without its lock, and
-/// only then makes the counted ones surplus, so that they are freed after their last use. Pages that a program that is being
-/// killed gives back in between stay free, and are made surplus nevertheless. Raising the pool to all its pages removes the
-/// surplus; then it is lowered once more.
+/// only then makes the counted ones surplus, so that they are freed after their last use. Pages that a dying
+/// program returns in between stay free, but are made surplus too. Raising the pool to all its pages removes the surplus; then
+/// the pool is lowered once more.
 fn free_idle_surplus(entry: &Entry, surplus_before: u64) -> Result<(), i32> {
     for _ in 0..TRIES {
         let Some(pool) = Pool::read(&entry.file)? else { return Ok(()) };
@@ -153,10 +153,7 @@ struct Pool {
 }
 
 impl Pool {
-    /// `None` where the files next to that of the pool do not exist.
-    ///
-    /// # Errors
-    /// An `errno`: a file cannot be read or contains no number (EINVAL), or the pool keeps changing (EAGAIN).
+    /// `None` where the files next to that of the pool do not exist. The error is an `errno`.
     fn read(file: &File) -> Result<Option<Pool>, i32> {
         // Pages and surplus shrink together while a program ends, so both must be from the same moment.
         let Some(mut surplus) = sibling_number(file, b"surplus_hugepages")? else { return Ok(None) };
@@ -176,11 +173,8 @@ impl Pool {
     }
 }
 
-/// The value of a setting, which is its first line: the chosen word of a file with choices; for a pool its persistent pages,
-/// which are those that are not surplus.
-///
-/// # Errors
-/// An `errno`.
+/// The value of a setting, which is its first line: the chosen word of a file with choices; for a pool its persistent pages, which
+/// are those that are not surplus. The error is an `errno`.
 pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
     match if kind == Kind::Pages { Pool::read(file)? } else { None } {
         Some(pool) => decimal(pool.pages.saturating_sub(pool.surplus)).ok_or(libc::ERANGE),
@@ -189,10 +183,8 @@ pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
 }
 
 /// Writes a value as one line in one call, as `echo` does: the kernel accepts it completely or not at all. The file is not
-/// truncated first, because a process that is killed in between would leave it empty where it is a plain file.
-///
-/// # Errors
-/// An `errno`.
+/// truncated first, because a process that is killed in between would leave it empty where it is a plain file. The error is an
+/// `errno`.
 pub fn write(file: &File, value: &Value) -> Result<(), i32> {
     let mut line = Text::<{ VALUE_BYTES + 1 }>::EMPTY;
     line.push(value.as_bytes()).and_then(|()| line.push(b"\n")).ok_or(libc::ERANGE)?;
@@ -320,11 +312,11 @@ mod tests {
         std::fs::create_dir(&surplus).unwrap();
         assert_eq!(pages(), Err(libc::EISDIR));
         std::fs::remove_dir(&surplus).unwrap();
-        assert_eq!(pages(), Ok("8".into()), "a pool that has no surplus");
+        assert_eq!(pages(), Ok("8".into()), "a pool without a file of surplus pages");
     }
 
     #[test]
-    fn pages_of_which_it_is_not_known_are_not_idle() {
+    fn pages_are_not_idle_where_reservations_are_unknown() {
         let directory = tempfile::tempdir().unwrap();
         let file = pool(directory.path());
         let idle = || Pool::read(&file).map(|pool| pool.unwrap().idle);
@@ -337,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn some_of_the_pages_asked_for_are_the_leases_own() {
+    fn fewer_pages_than_requested_count_as_written_by_the_lease() {
         let made = |kind, found: &str| entry(kind, "8", "64").could_have_made(&Value::new(found.as_bytes()).unwrap());
         assert!(made(Kind::Pages, "64") && made(Kind::Pages, "8") && made(Kind::Pages, "31"));
         assert!(!made(Kind::Pages, "65") && !made(Kind::Pages, "7") && !made(Kind::Pages, "x"));

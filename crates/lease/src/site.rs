@@ -27,9 +27,6 @@ impl Site {
     }
 
     /// Takes the lease of this site; see [`Lease::acquire`].
-    ///
-    /// # Errors
-    /// See [`Lease::acquire`].
     pub fn acquire(
         &self,
         patience: Duration,
@@ -40,9 +37,6 @@ impl Site {
     }
 
     /// Restores settings that an earlier lease of this site left; see [`recover`](super::recover).
-    ///
-    /// # Errors
-    /// See [`recover`](super::recover).
     pub fn recover(&self) -> Result<Recovered, LeaseError> {
         let lock = Lock::take(&self.run, &self.ticket()?, Mode::Exclusive, WATCHDOG_TIME, |_, _| true)?;
         let recovered = self.replay();
@@ -51,9 +45,6 @@ impl Site {
     }
 
     /// Keeps the settings of this site as they are, or leases them; see [`Hold::acquire`].
-    ///
-    /// # Errors
-    /// See [`Hold::acquire`].
     pub fn hold(
         &self,
         patience: Duration,
@@ -171,9 +162,6 @@ impl Hold {
     /// `must_change`. If it returns false, settings stay unchanged for this process and for others that change none. Nothing is
     /// written then, except that settings left by an earlier lease are restored first. If it returns true, this process takes the
     /// lease, before all processes that requested it later.
-    ///
-    /// # Errors
-    /// Those of [`Lease::acquire`].
     pub fn acquire(
         patience: Duration,
         on_wait: impl FnMut(&Holder, Duration) -> bool,

@@ -6,9 +6,9 @@
 //! program may have other threads: it reads and writes small files, which [`super::setting`] does without allocation.
 //!
 //! It runs in a session of its own with every signal blocked, so that Ctrl-C and a closed terminal do not reach it. It keeps
-//! three descriptors open: the lock, one end of a socket pair, and a pidfd of pagelab, but nothing else of the program's (its
-//! standard streams are /dev/null). If that process ends, or the other end of the socket is closed, without a goodbye message,
-//! pagelab is dead. The watchdog then restores the settings, removes the journal, releases the lock, and exits. The end of the
+//! only three of the program's descriptors open: the lock, one end of a socket pair, and a pidfd of pagelab (its
+//! standard streams are /dev/null). If pagelab ends, or the other end of the socket is closed, without a goodbye message, pagelab
+//! is dead. The watchdog then restores the settings, removes the journal, releases the lock, and exits. The end of the
 //! socket alone is not sufficient, and closing the lock would not release it, if pagelab was killed between a fork and the
 //! following exec: the new process has both descriptors. The watchdog is not a child of pagelab but a grandchild, so that a
 //! tracer that waits for any child does not receive it.
@@ -38,9 +38,6 @@ pub struct Watchdog {
 
 impl Watchdog {
     /// Forks the watchdog, and returns when it is armed.
-    ///
-    /// # Errors
-    /// No process or descriptor is available, or the watchdog does not answer.
     pub fn start(ledger: &Ledger, lock: &Lock, journal: &Path) -> io::Result<Watchdog> {
         let journal = CString::new(journal.as_os_str().as_encoded_bytes()).map_err(io::Error::other)?;
         let (ours, its) = socket_pair()?;
@@ -79,10 +76,7 @@ impl Watchdog {
         }
     }
 
-    /// The next byte; `None` at the end of the connection.
-    ///
-    /// # Errors
-    /// `TimedOut`, where nothing arrives within `patience`.
+    /// The next byte; `None` at the end of the connection. Fails with `TimedOut` if nothing arrives within `patience`.
     fn read(&self, patience: Duration) -> io::Result<Option<u8>> {
         let start = Instant::now();
         loop {
@@ -134,8 +128,8 @@ fn this_process() -> Option<OwnedFd> {
     (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
 }
 
-/// Waits for a message from pagelab, or its end. Returns whether the message was a goodbye.
-fn says_goodbye(line: libc::c_int, program: libc::c_int) -> bool {
+/// Waits until pagelab sends a message or ends. Returns whether the message was a goodbye.
+fn wait_for_goodbye(line: libc::c_int, program: libc::c_int) -> bool {
     // poll(2) ignores a negative descriptor.
     let wait = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
     let mut ends = [wait(line), wait(program)];
@@ -205,7 +199,7 @@ fn guard(ledger: &Ledger, keep: [libc::c_int; 3], journal: &CString) -> ! {
         close_all_but(keep);
         libc::send(line, (&raw const READY).cast(), 1, libc::MSG_NOSIGNAL);
     }
-    if !says_goodbye(line, program) {
+    if !wait_for_goodbye(line, program) {
         put_back(ledger, journal);
         // SAFETY: no pointers; the lock file is open.
         unsafe {

@@ -1,10 +1,10 @@
-//! Leases what a policy needs on this host: it gives a user what is needed and no more.
+//! Leases what a policy needs on this host: exactly the settings that a user would lack.
 
 use std::time::Duration;
 
 use host::admit::{self, Privilege, Terms};
 use host::{HUGETLB, Host, THP};
-use lease::{Lease, Taken};
+use lease::{Lease, Written};
 use policy::size::PageSize;
 use policy::{Granularity, Policy};
 use testing::skip;
@@ -26,7 +26,7 @@ fn touch_advised(bytes: usize) {
 }
 
 #[test]
-fn what_is_leased_is_what_a_user_would_need() {
+fn leases_the_settings_that_a_user_would_need() {
     let host = Host::open("/").unwrap();
     let terms = Terms::assumed(&host, Privilege::of_this_process());
     let writable = std::fs::OpenOptions::new().write(true).open(format!("{THP}/enabled")).is_ok();
@@ -42,7 +42,7 @@ fn what_is_leased_is_what_a_user_would_need() {
         let policy = Policy::plain(granularity);
         let lowering = admit::lower(&policy, &host, &terms).unwrap();
         let taken = lease.apply(lowering.pairs()).unwrap();
-        assert!(taken.iter().all(|taken| *taken == Taken::Whole));
+        assert!(taken.iter().all(|taken| *taken == Written::InFull));
         let as_user = Terms::assumed(&host, Privilege::User);
         assert_eq!(admit::lower(&policy, &host, &as_user).unwrap().settings, [], "{policy}");
         let counters = host.counters().unwrap();
@@ -83,6 +83,6 @@ fn pages_made_on_demand_are_not_a_change_of_settings() {
         assert_eq!(libc::munmap(start, bytes), 0);
         during
     };
-    assert_eq!(before.changes(&during), [], "the pages in use are nobody's setting");
+    assert_eq!(before.changes(&during), [], "pages in use are not a setting");
     lease.restore().unwrap();
 }

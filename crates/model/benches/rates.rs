@@ -1,10 +1,9 @@
-//! Measures the speed of simulations in original accesses per second of processor time, summed over all threads: the
-//! rate on one core.
+//! Measures the speed of simulations in accesses of the program per second of processor time, summed over all threads: the rate on
+//! one core.
 //!
-//! `cargo bench -p model` generates traces of many accesses; `cargo bench -p model -- FILE.trace` takes recorded ones.
-//! Any other arguments select the measurements whose names contain one of them. `--addresses FILE` writes the input for
-//! other simulators: for each access the address of its page in eight bytes, plus 1 for a fetch. The tests run it on
-//! tiny traces.
+//! `cargo bench -p model` generates traces; `cargo bench -p model -- FILE.trace` reads recorded ones. Any other arguments select
+//! the measurements whose names contain one of them. `--addresses FILE` writes the input for other simulators: for each access the
+//! address of its page in eight bytes, plus 1 for a fetch. The tests run the benchmark on tiny traces.
 
 use std::hint::black_box;
 use std::io::Cursor;
@@ -16,7 +15,7 @@ use model::replay::replay;
 use model::simulation::{Outcome, Simulation};
 use model::space::Physical;
 use model::tlb::Tlb;
-use model::tlb_geometry::{Geometries, USUAL_WAYS};
+use model::tlb_geometry::{DEFAULT_WAYS, Geometries};
 use nix::time::{ClockId, clock_gettime};
 use trace::{Block, Call, Chunk, Header, Kind, Reader, Recording};
 
@@ -41,10 +40,10 @@ fn main() {
     println!("{:<12} {:<34} {:>12} {:>12}", "trace", "what", "M accesses/s", "M runs/s");
     for file in &files {
         let name = file.rsplit('/').next().unwrap_or_default();
-        let trace = std::fs::read(file).expect("a file that can be read");
+        let trace = std::fs::read(file).expect("a readable file");
         if let Some(addresses) = &addresses {
             let bytes: Vec<u8> = raw(&chunks(&trace)).iter().flat_map(|address| address.to_le_bytes()).collect();
-            std::fs::write(addresses, bytes).expect("a file that can be written");
+            std::fs::write(addresses, bytes).expect("a writable file");
         }
         Bench { trace: name, wanted: &wanted }.measure(&trace);
     }
@@ -53,7 +52,7 @@ fn main() {
     }
 }
 
-/// Generates traces of `accesses` accesses and measures each.
+/// Generates traces of `accesses` accesses each and measures them.
 pub fn rates(accesses: u64, wanted: &[String]) {
     for (name, next) in [("sequential", sequential as fn(u64, &mut u64) -> u64), ("mixed", mixed), ("random", random)] {
         Bench { trace: name, wanted }.measure(&recorded(accesses, next));
@@ -65,15 +64,15 @@ fn sequential(step: u64, _: &mut u64) -> u64 {
     step * 8 % BYTES
 }
 
-/// Short stretches in a working set of which a small part is used most, as in real programs: four accesses per run.
+/// Runs of four accesses, most of them in a small part of the working set, as in real programs.
 fn mixed(step: u64, state: &mut u64) -> u64 {
-    let stretch = step / 4;
+    let run = step / 4;
     if step.is_multiple_of(4) {
         random(step, state);
     }
     let number = *state >> 20;
-    // Of 16 stretches 12 are in 32 pages, 3 in 1024 pages, and one is anywhere.
-    let within = match stretch % 16 {
+    // Of 16 runs, 12 are in the same 32 pages, 3 in 1024 pages, and one is anywhere.
+    let within = match run % 16 {
         0..12 => 32 << 12,
         12..15 => 1024 << 12,
         _ => BYTES,
@@ -161,7 +160,7 @@ impl Bench<'_> {
             ("neoverse-n1", "base"),
             ("zen-4", "base"),
         ] {
-            let machine = machine::built_in(machine).expect("a machine of the program");
+            let machine = machine::built_in(machine).expect("a built-in machine");
             report(&format!("whole model, {} {policy}", machine.name), &mut || {
                 black_box(whole(trace, &machine, policy));
             });
@@ -169,7 +168,7 @@ impl Bench<'_> {
     }
 }
 
-/// The processor time that all threads have used.
+/// The processor time of all threads so far.
 fn processor_time() -> Duration {
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).expect("the clock of every process").into()
 }
@@ -180,14 +179,14 @@ fn chunks(trace: &[u8]) -> Vec<Chunk> {
     blocks.filter_map(|block| if let Block::Runs { chunk, .. } = block { Some(chunk) } else { None }).collect()
 }
 
-/// One address for each access, odd for fetches.
+/// The page address of each access, odd for fetches.
 fn raw(chunks: &[Chunk]) -> Vec<u64> {
     let runs = chunks.iter().flat_map(Chunk::runs);
     let address = |run: &trace::Run| run.page << 12 | u64::from(run.kind.has(Kind::FETCH));
     runs.flat_map(|run| std::iter::repeat_n(address(&run), run.accesses as usize)).collect()
 }
 
-/// One page size and no page tables, as other TLB simulators work.
+/// Simulates one page size without page tables, like other TLB simulators.
 fn two_levels(chunks: &[Chunk]) -> (u64, u64) {
     let mut first = Tlb::new(16, 4, Replacement::Lru, 0);
     let mut second = Tlb::new(128, 12, Replacement::Lru, 0);
@@ -208,7 +207,7 @@ fn two_levels(chunks: &[Chunk]) -> (u64, u64) {
 fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
     let mut all = 0;
     for shift in shifts {
-        let mut geometries = Geometries::new(*shift, USUAL_WAYS);
+        let mut geometries = Geometries::new(*shift, DEFAULT_WAYS);
         for chunk in chunks {
             let numbers: Vec<u32> = chunk.pages.iter().map(|page| (page >> (shift - 12)) as u32 + 1).collect();
             geometries.add(chunk, &numbers);
@@ -218,10 +217,11 @@ fn geometries(chunks: &[Chunk], shifts: &[u32]) -> u64 {
     all
 }
 
-/// From the file to the result, including decoding, with one thread for simulations.
+/// Simulates a trace, including decoding, with one simulation thread.
 fn whole(trace: &[u8], machine: &Machine, policy: &str) -> Outcome {
     let policy: ModelPolicy = policy.parse().expect("a policy");
-    let mut simulations = [Simulation::new(machine, &policy, &Physical::default()).expect("it has the policy")];
+    let mut simulations =
+        [Simulation::new(machine, &policy, &Physical::default()).expect("the machine has the policy")];
     replay(Cursor::new(trace), None, &mut simulations, 1).expect("a trace");
     simulations[0].outcome().expect("tables")
 }

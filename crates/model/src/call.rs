@@ -1,8 +1,8 @@
-//! The ranges that system calls affect, and whether programs can have such ranges.
+//! The address ranges that system calls affect, and whether a program can have them.
 
 use trace::{Call, Event};
 
-/// System calls count in base pages of 4K because recorded programs ran with those.
+/// System calls count in 4K pages, because recorded programs ran with those.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 // include/uapi/asm-generic/mman-common.h: the same on x86-64, arm64 and riscv64.
@@ -10,54 +10,62 @@ pub(crate) const PROT_READ: u64 = 1;
 pub(crate) const PROT_WRITE: u64 = 2;
 pub(crate) const PROT_EXEC: u64 = 4;
 
-/// The range that a call affects.
+/// What a call affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Object {
+pub(crate) enum Affected {
     /// A range: its first address and its length in bytes.
     Range(u64, u64),
-    /// A range of length 0, which is allowed.
-    Nothing,
-    /// The call does not affect a range.
-    Else,
+    /// A range of length 0, which the call allows.
+    Empty,
+    /// No address range.
+    NoRange,
 }
 
-/// The range that a successful call affected; the new range for `mremap`.
-pub(crate) fn object(event: &Event) -> Object {
+/// The range that a successful call affected; for `mremap` the new range.
+pub(crate) fn affected(event: &Event) -> Affected {
     let result = event.result as u64;
     match event.call {
-        Call::Mmap { bytes, .. } => Object::Range(result, bytes),
-        Call::Mremap { new_bytes, .. } => Object::Range(result, new_bytes),
-        Call::Munmap { address, bytes } => Object::Range(address, bytes),
+        Call::Mmap { bytes, .. } => Affected::Range(result, bytes),
+        Call::Mremap { new_bytes, .. } => Affected::Range(result, new_bytes),
+        Call::Munmap { address, bytes } => Affected::Range(address, bytes),
         Call::Region { bytes: 0, .. } | Call::Mprotect { bytes: 0, .. } | Call::Madvise { bytes: 0, .. } => {
-            Object::Nothing
+            Affected::Empty
         }
         // A heap may begin anywhere in a page.
         Call::Region { address, bytes, .. } => {
             let offset = address & (PAGE_BYTES - 1);
-            Object::Range(address - offset, bytes.saturating_add(offset))
+            Affected::Range(address - offset, bytes.saturating_add(offset))
         }
-        Call::Mprotect { address, bytes, .. } | Call::Madvise { address, bytes, .. } => Object::Range(address, bytes),
-        _ => Object::Else,
+        Call::Mprotect { address, bytes, .. }
+        | Call::Madvise { address, bytes, .. }
+        | Call::Hole { address, bytes } => Affected::Range(address, bytes),
+        Call::Mlock { bytes: 0, .. } => Affected::Empty,
+        // The kernel extends it to whole pages.
+        Call::Mlock { address, bytes, .. } => {
+            let offset = address & (PAGE_BYTES - 1);
+            Affected::Range(address - offset, bytes.saturating_add(offset))
+        }
+        _ => Affected::NoRange,
     }
 }
 
-/// A range in whole pages, if programs whose addresses end at `user_end` can have it; otherwise `munmap`, `mprotect`
-/// and similar calls refuse it (mm/vma.c, mm/mprotect.c, mm/mremap.c: `EINVAL`, `ENOMEM`).
-pub(crate) fn range(begin: u64, bytes: u64, user_end: u64) -> Option<(u64, u64)> {
+/// Rounds a range up to whole pages. `None` if a program whose addresses end at `user_end` cannot have it: then `munmap`,
+/// `mprotect` and similar calls fail with `EINVAL` or `ENOMEM` (mm/vma.c, mm/mprotect.c, mm/mremap.c).
+pub(crate) fn user_range(begin: u64, bytes: u64, user_end: u64) -> Option<(u64, u64)> {
     let end = begin.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
-    let is_sound = begin.is_multiple_of(PAGE_BYTES) && begin < end && end <= user_end;
-    is_sound.then_some((begin, end))
+    let is_valid = begin.is_multiple_of(PAGE_BYTES) && begin < end && end <= user_end;
+    is_valid.then_some((begin, end))
 }
 
-/// Whether a kernel can have let a call succeed.
-pub(crate) fn is_sound(event: &Event, user_end: u64) -> bool {
-    let sound = |begin, bytes| range(begin, bytes, user_end).is_some();
-    match (object(event), &event.call) {
-        (Object::Range(begin, bytes), Call::Mremap { address, old_bytes, .. }) => {
-            sound(begin, bytes) && sound(*address, (*old_bytes).max(1))
+/// Whether a kernel could have let this call succeed.
+pub(crate) fn can_succeed(event: &Event, user_end: u64) -> bool {
+    let is_valid = |begin, bytes| user_range(begin, bytes, user_end).is_some();
+    match (affected(event), &event.call) {
+        (Affected::Range(begin, bytes), Call::Mremap { address, old_bytes, .. }) => {
+            is_valid(begin, bytes) && is_valid(*address, (*old_bytes).max(1))
         }
-        (Object::Range(begin, bytes), _) => sound(begin, bytes),
-        (Object::Else, Call::Brk { .. }) => event.result as u64 <= user_end,
+        (Affected::Range(begin, bytes), _) => is_valid(begin, bytes),
+        (Affected::NoRange, Call::Brk { .. }) => event.result as u64 <= user_end,
         _ => true,
     }
 }

@@ -1,5 +1,5 @@
-//! The translation cost of a pointer chase on a machine: one load in each base page of a buffer, in one random cycle,
-//! as in `pagelab workload chase`. Its curve over the buffer size shows the reach of each TLB as a knee.
+//! The translation cost of a pointer chase on a machine: one load from each 4K page of a buffer, in one random cycle, as in
+//! `pagelab workload chase`. Plotted over the buffer size, the cost has a knee at the reach of each TLB.
 
 use ::policy::Mechanism;
 use ::policy::call::map;
@@ -13,7 +13,7 @@ use crate::policy::{ModelPolicy, Unsupported};
 use crate::simulation::{Outcome, Simulation};
 use crate::space::Physical;
 
-/// The address of the buffer, aligned for every page size.
+/// The address of the buffer, aligned to every page size.
 const BEGIN: u64 = 1 << 37;
 /// Number of pages in a chunk.
 const CHUNK_PAGES: usize = 1 << 14;
@@ -29,15 +29,15 @@ pub enum ChaseError {
     /// The buffer is too large or too small.
     #[error("a chase over {0} bytes cannot be modelled; expected 4K to 4G")]
     Bytes(u64),
-    /// The tables cannot be walked, which no operation causes.
+    /// The page tables are corrupt, which would be a bug of the model.
     #[error(transparent)]
     Tables(#[from] Error),
 }
 
-/// The cost of one load, averaged over a lap after the first.
+/// The mean cost of one load, after the first lap.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
-pub struct Lost {
-    /// Cycles of second-level hits and of walks, in sequence, because every load waits for the previous one.
+pub struct LoadCost {
+    /// Cycles of second-level hits and of walks. They never overlap, because every load waits for the previous one.
     pub cycles: f64,
     /// First-level misses per load.
     pub first_level_misses: f64,
@@ -45,30 +45,27 @@ pub struct Lost {
     pub walks: f64,
 }
 
-/// The cost of a load of a chase over `bytes` bytes.
-///
-/// # Errors
-/// The machine does not support the policy, or the size is out of bounds.
-pub fn lost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> Result<Lost, ChaseError> {
+/// Simulates a chase over `bytes` bytes.
+pub fn load_cost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64) -> Result<LoadCost, ChaseError> {
     if !(PageSize::K4.bytes()..=MAX_BYTES).contains(&bytes) {
         return Err(ChaseError::Bytes(bytes));
     }
     let mut simulation = Simulation::new(machine, policy, &Physical { seed, ..Physical::default() })?;
     let pages: Vec<u64> = (0..bytes >> PAGE_SHIFT).map(|page| (BEGIN >> PAGE_SHIFT) + page).collect();
-    let (mapped_bytes, flags) = mapped(bytes, simulation.of_pool());
+    let (mapped_bytes, flags) = buffer_mapping(bytes, simulation.pool_mechanism());
     let call =
         Call::Mmap { address: 0, bytes: mapped_bytes, protection: 3, flags, file: -1, offset: 0, file_system: None };
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let order = shuffled(pages.len(), seed);
-    // First in order, as the workload links its nodes; then one lap to fill the TLBs.
+    // One lap in order, as the workload links its nodes; then one to fill the TLBs.
     lap(&mut simulation, &pages, &(0..pages.len() as u32).collect::<Vec<u32>>(), trace::Kind::STORE.bits());
     lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
     let before = simulation.outcome()?;
     lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
     let after = simulation.outcome()?;
     let per_load = |of: fn(&Outcome) -> u64| (of(&after) - of(&before)) as f64 / pages.len() as f64;
-    Ok(Lost {
+    Ok(LoadCost {
         cycles: per_load(Outcome::most_lost_cycles),
         first_level_misses: per_load(|outcome| outcome.first_level.total()),
         walks: per_load(|outcome| outcome.walks),
@@ -87,11 +84,11 @@ fn lap(simulation: &mut Simulation, pages: &[u64], order: &[u32], kind: u8) {
     }
 }
 
-/// The length and the flags of the mapping for a buffer of `bytes`: whole pages of the pool, if there is one and the
-/// buffer fills a page.
-fn mapped(bytes: u64, of_pool: Option<Mechanism>) -> (u64, u64) {
+/// The length and the flags of the mapping for a buffer of `bytes`: hugetlb pages, if the policy has some and the buffer fills
+/// at least one.
+fn buffer_mapping(bytes: u64, pool: Option<Mechanism>) -> (u64, u64) {
     const PRIVATE_ANONYMOUS: u64 = map::PRIVATE | map::ANONYMOUS;
-    match of_pool.filter(|mechanism| bytes >= mechanism.large.bytes()) {
+    match pool.filter(|mechanism| bytes >= mechanism.large.bytes()) {
         Some(mechanism) => (bytes.next_multiple_of(mechanism.large.bytes()), PRIVATE_ANONYMOUS | map::HUGETLB),
         None => (bytes, PRIVATE_ANONYMOUS),
     }
@@ -118,12 +115,12 @@ mod tests {
 
     fn misses(machine: &str, policy: &str, bytes: u64) -> (f64, f64) {
         let machine = built_in(machine).unwrap();
-        let lost = lost(&machine, &policy.parse().unwrap(), bytes, 1).unwrap();
-        (lost.first_level_misses, lost.walks)
+        let load_cost = load_cost(&machine, &policy.parse().unwrap(), bytes, 1).unwrap();
+        (load_cost.first_level_misses, load_cost.walks)
     }
 
     #[test]
-    fn the_knees_are_where_the_reach_of_each_level_ends() {
+    fn knees_are_at_the_reach_of_each_level() {
         // 32 fully associative entries of 4K, 64K and 1M, then a second level of 1024.
         assert_eq!(misses("cortex-a57", "base", 128 << 10), (0.0, 0.0));
         assert_eq!(misses("cortex-a57", "base", 132 << 10), (1.0, 0.0));
@@ -136,15 +133,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused() {
+    fn refuses_impossible_sizes_and_policies() {
         let machine = built_in("zen-3").unwrap();
-        assert!(matches!(lost(&machine, &"base".parse().unwrap(), 0, 1), Err(ChaseError::Bytes(0))));
-        let refused = lost(&machine, &"contig-64k".parse().unwrap(), 1 << 20, 1);
+        assert!(matches!(load_cost(&machine, &"base".parse().unwrap(), 0, 1), Err(ChaseError::Bytes(0))));
+        let refused = load_cost(&machine, &"contig-64k".parse().unwrap(), 1 << 20, 1);
         assert!(matches!(refused, Err(ChaseError::Unsupported(_))), "{refused:?}");
     }
 
     #[test]
-    fn an_order_has_every_page_once() {
+    fn a_shuffled_order_has_every_page_once() {
         let mut order = shuffled(1000, 7);
         assert_ne!(order[..10], (0..10).collect::<Vec<u32>>());
         order.sort_unstable();

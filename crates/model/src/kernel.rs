@@ -1,57 +1,56 @@
-//! Kernel settings other than the policy.
+//! Kernel settings that are not part of the policy.
 
-/// khugepaged's settings in `/sys/kernel/mm/transparent_hugepage/khugepaged`. A value that is not set has the default
-/// of `khugepaged_init` (mm/khugepaged.c), which depends on the number of pages in a PMD.
+/// khugepaged's settings in `/sys/kernel/mm/transparent_hugepage/khugepaged`. `None` means the default of `khugepaged_init`
+/// (mm/khugepaged.c), which depends on the number of pages in a PMD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Khugepaged {
-    /// Pages to scan before it sleeps (`pages_to_scan`): by default those of eight PMDs; 0 stops it.
+    /// Pages to scan before it sleeps (`pages_to_scan`): by default the pages of eight PMDs; 0 stops it.
     pub pages_to_scan: Option<u64>,
     /// Sleep time between scans (`scan_sleep_millisecs`), in seconds.
     pub scan_sleep_s: f64,
-    /// How many pages of a window may be missing (`max_ptes_none`): at most, and by default, all but one.
+    /// How many pages of a PMD-sized window may be missing (`max_ptes_none`): by default all but one, which is the maximum.
     pub max_ptes_none: Option<u64>,
-    /// Whether it also makes folios smaller than a PMD: of the policy's size and of `smaller_folios` (`mthp_collapse`,
-    /// mm/khugepaged.c, since Linux 7.2).
+    /// Whether it also makes folios smaller than a PMD, of the policy's size and of the sizes in `smaller_folios`
+    /// (`mthp_collapse`, mm/khugepaged.c, since Linux 7.2).
     pub makes_folios: bool,
 }
 
-/// The kernel's settings other than the policy.
+/// Kernel settings that are not part of the policy.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kernel {
     /// khugepaged runs under THP policies, and under folio policies if it makes folios.
     pub khugepaged: Khugepaged,
-    /// Instructions that the program executes per second. The model has no other clock: what the kernel does
-    /// periodically is timed by the instructions of the thread that has executed most.
+    /// Instructions that the program executes per second. The model has no other clock: the instructions of the thread that
+    /// has executed most determine when the kernel does its periodic work.
     pub instructions_per_s: f64,
-    /// Further folio sizes, in bytes, that are used if a folio of the `mthp-*` policy cannot be allocated
-    /// (`hugepages-*kB/enabled`).
+    /// Fallback sizes in bytes, for when no folio of the `mthp-*` policy can be allocated (`hugepages-*kB/enabled`).
     pub smaller_folios: Vec<u64>,
-    /// Whether MADV_DONTNEED frees a table of pages when it drops everything that the table maps (CONFIG_PT_RECLAIM,
-    /// since Linux 6.14). By default as Linux 6.18 is configured: only on x86-64 (`ARCH_SUPPORTS_PT_RECLAIM`).
+    /// Whether MADV_DONTNEED frees a PTE table when it drops everything that the table maps (CONFIG_PT_RECLAIM, since Linux
+    /// 6.14). The default is that of Linux 6.18: only on x86-64 (`ARCH_SUPPORTS_PT_RECLAIM`).
     pub pt_reclaim: Option<bool>,
-    /// Whether a write fault reuses the page of a larger PTE-mapped folio if no other process maps the folio any more
+    /// Whether a write fault reuses a page of a PTE-mapped large folio that no other process maps any more
     /// (`__wp_can_reuse_large_anon_folio`, mm/memory.c, since Linux 6.15). Earlier kernels copied each such page.
     pub reuses_large_folios: bool,
-    /// Number of pages of the vDSO and its data, which are at the end of the mappings. By default as in Linux 6.18.
+    /// Number of pages of the vDSO and its data, below which a program's mappings begin. The default is that of Linux 6.18.
     pub vdso_pages: Option<u64>,
 }
 
 impl Khugepaged {
-    /// Pages to scan before it sleeps, if a PMD has `pmd_pages` pages.
-    pub(crate) fn scans(&self, pmd_pages: u64) -> u64 {
+    /// Number of pages to scan before it sleeps, if a PMD has `pmd_pages` pages.
+    pub(crate) fn pages_per_scan(&self, pmd_pages: u64) -> u64 {
         self.pages_to_scan.unwrap_or(pmd_pages * 8)
     }
 
-    /// Whether a window with this number of missing, shared and swapped pages can be collapsed (`max_ptes_none`,
-    /// `max_ptes_shared`, `max_ptes_swap`).
-    pub(crate) fn takes(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
+    /// Whether `max_ptes_none`, `max_ptes_shared` and `max_ptes_swap` allow this number of missing, shared and swapped pages in
+    /// a window to be collapsed.
+    pub(crate) fn can_collapse(&self, pmd_pages: u64, missing: u64, shared: u64, swapped: u64) -> bool {
         missing <= self.max_ptes_none.unwrap_or(pmd_pages - 1) && shared <= pmd_pages / 2 && swapped <= pmd_pages / 8
     }
 
-    /// How many of a folio's pages must be present, if a PMD has `pmd_pages` pages: one or all of them, nothing in
-    /// between (`collapse_max_ptes_none`, since Linux 7.2).
-    pub(crate) fn least_present(&self, pmd_pages: u64, folio_pages: u64) -> u64 {
-        if self.max_ptes_none.is_none_or(|most| most == pmd_pages - 1) { 1 } else { folio_pages }
+    /// How many of a folio's pages must be present, if a PMD has `pmd_pages` pages: either one or all
+    /// (`collapse_max_ptes_none`, since Linux 7.2).
+    pub(crate) fn min_present(&self, pmd_pages: u64, folio_pages: u64) -> u64 {
+        if self.max_ptes_none.is_none_or(|max| max == pmd_pages - 1) { 1 } else { folio_pages }
     }
 }
 
@@ -63,7 +62,7 @@ impl Default for Khugepaged {
 
 impl Default for Kernel {
     fn default() -> Kernel {
-        // About one instruction per cycle at 2.5 GHz.
+        // One instruction per cycle at 2.5 GHz.
         let instructions_per_s = 2.5e9;
         Kernel {
             khugepaged: Khugepaged::default(),

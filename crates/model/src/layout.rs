@@ -1,102 +1,115 @@
-//! Models where Linux places mappings.
+//! Translates recorded addresses to those that Linux would have chosen.
 //!
-//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one place, never aligned for huge
-//! pages. Addresses determine which pages can be large and how many tables there are. So recorded addresses are translated to
-//! those that Linux 6.18 chooses without randomisation (`linux` has the differences between architectures): programs at
-//! `ELF_ET_DYN_BASE`, the heap directly behind them (`load_elf_binary`, fs/binfmt_elf.c), mappings downwards from `mmap_base` into
-//! the highest gap that is large enough (`vm_unmapped_area_info`, mm/mmap.c). Anonymous mappings of whole huge pages, and files of
-//! at least one, are aligned for them (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c), unless the program asks for an address
-//! and there is room (`arch_get_unmapped_area_topdown`, arch/x86/kernel/sys_x86_64.c). A mapping that grows by `mremap` and may
-//! move stays in place if there is room (`expand_vma`, mm/mremap.c). With randomisation the same mappings are shifted by whole
-//! pages: `random`.
+//! A recorder under QEMU's user emulation sees the addresses that QEMU chooses: upwards from one address, never aligned to huge
+//! pages. But addresses determine which pages can be large, and how many tables there are. So recorded addresses are translated to
+//! those that Linux 6.18 chooses without randomisation (`linux` has the differences between architectures):
+//! - A position-independent program is at `ELF_ET_DYN_BASE`, and its heap directly behind it (`load_elf_binary`, fs/binfmt_elf.c).
+//! - Mappings are placed downwards from `mmap_base`, each in the highest gap that is large enough (`vm_unmapped_area`, mm/mmap.c).
+//! - Anonymous mappings of whole huge pages, and file mappings with at least one, are aligned to huge pages
+//!   (`thp_get_unmapped_area_vmflags`, mm/huge_memory.c).
+//! - A mapping for which the program passes an address gets it if it is free (`arch_get_unmapped_area_topdown`,
+//!   arch/x86/kernel/sys_x86_64.c).
+//! - A mapping that grows by `mremap` stays in place if there is room (`expand_vma`, mm/mremap.c).
 //!
-//! Under a policy of pool pages a program's calls are replaced by others: `pool` serves them, and `of_pool` maps addresses back.
+//! With randomisation, the same mappings are shifted by whole pages (`random`).
+//!
+//! A hugetlb policy replaces a program's calls by others: `pool` serves them, and `pool_translation` updates the translation.
 
+mod aligned;
 mod change;
 pub(crate) mod linux;
-mod of_pool;
+mod pieces;
 mod pool;
+mod pool_translation;
 mod random;
 mod reservations;
-mod taken;
+mod start;
+mod used_ranges;
 
 use std::collections::BTreeMap;
 
 use ::policy::Mechanism;
+use ::policy::call::madv;
+use ::policy::ranges::Ranges;
 use trace::{Call, Event, Image};
 
+use crate::call::{Affected, affected};
+use aligned::{AlignedMappings, AlignedPart};
+pub(crate) use aligned::{changed, may_have_part};
 pub(crate) use change::Change;
-pub(crate) use linux::Home;
-use linux::{EMULATED, INTERPRETER_BYTES, NEAR_BYTES, PAGE, STACK_BYTES, pages};
+pub(crate) use linux::Platform;
+use linux::{NEAR_BYTES, pages};
+use pieces::Piece;
 use pool::Pool;
 use random::Places;
-pub(crate) use random::{Bits, Draw};
+pub(crate) use random::{RandomBits, Randomisation};
 use reservations::Reservations;
-use taken::{Asked, Taken};
+use used_ranges::{MappingRequest, UsedRanges};
 
 const MAP_FIXED: u64 = 0x10;
 const MAP_FIXED_NOREPLACE: u64 = 0x10_0000;
 const MREMAP_FIXED: u64 = 2;
 const MREMAP_DONTUNMAP: u64 = 4;
 
-/// A stretch of recorded addresses and the distance by which it is moved.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Piece {
-    end: u64,
-    distance: u64,
-}
-
-/// The parameters in which layouts of the same program differ.
+/// The parameters that determine the layout of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Scheme {
-    /// The policy, if it uses pages of a pool.
+    /// The mechanism of a hugetlb policy; `None` for other policies.
     pub pool: Option<Mechanism>,
-    /// The draw of randomisation; `None` without randomisation.
-    pub draw: Option<Draw>,
-    /// The parameters of the architecture and the kernel.
-    pub home: Home,
+    /// `None` without randomisation.
+    pub randomisation: Option<Randomisation>,
+    /// The parameters that depend on the architecture and the kernel.
+    pub platform: Platform,
 }
 
-/// Translates recorded addresses to Linux's.
+/// The translation of a process's recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     scheme: Scheme,
-    /// The addresses of the program's parts.
+    /// Where the program's parts are.
     places: Places,
-    /// The pieces by recorded address.
+    /// The translated pieces, by recorded address.
     pieces: BTreeMap<u64, Piece>,
     /// The addresses in use, in Linux's layout.
-    taken: Taken,
-    /// The file of the last region event, and the distance by which it was moved.
+    used_ranges: UsedRanges,
+    /// The file of the last region event, and the distance by which its regions are moved.
     file: Option<(String, u64)>,
-    /// The beginning of the heap, as recorded.
+    /// The recorded start of the heap.
     heap: Option<u64>,
-    /// The beginning of the heap under a pool policy.
-    heap_begins: u64,
-    /// The state of the pool under such a policy.
+    /// The start of the heap under a hugetlb policy.
+    pool_heap_start: u64,
+    /// The process's state under a hugetlb policy.
     pool: Option<Pool>,
-    /// Mappings from which the program may cut out an aligned part.
+    /// Mappings that the program may trim to an aligned part.
     reservations: Reservations,
+    /// Mappings in which the program may use an aligned part without unmapping the rest.
+    aligned: AlignedMappings,
+    /// Recorded ranges that a forked child does not get (MADV_DONTFORK).
+    not_forked: Ranges<()>,
     /// Recorded ranges whose translation changed since the last call of [`Layout::take_changed`].
     changed: Vec<(u64, u64)>,
 }
 
 impl Layout {
-    /// The layout of a program that a process executes; `image` only distinguishes programs.
+    /// The empty layout of a program. `image` selects its randomisation.
     pub fn new(scheme: Scheme, image: Image) -> Layout {
         let places = Places::of(scheme, image);
-        let (pool, taken) = (scheme.pool.map(Pool::new), Taken::below(&places));
-        Layout { scheme, places, taken, pool, ..Layout::default() }
+        let (pool, used_ranges) = (scheme.pool.map(Pool::new), UsedRanges::below(&places));
+        Layout { scheme, places, used_ranges, pool, ..Layout::default() }
     }
 
-    /// The layout of another program that this one's process executes.
-    pub fn anew(&self, image: Image) -> Layout {
+    /// The layout of the program that this process executes next.
+    pub fn executed(&self, image: Image) -> Layout {
         Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
     }
 
-    /// The layout of a copy made by fork.
+    /// The layout of a forked child.
     pub fn forked(&self) -> Layout {
-        Layout { pool: self.pool.as_ref().map(Pool::forked), ..self.clone() }
+        let mut child = Layout { pool: self.pool.as_ref().map(Pool::forked), ..self.clone() };
+        for (begin, end, ()) in std::mem::take(&mut child.not_forked).within(0, u64::MAX) {
+            child.release(begin, end);
+        }
+        child
     }
 
     /// Translates a recorded address.
@@ -107,10 +120,11 @@ impl Layout {
         }
     }
 
-    /// Drops all reservations: no part is cut out of earlier mappings.
+    /// Assumes that the program aligns nothing in its current mappings.
     #[cfg(test)]
-    pub fn uses_all(&mut self) {
+    pub fn drop_reservations(&mut self) {
         self.reservations = Reservations::default();
+        self.aligned = AlignedMappings::default();
     }
 
     /// Takes the recorded ranges whose translation changed.
@@ -118,52 +132,57 @@ impl Layout {
         std::mem::take(&mut self.changed)
     }
 
-    /// Translates a recorded call to Linux's addresses. The result has several changes if the call spans mappings that
-    /// are not adjacent in Linux's layout, or if a policy replaces it by other calls.
+    /// Translates a recorded call to changes at Linux's addresses: several if the call spans mappings that are not adjacent in
+    /// Linux's layout, or if a policy replaces it by other calls.
     pub fn translate(&mut self, event: &Event) -> Vec<Change> {
         if event.result < 0 && event.result > -4096 {
             return vec![Change::Call(event.clone())];
         }
-        self.reservations.hear(event);
-        if self.pool.is_some() {
-            return self.by_pool(event);
+        self.reservations.apply(event);
+        self.aligned.apply(event);
+        self.apply_fork_advice(event);
+        if let Some(part) = self.aligned.advised(&event.call) {
+            self.move_aligned_part(part);
         }
-        self.moved(event).into_iter().map(Change::Call).collect()
+        if self.pool.is_some() {
+            return self.translate_for_pool(event);
+        }
+        self.translated_calls(event).into_iter().map(Change::Call).collect()
     }
 
-    /// The calls at Linux's addresses that correspond to a recorded one.
-    fn moved(&mut self, event: &Event) -> Vec<Event> {
+    /// The calls at Linux's addresses for a recorded call, without a hugetlb policy.
+    fn translated_calls(&mut self, event: &Event) -> Vec<Event> {
         let one = |call: Call, result: u64| vec![Event { call, result: result as i64, ..event.clone() }];
         let result = event.result as u64;
         match event.call.clone() {
             Call::Region { address, bytes, protection, name } => {
-                let address = self.region(address, pages(bytes), &name);
+                let address = self.place_region(address, pages(bytes), &name);
                 one(Call::Region { address, bytes, protection, name }, result)
             }
             Call::Mmap { address, bytes, protection, flags, file, offset, file_system } => {
                 let to = if flags & (MAP_FIXED | MAP_FIXED_NOREPLACE) != 0 {
-                    self.fixed(result, pages(bytes))
+                    self.place_fixed(result, pages(bytes))
                 } else {
-                    let hint = self.hint(address, pages(bytes));
-                    let asked = Asked { bytes, flags, offset, file_system, has_hint: hint != 0 };
-                    let to = self.taken.place_for(&asked, hint);
-                    self.cut(result, result + pages(bytes));
+                    let hint = self.translated_hint(address, pages(bytes));
+                    let request = MappingRequest { bytes, flags, offset, file_system, has_hint: hint != 0 };
+                    let to = self.used_ranges.place_mapping(&request, hint);
+                    self.release(result, result + pages(bytes));
                     self.add(result, pages(bytes), to);
-                    self.reservations.note(&event.call, result, to);
+                    self.note(&event.call, result, to);
                     to
                 };
                 let address = if address == 0 { 0 } else { to };
                 one(Call::Mmap { address, bytes, protection, flags, file, offset, file_system }, to)
             }
             Call::Munmap { address, bytes } => {
-                let parts = match self.trim(address, pages(bytes)) {
+                let parts = match self.ranges_to_unmap(address, pages(bytes)) {
                     Some(parts) => {
-                        parts.iter().for_each(|(begin, bytes)| self.taken.free(*begin, begin + bytes));
+                        parts.iter().for_each(|(begin, bytes)| self.used_ranges.free(*begin, begin + bytes));
                         parts
                     }
                     None => {
                         let parts = self.parts(address, pages(bytes));
-                        self.cut(address, address.saturating_add(pages(bytes)));
+                        self.release(address, address.saturating_add(pages(bytes)));
                         parts
                     }
                 };
@@ -180,23 +199,24 @@ impl Layout {
                 let calls = parts.map(|(address, bytes)| Call::Madvise { address, bytes, advice });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
+            Call::Mlock { .. } | Call::Hole { .. } => self.split_call(event),
             Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
                 let from = self.address(address);
-                let (old_own, new_own) = (pages(old_bytes), pages(new_bytes));
-                let keeps = flags & MREMAP_DONTUNMAP != 0;
-                let may_stay = result == address || flags & MREMAP_FIXED == 0 && !keeps;
-                let (old_end, new_end) = (from.saturating_add(old_own), from.saturating_add(new_own));
-                let stays = may_stay && old_own > 0 && self.taken.may_end_at(old_end, new_end);
-                let is_fixed = flags & MREMAP_FIXED != 0 && self.is_piece(result, new_own);
+                let (old_rounded, new_rounded) = (pages(old_bytes), pages(new_bytes));
+                let keeps_old = flags & MREMAP_DONTUNMAP != 0;
+                let may_stay = result == address || flags & MREMAP_FIXED == 0 && !keeps_old;
+                let (old_end, new_end) = (from.saturating_add(old_rounded), from.saturating_add(new_rounded));
+                let stays = may_stay && old_rounded > 0 && self.used_ranges.may_end_at(old_end, new_end);
+                let is_fixed = flags & MREMAP_FIXED != 0 && self.is_piece(result, new_rounded);
                 let place = if is_fixed { Some(self.address(result)) } else { stays.then_some(from) };
-                let to = self.remap((address, if keeps { 0 } else { old_own }), (result, new_own), place);
+                let to = self.remap((address, if keeps_old { 0 } else { old_rounded }), (result, new_rounded), place);
                 let new_address = if new_address == 0 { 0 } else { to };
                 one(Call::Mremap { address: from, old_bytes, new_bytes, flags, new_address }, to)
             }
-            // A heap cannot end before it begins: no kernel has let that succeed.
+            // A heap cannot end before its start: no kernel lets that succeed.
             Call::Brk { .. } if self.heap.is_some_and(|begin| result < begin) => vec![event.clone()],
             Call::Brk { address } => {
-                let end = self.heap(result);
+                let end = self.move_heap_end(result);
                 let address = if address == 0 { 0 } else { address.wrapping_sub(result).wrapping_add(end) };
                 one(Call::Brk { address }, end)
             }
@@ -204,9 +224,9 @@ impl Layout {
         }
     }
 
-    /// The hint for a mapping of `bytes` for which the program passed the hint `recorded`; 0 means anywhere. The
-    /// program computed an address near one of its mappings from that mapping, so the hint moves with it.
-    fn hint(&self, recorded: u64, bytes: u64) -> u64 {
+    /// Translates the hint `recorded` for a mapping of `bytes`; 0 means no hint. A program computes a hint near one of its mappings
+    /// from the address of that mapping, so the hint moves by the same distance.
+    fn translated_hint(&self, recorded: u64, bytes: u64) -> u64 {
         if recorded == 0 {
             return 0;
         }
@@ -214,185 +234,118 @@ impl Layout {
         let above = self.pieces.range(recorded..).next();
         let below = below.map(|(_, piece)| (recorded.saturating_sub(piece.end), piece.distance));
         let above = above.map(|(begin, piece)| (begin.saturating_sub(recorded.saturating_add(bytes)), piece.distance));
-        // On a tie the first wins: an address behind a mapping.
+        // On a tie the hint follows the mapping below it.
         let nearest = below.into_iter().chain(above).min_by_key(|(gap, _)| *gap);
         let distance = nearest.filter(|(gap, _)| *gap <= NEAR_BYTES).map_or(0, |(_, distance)| distance);
         recorded.wrapping_add(distance)
     }
 
-    /// Places memory that existed at the beginning: the program and its heap, its interpreter, its stack.
-    fn region(&mut self, address: u64, bytes: u64, name: &str) -> u64 {
-        let has_name = !name.starts_with('[') && !name.is_empty();
-        if address < EMULATED {
-            // A program that must be at its link address. The next file is its interpreter.
-            if has_name {
-                self.file = Some((name.to_owned(), 0));
-            }
-            self.add(address, bytes, address);
-            return address;
-        }
-        let before = self.pieces.range(..address).next_back().filter(|(_, piece)| piece.end == address);
-        let (is_next, is_behind_stack) = match before {
-            Some((_, piece)) => (true, piece.end.wrapping_add(piece.distance) == self.places.stack_end),
-            None => (false, false),
-        };
-        let to = match (name, &self.file) {
-            ("[stack]", _) => {
-                // The room into which the stack may grow belongs to it.
-                let all = bytes.max(STACK_BYTES);
-                let end = self.places.stack_end;
-                self.add((address + bytes).saturating_sub(all), all, end - all);
-                return end - bytes;
-            }
-            ("[heap]", _) => {
-                self.heap = Some(address);
-                self.heap(address);
-                return self.heap(address + bytes).wrapping_sub(bytes);
-            }
-            // The mapping that QEMU puts behind the stack of a program without an interpreter. It represents the vdso,
-            // and has its name if the program reads it.
-            ("" | "[vdso]", _) if is_behind_stack && bytes <= self.places.vdso_bytes => {
-                let end = self.places.mmap_base;
-                self.taken.take(end - self.places.vdso_bytes, end);
-                end - bytes.next_multiple_of(self.places.base_bytes)
-            }
-            // Parts of a file keep their distances, and a mapping without a name directly behind the file stays behind it.
-            (_, Some((file, distance))) if file == name || name.is_empty() && is_next => {
-                address.wrapping_add(*distance)
-            }
-            (_, None) if has_name => self.places.program,
-            _ if has_name => {
-                // The interpreter, with the vdso below it.
-                let end = self.places.mmap_base;
-                let to = end - INTERPRETER_BYTES.next_multiple_of(self.places.base_bytes);
-                self.taken.take(to - self.places.vdso_bytes, end);
-                to
-            }
-            _ => self.taken.place(bytes, None),
-        };
-        if has_name {
-            self.file = Some((name.to_owned(), to.wrapping_sub(address)));
-        }
-        self.add(address, bytes, to);
-        to
-    }
-
-    /// Translates the recorded end of the heap.
-    fn heap(&mut self, end: u64) -> u64 {
-        let begin = *self.heap.get_or_insert(end);
-        let distance = match self.pieces.get(&begin) {
-            Some(piece) => piece.distance,
-            None => self.heap_place(begin).wrapping_sub(begin),
-        };
-        self.cut(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
-        self.add(begin, pages(end) - (begin & !(PAGE - 1)), begin.wrapping_add(distance));
-        end.wrapping_add(distance)
-    }
-
-    /// The address at which Linux begins the heap, which was recorded to begin at `begin`.
-    fn heap_place(&self, begin: u64) -> u64 {
-        let Places { program, heap_gap_bytes, .. } = self.places;
-        let program_end = self.taken.last_end_below(program + (1 << 40)).unwrap_or(program);
-        pages(program_end) + heap_gap_bytes + (begin & (PAGE - 1))
-    }
-
-    /// A mapping at a fixed address: inside the program's mappings, or where nothing was moved.
-    fn fixed(&mut self, recorded: u64, bytes: u64) -> u64 {
-        let to = self.address(recorded);
+    /// Places a mapping with MAP_FIXED and returns its address.
+    fn place_fixed(&mut self, recorded: u64, bytes: u64) -> u64 {
+        let to = self.fixed_address(recorded, bytes);
         if !self.is_piece(recorded, bytes) {
-            self.cut(recorded, recorded + bytes);
+            self.release(recorded, recorded + bytes);
             self.add(recorded, bytes, to);
         }
         to
     }
 
-    /// Whether a recorded range is in one piece.
+    /// The address of a mapping with MAP_FIXED: inside one of the program's mappings, in a hole near one, or as recorded.
+    fn fixed_address(&self, recorded: u64, bytes: u64) -> u64 {
+        let inside = self.pieces.range(..=recorded).next_back().filter(|(_, piece)| recorded < piece.end);
+        let in_hole = self.translated_hint(recorded, bytes);
+        match inside {
+            Some((_, piece)) => recorded.wrapping_add(piece.distance),
+            None if self.used_ranges.is_free(in_hole, in_hole.saturating_add(bytes)) => in_hole,
+            None => recorded,
+        }
+    }
+
+    /// Whether a recorded range is part of one piece.
     fn is_piece(&self, recorded: u64, bytes: u64) -> bool {
         self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded + bytes <= piece.end)
     }
 
-    /// Replaces a recorded range, in bytes, by another one, which stays at the address `stays` or gets a new one.
-    fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), stays: Option<u64>) -> u64 {
-        let to = stays.unwrap_or_else(|| self.taken.place_memory(new_bytes));
+    /// Replaces a recorded range by another one, which has the address `place` or a new one. Returns the address.
+    fn remap(&mut self, (old, old_bytes): (u64, u64), (new, new_bytes): (u64, u64), place: Option<u64>) -> u64 {
+        let to = place.unwrap_or_else(|| self.used_ranges.place_anonymous(new_bytes));
         if old_bytes > 0 {
-            self.cut(old, old + old_bytes);
+            self.release(old, old + old_bytes);
         }
-        self.cut(new, new + new_bytes);
+        self.release(new, new + new_bytes);
         self.add(new, new_bytes, to);
         to
     }
 
-    /// The ranges, in Linux's addresses, to unmap when a program unmaps an end of a reservation to leave an aligned part.
-    fn trim(&mut self, address: u64, bytes: u64) -> Option<Vec<(u64, u64)>> {
+    /// Notes a new mapping, in which the program may align a part.
+    fn note(&mut self, call: &Call, recorded: u64, to: u64) {
+        self.reservations.note(call, recorded, to);
+        self.aligned.note(call, recorded, to);
+    }
+
+    /// Processes the pages of a new mapping that the program touches first, in order. They may show that it has aligned a part of
+    /// the mapping.
+    pub fn first_touched(&mut self, recorded: u64, touched: &[u64]) {
+        if let Some(part) = self.aligned.touched(recorded, touched) {
+            self.move_aligned_part(part);
+        }
+    }
+
+    /// Notes which memory a forked child does not get.
+    fn apply_fork_advice(&mut self, event: &Event) {
+        match event.call {
+            Call::Madvise { address, bytes, advice: madv::DONTFORK } => {
+                self.not_forked.set(address, address.saturating_add(pages(bytes)), ());
+            }
+            Call::Madvise { address, bytes, advice: madv::DOFORK } => {
+                self.not_forked.clear(address, address.saturating_add(pages(bytes)));
+            }
+            Call::Mprotect { .. } => {}
+            // A moved or grown mapping keeps the advice (`copy_vma`, mm/vma.c).
+            Call::Mremap { address, old_bytes, new_bytes, .. } => {
+                let kept = self.not_forked.at(address).is_some();
+                self.not_forked.clear(address, address.saturating_add(pages(old_bytes)));
+                if kept && event.result > 0 {
+                    let begin = event.result as u64;
+                    self.not_forked.set(begin, begin.saturating_add(pages(new_bytes)), ());
+                }
+            }
+            _ => changed(event).into_iter().for_each(|(begin, end)| self.not_forked.clear(begin, end)),
+        }
+    }
+
+    /// Moves the aligned part of a mapping to an aligned address in Linux's layout. The program uses nothing between the mapping's
+    /// first page and the part, nor behind the part.
+    fn move_aligned_part(&mut self, part: AlignedPart) {
+        let AlignedPart { recorded: (begin, end), to, begin: kept, begin_to: kept_to } = part;
+        self.remove_translation(begin, end);
+        self.add_translation(begin, (kept - begin).min(kept_to - to), to);
+        self.add_translation(kept, (end - kept).min(to + (end - begin) - kept_to), kept_to);
+    }
+
+    /// The ranges, in Linux's layout, to unmap when a program trims an end of a reservation to an aligned part, or unmaps a whole
+    /// mapping with an aligned part. Removes their translation. `None` for any other recorded range.
+    fn ranges_to_unmap(&mut self, address: u64, bytes: u64) -> Option<Vec<(u64, u64)>> {
+        if let Some(to) = self.aligned.take(address, bytes) {
+            self.remove_translation(address, address.saturating_add(bytes));
+            return Some(vec![(to, bytes)]);
+        }
         let trimmed = self.reservations.trim(address, bytes)?;
-        self.forget(trimmed.recorded.0, trimmed.recorded.1);
+        self.remove_translation(trimmed.recorded.0, trimmed.recorded.1);
         let (recorded, bytes, to) = trimmed.kept;
-        self.mean(recorded, bytes, to);
+        self.add_translation(recorded, bytes, to);
         Some(trimmed.unmapped)
     }
 
-    /// The ranges of Linux's addresses for a recorded range.
-    fn parts(&self, begin: u64, bytes: u64) -> Vec<(u64, u64)> {
-        let end = begin.saturating_add(bytes);
-        let mut parts: Vec<(u64, u64)> = Vec::new();
-        let mut at = begin;
-        while at < end {
-            let inside = self.pieces.range(..=at).next_back().filter(|(_, piece)| piece.end > at);
-            let next = match inside {
-                Some((_, piece)) => piece.end.min(end),
-                None => self.pieces.range(at..end).next().map_or(end, |(next, _)| *next),
-            };
-            let to = self.address(at);
-            match parts.last_mut() {
-                Some((before, bytes)) if before.wrapping_add(*bytes) == to => *bytes += next - at,
-                _ => parts.push((to, next - at)),
-            }
-            at = next;
-        }
-        parts
-    }
-
-    /// Removes the translation of a recorded range, and frees its addresses.
-    fn cut(&mut self, begin: u64, end: u64) {
-        for (from, to) in self.forget(begin, end) {
-            self.taken.free(from, to);
-        }
-    }
-
-    /// Removes the translation of a recorded range; returns the ranges that it translated to.
-    fn forget(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
-        let first = self.pieces.range(..=begin).next_back().map_or(begin, |(at, _)| *at);
-        let touched: Vec<(u64, Piece)> = self.pieces.range(first..end).map(|(at, piece)| (*at, *piece)).collect();
-        let mut forgotten = Vec::new();
-        for (at, piece) in touched.into_iter().filter(|(_, piece)| piece.end > begin) {
-            self.pieces.remove(&at);
-            if at < begin {
-                self.pieces.insert(at, Piece { end: begin, ..piece });
-            }
-            if piece.end > end {
-                self.pieces.insert(end, piece);
-            }
-            let (from, to) = (at.max(begin), piece.end.min(end));
-            forgotten.push((from.wrapping_add(piece.distance), to.wrapping_add(piece.distance)));
-            self.changed.push((from, to));
-        }
-        forgotten
-    }
-
-    fn add(&mut self, recorded: u64, bytes: u64, to: u64) {
-        if bytes > 0 {
-            self.mean(recorded, bytes, to);
-            self.taken.take(to, to.saturating_add(bytes));
-        }
-    }
-
-    /// Adds a translation for a recorded range.
-    fn mean(&mut self, recorded: u64, bytes: u64, to: u64) {
-        if bytes > 0 {
-            let piece = Piece { end: recorded.saturating_add(bytes), distance: to.wrapping_sub(recorded) };
-            self.pieces.insert(recorded, piece);
-            self.changed.push((recorded, piece.end));
-        }
+    /// The calls at Linux's addresses for an mlock or a hole in a file, which no policy changes.
+    fn split_call(&self, event: &Event) -> Vec<Event> {
+        let Affected::Range(begin, bytes) = affected(event) else { return vec![event.clone()] };
+        let parts = self.parts(begin, pages(bytes)).into_iter();
+        let calls = parts.map(|(address, bytes)| match event.call {
+            Call::Mlock { flags, .. } => Call::Mlock { address, bytes, flags },
+            _ => Call::Hole { address, bytes },
+        });
+        calls.map(|call| Event { call, ..event.clone() }).collect()
     }
 }
 

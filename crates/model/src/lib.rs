@@ -1,26 +1,26 @@
-//! Model machines: the cost of a recorded trace on a processor that need not be available, under any page-size policy.
+//! Model machines: what a recorded trace would cost on a processor under a page-size policy, without that processor.
 //!
 //! # The language
 //!
-//! - **machine**: TLBs, walk caches and walkers of a processor, described by a file. Every number cites its source or
-//!   is marked as assumed.
-//! - **stored size**: the bytes that one TLB entry covers. A page larger than the TLB's sizes is stored as the largest
-//!   size that it supports; neighbouring pages can be stored as one (*coalescing*).
+//! - **machine**: TLBs, walk caches and walkers of a processor, described by a file. Every number has a source, or is marked
+//!   as assumed.
+//! - **stored size**: the bytes that one TLB entry covers. A TLB stores a page that is larger than its sizes as the largest of
+//!   them. It can store neighbouring pages in one entry (*coalescing*).
 //!
 //! Deterministic: no clock, no files; the caller passes seeds in.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
+mod accounting;
 pub mod address;
 mod call;
 pub mod chase;
-mod fold;
 mod kernel;
 mod layout;
 pub mod machine;
 mod missing_feature;
 pub mod policy;
-mod promise;
+mod relocation;
 pub mod replay;
 pub mod simulation;
 pub mod space;

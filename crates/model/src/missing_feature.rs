@@ -1,43 +1,49 @@
-//! The features that a policy, or kernel settings, need and a machine lacks.
+//! Why a machine does not support a policy or kernel settings.
 
 use ::policy::size::{PageSize, format_bytes};
 use thiserror::Error;
 
-/// The missing feature, and what the machine has instead.
+/// What the machine lacks, and what it has instead.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MissingFeature {
-    /// A further folio size is larger than the policy's; a kernel uses the largest enabled size first.
+    /// A fallback folio is larger than the policy's folio. A kernel tries the largest enabled size first.
     #[error(
-        "further folios of {} would be taken before those of {}: name the policy of the largest size",
+        "a kernel tries folios of {} before those of {}: name the policy of the largest size",
         format_bytes(*further_bytes),
         format_bytes(*policy_bytes)
     )]
     LargerFolios {
-        /// Size of the further folio in bytes.
+        /// Size of the fallback folio in bytes.
         further_bytes: u64,
         /// Size of the policy's folio in bytes.
         policy_bytes: u64,
     },
     /// The folio is smaller than four base pages.
-    #[error("it has no folios of {}: the smallest are of {} with {format}", format_bytes(*bytes), format_bytes(*least_bytes))]
+    #[error("it has no folios of {}: with {format} the smallest are of {}", format_bytes(*bytes), format_bytes(*min_bytes))]
     SmallerFolios {
         /// Size of the folio in bytes.
         bytes: u64,
         /// Size of the smallest folio in bytes.
-        least_bytes: u64,
+        min_bytes: u64,
         /// The format of the page tables.
         format: String,
     },
     /// `max_ptes_none` is too large: one page of a PMD must be present (`max_ptes_none_store`, mm/khugepaged.c).
-    #[error("max_ptes_none can be 0 to {most} with {format}, found {found}: one page of a PMD must be there")]
+    #[error("max_ptes_none can be 0 to {max} with {format}, found {found}: one page of a PMD must be present")]
     MaxPtesNone {
         /// The maximum value.
-        most: u64,
+        max: u64,
         /// The format of the page tables.
         format: String,
         /// The requested value.
         found: u64,
     },
+    /// `+pte-mapped` is a control for measurements: it shows the effect of frame placement, which the model ignores.
+    #[error("+pte-mapped separates TLB reach from the placement of frames, and the model ignores placement")]
+    PteMapped,
+    /// The policy makes only a part of the memory large.
+    #[error("windows are measured, not simulated: a trace does not have the order in which a run advises memory")]
+    Windows,
     /// No format of the machine has base pages of this size.
     #[error("it has no base pages of {size}, only of {has}")]
     BasePages {
@@ -47,20 +53,22 @@ pub enum MissingFeature {
         has: String,
     },
     /// The format has no leaf of this size.
-    #[error("leaves of {format} are of {has}")]
+    #[error("{format} has leaves of {has}")]
     Leaves {
         /// The format of the page tables.
         format: String,
         /// The leaf sizes that the format has.
         has: String,
     },
-    #[error("its contiguous groups of pages ({format}) are of {}", format_bytes(*bytes))]
-    Groups {
+    /// The format's contiguous groups of pages have another size.
+    #[error("contiguous groups of pages are of {} with {format}", format_bytes(*bytes))]
+    GroupSize {
         /// The format of the page tables.
         format: String,
         /// Size of a group in bytes.
         bytes: u64,
     },
+    /// The format has no contiguous groups of pages.
     #[error("{format} on {architecture} has no contiguous pages")]
     NoGroups {
         /// The format of the page tables.
@@ -68,19 +76,19 @@ pub enum MissingFeature {
         /// The name of the architecture.
         architecture: &'static str,
     },
-    /// The policy leaves settings as they are; a model needs all of them.
-    #[error("a model has no settings that could be left alone: name a page size")]
-    Settings,
-    /// The format has no leaf of the size of THP.
+    /// The policy `default` keeps the current settings; a model machine has none.
+    #[error("a model machine has no current settings to keep: name a page size")]
+    NoSettings,
+    /// The format has no PMD leaf, which THP needs.
     #[error("{0} has no PMD leaf")]
-    PmdLeaf(String),
+    NoPmdLeaf(String),
     /// The format cannot have folios of this size.
-    #[error("folios mapped by PTEs are of {} to {} with {format}", format_bytes(*least_bytes), format_bytes(*most_bytes))]
+    #[error("folios mapped by PTEs are of {} to {} with {format}", format_bytes(*min_bytes), format_bytes(*max_bytes))]
     Folios {
         /// Size of the smallest folio in bytes.
-        least_bytes: u64,
+        min_bytes: u64,
         /// Size of the largest folio in bytes.
-        most_bytes: u64,
+        max_bytes: u64,
         /// The format of the page tables.
         format: String,
     },
@@ -92,7 +100,7 @@ pub enum MissingFeature {
         /// The format of the page tables.
         format: String,
     },
-    /// The policy concerns the kernel's own mapping, which a program's trace does not contain.
-    #[error("a trace of a program has no accesses of the kernel's")]
+    /// The policy concerns the kernel's direct map, and a program's trace has no accesses by the kernel.
+    #[error("the trace of a program has no accesses by the kernel")]
     KernelAccesses,
 }

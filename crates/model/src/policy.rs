@@ -1,4 +1,5 @@
-//! Policies of a model: those of a running kernel, and those that no kernel can be switched to.
+//! Policies that a model can simulate: those of a running kernel, and proposals and base page sizes that a running kernel cannot
+//! switch to.
 
 mod shape;
 
@@ -6,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use ::policy::size::{PageSize, format_bytes};
-use ::policy::{Granularity, Mechanism, Policy, PolicyError};
+use ::policy::{Granularity, Mechanism, Modifier, Policy, PolicyError};
 use paging::with_format;
 use serde::{Serialize, Serializer};
 use thiserror::Error;
@@ -23,26 +24,26 @@ use crate::missing_feature::MissingFeature;
 pub enum ModelPolicy {
     /// A policy that a running kernel supports.
     Kernel(Policy),
-    /// The first fault allocates 64K of memory and maps one page of it; the second fault in it maps the rest and sets
-    /// the contiguous bit (linux-mm, 2016).
+    /// The first fault allocates 64K and maps one page of it. The second fault in these 64K maps the rest and sets the
+    /// contiguous bit (linux-mm, 2016).
     Contig64k {
-        /// Whether THP is tried first, and this policy if no THP fits, as in the proposal.
+        /// Whether faults try THP first and this policy only where no THP fits, as in the proposal.
         with_thp: bool,
     },
-    /// Base pages of 16K or 64K: another granule, or software pages of several hardware pages.
+    /// Base pages of 16K or 64K: another hardware granule, or software pages that consist of several hardware pages.
     BasePage {
         /// The base page size.
         size: PageSize,
-        /// Whether THP is tried first, and base pages if no THP fits.
+        /// Whether faults try THP first and base pages only where no THP fits.
         with_thp: bool,
     },
-    /// The kernel's map of all memory, with leaves of this size: for traces of whole machines, whose addresses are physical.
+    /// The kernel's direct map with leaves of this size: for traces of whole machines, whose addresses are physical.
     DirectMap(PageSize),
 }
 
 impl ModelPolicy {
-    /// Whether THP is tried first, and something else if no THP fits.
-    fn has_thp_first(&self) -> bool {
+    /// Whether faults try THP first, although the policy has another page size.
+    fn tries_thp_first(&self) -> bool {
         matches!(self, ModelPolicy::Contig64k { with_thp: true } | ModelPolicy::BasePage { with_thp: true, .. })
     }
 
@@ -50,7 +51,7 @@ impl ModelPolicy {
     pub fn describe(&self) -> String {
         match self {
             ModelPolicy::Kernel(policy) => match policy.granularity {
-                Granularity::Default => "whatever the system gives".to_owned(),
+                Granularity::Default => "the current settings".to_owned(),
                 Granularity::Base => "base pages only".to_owned(),
                 Granularity::Mthp(size) => format!("folios of {size}, mapped by PTEs at the first write"),
                 Granularity::Thp => "folios of PMD size, mapped by one entry at the first touch".to_owned(),
@@ -66,7 +67,7 @@ impl ModelPolicy {
     }
 }
 
-/// The suffix in the name of a policy under which THP is tried first.
+/// The suffix of policies under which faults try THP first.
 const WITH_THP: &str = "+thp";
 
 fn suffix(with_thp: bool) -> &'static str {
@@ -127,64 +128,66 @@ pub struct Unsupported {
     pub reason: String,
 }
 
-/// How anonymous memory is mapped.
+/// The unit in which anonymous memory is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Granule {
-    /// In base pages.
+    /// Base pages.
     Base,
-    /// In folios of this number of bytes, mapped by PTEs.
+    /// Folios of this number of bytes, mapped by PTEs.
     Mthp(u64),
-    /// In folios of this number of bytes, mapped by one leaf.
+    /// Folios of this number of bytes, mapped by one leaf.
     Thp(u64),
-    /// In pages of a pool, of this number of bytes.
+    /// Hugetlb pages of this number of bytes.
     Hugetlb(u64),
-    /// As in the proposal of 2016 ([`ModelPolicy::Contig64k`]).
+    /// Those of the proposal of 2016 ([`ModelPolicy::Contig64k`]).
     Contig64k,
-    /// All memory of a machine, with leaves of at most this number of bytes.
+    /// The direct map of all memory, with leaves of at most this number of bytes.
     Direct(u64),
 }
 
-/// A policy in terms of a machine.
+/// What a policy means on a machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// The format of the page tables.
     pub format: TableFormat,
     /// Base page size in bytes.
     pub base_bytes: u64,
-    /// Size of a leaf one level above the base pages, in bytes; `None` if there is none.
+    /// Size of a PMD leaf in bytes; `None` if the format has none.
     pub pmd_bytes: Option<u64>,
-    /// Size of THP in bytes, if the policy tries THP first.
+    /// Size of THP in bytes, if faults try THP first.
     pub thp_bytes: Option<u64>,
-    /// How anonymous memory is mapped. If THP is tried first, this applies where no THP fits.
+    /// The unit in which anonymous memory is mapped; if faults try THP first, only where no THP fits.
     pub granule: Granule,
-    /// How the program's calls are changed.
+    /// How the policy changes the program's calls.
     pub mechanism: Mechanism,
 }
 
 impl Plan {
+    /// Whether the policy allocates large folios, which can be split.
+    pub fn has_large_folios(&self) -> bool {
+        self.thp_bytes.is_some() || matches!(self.granule, Granule::Mthp(_))
+    }
+
     /// The plan for `policy` on `machine`.
-    ///
-    /// # Errors
-    /// The machine has no such pages.
     pub fn new(policy: &ModelPolicy, machine: &Machine) -> Result<Plan, Unsupported> {
-        let refused = |lack: MissingFeature| Unsupported {
+        let refused = |missing: MissingFeature| Unsupported {
             machine: machine.name.clone(),
             policy: policy.to_string(),
-            reason: lack.to_string(),
+            reason: missing.to_string(),
         };
         let format = format_for(policy, machine).map_err(refused)?;
         let shape = with_format!(&format.format, format => Shape::of(format));
         let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
-        let asked = match policy {
+        let requested = match policy {
             ModelPolicy::Kernel(policy) => policy,
             ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
                 &Policy::DEFAULT
             }
         };
-        let has_thp = policy.has_thp_first() || matches!(granule, Granule::Thp(_));
-        let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| MissingFeature::PmdLeaf(format.name.clone()));
+        let has_thp = policy.tries_thp_first() || matches!(granule, Granule::Thp(_));
+        let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| MissingFeature::NoPmdLeaf(format.name.clone()));
         let thp_bytes = has_thp.then(pmd_leaf).transpose().map_err(refused)?;
-        let mechanism = Mechanism::of(asked, &shape.as_offered());
+        let mechanism = Mechanism::of(requested, &shape.page_sizes());
         let (base_bytes, pmd_bytes) = (shape.base_bytes, shape.pmd_bytes);
         Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, granule, mechanism })
     }
@@ -200,17 +203,14 @@ impl Plan {
         }
     }
 
-    /// Refuses kernel settings that a kernel with these tables would not accept. Settings that do not affect the policy
-    /// are not checked.
-    ///
-    /// # Errors
-    /// The missing feature, and what is possible instead.
+    /// Refuses kernel settings that a kernel with these tables would refuse. Does not check settings that have no effect on the
+    /// policy. The error says what is missing and what is possible instead.
     pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         self.admits_folios(&kernel.smaller_folios)?;
-        self.admits_missing(kernel)
+        self.admits_max_ptes_none(kernel)
     }
 
-    /// The size that khugepaged scans as one unit under this policy, a PMD; `None` if it has nothing to do.
+    /// The unit that khugepaged scans under this policy, in bytes: a PMD. `None` if khugepaged has nothing to do.
     pub(crate) fn scanned_bytes(&self, kernel: &Kernel) -> Option<u64> {
         match self.granule {
             Granule::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
@@ -218,38 +218,36 @@ impl Plan {
         }
     }
 
-    /// A kernel uses the largest enabled folios first. So further folios must be smaller than those of the policy;
-    /// otherwise they would replace the policy's folios instead of being a fallback.
-    fn admits_folios(&self, further: &[u64]) -> Result<(), MissingFeature> {
+    /// A kernel tries the largest enabled folio size first. So a fallback size must not be larger than the policy's size, or the
+    /// policy's folios would be the fallback.
+    fn admits_folios(&self, fallbacks: &[u64]) -> Result<(), MissingFeature> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
-        let least = self.base_bytes * MIN_FOLIO_PAGES;
-        match further.iter().find(|size| !(least..=bytes).contains(size)) {
+        let min_bytes = self.base_bytes * MIN_FOLIO_PAGES;
+        match fallbacks.iter().find(|size| !(min_bytes..=bytes).contains(size)) {
             None => Ok(()),
             Some(size) if *size > bytes => {
                 Err(MissingFeature::LargerFolios { further_bytes: *size, policy_bytes: bytes })
             }
-            Some(size) => Err(MissingFeature::SmallerFolios {
-                bytes: *size,
-                least_bytes: least,
-                format: self.format.name.clone(),
-            }),
+            Some(size) => {
+                Err(MissingFeature::SmallerFolios { bytes: *size, min_bytes, format: self.format.name.clone() })
+            }
         }
     }
 
-    /// As in `max_ptes_none_store` (mm/khugepaged.c), which accepts up to `HPAGE_PMD_NR - 1`.
-    fn admits_missing(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
+    /// `max_ptes_none_store` (mm/khugepaged.c) accepts values up to `HPAGE_PMD_NR - 1`.
+    fn admits_max_ptes_none(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         let scanned = self.scanned_bytes(kernel);
         let Some((bytes, found)) = scanned.zip(kernel.khugepaged.max_ptes_none) else { return Ok(()) };
-        let most = bytes / self.base_bytes - 1;
-        if found <= most {
+        let max = bytes / self.base_bytes - 1;
+        if found <= max {
             return Ok(());
         }
-        Err(MissingFeature::MaxPtesNone { most, format: self.format.name.clone(), found })
+        Err(MissingFeature::MaxPtesNone { max, format: self.format.name.clone(), found })
     }
 }
 
 fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, MissingFeature> {
-    let ModelPolicy::BasePage { size, .. } = policy else { return Ok(machine.usual_format().clone()) };
+    let ModelPolicy::BasePage { size, .. } = policy else { return Ok(machine.default_format().clone()) };
     machine.format_with(size.bytes()).cloned().ok_or_else(|| {
         let mut has: Vec<String> = Vec::new();
         for name in machine.formats.iter().map(|format| format_bytes(format.base_bytes())) {
@@ -269,6 +267,8 @@ fn granule(
 ) -> Result<Granule, MissingFeature> {
     let format = || format.to_owned();
     let kernel = match policy {
+        ModelPolicy::Kernel(policy) if policy.has(Modifier::PteMapped) => return Err(MissingFeature::PteMapped),
+        ModelPolicy::Kernel(policy) if policy.windows().is_some() => return Err(MissingFeature::Windows),
         ModelPolicy::Kernel(policy) => policy.granularity,
         ModelPolicy::BasePage { .. } => return Ok(Granule::Base),
         ModelPolicy::DirectMap(size) => {
@@ -281,22 +281,22 @@ fn granule(
         ModelPolicy::Contig64k { .. } => {
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
-                Some(bytes) => Err(MissingFeature::Groups { format: format(), bytes }),
+                Some(bytes) => Err(MissingFeature::GroupSize { format: format(), bytes }),
                 None => Err(MissingFeature::NoGroups { format: format(), architecture: architecture.name() }),
             };
         }
     };
     match kernel {
-        Granularity::Default => Err(MissingFeature::Settings),
+        Granularity::Default => Err(MissingFeature::NoSettings),
         Granularity::Base => Ok(Granule::Base),
-        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| MissingFeature::PmdLeaf(format())),
+        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| MissingFeature::NoPmdLeaf(format())),
         Granularity::Mthp(size) => {
-            let most = shape.pmd_bytes.unwrap_or(u64::MAX);
-            let least = shape.base_bytes * MIN_FOLIO_PAGES;
-            if size.bytes() >= least && size.bytes() < most {
+            let end = shape.pmd_bytes.unwrap_or(u64::MAX);
+            let min_bytes = shape.base_bytes * MIN_FOLIO_PAGES;
+            if (min_bytes..end).contains(&size.bytes()) {
                 Ok(Granule::Mthp(size.bytes()))
             } else {
-                Err(MissingFeature::Folios { least_bytes: least, most_bytes: most / 2, format: format() })
+                Err(MissingFeature::Folios { min_bytes, max_bytes: end / 2, format: format() })
             }
         }
         Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),

@@ -1,11 +1,13 @@
-//! Replays a trace in simulations: one pass over the file serves all of them, and threads share the work.
+//! Replays a trace in simulations. One pass over the file feeds all of them, and threads divide the simulations among them.
 
 mod batch;
 mod error;
 mod family;
+mod instructions;
 mod numbers;
 mod order;
 mod replayed;
+mod thread;
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
@@ -25,64 +27,58 @@ use order::Feeder;
 pub(crate) use order::{forked, program_of};
 pub use replayed::{Replayed, Unrecorded};
 
-/// Maximum number of batches that wait for a simulation thread.
+/// Maximum number of batches in the queue of a simulation thread.
 const MAX_AHEAD: usize = 2;
-/// If no event describes memory, pages at most this far apart belong to one stretch: 64K.
+/// If no event describes memory, touched pages at most this far apart (64K) belong to one range.
 const GAP_PAGES: u64 = 16;
 
-/// The memory of a trace whose events do not describe any: stretches of touched pages, as first and last address.
-/// `None` if events describe memory.
-///
-/// # Errors
-/// The trace cannot be read or is not one of a program.
+/// Infers the memory of a trace whose events describe none: ranges of touched pages, as start and end address. `None` if events
+/// describe memory.
 pub fn infer(from: impl Read) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
-    stretches(from, |events| events.iter().any(|event| tells_of_memory(&event.call)))
+    touched_ranges(from, |events| events.iter().any(|event| describes_memory(&event.call)))
 }
 
-/// The memory that a trace touches, whatever its events describe: stretches as in [`infer`].
-///
-/// # Errors
-/// As [`infer`].
+/// The memory that a trace touches, as ranges like those of [`infer`], whatever its events describe.
 pub fn touched(from: impl Read) -> Result<Vec<(u64, u64)>, ReplayError> {
-    Ok(stretches(from, |_| false)?.unwrap_or_default())
+    Ok(touched_ranges(from, |_| false)?.unwrap_or_default())
 }
 
-/// Stretches of touched pages; `None` if `ends` accepts some events.
-fn stretches(from: impl Read, ends: impl Fn(&[Event]) -> bool) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
+/// Ranges of touched pages; `None` if `stops_at` is true for a block of events.
+fn touched_ranges(
+    from: impl Read,
+    stops_at: impl Fn(&[Event]) -> bool,
+) -> Result<Option<Vec<(u64, u64)>>, ReplayError> {
     let mut reader = Reader::new(from)?;
     let mut pages: HashSet<u64, Hashing> = HashSet::default();
     while let Some(block) = reader.next_block()? {
         match block {
-            Block::Events { events, .. } if ends(&events) => return Ok(None),
+            Block::Events { events, .. } if stops_at(&events) => return Ok(None),
             Block::Runs { chunk, .. } => pages.extend(&chunk.pages),
             Block::Events { .. } | Block::Timestamps(_) | Block::Damaged(_) => {}
         }
     }
     if pages.is_empty() {
-        return Err(ReplayError::Nothing);
+        return Err(ReplayError::NoAccesses);
     }
     let mut pages: Vec<u64> = pages.into_iter().collect();
     pages.sort_unstable();
-    let stretches = pages.chunk_by(|page, next| next - page <= GAP_PAGES);
-    let ends = stretches
-        .filter_map(|stretch| Some((first_byte(*stretch.first()?), first_byte(stretch.last()?.saturating_add(1)))));
-    Ok(Some(ends.collect()))
+    let touched_ranges = pages.chunk_by(|page, next| next - page <= GAP_PAGES);
+    let addresses = touched_ranges
+        .filter_map(|range| Some((first_byte(*range.first()?), first_byte(range.last()?.saturating_add(1)))));
+    Ok(Some(addresses.collect()))
 }
 
-/// The first address of a page. The last page has no address after it.
+/// The first address of a page, at most that of the last page of the address space.
 fn first_byte(page: u64) -> u64 {
     page.min(u64::MAX >> trace::PAGE_SHIFT) << trace::PAGE_SHIFT
 }
 
-fn tells_of_memory(call: &Call) -> bool {
+fn describes_memory(call: &Call) -> bool {
     matches!(call, Call::Mmap { .. } | Call::Region { .. } | Call::Brk { .. })
 }
 
-/// Runs all simulations over a trace, on up to `threads` threads. `inferred` is the result of [`infer`]. Processes that
-/// the program forks are ignored.
-///
-/// # Errors
-/// The trace cannot be read or is not one of a program.
+/// Replays a trace in all simulations, on up to `threads` threads. `inferred` is the result of [`infer`]. Ignores processes that
+/// the program forks.
 pub fn replay(
     from: impl Read,
     inferred: Option<&[(u64, u64)]>,
@@ -92,12 +88,9 @@ pub fn replay(
     replay_processes(from, &mut |_| Ok(None), inferred, simulations, threads)
 }
 
-/// As [`replay`], including the traces of forked processes and of programs that a process executes, which `child`
-/// opens. Timestamps determine the order between processes. Without them, and if the child shares its parent's memory,
-/// a child runs from its fork to its end before its parent continues, as if the parent waited for it.
-///
-/// # Errors
-/// A trace cannot be read or is not one of a program.
+/// As [`replay`], but includes the traces of forked processes and of executed programs, which `child` opens. Timestamps determine
+/// the order between processes. Without timestamps, or if a child shares its parent's memory, the child runs to its end before its
+/// parent continues, as if the parent waited for it.
 pub fn replay_processes(
     from: impl Read,
     child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
@@ -106,15 +99,15 @@ pub fn replay_processes(
     threads: usize,
 ) -> Result<Replayed, ReplayError> {
     let reader = Reader::new(from)?;
-    // The addresses of an emulated program were chosen by the emulator.
+    // The emulator has chosen the addresses of an emulated program.
     let is_emulated = !reader.header().system && reader.header().emulator.is_some();
-    if !is_emulated && simulations.iter().any(Simulation::is_drawn) {
+    if !is_emulated && simulations.iter().any(Simulation::has_random_layout) {
         return Err(ReplayError::NoLayout);
     }
     let first = reader.header().process.map_or_else(Image::default, |process| process.image());
-    // The addresses of a program whose memory comes from a pool always change.
-    let is_laid_out = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
-    let feeder = |scheme| Feeder::new(is_laid_out(&scheme).then(|| Layout::new(scheme, first)));
+    // Under a hugetlb policy, a program's addresses always change.
+    let is_translated = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
+    let feeder = |scheme| Feeder::new(is_translated(&scheme).then(|| Layout::new(scheme, first)));
     let memory = inferred.unwrap_or_default();
     let architecture = reader.header().architecture.clone();
     let scheme = |simulation: &Simulation| simulation.scheme(&architecture);
@@ -122,11 +115,8 @@ pub fn replay_processes(
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
-/// As [`replay`], but only with the accesses, as in simulators that model no kernel: at the recorded addresses, with
-/// the memory that is [`touched`]. All calls are ignored.
-///
-/// # Errors
-/// The trace cannot be read or is not one of a program.
+/// As [`replay`], but replays only accesses, like a simulator that models no kernel: at the recorded addresses, with the memory
+/// that is [`touched`]. Ignores all calls.
 pub fn replay_accesses(
     from: impl Read,
     touched: &[(u64, u64)],
@@ -139,7 +129,7 @@ pub fn replay_accesses(
     Ok(Replayed { accesses_only: true, ..replayed })
 }
 
-/// Feeds a trace to simulations. Simulations with the same addresses share a feeder.
+/// Feeds a trace to simulations. Simulations with the same address scheme share a feeder.
 fn feed<R: Read>(
     reader: Reader<R>,
     child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
@@ -165,7 +155,7 @@ fn feed<R: Read>(
         by_scheme.entry(scheme(simulation)).or_default().push(simulation);
     }
     if by_scheme.is_empty() {
-        // The trace is read even without simulations, to report its errors.
+        // Without simulations, reads the trace only to report its errors.
         by_scheme.insert(Scheme::default(), Vec::new());
     }
     let feeders = by_scheme.keys().map(|scheme| feeder(*scheme)).collect();
@@ -182,11 +172,12 @@ fn feed<R: Read>(
             workers.push(begun.map_err(ReplayError::NoThread)?);
         }
         let family = Family::new(reader, feeders, child, &workers, &mut replayed);
-        if family.feed()? { Ok(()) } else { Err(ReplayError::Nothing) }
+        if family.feed()? { Ok(()) } else { Err(ReplayError::NoAccesses) }
     })?;
     Ok(replayed)
 }
 
+/// Runs batches in simulations until the queue is closed.
 fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
     for batch in batches {
         for simulation in &mut *simulations {
@@ -198,7 +189,7 @@ fn work(simulations: &mut [&mut Simulation], batches: &Receiver<Arc<Batch>>) {
                     Step::Switch { process } => simulation.switch(*process),
                     Step::End { process, next } => simulation.end(*process, *next),
                     Step::Exec => simulation.exec(),
-                    Step::Missing { shares } => simulation.missed(*shares),
+                    Step::UnrecordedFork { shares } => simulation.note_unrecorded_fork(*shares),
                     Step::Runs { thread, block, numbers, range, recorded } => {
                         simulation.runs(*thread, &block.chunk, numbers, range.clone());
                         if range.end == block.chunk.len() {

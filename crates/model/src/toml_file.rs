@@ -1,4 +1,4 @@
-//! Reads TOML files. An error is described in one line, with the key that was probably meant.
+//! Reads TOML files. Error messages are of one line and suggest the key that was probably meant.
 
 use std::fmt;
 
@@ -9,11 +9,11 @@ use serde::de::DeserializeOwned;
 pub struct TomlError {
     /// The line number, from 1.
     line: usize,
-    /// The key in that line whose value is wrong.
+    /// The key in that line, if its value is wrong.
     key: Option<String>,
     /// The parser's message.
     what: String,
-    /// The known name that is most similar to the unknown one.
+    /// The known name most similar to an unknown one.
     nearest: Option<String>,
 }
 
@@ -30,9 +30,6 @@ impl fmt::Display for TomlError {
 impl std::error::Error for TomlError {}
 
 /// Parses a file.
-///
-/// # Errors
-/// The text is not valid TOML, or its keys and values are not those of a `T`.
 pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     toml::from_str(text).map_err(|error| {
         let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or_default();
@@ -41,14 +38,14 @@ pub fn read<T: DeserializeOwned>(text: &str) -> Result<T, TomlError> {
     })
 }
 
-/// The first key of the line with a wrong value; `before` is the text before that value.
+/// The first key of the line, if `what` is about a wrong value; `before` is the text before that value.
 fn key(before: &str, what: &str) -> Option<String> {
     let is_of_value = ["invalid ", "unknown variant "].iter().any(|kind| what.starts_with(kind));
     let key = before.rsplit('\n').next()?.split_once('=')?.0.trim();
     is_of_value.then(|| key.to_owned())
 }
 
-/// From the parser's message about an unknown name: the most similar of the expected names, if any.
+/// The expected name that is most similar to the unknown name in the parser's message, if any is similar.
 fn nearest(what: &str) -> Option<String> {
     if !what.starts_with("unknown ") {
         return None;
@@ -91,8 +88,8 @@ mod tests {
     }
 
     #[test]
-    fn a_line_says_where_what_and_what_was_meant() {
-        for (text, said) in [
+    fn an_error_names_the_line_the_key_and_the_nearest_name() {
+        for (text, expected) in [
             ("entires = 3", "line 1: unknown field `entires`, expected `entries` or `part`; the nearest is `entries`"),
             ("entries = 3\n[part]\nscan_sleep_s = 1", "; the nearest is `scan_sleep_millisecs`"),
             ("entries = 3\nspeed = 1", "line 2: unknown field `speed`, expected `entries` or `part`"),
@@ -106,8 +103,8 @@ mod tests {
             ("entries = {\n\n[", "line "),
             ("\u{0}", "line 1: "),
         ] {
-            let told = read::<File>(text).expect_err(text).to_string();
-            assert!(told.contains(said) && !told.contains('\n'), "{text:?}: {told}");
+            let message = read::<File>(text).expect_err(text).to_string();
+            assert!(message.contains(expected) && !message.contains('\n'), "{text:?}: {message}");
         }
         let far = read::<File>("entries = 3\nspeed = 1").unwrap_err().to_string();
         assert!(!far.contains("nearest"), "{far}");

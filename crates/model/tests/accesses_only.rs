@@ -1,4 +1,4 @@
-//! Replays only the accesses, as TLB simulators do that model no kernel.
+//! Replays only the accesses of a trace, like a TLB simulator that models no kernel.
 
 use std::io::Cursor;
 
@@ -11,12 +11,12 @@ use trace::{Call, Emulator, Header, Kind, Recording};
 
 /// The address of mappings under an emulator.
 const BASE: u64 = 0x40_0000_0000;
-/// Pages with this distance are in the same set of the first level.
+/// Pages at this distance are in the same first-level set.
 const APART: u64 = 16 << 12;
 const PAGES: u64 = 5;
 const ROUNDS: u64 = 100;
 
-/// Loads from pages of one set, one more than fit into it. The last page is unmapped and mapped again after each round.
+/// Loads from pages of one set, one more than it has ways. After each round, the last page is unmapped and mapped again.
 fn recorded() -> Vec<u8> {
     let emulator = Emulator { name: "an emulator".to_owned(), version: "1".to_owned() };
     let header = Header { emulator: Some(emulator), ..Header::of("test") };
@@ -37,7 +37,7 @@ fn recorded() -> Vec<u8> {
     recording.finish().unwrap()
 }
 
-/// Misses of the first level and of the second, and faults.
+/// First-level misses, second-level misses and faults.
 fn figures(outcome: &Outcome) -> (u64, u64, u64) {
     (outcome.first_level.total(), outcome.second_level.total(), outcome.faults)
 }
@@ -51,18 +51,17 @@ fn run(replay: impl FnOnce(&mut [Simulation]) -> Replayed) -> (Replayed, Outcome
 }
 
 #[test]
-fn addresses_are_those_recorded_and_no_call_is_heard() {
+fn keeps_recorded_addresses_and_ignores_calls() {
     let trace = recorded();
-    let stretches = touched(Cursor::new(&trace)).unwrap();
-    // Pages at most 64K apart form one stretch.
-    assert_eq!(stretches, [(BASE, BASE + (PAGES - 1) * APART + 4096)]);
-    let (replayed, alone) =
-        run(|simulations| replay_accesses(Cursor::new(&trace), &stretches, simulations, 1).unwrap());
+    let ranges = touched(Cursor::new(&trace)).unwrap();
+    // Pages at most 64K apart belong to one range.
+    assert_eq!(ranges, [(BASE, BASE + (PAGES - 1) * APART + 4096)]);
+    let (replayed, alone) = run(|simulations| replay_accesses(Cursor::new(&trace), &ranges, simulations, 1).unwrap());
     assert!(replayed.accesses_only && !replayed.inferred);
     assert_eq!(figures(&alone), (PAGES * ROUNDS, PAGES, PAGES));
     assert_eq!((alone.costs.invalidations, alone.costs.outside_bytes), (0, 0));
 
-    // The kernel would have placed the mappings next to each other, and it drops unmapped pages from the TLBs.
+    // With calls, the mappings are adjacent as Linux would place them, and the kernel invalidates unmapped pages.
     assert_eq!(infer(Cursor::new(&trace)).unwrap(), None);
     let (replayed, whole) = run(|simulations| replay(Cursor::new(&trace), None, simulations, 1).unwrap());
     assert!(!replayed.accesses_only);

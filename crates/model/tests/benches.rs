@@ -5,6 +5,6 @@
 mod rates;
 
 #[test]
-fn every_rate_is_measured() {
+fn measures_every_rate() {
     rates::rates(20_000, &[]);
 }

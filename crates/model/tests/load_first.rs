@@ -1,4 +1,4 @@
-//! Runs of loads and stores to a page that is not mapped yet: the first access determines the kind of its first fault.
+//! Runs of loads and stores to a page that is not mapped yet: the first access determines the kind of the first fault.
 
 use model::machine::{BUILT_IN, built_in};
 use model::simulation::{Outcome, Simulation};
@@ -7,11 +7,11 @@ use trace::{Call, Chunk, Event, Kind};
 
 const BEGIN: u64 = 0x7fff_f7f9_0000;
 const PAGE: u64 = 4096;
-/// The largest base page in bytes.
+/// The distance of pages: the largest base page, in bytes.
 const APART_BYTES: u64 = 64 << 10;
 const PAGES: usize = 3;
 
-/// The outcome of runs of one kind, each to a page of its own in a fresh mapping.
+/// The outcome of runs of one kind, each to another page of a new mapping.
 fn runs_of(machine: &str, policy: &str, kind: Kind) -> Outcome {
     let machine = built_in(machine).unwrap();
     let mut simulation = Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
@@ -25,9 +25,9 @@ fn runs_of(machine: &str, policy: &str, kind: Kind) -> Outcome {
     simulation.outcome().unwrap()
 }
 
-/// Loads and stores have separate TLBs only on some machines.
+/// On every machine, whether loads and stores share TLBs or not.
 #[test]
-fn a_load_maps_zeros_and_the_store_after_it_replaces_them_on_every_machine() {
+fn a_load_maps_the_zero_page_and_a_store_after_it_replaces_it() {
     for (name, _) in BUILT_IN {
         let faults = |kind: Kind| {
             let costs = runs_of(name, "base", kind).costs;

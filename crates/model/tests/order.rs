@@ -1,4 +1,4 @@
-//! Threads and processes with timestamps in their traces: the order in which they touch memory determines its faults.
+//! Traces with timestamps: threads and processes fault in the order in which they touch memory.
 
 use std::collections::{HashMap, HashSet};
 use std::io::Cursor;
@@ -17,39 +17,40 @@ const FIRST: u32 = 100;
 const CHILD: u32 = 101;
 const MADV_DONTNEED: u64 = 4;
 
-/// An action of one of several threads.
+/// An action of a thread.
 #[derive(Clone, Copy, Debug)]
-enum Does {
-    Touches {
+enum Action {
+    Touch {
         page: u64,
         kind: Kind,
     },
-    /// Drops the memory of eight pages.
-    Drops {
+    /// Drop eight pages (MADV_DONTNEED).
+    Drop {
         page: u64,
     },
 }
 
-/// The thread that acts, and its action.
-type Turn = (u32, Does);
+/// A thread and its action.
+type Turn = (u32, Action);
 
-/// A trace that is written as the recorder does it: with the time of each first touch and event.
-struct Made {
+/// A trace that is written like the recorder writes it: with a timestamp for each first touch and event.
+struct Written {
     recording: Recording<Vec<u8>>,
     time: u64,
     is_timed: bool,
+    /// Threads, pages and whether the access was a store: those that need no timestamp.
     known: HashSet<(u32, u64, bool)>,
     /// The page of each thread's current run.
     current: HashMap<u32, u64>,
-    /// Threads that have not yet seen the latest events of other threads.
+    /// Threads that have not seen the latest events of other threads yet.
     unseen: HashSet<u32>,
 }
 
-impl Made {
-    fn new(is_timed: bool, process: Option<Process>) -> Made {
+impl Written {
+    fn new(is_timed: bool, process: Option<Process>) -> Written {
         let header = Header { process, architecture: "x86_64".to_owned(), ..Header::of("test") };
         let recording = Recording::new(Vec::new(), header).unwrap();
-        Made { recording, time: 0, is_timed, known: HashSet::new(), current: HashMap::new(), unseen: HashSet::new() }
+        Written { recording, time: 0, is_timed, known: HashSet::new(), current: HashMap::new(), unseen: HashSet::new() }
     }
 
     fn map(&mut self) {
@@ -103,18 +104,18 @@ impl Made {
     }
 }
 
-/// The trace of these turns, each in its thread, or of one thread that does all of it.
+/// The trace of these turns by `threads` threads.
 fn of_threads(turns: &[Turn], threads: u32, is_timed: bool) -> Vec<u8> {
-    let mut made = Made::new(is_timed, None);
-    made.map();
-    for (thread, does) in turns {
+    let mut written = Written::new(is_timed, None);
+    written.map();
+    for (thread, action) in turns {
         let thread = thread % threads;
-        match *does {
-            Does::Touches { page, kind } => made.touch(thread, page, kind),
-            Does::Drops { page } => made.drop_pages(thread, page, threads),
+        match *action {
+            Action::Touch { page, kind } => written.touch(thread, page, kind),
+            Action::Drop { page } => written.drop_pages(thread, page, threads),
         }
     }
-    made.done()
+    written.done()
 }
 
 fn simulated(trace: &[u8], child: Option<&[u8]>, threads: usize) -> (Vec<Outcome>, Replayed) {
@@ -123,8 +124,8 @@ fn simulated(trace: &[u8], child: Option<&[u8]>, threads: usize) -> (Vec<Outcome
 
 fn simulated_under(policies: &[&str], trace: &[u8], child: Option<&[u8]>, threads: usize) -> (Vec<Outcome>, Replayed) {
     let machine = machine::read("lru.toml", include_str!("../benches/lru.toml")).unwrap();
-    let made = |policy: &&str| Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
-    let mut simulations: Vec<Simulation> = policies.iter().map(made).collect();
+    let simulation = |policy: &&str| Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
+    let mut simulations: Vec<Simulation> = policies.iter().map(simulation).collect();
     let mut open = |image: Image| {
         let opened = |bytes: &[u8]| Child { name: "a.101".to_owned(), from: Box::new(Cursor::new(bytes.to_vec())) };
         Ok(child.filter(|_| image.process == CHILD).map(opened))
@@ -133,7 +134,7 @@ fn simulated_under(policies: &[&str], trace: &[u8], child: Option<&[u8]>, thread
     (simulations.iter().map(|simulation| simulation.outcome().unwrap()).collect(), replayed)
 }
 
-/// Figures that depend on the order of touches.
+/// The figures that depend on the order of touches.
 fn figures(outcomes: &[Outcome]) -> Vec<[u64; 5]> {
     let of = |outcome: &Outcome| {
         let costs = &outcome.costs;
@@ -144,18 +145,20 @@ fn figures(outcomes: &[Outcome]) -> Vec<[u64; 5]> {
 
 fn turns() -> impl Strategy<Value = Vec<Turn>> {
     let kind = prop::sample::select(vec![Kind::LOAD, Kind::STORE]);
-    let touches = (0..PAGES, kind).prop_map(|(page, kind)| Does::Touches { page, kind });
-    let drops = (0..PAGES / 8).prop_map(|window| Does::Drops { page: window * 8 });
+    let touches = (0..PAGES, kind).prop_map(|(page, kind)| Action::Touch { page, kind });
+    let drops = (0..PAGES / 8).prop_map(|window| Action::Drop { page: window * 8 });
     let turns = proptest::collection::vec((0u32..4, prop_oneof![12 => touches, 1 => drops]), 1..200);
     // A trace without an access has no outcome.
-    turns.prop_filter("nothing is touched", |turns| turns.iter().any(|(_, does)| matches!(does, Does::Touches { .. })))
+    turns.prop_filter("nothing is touched", |turns| {
+        turns.iter().any(|(_, action)| matches!(action, Action::Touch { .. }))
+    })
 }
 
 proptest! {
     #![proptest_config(testing::properties(64))]
 
     #[test]
-    fn threads_fault_as_one_thread_that_does_the_same_in_the_same_order(turns in turns()) {
+    fn threads_fault_like_one_thread_with_the_same_order_of_accesses(turns in turns()) {
         let (alone, _) = simulated(&of_threads(&turns, 1, true), None, 1);
         let trace = of_threads(&turns, 4, true);
         for host_threads in [1, 3] {
@@ -166,15 +169,15 @@ proptest! {
     }
 
     #[test]
-    fn a_page_is_copied_by_whoever_stores_first_while_both_live(
+    fn the_first_process_that_stores_copies_a_page_while_both_are_alive(
         turns in proptest::collection::vec((any::<bool>(), 0..PAGES), 0..200),
         ends in 0usize..200,
     ) {
         let ends = ends.min(turns.len());
         let (parent, child) = family(&turns, ends, true);
         let mut stored = HashSet::new();
-        let lived = turns[..ends].iter();
-        let copied = lived.filter(|(_, page)| stored.insert(*page)).count() as u64;
+        let while_alive = turns[..ends].iter();
+        let copied = while_alive.filter(|(_, page)| stored.insert(*page)).count() as u64;
         for host_threads in [1, 3] {
             let (outcomes, replayed) = simulated(&parent, Some(&child), host_threads);
             prop_assert_eq!((replayed.out_of_order, replayed.children), (0, 1));
@@ -183,11 +186,11 @@ proptest! {
     }
 }
 
-/// The traces of a process and of its child; `true` marks a turn of the child, which stores to a page that its parent
-/// has filled. The child has the first `ends` turns only; the parent takes the rest of its turns.
+/// The traces of a process and of its child. In each turn, the child (`true`) or the parent stores to a page that the parent has
+/// filled before. The child ends after `ends` turns; the parent takes its remaining turns.
 fn family(turns: &[(bool, u64)], ends: usize, is_timed: bool) -> (Vec<u8>, Vec<u8>) {
-    let mut parent = Made::new(is_timed, Some(Process { process: FIRST, parent: None, execs: 0 }));
-    let mut child = Made::new(is_timed, Some(Process { process: CHILD, parent: Some(FIRST), execs: 0 }));
+    let mut parent = Written::new(is_timed, Some(Process { process: FIRST, parent: None, execs: 0 }));
+    let mut child = Written::new(is_timed, Some(Process { process: CHILD, parent: Some(FIRST), execs: 0 }));
     parent.map();
     (0..PAGES).for_each(|page| parent.touch(0, page, Kind::STORE));
     parent.event(0, Call::Clone { flags: 17 }, i64::from(CHILD));
@@ -210,9 +213,9 @@ fn family(turns: &[(bool, u64)], ends: usize, is_timed: bool) -> (Vec<u8>, Vec<u
 }
 
 #[test]
-fn without_times_one_thread_comes_after_the_other() {
-    // One thread fills a page before another one reads it. Without timestamps the model runs thread 0 first.
-    let fills = |page| [(1, Does::Touches { page, kind: Kind::STORE }), (0, Does::Touches { page, kind: Kind::LOAD })];
+fn without_timestamps_threads_run_one_after_the_other() {
+    // Thread 1 fills each page before thread 0 reads it. Without timestamps, the model runs thread 0 first.
+    let fills = |page| [(1, Action::Touch { page, kind: Kind::STORE }), (0, Action::Touch { page, kind: Kind::LOAD })];
     let turns: Vec<Turn> = (0..PAGES).flat_map(fills).collect();
     let faults = |is_timed| {
         let (outcomes, _) = simulated(&of_threads(&turns, 2, is_timed), None, 1);
@@ -224,7 +227,7 @@ fn without_times_one_thread_comes_after_the_other() {
 }
 
 #[test]
-fn without_times_a_child_comes_before_its_parent() {
+fn without_timestamps_a_child_runs_before_its_parent_continues() {
     let turns: Vec<(bool, u64)> = (0..PAGES).map(|page| (page % 2 == 1, page)).collect();
     let copied = |is_timed| {
         let (parent, child) = family(&turns, turns.len(), is_timed);
@@ -233,9 +236,9 @@ fn without_times_a_child_comes_before_its_parent() {
     assert_eq!((copied(true), copied(false)), (PAGES, PAGES / 2));
 }
 
-/// Under `hugetlb-2m` the program has other addresses than under `base`: the order is determined separately for each.
+/// Under `hugetlb-2m` the program has other addresses than under `base`, so each has its own feeder.
 #[test]
-fn a_child_is_met_once_by_all_kinds_of_addresses() {
+fn opens_a_child_once_for_all_address_schemes() {
     let turns: Vec<(bool, u64)> = (0..PAGES).map(|page| (page % 2 == 1, page)).collect();
     for is_timed in [true, false] {
         let (parent, child) = family(&turns, turns.len(), is_timed);
@@ -246,15 +249,15 @@ fn a_child_is_met_once_by_all_kinds_of_addresses() {
 }
 
 #[test]
-fn times_of_runs_that_are_not_there_hold_nobody_up() {
-    let mut made = Made::new(true, None);
-    made.map();
-    made.touch(0, 1, Kind::STORE);
+fn a_timestamp_of_missing_runs_delays_no_thread() {
+    let mut written = Written::new(true, None);
+    written.map();
+    written.touch(0, 1, Kind::STORE);
     // The timestamp of a thread without any runs or events.
-    made.recording.timestamp(7, 2);
-    made.time = 3;
-    made.touch(0, 2, Kind::STORE);
-    made.touch(1, 2, Kind::LOAD);
-    let (outcomes, replayed) = simulated(&made.done(), None, 1);
+    written.recording.timestamp(7, 2);
+    written.time = 3;
+    written.touch(0, 2, Kind::STORE);
+    written.touch(1, 2, Kind::LOAD);
+    let (outcomes, replayed) = simulated(&written.done(), None, 1);
     assert_eq!((outcomes[0].faults, replayed.out_of_order), (2, 1));
 }

@@ -1,5 +1,5 @@
-//! The effect of a pool policy on recorded calls, in faults. Each count was measured on a running kernel under the
-//! policy (`crates/pagelab/tests/programs/pool.c`), less the count of a process that only begins and ends.
+//! Faults of recorded calls under a hugetlb policy. Each number was measured on a running kernel under the policy
+//! (`crates/pagelab/tests/programs/pool.c`), less the faults of a process that only starts and exits.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ const PAGE: u64 = 4096;
 const CHILD: u32 = 7;
 const MAY_MOVE: u64 = 1;
 
-/// A program whose calls and accesses are recorded, with mappings one after the other.
+/// The recording of a program whose mappings are adjacent.
 struct Program {
     recording: Recording<Vec<u8>>,
     next: u64,
@@ -31,7 +31,7 @@ impl Program {
         self
     }
 
-    /// Maps memory anywhere and returns its address.
+    /// Maps memory and returns its address.
     fn map(&mut self, bytes: u64, protection: u64) -> u64 {
         let at = self.next;
         self.next += bytes;
@@ -46,7 +46,7 @@ impl Program {
         self.call(Call::Mprotect { address, bytes, protection }, 0)
     }
 
-    /// Grows memory, or shrinks it in place, and returns its address.
+    /// Moves memory and makes it larger, or makes it smaller in place. Returns its address.
     fn remap(&mut self, address: u64, old_bytes: u64, new_bytes: u64) -> u64 {
         let to = if new_bytes < old_bytes { address } else { self.next };
         self.next += new_bytes;
@@ -89,14 +89,14 @@ fn faults(program: Program) -> u64 {
 }
 
 #[test]
-fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
+fn a_reservation_opened_in_steps_has_hugetlb_pages() {
     let mut program = Program::new();
     let memory = program.map(64 * M, 0);
     for at in (0..16 * M).step_by(256 << 10) {
         program.protect(memory + at, 256 * K, 3).write(memory + at, 256 * K);
     }
     assert_eq!(faults(program), 8);
-    // Or by new mappings over the reservation.
+    // The same with new mappings over the reservation.
     let mut program = Program::new();
     let memory = program.map(32 * M, 0);
     for at in (0..12 * M).step_by(768 << 10) {
@@ -109,8 +109,8 @@ fn a_reservation_that_is_opened_in_steps_has_pages_of_the_pool() {
 }
 
 #[test]
-fn an_arena_that_is_cut_out_of_a_reservation_begins_with_a_page_of_the_pool() {
-    // As glibc does, wherever the recorder has put the reservation.
+fn an_arena_trimmed_from_a_reservation_begins_with_a_hugetlb_page() {
+    // As in glibc, wherever the recorder has placed the reservation.
     for place in [0, 5 * PAGE, 13 * M + 3 * PAGE] {
         let mut program = Program::new();
         program.next += place;
@@ -127,7 +127,7 @@ fn an_arena_that_is_cut_out_of_a_reservation_begins_with_a_page_of_the_pool() {
 }
 
 #[test]
-fn what_outgrows_a_page_of_the_pool_moves_there_without_faults_of_its_own() {
+fn a_mapping_that_outgrows_its_hugetlb_pages_moves_without_faults() {
     let mut program = Program::new();
     let mut memory = program.map(512 * K, 3);
     program.write(memory, 512 * K);
@@ -136,7 +136,7 @@ fn what_outgrows_a_page_of_the_pool_moves_there_without_faults_of_its_own() {
         program.write(memory + bytes, 512 * K);
     }
     let outcome = run("hugetlb-2m", program, None);
-    // 1.5M are in base pages, and are copied into the first of eight pages.
+    // The first 1.5M are in base pages, which are then copied into the first of eight hugetlb pages.
     assert_eq!(outcome.costs.faults(), 3 * 128 + 7);
     assert_eq!(outcome.verdict.covered_bytes, 16 * M);
     let mut program = Program::new();
@@ -151,7 +151,7 @@ fn what_outgrows_a_page_of_the_pool_moves_there_without_faults_of_its_own() {
 }
 
 #[test]
-fn a_page_of_the_pool_that_is_read_first_or_opened_again_has_a_second_fault_when_it_is_written() {
+fn a_hugetlb_page_that_is_read_first_or_reopened_faults_again_at_a_write() {
     let mut program = Program::new();
     let memory = program.map(16 * M, 3);
     program.read(memory, 16 * M).write(memory, 12 * M);
@@ -164,31 +164,31 @@ fn a_page_of_the_pool_that_is_read_first_or_opened_again_has_a_second_fault_when
 }
 
 #[test]
-fn what_was_written_is_copied_where_base_pages_take_a_pages_place() {
+fn written_content_is_copied_when_base_pages_replace_a_hugetlb_page() {
     let mut program = Program::new();
     let memory = program.map(8 * M, 3);
     program.write(memory, 5 * M).protect(memory + 4 * M + 512 * K, PAGE, 0).protect(memory + 7 * M, PAGE, 0);
     program.write(memory, 4 * M + 512 * K).write(memory + 4 * M + 512 * K + PAGE, 2 * M);
-    // Three pool pages, of which the last is copied up to its middle; the rest of it is touched again.
+    // Three hugetlb pages, the third of which is copied up to its middle. The rest of it is touched again.
     let outcome = run("hugetlb-2m", program, None);
     assert_eq!(outcome.costs.faults(), 3 + (M + 512 * K + PAGE) / PAGE);
     assert_eq!(outcome.verdict.covered_bytes, 4 * M);
 }
 
 #[test]
-fn what_was_only_read_is_a_hole_where_base_pages_take_a_pages_place() {
+fn pages_that_were_only_read_become_holes_when_base_pages_replace_a_hugetlb_page() {
     let mut program = Program::new();
     let memory = program.map(4 * M, 3);
     program.read(memory, M).write(memory + M, PAGE).protect(memory + M + 512 * K, PAGE, 0);
     program.read(memory, M).write(memory + M, PAGE);
-    // The pool page is loaded from and stored to. The page with content is copied; the others are zeros, which are
-    // mapped when they are loaded from.
+    // The hugetlb page faults at the load and at the store. The base page with content is copied. The others become holes, which
+    // fault at the next load.
     let outcome = run("hugetlb-2m", program, None);
     assert_eq!(outcome.costs.faults(), 2 + M / PAGE);
 }
 
 #[test]
-fn pages_go_whole_and_parts_of_them_are_filled_with_zeros() {
+fn frees_whole_hugetlb_pages_and_zeroes_parts_of_others() {
     let mut program = Program::new();
     let memory = program.map(16 * M, 3);
     program.write(memory, 16 * M).call(Call::Madvise { address: memory + 3 * M, bytes: 8 * M, advice: 4 }, 0);
@@ -206,12 +206,12 @@ fn pages_go_whole_and_parts_of_them_are_filled_with_zeros() {
     brk(&mut program, 512 * K);
     brk(&mut program, 8 * M + 512 * K);
     program.write(heap, 8 * M + 512 * K);
-    // One of the first three pages was unmapped; the kernel still has the last one completely.
+    // Of the first three hugetlb pages one was unmapped; the kernel still has the last one as a whole.
     assert_eq!(faults(program), 3 + 1 + 2);
 }
 
 #[test]
-fn a_child_copies_the_pages_of_the_pool_that_it_writes() {
+fn a_child_copies_the_hugetlb_pages_that_it_writes() {
     let mut program = Program::new();
     let memory = program.map(16 * M, 3);
     program.write(memory, 12 * M).call(Call::Clone { flags: 17 }, u64::from(CHILD));
@@ -219,6 +219,6 @@ fn a_child_copies_the_pages_of_the_pool_that_it_writes() {
     let mut child = Program::new();
     child.read(memory, 4 * M).write(memory + 4 * M, 10 * M);
     let costs = run("hugetlb-2m", program, Some(child)).costs;
-    // The child copies four pages and gets one of its own. Its parent then has all six exclusively, and two more.
+    // The child copies four pages and gets a new one. The parent then has its six pages exclusively, and gets two new ones.
     assert_eq!((costs.faults(), costs.copied_bytes), (6 + 4 + 1 + 6 + 2, 8 * M));
 }

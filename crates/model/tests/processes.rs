@@ -1,4 +1,4 @@
-//! Traces of processes that fork, and files that falsely claim to belong to them.
+//! Traces of processes that fork and execute programs, and traces of other recordings.
 
 use std::collections::HashMap;
 use std::io::Cursor;
@@ -13,25 +13,25 @@ const BASE: u64 = 0x10_0000_0000;
 const FIRST: u32 = 100;
 const CLONE_VM: u64 = 0x100;
 
-/// A trace that is being written, of a process with one thread.
-struct Made(Recording<Vec<u8>>);
+/// The trace of a process with one thread, while it is written.
+struct Trace(Recording<Vec<u8>>);
 
 fn header(process: u32, parent: Option<u32>) -> Header {
     Header { process: Some(Process { process, parent, execs: 0 }), architecture: "x86_64".into(), ..Header::of("test") }
 }
 
-impl Made {
-    fn new(header: Header) -> Made {
-        Made(Recording::new(Vec::new(), header).unwrap())
+impl Trace {
+    fn new(header: Header) -> Trace {
+        Trace(Recording::new(Vec::new(), header).unwrap())
     }
 
-    fn map(mut self, bytes: u64) -> Made {
+    fn map(mut self, bytes: u64) -> Trace {
         let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
         self.0.event(0, call, BASE as i64);
         self
     }
 
-    fn touch(mut self, pages: std::ops::Range<u64>) -> Made {
+    fn touch(mut self, pages: std::ops::Range<u64>) -> Trace {
         for page in pages {
             self.0.instructions(0, 1);
             self.0.access(0, BASE + (page << 12), 8, Kind::STORE).unwrap();
@@ -39,12 +39,12 @@ impl Made {
         self
     }
 
-    fn fork(mut self, flags: u64, child: u32) -> Made {
+    fn fork(mut self, flags: u64, child: u32) -> Trace {
         self.0.event(0, Call::Clone { flags }, i64::from(child));
         self
     }
 
-    fn exec(mut self, unrecorded: Option<&str>) -> Made {
+    fn exec(mut self, unrecorded: Option<&str>) -> Trace {
         let unrecorded = unrecorded.map(str::to_owned);
         self.0.event(0, Call::Exec { program: "a".to_owned(), unrecorded }, 0);
         self
@@ -55,13 +55,13 @@ impl Made {
     }
 }
 
-/// Runs a trace with those of its children, by process number.
+/// Replays a trace with those of its children, by process number.
 fn run(first: &[u8], children: &HashMap<u32, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
     let of_fork = |(process, bytes): (&u32, &Vec<u8>)| (Image { process: *process, execs: 0 }, bytes.clone());
     run_images(first, &children.iter().map(of_fork).collect())
 }
 
-/// Runs a trace with those of other images.
+/// Replays a trace with those of other images.
 fn run_images(first: &[u8], others: &HashMap<Image, Vec<u8>>) -> Result<(Outcome, Replayed), ReplayError> {
     let machine = machine::read("lru.toml", include_str!("../benches/lru.toml")).unwrap();
     let mut simulations = [Simulation::new(&machine, &"base".parse().unwrap(), &Physical::default()).unwrap()];
@@ -79,10 +79,10 @@ fn refused(first: Vec<u8>, children: impl IntoIterator<Item = (u32, Vec<u8>)>) -
 }
 
 #[test]
-fn a_process_is_forked_once_and_not_by_itself() {
-    let first = || Made::new(header(FIRST, None)).map(8192).touch(0..2);
-    let of = |process| Made::new(header(process, None)).touch(0..1);
-    // Processes that fork themselves, their parent, or one another.
+fn refuses_a_second_fork_of_the_same_process() {
+    let first = || Trace::new(header(FIRST, None)).map(8192).touch(0..2);
+    let of = |process| Trace::new(header(process, None)).touch(0..1);
+    // A process forks itself, two fork each other, a parent forks itself, and a parent forks the same child twice.
     assert!(
         refused(first().fork(0, 7).done(), [(7, of(7).fork(0, 7).done())])
             .contains("a.7: process 7 is forked a second")
@@ -92,69 +92,69 @@ fn a_process_is_forked_once_and_not_by_itself() {
     let own = (FIRST, of(FIRST).done());
     assert!(refused(first().fork(0, FIRST).done(), [own]).contains("process 100 is forked a second time"));
     assert!(refused(first().fork(0, 7).fork(0, 7).done(), [(7, of(7).done())]).contains("remove the file"));
-    // A process without a trace can appear again, because numbers are reused.
+    // A process without a trace can be forked again, because PIDs are reused.
     let (outcome, _) = run(&first().fork(0, 9).fork(0, 9).done(), &HashMap::new()).unwrap();
     assert_eq!(outcome.costs.forks, 2);
 }
 
 /// The trace of a process that forks the first of `count` processes, each of which forks the next.
 fn chain(count: u32) -> (Vec<u8>, HashMap<u32, Vec<u8>>) {
-    let made = |process: u32, parent| Made::new(header(process, parent));
-    let first = made(FIRST, None).map(8192).touch(0..2).fork(0, FIRST + 1).done();
+    let trace = |process: u32, parent| Trace::new(header(process, parent));
+    let first = trace(FIRST, None).map(8192).touch(0..2).fork(0, FIRST + 1).done();
     let of = |at: u32| {
         let process = FIRST + at;
-        (process, made(process, Some(process - 1)).touch(0..1).fork(0, process + 1).done())
+        (process, trace(process, Some(process - 1)).touch(0..1).fork(0, process + 1).done())
     };
     (first, (1..=count).map(of).collect())
 }
 
 #[test]
-fn as_many_processes_wait_as_can_be_told_apart() {
+fn refuses_chains_of_more_processes_than_there_are_tags() {
     let most = MAX_PROCESSES as u32 - 1;
     let (first, children) = chain(most);
     let (outcome, replayed) = run(&first, &children).unwrap();
     assert_eq!((replayed.children, outcome.costs.processes, outcome.costs.forks), (u64::from(most), most + 1, 1));
-    // Each process walks for its copy of a page, whatever its ancestors have in the TLB.
+    // Each process walks for its own copy of a page, even if its ancestors have the page in the TLB.
     assert_eq!(outcome.walks, 2 + u64::from(most));
     let (first, children) = chain(most + 1);
     assert!(
-        matches!(run(&first, &children), Err(ReplayError::Child { error, .. }) if matches!(*error, ReplayError::Deep { .. }))
+        matches!(run(&first, &children), Err(ReplayError::Child { error, .. }) if matches!(*error, ReplayError::TooDeep { .. }))
     );
 }
 
 #[test]
-fn the_sixty_fifth_process_does_not_find_what_its_parent_has_in_the_tlb() {
+fn a_reused_tag_has_no_entries_in_the_tlb() {
     let forks = 2 * MAX_PROCESSES as u32;
-    let first = Made::new(header(FIRST, None)).map(8192).touch(0..1);
+    let first = Trace::new(header(FIRST, None)).map(8192).touch(0..1);
     let first = (1..=forks).fold(first, |first, child| first.fork(0, FIRST + child));
-    let of = |child| (FIRST + child, Made::new(header(FIRST + child, Some(FIRST))).touch(1..2).done());
+    let of = |child| (FIRST + child, Trace::new(header(FIRST + child, Some(FIRST))).touch(1..2).done());
     let (outcome, _) = run(&first.done(), &(1..=forks).map(of).collect()).unwrap();
-    // One page each, which no other process has.
+    // Each child touches one page, which no other process has touched.
     assert_eq!((outcome.walks, outcome.faults), (1 + u64::from(forks), 1 + u64::from(forks)));
 }
 
 #[test]
-fn a_child_that_shares_the_memory_touches_no_page_a_second_time() {
-    let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(CLONE_VM, 7).touch(20..24);
-    let child = Made::new(header(7, Some(FIRST))).touch(8..20).done();
+fn counts_pages_touched_by_a_clone_vm_child_once() {
+    let first = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(CLONE_VM, 7).touch(20..24);
+    let child = Trace::new(header(7, Some(FIRST))).touch(8..20).done();
     let (outcome, _) = run(&first.touch(16..20).done(), &HashMap::from([(7, child.clone())])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (24 << 12, 24 << 12));
     assert_eq!((outcome.resident_bytes, outcome.faults), (24 << 12, 24));
-    // A copy counts the pages that were touched before, because it has the memory, and those that it touches itself.
-    let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(0, 7).done();
+    // Without CLONE_VM, the child counts its copies of the pages touched before the fork, and the pages that it touches.
+    let first = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(0, 7).done();
     let (outcome, _) = run(&first, &HashMap::from([(7, child)])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (16 << 12, (16 + 20) << 12));
     assert_eq!((outcome.resident_bytes, outcome.costs.resident_peak_bytes), (16 << 12, (16 + 20) << 12));
 }
 
 #[test]
-fn what_was_touched_is_so_where_it_was_moved_to() {
+fn moved_pages_stay_touched() {
     const TO: u64 = BASE + (1 << 30) + (1 << 12);
     let moved = |old_pages: u64, new_pages: u64, result: u64| {
-        let mut made = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16);
+        let mut trace = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..16);
         let (old_bytes, new_bytes) = (old_pages << 12, new_pages << 12);
-        made.0.event(0, Call::Mremap { address: BASE, old_bytes, new_bytes, flags: 1, new_address: 0 }, result as i64);
-        let (outcome, _) = run(&made.touch(40..44).done(), &HashMap::new()).unwrap();
+        trace.0.event(0, Call::Mremap { address: BASE, old_bytes, new_bytes, flags: 1, new_address: 0 }, result as i64);
+        let (outcome, _) = run(&trace.touch(40..44).done(), &HashMap::new()).unwrap();
         assert_eq!(
             (outcome.touched_bytes, outcome.touched_peak_bytes),
             (outcome.resident_bytes, outcome.costs.resident_peak_bytes)
@@ -164,23 +164,23 @@ fn what_was_touched_is_so_where_it_was_moved_to() {
     assert_eq!(moved(64, 128, TO), 20);
     assert_eq!(moved(64, 8, TO), 12);
     assert_eq!(moved(4, 4, TO), 20);
-    // A call that fails moves nothing, and neither does one that stays in place.
+    // Neither a call that fails nor one that stays in place moves anything.
     assert_eq!(moved(64, 128, -12i64 as u64), 20);
     assert_eq!(moved(64, 128, BASE), 20);
 }
 
 #[test]
-fn what_a_child_that_shares_the_memory_touched_is_forgotten_when_it_is_unmapped() {
-    let mut first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..4).fork(CLONE_VM, 7).touch(0..1);
+fn unmapping_drops_pages_touched_by_a_clone_vm_child() {
+    let mut first = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..4).fork(CLONE_VM, 7).touch(0..1);
     first.0.event(0, Call::Munmap { address: BASE, bytes: 64 << 12 }, 0);
-    let child = Made::new(header(7, Some(FIRST))).touch(4..8).done();
+    let child = Trace::new(header(7, Some(FIRST))).touch(4..8).done();
     let (outcome, _) = run(&first.done(), &HashMap::from([(7, child)])).unwrap();
     assert_eq!((outcome.touched_bytes, outcome.touched_peak_bytes), (0, 8 << 12));
 }
 
 #[test]
-fn a_trace_of_another_recording_is_refused_by_its_name() {
-    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+fn refuses_a_trace_of_another_recording_and_names_its_file() {
+    let first = Trace::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
     let own = header(7, Some(FIRST));
     let cases = [
         (Header { system: true, ..own.clone() }, "system true, expected false"),
@@ -190,12 +190,12 @@ fn a_trace_of_another_recording_is_refused_by_its_name() {
         (header(7, Some(6)), "the parent 6, expected 100"),
     ];
     for (header, words) in cases {
-        let error = refused(first.clone(), [(7, Made::new(header).touch(0..1).done())]);
+        let error = refused(first.clone(), [(7, Trace::new(header).touch(0..1).done())]);
         assert!(error.contains("a.7: its header has ") && error.contains(words), "{error}");
     }
     let error = refused(first.clone(), [(7, b"not a trace".to_vec())]);
     assert!(error.contains("a.7: the file is no trace"), "{error}");
-    let (_, replayed) = run(&first, &HashMap::from([(7, Made::new(own).touch(0..1).done())])).unwrap();
+    let (_, replayed) = run(&first, &HashMap::from([(7, Trace::new(own).touch(0..1).done())])).unwrap();
     assert!(replayed.is_complete() && replayed.children == 1);
 }
 
@@ -204,14 +204,14 @@ fn image(process: u32, execs: u32) -> Image {
 }
 
 /// The trace of a program that a process executes.
-fn program(image: Image, parent: Option<u32>) -> Made {
+fn program(image: Image, parent: Option<u32>) -> Trace {
     let process = Some(Process { process: image.process, parent, execs: image.execs });
-    Made::new(Header { process, ..header(image.process, parent) })
+    Trace::new(Header { process, ..header(image.process, parent) })
 }
 
 #[test]
-fn a_program_that_a_process_executes_has_new_memory() {
-    let first = || Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).exec(None);
+fn an_executed_program_has_new_memory() {
+    let first = || Trace::new(header(FIRST, None)).map(64 << 12).touch(0..16).exec(None);
     let second = || program(image(FIRST, 1), None).map(64 << 12).touch(0..8);
     let (outcome, replayed) =
         run_images(&first().done(), &HashMap::from([(image(FIRST, 1), second().done())])).unwrap();
@@ -219,7 +219,7 @@ fn a_program_that_a_process_executes_has_new_memory() {
     assert_eq!((outcome.faults, outcome.resident_bytes, outcome.touched_bytes), (24, 8 << 12, 8 << 12));
     assert_eq!((outcome.touched_peak_bytes, outcome.costs.resident_peak_bytes), (16 << 12, 16 << 12));
     assert_eq!((outcome.costs.processes, outcome.walks, outcome.instructions), (1, 24, Some(24)));
-    // Another program after it; its tables are counted separately.
+    // The program executes a third one; the tables of each are counted.
     let third = program(image(FIRST, 2), None).map(64 << 12).touch(0..4).done();
     let all = HashMap::from([(image(FIRST, 1), second().exec(None).done()), (image(FIRST, 2), third)]);
     let (both, replayed) = run_images(&first().done(), &all).unwrap();
@@ -228,19 +228,18 @@ fn a_program_that_a_process_executes_has_new_memory() {
 }
 
 #[test]
-fn a_child_that_executes_leaves_its_parents_memory_alone() {
+fn exec_in_a_child_keeps_the_parents_memory() {
     for flags in [0, CLONE_VM] {
-        let first = Made::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(flags, 7).touch(0..16).done();
-        let child = Made::new(header(7, Some(FIRST))).touch(0..1).exec(None).done();
+        let first = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..16).fork(flags, 7).touch(0..16).done();
+        let child = Trace::new(header(7, Some(FIRST))).touch(0..1).exec(None).done();
         // The executed program forks too.
         let program_of_child = program(image(7, 1), Some(FIRST)).map(64 << 12).touch(0..8).fork(0, 9).done();
-        let grandchild = Made::new(header(9, Some(7))).touch(0..1).done();
+        let grandchild = Trace::new(header(9, Some(7))).touch(0..1).done();
         let others = [(image(7, 0), child), (image(7, 1), program_of_child), (image(9, 0), grandchild)];
         let (outcome, replayed) = run_images(&first, &others.into()).unwrap();
         assert_eq!((replayed.children, replayed.executed), (2, 1));
         let copies = if flags == 0 { 1 } else { 0 };
-        // Pages that were copied, or write-protected for the copy, fault again: in the child, and those of both
-        // processes that the parent stores to.
+        // After a fork without CLONE_VM, the pages are write-protected: the child copies one, and the parent's 16 stores fault.
         let again = if flags == 0 { 16 } else { 0 };
         assert_eq!(outcome.faults, 16 + copies + 8 + 1 + again, "{flags}");
         assert_eq!((outcome.resident_bytes, outcome.touched_bytes), (16 << 12, 16 << 12));
@@ -249,44 +248,44 @@ fn a_child_that_executes_leaves_its_parents_memory_alone() {
 }
 
 #[test]
-fn a_program_of_which_there_is_no_trace_is_named() {
-    let first = |why| Made::new(header(FIRST, None)).map(8192).touch(0..2).exec(why).done();
-    let told = |why| {
+fn names_an_executed_program_without_a_trace() {
+    let first = |why| Trace::new(header(FIRST, None)).map(8192).touch(0..2).exec(why).done();
+    let unrecorded_after = |why| {
         let (outcome, replayed) = run(&first(why), &HashMap::new()).unwrap();
         assert_eq!((outcome.resident_bytes, replayed.executed), (0, 0));
         replayed.unrecorded.into_iter().collect::<Vec<_>>()
     };
     let unrecorded = |why: Option<&str>| Unrecorded { program: "a".to_owned(), why: why.map(str::to_owned) };
-    assert_eq!(told(None), [(unrecorded(None), 1)]);
-    assert_eq!(told(Some("it gains privileges")), [(unrecorded(Some("it gains privileges")), 1)]);
-    // A trace with another number belongs to another recording.
+    assert_eq!(unrecorded_after(None), [(unrecorded(None), 1)]);
+    assert_eq!(unrecorded_after(Some("it gains privileges")), [(unrecorded(Some("it gains privileges")), 1)]);
+    // A trace with another number of executed programs belongs to another recording.
     let other = program(image(FIRST, 2), None).map(8192).touch(0..2).done();
     let error = run_images(&first(None), &HashMap::from([(image(FIRST, 1), other)])).unwrap_err().to_string();
     assert!(error.contains("a.100.exec1: its header has the number of programs executed 2, expected 1"), "{error}");
 }
 
 #[test]
-fn what_other_threads_did_is_done_before_a_program_is_executed() {
-    let mut made = Made::new(header(FIRST, None)).map(64 << 12).touch(0..1);
-    made = made.exec(None);
-    // The access follows in the file, and this thread has not seen the exec event.
-    made.0.access(1, BASE + (5 << 12), 8, Kind::STORE).unwrap();
-    let (outcome, _) = run(&made.done(), &HashMap::new()).unwrap();
+fn work_of_other_threads_precedes_an_exec() {
+    let mut trace = Trace::new(header(FIRST, None)).map(64 << 12).touch(0..1);
+    trace = trace.exec(None);
+    // This access is after the exec in the file, but its thread has not seen the exec.
+    trace.0.access(1, BASE + (5 << 12), 8, Kind::STORE).unwrap();
+    let (outcome, _) = run(&trace.done(), &HashMap::new()).unwrap();
     assert_eq!((outcome.faults, outcome.costs.outside_bytes, outcome.resident_bytes), (2, 0, 0));
 }
 
 #[test]
-fn a_child_that_cannot_be_opened_is_an_error_and_not_one_that_is_missing() {
-    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+fn failing_to_open_a_child_is_an_error() {
+    let first = Trace::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
     let mut denied = |_| Err(std::io::Error::other("a.7: no way"));
     let error = replay_processes(Cursor::new(first), &mut denied, None, &mut [], 1).unwrap_err();
     assert!(error.to_string().contains("a.7: no way"), "{error}");
 }
 
 #[test]
-fn what_is_missing_of_a_child_is_told_with_its_name() {
-    let first = Made::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
-    let mut child = Made::new(header(7, Some(FIRST))).touch(0..1).done();
+fn reports_damage_of_a_child_with_its_name() {
+    let first = Trace::new(header(FIRST, None)).map(8192).touch(0..2).fork(0, 7).done();
+    let mut child = Trace::new(header(7, Some(FIRST))).touch(0..1).done();
     child.truncate(child.len() - 20);
     let (_, replayed) = run(&first, &HashMap::from([(7, child.clone())])).unwrap();
     assert!(!replayed.cut_off && replayed.cut_off_children == ["a.7"], "{replayed:?}");
@@ -294,7 +293,7 @@ fn what_is_missing_of_a_child_is_told_with_its_name() {
 }
 
 #[test]
-fn a_thread_can_have_any_number_and_any_count_of_instructions() {
+fn accepts_any_thread_number_and_instruction_count() {
     let mut writer = Writer::new(Vec::new(), &header(FIRST, None)).unwrap();
     let (kinds, pages) = (vec![Kind::STORE.bits()], vec![BASE >> 12]);
     let chunk = Chunk { pages, ids: vec![0], kinds, accesses: vec![1], ..Chunk::default() };

@@ -1,5 +1,5 @@
-//! The shape of the tables published with the proposal of contiguous pages (linux-mm, 2016: SPECint2006 on a
-//! Cortex-A57): for streaming programs 64K gives most of the gain of 2M, for random ones much less of it.
+//! Compares with the results published with the proposal of contiguous pages (linux-mm, 2016: SPECint2006 on a Cortex-A57): with
+//! streaming accesses 64K has most of the gain of 2M, with random accesses much less of it.
 
 use model::machine::built_in;
 use model::simulation::Simulation;
@@ -9,12 +9,12 @@ use trace::{Call, Chunk, Event, Kind};
 const BEGIN: u64 = 1 << 37;
 const PAGES: u64 = 16 << 8;
 
-/// Cycles lost by accesses to pages in this order, after all of them were written.
+/// Cycles lost by accesses to pages in this order, after all pages were written.
 fn cycles(policy: &str, order: &[u32]) -> f64 {
     let machine = built_in("cortex-a57").unwrap();
     let mut simulation = Simulation::new(&machine, &policy.parse().unwrap(), &Physical::default()).unwrap();
     let pages: Vec<u64> = (0..PAGES).map(|page| (BEGIN >> 12) + page).collect();
-    // Private and anonymous, with pool pages under a pool policy.
+    // Private anonymous memory, with MAP_HUGETLB under a hugetlb policy.
     let flags = if policy.starts_with("hugetlb") { 0x4_0022 } else { 0x22 };
     let call =
         Call::Mmap { address: 0, bytes: PAGES << 12, protection: 3, flags, file: -1, offset: 0, file_system: None };
@@ -36,7 +36,7 @@ fn cycles(policy: &str, order: &[u32]) -> f64 {
     (lap(order) - written) as f64
 }
 
-/// The share of the gain of 2M pages that contiguous pages reach.
+/// The share of the gain of 2M pages that contiguous pages have.
 fn share(order: &[u32]) -> f64 {
     let [base, contiguous, large] = ["base", "contig-64k", "hugetlb-2m"].map(|policy| cycles(policy, order));
     assert!(base > large, "{base} {large}");
@@ -44,8 +44,8 @@ fn share(order: &[u32]) -> f64 {
 }
 
 #[test]
-fn contiguous_pages_bring_most_of_the_gain_where_memory_is_streamed() {
-    // Three arrays at the same time, twice.
+fn contiguous_pages_have_most_of_the_gain_of_2m_for_streaming_accesses() {
+    // Three arrays in parallel, twice.
     let third = PAGES as u32 / 3;
     let streamed: Vec<u32> = (0..2 * third).flat_map(|at| [0, 1, 2].map(|array| array * third + at % third)).collect();
     let mut state = 1u64;

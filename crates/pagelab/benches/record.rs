@@ -54,7 +54,7 @@ pub fn compare(
     let mut plain = Command::new(format!("qemu-{}", std::env::consts::ARCH));
     plain.arg(program).args(&command[1..]);
     let mut recorded = Command::new(pagelab);
-    recorded.arg("record").arg("-o").arg(&trace).arg("--").args(command);
+    recorded.args(["record", "--no-native-run", "-o"]).arg(&trace).arg("--").args(command);
     recorded.envs(plugin.map(|plugin| ("PAGELAB_QEMU_PLUGIN", plugin)));
     let pairs: Vec<(f64, f64)> =
         (0..rounds).map(|_| Ok((cpu_s(&mut plain)?, cpu_s(&mut recorded)?))).collect::<Result<_, Box<dyn Error>>>()?;

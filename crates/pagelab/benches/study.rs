@@ -104,7 +104,7 @@ fn timed(what: &str, mut command: Command) -> Result<(), Box<dyn Error>> {
 fn written(directory: &Path, name: &str, workloads: usize) -> Result<String, Box<dyn Error>> {
     let mut text = format!(
         "schema = \"pagelab.study/1\"\nname = \"{name}\"\nquestion = \"How long?\"\npolicies = {POLICIES:?}\n\
-         [sizes.full]\nblocks = 25\nmin_blocks = 25\n"
+         [sizes.standard]\nblocks = 25\nmin_blocks = 25\n"
     );
     (0..workloads).for_each(|at| text += &format!("[[workload]]\nname = \"w{at}\"\ncommand = [\"true\", \"{at}\"]\n"));
     let file = directory.join(format!("{name}.toml"));
@@ -145,7 +145,7 @@ fn comparison(number: usize, blocks: u32) -> Comparison {
         },
         machine: machine(),
         analysis: stats::analyse(&design, &trials, &admissions),
-        adoptions: vec![Vec::new(); POLICIES.len()],
+        advice: None,
         admissions,
         trials,
         ended: Ended::Blocks,

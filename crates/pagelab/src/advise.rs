@@ -1,52 +1,171 @@
 //! `pagelab advise`: the one setting to adopt, seen to work.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{ArgGroup, Args, Parser};
+use host::Host;
+use policy::Policy;
+use study::advice::{Advice, Attempt};
+use study::comparison::Comparison;
 
-use crate::advice::{self, Program};
-use crate::compare;
+use crate::advice::attempt::SettingChanges;
+use crate::advice::{advice, persistent, process};
+use crate::compare::{self, Compare, Measuring, Program, Stopping};
 use crate::failure::Failure;
-use crate::output::{find_store, print};
-use crate::user;
-use crate::words::parse_duration;
+use crate::output::{find_store, folded, print};
+use crate::words::{parse_pid, parse_policy};
 
 /// Arguments of `pagelab advise`.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
+#[command(group(ArgGroup::new("of").args(["show", "process", "command"]).required(true)))]
 pub struct Advise {
-    /// Advice from this stored comparison (`pagelab list comparisons`), with all that was tried; its command is run again, once
-    /// for each setting
-    #[arg(long, value_name = "NUMBER", required_unless_present = "command", conflicts_with = "command")]
+    /// Advise on this stored comparison (`pagelab list comparisons`), and list all attempts; its command is run again, once for
+    /// each setting
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "Stopping", "Measuring"])]
     show: Option<i64>,
+    /// List what would be tried for this running process, which cannot be restarted
+    #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["policies", "write", "measure", "Stopping", "Measuring"])]
+    process: Option<u32>,
+    /// Ask the kernel to collapse the memory of the process, and show the result
+    #[arg(long, conflicts_with_all = ["show", "command"])]
+    collapse: bool,
+    /// Measure the setting that holds: run the program with it and without it, untraced, in randomised blocks. The result is
+    /// stored as a separate comparison
+    #[arg(long)]
+    measure: bool,
+    /// Write files below this directory that apply the setting that holds: a wrapper, a systemd drop-in, lines for tmpfiles.d
+    /// and sysctl.d. Nothing else is changed
+    #[arg(long, value_name = "DIR")]
+    write: Option<PathBuf>,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
-    /// How long to wait for another pagelab that has changed system settings
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
-    wait: f64,
-    /// The command: it is compared under every policy that makes sense here, and advice follows
+    /// Compare these policies; default: every policy that makes sense here
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    policies: Vec<Policy>,
+    #[command(flatten)]
+    stopping: Stopping,
+    #[command(flatten)]
+    measuring: Measuring,
+    /// The command, or the client that drives --server: it is compared under the policies, settings are tried, and all attempts
+    /// are listed
     #[arg(last = true)]
     command: Vec<OsString>,
+}
+
+/// Parses the arguments of `pagelab advise` without the name of the program.
+#[derive(Parser)]
+#[command(no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    advise: Advise,
 }
 
 /// Runs `pagelab advise`.
 ///
 /// # Errors
-/// The comparison cannot be read, has no best policy, or its command cannot be run.
-pub fn run(arguments: &Advise) -> Result<(), Failure> {
-    let Some(number) = arguments.show else {
-        let store = arguments.store.iter().flat_map(|store| ["--store".into(), store.clone().into_os_string()]);
-        let wait = ["--wait".into(), format!("{}s", arguments.wait).into()];
-        let command = std::iter::once("--".into()).chain(arguments.command.iter().cloned());
-        return compare::run(compare::parsed(store.chain(wait).chain(command))?);
+/// The comparison cannot be read or made, or its command cannot be run.
+pub fn run(arguments: Advise) -> Result<(), Failure> {
+    if let Some(pid) = arguments.process {
+        return print(&process::text(pid, arguments.collapse)?, false);
+    }
+    let (is_measured, write) = (arguments.measure, arguments.write.clone());
+    let (compared, comparison) = match arguments.show {
+        Some(number) => advise_on_stored(number, arguments.store)?,
+        None => {
+            let compared = arguments.clone().comparison()?;
+            if compared.measuring.fragmented.is_some() {
+                return Err(Failure::Input(
+                    "--fragmented: settings are tried without fragmenting memory; leave it out".into(),
+                ));
+            }
+            (compared, compare::run_with(arguments.comparison()?, true)?)
+        }
     };
-    let store = find_store(arguments.store.as_deref())?
+    let holding = comparison.advice.as_ref().and_then(Advice::holding);
+    let Some((_, attempt, _)) = holding.filter(|_| is_measured || write.is_some()) else {
+        if is_measured || write.is_some() {
+            return Err(Failure::NoResult("no setting holds, so none is measured or written".into()));
+        }
+        return Ok(());
+    };
+    if is_measured {
+        let measured = compare::measure_setting(&compared, &comparison, attempt)?;
+        let sentence = results::sentence::conclude(&measured);
+        let text = format!("measured without the tracer, comparison {}: {sentence}", measured.id);
+        print(&folded(text), false)?;
+    }
+    write.map_or(Ok(()), |directory| write_files(&directory, attempt, &comparison.invocation.command))
+}
+
+/// Advises on a stored comparison, and stores the advice with it. Returns the arguments of that comparison, and the comparison.
+fn advise_on_stored(number: i64, store: Option<PathBuf>) -> Result<(Compare, Comparison), Failure> {
+    let found = find_store(store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
-    let comparison = store.load(number).map_err(Failure::input)?;
-    let command = comparison.invocation.command.iter().map(OsString::from).collect();
-    let program = Program { command, user: user::to_run_as(None)?, variables: Vec::new(), limit: None };
-    let text = advice::whole(&comparison, &program, Duration::from_secs_f64(arguments.wait))?;
-    print(&text, false)
+    let mut comparison = found.load(number).map_err(Failure::input)?;
+    let (compared, Program { mut work, patience }) = program_of(&comparison, store)?;
+    let advice = advice(&comparison, &mut work, patience, true)?;
+    found.advise(number, &advice).map_err(Failure::input)?;
+    comparison.advice = Some(advice);
+    let lines = std::iter::once(results::advice::short(&comparison)).chain(results::advice::attempts(&comparison));
+    print(&lines.map(folded).collect::<Vec<_>>().join("\n"), false)?;
+    Ok((compared, comparison))
+}
+
+/// Writes the files that apply a setting, and lists them.
+fn write_files(directory: &Path, attempt: &Attempt, command: &[String]) -> Result<(), Failure> {
+    let mut command = command.to_vec();
+    if let Some(program) = command.first_mut() {
+        let path = tracer::resolve(program.as_ref()).and_then(|path| Ok(std::path::absolute(path)?));
+        *program = path.map_err(|error| Failure::launch(&error))?.to_string_lossy().into_owned();
+    }
+    let host = Host::open("/").map_err(Failure::input)?;
+    let changes = SettingChanges::of(&attempt.changes, &host)
+        .ok_or_else(|| Failure::Input(format!("--write: no file can make this change: {}", attempt.instruction())))?;
+    let lines = persistent::write(directory, &changes, &command)?;
+    print(&lines.into_iter().map(folded).collect::<Vec<_>>().join("\n"), false)
+}
+
+impl Advise {
+    /// The arguments of the comparison that precedes the advice.
+    fn comparison(self) -> Result<Compare, Failure> {
+        let words = std::iter::once("--".into()).chain(self.command);
+        let mut compare = compare::parsed(words)?;
+        compare.policies = self.policies;
+        compare.stopping = self.stopping;
+        compare.measuring = self.measuring;
+        compare.keeping.store = self.store;
+        Ok(compare)
+    }
+}
+
+/// The arguments of a stored comparison, and its program with its user and its variables.
+fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compare, Program), Failure> {
+    let invocation = &comparison.invocation;
+    let words = &invocation.pagelab;
+    let arguments = match words.get(1).map(String::as_str) {
+        Some("compare") => Some(compare::parsed(&words[2..])?),
+        Some("advise") => {
+            let line = Line::try_parse_from(&words[2..]).map_err(|error| Failure::Input(error.to_string()))?;
+            Some(line.advise.comparison()?)
+        }
+        Some("demo") => {
+            let command = invocation.command.iter().map(String::as_str);
+            Some(compare::parsed(std::iter::once("--").chain(command))?)
+        }
+        _ => None,
+    };
+    let with_program = |mut arguments: Compare| {
+        arguments.keeping.store = store;
+        Ok(compare::program(&arguments)?.map(|program| (arguments, program)))
+    };
+    arguments.map(with_program).transpose()?.flatten().ok_or_else(|| {
+        let words = results::printable(&words.join(" "));
+        Failure::Input(format!(
+            "--show: expected a comparison of a single command or server, without --variant, --arm-of-boot and --fragmented; \
+             comparison {} was made by {words}",
+            comparison.id
+        ))
+    })
 }

@@ -8,8 +8,9 @@ use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
 use crate::doctor::Doctor;
 use crate::exec::Exec;
-use crate::generate::GenerateArguments;
+use crate::generate::{CompletionsArguments, GenerateArguments, ManArguments};
 use crate::inspect::Inspect;
+use crate::limits::Limits;
 use crate::list::List;
 use crate::merge::Merge;
 use crate::record::RecordArguments;
@@ -40,29 +41,31 @@ pub enum Verb {
     Demo(Demo),
     /// Measure a command under several policies: the main job
     Compare(Box<Compare>),
-    /// The least intrusive setting that was seen to give a program the pages of the policy that won
-    Advise(Advise),
+    /// Find the least intrusive setting that gives a program the pages of the winning policy, by trying settings
+    Advise(Box<Advise>),
     /// Show a stored comparison again
     Show(Show),
-    /// Combine comparisons `--arm-of-boot` of several boots and hosts
+    /// Combine `--arm-of-boot` comparisons of several boots and hosts
     Merge(Merge),
-    /// Studies: a file of workloads, policies and machines; run, resumed and reported
+    /// Run, resume and report studies: files of workloads, policies and machines
     Study(StudyArguments),
     /// Run a command under one policy, without measuring it
     Exec(Exec),
+    /// Find the smallest memory limit with which a command still ends as it should, under each policy
+    Limits(Limits),
     /// Say which page sizes map a running program, region by region, and why not larger ones
     Inspect(Inspect),
     /// Watch which page sizes map the processes of this host, and why not larger ones
     Top(TopArguments),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
-    /// Recorded traces: summary, check, part, text, import from other tools
+    /// Recorded traces: summarise, check, cut, dump as text, import from other tools
     Trace(TraceArguments),
     /// Simulate recorded traces: any page-size policy on model machines
     Sim(Box<SimArguments>),
     /// Page tables: explain an entry or an address, build, split, check
     Table(TableArguments),
-    /// The kernel's own mapping of all memory: its leaves, and splitting them
+    /// The kernel's own mapping of all memory: show its leaves, or split them
     DirectMap(DirectMapArguments),
     /// Show policies, machines, settings of Linux, workloads, stored comparisons, page-table formats or QEMU's code
     /// regions
@@ -73,6 +76,10 @@ pub enum Verb {
     Doctor(Doctor),
     /// Put back system settings that a killed run left
     Restore(Restore),
+    /// Print a script that completes pagelab's commands and options in a shell
+    Completions(CompletionsArguments),
+    /// Write manual pages: pagelab.1, and one for each command
+    Man(ManArguments),
     /// Do the job of a guest that `compare --kernel` has booted
     #[command(hide = true)]
     GuestSession,

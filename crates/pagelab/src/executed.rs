@@ -1,6 +1,6 @@
-//! Text about the programs that recorded processes executed.
+//! Text about the programs that recorded processes have executed.
 
-/// The most programs that are listed by name.
+/// Programs listed by name; the others are only counted.
 const MAX_PROGRAMS: usize = 8;
 
 /// Lists programs, each with a remark and how often it was executed, most frequent first.
@@ -23,11 +23,11 @@ mod tests {
     #[test]
     fn the_most_often_executed_are_named_first() {
         let programs = [("cc", None, 1), ("/bin/su\u{1b}", Some("it gains privileges"), 3)];
-        let told = programs_by_times(programs.into_iter());
-        assert!(told.starts_with("/bin/su") && told.ends_with(" 3 times (it gains privileges); cc"), "{told}");
-        assert!(!told.contains('\u{1b}'), "{told}");
+        let words = programs_by_times(programs.into_iter());
+        assert!(words.starts_with("/bin/su") && words.ends_with(" 3 times (it gains privileges); cc"), "{words}");
+        assert!(!words.contains('\u{1b}'), "{words}");
         let many: Vec<String> = (0..11).map(|number| format!("p{number}")).collect();
-        let told = programs_by_times(many.iter().map(|name| (name.as_str(), None, 1)));
-        assert!(told.ends_with("; p7; and 3 more"), "{told}");
+        let words = programs_by_times(many.iter().map(|name| (name.as_str(), None, 1)));
+        assert!(words.ends_with("; p7; and 3 more"), "{words}");
     }
 }

@@ -6,7 +6,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::locale::as_the_locale_has_it;
+use crate::locale::fit_to_locale;
 use crate::status_line;
 use tracer::LaunchError;
 
@@ -39,11 +39,14 @@ pub enum Failure {
     NoResult(String),
     #[error("{0}")]
     NothingAdmitted(String),
+    /// A requirement of memory is not met, or it is not known whether it is.
+    #[error("{0}")]
+    Unmet(String),
     #[error("{0}")]
     Faults(String),
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
-    /// A signal stopped a verb that stores nothing; the string says what it has left behind.
+    /// A signal stopped a verb that stores nothing; the string says in which state it left the command or the system.
     #[error("stopped by signal {0}; {1}")]
     Stopped(i32, &'static str),
 }
@@ -78,13 +81,14 @@ impl Failure {
         }
     }
 
-    /// The exit code: 1 to 4, a shell's code for commands that it cannot run, or 128 plus the signal number.
+    /// The exit code: 1 to 5, a shell's code for commands that it cannot run, or 128 plus the signal number.
     pub fn exit_code(&self) -> u8 {
         match self {
             Failure::Command(_) | Failure::Faults(_) => 1,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
             Failure::NoResult(_) => 4,
+            Failure::Unmet(_) => 5,
             Failure::Unrunnable { code, .. } | Failure::Workload { code, .. } => *code,
             Failure::Interrupted(signal) | Failure::Stopped(signal, _) => {
                 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0))
@@ -118,8 +122,8 @@ pub fn error_chain(error: &dyn Error) -> String {
 pub fn report(line: impl Display) {
     let line = line.to_string();
     let line = results::printable_lines(&line);
-    let line = as_the_locale_has_it(&line);
-    status_line::apart(|| drop(writeln!(std::io::stderr(), "{line}")));
+    let line = fit_to_locale(&line);
+    status_line::suspend(|| drop(writeln!(std::io::stderr(), "{line}")));
 }
 
 #[cfg(test)]
@@ -140,7 +144,7 @@ mod tests {
     struct Inner(#[source] std::io::Error);
 
     #[test]
-    fn every_cause_is_told_once() {
+    fn reports_every_cause_once() {
         let inner = || Inner(std::io::Error::other("no such device"));
         assert_eq!(error_chain(&Outer::Bare(inner())), "the file cannot be read: the disk is gone: no such device");
         assert_eq!(

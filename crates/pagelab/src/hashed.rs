@@ -7,16 +7,13 @@ use results::input;
 use sha2::{Digest, Sha256};
 
 /// The SHA-256 of a regular file, in hexadecimal.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn sha256(path: &Path) -> io::Result<String> {
     let (mut file, mut hash) = (input::open(path)?, Sha256::new());
-    let mut part = vec![0; 1 << 16];
+    let mut buffer = vec![0; 1 << 16];
     loop {
-        match file.read(&mut part)? {
+        match file.read(&mut buffer)? {
             0 => break,
-            length => hash.update(&part[..length]),
+            length => hash.update(&buffer[..length]),
         }
     }
     Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())

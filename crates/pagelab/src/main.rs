@@ -16,13 +16,17 @@ mod generate;
 mod hashed;
 mod inspect;
 mod kernels;
+mod limits;
 mod list;
 mod locale;
 mod merge;
 mod output;
+mod progress_line;
 mod publish;
 mod record;
+mod required;
 mod restore;
+mod separator;
 mod short;
 mod show;
 mod sim;
@@ -36,6 +40,7 @@ mod top;
 mod trace_file;
 mod user;
 mod waiting;
+mod welcome;
 mod words;
 mod workload;
 
@@ -51,14 +56,26 @@ use failure::{Failure, error_chain, report};
 fn main() -> ExitCode {
     kernels::session::run_if_first();
     let words: Vec<OsString> = std::env::args_os().collect();
+    if words.len() == 1 {
+        return output::print(welcome::WELCOME, false)
+            .map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS);
+    }
     match Cli::try_parse_from(&words) {
-        Ok(Cli { verb }) => run(verb).map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS),
+        Ok(cli) => run_to_exit_code(cli),
         Err(error) if !error.use_stderr() => error.exit(),
-        Err(_) => refuse(&words),
+        Err(_) => match separator::insert(&words, Cli::command()) {
+            Some(Ok(words)) => Cli::try_parse_from(&words).map_or_else(|_| refuse(&words), run_to_exit_code),
+            Some(Err(failure)) => complain(&failure),
+            None => refuse(&words),
+        },
     }
 }
 
-/// Reports an error in the command line. It contains user input, so clap's styling is disabled.
+fn run_to_exit_code(Cli { verb }: Cli) -> ExitCode {
+    run(verb).map_or_else(|failure| complain(&failure), |()| ExitCode::SUCCESS)
+}
+
+/// Reports an error in the command line. The message contains user input, so clap's styling is disabled.
 fn refuse(words: &[OsString]) -> ExitCode {
     let plain = Cli::command().styles(Styles::plain());
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
@@ -72,12 +89,13 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Demo(arguments) => demo::run(&arguments),
         Verb::Compare(arguments) if !arguments.guests.kernels.is_empty() => kernels::run(&arguments),
         Verb::Compare(arguments) => compare::run(*arguments),
-        Verb::Advise(arguments) => advise::run(&arguments),
+        Verb::Advise(arguments) => advise::run(*arguments),
         Verb::Show(arguments) => show::run(&arguments),
         Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Study(arguments) => studies::run(&arguments),
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Inspect(arguments) => inspect::run(&arguments),
+        Verb::Limits(arguments) => limits::run_limits(arguments),
         Verb::Top(arguments) => top::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
@@ -87,8 +105,10 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::List(arguments) => list::run(&arguments),
         Verb::Doctor(arguments) => doctor::run(&arguments),
         Verb::Restore(arguments) => restore::run(&arguments),
-        Verb::Workload(arguments) => work(arguments),
+        Verb::Workload(arguments) => run_workload(arguments),
         Verb::GuestSession => kernels::session::run(),
+        Verb::Completions(arguments) => generate::completions(&arguments, &Cli::command()),
+        Verb::Man(arguments) => generate::man(&arguments, Cli::command()),
         Verb::Generate(arguments) => generate::run(&arguments, Cli::command()),
     }
 }
@@ -98,7 +118,7 @@ fn complain(failure: &Failure) -> ExitCode {
     failure.code()
 }
 
-fn work(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
+fn run_workload(arguments: workload::WorkloadArguments) -> Result<(), Failure> {
     let report = workload::run(arguments)
         .map_err(|error| Failure::Workload { message: error_chain(&error), code: error.exit_code() })?;
     output::print(&report.to_string(), false)?;

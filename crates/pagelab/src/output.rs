@@ -6,11 +6,12 @@ use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use results::emphasis::{Emphasis, Line, Span};
 use results::output::{self, Output};
 use results::store::{self, Store};
 
 use crate::failure::{Failure, report};
-use crate::locale::as_the_locale_has_it;
+use crate::locale::fit_to_locale;
 
 /// Opens the named store, or the default one. Creates it if it does not exist.
 pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
@@ -24,29 +25,20 @@ pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure
 }
 
 /// Opens a store for reading; `None` if it does not exist or has never been written. No file is created or changed.
-///
-/// # Errors
-/// As [`Store::find`].
 pub fn read_store(path: &Path) -> Result<Option<Store>, Failure> {
-    Store::find(path, is_told_to_stop).map_err(Failure::input)
+    Store::find(path, must_stop).map_err(Failure::input)
 }
 
 /// Opens a store. Its operations are cancelled once pagelab is asked to stop.
-///
-/// # Errors
-/// As [`Store::open`].
 pub fn open(path: &Path) -> Result<Store, Failure> {
-    Store::open_until(path, is_told_to_stop).map_err(Failure::input)
+    Store::open_until(path, must_stop).map_err(Failure::input)
 }
 
-fn is_told_to_stop() -> bool {
+fn must_stop() -> bool {
     tracer::signals::arrived().is_some()
 }
 
 /// The path of the named store, or of the default one.
-///
-/// # Errors
-/// There is no location for the default store.
 pub fn store_path(path: Option<&Path>) -> Result<PathBuf, Failure> {
     path.map_or_else(|| store::default_path().map_err(Failure::input), |path| Ok(path.to_path_buf()))
 }
@@ -65,11 +57,11 @@ pub fn write_page(file: &Path, html: &str) -> Result<(), Failure> {
 
 /// Writes a file atomically, or writes to a pipe, whose reader may stop at any time.
 pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<(), Failure> {
-    write_look(file, content).map(drop)
+    write_update(file, content).map(drop)
 }
 
 /// As [`write()`], for a file that is written repeatedly: returns whether it still has a reader.
-pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<Reader, Failure> {
+pub fn write_update(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<Reader, Failure> {
     let failed = |error: std::io::Error| {
         Failure::input(output::Error { path: file.to_path_buf(), why: output::Why::from(error) })
     };
@@ -78,12 +70,12 @@ pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Resu
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe && to.get_ref().is_stream() => {
             // The rest of the buffer has no reader: drop it unwritten.
             drop(to.into_parts());
-            Ok(Reader::IsGone)
+            Ok(Reader::Gone)
         }
         Err(error) => Err(failed(error)),
         Ok(()) => {
             let written = to.into_inner().map_err(|error| failed(error.into_error()))?;
-            written.finish().map_err(Failure::input).map(|()| Reader::Reads)
+            written.finish().map_err(Failure::input).map(|()| Reader::Present)
         }
     }
 }
@@ -92,31 +84,31 @@ pub fn write_look(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Resu
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
     /// There is a reader, as far as the kernel can tell.
-    Reads,
+    Present,
     /// The other end of the pipe (`| head`) or the terminal is closed, so periodic output ends.
-    IsGone,
+    Gone,
 }
 
 impl Reader {
-    /// The reader of standard output, determined by poll(2) without a write.
+    /// Whether standard output has a reader, by poll(2), without a write.
     pub fn of_stdout() -> Reader {
         let stdout = std::io::stdout();
-        let mut asked = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
+        let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
         let gone = PollFlags::POLLERR | PollFlags::POLLHUP;
-        let answered = poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
-        if answered && asked[0].revents().is_some_and(|events| events.intersects(gone)) {
-            Reader::IsGone
+        let is_ready = poll(&mut polled, PollTimeout::ZERO).is_ok_and(|ready| ready > 0);
+        if is_ready && polled[0].revents().is_some_and(|events| events.intersects(gone)) {
+            Reader::Gone
         } else {
-            Reader::Reads
+            Reader::Present
         }
     }
 
     fn of(printed: std::io::Result<()>) -> Result<Reader, Failure> {
         match printed {
-            Ok(()) => Ok(Reader::Reads),
-            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::IsGone),
+            Ok(()) => Ok(Reader::Present),
+            Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
             // A closed terminal returns EIO, but so may a disk; `of_stdout` distinguishes them.
-            Err(_) if Reader::of_stdout() == Reader::IsGone => Ok(Reader::IsGone),
+            Err(_) if Reader::of_stdout() == Reader::Gone => Ok(Reader::Gone),
             Err(error) => Err(Failure::Input(format!("standard output cannot be written: {error}"))),
         }
     }
@@ -127,24 +119,62 @@ pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     Reader::of(printed).map(drop)
 }
 
-/// Prints a text for people, or a document (`json`), which is UTF-8 whatever the locale. Control characters are escaped.
+/// Prints text, or a document (`json`), which is UTF-8 whatever the locale. Control characters are escaped.
 pub fn print(text: &str, json: bool) -> Result<(), Failure> {
-    print_look(text, json).map(drop)
+    print_update(text, json).map(drop)
 }
 
 /// As [`print()`], for periodic output: returns whether it still has a reader.
-pub fn print_look(text: &str, json: bool) -> Result<Reader, Failure> {
+pub fn print_update(text: &str, json: bool) -> Result<Reader, Failure> {
     let mut out = std::io::stdout().lock();
     Reader::of(if json {
         writeln!(out, "{}", results::printable_json(text))
     } else {
-        writeln!(out, "{}", as_the_locale_has_it(&fitted(&results::printable_lines(text))))
+        writeln!(out, "{}", fit_to_locale(&wrapped_lines(&results::printable_lines(text))))
     })
 }
 
-/// Folds lines that are longer than the terminal is wide. Lines indented by four spaces are kept: they are commands to be
-/// copied, or have been folded already.
-fn fitted(text: &str) -> Cow<'_, str> {
+/// Prints lines, with their emphasis if standard output is a terminal with colours. Control characters are escaped.
+pub fn print_lines(lines: &[Line]) -> Result<(), Failure> {
+    let has_colours = std::io::stdout().is_terminal() && !is_dumb() && !is_set("NO_COLOR");
+    let span = |span: &Span| {
+        let text = results::printable_lines(&span.text);
+        let text = fit_to_locale(&text);
+        match sgr(span.emphasis).filter(|_| has_colours) {
+            Some(code) => format!("\x1b[{code}m{text}\x1b[0m"),
+            None => text.into_owned(),
+        }
+    };
+    let line = |line: &Line| line.iter().map(span).collect::<String>();
+    let text = lines.iter().map(line).collect::<Vec<_>>().join("\n");
+    ignore_closed_pipe(writeln!(std::io::stdout().lock(), "{text}"))
+}
+
+/// The terminal's code of an emphasis (ECMA-48, Select Graphic Rendition).
+fn sgr(emphasis: Emphasis) -> Option<u8> {
+    match emphasis {
+        Emphasis::None => None,
+        Emphasis::Strong => Some(1),
+        Emphasis::Faint => Some(2),
+        Emphasis::Good => Some(32),
+        Emphasis::Bad => Some(31),
+        Emphasis::Doubtful => Some(33),
+    }
+}
+
+/// Whether the terminal cannot move its cursor.
+pub fn is_dumb() -> bool {
+    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
+}
+
+/// Whether an environment variable is set, and not empty.
+pub fn is_set(variable: &str) -> bool {
+    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
+}
+
+/// Wraps lines that are longer than the terminal is wide. Lines indented by four spaces are kept: they are commands to be
+/// copied, or have been wrapped already.
+fn wrapped_lines(text: &str) -> Cow<'_, str> {
     let width = terminal_width();
     let is_long = |line: &str| line.chars().count() > width && !line.starts_with("    ");
     if !std::io::stdout().is_terminal() || !text.lines().any(is_long) {
@@ -155,7 +185,7 @@ fn fitted(text: &str) -> Cow<'_, str> {
     lines.collect::<Vec<_>>().join("\n").into()
 }
 
-/// Folds a sentence between words on a terminal; one line elsewhere.
+/// Wraps a sentence between words on a terminal; elsewhere, the sentence stays one line.
 pub fn folded(sentence: String) -> String {
     if std::io::stdout().is_terminal() { results::fold(&sentence, terminal_width().min(100), 0) } else { sentence }
 }

@@ -1,9 +1,13 @@
-//! Publishes comparisons and merged boots: as a table or a document on standard output, as CSV, and as a page.
+//! Publishes comparisons and merged boots: as a table or a document on standard output, as CSV, and as an HTML report.
 
+use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::Args;
 use results::boots as of_boots;
+use results::emphasis::{Line, Span};
+use results::required::{self, ArmJudgement, ArmRequirement};
+use results::screen::{self, Place};
 use results::store::Resumption;
 use serde_json::{Value, json};
 use study::comparison::Comparison;
@@ -13,9 +17,10 @@ use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part};
 
 use crate::failure::{Failure, report};
-use crate::output::{can_be_written, folded, print, terminal_width, write, write_page};
+use crate::output::{can_be_written, folded, print, print_lines, terminal_width, write, write_page};
+use crate::required::exit;
 
-/// In which forms something is shown.
+/// The requested forms of output.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub struct Forms {
@@ -28,22 +33,28 @@ pub struct Forms {
     /// Write a report: one HTML file without script
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
+    /// Whether to print everything instead of the first screen.
+    #[arg(skip)]
+    pub is_full: bool,
+    /// Whether the comparison has just failed: the failure is reported already, and there is no text to print.
+    #[arg(skip)]
+    pub has_failed: bool,
+    /// Requirements on the memory of the comparison's arms.
+    #[arg(skip)]
+    pub require: Vec<ArmRequirement>,
+    /// The `--store` to repeat in the printed `pagelab show ... --full`.
+    #[arg(skip)]
+    pub store: Option<PathBuf>,
 }
 
 impl Forms {
     /// Checks at the start that output files can be written at the end, so that no long measurement is wasted.
-    ///
-    /// # Errors
-    /// One of the files cannot be written.
     pub fn can_be_written(&self) -> Result<(), Failure> {
         can_be_written([&self.html, &self.csv].into_iter().flatten())
     }
 }
 
 /// Returns the first failure, which decides the exit code, and prints the others.
-///
-/// # Errors
-/// The first failure, if any.
 pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
     let first = failures.next();
     failures.for_each(|failure| report(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
@@ -51,112 +62,178 @@ pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failu
 }
 
 /// Publishes a comparison in the requested forms. Each form is written even if another one fails.
-///
-/// # Errors
-/// Standard output or a file cannot be written.
-pub fn comparison(comparison: &Comparison, forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
-    gone_on(comparison, &[], forms, adopt_all)
+pub fn comparison(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    comparison_with_resumptions(comparison, &[], forms)
 }
 
 /// As [`comparison`], for one that was interrupted and resumed.
-fn gone_on(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
-    let text = if forms.json {
+fn comparison_with_resumptions(
+    comparison: &Comparison,
+    resumptions: &[Resumption],
+    forms: &Forms,
+) -> Result<(), Failure> {
+    let printed = if forms.json {
         let mut document = results::json::document(comparison);
-        document["resumptions"] = resumptions.iter().map(of_resumption).collect();
-        format!("{document:#}")
+        document["resumptions"] = resumptions.iter().map(resumption_document).collect();
+        if !forms.require.is_empty() {
+            document["requirements"] = required::document_of_arms(&judged(comparison, forms));
+        }
+        print(&format!("{document:#}"), true)
+    } else if forms.has_failed {
+        Ok(())
     } else {
-        [text(comparison, adopt_all), resumed(comparison, resumptions)].join("\n\n").trim_end().to_owned()
+        print_text(comparison, resumptions, forms)
     };
-    let printed = print(&text, forms.json);
-    let csv = forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)));
-    let html = forms.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)));
-    first_of([Some(printed), csv, html].into_iter().flatten().filter_map(Result::err))
+    let files = [csv_of(comparison, forms), html_of(comparison, forms)].into_iter().flatten();
+    first_of(std::iter::once(printed).chain(files).filter_map(Result::err))
 }
 
-fn of_resumption(one: &Resumption) -> Value {
+/// Publishes a comparison in the requested forms, with a mail in place of the table.
+pub fn mail(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    let text = warning(comparison)
+        .map(|line| results::fold(line, results::matrix::MAIL_WIDTH, 0) + "\n\n")
+        .unwrap_or_default();
+    let printed = print((text + &results::matrix::mail_of(comparison)).trim_end(), true);
+    let files = [csv_of(comparison, forms), html_of(comparison, forms)].into_iter().flatten();
+    first_of(std::iter::once(printed).chain(files).filter_map(Result::err))
+}
+
+fn csv_of(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
+    forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)))
+}
+
+fn html_of(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
+    forms.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)))
+}
+
+/// Prints the settings that were tried for the advice of a comparison, one line each.
+pub fn attempts(comparison: &Comparison) -> Result<(), Failure> {
+    results::advice::attempts(comparison).into_iter().map(folded).try_for_each(|row| print(&row, false))
+}
+
+fn resumption_document(one: &Resumption) -> Value {
     json!({ "trials": one.trials, "started_unix_s": one.started_unix_s, "boot_id": one.boot_id })
 }
 
-/// Text on where a comparison was interrupted, and whether it resumed in another boot; empty if it was not interrupted.
-fn resumed(comparison: &Comparison, resumptions: &[Resumption]) -> String {
+/// A sentence on where the comparison was interrupted and in which boot it resumed; empty if it was not interrupted.
+fn interruptions(comparison: &Comparison, resumptions: &[Resumption]) -> String {
     let mut boot = &comparison.machine.boot_id;
     let of_one = |one: &Resumption, before: &str| {
         let place = if one.boot_id == before { "in the same boot" } else { "in another boot" };
-        format!("after {} trials, and went on {place}", one.trials)
+        let trials = if one.trials == 1 { "trial" } else { "trials" };
+        format!("after {} {trials}, and resumed {place}", one.trials)
     };
-    let resumptions = resumptions.iter().map(|one| {
-        let resumptions = of_one(one, boot);
+    let phrases = resumptions.iter().map(|one| {
+        let phrase = of_one(one, boot);
         boot = &one.boot_id;
-        resumptions
+        phrase
     });
-    let resumptions: Vec<String> = resumptions.collect();
-    if resumptions.is_empty() {
-        String::new()
-    } else {
-        folded(format!("It was interrupted {}.", resumptions.join("; ")))
+    let phrases: Vec<String> = phrases.collect();
+    if phrases.is_empty() { String::new() } else { folded(format!("It was interrupted {}.", phrases.join("; "))) }
+}
+
+/// Prints the first screen, or everything, and where the comparison was interrupted.
+fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
+    let warning = warning(comparison);
+    let interruptions = interruptions(comparison, resumptions);
+    if forms.is_full {
+        let sections = [warning.unwrap_or_default(), &everything(comparison), &interruptions];
+        let sections: Vec<&str> = sections.into_iter().filter(|section| !section.is_empty()).collect();
+        print(sections.join("\n\n").trim_end(), false)?;
+        return print_requirements(comparison, forms);
     }
+    let full = full_command(comparison, forms);
+    let place = Place { width: terminal_width(), is_folded: std::io::stdout().is_terminal(), full: &full };
+    let plain = |text: String| text.lines().map(|line| vec![Span::plain(line)]).collect::<Vec<Line>>();
+    let mut lines = warning.map(|warning| plain(folded(warning.to_owned()))).unwrap_or_default();
+    lines.extend(screen::render(comparison, place));
+    lines.extend(plain(interruptions));
+    print_lines(&lines)?;
+    print_requirements(comparison, forms)
 }
 
-/// The table, the conclusion, and, if asked for, the ways to adopt the best policy permanently.
-fn text(comparison: &Comparison, adopt_all: bool) -> String {
+/// Whether the arms meet each requirement.
+fn judged(comparison: &Comparison, forms: &Forms) -> Vec<ArmJudgement> {
+    forms.require.iter().flat_map(|requirement| requirement.judge(comparison)).collect()
+}
+
+fn print_requirements(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    if forms.require.is_empty() {
+        return Ok(());
+    }
+    print(&required::text_of_arms(&judged(comparison, forms), terminal_width()), false)
+}
+
+/// The outcome of the requirements of a comparison.
+///
+/// # Errors
+/// [`Failure::Unmet`] unless each arm meets its requirements.
+pub fn meets(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    let judged = judged(comparison, forms);
+    exit(judged.iter().map(|one| (one.judgement.is_met, format!("{} of {}", one.judgement.requirement, one.arm))))
+}
+
+/// The table, the conclusion, and the advice.
+fn everything(comparison: &Comparison) -> String {
     let table = results::table::render(comparison, terminal_width());
-    let sentence = folded(results::sentence::conclude(comparison));
-    let adoption = if adopt_all { results::adopting::adoption(comparison) } else { String::new() };
-    // Commands are not folded, so that they can be copied.
-    let folded_unless_command =
-        |line: &str| if line.starts_with(' ') { line.to_owned() } else { folded(line.to_owned()) };
-    let adoption = adoption.lines().map(folded_unless_command).collect::<Vec<_>>().join("\n");
-    let unmeasured = unmeasured(comparison)
-        .or_else(|| Clock::of(&comparison.machine).limits())
-        .map(|line| line.to_owned() + "\n\n")
-        .unwrap_or_default();
-    format!("{unmeasured}{}\n\n{}", table.trim_end(), [sentence, adoption].join("\n").trim_end())
+    let explained =
+        results::explained::sentences(comparison).into_iter().chain(results::explained::scatter(comparison));
+    let explained = explained.chain(results::shares::sentences(comparison));
+    let sentences = std::iter::once(results::sentence::conclude(comparison)).chain(explained);
+    let sentences = sentences.chain([results::advice::short(comparison)]).map(folded).collect::<Vec<_>>();
+    format!("{}\n\n{}", table.trim_end(), sentences.join("\n").trim_end())
 }
 
-/// A warning if the figures of a comparison were not measured (`compare::fake`), whichever verb shows it.
-fn unmeasured(comparison: &Comparison) -> Option<&'static str> {
+/// The command that shows everything about a comparison; only the option, if the comparison is not stored.
+fn full_command(comparison: &Comparison, forms: &Forms) -> String {
+    if comparison.id == 0 {
+        return "--full".to_owned();
+    }
+    let store = forms.store.as_ref().map(|store| vec!["--store".to_owned(), store.display().to_string()]);
+    let store = store.map(|words| format!(" {}", results::command_line(&words))).unwrap_or_default();
+    format!("pagelab show {} --full{store}", comparison.id)
+}
+
+/// A warning above all figures: they come from a fake platform, or from an emulator, whose times mean nothing.
+fn warning(comparison: &Comparison) -> Option<&'static str> {
+    unmeasured_warning(comparison).or_else(|| Clock::of(&comparison.machine).limits())
+}
+
+/// A warning if the figures of a comparison were not measured (`compare::fake`).
+fn unmeasured_warning(comparison: &Comparison) -> Option<&'static str> {
     let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
     let is_modelled = observations.any(|observation| observation.provenance == Provenance::Modelled);
-    is_modelled.then_some("NO FIGURE BELOW WAS MEASURED: they are those of a fake platform, for tests of pagelab")
+    is_modelled.then_some("NO FIGURE BELOW WAS MEASURED: all come from a fake platform, for tests of pagelab")
 }
 
 /// Publishes a stored comparison: as arms over boots if its design is over boots, otherwise as policies.
-///
-/// # Errors
-/// As [`comparison`] and [`merged`].
-pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms, adopt_all: bool) -> Result<(), Failure> {
+pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
     match Part::of(stored).filter(|_| stored.design.is_over_boots()) {
         Some(part) => merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
-        None => gone_on(stored, resumptions, forms, adopt_all),
+        None => comparison_with_resumptions(stored, resumptions, forms),
     }
 }
 
-/// Publishes the merged result of boots in the requested forms.
-///
-/// # Errors
-/// Standard output or a file cannot be written, or a boot's answer differs from the baseline's.
+/// Publishes the merged result of boots in the requested forms. Each form is written even if another one fails. Fails like
+/// [`check_answers`], which decides the exit code.
 pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
     let text = if forms.json {
         format!("{:#}", of_boots::document(merged))
     } else {
         of_boots::render(merged, terminal_width())
     };
-    print(&text, forms.json)?;
-    if let Some(file) = &forms.csv {
-        write(file, &|to| of_boots::csv::write(merged, to))?;
-    }
-    if let Some(file) = &forms.html {
-        write_page(file, &results::html::boots::report(merged))?;
-    }
-    agreed(merged)
+    let csv = forms.csv.as_ref().map(|file| write(file, &|to| of_boots::csv::write(merged, to)));
+    let html = forms.html.as_ref().map(|file| write_page(file, &results::html::boots::report(merged)));
+    let published = [Some(print(&text, forms.json)), csv, html].into_iter().flatten();
+    first_of([check_answers(merged)].into_iter().chain(published).filter_map(Result::err))
 }
 
-/// Checks that every boot has an answer and that all answers agree.
-fn agreed(merged: &Merged) -> Result<(), Failure> {
+/// Fails if the answer of a boot is wrong, or the command took too long in a boot.
+fn check_answers(merged: &Merged) -> Result<(), Failure> {
     let has = |which: fn(&Outcome) -> bool| merged.arms.iter().any(|arm| which(&arm.outcome));
     let failed = |what: &str| Err(Failure::Command(format!("{what}; see the table")));
     if has(|outcome| matches!(outcome, Outcome::WrongAnswer { .. })) {
-        failed("boots do not agree in the answer of the command")
+        failed("the command's answer differs between boots")
     } else if has(|outcome| matches!(outcome, Outcome::TooSlow { .. })) {
         failed("in a boot the command took longer than --trial-time")
     } else {

@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_short_and_whole() {
+    fn figures_fit_their_columns() {
         let counts = [0.0, 0.01, 2.54, 9.96, 950.2, 999.6, 12_345.0, 123_456.0, 1.2345e6, 3e9].map(count);
         assert_eq!(counts, ["0", "<0.1", "2.5", "10", "950", "1.00k", "12.3k", "123k", "1.23M", "3000M"]);
         assert_eq!(rate(None), "-");

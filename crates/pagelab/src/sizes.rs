@@ -42,11 +42,11 @@ impl Sizes {
     }
 
     /// Whether the folios behind base-page PTEs were inspected.
-    pub fn folios_seen(&self) -> bool {
+    pub fn folios_are_known(&self) -> bool {
         self.census.bytes_where(|mapping| mapping.folio == Folio::Unknown) == 0
     }
 
-    /// Bytes by leaf and by the folio behind it, where that is larger and mapped completely; smallest first.
+    /// Bytes by leaf size and, if the folio behind it is larger and mapped completely, by folio size; smallest first.
     pub fn rows(&self) -> BTreeMap<(PageSize, Option<PageSize>), u64> {
         let mut rows = BTreeMap::new();
         for (mapping, bytes) in self.census.rows() {
@@ -74,7 +74,7 @@ impl Sizes {
     /// were not inspected.
     pub fn folio_share(&self) -> Option<f64> {
         let held = |mapping: &Mapping| mapping.larger_folio().is_some();
-        self.folios_seen().then(|| self.share_of(self.census.bytes_where(held))).flatten()
+        self.folios_are_known().then(|| self.share_of(self.census.bytes_where(held))).flatten()
     }
 
     fn share_of(&self, bytes: u64) -> Option<f64> {
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leaf_counts_by_its_own_size_and_a_folio_that_was_not_seen_by_none() {
+    fn classes_go_by_leaf_size_and_unknown_folios_give_no_share() {
         let kernel = PageSizes {
             base: PageSize::K4,
             pmd: Some(PageSize::M2),

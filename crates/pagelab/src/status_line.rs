@@ -32,8 +32,8 @@ pub fn take() {
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = None;
 }
 
-/// Writes to standard error with the status line hidden meanwhile.
-pub fn apart(write: impl FnOnce()) {
+/// Hides the status line while `write` writes to standard error.
+pub fn suspend(write: impl FnOnce()) {
     let shown = SHOWN.lock().unwrap_or_else(PoisonError::into_inner).clone();
     match shown {
         Some(line) => line.suspend(write),

@@ -12,9 +12,6 @@ pub struct Tail {
 
 impl Tail {
     /// Reads until end of file in a thread, and keeps at least the last `kept_bytes` bytes and at most twice as many.
-    ///
-    /// # Errors
-    /// The thread cannot be started.
     pub fn of(mut from: impl Read + Send + 'static, kept_bytes: usize) -> io::Result<Tail> {
         let kept: Arc<Mutex<Vec<u8>>> = Arc::default();
         let into = Arc::clone(&kept);
@@ -37,18 +34,18 @@ impl Tail {
         Ok(Tail { kept, reader })
     }
 
-    /// The text that is kept at this time.
+    /// The text that is kept so far.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
     }
 
     /// Whether the output has been read completely.
-    pub fn is_whole(&self) -> bool {
+    pub fn is_complete(&self) -> bool {
         self.reader.is_finished()
     }
 
     /// Waits for end of file, and returns the kept text.
-    pub fn whole(self) -> String {
+    pub fn wait(self) -> String {
         let Tail { kept, reader } = self;
         let _ = reader.join();
         String::from_utf8_lossy(&kept.lock().unwrap_or_else(PoisonError::into_inner)).into_owned()
@@ -60,10 +57,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_of_what_is_said_is_kept() {
+    fn keeps_the_end_of_the_output() {
         const KEPT_BYTES: usize = 1 << 20;
         let much = vec![b'.'; 5 * KEPT_BYTES];
-        let text = Tail::of(io::Cursor::new([&much, &b"the end"[..]].concat()), KEPT_BYTES).unwrap().whole();
+        let text = Tail::of(io::Cursor::new([&much, &b"the end"[..]].concat()), KEPT_BYTES).unwrap().wait();
         assert!(text.ends_with("the end"));
         assert!((KEPT_BYTES..=2 * KEPT_BYTES).contains(&text.len()), "{}", text.len());
     }

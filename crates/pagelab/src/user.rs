@@ -8,7 +8,7 @@ use tracer::environment::Variables;
 use crate::failure::Failure;
 use crate::words::Variable;
 
-/// The user named with --user, or under sudo the user who called it. Only root can switch to another user.
+/// The user named with --user, or under sudo the user who called sudo. Only root can switch to another user.
 pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
     let is_root = tracer::user::effective_id() == 0;
     match named {
@@ -27,8 +27,11 @@ pub fn variables(options: &[Variable]) -> Result<Variables, Failure> {
 impl Variable {
     fn resolve(&self, own: Option<OsString>) -> Result<(OsString, OsString), Failure> {
         let name = &self.name;
-        let unset =
-            || Failure::Input(format!("--env {name}: pagelab has no such variable; give its value, {name}=VALUE"));
+        let unset = || {
+            Failure::Input(format!(
+                "--env {name}: pagelab's environment has no such variable; give a value, {name}=VALUE"
+            ))
+        };
         let value = self.value.clone().or(own).ok_or_else(unset)?;
         Ok((name.into(), value))
     }
@@ -39,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_alone_is_the_variable_of_pagelab() {
+    fn a_name_without_a_value_takes_pagelabs_value() {
         let named = Variable { name: "A".into(), value: None };
         assert_eq!(named.resolve(Some("1".into())).unwrap(), ("A".into(), "1".into()));
         assert!(named.resolve(None).unwrap_err().to_string().contains("A=VALUE"));

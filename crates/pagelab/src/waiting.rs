@@ -3,7 +3,7 @@
 use crate::failure::report;
 
 /// Reports which process holds the lease.
-pub fn say_who_holds_the_lease(holder: &str) {
+pub fn report_lease_holder(holder: &str) {
     let holder = results::printable(holder);
     report(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
 }

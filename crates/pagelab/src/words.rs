@@ -44,7 +44,8 @@ pub fn parse_size(text: &str) -> Result<u64, SizeError> {
 
 /// Parses a percentage (`1%`, `0.5%` or `1`) to a ratio.
 pub fn parse_percent(text: &str) -> Result<f64, WordError> {
-    let percent: f64 = text.trim_end_matches('%').parse().map_err(|_| WordError::Percent(text.to_owned()))?;
+    let percent: f64 =
+        text.strip_suffix('%').unwrap_or(text).parse().map_err(|_| WordError::Percent(text.to_owned()))?;
     let fits = percent > 0.0 && percent < 100.0;
     if fits { Ok(percent / 100.0) } else { Err(WordError::PercentRange(text.to_owned())) }
 }

@@ -37,7 +37,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         (&["--metric", "rps=["], &["--metric", "regex"]),
         (&["--metric", "rps=x"], &["exactly one capture group"]),
         (&["--metric", "apples=(x)"], &["apples:higher=REGEX or apples:lower=REGEX"]),
-        (&["--metric", "a_ms=(x)", "--metric", "a_ms=(y)"], &["--metric a_ms", "twice"]),
+        (&["--metric", "a_ms=(x)", "--metric", "a_ms=(y)"], &["--metric a_ms", "duplicate name"]),
         (&["--metric", "wall_s=(x)"], &["wall_s", "taken"]),
         (&["--repeat-inside", "x"], &["exactly one capture group"]),
         (&["--primary", "blah"], &["no metric \"blah\"", "wall, cpu"]),
@@ -60,7 +60,10 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
     {
         bench.pagelab(words).ran().says(2, &["required", "<COMMAND>"]);
     }
-    bench.pagelab(&["compare", "-p", "thp", "--", "true"]).ran().says(2, &["one policy alone (thp)", "--aa"]);
+    bench
+        .pagelab(&["compare", "-p", "default", "--", "true"])
+        .ran()
+        .says(2, &["default alone is no comparison", "--aa"]);
     bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().says(0, &[]);
     bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
 }
@@ -264,14 +267,14 @@ fn a_full_disk_ends_with_2_and_loses_nothing_that_was_printed() {
     };
     on_a_small_disk(&bench, 16, &compare("1")).says(2, &["no space left for the store", "--store FILE"]);
     let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", "/nonexistent"));
-    ran.says(2, &["not wholly stored", "no space left", "cannot be set aside"]).prints(&["default", "base"]);
+    ran.says(2, &["not completely stored", "no space left", "cannot be set aside"]).prints(&["default", "base"]);
     let elsewhere = tempfile::tempdir().unwrap();
     let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", elsewhere.path()));
     ran.says(2, &["no space left", "set aside", "number 1 of", "/pagelab-set-aside-"]).prints(&["default", "base"]);
 }
 
 #[test]
-fn read_only_settings_are_said_with_the_command() {
+fn reports_read_only_settings_with_the_command() {
     if !needs(&[root(), program("unshare")]) {
         return;
     }
@@ -280,13 +283,15 @@ fn read_only_settings_are_said_with_the_command() {
     let _alone = Alone::wait();
     let ran = in_namespace(mounts, &bench.compare(&["-p", "default,mthp-64k,hugetlb-2m"], &words_of(&["true"])));
     ran.says(3, &["nothing to compare", "read-only", "echo ", "nr_overcommit_hugepages"]);
-    let ran =
-        in_namespace(mounts, &bench.compare(&[&["-p", "default,base,mthp-64k"][..], &QUICK].concat(), &bench.touch()));
+    let ran = in_namespace(
+        mounts,
+        &bench.compare(&[&["-p", "default,base,mthp-64k", "--full"][..], &QUICK].concat(), &bench.touch()),
+    );
     ran.says(0, &[]).prints(&["mthp-64k is unsupported", "read-only"]);
 }
 
 #[test]
-fn hidden_proc_is_no_obstacle_or_is_said() {
+fn hidden_proc_is_no_obstacle_or_is_reported() {
     if !needs(&[root(), program("unshare"), program("setpriv")]) {
         return;
     }
@@ -300,7 +305,7 @@ fn hidden_proc_is_no_obstacle_or_is_said() {
 }
 
 #[test]
-fn a_program_that_is_traced_already_is_said() {
+fn reports_a_program_that_is_already_traced() {
     if !needs(&[program("strace")]) {
         return;
     }
@@ -325,12 +330,12 @@ fn a_full_standard_output_ends_with_2() {
         let output = fs::File::options().write(true).open("/dev/full").unwrap();
         bench.pagelab(words).stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).begin().ran()
     };
-    let said = ["standard output cannot be written", "No space left"];
-    full(&["list", "workloads"]).says(2, &said);
-    full(&["workload", "chase", "--bytes", "64K", "--steps", "10"]).says(2, &said);
+    let expected = ["standard output cannot be written", "No space left"];
+    full(&["list", "workloads"]).says(2, &expected);
+    full(&["workload", "chase", "--bytes", "64K", "--steps", "10"]).says(2, &expected);
     let (store, html) = (bench.store(), bench.word("report.html"));
     let options = ["compare", "--store", &store, "--html", &html, "-p", "default,base", "--blocks", "1", "--", "true"];
-    full(&options).says(2, &said);
+    full(&options).says(2, &expected);
     assert!(fs::read_to_string(&html).unwrap().ends_with("</html>\n"));
 }
 

@@ -223,7 +223,7 @@ fn code_that_is_there_before_is_no_fault_of_the_boot() {
 }
 
 #[test]
-fn what_a_boot_needs_and_lacks_is_said() {
+fn reports_what_a_boot_needs_and_lacks() {
     let bench = Bench::new();
     let boot = |options: &[&str]| {
         bench.pagelab(&[&["workload", "tcg-boot"], options].concat()).env_remove("XDG_CACHE_HOME").ran()

@@ -15,12 +15,11 @@ fn a_comparison_is_shown_exported_and_kept() {
     let options = ["-p", "default,base,thp", "-p", "mthp-64k,hugetlb-2m", "--csv", &csv, "--html", &html];
     let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
     ran.says(0, &["report: "]).prints(&[
-        "default wall",
-        "base wall",
-        "hugetlb-2m wall",
+        "policy wall time change memory verdict outcome",
         "held",
         "baseline",
         "undecided",
+        "all figures: pagelab show 1 --full --store",
     ]);
 
     let document = bench.stored(1);
@@ -32,7 +31,6 @@ fn a_comparison_is_shown_exported_and_kept() {
         let arm = arm(&document, label);
         assert_eq!(arm["verdict"]["holding"], "held", "{arm:#}");
         assert!(arm["verdict"]["coverage_ratio"].as_f64().unwrap() >= 0.9, "{arm:#}");
-        assert!(!arm["adoptions"].as_array().unwrap().is_empty(), "{arm:#}");
     }
     // Nearly all of 24 MiB is mapped as the policy asks, according to the census, not to the verdict.
     for (label, leaf_bytes, folio_bytes) in
@@ -55,6 +53,16 @@ fn a_comparison_is_shown_exported_and_kept() {
 
     let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, ran.stdout, "the stored comparison reads as the fresh one");
+    let mail = bench.pagelab(&["show", "1", "--mail", "--store", &bench.store()]).ran();
+    mail.says(0, &[]).prints(&[
+        "Machine ",
+        "Kernel ",
+        "THP enabled ",
+        "wall time default ",
+        "* default: baseline; 2 runs",
+    ]);
+    assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
+    bench.pagelab(&["show", "1", "--mail", "--json"]).ran().says(2, &["--mail", "--json"]);
     let listed = bench.listed();
     assert_eq!((listed.len(), &listed[0]["number"], &listed[0]["trials"]), (1, &1.into(), &15.into()));
     assert_eq!(listed[0]["ended"], "all blocks");
@@ -129,7 +137,7 @@ fn figures_are_read_off_the_output() {
 }
 
 #[test]
-fn the_first_iteration_stands_apart() {
+fn the_first_iteration_has_its_own_metric() {
     let bench = Bench::new();
     let options = [&["-p", "default,base", "--repeat-inside", "took ([0-9.]+) s", "--json"][..], &QUICK].concat();
     let command = shell("for s in 9 1 3 2; do echo took $s s; done");
@@ -185,6 +193,31 @@ impl Drop for Changed {
     }
 }
 
+#[test]
+fn requirements_of_the_memory_of_policies_decide_the_exit_code() {
+    if !needs(&[root()]) {
+        return;
+    }
+    let bench = Bench::new();
+    let options = ["-p", "thp", "--require", "large>=60%", "--require", "1G>=1%"];
+    let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
+    ran.says(5, &["not met: 1G>=1% of thp"]);
+    ran.prints(&[
+        "required large>=60% of thp: met (",
+        "in the worst of 2 trials)",
+        "required 1G>=1% of thp: not met (0.0 %",
+    ]);
+    let show = |requirement: &str, form: &str| {
+        bench.pagelab(&["show", "1", "--store", &bench.store(), "--require", requirement, form]).ran()
+    };
+    let met = show("thp:2M>=16M", "--json");
+    let judged = &met.json()["requirements"][0];
+    assert_eq!((met.code, &judged["arm"], &judged["is_met"]), (Some(0), &"thp".into(), &true.into()), "{judged:#}");
+    show("default:1G>=1%", "--full").says(5, &["not met: 1G>=1% of default"]);
+    show("guest:large>=1%", "--full").says(2, &["pagelab inspect --require"]);
+    show("host:large>=1%", "--full").says(2, &["it begins with no arm and no scope; the arms are default, thp"]);
+}
+
 /// A size that is enabled for all programs does not disprove the policy for a program that may not use it.
 #[test]
 fn base_is_proven_without_root_where_other_sizes_are_on() {
@@ -198,7 +231,7 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     let _on = Changed::to("always", SETTING);
     let options = [&["-p", "default,base"][..], &QUICK].concat();
     let bench = Bench::new();
-    let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
+    let ran = bench.compare(&[&options[..], &["--full"]].concat(), &bench.touch()).as_nobody().ran();
     ran.says(0, &[]).prints(&["THP_enabled: 0"]);
     let document = bench.stored(1);
     let verdict = &arm(&document, "base")["verdict"];
@@ -226,7 +259,7 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     // The measured command itself writes the setting, once.
     let (other, mark) = (before.parse::<u64>().unwrap() + 1, bench.word("mark"));
     let command = shell(&format!("if mkdir {mark} 2>/dev/null; then echo {other} > {SETTING}; fi; true"));
-    let ran = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &command).ran();
+    let ran = bench.compare(&[&["-p", "default,base", "--full"][..], &QUICK].concat(), &command).ran();
     // And now in every run: the command is not at fault.
     let always = shell(&format!("read now < {SETTING}; echo $((now + 1)) > {SETTING}"));
     let given_up = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &always).ran();
@@ -257,19 +290,22 @@ fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     let document = bench.compare(&options, &shell(tree)).ran().json();
     let controls = document["controls"].as_array().unwrap();
     assert_eq!((controls.len(), &controls[0]["label"]), (1, &"bare".into()), "they stop as default does: {controls:?}");
-    let bare = document["control_trials"].as_array().unwrap();
-    assert_eq!(bare.len(), 9);
+    // Another test may change a setting under a trial, which is then rejected and repeated.
+    let is_accepted = |trial: &&Value| trial["rejected"] == Value::Array(Vec::new());
+    let bare: Vec<&Value> = document["control_trials"].as_array().unwrap().iter().filter(is_accepted).collect();
+    assert_eq!(bare.len(), 8, "block 7 has none");
     for trial in bare {
         assert!(observed(trial, "wall_s") > Some(0.0) && observed(trial, "cpu_s") > Some(0.0), "{trial:#}");
         assert_eq!((observed(trial, "tracer_stops"), &trial["counted"]), (None, &false.into()), "{trial:#}");
     }
     let stops = |label: &str| -> Vec<f64> {
-        let trials = document["trials"].as_array().unwrap().iter().filter(|trial| trial["label"] == label);
+        let trials = document["trials"].as_array().unwrap().iter().filter(is_accepted);
+        let trials = trials.filter(|trial| trial["label"] == label);
         trials.map(|trial| observed(trial, "tracer_stops").unwrap()).collect()
     };
     assert_eq!(stops("default+no-huge"), stops("default"), "prctl needs no stops");
     let cost = &arm(&document, "default")["tracer_cost"]["wall_s"]["of_bare"];
-    assert!(cost["low_ratio"].as_f64() <= cost["ratio"].as_f64() && cost["blocks"] == 8, "{cost}");
+    assert!(cost["low_ratio"].as_f64() <= cost["ratio"].as_f64() && cost["blocks"] == 7, "{cost}");
 }
 
 /// Every mprotect of this program is stopped, and the policy has nothing to do. Simulated comparisons with a seed (`study`,
@@ -283,7 +319,7 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     let (source, toggles) = (bench.word("toggles.c"), bench.word("toggles"));
     std::fs::write(&source, include_str!("programs/toggles.c")).unwrap();
     assert!(std::process::Command::new("gcc").args(["-O1", "-o", &toggles, &source]).status().unwrap().success());
-    let options = ["-p", "default,default+no-guards", "--blocks", "8", "--min-blocks", "8"];
+    let options = ["-p", "default,default+no-guards", "--blocks", "8", "--min-blocks", "8", "--full"];
     let ran = bench.compare(&options, &words_of(&[&toggles, "4000"])).ran();
     let document = bench.stored(1);
     let arm = arm(&document, "default+no-guards");

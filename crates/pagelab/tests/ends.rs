@@ -50,7 +50,7 @@ impl Random {
     }
 }
 
-fn nobody_is_left(bench: &Bench) {
+fn no_process_is_left(bench: &Bench) {
     let word = bench.word("");
     let gone = within(LIMIT, || processes_with(&word).is_empty());
     assert!(gone, "left over: {:?}", processes_with(&word));
@@ -66,7 +66,7 @@ fn a_chain_of_forks_is_a_trial_that_ends() {
         let ran = bench.compare(&options, &words_of(&[&forks, chain])).ran();
         let trials = ran.says(0, &[]).json()["trials"].as_array().unwrap().len();
         assert_eq!(trials, 3 * 7, "{chain}: {ran}");
-        nobody_is_left(&bench);
+        no_process_is_left(&bench);
     }
 }
 
@@ -102,7 +102,7 @@ fn a_signal_ends_any_tree_at_any_moment() {
         let ran = child.ran();
         assert!(since.elapsed() < ENDED, "round {round}, {tree}: {:?}", since.elapsed());
         ran.says(128 + number, &[&format!("stopped by signal {number}")]);
-        nobody_is_left(&bench);
+        no_process_is_left(&bench);
         if let Some(before) = &before {
             assert_eq!(bench.settings_at_rest(), *before, "round {round}, {tree}");
         }
@@ -110,7 +110,7 @@ fn a_signal_ends_any_tree_at_any_moment() {
 }
 
 #[test]
-fn what_escapes_the_tracer_holds_nobody() {
+fn a_process_that_escapes_the_tracer_delays_no_trial() {
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let Some(forks) = forks(&bench) else { return };
@@ -120,7 +120,7 @@ fn what_escapes_the_tracer_holds_nobody() {
     // The output of sha256sum for the line `printed`.
     let hash = "8f521f0f3624853f48fafedc6205f0f45cfd4851d0e1ac7a615f2fd4b87ab4c5";
     assert_eq!(document["trials"][0]["answer"]["stdout_sha256"], hash);
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
 }
 
 /// A command that hangs if THP is disabled for it, with a child that detaches.
@@ -140,9 +140,11 @@ fn a_policy_under_which_a_trial_takes_too_long_is_a_row() {
     let files = ["--csv", &bench.word("trials.csv"), "--html", &bench.word("report.html")];
     let options = [&["-p", "default,base,default+prefault", "--trial-time", "1500ms"][..], &files, &QUICK].concat();
     let ran = bench.compare(&options, &hangs_under_base(&bench)).ran();
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
     let words = "base took longer than 1.5 s (--trial-time) in block 0, and was ended";
-    ran.says(1, &["took longer than --trial-time"]).prints(&["too slow", words, "not run again"]);
+    ran.says(1, &["took longer than --trial-time"]).prints(&["too slow", words]);
+    let in_full = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
+    in_full.says(0, &[]).prints(&["not run again"]);
     assert!(!ran.stderr.contains("no terminal"), "it was asked for: {ran}");
     let document = bench.stored(1);
     assert_eq!((&document["design"]["trial_time_s"], &document["ended"]["reason"]), (&1.5.into(), &"blocks".into()));
@@ -165,8 +167,9 @@ fn without_the_baseline_there_is_no_result() {
     let bench = Bench::new();
     let options = ["-p", "base,default", "--baseline", "base", "--trial-time", "500ms"];
     let words = "the trial of base took longer than 0.5 s";
-    bench.compare(&options, &hangs_under_base(&bench)).ran().says(4, &[words]).prints(&["no result", words]);
-    nobody_is_left(&bench);
+    let ran = bench.compare(&options, &hangs_under_base(&bench)).ran();
+    assert!(ran.says(4, &[words]).stdout.is_empty(), "it is printed once: {ran}");
+    no_process_is_left(&bench);
     let summary = &bench.listed()[0];
     assert_eq!(summary["ended"], "a trial was too slow", "{summary}");
     assert_eq!(bench.stored(1)["ended"]["reason"], "too_slow");
@@ -180,17 +183,17 @@ fn servers_clients_and_preparations_have_that_time_too() {
     let limit = ["-p", "default,base", "--trial-time", "500ms"];
     let served = [&limit[..], &["--server", &forever, "--ready", "true"]].concat();
     bench.compare(&served, &words_of(&[&forever])).ran().says(4, &["took longer than 0.5 s"]);
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
     let never_ready = [&limit[..], &["--server", &forever, "--ready", &forever]].concat();
     bench.compare(&never_ready, &words_of(&["true"])).ran().says(4, &["took longer than 0.5 s"]);
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
     let prepared = [&limit[..], &["--prepare", &forever]].concat();
     bench.compare(&prepared, &words_of(&["true"])).ran().says(1, &["--prepare", "took longer than 0.5 s"]);
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
 }
 
 #[test]
-fn unattended_a_trial_has_an_end_and_it_is_said() {
+fn an_unattended_trial_has_a_time_limit_that_is_reported() {
     let bench = Bench::new();
     let quick = |options: &[&str]| {
         let options = [&["-p", "default,base", "--json"], &QUICK[..], options].concat();
@@ -211,11 +214,8 @@ fn unattended_a_trial_has_an_end_and_it_is_said() {
 fn a_comparison_without_a_result_says_so_by_its_exit_code() {
     let bench = Bench::new();
     let options = ["-p", "default,base", "--max-time", "1ms"];
-    bench
-        .compare(&options, &words_of(&["sleep", "0.01"]))
-        .ran()
-        .says(4, &["no result", "--max-time"])
-        .prints(&["no result"]);
+    let ran = bench.compare(&options, &words_of(&["sleep", "0.01"])).ran();
+    assert!(ran.says(4, &["no result", "--max-time"]).stdout.is_empty(), "it is printed once: {ran}");
     assert_eq!(bench.stored(1)["ended"]["reason"], "time");
 }
 
@@ -243,8 +243,8 @@ fn a_terminal_that_takes_nothing_holds_no_comparison() {
     typist.types("\x13");
     // It fills the buffer of the terminal, and then blocks.
     let pid = typist.command.id();
-    let stands = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
-    assert!(within(PATIENCE, stands), "it goes on writing");
+    let is_stuck = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
+    assert!(within(PATIENCE, is_stuck), "it should stop at the full terminal");
     send("TERM", pid);
     assert_eq!(typist.command.wait().code(), Some(128 + 15));
     assert!(!bench.listed().is_empty(), "its trials are stored");

@@ -31,14 +31,14 @@ fn streams_and_status_are_the_commands() {
 }
 
 #[test]
-fn a_signal_that_ends_the_command_is_told() {
+fn reports_a_signal_that_ends_the_command() {
     let bench = Bench::new();
     for policy in policies() {
         for (name, signal) in [("TERM", 15), ("SEGV", 11), ("KILL", 9), ("PIPE", 13)] {
             let script = format!("kill -{name} $$");
             let status = bench.pagelab(&["exec", "-p", policy, "--", "sh", "-c", &script]).begin().wait();
-            let told = status.signal().or(status.code().map(|code| code - 128));
-            assert_eq!(told, Some(signal), "{policy}: {status}");
+            let received = status.signal().or(status.code().map(|code| code - 128));
+            assert_eq!(received, Some(signal), "{policy}: {status}");
         }
     }
 }
@@ -115,7 +115,7 @@ fn base_holds_against_the_program_itself() {
 
 /// There is no table row that could report it.
 #[test]
-fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
+fn reports_at_the_end_what_the_tracer_did_and_prevented() {
     let bench = Bench::new();
     let quiet = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "sh", "-c", "exit 3"]).ran();
     quiet.says(3, &[]);
@@ -139,7 +139,7 @@ fn what_the_tracer_did_and_what_it_prevents_is_said_at_the_end() {
 }
 
 #[test]
-fn what_cannot_be_run_ends_as_in_a_shell_and_what_cannot_be_had_with_3() {
+fn a_command_that_cannot_run_ends_as_in_a_shell_and_an_unsupported_policy_with_3() {
     let bench = Bench::new();
     let exec = |policy: &str, command: &str| bench.pagelab(&["exec", "-p", policy, "--", command]).ran();
     for policy in ["default", "base", "thp+no-huge"] {

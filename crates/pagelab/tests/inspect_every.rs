@@ -88,7 +88,7 @@ fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
 
 /// Checks the file with Prometheus itself, while it is replaced again and again.
 #[test]
-fn prometheus_reads_what_is_exported_and_never_half_of_it() {
+fn prometheus_reads_the_export_and_never_half_of_it() {
     if !needs(&[program("promtool")]) {
         return;
     }
@@ -140,9 +140,9 @@ fn a_page_has_the_map_of_a_process() {
 }
 
 #[test]
-fn what_does_not_go_together_is_refused() {
+fn refuses_conflicting_options() {
     let bench = Bench::new();
-    for (words, said) in [
+    for (words, message) in [
         (&["1", "--json-lines"][..], "--every <TIME>"),
         (&["1", "--openmetrics", "/no/such/place"], "/no/such/place"),
         (&["--all", "--every", "1s"], "cannot be used with"),
@@ -154,6 +154,6 @@ fn what_does_not_go_together_is_refused() {
         (&["1", "--html", "/no/such/place"], "/no/such/place"),
         (&["4294967295", "--every", "1s"], "there is no process 4294967295"),
     ] {
-        bench.pagelab(&[&["inspect"], words].concat()).ran().says(2, &[said]);
+        bench.pagelab(&[&["inspect"], words].concat()).ran().says(2, &[message]);
     }
 }

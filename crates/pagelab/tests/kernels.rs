@@ -119,6 +119,14 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     assert!(never > 1.2 * always, "{never} and {always}");
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     shown.prints(&["Emulated: no figure is a time"]);
+    let mail = bench.pagelab(&["show", "1", "--mail", "--store", &bench.store()]).ran();
+    mail.prints(&[
+        "Emulated: no figure is a time",
+        "* no time: the machine was emulated",
+        "instructions default ",
+        "minor faults default ",
+    ]);
+    assert!(!mail.stdout.contains("wall time") && !mail.stdout.contains(" s\n"), "{mail}");
 }
 
 #[test]
@@ -140,7 +148,7 @@ fn a_guest_is_gone_when_pagelab_is_killed_or_interrupted_and_leaves_nothing() {
 }
 
 #[test]
-fn a_kernel_that_panics_and_one_that_hangs_are_told_with_their_logs() {
+fn reports_panics_and_hangs_with_the_logs() {
     if !has_guests() {
         return;
     }
@@ -164,7 +172,7 @@ fn a_study_boots_its_guests_and_compares_them() {
     let image = image().display().to_string();
     let study = format!(
         "schema = \"pagelab.study/1\"\nname = \"guests\"\nquestion = \"Which?\"\npolicies = [\"default\", \"base\"]\n\
-         [sizes.full]\nblocks = 1\nmin_blocks = 1\nboots = 1\n\
+         [sizes.standard]\nblocks = 1\nmin_blocks = 1\nboots = 1\n\
          [[workload]]\nname = \"touch\"\ncommand = [\"pagelab\", \"workload\", \"page-touch\", \"--bytes\", \"16M\", \"--answer-only\"]\n\
          [boots.never]\nimage = \"{image}\"\ncmdline = \"transparent_hugepage=never\"\nmemory = \"1G\"\nicount = true\nbaseline = true\n\
          [boots.always]\nimage = \"{image}\"\ncmdline = \"transparent_hugepage=always\"\nmemory = \"1G\"\nicount = true\n"
@@ -186,38 +194,53 @@ fn a_study_boots_its_guests_and_compares_them() {
     let cell = rows[0]["cells"].as_array().unwrap().iter().find(|cell| cell["policy"] == "always").unwrap();
     assert!(cell["effects"]["minor_faults"]["ratio"].as_f64().unwrap() < 0.5, "{cell:#}");
     assert_eq!(report["over_boots"]["baseline"], "never");
+    let mail = study("report", &["--mail"]);
+    let words = mail.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    for what in [
+        "Kernel never: 6.1",
+        "booted with transparent_hugepage=never",
+        "Config always is the same image as never.",
+        "THP never: enabled never",
+        "instructions never",
+        "pagelab workload page-touch --bytes 16M --answer-only",
+        "in 1 boot",
+        "* no interval: one boot of a kernel is one observation",
+    ] {
+        assert!(words.contains(what), "{what} in {mail}");
+    }
+    assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
 }
 
 #[test]
-fn what_cannot_be_booted_is_said_before_anything_is() {
+fn reports_unbootable_kernels_before_any_boot() {
     let bench = Bench::new();
-    let said = |options: &[&str], parts: &[&str]| {
+    let refuses = |options: &[&str], parts: &[&str]| {
         bench.compare(options, &shell("true")).ran().says(2, parts);
     };
-    said(&["--kernel", "/bin/sh"], &["/bin/sh: expected the image of a kernel", "an ELF file (vmlinux)"]);
-    said(&["--kernel", "nowhere"], &["nowhere: No such file"]);
-    said(&["--kernel", "a b=x"], &["expected IMAGE or NAME=IMAGE"]);
-    said(&["--memory", "1G"], &["--kernel"]);
+    refuses(&["--kernel", "/bin/sh"], &["/bin/sh: expected the image of a kernel", "an ELF file (vmlinux)"]);
+    refuses(&["--kernel", "nowhere"], &["nowhere: No such file"]);
+    refuses(&["--kernel", "a b=x"], &["expected IMAGE or NAME=IMAGE"]);
+    refuses(&["--memory", "1G"], &["--kernel"]);
     let mut header = vec![0; 0x1000];
     header[0x38..0x3c].copy_from_slice(if cfg!(target_arch = "aarch64") { b"RSC\x05" } else { b"ARM\x64" });
     header[0x200..0x215].copy_from_slice(b"Linux version 6.12.1 ");
     fs::write(bench.path("Image"), header).unwrap();
-    said(&["--kernel", "Image"], &["Image: a kernel for", "a guest runs the programs of this host"]);
+    refuses(&["--kernel", "Image"], &["Image: expected a kernel for", "a guest runs the programs of this host"]);
     if !has_guests() {
         return;
     }
     let image = image().display().to_string();
     symlink(&image, bench.path("link")).unwrap();
     fs::copy(&image, bench.path("alone")).unwrap();
-    said(&["--kernel", "alone"], &["alone: no modules of 6.1", "INSTALL_MOD_PATH"]);
-    said(&["--kernel", "link", "--memory", "1M"], &["expected 512M or more, found 1M"]);
-    said(&["--kernel", "link", "--memory", "900T"], &["a guest's memory is 900T", "--memory SIZE"]);
-    said(&["--kernel", "a=link", "--kernel", "a=link"], &["the name \"a\" is there twice"]);
-    said(
+    refuses(&["--kernel", "alone"], &["alone: no modules of 6.1", "INSTALL_MOD_PATH"]);
+    refuses(&["--kernel", "link", "--memory", "1M"], &["expected 512M or more, found 1M"]);
+    refuses(&["--kernel", "link", "--memory", "900T"], &["found 900T", "--memory SIZE"]);
+    refuses(&["--kernel", "a=link", "--kernel", "a=link"], &["duplicate name \"a\""]);
+    refuses(
         &["--kernel", "link", "--cmdline", "a", "--cmdline", "b"],
         &["expected one for all, or one for each of 1 kernels"],
     );
-    said(&["--kernel", "link", "--icount", "--metric", "x:lower=(.*)"], &["an emulated guest has no time"]);
+    refuses(&["--kernel", "link", "--icount", "--metric", "x:lower=(.*)"], &["because the guest is emulated"]);
     let mut without = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["/bin/true"]));
     without.env("PATH", "/nowhere").ran().says(2, &["qemu-system-x86_64", "install it (Debian: qemu-system-x86)"]);
     let missing = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["no-such-program"])).ran();

@@ -96,7 +96,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
         .collect();
     assert!(!slept.is_empty() && slept.iter().all(|ms| *ms == "604800000"), "{slept:?}");
     assert_eq!(bench.settings_at_rest(), before);
-    let shown = |number: &str| bench.pagelab(&["show", number, "--store", &bench.store()]).ran();
+    let shown = |number: &str| bench.pagelab(&["show", number, "--full", "--store", &bench.store()]).ran();
     shown("1").says(0, &[]).prints(&["khugepaged made", "a counter of the host", "--khugepaged off holds it still"]);
     let held = shown("2");
     held.says(0, &[]).prints(&["khugepaged was held still (--khugepaged off)"]);
@@ -104,7 +104,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
 }
 
 #[test]
-fn who_cannot_hold_it_is_told_before_anything_runs() {
+fn refuses_users_who_cannot_hold_it_before_anything_runs() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }

@@ -102,7 +102,7 @@ fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
     // The run is stopped, so that it restores nothing between the two kills.
     watchdog(bench, &child).into_iter().for_each(|pid| send("KILL", pid));
     child.kill();
-    nobody_is_left(bench);
+    no_process_is_left(bench);
 }
 
 /// The number of the last comparison in the store; 0 if there is none.
@@ -117,7 +117,7 @@ fn await_trial(bench: &Bench, after: u64) {
     assert!(within(LIMIT, is_stored), "no trial was ever stored");
 }
 
-fn nobody_is_left(bench: &Bench) {
+fn no_process_is_left(bench: &Bench) {
     let word = bench.word("");
     let gone = within(LIMIT, || processes_with(&word).is_empty());
     assert!(gone, "left over: {:?}", processes_with(&word));
@@ -144,7 +144,7 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
         assert!(round % 3 == 0 || bench.leaseholder() == Some(child.id()), "round {round}");
         child.kill();
         await_as_before(&bench, &before, &format!("round {round}"));
-        nobody_is_left(&bench);
+        no_process_is_left(&bench);
         let listed = bench.listed();
         if let Some(summary) = listed.iter().max_by_key(|one| one["number"].as_u64()) {
             let document = bench.stored(summary["number"].as_u64().unwrap());
@@ -158,7 +158,7 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
 }
 
 #[test]
-fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
+fn after_ctrl_c_and_sigterm_finished_trials_are_stored_and_reported() {
     if !needs(&own_lease()) {
         return;
     }
@@ -174,7 +174,7 @@ fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
             let ran = child.ran();
             ran.says(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
             await_as_before(&bench, &before, name);
-            nobody_is_left(&bench);
+            no_process_is_left(&bench);
         }
         let number = 2 * (number as u64 + 1);
         let document = bench.stored(number);
@@ -185,7 +185,7 @@ fn after_ctrl_c_and_sigterm_what_was_finished_is_stored_and_said() {
 
 /// Ctrl-C on a terminal also reaches the program, which may end in any way before pagelab can kill it.
 #[test]
-fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
+fn a_trial_that_ended_while_pagelab_was_stopping_does_not_count() {
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let (runs, own_id, go) = (bench.word("runs"), bench.word("own-id"), bench.word("go"));
@@ -220,7 +220,7 @@ fn a_trial_that_ended_while_pagelab_was_told_to_stop_does_not_count() {
     let trials = [of("trials"), of("control_trials")].concat();
     assert_eq!(trials.len(), 3, "{document:#}");
     assert!(trials.iter().all(|trial| trial["answer"]["exit_code"] == 0), "{trials:#?}");
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
 }
 
 fn has_open(pid: u32, file: &Path) -> bool {
@@ -256,7 +256,7 @@ fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     watchdog.iter().for_each(|pid| send("CONT", *pid));
     restore.ran().says(0, &[]).prints(&["nothing to restore"]);
     await_as_before(&bench, &before, "after the watchdog");
-    nobody_is_left(&bench);
+    no_process_is_left(&bench);
 }
 
 /// Kills the whole process tree of a session at once, as a service manager or the OOM killer can do.

@@ -7,7 +7,7 @@ mod traced;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Alone, Bench, Runs, arm, needs, observed, program, recording, root, words_of};
+use common::{Bench, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
 use traced::Traced;
 
@@ -56,7 +56,7 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
     let json = |options: &[&str]| sim(&[options, &["--json"]].concat()).json();
     let plain = json(&[]);
     assert_eq!((&plain["settings"]["layouts"], &plain["traces"][0]["layouts"]), (&Value::Null, &Value::Null));
-    assert!(plain["traces"][0]["notes"].to_string().contains("one layout of addresses, that without randomisation"));
+    assert!(plain["traces"][0]["notes"].to_string().contains("one address layout, without randomisation"));
     let ten = json(&["--layouts", "10", "--seed", "3", "--threads", "1"]);
     assert_eq!(
         ten["traces"][0]["simulations"],
@@ -82,11 +82,11 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
 }
 
 #[test]
-fn what_has_no_other_layout_is_refused() {
+fn refuses_traces_without_another_layout() {
     let traced = Traced::new();
     traced
         .sim(&["--layouts", "3"])
-        .says(2, &["a.trace: the trace has the addresses that its program had", "pagelab record"]);
+        .says(2, &["a.trace: the trace has the addresses that the program had", "pagelab record"]);
     traced.sim(&["--layouts", "3", "--accesses-only"]).says(2, &["cannot be used with"]);
     traced.sim(&["--layouts", "0"]).says(2, &["--layouts", "1..=10000"]);
     traced.sim(&["--layouts", "many"]).says(2, &["--layouts"]);
@@ -133,8 +133,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
         bench.pagelab(&words).ran().json()
     };
     let (simulated, of_exits) = (sim("trace"), sim("exits"));
-    let _alone = Alone::wait();
-    std::fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
+    let _stable = validation::StablePageCache::new(&bench.path("")).unwrap();
     let (runs, launches) = (measured(&bench, &path), measured(&bench, &exits));
     let middle = |sorted: &[f64]| sorted[sorted.len() / 2];
     let figure = |document: &Value, key: &str| spread(document, "thp", "faults")[key].as_f64().unwrap();

@@ -28,7 +28,7 @@ fn verdict(comparison: &Value, policy: &str) -> [f64; 2] {
 }
 
 #[test]
-fn what_is_left_out_without_prove_all_is_predicted() {
+fn predicts_the_inspections_skipped_without_prove_all() {
     let here = [
         ("x86-64", cfg!(target_arch = "x86_64")),
         root(),

@@ -94,8 +94,8 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
         ran.says(0, &[]);
         assert!(ran.stdout.starts_with(&whole) && ran.stdout.len() > whole.len(), "the picture, then the table: {ran}");
     }
-    let said = bench.pagelab(&["list", "tcg-regions", "--svg", "/dev/stderr"]).ran();
-    assert_eq!(said.stderr, whole);
+    let ran = bench.pagelab(&["list", "tcg-regions", "--svg", "/dev/stderr"]).ran();
+    assert_eq!(ran.stderr, whole);
     let gone = "\"$0\" list tcg-regions --svg >(exec true) && \"$0\" list tcg-regions --svg >(cat >&2)";
     let mut shell = Command::new("bash");
     shell.args(["-c", gone, &bench.word("pagelab")]).current_dir(bench.path("."));
@@ -117,14 +117,13 @@ fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links()
         lchown(bench.path(link), Some(NOBODY), None).unwrap();
     }
     let study = "schema = \"pagelab.study/1\"\nname = \"beside\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n\
-                 machines = [\"cortex-a53\"]\n[sizes.full]\nrecorded = 1000\n[[workload]]\nname = \"one\"\ncommand = [\"true\"]\n";
+                 machines = [\"cortex-a53\"]\n[sizes.standard]\nrecorded = 1000\n[[workload]]\nname = \"one\"\ncommand = [\"true\"]\n";
     fs::write(bench.path("beside.toml"), study).unwrap();
     let (file, store) = (bench.word("beside.toml"), bench.store());
     for words in [
         &["study", "run", &file, "--task", "0", "--store", &store][..],
         &["study", "run", &file, "--store", &store],
-        &["generate", "completions", "generated"],
-        &["generate", "man", "generated"],
+        &["man", "generated"],
         &["generate", "reference", "generated"],
     ] {
         let ran = bench.pagelab(words).ran();

@@ -9,13 +9,15 @@
 mod common;
 #[path = "predicted/pool.rs"]
 mod pool;
+#[path = "predicted/rules.rs"]
+mod rules;
 
 use std::path::Path;
 use std::process::Command;
 
-use common::{Alone, Bench, Ran, Runs, arm, needs, observed, program, recording, root, words_of};
+use common::{Bench, Ran, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
-use validation::compact;
+use validation::StablePageCache;
 use validation::launch::Launch;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
@@ -48,6 +50,8 @@ struct Allowance {
 struct Compared {
     native: Value,
     simulated: Value,
+    /// Measured faults that are not the program's.
+    launch_faults: f64,
 }
 
 fn can_compare() -> bool {
@@ -101,25 +105,58 @@ fn same_addresses(bench: &Bench, command: &[String]) -> Launch {
     })
 }
 
-/// Runs a program under the policies, records it and simulates the trace.
-fn compared(bench: &Bench, policies: &[&str], command: &[String], launch: &Launch) -> Compared {
-    let (policies, trace) = (policies.join(","), bench.word("trace"));
+/// Records programs, simulates the traces under the policies, and runs them under the same policies.
+fn compared(bench: &Bench, policies: &[&str], commands: &[Vec<String>], launch: &Launch) -> Vec<Compared> {
+    let exits = vec![copied(bench, "/bin/true")];
+    let launch_of_exits = same_start(bench, &exits, &[]);
+    let exits_simulated = simulated(bench, policies, &exits, &launch_of_exits);
+    let simulated: Vec<Value> = commands.iter().map(|command| simulated(bench, policies, command, launch)).collect();
+    let _stable = StablePageCache::new(&bench.path("")).unwrap();
+    let exits = Compared {
+        native: native(bench, policies, &exits, &launch_of_exits),
+        simulated: exits_simulated,
+        launch_faults: 0.0,
+    };
+    // The launcher's faults, which do not occur in a recorded program: those before the execve.
+    let (native_faults, simulated_faults) = exits.faults("base");
+    assert!(
+        native_faults > simulated_faults && simulated_faults > 30.0,
+        "{native_faults}, {simulated_faults} simulated"
+    );
+    let launch_faults = native_faults - simulated_faults;
+    let both = commands.iter().zip(simulated);
+    both.map(|(command, simulated)| Compared {
+        native: native(bench, policies, command, launch),
+        simulated,
+        launch_faults,
+    })
+    .collect()
+}
+
+/// Records a program and simulates the trace.
+fn simulated(bench: &Bench, policies: &[&str], command: &[String], launch: &Launch) -> Value {
+    let trace = bench.word("trace");
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
     record.args(command);
     launch.in_environment(&mut record).ran().says(0, &[]);
+    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies.join(","), "--json"]).ran();
+    assert_eq!(simulated.code, Some(0), "{simulated}");
+    simulated.json()
+}
+
+/// Runs a program under the policies.
+fn native(bench: &Bench, policies: &[&str], command: &[String], launch: &Launch) -> Value {
     // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
     let still = ["--khugepaged", "off"];
+    let policies = policies.join(",");
     let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
     let options = [&options[..], &still].concat();
-    let _alone = Alone::wait();
     let mut native = Command::new(&launch.wrapper[0]);
     native.args(&launch.wrapper[1..]);
     common::wrap(&mut native, &bench.compare(&options, command));
     let native: Ran = launch.in_environment(&mut native).ran();
     assert_eq!(native.code, Some(0), "{native}");
-    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies, "--json"]).ran();
-    assert_eq!(simulated.code, Some(0), "{simulated}");
-    Compared { native: native.json(), simulated: simulated.json() }
+    native.json()
 }
 
 impl Compared {
@@ -132,19 +169,11 @@ impl Compared {
         (trial, simulations.iter().find(|simulation| simulation["policy"] == policy).unwrap())
     }
 
+    /// The program's own faults, measured and simulated.
     fn faults(&self, policy: &str) -> (f64, f64) {
         let (trial, simulation) = self.of(policy);
-        (observed(trial, "minor_faults").unwrap(), simulation["faults"].as_f64().unwrap())
+        (observed(trial, "minor_faults").unwrap() - self.launch_faults, simulation["faults"].as_f64().unwrap())
     }
-}
-
-/// Faults before the execve, which are the launcher's and do not occur in a recorded program: those of a program that only exits.
-fn launch_faults(bench: &Bench) -> f64 {
-    let command = [copied(bench, "/bin/true")];
-    let exits = compared(bench, &["base", "thp"], &command, &same_start(bench, &command, &[]));
-    let (native, simulated) = exits.faults("base");
-    assert!(native > simulated && simulated > 30.0, "{native} faults, {simulated} simulated");
-    native - simulated
 }
 
 fn near(what: &str, native: f64, simulated: f64, allowed: f64) -> Option<String> {
@@ -166,9 +195,7 @@ fn agrees_when(launch: &Launch, bench: &Bench, command: &[String], allowance: &A
 
 /// As [`agrees_when`], under these policies.
 fn agrees_under(policies: &[&str], launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
-    compact();
-    let launch_faults = launch_faults(bench);
-    let both = compared(bench, policies, command, launch);
+    let both = compared(bench, policies, &[command.to_vec()], launch).remove(0);
     let mut off = Vec::new();
     for policy in policies.iter().copied() {
         let (trial, simulation) = both.of(policy);
@@ -176,7 +203,7 @@ fn agrees_under(policies: &[&str], launch: &Launch, bench: &Bench, command: &[St
         let windows = if policy == "mthp-64k" { allowance.windows } else { 0.0 };
         let (native, simulated) = both.faults(policy);
         let stray_faults = STRAY_FAULTS + windows * (WINDOW_PAGES - 1.0);
-        off.extend(near(&format!("{policy}, faults"), native - launch_faults, simulated, stray_faults));
+        off.extend(near(&format!("{policy}, faults"), native, simulated, stray_faults));
         let native = observed(trial, "page_table_seen_bytes").unwrap();
         let simulated = simulation["process_table_bytes"].as_f64().unwrap();
         off.extend(near(&format!("{policy}, bytes of tables"), native, simulated, 0.0));

@@ -6,8 +6,9 @@ mod common;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Alone, Bench, Runs, arm, needs, observed, program, recording, root, words_of};
+use common::{Bench, Runs, arm, needs, observed, program, recording, root, words_of};
 use serde_json::Value;
+use validation::StablePageCache;
 
 /// The allowed relative difference of a prediction from the value of some trial.
 const TOLERANCE: f64 = 0.02;
@@ -36,34 +37,40 @@ struct Faults {
     simulated: f64,
 }
 
-/// Faults of a command under each policy.
-fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
-    // A comparison needs at least two policies.
-    let compared = if policies.len() == 1 { "base,thp".to_owned() } else { policies.join(",") };
-    let (joined, trace) = (policies.join(","), bench.word("trace"));
+/// Records a command and simulates the trace under the policies.
+fn simulated(bench: &Bench, policies: &[&str], command: &[String]) -> Value {
+    let trace = bench.word("trace");
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string();
     bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--"]).args(command).ran().says(0, &[]);
-    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &joined, "--json"]).ran();
+    let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies.join(","), "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
-    let options = ["--json", "--khugepaged", "off", "--blocks", "4", "--min-blocks", "1", "-p", &compared];
     // The traces of child processes of an earlier recording would be simulated too.
     std::fs::read_dir(bench.path("")).unwrap().flatten().for_each(|entry| {
         if entry.file_name().to_string_lossy().starts_with("trace") {
             std::fs::remove_file(entry.path()).unwrap();
         }
     });
-    let native = {
-        let _alone = Alone::wait();
-        std::fs::write("/proc/sys/vm/compact_memory", "1").unwrap();
-        let mut native = Command::new("setarch");
-        common::wrap(native.arg("--addr-no-randomize"), &bench.compare(&options, command));
-        native.ran()
-    };
-    assert_eq!(native.code, Some(0), "{native}");
-    let (native, simulated) = (native.json(), simulated.json());
+    let simulated = simulated.json();
     assert_eq!(simulated["traces"][0]["events_out_of_order"], 0);
+    simulated
+}
+
+/// Runs a command under the policies.
+fn native(bench: &Bench, policies: &[&str], command: &[String]) -> Value {
+    // A comparison needs at least two policies.
+    let compared = if policies.len() == 1 { "base,thp".to_owned() } else { policies.join(",") };
+    let options = ["--json", "--khugepaged", "off", "--blocks", "4", "--min-blocks", "1", "-p", &compared];
+    let mut native = Command::new("setarch");
+    common::wrap(native.arg("--addr-no-randomize"), &bench.compare(&options, command));
+    let native = native.ran();
+    assert_eq!(native.code, Some(0), "{native}");
+    native.json()
+}
+
+/// Faults of a command under each policy.
+fn faults(policies: &[&str], native: &Value, simulated: &Value) -> Vec<Faults> {
     let of = |policy: &&str| {
-        arm(&native, policy);
+        arm(native, policy);
         let trials = native["trials"].as_array().unwrap().iter();
         let counted = trials.filter(|trial| trial["label"] == **policy && trial["counted"] == true);
         let measured: Vec<f64> = counted.map(|trial| observed(trial, "minor_faults").unwrap()).collect();
@@ -78,10 +85,16 @@ fn faults(bench: &Bench, policies: &[&str], command: &[String]) -> Vec<Faults> {
 /// Compares the faults of a command, without those before the execve and around it, which `true` also has. `by_chance` is the
 /// number of faults that may differ between runs.
 fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) {
-    let exits = faults(bench, &["base", "thp"], &words_of(&["/bin/true"]));
-    let launch = exits[0].measured[0] - exits[0].simulated;
+    let (exits, launched) = (words_of(&["/bin/true"]), ["base"]);
+    let simulated = [simulated(bench, &launched, &exits), simulated(bench, policies, command)];
+    let native = {
+        let _stable = StablePageCache::new(&bench.path("")).unwrap();
+        [native(bench, &launched, &exits), native(bench, policies, command)]
+    };
+    let exits = &faults(&launched, &native[0], &simulated[0])[0];
+    let launch = exits.measured[0] - exits.simulated;
     let mut off = Vec::new();
-    for (policy, Faults { measured, simulated }) in policies.iter().zip(faults(bench, policies, command)) {
+    for (policy, Faults { measured, simulated }) in policies.iter().zip(faults(policies, &native[1], &simulated[1])) {
         let [least, most] = measured.map(|faults| faults - launch);
         let line = format!("{policy}: {least} to {most} measured, {simulated} simulated");
         println!("{}: {line}", command[0]);

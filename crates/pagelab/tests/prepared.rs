@@ -24,7 +24,7 @@ fn log(bench: &Bench) -> Vec<String> {
 }
 
 #[test]
-fn it_comes_before_each_trial_untimed_and_is_told() {
+fn the_preparation_runs_untimed_before_each_trial_and_is_reported() {
     let bench = Bench::new();
     let prepare = logging(
         &bench,
@@ -60,7 +60,7 @@ fn it_comes_before_each_trial_untimed_and_is_told() {
 }
 
 #[test]
-fn it_runs_under_no_policy() {
+fn the_preparation_runs_under_no_policy() {
     let is_off = std::fs::read_to_string(SETTING).is_ok_and(|setting| setting.contains("[never]"));
     if !(needs(&[("Linux 6.8 with folios of 64K, switched off", is_off)]) && needs(&own_lease())) {
         return;
@@ -80,7 +80,7 @@ fn it_runs_under_no_policy() {
 }
 
 #[test]
-fn it_runs_as_the_user_of_the_command() {
+fn the_preparation_runs_as_the_user_of_the_command() {
     if !needs(&[root()]) {
         return;
     }

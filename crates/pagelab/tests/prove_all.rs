@@ -30,7 +30,7 @@ fn warned(document: &Value) -> bool {
 }
 
 #[test]
-fn memory_that_goes_unseen_is_seen_with_prove_all() {
+fn prove_all_sees_memory_freed_before_the_end() {
     let bench = Bench::new();
     let options = [&["-p", "default,base", "--json"][..], &QUICK].concat();
     let without = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
@@ -61,9 +61,9 @@ fn memory_that_goes_unseen_is_seen_with_prove_all() {
 #[test]
 fn wall_times_that_contain_looks_are_named() {
     let bench = Bench::new();
-    let beside = shell(&format!("sleep 60 & {}; kill $!", churn(&bench).join(" ")));
+    let with_sleeper = shell(&format!("sleep 60 & {}; kill $!", churn(&bench).join(" ")));
     let options = [&["-p", "default,base", "--prove-all", "--json"][..], &QUICK].concat();
-    let document = bench.compare(&options, &beside).ran().says(0, &[]).json();
+    let document = bench.compare(&options, &with_sleeper).ran().says(0, &[]).json();
     for trial in of_base(&document) {
         let (looks_s, wall_s) = (observed(trial, "looks_s").unwrap(), observed(trial, "wall_s").unwrap());
         assert!(looks_s > wall_s / 1000.0 && looks_s < wall_s, "{looks_s} of {wall_s} s");

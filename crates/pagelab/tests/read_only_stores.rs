@@ -41,7 +41,7 @@ fn bench() -> Bench {
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
     bench.pagelab(&[&words[..], &command].concat()).ran().says(0, &[]);
     let study = "schema = \"pagelab.study/1\"\nname = \"small\"\nquestion = \"?\"\npolicies = [\"default\", \"base\"]\n\
-                 [sizes.full]\n[[workload]]\nname = \"touch\"\ncommand = [\"true\"]\n";
+                 [sizes.standard]\n[[workload]]\nname = \"touch\"\ncommand = [\"true\"]\n";
     fs::write(bench.path("study.toml"), study).unwrap();
     bench
 }
@@ -57,7 +57,7 @@ fn content(directory: &Path) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn a_store_of_another_user_is_read_and_nothing_is_made_beside_it() {
+fn reads_a_store_of_another_user_and_creates_nothing_next_to_it() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }

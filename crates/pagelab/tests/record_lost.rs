@@ -28,7 +28,7 @@ fn on_a_small_disk(bench: &Bench, kib: u32, command: &Command, after: &str) -> R
 }
 
 #[test]
-fn a_full_disk_ends_with_2_and_says_what_is_lost() {
+fn a_full_disk_ends_with_2_and_lost_parts_are_reported() {
     if !needs(&[root(), program("unshare"), program("/usr/bin/perl"), recording("qemu-x86_64")]) {
         return;
     }
@@ -44,13 +44,13 @@ fn a_full_disk_ends_with_2_and_says_what_is_lost() {
         &[
             "No space left on device",
             "could not be written any further",
-            "instructions each is lost",
+            "of each thread are kept, the rest is lost",
             "ended with exit status: 0",
         ],
     );
     // The written part can be read, and is reported as cut off.
-    let told = bench.pagelab(&["sim", "kept", "-p", "base", "--json"]).ran().json();
-    assert_eq!(told["traces"][0]["cut_off"], true);
+    let simulated = bench.pagelab(&["sim", "kept", "-p", "base", "--json"]).ran().json();
+    assert_eq!(simulated["traces"][0]["cut_off"], true);
     // The trace that cannot be completed is that of another process than the first.
     let shell = format!("/usr/bin/perl -e '{script}'; exit 3");
     let command = record(&bench, &trace, &["/bin/sh", "-c", &shell]);
@@ -165,7 +165,7 @@ fn traces(bench: &Bench, output: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_a_killed_recording_leaves_is_removed_by_the_next() {
+fn the_next_recording_removes_leftovers_of_a_killed_one() {
     let here = [recording("qemu-x86_64"), ("tmpfs at /dev/shm", Path::new("/dev/shm").is_dir())];
     if !(needs(&here) && needs(&[root(), program("unshare")])) {
         return;
@@ -199,7 +199,7 @@ fn what_a_killed_recording_leaves_is_removed_by_the_next() {
 
 /// Ctrl-C on a terminal also reaches the program directly. SIGTERM from a supervisor reaches only pagelab.
 #[test]
-fn a_recording_that_is_told_to_stop_leaves_no_process() {
+fn a_stopped_recording_leaves_no_process() {
     if !needs(&[recording("qemu-x86_64"), program("setsid")]) {
         return;
     }

@@ -127,10 +127,10 @@ fn every_program_that_is_executed_has_a_trace() {
     assert!(cell["resident_bytes"].as_u64().unwrap() < 3 << 20, "{cell:#}");
     // If one of their traces is missing, it is reported by name and count.
     fs::remove_file(bench.path(&own[1])).unwrap();
-    let told = bench.pagelab(&["sim", "trace", "-p", "base"]).ran();
-    let words = told.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(words.contains("executed 1 program of which there is no trace FILE.PID.execN"), "{told}");
-    assert!(words.contains("is not modelled: /proc/self/exe"), "{told}");
+    let ran = bench.pagelab(&["sim", "trace", "-p", "base"]).ran();
+    let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("executed 1 program without a trace FILE.PID.execN"), "{ran}");
+    assert!(words.contains("is not modelled: /proc/self/exe"), "{ran}");
     let swept = bench.pagelab(&["sim", "sweep", "trace"]).ran();
     assert!(
         swept.stdout.split_whitespace().collect::<Vec<_>>().join(" ").contains("executed /proc/self/exe"),
@@ -139,7 +139,7 @@ fn every_program_that_is_executed_has_a_trace() {
 }
 
 #[test]
-fn what_a_shell_and_make_execute_is_recorded() {
+fn records_programs_that_a_shell_and_make_execute() {
     if !can_record() || !needs(&[program("make")]) {
         return;
     }

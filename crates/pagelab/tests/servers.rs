@@ -53,7 +53,7 @@ fn redis_under_policies_gives_its_throughput() {
 
 /// Redis and MariaDB disable THP for themselves. The policy stays in force, and the row reports the call.
 #[test]
-fn a_program_that_turns_thp_off_is_answered_and_it_is_said() {
+fn answers_a_program_that_turns_thp_off_and_reports_it() {
     let python = python();
     if !needs(&[root(), ("python3", python.is_some())]) {
         return;
@@ -62,7 +62,7 @@ fn a_program_that_turns_thp_off_is_answered_and_it_is_said() {
     let bench = Bench::new();
     let program = "import ctypes, mmap; ctypes.CDLL(None).prctl(41, 1, 0, 0, 0); m = mmap.mmap(-1, 256 << 20, \
                    flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor at in range(0, len(m), 4096): m[at] = 1";
-    let options = [&["-p", "default,thp"][..], &QUICK].concat();
+    let options = [&["-p", "default,thp", "--full"][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&python, "-c", program])).ran();
     ran.says(0, &[]).prints(&["PR_SET_THP_DISABLE"]);
     let document = bench.stored(1);
@@ -87,7 +87,7 @@ fn the_client_is_timed_and_the_server_is_ended() {
 }
 
 #[test]
-fn a_server_that_fails_is_said_and_soon() {
+fn reports_a_failed_server_soon() {
     let bench = Bench::new();
     let dies = bench.script("dies", "echo no room >&2; sleep 0.1; exit 3");
     let silent = bench.script("silent", "sleep 0.1; exit 5");
@@ -118,7 +118,7 @@ fn a_server_that_fails_is_said_and_soon() {
 }
 
 #[test]
-fn a_server_a_probe_or_a_client_that_is_not_there_is_said_as_a_shell_says_it() {
+fn reports_a_missing_server_probe_or_client_as_a_shell_does() {
     let bench = Bench::new();
     let missing = "no-such-program";
     for (server, ready, client) in [(missing, "true", "true"), ("true", missing, "true"), ("true", "true", missing)] {
@@ -131,7 +131,7 @@ fn a_server_a_probe_or_a_client_that_is_not_there_is_said_as_a_shell_says_it() {
 /// When databases end, they free their buffers in many pieces, or drop their content first (MariaDB). This is not part of the timed
 /// section.
 #[test]
-fn what_a_server_frees_at_its_end_is_seen() {
+fn sees_memory_that_a_server_frees_at_its_end() {
     const PIECES: u64 = 200;
     const POOL: u64 = 300;
     if !needs(&[program("python3")]) {

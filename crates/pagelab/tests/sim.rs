@@ -49,7 +49,7 @@ fn every_policy_has_a_verdict_and_causes() {
 
 /// Under a policy of large pages the program cannot disable them, as under `compare`, and this is reported.
 #[test]
-fn calls_against_a_policy_are_answered_and_said() {
+fn calls_against_a_policy_are_answered_and_reported() {
     const BEGIN: u64 = 0x10_0000_0000;
     let bench = Bench::new();
     let file = bench.path("a.trace");
@@ -112,7 +112,8 @@ fn the_accesses_alone_are_simulated_without_calls() {
         let (settings, traced) = (&document["settings"], &document["traces"][0]);
         assert_eq!(settings["accesses_only"], misses == 2);
         assert_eq!(traced["simulations"][0]["second_level"]["load"], misses, "{document:#}");
-        let noted = traced["notes"].as_array().unwrap().iter().any(|note| note.to_string().contains("accesses alone"));
+        let noted =
+            traced["notes"].as_array().unwrap().iter().any(|note| note.to_string().contains("only the accesses"));
         assert_eq!(noted, misses == 2);
     }
     traced.sweep(&["--accesses-only"]).says(2, &["unexpected argument '--accesses-only'"]);
@@ -128,25 +129,24 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
     let misses = |entries: u64| points.iter().find(|point| point["entries"] == entries).unwrap()["misses"].as_u64();
     assert_eq!((misses(2048), misses(512)), (Some(1025), Some(2049)));
     assert_eq!(curves["footprints"][0]["touched_bytes"], 1025 * 4096);
-    assert!(traced.sim(&["--curves"]).stdout.contains("all pages that are ever touched"));
+    assert!(traced.sim(&["--curves"]).stdout.contains("all touched pages"));
 
     let page = traced.bench.path("page.html").display().to_string();
     let ran = traced.sim(&["-p", "base,thp,contig-64k", "-m", "zen-3,cortex-a57", "--html", &page]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     let html = fs::read_to_string(&page).unwrap();
-    for part in
-        ["zen-3: cycles lost", "cannot be had", "assumed", "--html", "4 sets of 8 ways", "(modelled)", "verdict"]
+    for part in ["zen-3: cycles lost", "unsupported", "assumed", "--html", "4 sets of 8 ways", "(modelled)", "verdict"]
     {
         assert!(html.contains(part), "{part}");
     }
     assert!(!html.contains("<script") && !html.contains("href=") && !html.contains("src="));
-    assert!(html.contains("looks at eight PMDs every 10 s of 2500000000 instructions; all pages but one"));
+    assert!(html.contains("scans eight PMDs every 10 s at 2500000000 instructions/s; all pages but one"));
     let linux = "[khugepaged]\nscan_sleep_millisecs = 500\nmax_ptes_none = 0\n[mthp]\nalso_enabled = [\"16K\"]";
     traced.under(linux, &["-p", "mthp-64k", "--html", &page]).says(0, &[]);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("every 0.5 s") && html.contains("; 0 pages of a window") && html.contains("<dd>16K</dd>"));
     assert_eq!(traced.sim(&["-p", "base", "--accesses-only", "--html", &page]).code, Some(0));
-    assert!(fs::read_to_string(&page).unwrap().contains("none: the accesses alone"));
+    assert!(fs::read_to_string(&page).unwrap().contains("none: only the accesses"));
     let ran = traced.sweep(&["--html", &page]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert!(fs::read_to_string(&page).unwrap().contains("TLB misses of"));
@@ -186,7 +186,7 @@ fn the_result_is_the_same_for_any_number_of_threads() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_said() {
+fn reports_what_cannot_be_simulated() {
     let traced = Traced::new();
     let toml = traced.bench.path("bad.toml");
     fs::write(&toml, "schema = \"pagelab.machine/1\"\nspeed = 3\n").unwrap();
@@ -203,7 +203,7 @@ fn what_cannot_be_simulated_is_said() {
         (vec!["-p", "base-8k"], 2, "contig-64k"),
         (vec!["-m", "zen-2", "-p", "contig-64k"], 3, "reasons are above"),
         (vec!["--memory", "1K"], 2, "1M to 256G"),
-        (vec!["--linux", &toml], 2, "schema: found \"pagelab.machine/1\", expected \"pagelab.linux/1\""),
+        (vec!["--linux", &toml], 2, "schema: expected \"pagelab.linux/1\", found \"pagelab.machine/1\""),
         (vec!["--linux", "/nonexistent.toml"], 2, "/nonexistent.toml: No such file"),
         (vec!["--accesses-only", "--linux", &toml], 2, "cannot be used with"),
         (vec!["sweep"], 2, "sweep: no such trace; the verb comes first: `pagelab sim sweep`"),
@@ -219,14 +219,14 @@ fn what_cannot_be_simulated_is_said() {
         assert!(ran.stderr.contains(words), "{arguments:?}: {}", ran.stderr);
     }
     for (linux, words) in [
-        ("[khugepaged]\nscan_sleep_millisecs = 0", "khugepaged.scan_sleep_millisecs: found 0, expected 1 or more"),
+        ("[khugepaged]\nscan_sleep_millisecs = 0", "khugepaged.scan_sleep_millisecs: expected 1 or more, found 0"),
         ("[khugepaged]\nspeed = 3", "unknown field `speed`"),
         ("[khugepaged]\nscan_sleep_ms = 3", "line 3: unknown field `scan_sleep_ms`, expected one of "),
         (
             "[khugepaged]\nscan_sleep_ms = 3",
             "; the nearest is `scan_sleep_millisecs`; `pagelab list linux` shows every key",
         ),
-        ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: found 24K, expected a power of two from 16K to 1G"),
+        ("[mthp]\nalso_enabled = [\"24K\"]", "mthp.also_enabled: expected a power of two from 16K to 1G, found 24K"),
         ("instructions_per_s = \"fast\"", "line 2"),
     ] {
         let ran = traced.under(linux, &[]);
@@ -242,7 +242,7 @@ fn what_cannot_be_simulated_is_said() {
 }
 
 #[test]
-fn traces_that_cannot_be_read_are_refused_and_damaged_ones_say_what_is_missing() {
+fn refuses_unreadable_traces_and_reports_missing_parts_of_damaged_ones() {
     let traced = Traced::new();
     let file = traced.bench.path("bad.trace").display().to_string();
     let whole = fs::read(&traced.file).unwrap();
@@ -312,7 +312,7 @@ fn each_trace_must_have_an_answer() {
     let imported = traced.bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &high, &text]).ran();
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
     // An address that Sv39 does not have: the first trace has a result, the second has none.
-    traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation came to the end"]);
+    traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation reached the end"]);
     let ran = traced.sim(&[&high, "-p", "base", "-m", "sifive-u74,cascade-lake"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
@@ -339,11 +339,11 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
     fs::write(&file, made(header(5, None), Some(7))).unwrap();
     for what in [&["sweep", path.as_str()][..], &[&path, "-p", "base", "--curves"]] {
         let ran = traced.bench.pagelab(&[&["sim"], what].concat()).ran();
-        let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(said.contains("of the first process alone: the 1 process that was forked"), "{ran}");
+        let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(words.contains("only of the first process: 1 forked process"), "{ran}");
     }
     let child = traced.bench.path("forks.trace.7");
-    assert!(sim().stdout.contains("1 process of which there is no trace"));
+    assert!(sim().stdout.contains("1 process without a trace FILE.PID"));
     fs::write(&child, made(header(8, Some(5)), None)).unwrap();
     sim().says(2, &["forks.trace.7: its header has the process 8, expected 7"]);
     fs::write(&child, made(header(7, Some(5)), Some(7))).unwrap();
@@ -370,8 +370,8 @@ fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     assert_eq!(ran.stdout.matches("stopped early").count(), 4, "a row in each table, and the result: {}", ran.stdout);
     assert!(ran.stdout.contains("sifive-u74 under base ended before the trace did"), "{}", ran.stdout);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("take a machine whose programs have more bits of address"), "{said}");
+    let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("take a machine whose programs have more bits of address"), "{words}");
     assert!(fs::read_to_string(&page).unwrap().contains("stopped early"));
     let ran = bench.pagelab(&[&both[..], &["--json"]].concat()).ran();
     let document: Value = serde_json::from_str(&ran.stdout).unwrap();
@@ -379,5 +379,5 @@ fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
     assert_eq!((&stopped["complete"], &whole["complete"]), (&Value::Bool(false), &Value::Bool(true)));
     assert!(stopped["stopped"].is_string() && stopped["per_run"].is_null() && stopped["verdict"].is_null());
     assert!(whole["stopped"].is_null() && whole["per_run"].is_object());
-    bench.pagelab(&["sim", &file, "-p", "base", "-m", "sifive-u74"]).ran().says(2, &["no simulation came to the end"]);
+    bench.pagelab(&["sim", &file, "-p", "base", "-m", "sifive-u74"]).ran().says(2, &["no simulation reached the end"]);
 }

@@ -9,12 +9,13 @@ use std::fs;
 use serde_json::Value;
 use traced::Traced;
 
-/// The best policy, its advantage, its memory and the basis of the result: in text, in JSON and on the page.
+/// What share of the time translation takes, the best policy, its memory and the basis of the result: in text, in JSON and on the
+/// page.
 #[test]
 fn the_end_is_a_sentence_for_each_machine() {
     let traced = Traced::new();
     let page = traced.bench.path("page.html").display().to_string();
-    let arguments = ["-m", "cascade-lake,neoverse-n1", "-p", "base,thp,base-64k"];
+    let arguments = ["-m", "cascade-lake,neoverse-n1", "-p", "base,thp,base-64k", "--run-time", "10ms"];
     let text = traced.sim(&[&arguments[..], &["--html", &page]].concat()).stdout;
     let document = traced.json(&arguments);
     let answers = document["traces"][0]["answers"].as_array().unwrap();
@@ -27,20 +28,46 @@ fn the_end_is_a_sentence_for_each_machine() {
     assert_eq!(cascade["lost_cycles_ratio"].as_f64().unwrap(), lost(1) / lost(0));
     let sentence = cascade["sentence"].as_str().unwrap();
     for part in [
-        "cascade-lake: thp is the best of 2 policies: ",
-        "% less translation time than base (",
-        "peak memory (4",
-        "With faults, zeroing and copying, whose cost is assumed, ",
-        "Not compared: base-64k (cannot be had: ",
+        "translation is at most 0.2 % of this program's time on cascade-lake; with faults, zeroing and copying, whose cost is \
+         assumed, thp takes 5.0 % less time than base; memory stays the same under thp. ",
+        "The time is 10.00 ms of CPU time at 2.5 GHz, which is assumed, and was given (--run-time).",
+        "Not compared: base-64k (unsupported: ",
         "figures of the machine (TLBs ",
     ] {
         assert!(sentence.contains(part), "{part}: {sentence}");
     }
     let last = text.lines().rev().find(|line| !line.starts_with(' ')).unwrap();
-    assert!(last.starts_with("neoverse-n1: "), "it is what comes last: {text}");
+    assert!(last.contains("time on neoverse-n1"), "it is what comes last: {text}");
     let unfolded = text.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(answers.iter().all(|answer| unfolded.contains(answer["sentence"].as_str().unwrap())), "{text}");
-    assert!(fs::read_to_string(&page).unwrap().contains("<strong>cascade-lake: thp is the best of 2 policies"));
+    assert!(fs::read_to_string(&page).unwrap().contains("<strong>translation is at most"));
+}
+
+#[test]
+fn the_time_of_the_program_decides_whether_page_size_matters() {
+    let traced = Traced::new();
+    let of =
+        |time: &[&str]| traced.json(&[&["-m", "cascade-lake", "-p", "base,thp"], time].concat())["traces"][0].clone();
+    let answer = |trace: &Value| trace["answers"][0].clone();
+    let (long, assumed) = (of(&["--run-time", "2s"]), of(&[]));
+    let sentence = answer(&long)["sentence"].as_str().unwrap().to_owned();
+    let expected = "translation is at most 0.1 % of this program's time on cascade-lake, so page size does not matter there; \
+                    memory stays the same under thp. The time is 2.000 s of CPU time";
+    assert!(sentence.starts_with(expected), "{sentence}");
+    assert_eq!((&answer(&long)["page_size_matters"], &long["run_time"]["source"]), (&false.into(), &"given".into()));
+    assert_eq!((&assumed["run_time"]["source"], &assumed["run_time"]["cpu_s"]), (&"assumed".into(), &Value::Null));
+    let sentence = answer(&assumed)["sentence"].as_str().unwrap().to_owned();
+    let expected = "The time is assumed, a cycle for each of 2,048 instructions, plus translation and the kernel's work at \
+                    faults: the trace has no CPU time of a native run. ";
+    assert!(sentence.contains(expected), "{sentence}");
+    for (wrong, parts) in [
+        (&["--run-time", "3"][..], &["--run-time", "3"][..]),
+        (&["--run-time", "0s"], &["--run-time"]),
+        (&["--run-time=-1s"], &["--run-time"]),
+        (&[&traced.file, "--run-time", "1s"], &["--run-time", "expected one trace, whose CPU time it is, found 2"]),
+    ] {
+        traced.sim(wrong).says(2, parts);
+    }
 }
 
 /// 1025 faults that fill a 4K page each, compared with two 2M faults and that of the code.

@@ -118,28 +118,43 @@ fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_
     let expected = ["zen-3", "zen-2"].map(|machine| ["base", "thp"].map(|policy| format!("{machine:?} {policy:?}")));
     assert_eq!(names, expected.concat());
     let machines = [&file, "zen-3"].join(",");
-    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines of one name, \"zen-3\"", "key `name`"]);
+    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines with the same name, \"zen-3\"", "key `name`"]);
 }
 
 #[test]
-fn a_tlb_that_fetches_and_data_share_is_told_where_their_runs_are_apart() {
+fn warns_of_a_shared_tlb_if_fetches_and_data_were_recorded_apart() {
     let traced = Traced::new();
     let file = traced.bench.path("test.toml").display().to_string();
     fs::write(&file, MACHINE).unwrap();
-    let said = |arguments: &[&str]| {
-        traced.sim(arguments).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count()
+    let warnings = |arguments: &[&str]| {
+        traced
+            .sim(arguments)
+            .stdout
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .matches("stores their runs separately")
+            .count()
     };
-    assert_eq!(said(&["-m", &file, "-p", "base"]), 1);
-    assert_eq!(said(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
-    let swept =
-        || traced.sweep(&[]).stdout.split_whitespace().collect::<Vec<_>>().join(" ").matches("runs apart").count();
-    assert_eq!((swept(), said(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
+    assert_eq!(warnings(&["-m", &file, "-p", "base"]), 1);
+    assert_eq!(warnings(&["-m", "zen-3", "-p", "base"]), 0, "its first level is split");
+    let swept = || {
+        traced
+            .sweep(&[])
+            .stdout
+            .split_whitespace()
+            .collect::<Vec<_>>()
+            .join(" ")
+            .matches("stores their runs separately")
+            .count()
+    };
+    assert_eq!((swept(), warnings(&["-m", "zen-3", "-p", "base", "--curves"])), (1, 1));
     let mut header = Header::of("test");
     header.columns.addresses = true;
     let mut recording = Recording::new(Vec::new(), header).unwrap();
     recording.access(0, 0x1000_0000, 8, Kind::LOAD).unwrap();
     fs::write(&traced.file, recording.finish().unwrap()).unwrap();
-    assert_eq!((said(&["-m", &file, "-p", "base"]), swept()), (0, 0));
+    assert_eq!((warnings(&["-m", &file, "-p", "base"]), swept()), (0, 0));
 }
 
 #[test]
@@ -166,10 +181,10 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
 }
 
 #[test]
-fn a_machine_that_was_guessed_is_told() {
+fn reports_a_machine_that_was_guessed() {
     let traced = Traced::new();
     let guessed = &traced.json(&["-p", "base"])["traces"][0]["notes"];
-    assert!(guessed.to_string().contains("cascade-lake was taken; name a machine with -m"), "{guessed}");
+    assert!(guessed.to_string().contains("cascade-lake was assumed; name a machine with -m"), "{guessed}");
     let named = &traced.json(&["-p", "base", "-m", "cascade-lake"])["traces"][0]["notes"];
     assert!(!named.to_string().contains("was taken"), "{named}");
 }

@@ -93,8 +93,8 @@ fn further_folios_that_a_machine_cannot_have_are_refused() {
     };
     let ran = also("\"128K\"", "mthp-64k");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("further folios of 128K would be taken before those of 64K"), "{said}");
+    let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("a kernel tries folios of 128K before those of 64K"), "{words}");
     also("\"16K\", \"32K\"", "base,mthp-64k").says(0, &[]);
     // The file describes a kernel, independently of the machine that is simulated.
     also("\"16K\"", "base,thp").says(0, &[]);
@@ -109,8 +109,8 @@ fn more_missing_pages_than_a_kernel_takes_are_refused() {
     assert_eq!(missing("511").code, Some(0));
     let ran = missing("512");
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-    let said = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(said.contains("max_ptes_none can be 0 to 511 with x86-64, found 512"), "{said}");
+    let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(words.contains("max_ptes_none can be 0 to 511 with x86-64, found 512"), "{words}");
 }
 
 #[test]

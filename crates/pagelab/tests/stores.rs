@@ -44,12 +44,12 @@ fn a_store_with_an_endless_trigger_is_refused_by_whatever_opens_it() {
 }
 
 #[test]
-fn a_store_that_goes_during_a_run_is_noticed_and_its_results_are_set_aside() {
+fn results_are_set_aside_when_the_store_disappears_during_a_run() {
     let replaced = "test -e other || : > other; mv other results.sqlite";
-    for (act, said) in [("rm -f results.sqlite", "was removed"), (replaced, "was replaced by another file")] {
+    for (act, message) in [("rm -f results.sqlite", "was removed"), (replaced, "was replaced by another file")] {
         let bench = Bench::new();
         let ran = bench.compare(&[&TWO[..], &QUICK, &["--json"]].concat(), &shell(act)).ran();
-        ran.says(2, &[said, "its results are set aside", "results-set-aside-1.sqlite", "number 1 of"]);
+        ran.says(2, &[message, "its results are set aside", "results-set-aside-1.sqlite", "number 1 of"]);
         assert_eq!(ran.stderr.matches("are set aside").count(), 1, "said once: {ran}");
         let aside = bench.word("results-set-aside-1.sqlite");
         let kept = bench.pagelab(&["show", "1", "--store", &aside, "--json"]).ran().json();

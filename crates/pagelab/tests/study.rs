@@ -23,7 +23,7 @@ name = "tiny"
 question = "Does it run?"
 policies = ["default", "base"]
 
-[sizes.full]
+[sizes.standard]
 parameters = { s = "0.05" }
 blocks = 6
 min_blocks = 6
@@ -78,7 +78,7 @@ fn trials(bench: &Bench, number: u64) -> Vec<(u64, u64, u64, f64)> {
 }
 
 #[test]
-fn a_killed_study_goes_on_and_repeats_nothing() {
+fn a_killed_study_resumes_without_repeating_trials() {
     let bench = Bench::new();
     let file = written(&bench, "tiny.toml", TINY);
     let run = || {
@@ -119,7 +119,7 @@ fn a_killed_study_goes_on_and_repeats_nothing() {
     if has("sqlite3") {
         let moved = "UPDATE resumptions SET boot_id = 'another'";
         assert!(Command::new("sqlite3").args([store.as_str(), moved]).status().unwrap().success());
-        show(&[]).says(0, &[]).prints(&["and went on in another boot."]);
+        show(&[]).says(0, &[]).prints(&["and resumed in another boot."]);
         assert_eq!(show(&["--json"]).json()["resumptions"][0]["boot_id"], "another");
     }
     let report = study(&bench, "report", &file, &[]).ran();
@@ -156,7 +156,7 @@ fn nothing_of_a_file_moves_the_terminal() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_a_line() {
+fn refuses_invalid_studies_in_one_line() {
     let bench = Bench::new();
     for (text, parts) in [
         (TINY.replace("blocks = 6\nmin", "blcks = 6\nmin"), &["unknown field `blcks`", "the nearest is `blocks`"][..]),
@@ -165,12 +165,15 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         (TINY.replace("min_blocks = 6", "max_time = \"6\""), &["sleep", "--max-time", "expected a time"]),
         (TINY.replace("question", "quest ion"), &["line 4"]),
         (
-            TINY.replace("[sizes.full]", "machines = [\"cortex-a35\"]\n[sizes.full]"),
+            TINY.replace("[sizes.standard]", "machines = [\"cortex-a35\"]\n[sizes.standard]"),
             &["machines", "cortex-a35", "cortex-a53"],
         ),
-        (TINY.replace("[sizes.full]", "machines = [\"hst\"]\n[sizes.full]"), &["machines", "the nearest is host"]),
         (
-            TINY.replace("[sizes.full]", "model_primary = \"walkz\"\n[sizes.full]"),
+            TINY.replace("[sizes.standard]", "machines = [\"hst\"]\n[sizes.standard]"),
+            &["machines", "the nearest is host"],
+        ),
+        (
+            TINY.replace("[sizes.standard]", "model_primary = \"walkz\"\n[sizes.standard]"),
             &["model_primary", "walkz", "the nearest is walks"],
         ),
         (
@@ -179,11 +182,11 @@ fn what_makes_no_sense_is_refused_in_a_line() {
         ),
         (
             TINY.replace("name = \"true\"", "name = \"true\"\naxes = { t = [\"a\", \"b\"] }"),
-            &["workload \"true\"", "its axis, {t}", "would be the same"],
+            &["workload \"true\"", "no text of the workload contains {t}"],
         ),
         (
             format!("{TINY}[boots.a]\nbaseline = true\n[boots.b]\nkernel = \"6\"\nbaseline = true\n"),
-            &["boots: a and b have baseline = true"],
+            &["boots: expected one boot with baseline = true, found a and b"],
         ),
     ] {
         let file = written(&bench, "bad.toml", &text);
@@ -193,10 +196,13 @@ fn what_makes_no_sense_is_refused_in_a_line() {
     }
     let ran = study(&bench, "run", "contig-hunt", &[]).ran();
     ran.says(2, &["there is no study \"contig-hunt\"", "the nearest is contig-hint"]);
-    study(&bench, "status", &written(&bench, "t.toml", TINY), &["--quick"])
+    study(&bench, "status", &written(&bench, "t.toml", TINY), &["--size", "quick"])
         .ran()
-        .says(2, &["[sizes.quick]", "[sizes.full]"]);
-    bench.pagelab(&["study", "merge", "--quick", "other.sqlite"]).ran().says(2, &["'--quick' cannot be used with"]);
+        .says(2, &["[sizes.quick]", "[sizes.standard]"]);
+    bench
+        .pagelab(&["study", "merge", "--size", "quick", "other.sqlite"])
+        .ran()
+        .says(2, &["'--size <SIZE>' cannot be used"]);
 }
 
 #[test]
@@ -209,7 +215,7 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
         question = "What do models say?"
         policies = ["base", "thp", "contig-64k"]
         machines = ["cortex-a53", "rva23"]
-        [sizes.full]
+        [sizes.standard]
         [[workload]]
         name = "writes"
         trace = "a.trace"
@@ -273,7 +279,7 @@ fn one_study_is_run_once_at_a_time() {
     let has_begun = || bench.path("results.tiny.lock").metadata().is_ok_and(|lock| lock.len() > 0);
     assert!(within(LIMIT, has_begun));
     let id = first.id();
-    study(&bench, "run", &file, &[]).ran().says(2, &["the study tiny is being run already", &format!("process {id}")]);
+    study(&bench, "run", &file, &[]).ran().says(2, &["the study tiny is already running", &format!("process {id}")]);
     first.kill();
 }
 
@@ -281,7 +287,7 @@ fn one_study_is_run_once_at_a_time() {
 fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let text = TINY
         .replace("\"default\", \"base\"", "\"default\", \"thp\"")
-        .replace("[sizes.full]", &format!("seed = {seed}\n[sizes.full]"));
+        .replace("[sizes.standard]", &format!("seed = {seed}\n[sizes.standard]"));
     let file = written(bench, "faked.toml", &text);
     bench
         .pagelab(&["study", "run", &file, "--fake-platform", THREE, "--store", store])
@@ -331,7 +337,7 @@ fn a_program_that_was_built_anew_is_measured_anew() {
     };
     let text = format!(
         "schema = \"pagelab.study/1\"\nname = \"built\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n\
-         [sizes.full]\nblocks = 6\nmin_blocks = 6\n[[workload]]\nname = \"own\"\ncommand = [\"{program}\"]\n"
+         [sizes.standard]\nblocks = 6\nmin_blocks = 6\n[[workload]]\nname = \"own\"\ncommand = [\"{program}\"]\n"
     );
     let file = written(&bench, "built.toml", &text);
     let run = || study(&bench, "run", &file, &["--fake-platform", THREE]).ran();
@@ -341,13 +347,10 @@ fn a_program_that_was_built_anew_is_measured_anew() {
     assert!(!run().says(0, &[]).stderr.contains("workload 1"), "it is done");
     assert_eq!(state()["state"], "done");
     build("exit 0 # another build");
-    let told = state();
-    assert_eq!((told["state"].as_str(), told["comparison"].as_u64()), (Some("missing"), Some(1)));
-    assert_eq!(told["why"], format!("comparison 1 measured another build of {program}"));
-    study(&bench, "report", &file, &["--json"])
-        .ran()
-        .says(0, &[])
-        .prints(&["is another build than the one that was measured"]);
+    let missing = state();
+    assert_eq!((missing["state"].as_str(), missing["comparison"].as_u64()), (Some("missing"), Some(1)));
+    assert_eq!(missing["why"], format!("comparison 1 measured another build of {program}"));
+    study(&bench, "report", &file, &["--json"]).ran().says(0, &[]).prints(&["than the measured one"]);
     run().says(0, &["workload 1 of 1"]);
     assert_eq!((state()["state"].as_str(), state()["comparison"].as_u64()), (Some("done"), Some(2)));
     let report = study(&bench, "report", &file, &["--json"]).ran().json();
@@ -395,19 +398,19 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
 }
 
 #[test]
-fn an_answer_that_is_not_there_is_said_once() {
+fn reports_a_missing_answer_once() {
     let bench = Bench::new();
     let text = TINY.replace("command = [\"true\"]", "command = [\"echo\", \"a\"]\nanswer = \"x(y)\"");
     let file = written(&bench, "tiny.toml", &text);
     let mut run = study(&bench, "run", &file, &["--only", "true"]);
     let ran = if is_root() && has("setpriv") { run.as_nobody().ran() } else { run.ran() };
-    let told = "--answer x(y): it matches nothing in the output of a trial; all of that output is compared";
-    ran.says(0, &[told]);
-    assert_eq!(ran.stderr.matches(told).count(), 1, "{ran}");
+    let warning = "--answer x(y): it matches nothing in the output of a trial; all of that output is compared";
+    ran.says(0, &[warning]);
+    assert_eq!(ran.stderr.matches(warning).count(), 1, "{ran}");
 }
 
 #[test]
-fn a_boot_that_is_several_or_none_of_the_study_s_is_said_to_be() {
+fn reports_a_boot_that_matches_several_or_none_of_the_study() {
     if !needs(&[("a build with debug assertions", cfg!(debug_assertions))]) {
         return;
     }
@@ -417,15 +420,15 @@ fn a_boot_that_is_several_or_none_of_the_study_s_is_said_to_be() {
     let boots =
         |one: &str, other: &str| format!("{TINY}[boots.new]\nkernel = \"{one}\"\n[boots.old]\nkernel = \"{other}\"\n");
     let several = written(&bench, "several.toml", &boots(&number, release.trim()));
-    let told = "a boot is new and old at once, and is counted as none of them";
-    study(&bench, "run", &several, &["--dry-run"]).ran().says(0, &[told]);
+    let reason = "a boot matches new and old, and is not used";
+    study(&bench, "run", &several, &["--dry-run"]).ran().says(0, &[reason]);
     // The fake platform's kernel is 6.18.
     let several = written(&bench, "several.toml", &boots("6", "6.18"));
-    study(&bench, "run", &several, &["--fake-platform", THREE]).ran().prints(&["missing: ", told]);
-    study(&bench, "status", &several, &[]).ran().says(0, &[]).prints(&[told]);
+    study(&bench, "run", &several, &["--fake-platform", THREE]).ran().prints(&["missing: ", reason]);
+    study(&bench, "status", &several, &[]).ran().says(0, &[]).prints(&[reason]);
     let none = written(&bench, "none.toml", &boots("2.2", "2.4"));
-    let told = "is none of the study's, and is counted as none of them";
-    study(&bench, "run", &none, &["--dry-run"]).ran().says(0, &["now: a boot of Linux", told]);
+    let reason = "matches no boot of the study, and is not used";
+    study(&bench, "run", &none, &["--dry-run"]).ran().says(0, &["now: a boot of Linux", reason]);
     study(&bench, "report", &none, &[]).ran().says(0, &[]).prints(&["the boot new", "a boot of Linux 6.18"]);
 }
 

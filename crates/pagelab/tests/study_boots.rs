@@ -14,7 +14,7 @@ const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platfor
 /// A study over these boots that measures one command.
 fn written(bench: &Bench, boots: &str) -> String {
     let text = format!(
-        "schema = \"pagelab.study/1\"\nname = \"boots\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n[sizes.full]\n\
+        "schema = \"pagelab.study/1\"\nname = \"boots\"\nquestion = \"?\"\npolicies = [\"default\", \"thp\"]\n[sizes.standard]\n\
          blocks = 6\nmin_blocks = 6\n[[workload]]\nname = \"true\"\ncommand = [\"true\"]\n{boots}"
     );
     fs::write(bench.path("boots.toml"), text).unwrap();
@@ -79,15 +79,15 @@ fn boots_with_other_memory_are_arms_where_that_is_asked_and_never_pooled_otherwi
 }
 
 #[test]
-fn a_boot_that_does_not_say_its_memory_is_refused_beside_one_that_does() {
+fn refuses_a_boot_without_memory_next_to_one_with() {
     let bench = Bench::new();
     let file = written(&bench, "[boots.all]\nkernel = \"6\"\n[boots.half]\nwith = [\"mem=256G\"]\n");
-    let told = ["boots.all: boots.half says its memory", "expected it of all boots"];
-    study(&bench, &["run", &file, "--dry-run"]).says(2, &told);
+    let expected = ["boots.all: expected a memory size", "because boots.half has one"];
+    study(&bench, &["run", &file, "--dry-run"]).says(2, &expected);
 }
 
 #[test]
-fn a_boot_whose_leaves_were_split_is_told_from_one_that_booted_so() {
+fn distinguishes_a_boot_with_split_leaves_from_one_that_booted_so() {
     if !can_run() {
         return;
     }
@@ -102,18 +102,18 @@ fn a_boot_whose_leaves_were_split_is_told_from_one_that_booted_so() {
     let file = written(&bench, "[boots.large]\nleaves = \"1G\"\n[boots.booted]\nleaves = \"2M\"\n");
     let missing = study(&bench, &["report", &file, "--json"]).json()["missing"].to_string();
     assert!(missing.contains("the boot large (a direct map with leaves of 1G)"), "{missing}");
-    assert!(missing.contains("is none of the study's"), "the one that was split: {missing}");
+    assert!(missing.contains("matches no boot of the study"), "the one that was split: {missing}");
 }
 
 #[test]
-fn a_published_figure_stands_beside_boots_and_beside_a_policy_and_counts_once() {
+fn shows_a_published_figure_with_boots_and_policies_and_counts_it_once() {
     if !can_run() {
         return;
     }
     let bench = Bench::new();
-    let published = |beside: &str| {
+    let published = |more: &str| {
         format!(
-            "[[published]]\nwhat = \"w\"\nworkload = \"true\"\nchange = \"+100%\"\nsource = \"s\"\npolicy = \"thp\"\n{beside}"
+            "[[published]]\nwhat = \"w\"\nworkload = \"true\"\nchange = \"+100%\"\nsource = \"s\"\npolicy = \"thp\"\n{more}"
         )
     };
     let boots = "[boots.new]\nkernel = \"6.18\"\n[boots.old]\nkernel = \"6.1\"\nbaseline = true\n";

@@ -17,7 +17,7 @@ name = "tiny-split"
 question = "What does a walk save?"
 policies = ["base", "thp"]
 
-[sizes.full]
+[sizes.standard]
 parameters = { slot = "1G" }
 
 [[workload]]
@@ -76,7 +76,7 @@ fn walks_are_counted_once_and_weighed_as_often_as_asked() {
 }
 
 #[test]
-fn what_cannot_be_counted_is_refused_by_name() {
+fn refuses_events_that_cannot_be_counted_by_name() {
     let bench = Bench::new();
     let file = bench.word("tiny.toml");
     let whole = tiny("instructions = [49, 51.1]");

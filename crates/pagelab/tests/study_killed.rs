@@ -20,7 +20,7 @@ schema = "pagelab.study/1"
 name = "killed"
 question = "What is left of it?"
 policies = [POLICIES]
-[sizes.full]
+[sizes.standard]
 blocks = BLOCKS
 min_blocks = BLOCKS
 [[suite]]
@@ -37,7 +37,7 @@ const SUITE: &str = r#"
 schema = "pagelab.suite/1"
 name = "killed"
 about = "an input that takes a while"
-[sizes.full]
+[sizes.standard]
 [[input]]
 name = "slow"
 output = "slow"

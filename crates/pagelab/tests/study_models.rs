@@ -20,7 +20,7 @@ const MACHINE: &str = include_str!("../../../machines/cortex-a53.toml");
 fn written(bench: &Bench, workload: &str, machine: &str) -> String {
     let text = format!(
         "schema = \"pagelab.study/1\"\nname = \"modelled\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n\
-         machines = [\"{machine}\"]\n[sizes.full]\nrecorded = 3000000\n[[workload]]\nname = \"own\"\n{workload}\n"
+         machines = [\"{machine}\"]\n[sizes.standard]\nrecorded = 3000000\n[[workload]]\nname = \"own\"\n{workload}\n"
     );
     fs::write(bench.path("modelled.toml"), text).unwrap();
     bench.word("modelled.toml")
@@ -64,11 +64,11 @@ fn a_trace_of_another_content_is_simulated_anew() {
         .prints(&["What limits these", "a core to itself"]);
     let content = fs::read(&traced.file).unwrap();
     fs::write(&traced.file, vec![0; content.len()]).unwrap();
-    let why = "what is there is of another content of its trace";
+    let why = "the stored outcomes are of other content of its trace";
     assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
     let shown = row(bench, &file);
     assert_eq!(walks(bench, &file), before, "what is there is shown, and said to be of another one");
-    assert_eq!(shown["notes"][0], "its figures are of another content of its trace");
+    assert_eq!(shown["notes"][0], "its figures are of other content of its trace");
     // The file is no longer a trace, and the reason is stored.
     study(bench, &["run", &file]).ran().says(1, &["simulating 1 of 1", "own"]);
     let (state_of, why) = state(bench, &file);
@@ -80,7 +80,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
 }
 
 #[test]
-fn a_trace_that_is_not_there_is_said_before_and_after_the_run() {
+fn reports_a_missing_trace_before_and_after_the_run() {
     let bench = Bench::new();
     let file = written(&bench, "trace = \"none.trace\"", "cortex-a53");
     let (state_of, why) = state(&bench, &file);
@@ -108,7 +108,7 @@ fn a_machine_of_a_file_is_a_row_by_its_own_name() {
     assert!(walks(bench, &file).is_some());
     assert_eq!(shown["origins"][0]["commands"][0].as_array().unwrap().last().unwrap(), "./my.toml");
     machine("entries = { is = 20,");
-    let why = "what is there is of other figures of the machine";
+    let why = "the stored outcomes are of other figures of the machine";
     assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
     study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
     assert_eq!(state(bench, &file).0, "done");
@@ -158,12 +158,15 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
     let made = row(&bench, &file)["origins"][0].clone();
     assert_eq!(made["programs"][&program].as_str().map(str::len), Some(64));
     build(2000);
-    assert_eq!(state(&bench, &file), ("missing".to_owned(), format!("what is there is of another build of {program}")));
+    assert_eq!(
+        state(&bench, &file),
+        ("missing".to_owned(), format!("the stored outcomes are of another build of {program}"))
+    );
     run(&file).says(0, &["simulating 1 of 1"]);
     assert_eq!(state(&bench, &file).0, "done");
     let after = walks(&bench, &file).unwrap();
     let notes = row(&bench, &file)["notes"].to_string();
-    assert!(notes.contains("one layout of addresses") && notes.contains("recorded on x86_64"), "{notes}");
+    assert!(notes.contains("one address layout") && notes.contains("recorded on x86_64"), "{notes}");
     assert!(after > before + 1500.0, "{before} and {after}: what was recorded before is of another build");
     // A failing program leaves its reason.
     fs::write(bench.path("touches.c"), "int main(void) { return 3; }\n").unwrap();
@@ -203,7 +206,7 @@ fn simulations_are_merged_once_and_conflicts_are_named() {
 }
 
 #[test]
-fn what_has_no_sample_is_not_exported() {
+fn exports_nothing_without_a_sample() {
     let traced = Traced::new();
     let bench = &traced.bench;
     let (file, csv) = (written(bench, "trace = \"a.trace\"", "cortex-a53"), bench.word("samples.csv"));
@@ -215,13 +218,13 @@ fn what_has_no_sample_is_not_exported() {
 }
 
 #[test]
-fn a_dry_run_says_what_is_recorded_and_what_is_simulated() {
+fn a_dry_run_lists_recordings_and_simulations() {
     let traced = Traced::new();
     let bench = &traced.bench;
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
     let ran = study(bench, &["run", &file, "--dry-run"]).ran();
     ran.says(0, &[]).prints(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
-    assert!(!ran.stdout.contains(" min") && !ran.stdout.contains("left to measure"), "{ran}");
+    assert!(!ran.stdout.contains(" min") && !ran.stdout.contains("remaining measurements"), "{ran}");
     // After one simulation, the time for another machine can be estimated.
     study(bench, &["run", &file]).ran().says(0, &[]);
     let both = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"cortex-a57");
@@ -268,7 +271,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
         let text = format!(
             "schema = \"pagelab.study/1\"\nname = \"modelled\"\nquestion = \"?\"\nbaseline = \"direct-map-2m\"\n\
              policies = [\"direct-map-1g\", \"direct-map-mixed\", \"direct-map-2m\", \"direct-map-4k\"]\n\
-             machines = [\"cortex-a57\"]\n[sizes.full]\nrecorded = 5000\n{workloads}"
+             machines = [\"cortex-a57\"]\n[sizes.standard]\nrecorded = 5000\n{workloads}"
         );
         fs::write(bench.path("modelled.toml"), text).unwrap();
         bench.word("modelled.toml")

@@ -15,7 +15,7 @@ schema = "pagelab.study/1"
 name = "series"
 question = "?"
 policies = ["default", "base"]
-[sizes.full]
+[sizes.standard]
 parameters = {{ most = "64M" }}
 blocks = 6
 min_blocks = 6
@@ -53,7 +53,7 @@ fn column<'a>(report: &'a Value, series: usize, begins: &str) -> Vec<Option<f64>
 }
 
 #[test]
-fn what_this_host_holds_is_what_its_layout_says() {
+fn this_host_holds_the_bytes_that_its_layout_predicts() {
     let bench = Bench::new();
     let file = written(&bench, r#"["x86-64", "x86-64 2M", "arm64-4k-48", "sv39", "sv39-64k"]"#);
     study(&bench, &["run", &file, "--only", "page cache,tables"]).says(0, &["workload 2 of 2"]);
@@ -88,24 +88,24 @@ fn what_this_host_holds_is_what_its_layout_says() {
 #[test]
 fn series_that_make_no_sense_are_refused_by_name() {
     let bench = Bench::new();
-    for (layouts, told) in [
+    for (layouts, message) in [
         (r#"["x68-64"]"#, "series \"tables\": layout \"x68-64\""),
         (r#"["x86-64 3M"]"#, "3M"),
         (r#"["sv39", "sv39"]"#, "series.layouts"),
         ("[]", "series.layouts"),
     ] {
         let file = written(&bench, layouts);
-        study(&bench, &["run", &file, "--dry-run"]).says(2, &[told]);
+        study(&bench, &["run", &file, "--dry-run"]).says(2, &[message]);
     }
     let file = written(&bench, r#"["sv39"]"#);
     let text = fs::read_to_string(&file).unwrap();
-    for (one, other, told) in [
+    for (one, other, message) in [
         ("what = \"page-cache\"", "what = \"pages\"", "there is no \"pages\"; there are page-cache, table-growth"),
         ("\"4K\", \"5K\"", "\"5K\", \"4K\"", "each larger than the one before"),
-        ("source = \"a list\"", "source = \"\"", "where the arithmetic is"),
+        ("source = \"a list\"", "source = \"\"", "expected the source of the arithmetic"),
         ("name = \"tables\"", "name = \"true\"", "true"),
     ] {
         fs::write(&file, text.replace(one, other)).unwrap();
-        study(&bench, &["run", &file, "--dry-run"]).says(2, &[told]);
+        study(&bench, &["run", &file, "--dry-run"]).says(2, &[message]);
     }
 }

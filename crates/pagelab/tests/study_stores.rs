@@ -16,7 +16,7 @@ schema = "pagelab.study/1"
 name = "tiny"
 question = "Does it run?"
 policies = ["default", "thp"]
-[sizes.full]
+[sizes.standard]
 blocks = 6
 min_blocks = 6
 [[workload]]
@@ -27,7 +27,7 @@ command = ["true"]
 /// Makes a store with the figures of a fake platform, and the study's file.
 fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let file = bench.word("tiny.toml");
-    fs::write(&file, TINY.replace("[sizes.full]", &format!("seed = {seed}\n[sizes.full]"))).unwrap();
+    fs::write(&file, TINY.replace("[sizes.standard]", &format!("seed = {seed}\n[sizes.standard]"))).unwrap();
     let words = ["study", "run", &file, "--fake-platform", THREE, "--store", store];
     bench.pagelab(&words).ran().says(0, &["NOTHING IS MEASURED"]);
     file

@@ -16,7 +16,7 @@ const SUITE: &str = r#"
 schema = "pagelab.suite/1"
 name = "small"
 about = "what tests are run with"
-[sizes.full]
+[sizes.standard]
 parameters = { lines = 3 }
 
 [[input]]
@@ -52,7 +52,7 @@ schema = "pagelab.study/1"
 name = "of-suite"
 question = "Does it run?"
 policies = ["default", "base"]
-[sizes.full]
+[sizes.standard]
 blocks = 6
 min_blocks = 6
 [[suite]]
@@ -87,7 +87,7 @@ fn command(bench: &Bench, number: u64) -> Value {
 }
 
 #[test]
-fn an_input_is_made_once_and_its_hash_is_in_what_is_stored() {
+fn an_input_is_made_once_and_its_hash_is_stored() {
     let bench = bench(STUDY, SUITE);
     study(&bench, "run", &["--dry-run"])
         .ran()
@@ -109,7 +109,7 @@ fn an_input_is_made_once_and_its_hash_is_in_what_is_stored() {
     fs::write(path, "4\n").unwrap();
     fs::write(bench.path("of-suite.toml"), STUDY.replace("= 6", "= 7")).unwrap();
     let ran = study(&bench, "run", &["--only", "sum"]).ran();
-    ran.says(1, &["the input numbers is not what it was when it was made", hash, "remove that directory"]);
+    ran.says(1, &["the input numbers has changed since it was made", hash, "remove that directory"]);
     assert_eq!(bench.listed().len(), 2, "nothing is measured with it");
 }
 
@@ -173,7 +173,7 @@ fn the_last_copy_of_an_input_is_removed() {
 }
 
 #[test]
-fn what_is_lacking_is_named_with_the_packages_that_bring_it() {
+fn names_missing_programs_with_their_packages() {
     let bench = bench(STUDY, SUITE);
     let file = bench.word("of-suite.toml");
     let ran = bench.pagelab(&["study", "doctor", &file]).ran();
@@ -245,12 +245,12 @@ fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
         let ran = study(&bench, "run", &["--only", "flag"]).ran();
         let document = study(&bench, "report", &["--json"]).ran().json();
         let row = document["rows"].as_array().unwrap().iter().find(|row| row["workload"] == "flag").unwrap();
-        let told = row["cells"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<String>>();
-        (ran, told)
+        let cells = row["cells"].as_array().unwrap().iter().map(Value::to_string).collect::<Vec<String>>();
+        (ran, cells)
     };
     let (ran, cells) = with("THP_enabled:\\s*([01])");
     assert!(ran.stdout.contains("1 of 2 rows are done"), "{ran}");
-    assert!(cells[1].contains("wrong answer: other standard output"), "{cells:#?}");
+    assert!(cells[1].contains("wrong answer: standard output differs"), "{cells:#?}");
     assert!(!cells[0].contains("wrong answer") && !cells[2].contains("wrong answer"), "{cells:#?}");
     // The PID differs in every run, and is not part of the answer.
     let (ran, cells) = with("(THP_enabled)");
@@ -292,7 +292,7 @@ fn programs_of_the_suites_run_and_answer() {
         return;
     }
     let used = "name = \"specint-like\"\nonly = [\"network simplex\", \"libquantum\", \"gcc\", \"gnugo\", \"sjeng\", \"astar\"]";
-    let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2, moves = 2, plies = 3 }\nblocks";
+    let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2, moves = 2, plies = 3, searches = 1 }\nblocks";
     let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
     // Another run, which was killed, may have left a directory.
     let homes = || -> BTreeSet<std::ffi::OsString> {
@@ -315,7 +315,7 @@ fn programs_of_the_suites_run_and_answer() {
 }
 
 #[test]
-fn databases_tell_percentiles_beside_their_throughput() {
+fn databases_report_percentiles_with_their_throughput() {
     let here = ["/usr/sbin/mariadbd", "sysbench", "pgbench", "pg_isready"].map(program);
     if !needs(&[root()]) || !needs(&here) {
         return;

@@ -107,7 +107,7 @@ fn free_windows(mappings: &[(u64, u64)]) -> u64 {
 
 /// Since Linux 6.12 only mappings whose size is a multiple of 2M are aligned to it.
 #[test]
-fn a_buffer_of_an_odd_size_lies_where_the_kernel_places_it() {
+fn a_buffer_of_an_odd_size_is_where_the_kernel_places_it() {
     if !needs(&[program("qemu-system-aarch64"), program("setpriv")]) {
         return;
     }
@@ -149,7 +149,7 @@ fn another_kernel_places_a_buffer_otherwise() {
     }
     let options = ["--tb-size", "33", "--smp", "7", "--pmd", "2M", "--page", "4K", "--kernel", "6.18"];
     let listed = bench.pagelab(&[&["list", "tcg-regions"], &options[..]].concat()).ran();
-    listed.prints(&["0 to 1 of 15 to 16", "at another base page in each run"]);
+    listed.prints(&["0 to 1 of 15 to 16", "at a different base page in each run"]);
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn the_map_is_written_as_a_picture_and_as_a_page() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused() {
+fn refuses_impossible_buffers() {
     let bench = Bench::new();
     for (options, parts) in [
         (&["--tb-size", "0"][..], &["--tb-size", "at least 1"][..]),

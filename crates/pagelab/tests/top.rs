@@ -153,7 +153,7 @@ fn a_terminal_that_is_resized_is_drawn_anew() {
     let terminal = Terminal::new(120, 30);
     terminal.runs("./pagelab top --every 500ms");
     terminal.sees("WHY IT IS NOT LARGER");
-    for (columns, rows, seen) in [("40", "10", "RESIDENT"), ("8", "3", "NAME"), ("120", "30", "WHY IT IS NOT LARGER")] {
+    for (columns, rows, seen) in [("40", "10", "TO WIN"), ("8", "3", "NAME"), ("120", "30", "WHY IT IS NOT LARGER")] {
         terminal.tmux(&["resize-window", "-x", columns, "-y", rows]);
         terminal.sees(seen);
     }
@@ -174,7 +174,7 @@ fn a_signal_ends_it_with_the_terminal_as_it_was() {
 }
 
 #[test]
-fn a_job_that_is_stopped_gives_the_terminal_back_until_it_goes_on() {
+fn a_stopped_job_gives_the_terminal_back_until_it_continues() {
     if !can_run() {
         return;
     }
@@ -230,14 +230,14 @@ fn without_a_terminal_there_is_one_frame() {
 }
 
 #[test]
-fn what_is_no_interval_and_no_column_is_refused() {
+fn refuses_unknown_intervals_and_columns() {
     let bench = Bench::new();
-    for (words, said) in [
+    for (words, message) in [
         (["--every", "2"], "expected a time such as 90s"),
         (["--every", "0s"], "expected a time such as 90s"),
         (["--sort", "size"], "possible values: resident, larger, faults, base, name, pid"),
     ] {
-        bench.pagelab(&[&["top"], &words[..]].concat()).ran().says(2, &[said]);
+        bench.pagelab(&[&["top"], &words[..]].concat()).ran().says(2, &[message]);
     }
 }
 

@@ -97,10 +97,10 @@ fn events_of_a_part_stand_where_they_stood_and_the_header_says_what_it_is() {
     assert_eq!(info["header"]["part"]["from_instructions"], 200);
     // The number of executed instructions of the other thread is known.
     assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&3000.into(), &1800.into()));
-    let told = ran(&bench, &["trace", "info", "part"]).stdout;
-    assert!(told.contains("before instruction 200") && told.contains("1,800 of 3,000 instructions"), "{told}");
+    let printed = ran(&bench, &["trace", "info", "part"]).stdout;
+    assert!(printed.contains("before instruction 200") && printed.contains("1,800 of 3,000 instructions"), "{printed}");
     let simulated = ran(&bench, &["sim", "part", "-m", "cascade-lake", "-p", "base"]).stdout;
-    assert!(simulated.contains("a part of what ran"), "{simulated}");
+    assert!(simulated.contains("the trace is a part of the run"), "{simulated}");
     // Cutting a part out of a part gives the smaller of both.
     ran(&bench, &["trace", "cut", "part", "-o", "less", "--to", "5000"]);
     let less = ran(&bench, &["trace", "info", "--json", "less"]).json();
@@ -130,7 +130,7 @@ fn runs_of_a_damaged_trace_keep_their_numbers() {
 }
 
 #[test]
-fn instructions_that_nobody_counted_are_not_known() {
+fn uncounted_instructions_are_not_known() {
     let mut made = Made::new(&Header::of("a test"));
     made.loads(0, [1, 2], 70);
     made.loads(1, [1, 2], 0);
@@ -181,9 +181,9 @@ fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_els
     let refused = bench.pagelab(&["sim", "filtered", "-m", "cascade-lake", "-p", "base"]).ran();
     refused.says(2, &["filtered: the trace was filtered", "sim sweep"]);
     let twice = bench.pagelab(&["trace", "cut", "filtered", "-o", "twice", "--most-recent"]).ran();
-    twice.says(2, &["filtered before"]);
-    let told = ran(&bench, &["sim", "sweep", "filtered", "--html", "page.html"]).stdout;
-    assert!(told.contains("misses are exact") && !told.contains("pages of 16K"), "{told}");
+    twice.says(2, &["already filtered"]);
+    let printed = ran(&bench, &["sim", "sweep", "filtered", "--html", "page.html"]).stdout;
+    assert!(printed.contains("misses are exact") && !printed.contains("pages of 16K"), "{printed}");
 }
 
 #[test]
@@ -206,13 +206,13 @@ fn rates_are_for_the_instructions_of_windows() {
     assert_eq!(alone["traces"][0]["simulations"][0]["instructions"], 15);
     let swept = ran(&bench, &["sim", "sweep", "trace", "--json"]).json();
     assert_eq!(swept["traces"][0]["instructions"], 15);
-    assert!(swept["traces"][0]["notes"].to_string().contains("a part of what ran"), "{swept}");
+    assert!(swept["traces"][0]["notes"].to_string().contains("the trace is a part of the run"), "{swept}");
     let info = ran(&bench, &["trace", "info", "trace"]).stdout;
     assert!(info.contains("15 of 215 instructions") && !info.contains("nothing"), "{info}");
 }
 
 #[test]
-fn what_was_there_stays_where_nothing_is_made() {
+fn an_old_file_stays_if_nothing_is_written() {
     let bench = threads();
     fs::write(bench.path("text"), "no trace\n").unwrap();
     let before = fs::read(bench.path("trace")).unwrap();
@@ -261,7 +261,7 @@ fn a_part_is_cut_from_a_file_alone() {
     let bench = threads();
     for other in ["/dev/null", "/"] {
         let ran = bench.pagelab(&["trace", "cut", other, "-o", "part"]).ran();
-        ran.says(2, &[other, "no regular file", "write the trace to a file"]);
+        ran.says(2, &[other, "not a regular file", "write the trace to a file"]);
     }
     assert!(!bench.path("part").exists());
 }
@@ -274,7 +274,10 @@ fn a_damaged_header_is_called_that() {
         let mut bytes = whole.clone();
         bytes[at] ^= 1;
         fs::write(bench.path("trace"), bytes).unwrap();
-        bench.pagelab(&["trace", "info", "trace"]).ran().says(2, &["trace: the trace's header", "a copy of the file"]);
+        bench
+            .pagelab(&["trace", "info", "trace"])
+            .ran()
+            .says(2, &["trace: the trace's header", "another copy of the file"]);
     }
 }
 
@@ -286,7 +289,11 @@ fn importers_say_which_record_or_line_is_none_of_theirs() {
         bench.pagelab(&["trace", "import", "--from", tool, "input", "-o", "trace"]).ran().says(2, parts);
         assert!(!bench.path("trace").exists());
     };
-    refused("champsim", &b"I  04001090,3\n L 1ffeff,8\n".repeat(64), &["record 1 of 64 bytes", "expected 0 or 1"]);
+    refused(
+        "champsim",
+        &b"I  04001090,3\n L 1ffeff,8\n".repeat(64),
+        &["record 1 of 64 bytes", "a branch flag of 0 or 1"],
+    );
     refused("lackey", b" L 1000,8\n L 10", &["line 2, the last", "sed '$d'"]);
     refused("lackey", b"L\x1b[2J\n", &["line 1: found", "lackey"]);
     refused("champsim", &[0x1f, 0x8b, 8, 0], &["gzip -dc FILE | pagelab trace import"]);

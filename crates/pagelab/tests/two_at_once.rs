@@ -11,13 +11,13 @@ use serde_json::Value;
 fn waiting(bench: &Bench, compare: &mut Command) -> Running {
     let errors = std::fs::File::create(bench.path("said")).unwrap();
     let running = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).begin();
-    let waits = || said(bench).contains("waiting for the lease on system settings");
-    assert!(within(LIMIT, waits), "it does not wait: {}", said(bench));
+    let waits = || printed_errors(bench).contains("waiting for the lease on system settings");
+    assert!(within(LIMIT, waits), "it does not wait: {}", printed_errors(bench));
     running
 }
 
 /// Its standard error so far.
-fn said(bench: &Bench) -> String {
+fn printed_errors(bench: &Bench) -> String {
     std::fs::read_to_string(bench.path("said")).unwrap_or_default()
 }
 
@@ -37,11 +37,15 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     hasty.says(2, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
     let mut patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch());
     let mut patient = waiting(&bench, &mut patient);
-    assert!(said(&bench).contains(&who) && said(&bench).contains("exec -p mthp-64k"), "{}", said(&bench));
+    assert!(
+        printed_errors(&bench).contains(&who) && printed_errors(&bench).contains("exec -p mthp-64k"),
+        "{}",
+        printed_errors(&bench)
+    );
     let third = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
     third.says(2, &["waiting for the lease on system settings", &who, "; 1 other waits in front", "are leased"]);
     std::fs::write(&go, "").unwrap();
-    assert_eq!(patient.wait().code(), Some(0), "{}", said(&bench));
+    assert_eq!(patient.wait().code(), Some(0), "{}", printed_errors(&bench));
     assert_eq!(holder.wait().code(), Some(0));
     // The share of memory in 64K folios depends on the free memory of the host.
     let verdict = &bench.stored(2)["arms"][1]["verdict"];
@@ -50,7 +54,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
 
 /// Under `thp` no setting needs to change if the host's setting is at least madvise.
 #[test]
-fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
+fn execs_that_change_nothing_run_together_but_not_with_a_comparison() {
     if !needs(&own_lease()) {
         return;
     }
@@ -77,9 +81,13 @@ fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
     let mut patient = waiting(&bench, &mut patient);
     drop(second.stdin());
     second.wait();
-    assert_eq!(patient.wait().code(), Some(0), "{}", said(&bench));
-    assert!(said(&bench).contains(&who[1]), "{}", said(&bench));
-    assert!(!said(&bench).contains(&who[0]) && !said(&bench).contains("more"), "{}", said(&bench));
+    assert_eq!(patient.wait().code(), Some(0), "{}", printed_errors(&bench));
+    assert!(printed_errors(&bench).contains(&who[1]), "{}", printed_errors(&bench));
+    assert!(
+        !printed_errors(&bench).contains(&who[0]) && !printed_errors(&bench).contains("more"),
+        "{}",
+        printed_errors(&bench)
+    );
 
     let options = ["-p", "base,default", "--blocks", "1000", "--min-blocks", "1000"];
     let mut compare = bench.compare(&options, &words_of(&["sleep", "0.02"]));
@@ -90,14 +98,14 @@ fn execs_that_change_nothing_run_together_and_beside_no_comparison() {
     let mut waits = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "true"]);
     let mut waits = waiting(&bench, &mut waits);
     send("INT", waits.id());
-    assert_eq!(waits.wait().code(), Some(130), "{}", said(&bench));
-    assert!(said(&bench).contains("stopped by signal 2; nothing was run"), "{}", said(&bench));
+    assert_eq!(waits.wait().code(), Some(130), "{}", printed_errors(&bench));
+    assert!(printed_errors(&bench).contains("stopped by signal 2; nothing was run"), "{}", printed_errors(&bench));
     send("INT", compare.id());
     compare.ran().says(130, &[]);
 }
 
 #[test]
-fn who_waits_can_be_stopped() {
+fn a_waiting_process_can_be_stopped() {
     if !needs(&[root()]) {
         return;
     }
@@ -106,8 +114,8 @@ fn who_waits_can_be_stopped() {
     let mut compare = bench.compare(&["-p", "base,mthp-64k"], &words_of(&["true"]));
     let mut child = waiting(&bench, &mut compare);
     send("INT", child.id());
-    assert_eq!(child.wait().code(), Some(130), "{}", said(&bench));
-    assert!(said(&bench).contains("stopped by signal 2"), "{}", said(&bench));
+    assert_eq!(child.wait().code(), Some(130), "{}", printed_errors(&bench));
+    assert!(printed_errors(&bench).contains("stopped by signal 2"), "{}", printed_errors(&bench));
 }
 
 /// Base needs no setting changed, but its trials depend on the settings.
@@ -127,10 +135,10 @@ fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
     let other = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
     other.says(2, &[&who, "are leased"]);
     assert_eq!(settings(), before, "neither of them changed anything");
+    let has_a_trial = || bench.listed().first().is_some_and(|summary| summary["trials"].as_u64() > Some(0));
+    assert!(within(LIMIT, has_a_trial), "no trial was stored");
     send("INT", holder.id());
     holder.ran().says(130, &[]);
-    let summary = &bench.listed()[0];
-    assert!(summary["trials"].as_u64() > Some(0), "{summary}");
     let is_rejected = |trial: &Value| !trial["rejected"].as_array().unwrap().is_empty();
     assert!(!bench.stored(1)["trials"].as_array().unwrap().iter().any(is_rejected));
     bench.pagelab(&["exec", "-p", "mthp-64k", "--", "true"]).ran().says(0, &[]);

@@ -70,7 +70,8 @@ fn two_builds_are_arms_of_the_same_blocks() {
     }
     assert!(document["trials"].as_array().unwrap().iter().all(|trial| trial["answer"]["stated"]["stated"] == "met"));
     let (html, csv) = (bench.word("a.html"), bench.word("a.csv"));
-    let shown = bench.pagelab(&["show", "1", "--store", &bench.store(), "--html", &html, "--csv", &csv]).ran();
+    let shown =
+        bench.pagelab(&["show", "1", "--full", "--store", &bench.store(), "--html", &html, "--csv", &csv]).ran();
     shown.prints(&["variants under base: new against old", "policies within new: base against default", "build "]);
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("What ran") && page.contains(hash(1).get(..12).unwrap()));
@@ -92,7 +93,10 @@ fn an_environment_is_a_variant_and_its_wrong_answer_is_named() {
         bench.compare(&options, &words_of(&[&old])).ran()
     };
     let ran = compare(&[]);
-    ran.says(1, &["no arm besides the baseline", "other: \"words, wrong\" instead of \"words, right\" in block 0"]);
+    ran.says(
+        1,
+        &["no other arm gave the baseline's answer", "other: \"words, wrong\" instead of \"words, right\" in block 0"],
+    );
     let document = compare(&["--expected-of", "other=words, wrong", "--json"]).json();
     assert_eq!(labels(&document), ["plain", "other"], "under one policy the variant alone is named");
     assert_eq!(document["parts"].as_array().unwrap().len(), 0);
@@ -107,7 +111,7 @@ fn variants_that_make_no_sense_are_refused() {
     let bench = Bench::new();
     for (options, part) in [
         (&["--variant", "a"][..], "one variant alone"),
-        (&["--variant", "a", "--variant", "a"], "the name is there twice"),
+        (&["--variant", "a", "--variant", "a"], "duplicate name"),
         (&["--variant", "a", "--variant", "b"], "a and b run the same"),
         (&["--variant", "a", "--variant", "b=A=1"], "after the variables"),
         (&["--variant", "a", "--variant", "b=no-such-program"], "no-such-program"),
@@ -128,7 +132,7 @@ name = "builds"
 question = "Is the new build faster?"
 policies = ["default", "thp"]
 
-[sizes.full]
+[sizes.standard]
 blocks = 8
 min_blocks = 8
 
@@ -196,7 +200,7 @@ fn a_study_compares_variants_under_each_policy_and_policies_within_each() {
     // It is shown next to the variant's change; a fake platform confirms nothing.
     let published = &document["published"][0];
     near(published["ratio"].as_f64().unwrap(), 0.7 / 0.8);
-    assert!(published["says"].as_str().unwrap().starts_with("undecided: a model"), "{published}");
+    assert!(published["says"].as_str().unwrap().starts_with("not judged: a model"), "{published}");
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("Variants compared") && page.contains("id=\"variants0-row1\""));
     for form in ["--markdown", "--mail"] {

@@ -21,9 +21,9 @@ fn compiled(bench: &Bench, name: &str) -> String {
     output
 }
 
-/// `pieces PIECE TOTAL HOW`
+/// `freed PIECE TOTAL HOW`
 fn pieces(bench: &Bench, piece_bytes: u64, how: &str) -> Vec<String> {
-    let program = compiled(bench, "given_back");
+    let program = compiled(bench, "freed");
     words_of(&[&program, &piece_bytes.to_string(), &TOTAL_BYTES.to_string(), how])
 }
 
@@ -48,7 +48,7 @@ fn is_about(bytes: u64, expected: u64) -> bool {
 
 /// Memory that is left at the end proves nothing about memory that was freed earlier; `--prove-all` samples that too.
 #[test]
-fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
+fn memory_freed_in_small_pieces_is_unproven_without_prove_all() {
     if !needs(&[program("gcc")]) {
         return;
     }
@@ -75,7 +75,7 @@ fn memory_that_goes_in_small_pieces_is_unproven_without_prove_all() {
         }
     }
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base was not shown to be in force: unknown", "M at the peak); add --prove-all", "tables"]);
+    table.prints(&["base was not shown to be in force: unknown", "M at the peak); add --prove-all"]);
 }
 
 /// Memory that exists at the end, or may exist, is sampled at the end.
@@ -149,7 +149,7 @@ fn the_peak_has_the_pages_of_a_pool_that_mremap_gives_back() {
 
 /// Each way of splitting a large page has its own code, and a matching remedy.
 #[test]
-fn what_became_of_large_pages_has_its_own_name() {
+fn each_fate_of_a_large_page_has_its_own_cause() {
     if !needs(&[root(), program("gcc"), large_pages()]) {
         return;
     }
@@ -199,12 +199,12 @@ fn large_pages() -> (&'static str, bool) {
 
 /// Shared memory that is detached, or whose pages go, is no private memory that went unseen.
 #[test]
-fn shared_memory_that_goes_leaves_the_verdict_on_private_memory() {
+fn freed_shared_memory_does_not_change_the_verdict_on_private_memory() {
     if !needs(&[program("gcc")]) {
         return;
     }
     let bench = Bench::new();
-    let program = compiled(&bench, "taken");
+    let program = compiled(&bench, "removal");
     let verdict = |how: &str, options: &[&str]| {
         let document = compared(&bench, "base", options, &words_of(&[&program, how]));
         arm(&document, "base")["verdict"].clone()
@@ -221,12 +221,12 @@ fn shared_memory_that_goes_leaves_the_verdict_on_private_memory() {
 
 /// A request of io_uring drops memory without a call that stops. What was given is not advised again.
 #[test]
-fn memory_that_goes_without_a_call_is_named_with_its_way() {
+fn names_how_memory_was_freed_without_a_call() {
     if !needs(&[program("gcc")]) {
         return;
     }
     let bench = Bench::new();
-    let command = words_of(&[&compiled(&bench, "taken"), "io_uring"]);
+    let command = words_of(&[&compiled(&bench, "removal"), "io_uring"]);
     if Command::new(&command[0]).arg(&command[1]).status().unwrap().code() == Some(3) {
         return testing::skip("io_uring");
     }

@@ -139,7 +139,7 @@ fn files_that_were_made_are_gone() {
 }
 
 #[test]
-fn files_are_gone_too_where_the_workload_was_told_to_stop() {
+fn removes_its_files_when_the_workload_is_stopped() {
     let directory = tempfile::tempdir().unwrap();
     let files = || directory.path().read_dir().unwrap().count();
     for name in ["file-churn", "directory-read"] {
@@ -167,19 +167,19 @@ fn copies_run_at_the_same_time_and_must_say_the_same() {
     let one = line("copies --count 1 --answer-only -- pagelab workload syscalls --seconds 0.01 --answer-only");
     let two = line("copies --count 2 --answer-only -- pagelab workload syscalls --seconds 0.01 --answer-only");
     assert_eq!(one.replace("count=1", "count=2"), two);
-    for (arguments, code, said) in [
+    for (arguments, code, message) in [
         ("copies --count 2 -- false", 1, "of false ended with exit status: 1"),
         ("copies -- no-such-program", 1, "no-such-program cannot be run"),
         ("copies --count 0 -- true", 2, "`processors`, or a number above 0"),
         (
             "copies --count 2 -- pagelab workload chase --bytes 64K --steps 1000",
             1,
-            "copy 2 of pagelab printed something else",
+            "copy 2 of pagelab printed different output",
         ),
     ] {
         let ended = workload(arguments);
-        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.code() == Some(code) && told.contains(said), "{arguments}: {told}");
+        let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(ended.status.code() == Some(code) && printed.contains(message), "{arguments}: {printed}");
     }
 }
 
@@ -199,22 +199,26 @@ fn a_benchmark_of_spec_cpu_is_run_and_its_raw_file_read() {
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
     std::fs::set_permissions(spec.path().join("bin/runcpu"), mode).unwrap();
     let ended = workload(&format!("spec-cpu --spec {place} -- runcpu 605.mcf_s"));
-    let told = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let printed = String::from_utf8_lossy(&ended.stdout).into_owned();
     assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
-    assert!(told.contains("605.mcf_s base 000: 12.125 s") && told.contains("reported_s=15.625"), "{told}");
+    assert!(printed.contains("605.mcf_s base 000: 12.125 s") && printed.contains("reported_s=15.625"), "{printed}");
     let read = line(&format!("spec-cpu --raw {fixtures}/unverified-cpu2006.rsf --answer-only"));
     assert!(read.contains("suite=cpu2006 benchmarks=429.mcf/base,462.libquantum/base"), "{read}");
-    for (arguments, code, said) in [
+    for (arguments, code, message) in [
         ("spec-cpu".to_owned(), 2, "expected either --raw FILE or a command"),
         (format!("spec-cpu --raw {place}/none.rsf"), 2, "none.rsf"),
-        (format!("spec-cpu --raw {place}/shrc"), 2, "no raw result file of SPEC CPU"),
+        (format!("spec-cpu --raw {place}/shrc"), 2, "not a raw result file of SPEC CPU"),
         ("spec-cpu --spec /nowhere -- runcpu".to_owned(), 2, "there is no /nowhere/shrc"),
         (format!("spec-cpu --spec {place} -- runcpu nothing"), 1, "names no raw result file"),
         (format!("spec-cpu --spec {place} -- runcpu fails"), 1, "no license"),
     ] {
         let ended = workload(&arguments);
-        let told = String::from_utf8_lossy(&ended.stderr).into_owned();
-        assert!(ended.status.code() == Some(code) && told.contains(said), "{arguments}: {:?} {told}", ended.status);
+        let printed = String::from_utf8_lossy(&ended.stderr).into_owned();
+        assert!(
+            ended.status.code() == Some(code) && printed.contains(message),
+            "{arguments}: {:?} {printed}",
+            ended.status
+        );
     }
 }
 

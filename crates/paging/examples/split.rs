@@ -16,13 +16,13 @@ fn main() -> Result<(), Error> {
     let attributes = Attributes::new(Flags::READ | Flags::WRITE | Flags::ACCESSED);
     let pa = OutputAddress(0x8000_0000);
     tables.map(&Mapping { va, pa, bytes: 4 << 20, attributes, sizes: Sizes::BEST })?;
-    say("mapped", &tables)?;
+    report("mapped", &tables)?;
 
     tables.split(va)?;
-    say("one block split", &tables)?;
+    report("one block split", &tables)?;
 
     tables.unfold(va)?;
-    say("a group of sixteen pages unfolded", &tables)?;
+    report("a group of sixteen pages unfolded", &tables)?;
 
     let found = tables.translate(InputAddress(va.0 + 0x1234))?;
     println!(
@@ -35,7 +35,7 @@ fn main() -> Result<(), Error> {
     Ok(())
 }
 
-fn say(what: &str, tables: &Tables<Arm64Stage1>) -> Result<(), Error> {
+fn report(what: &str, tables: &Tables<Arm64Stage1>) -> Result<(), Error> {
     let census = tables.census()?;
     println!("{what}: {} bytes of tables", census.table_bytes);
     for (size, bytes) in &census.mapped_bytes {

@@ -7,7 +7,7 @@ use core::ops::Range;
 use crate::address::OutputAddress;
 use crate::error::Error;
 use crate::geometry::ENTRY_BYTES;
-use crate::written::Written;
+use crate::written::WrittenLines;
 
 /// A range of physical memory that holds only page tables.
 ///
@@ -17,26 +17,26 @@ use crate::written::Written;
 pub struct Arena {
     base: OutputAddress,
     entries: Vec<u64>,
-    written: Written,
+    written: WrittenLines,
     limit_bytes: u64,
     /// Released tables, by their size in bytes. There are only a few sizes.
     released: Vec<(u64, Vec<OutputAddress>)>,
     trees: Vec<Tree>,
     used_bytes: u64,
-    /// An empty [`Released`] that keeps the memory of the last one for reuse.
-    spare: Released,
+    /// An empty [`ReleasedTables`] that keeps the memory of the last one for reuse.
+    spare: ReleasedTables,
 }
 
-/// Tables that nothing points to any more, to be released together.
+/// Unlinked tables that are to be released together.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Released {
+pub(crate) struct ReleasedTables {
     pub tables: Vec<OutputAddress>,
     pub trees: Vec<Tree>,
     /// The total number of tables.
     pub count: u64,
 }
 
-impl Released {
+impl ReleasedTables {
     /// Adds one table.
     pub fn add(&mut self, table: OutputAddress) {
         self.tables.push(table);
@@ -74,7 +74,7 @@ impl Arena {
         if !aligned {
             return Err(Error::NotAnImage { base, bytes: limit_bytes });
         }
-        let (entries, written, spare) = (Vec::new(), Written::default(), Released::default());
+        let (entries, written, spare) = (Vec::new(), WrittenLines::default(), ReleasedTables::default());
         let (released, trees) = (Vec::new(), Vec::new());
         Ok(Arena { base, entries, written, limit_bytes, released, trees, used_bytes: 0, spare })
     }
@@ -153,7 +153,7 @@ impl Arena {
         let Tree { pa, entries, address, shift } = self.trees.swap_remove(tree);
         let table = |entry: &u64| OutputAddress((entry & address) << shift);
         let tables: Vec<OutputAddress> = self.table(pa, entries)?.iter().map(table).collect();
-        self.keep(&tables, bytes);
+        self.recycle(&tables, bytes);
         Some(pa)
     }
 
@@ -174,26 +174,26 @@ impl Arena {
 
     fn release_tables(&mut self, tables: &[OutputAddress], bytes: u64) {
         self.used_bytes = self.used_bytes.saturating_sub(bytes * tables.len() as u64);
-        self.keep(tables, bytes);
+        self.recycle(tables, bytes);
     }
 
     /// An empty collection of tables to release.
-    pub(crate) fn collection(&mut self) -> Released {
+    pub(crate) fn collection(&mut self) -> ReleasedTables {
         mem::take(&mut self.spare)
     }
 
     /// Releases tables of `bytes` each, and trees of tables.
-    pub(crate) fn release_all(&mut self, mut released: Released, bytes: u64) {
+    pub(crate) fn release_all(&mut self, mut released: ReleasedTables, bytes: u64) {
         self.release_tables(&released.tables, bytes);
         for tree in &released.trees {
             self.used_bytes = self.used_bytes.saturating_sub(tree.entries * ENTRY_BYTES * (tree.entries + 1));
         }
         self.trees.append(&mut released.trees);
         released.tables.clear();
-        self.spare = Released { count: 0, ..released };
+        self.spare = ReleasedTables { count: 0, ..released };
     }
 
-    fn keep(&mut self, tables: &[OutputAddress], bytes: u64) {
+    fn recycle(&mut self, tables: &[OutputAddress], bytes: u64) {
         match self.released.iter_mut().find(|(size, _)| *size == bytes) {
             Some((_, released)) => released.extend_from_slice(tables),
             None => self.released.push((bytes, tables.to_vec())),
@@ -240,12 +240,12 @@ impl Arena {
         self.entries.get_mut(places)
     }
 
-    /// Whether the `entries` entries from `pa` on are all zero or accepted by `is_fine`; `None` if they are not inside.
+    /// Whether the `entries` entries from `pa` on are all zero or accepted by `accepts`; `None` if they are not inside.
     /// Stretches that were never written are not read.
     #[inline]
-    pub(crate) fn all(&self, pa: OutputAddress, entries: u64, is_fine: impl Fn(&[u64]) -> bool) -> Option<bool> {
+    pub(crate) fn all(&self, pa: OutputAddress, entries: u64, accepts: impl Fn(&[u64]) -> bool) -> Option<bool> {
         let places = self.places(pa, entries)?;
-        Some(self.written.all(places, |places| self.entries.get(places).is_none_or(&is_fine)))
+        Some(self.written.all(places, |places| self.entries.get(places).is_none_or(&accepts)))
     }
 
     /// Sets the `entries` entries from `pa` on to zero and returns whether all of them are inside the arena.

@@ -127,8 +127,8 @@ pub enum Error {
         /// Length of the arena in bytes.
         bytes: u64,
     },
-    /// A walk met more entries than the arena has: a table is its own descendant, or has two parents.
-    #[error("the table at {pa:#x}, level {level}, is met again for {va:#x}: the tables are no tree")]
+    /// A walk read more entries than the arena has: a table is its own descendant, or has two parents.
+    #[error("the table at {pa:#x}, level {level}, is reached again for {va:#x}: the tables are not a tree")]
     NoTree {
         /// The table at which the walk gave up.
         pa: OutputAddress,
@@ -138,7 +138,7 @@ pub enum Error {
         level: u8,
     },
     /// The arena has reached its limit.
-    #[error("no room for a table of {bytes:#x} bytes: the arena may have {limit_bytes:#x} bytes; allow more")]
+    #[error("no room for a table of {bytes:#x} bytes: the arena is limited to {limit_bytes:#x} bytes; raise the limit")]
     ArenaFull {
         /// Size of the requested table in bytes.
         bytes: u64,

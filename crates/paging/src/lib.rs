@@ -24,7 +24,7 @@
 //! use paging::format::x86_64::X86_64;
 //! use paging::{Attributes, Flags, InputAddress, LeafSize, Mapping, OutputAddress, Sizes, Tables};
 //!
-//! // Four levels, 46 bits of physical address; tables lie from 1G on, in at most 1M.
+//! // Four levels, 46 bits of physical address; the tables begin at 1G and take at most 1M.
 //! let mut tables = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
 //! let va = InputAddress(0x7f00_0000_0000);
 //! let attributes = Attributes::new(Flags::READ | Flags::WRITE | Flags::USER);

@@ -50,7 +50,7 @@ pub enum NestedError {
 ///     let (va, pa) = (InputAddress(va), OutputAddress(pa));
 ///     tables.map(&Mapping { va, pa, bytes, attributes, sizes: Sizes::BEST })
 /// };
-/// // The guest's own tables lie at 1G of its memory, and map 2M of it.
+/// // The guest's own tables are at 1G of its memory, and map 2M of it.
 /// let mut guest = Tables::new(X86_64::new(4, 46), OutputAddress(1 << 30), 1 << 20)?;
 /// map(&mut guest, 0x7f00_0000_0000, 2 << 30, 2 << 20)?;
 /// // The hypervisor has 4G for it, from 64G on, in leaves of 1G.

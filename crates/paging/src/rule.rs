@@ -171,7 +171,9 @@ impl fmt::Display for Rule {
             Rule::RunIncomplete => {
                 f.write_str("some hardware entries of the software entry are missing or of another kind")
             }
-            Rule::RunAddresses => f.write_str("the hardware entries of the software entry do not point side by side"),
+            Rule::RunAddresses => {
+                f.write_str("the hardware entries of the software entry do not map, or point to, consecutive memory")
+            }
             Rule::TableOutside { pa } => write!(f, "the table at {pa:#x} is outside the image"),
             Rule::Loop { pa } => write!(f, "the table at {pa:#x} is its own ancestor"),
             Rule::SharedTable { pa } => write!(f, "the table at {pa:#x} has more than one parent"),

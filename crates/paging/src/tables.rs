@@ -4,7 +4,7 @@
 //! operation either succeeds completely or, if the request is at fault, changes nothing.
 
 use crate::address::{InputAddress, OutputAddress};
-use crate::arena::{Arena, Released};
+use crate::arena::{Arena, ReleasedTables};
 use crate::attributes::Attributes;
 use crate::error::Error;
 use crate::format::{Discipline, Format, Kind, first_rule};
@@ -268,7 +268,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Releases blocks of tables, none of them the root, when nothing can walk them any more.
-    pub(crate) fn release(&mut self, released: Released) {
+    pub(crate) fn release(&mut self, released: ReleasedTables) {
         let bytes = self.geometry().page_bytes() << self.format.run_bits();
         if L::ENABLED {
             released.tables.iter().for_each(|pa| self.log.event(Event::Release { pa: *pa, bytes }));
@@ -282,7 +282,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         self.geometry().table_bytes(level) << self.format.run_bits()
     }
 
-    pub(crate) fn breaks(&self) -> bool {
+    pub(crate) fn needs_break(&self) -> bool {
         use crate::format::BreakLevel;
         !matches!(
             self.format.discipline(),

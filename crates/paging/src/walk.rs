@@ -70,8 +70,8 @@ pub trait Visitor {
 }
 
 /// How the walk of one table ended.
-enum Ended {
-    AtItsEnd,
+enum WalkEnd {
+    EndOfTable,
     Stopped,
 }
 
@@ -109,7 +109,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 }
 
 impl<F: Format, L: Log, V: Visitor> Walk<'_, F, L, V> {
-    fn table(&mut self, table: OutputAddress, level: u8, first: u64, end: u64) -> Result<Ended, Error> {
+    fn table(&mut self, table: OutputAddress, level: u8, first: u64, end: u64) -> Result<WalkEnd, Error> {
         let geometry = self.tables.geometry();
         let (from, count) =
             (geometry.index(level, first), ((end - 1) >> geometry.shift(level)) - (first >> geometry.shift(level)) + 1);
@@ -144,18 +144,18 @@ impl<F: Format, L: Log, V: Visitor> Walk<'_, F, L, V> {
                     let (first, end) = (start.max(first), end_of(start, geometry.span(level)).min(end));
                     match self.below(&node, first, end)? {
                         Some(action) => action,
-                        None => return Ok(Ended::Stopped),
+                        None => return Ok(WalkEnd::Stopped),
                     }
                 }
                 Kind::Table | Kind::Illegal => self.visitor.illegal(&node),
             };
             match action {
                 Action::Continue | Action::SkipChildren => {}
-                Action::SkipSiblings => return Ok(Ended::AtItsEnd),
-                Action::Stop => return Ok(Ended::Stopped),
+                Action::SkipSiblings => return Ok(WalkEnd::EndOfTable),
+                Action::Stop => return Ok(WalkEnd::Stopped),
             }
         }
-        Ok(Ended::AtItsEnd)
+        Ok(WalkEnd::EndOfTable)
     }
 
     /// Visits a table; `None` if the walk has ended in it.
@@ -166,8 +166,8 @@ impl<F: Format, L: Log, V: Visitor> Walk<'_, F, L, V> {
         }
         let table = self.tables.format().table_address(node.entry);
         match self.table(table, node.level - 1, first, end)? {
-            Ended::AtItsEnd => Ok(Some(self.visitor.table_done(node))),
-            Ended::Stopped => Ok(None),
+            WalkEnd::EndOfTable => Ok(Some(self.visitor.table_done(node))),
+            WalkEnd::Stopped => Ok(None),
         }
     }
 }

@@ -11,11 +11,11 @@ const LINES: usize = 1 << WORD_BITS;
 
 /// One bit for each line of an arena. Entries are counted from the arena's first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Written {
+pub(crate) struct WrittenLines {
     words: Vec<u64>,
 }
 
-impl Written {
+impl WrittenLines {
     /// Resizes to an arena of `entries` entries; new entries count as not written.
     pub fn grow(&mut self, entries: usize) {
         self.words.resize(entries.div_ceil(LINES << LINE_BITS), 0);
@@ -39,7 +39,7 @@ impl Written {
         });
     }
 
-    /// Marks these entries as zero again. `clear` must zero the stretches of them that may hold something else. A line
+    /// Marks these entries as zero again. `clear` must zero the ranges of them that may hold something else. A line
     /// that they share with other entries stays marked.
     #[inline]
     pub fn remove_all(&mut self, entries: Range<usize>, mut clear: impl FnMut(Range<usize>)) {
@@ -48,7 +48,7 @@ impl Written {
         let (at_start, at_end) = (is_shared(start), is_shared(end));
         for_each_word(entries, |word, bits| {
             let Some(written) = self.words.get_mut(word).filter(|written| **written & bits != 0) else { return };
-            clear(stretch(word, *written & bits, start, end));
+            clear(clipped(word, *written & bits, start, end));
             *written &= !bits;
         });
         if at_start {
@@ -65,14 +65,14 @@ impl Written {
         self.words.get(entry >> (LINE_BITS + WORD_BITS)).is_some_and(|word| word & bit != 0)
     }
 
-    /// Whether all of these entries are zero, or `is_fine` accepts each stretch of them that may hold something else.
+    /// Whether all of these entries are zero, or `accepts` returns true for each range of them that may hold something else.
     #[inline]
-    pub fn all(&self, entries: Range<usize>, mut is_fine: impl FnMut(Range<usize>) -> bool) -> bool {
+    pub fn all(&self, entries: Range<usize>, mut accepts: impl FnMut(Range<usize>) -> bool) -> bool {
         let Range { start, end } = entries.clone();
         let mut all = true;
         for_each_word(entries, |word, bits| {
             let written = self.words.get(word).map_or(0, |written| written & bits);
-            all = all && (written == 0 || is_fine(stretch(word, written, start, end)));
+            all = all && (written == 0 || accepts(clipped(word, written, start, end)));
         });
         all
     }
@@ -97,7 +97,7 @@ fn for_each_word(entries: Range<usize>, mut act: impl FnMut(usize, u64)) {
 
 /// The entries from the first line of these bits to the last one, clipped to `start` and `end`.
 #[inline]
-fn stretch(word: usize, bits: u64, start: usize, end: usize) -> Range<usize> {
+fn clipped(word: usize, bits: u64, start: usize, end: usize) -> Range<usize> {
     let (first, past) = (bits.trailing_zeros() as usize, LINES - bits.leading_zeros() as usize);
     let entry = |line| (word * LINES + line) << LINE_BITS;
     entry(first).max(start)..entry(past).min(end)
@@ -107,24 +107,24 @@ fn stretch(word: usize, bits: u64, start: usize, end: usize) -> Range<usize> {
 mod tests {
     use super::*;
 
-    fn within(written: &Written, entries: Range<usize>) -> Vec<[usize; 2]> {
+    fn within(written: &WrittenLines, entries: Range<usize>) -> Vec<[usize; 2]> {
         let mut found = Vec::new();
-        assert!(written.all(entries, |stretch| {
-            found.push([stretch.start, stretch.end]);
+        assert!(written.all(entries, |clipped| {
+            found.push([clipped.start, clipped.end]);
             true
         }));
         found
     }
 
-    fn cleared(written: &mut Written, entries: Range<usize>) -> Vec<[usize; 2]> {
+    fn cleared(written: &mut WrittenLines, entries: Range<usize>) -> Vec<[usize; 2]> {
         let mut found = Vec::new();
-        written.remove_all(entries, |stretch| found.push([stretch.start, stretch.end]));
+        written.remove_all(entries, |clipped| found.push([clipped.start, clipped.end]));
         found
     }
 
     #[test]
-    fn lines_are_found_and_forgotten() {
-        let mut written = Written::default();
+    fn finds_and_forgets_written_lines() {
+        let mut written = WrittenLines::default();
         written.grow(4000);
         assert_eq!(within(&written, 0..4000), [[0; 2]; 0]);
         written.add(0);
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(within(&written, 0..4000), [[0, 512], [512, 536], [3992, 4000]]);
         assert_eq!(within(&written, 3..510), [[3, 510]]);
         assert_eq!(within(&written, 8..496), [[0; 2]; 0]);
-        assert!(!written.all(0..4000, |stretch| stretch.start < 512));
+        assert!(!written.all(0..4000, |clipped| clipped.start < 512));
         assert_eq!(cleared(&mut written, 498..520), [[498, 512], [512, 520]]);
         assert_eq!(within(&written, 9..1000), [[496, 504], [520, 536]]);
         assert_eq!(cleared(&mut written, 0..8), [[0, 8]]);
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn whole_words_and_empty_ranges() {
-        let mut written = Written::default();
+        let mut written = WrittenLines::default();
         written.grow(2560);
         written.add_all(512..2048);
         assert_eq!(within(&written, 0..2560), [[512, 1024], [1024, 1536], [1536, 2048]]);

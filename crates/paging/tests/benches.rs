@@ -20,7 +20,7 @@ fn splits_are_measured() {
 }
 
 #[test]
-fn words_that_are_no_arguments_are_refused() {
+fn refuses_unknown_arguments() {
     for words in [&["--rounds"][..], &["--bytes", "many"], &["--bytes", "5"], &["--speed", "1"]] {
         let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
         assert!(peers::run(&words).is_err(), "{words:?}");

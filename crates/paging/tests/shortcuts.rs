@@ -49,7 +49,7 @@ fn patterns_are_true<F: Format>(format: F) {
 }
 
 #[test]
-fn what_matches_a_pattern_is_what_the_pattern_says() {
+fn patterns_describe_entries_of_every_format() {
     for_every_format!(patterns_are_true);
 }
 
@@ -65,12 +65,12 @@ fn state_bits_are_true<F: Format>(format: F) {
 }
 
 #[test]
-fn accessed_and_dirty_are_the_bits_that_they_are_said_to_be() {
+fn accessed_and_dirty_are_the_bits_that_the_format_declares() {
     for_every_format!(state_bits_are_true);
 }
 
 /// Reused tables behave as new ones, however much of them a mapping fills.
-fn used_tables_are_as_new<F: Format>(format: F) {
+fn compare_reused_tables<F: Format>(format: F) {
     let page = format.geometry().page_bytes() << format.run_bits();
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {
@@ -103,7 +103,7 @@ fn used_tables_are_as_new<F: Format>(format: F) {
 
 /// Addresses in leaves of all sizes, in holes and outside, each more than once, and addresses of regions that share a
 /// slot of the walk cache; the tables change now and then.
-fn remembered_is_what_is_mapped<F: Format>(format: F) {
+fn cached_walks_agree_with_tables<F: Format>(format: F) {
     let flags = Flags::READ | Flags::WRITE | Flags::ACCESSED;
     let user = if format.leaf(0, Attributes::new(Flags::READ | Flags::USER), false).is_ok() {
         Flags::USER
@@ -151,12 +151,12 @@ fn remembered_is_what_is_mapped<F: Format>(format: F) {
 }
 
 #[test]
-fn what_is_remembered_of_walks_is_what_is_mapped() {
-    for_every_format!(remembered_is_what_is_mapped);
+fn cached_walks_agree_with_tables_of_every_format() {
+    for_every_format!(cached_walks_agree_with_tables);
 }
 
 #[test]
-fn threads_remember_together() {
+fn threads_share_the_walk_cache() {
     let mut tables = Tables::new(X86_64::new(4, 52), OutputAddress(1 << 40), 64 << 20).unwrap();
     let attributes = Attributes::new(Flags::READ | Flags::ACCESSED);
     let (va, pa) = (InputAddress(0), OutputAddress(1 << 32));
@@ -176,6 +176,6 @@ fn threads_remember_together() {
 }
 
 #[test]
-fn tables_are_used_again() {
-    for_every_format!(used_tables_are_as_new);
+fn reused_tables_behave_as_new_ones() {
+    for_every_format!(compare_reused_tables);
 }

@@ -59,7 +59,7 @@ fn row(granule: Granule, backing: Backing, chunk_bytes: u64, variant: Variant, e
         assert_eq!(
             tables.arena().used_bytes() - used_bytes,
             linked * page_bytes,
-            "what is left in the cache goes back"
+            "the tables left in the cache are released"
         );
     }
 }
@@ -158,7 +158,7 @@ fn the_other_counters() {
         |backing, options| split_slot(&mut build_slot(format(Granule::K4), SLOT, backing).unwrap(), SLOT, options);
     let walked = count(Backing::Blocks, Options::enable(2 << 20, Variant::Vanilla)).unwrap();
     let filled = Options { build: Build::Fill, ..Options::enable(2 << 20, Variant::Vanilla) };
-    assert_eq!(count(Backing::Blocks, filled).unwrap(), walked, "both builds count alike");
+    assert_eq!(count(Backing::Blocks, filled).unwrap(), walked, "both builds have the same counts");
     // A chunk of 2M takes one table; the cache of two is full again before the next chunk.
     assert_eq!((walked.walks, walked.top_ups, walked.tlb_invalidations), (512, 512, 512));
     // Root and level 2: one line in each walk; then 64 lines of the new table, written and later read.
@@ -207,7 +207,7 @@ fn a_slot_inside_a_block() {
     for options in [Options::enable(2 << 20, Variant::SkipPages), Options::clear(GIB, Variant::Vanilla)] {
         let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Gigabyte).unwrap();
         split_and_compare(&mut tables, slot, options);
-        assert!(tables.translate(FIRST).is_ok(), "what lies before the slot is mapped still");
+        assert!(tables.translate(FIRST).is_ok(), "the memory before the slot is still mapped");
         assert_eq!(tables.translate(FIRST + (1 << 29)).unwrap().level == 0, options.mode == Mode::Clear);
     }
 }
@@ -308,7 +308,7 @@ fn holes_stay_holes() {
 }
 
 #[test]
-fn write_protection_is_a_walk_of_its_own() {
+fn write_protection_is_a_separate_walk() {
     for (mode, walks, read) in [(Mode::Enable, 1, 262_657), (Mode::Clear, 4096, 270_336)] {
         let mut tables = build_slot(format(Granule::K4), SLOT, Backing::Pages).unwrap();
         let counters = write_protect_slot(&mut tables, SLOT, mode).unwrap();

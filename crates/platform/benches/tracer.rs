@@ -122,6 +122,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
     for program in all_programs(arguments.full, folder)? {
         let work = Work {
             trial_time: None,
+            own_session: None,
             variables: Vec::new(),
             command: program.command.clone(),
             server: None,
@@ -132,6 +133,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
             select: None,
             expected: None,
             prove_all: false,
+            reads_frames: false,
             extract: None,
         };
         let session = Session::new(Host::open("/")?).with_patience(PATIENCE, |_| ());
@@ -273,6 +275,8 @@ fn traced(command: &[OsString], policy: &str, witness: bool) -> Result<f64, Box<
         stdout,
         stderr: None,
         disable_thp: false,
+        own_session: None,
+        control_group: None,
         limit: None,
     };
     let mut blind = Blind;

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use host::IDLE_LATENCY;
 
-/// A request to the kernel that no idle processor sleeps: while it is held, idle processors poll.
+/// A request to the kernel: while it is held, idle processors poll instead of sleeping.
 ///
 /// It ends when its file is closed, however the process ends (PM QoS, the kernel's Documentation/power/pm_qos_interface.rst), so
 /// nothing has to be restored.
@@ -14,7 +14,7 @@ pub struct Awake {
     _request: File,
 }
 
-/// The kernel refuses the request.
+/// The kernel refused the request.
 #[derive(Debug, thiserror::Error)]
 #[error("--awake: expected to open {IDLE_LATENCY} for writing, found: {source}; {remedy}")]
 pub struct AwakeError {
@@ -23,10 +23,7 @@ pub struct AwakeError {
 }
 
 impl Awake {
-    /// Requests wake-ups without delay.
-    ///
-    /// # Errors
-    /// Not root, or a kernel without processor idling.
+    /// Requests wake-ups without delay. Needs root and a kernel with processor idling.
     #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
     pub fn hold() -> Result<Awake, AwakeError> {
         let mut request = OpenOptions::new().write(true).open(IDLE_LATENCY).map_err(|source| AwakeError {

@@ -30,7 +30,7 @@ impl DirectMapBefore {
             covered_bytes: match wanted {
                 DirectMapLeaves::Of(leaf) => leaves.certain(leaf),
                 // No dominant leaf size, and unchanged.
-                DirectMapLeaves::Mixed if leaves.shown().is_some() => 0,
+                DirectMapLeaves::Mixed if leaves.dominant().is_some() => 0,
                 DirectMapLeaves::Mixed => leaves.unchanged_bytes(before),
             },
         };
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_seen_is_unknown() {
+    fn an_invisible_direct_map_is_unknown() {
         let hidden = Unsupported { reason: "no file".into(), remedy: "mount it".into() };
         let unseen = verdict(Err(hidden), of(20, 0));
         assert_eq!((unseen.holding, unseen.coverage_ratio()), (Holding::Unknown, None));

@@ -76,7 +76,7 @@ pub enum PlatformError {
         "khugepaged was still at work after {patience_s} s; see /sys/kernel/mm/transparent_hugepage/khugepaged/pages_to_scan, \
          or leave --khugepaged off out"
     )]
-    Restless {
+    KhugepagedBusy {
         /// How long it was waited for, in seconds.
         patience_s: f64,
     },
@@ -87,18 +87,15 @@ pub enum PlatformError {
     },
     /// The command to run before each trial failed.
     #[error("--prepare: {command:?} failed ({exit}); {last_words}")]
-    Unprepared {
-        /// The command line.
+    PreparationFailed {
         command: String,
-        /// How it ended.
         exit: Exit,
         /// The end of its standard error, as part of a sentence.
         last_words: String,
     },
     /// The command to run once before all trials failed.
     #[error("its command failed ({exit}); {last_words}")]
-    Unmade {
-        /// How it ended.
+    MakeFailed {
         exit: Exit,
         /// The end of its standard error, as part of a sentence.
         last_words: String,
@@ -106,7 +103,6 @@ pub enum PlatformError {
     /// The command to run before each trial took too long.
     #[error("--prepare: {command:?} took longer than {limit_s} s (--trial-time), and was ended")]
     PreparationTooSlow {
-        /// The command line.
         command: String,
         /// The time limit in seconds.
         limit_s: f64,
@@ -115,7 +111,6 @@ pub enum PlatformError {
     #[error("{program:?} could not be run: {error}")]
     Helper {
         program: OsString,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -138,9 +133,15 @@ pub enum Blame {
 impl PlatformError {
     /// The cause of this error.
     pub fn blame(&self) -> Blame {
-        use PlatformError::{Helper, Host, Io, Launch, Lease, NotFragmented, NotRestored, Restless, Unsupported};
+        use PlatformError::{Helper, Host, Io, KhugepagedBusy, Launch, Lease, NotFragmented, NotRestored, Unsupported};
         let exit_code = match self {
-            Lease(_) | Host(_) | Io(_) | Unsupported(..) | NotRestored(_) | Restless { .. } | NotFragmented { .. } => {
+            Lease(_)
+            | Host(_)
+            | Io(_)
+            | Unsupported(..)
+            | NotRestored(_)
+            | KhugepagedBusy { .. }
+            | NotFragmented { .. } => {
                 return Blame::System;
             }
             Launch(error) => error.exit_code(),

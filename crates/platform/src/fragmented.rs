@@ -17,29 +17,23 @@ pub struct Fragmented {
 impl Fragmented {
     /// Runs a command that fragments memory, prints a line when that is done, and holds the memory until its standard input is
     /// closed.
-    ///
-    /// # Errors
-    /// It cannot be run, or ended without that line.
     pub fn hold(mut command: Command) -> Result<Fragmented, PlatformError> {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let program = command.get_program().to_owned();
         let child = die_with_parent(&mut command).spawn().map_err(|error| PlatformError::Helper { program, error })?;
         let mut fragmented = Fragmented { child };
-        let mut said = String::new();
+        let mut output_text = String::new();
         if let Some(output) = fragmented.child.stdout.as_mut() {
-            BufReader::new(output).read_line(&mut said)?;
+            BufReader::new(output).read_line(&mut output_text)?;
         }
-        if said.ends_with('\n') {
+        if output_text.ends_with('\n') {
             Ok(fragmented)
         } else {
             Err(PlatformError::NotFragmented { last_words: fragmented.last_words() })
         }
     }
 
-    /// Checks that memory is still fragmented.
-    ///
-    /// # Errors
-    /// The process has ended, so memory is no longer fragmented.
+    /// Checks that memory is still fragmented. An error means that the process has ended, so memory is no longer fragmented.
     pub fn check(&mut self) -> Result<(), PlatformError> {
         match self.child.try_wait()? {
             None => Ok(()),
@@ -48,10 +42,10 @@ impl Fragmented {
     }
 
     fn last_words(&mut self) -> String {
-        let mut said = Vec::new();
+        let mut output_text = Vec::new();
         // The child has closed its output, so it is about to end.
-        let _ = self.child.stderr.take().map(|mut errors| errors.read_to_end(&mut said));
-        last_words(String::from_utf8_lossy(&said).trim())
+        let _ = self.child.stderr.take().map(|mut errors| errors.read_to_end(&mut output_text));
+        last_words(String::from_utf8_lossy(&output_text).trim())
     }
 }
 

@@ -9,39 +9,41 @@ use std::process::{Child, Command};
 
 use study::trial::Exit;
 use tracer::environment::{self, Variables};
-use tracer::{User, subreaper, terminal, user};
+use tracer::{SessionWeight, User, subreaper, terminal, user};
 
-/// The interval at which the reason to wait is checked. The end of the program is noticed at once.
-const LOOK_AGAIN_MS: libc::c_int = 100;
+/// The interval at which `pointless` is checked.
+const CHECK_INTERVAL_MS: libc::c_int = 100;
 
 /// A command line to run as a user, with these variables added to the environment, under a subreaper ([`subreaper`]). A command
-/// of another user gets a session of its own, without a terminal.
-///
-/// # Errors
-/// The terminals that pagelab has open cannot be determined.
-pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -> io::Result<Command> {
-    // The program is looked up like the measured command, not in the PATH that it gets.
-    let program = tracer::resolve(&words[0]).map_or_else(|_| words[0].clone(), PathBuf::into_os_string);
+/// of another user, and one with `own_session`, gets a session of its own, without a terminal.
+pub fn command(
+    argv: &[OsString],
+    user: &Option<User>,
+    variables: &Variables,
+    own_session: Option<SessionWeight>,
+) -> io::Result<Command> {
+    // The program is looked up like the measured command: in pagelab's PATH and not in the PATH that the program gets.
+    let program = tracer::resolve(&argv[0]).map_or_else(|_| argv[0].clone(), PathBuf::into_os_string);
     let mut command = Command::new(program);
-    command.arg0(&words[0]).args(&words[1..]);
+    command.arg0(&argv[0]).args(&argv[1..]);
     command.env_clear().envs(environment::of(user.as_ref(), variables));
     let pagelab = std::process::id() as libc::pid_t;
     let user = user.clone();
     let is_apart = user.as_ref().is_some_and(User::is_another);
-    let gains_nothing = user::gains_no_privilege(user.as_ref());
+    let no_new_privileges = user::must_not_gain_privileges(user.as_ref());
     if is_apart {
-        terminal::keep_from_commands()?;
+        terminal::set_cloexec_on_terminals()?;
     }
+    let session = own_session.or(is_apart.then_some(SessionWeight::Usual));
     let prepare = move || {
         // SAFETY: this is a process that fork has just made, with one thread.
         unsafe {
-            if is_apart && libc::setsid() == -1
-                || gains_nothing && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1
-            {
+            session.map_or(Ok(()), |weight| tracer::begin_session(weight))?;
+            if no_new_privileges && libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == -1 {
                 return Err(io::Error::last_os_error());
             }
             user.as_ref().map_or(Ok(()), |user| user.assume())?;
-            subreaper::step_between(pagelab)
+            subreaper::insert_subreaper(pagelab)
         }
     };
     // SAFETY: the closure only makes system calls. The parent is the thread that waits for the child.
@@ -49,8 +51,8 @@ pub fn command(words: &[OsString], user: &Option<User>, variables: &Variables) -
     Ok(command)
 }
 
-/// Returns when the child has ended, which is noticed at once. If there is no more reason to wait, it tells the child's subreaper
-/// to kill it. Before Linux 5.3, which has no pidfd_open(2), the end is noticed at the next check.
+/// Waits until the child has ended. If the wait becomes pointless, asks the child's subreaper to kill it. Before Linux 5.3, which
+/// has no pidfd_open(2), the end is noticed only at the next check.
 pub fn kill_if(child: &Child, mut pointless: impl FnMut() -> bool) {
     // SAFETY: a plain system call; the child was not reaped, so its PID is not reused.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, child.id(), 0) } as i32;
@@ -60,7 +62,7 @@ pub fn kill_if(child: &Child, mut pointless: impl FnMut() -> bool) {
     let number = descriptor.as_ref().map_or(-1, AsRawFd::as_raw_fd);
     let mut end = libc::pollfd { fd: number, events: libc::POLLIN, revents: 0 };
     // SAFETY: one live structure.
-    while unsafe { libc::poll(&raw mut end, 1, LOOK_AGAIN_MS) } != 1 && !has_ended(child) {
+    while unsafe { libc::poll(&raw mut end, 1, CHECK_INTERVAL_MS) } != 1 && !has_ended(child) {
         if pointless() {
             let subreaper = child.id() as libc::pid_t;
             // SAFETY: plain system calls. The child may be stopped by a signal, hence SIGCONT.

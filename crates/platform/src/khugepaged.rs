@@ -1,4 +1,4 @@
-//! Holds khugepaged still while something is measured.
+//! Keeps khugepaged asleep while something is measured.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -18,30 +18,28 @@ use super::registrable::Registrable;
 const SLEEP_TIMEOUT: Duration = Duration::from_secs(60);
 /// How often khugepaged's state is polled.
 const POLL_INTERVAL: Duration = Duration::from_millis(1);
-/// The PID of the parent of the kernel's threads.
+/// The PID of kthreadd, the parent of kernel threads.
 const KTHREADD: &str = "2";
 
 /// Keeps khugepaged asleep for as long as pagelab holds the lease on the settings that make it sleep.
 ///
 /// khugepaged wakes up when a process registers for THP while none is registered (`__khugepaged_enter`, mm/khugepaged.c). So this
 /// process registers first, by advising some memory.
-pub struct Stillness {
+pub struct KhugepagedHold {
     stages: Vec<Vec<Setting>>,
     /// Absent where the kernel has no THP.
     advised: Option<Registrable>,
 }
 
-impl Stillness {
+impl KhugepagedHold {
     /// Determines the settings to change, and maps the memory to advise. Changes no setting yet.
-    ///
-    /// # Errors
-    /// It is not possible here; the error has the reason and the remedy.
-    pub fn of(host: &Host, terms: &Terms) -> Result<Stillness, Unsupported> {
-        let stages = admit::still(host, terms)?;
+    pub fn of(host: &Host, terms: &Terms) -> Result<KhugepagedHold, Unsupported> {
+        let stages = admit::khugepaged_settings(host, terms)?;
         if is_thp_disabled() {
             return Err(Unsupported {
-                reason: "pagelab itself runs with THP disabled (PR_SET_THP_DISABLE), so it cannot hold khugepaged"
-                    .into(),
+                reason:
+                    "pagelab itself runs with THP disabled (PR_SET_THP_DISABLE), so it cannot keep khugepaged asleep"
+                        .into(),
                 remedy: "start it by itself, and not by a program that disables THP for what it starts".into(),
             });
         }
@@ -52,7 +50,7 @@ impl Stillness {
                 remedy: "a higher `ulimit -v`".into(),
             })
         });
-        Ok(Stillness { stages, advised: advised.transpose()? })
+        Ok(KhugepagedHold { stages, advised: advised.transpose()? })
     }
 
     /// The settings that stay in force while khugepaged sleeps, as path and value for [`Lease::apply`].
@@ -61,9 +59,6 @@ impl Stillness {
     }
 
     /// Lets khugepaged sleep, and waits until it does.
-    ///
-    /// # Errors
-    /// The kernel refuses a value, or khugepaged does not fall asleep.
     pub fn begin(&self, lease: &mut Lease) -> Result<(), PlatformError> {
         for stage in &self.stages {
             lease.apply(pairs(stage))?;
@@ -74,19 +69,16 @@ impl Stillness {
 
     /// Advises the memory again and waits until khugepaged sleeps. To be called after settings were written, because khugepaged scans
     /// if they enabled a size.
-    ///
-    /// # Errors
-    /// It does not fall asleep, or a signal stopped pagelab.
     pub fn settle(&self) -> Result<(), PlatformError> {
         self.ask_for_thp();
-        let Some(thread) = thread(Path::new("/proc"))? else { return Ok(()) };
+        let Some(thread) = khugepaged_thread(Path::new("/proc"))? else { return Ok(()) };
         let begun = Instant::now();
         while is_at_work(&thread)? {
             if signals::arrived().is_some() {
                 return Err(PlatformError::Interrupted);
             }
             if begun.elapsed() > SLEEP_TIMEOUT {
-                return Err(PlatformError::Restless { patience_s: SLEEP_TIMEOUT.as_secs_f64() });
+                return Err(PlatformError::KhugepagedBusy { patience_s: SLEEP_TIMEOUT.as_secs_f64() });
             }
             std::thread::sleep(POLL_INTERVAL);
         }
@@ -121,7 +113,7 @@ fn is_at_work(thread: &Path) -> io::Result<bool> {
 
 /// The directory of khugepaged in /proc; `None` if there is none: the kernel runs it only while PMD-sized
 /// THP is enabled.
-fn thread(proc: &Path) -> io::Result<Option<PathBuf>> {
+fn khugepaged_thread(proc: &Path) -> io::Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(proc)? {
         let path = entry?.path();
         let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
@@ -159,7 +151,7 @@ mod tests {
             ("11", "11 (a) b) S 2 0"),
             ("sys", "x"),
         ]);
-        let found = thread(proc.path()).unwrap().unwrap();
+        let found = khugepaged_thread(proc.path()).unwrap().unwrap();
         assert_eq!(found, proc.path().join("9"));
         assert!(!is_at_work(&found).unwrap() && is_at_work(&proc.path().join("7")).unwrap());
         assert!(!is_at_work(&proc.path().join("13")).unwrap(), "it has gone");
@@ -171,7 +163,7 @@ mod tests {
         assert!(is_at_work(&proc.path().join("7")).is_err());
         std::fs::remove_file(proc.path().join("7/stat")).unwrap();
         std::fs::create_dir(proc.path().join("7/stat")).unwrap();
-        assert!(is_at_work(&proc.path().join("7")).is_err() && thread(proc.path()).is_err());
-        assert!(thread(Path::new("/nonexistent")).is_err());
+        assert!(is_at_work(&proc.path().join("7")).is_err() && khugepaged_thread(proc.path()).is_err());
+        assert!(khugepaged_thread(Path::new("/nonexistent")).is_err());
     }
 }

@@ -2,16 +2,20 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
+mod contention;
 pub mod counters;
 pub mod direct_map;
 mod direct_map_before;
 mod error;
+mod examination_budget;
 mod fragmented;
+mod heat;
 mod helper;
 mod khugepaged;
-mod look_budget;
 mod making;
 mod memory;
+mod memory_group;
+mod new_leaves;
 mod observed;
 mod output;
 mod preparation;
@@ -31,8 +35,9 @@ use census::Observer;
 use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
 use policy::verdict::Verdict;
+use policy::windows::Windows;
 use policy::{Granularity, Modifier, Policy};
-use study::comparison::{Admission, Fragmented as Wish};
+use study::comparison::{Admission, Fragmented as Fragmentation};
 use study::control::Role;
 use study::machine::State;
 use study::metric::Observation;
@@ -41,17 +46,22 @@ use study::trial::{Answer, Arm, Trial, TrialRecord};
 use tracer::{Pace, Rewriting, signals};
 
 use direct_map_before::DirectMapBefore;
+use examination_budget::ExaminationBudget;
 use fragmented::Fragmented;
-use look_budget::LookBudget;
+use heat::HeatWitness;
 use observed::{observed, of_the_host};
 use output::Captured;
 use running::{GRACE, Run, answer, run, run_traced};
 use witness::TrialWitness;
 
 pub use awake::{Awake, AwakeError};
+pub use contention::observe_contention;
 pub use error::{Blame, PlatformError};
-pub use khugepaged::Stillness;
+pub use heat::{Heat, MIN_PASSES};
+pub use khugepaged::KhugepagedHold;
 pub use making::make;
+pub use memory_group::{Charges, MemoryGroup, MemoryGroupError};
+pub use running::{Once, run_once};
 pub use server::Server;
 pub use session::{Session, wait_for_lease};
 pub use work::{Extract, Open, Select, Work};
@@ -61,7 +71,7 @@ pub struct HostPlatform {
     session: Session,
     observer: Observer,
     work: Work,
-    /// What variants run instead, by their names.
+    /// The work of variants that run something else, by variant name.
     variants: BTreeMap<String, Work>,
     began: Instant,
     /// The clock of an earlier run in seconds, for a comparison that is continued.
@@ -71,21 +81,26 @@ pub struct HostPlatform {
     /// The measured handling times of stopped calls in each variant under each policy.
     paces: BTreeMap<(Option<String>, Policy), Pace>,
     fragmenting: Option<Fragmenting>,
+    /// System settings by variant name, if trials run untraced.
+    settings: Option<BTreeMap<String, Settings>>,
 }
 
+/// Paths of system settings and the values to write.
+pub type Settings = Vec<(String, String)>;
+
 /// Makes the command that fragments memory in the given way and holds it (`Fragmented::hold`).
-pub type Fragmenter = Box<dyn Fn(Wish) -> Command>;
+pub type Fragmenter = Box<dyn Fn(Fragmentation) -> Command>;
 
 /// How free memory is fragmented, and the command for it.
 struct Fragmenting {
-    /// For trials of arms that do not specify it.
-    of_all: Option<Wish>,
+    /// For trials of arms that do not specify one.
+    of_all: Option<Fragmentation>,
     by: Fragmenter,
-    held: Option<(Wish, Fragmented)>,
+    held: Option<(Fragmentation, Fragmented)>,
 }
 
 /// The results of a trial.
-struct Shown {
+struct TrialResults {
     observations: Vec<Observation>,
     census: Census,
     verdict: Verdict,
@@ -97,9 +112,6 @@ struct Shown {
 
 impl HostPlatform {
     /// A platform that runs this work under policies that the session applies.
-    ///
-    /// # Errors
-    /// The memory of processes cannot be examined.
     pub fn new(session: Session, work: Work) -> Result<HostPlatform, PlatformError> {
         Ok(HostPlatform {
             session,
@@ -112,7 +124,13 @@ impl HostPlatform {
             blame: Blame::Command,
             paces: BTreeMap::new(),
             fragmenting: None,
+            settings: None,
         })
+    }
+
+    /// Runs every trial untraced, each variant under the settings for its name.
+    pub fn untraced_with(self, settings: BTreeMap<String, Settings>) -> HostPlatform {
+        HostPlatform { settings: Some(settings), ..self }
     }
 
     /// The same platform, whose clock continues from `before_s` seconds.
@@ -127,8 +145,16 @@ impl HostPlatform {
 
     /// Lets commands fragment free memory: for each trial as its variant specifies, otherwise as `of_all` does. Fragmentation
     /// that consecutive trials share is held from the first to the last (`Fragmented::hold`).
-    pub fn with_fragments(self, of_all: Option<Wish>, by: Fragmenter) -> HostPlatform {
+    pub fn with_fragments(self, of_all: Option<Fragmentation>, by: Fragmenter) -> HostPlatform {
         HostPlatform { fragmenting: Some(Fragmenting { of_all, by, held: None }), ..self }
+    }
+
+    /// Waits until no other pagelab measures or changes settings, as far as this user can keep others out. If the wait fails,
+    /// the first trial reports why.
+    pub fn wait_for_others(&mut self) {
+        if self.session.rest().is_err() {
+            self.session.wait_no_longer();
+        }
     }
 
     fn work(&self, arm: &Arm) -> &Work {
@@ -154,9 +180,6 @@ impl HostPlatform {
     }
 
     /// Restores the host's settings, and gives back held memory.
-    ///
-    /// # Errors
-    /// See [`Session::finish`].
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.fragmenting = None;
         self.session.finish()
@@ -167,7 +190,7 @@ impl HostPlatform {
         &self.last_words
     }
 
-    /// The cause where the last trial could not be run.
+    /// The cause if the last trial could not be run.
     pub fn blame(&self) -> Blame {
         self.blame
     }
@@ -179,16 +202,21 @@ impl HostPlatform {
 
     fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
         self.fragment(arm)?;
-        // If a pool was available when the arm was admitted but is not now, the verdict reports it.
-        let _ = self.session.apply(&arm.policy)?;
+        let variant = arm.variant.as_ref().map(|variant| &variant.name);
+        match self.settings.as_ref().and_then(|settings| settings.get(variant?)) {
+            Some(settings) => self.session.apply_settings(settings)?,
+            // If a pool was available when the arm was admitted but is not now, the verdict reports it.
+            None => drop(self.session.apply(&arm.policy)?),
+        }
         let started_s = self.elapsed_s();
         let state_before = self.session.host().state()?;
         let shown = match &arm.role {
-            Role::Policy => self.under_policy(arm, &state_before)?,
+            Role::Policy if self.settings.is_some() => self.bare(arm)?,
+            Role::Policy | Role::Frames { .. } | Role::Share { .. } => self.under_policy(arm, &state_before)?,
             Role::Bare => self.bare(arm)?,
             Role::Sham { stops, .. } => self.sham(stops, arm, &state_before)?,
         };
-        let Shown { observations, census, verdict, answer, state_after, errors } = shown;
+        let TrialResults { observations, census, verdict, answer, state_after, errors } = shown;
         if !answer.succeeded() {
             self.last_words = errors.tail_text();
         }
@@ -197,13 +225,15 @@ impl HostPlatform {
     }
 
     /// A trial under a policy, with a witness.
-    fn under_policy(&mut self, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
+    fn under_policy(&mut self, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
         let policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
         let counters = self.session.host().counters()?;
         let direct_map = policy.direct_map().map(|leaf| DirectMapBefore::read(leaf, self.session.host()));
         let timed = AtomicBool::new(false);
-        let mut witness = TrialWitness::new(&self.observer, policy, &page_sizes, state, self.look_budget(&timed));
+        let mut witness =
+            TrialWitness::new(&self.observer, policy, &page_sizes, state, self.examination_budget(&timed));
+        witness.reads_frames = self.work.reads_frames;
         let rewriting = Rewriting::of(policy, &page_sizes);
         let run = run_traced(self.work(arm), &rewriting, &mut witness, &timed)?;
         let (state_after, answer) = self.after(arm, &run)?;
@@ -218,8 +248,9 @@ impl HostPlatform {
                 faulted_bytes: witness.faulted_bytes(),
                 ..SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes))
             },
+            large_share: policy.windows().map(|windows| windows.share_of(run.ended.advised_bytes)),
             advised_bytes: rewriting.wants_large().then(|| rewriting.advised_bytes()),
-            noted: run.ended.noted(),
+            noted: run.ended.all_causes(),
             answered: run.ended.answered,
             is_without_guards: policy.has(Modifier::NoGuards),
             direct_map: direct_map.map(|direct_map| direct_map.and_after(self.session.host())),
@@ -229,17 +260,29 @@ impl HostPlatform {
         let verdict = evidence.verdict();
         self.session.note_need(need_bytes);
         self.paces.insert(pace_of(arm, policy), run.ended.pace);
-        Ok(Shown { observations, census, verdict, answer, state_after, errors: run.errors })
+        Ok(TrialResults { observations, census, verdict, answer, state_after, errors: run.errors })
+    }
+
+    /// Runs the work once with base pages, and counts what it accesses of each window.
+    ///
+    /// # Errors
+    /// The run fails.
+    pub fn heat(&mut self, arm: &Arm, windows: Windows) -> Result<Heat, PlatformError> {
+        self.session.apply(&Policy::plain(Granularity::Base))?;
+        let rewriting = Rewriting::heat(windows, self.session.host().page_sizes());
+        let mut witness = HeatWitness::default();
+        run_once(self.work(arm), &rewriting, &mut witness)?;
+        Ok(witness.heat())
     }
 
     /// A trial without seccomp filter, tracer and census.
-    fn bare(&mut self, arm: &Arm) -> Result<Shown, PlatformError> {
+    fn bare(&mut self, arm: &Arm) -> Result<TrialResults, PlatformError> {
         let disable_thp = Rewriting::of(&arm.policy, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
         let run = run(self.work(arm), disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
         let (state_after, answer) = self.after(arm, &run)?;
         let observations = observed(self.work(arm), &run, &answer, None)?;
-        Ok(Shown {
+        Ok(TrialResults {
             observations,
             census: Census::default(),
             verdict: Evidence::default().verdict(),
@@ -250,16 +293,17 @@ impl HostPlatform {
     }
 
     /// A trial with the stops of a policy but without its effects. Examinations are made as under the policy.
-    fn sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<Shown, PlatformError> {
-        let ground = &arm.policy;
+    fn sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
+        let own_policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
         let pace = self.paces.get(&pace_of(arm, stops)).copied().unwrap_or_default();
         let timed = AtomicBool::new(false);
-        let mut witness = TrialWitness::new(&self.observer, stops, &page_sizes, state, self.look_budget(&timed));
-        let run = run_traced(self.work(arm), &Rewriting::sham(stops, ground, &page_sizes, pace), &mut witness, &timed)?;
+        let mut witness = TrialWitness::new(&self.observer, stops, &page_sizes, state, self.examination_budget(&timed));
+        let run =
+            run_traced(self.work(arm), &Rewriting::sham(stops, own_policy, &page_sizes, pace), &mut witness, &timed)?;
         let (state_after, answer) = self.after(arm, &run)?;
         let observations = observed(self.work(arm), &run, &answer, Some(&mut witness))?;
-        Ok(Shown {
+        Ok(TrialResults {
             observations,
             census: witness.evidence().examination.census,
             verdict: Evidence::default().verdict(),
@@ -270,8 +314,8 @@ impl HostPlatform {
     }
 
     /// The time budget for examinations in a trial; with a server, the client is timed only while the flag is set.
-    fn look_budget<'t>(&self, timed: &'t AtomicBool) -> LookBudget<'t> {
-        LookBudget::new(self.work.server.as_ref().map(|_| timed), self.work.prove_all)
+    fn examination_budget<'t>(&self, timed: &'t AtomicBool) -> ExaminationBudget<'t> {
+        ExaminationBudget::new(self.work.server.as_ref().map(|_| timed), self.work.prove_all)
     }
 
     /// The state and the answer after a run.

@@ -14,20 +14,18 @@ use crate::error::{PlatformError, last_words};
 use crate::helper::{command, kill_if, wait};
 use crate::output::Capture;
 
-/// Runs the command to its end, or until a signal stops pagelab.
-///
-/// # Errors
-/// It cannot be run, it fails ([`PlatformError::Unmade`] has the end of its standard error), or it was interrupted.
+/// Runs the command to its end, or until a signal stops pagelab. If it fails, [`PlatformError::MakeFailed`] has the end of its standard
+/// error.
 pub fn make(
-    words: &[OsString],
+    argv: &[OsString],
     user: &Option<User>,
     directory: &Path,
     stdin: File,
     stdout: Stdio,
 ) -> Result<(), PlatformError> {
-    let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
+    let failed = |error| PlatformError::Helper { program: argv[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user, &Variables::default()).map_err(failed)?;
+    let mut program = command(argv, user, &Variables::default(), None).map_err(failed)?;
     program.current_dir(directory).stdin(stdin).stdout(stdout).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open
@@ -37,6 +35,6 @@ pub fn make(
     match (signals::arrived(), exit) {
         (Some(_), _) => Err(PlatformError::Interrupted),
         (None, Exit::Code(0)) => Ok(()),
-        (None, exit) => Err(PlatformError::Unmade { exit, last_words: last_words(&printed) }),
+        (None, exit) => Err(PlatformError::MakeFailed { exit, last_words: last_words(&printed) }),
     }
 }

@@ -61,20 +61,17 @@ pub struct Memory {
     seen: Ranges<()>,
     /// The remaining parts of large pages that were cut, with their mapping before the cut.
     pub remains: Remains,
-    /// Whether its end could not be examined, which is reported as a cause of its own.
+    /// Whether its end could not be examined, which is reported as a separate cause.
     pub is_hidden: bool,
     /// Whether every call stops that takes private memory. Then the largest sum of private memory at a stop is its peak, and the
-    /// peak of the resident set, of which shared memory and files are a part, says nothing more.
-    goes_seen: bool,
+    /// peak of the resident set, which includes shared memory and files, adds nothing.
+    sees_all_frees: bool,
     /// Whether some of it was in swap space at an examination.
     was_swapped: bool,
 }
 
 impl Status {
     /// The process of a task and the process's status. `None` where its memory is gone.
-    ///
-    /// # Errors
-    /// It cannot be read, or the task is gone.
     fn of(task: libc::pid_t) -> io::Result<(libc::pid_t, Option<Status>)> {
         let text = host::content(format!("/proc/{task}/status"))?;
         let process = field(&text, "Tgid:").and_then(|id| libc::pid_t::try_from(id).ok());
@@ -123,7 +120,7 @@ impl Memory {
         self.shared_bytes = self.shared_bytes.max(now.shared_bytes);
         self.was_swapped |= now.swapped_bytes > 0;
         let mut least_bytes = now.anonymous_bytes + now.hugetlb_bytes;
-        if self.goes_seen {
+        if self.sees_all_frees {
             least_bytes += now.swapped_bytes;
         } else if now.most_resident_bytes > self.last.most_resident_bytes {
             let others = now.other_bytes.max(self.last.other_bytes);
@@ -172,9 +169,9 @@ impl Memory {
         ProcessCensus { pid: 0, census, source: Source::PagemapScan, folios_of_system: None, areas }
     }
 
-    /// A range is given back. Memory mapped there later is unrelated.
+    /// Records that a range is freed. Memory mapped there later is unrelated.
     pub fn removed(&mut self, start: u64, end: u64) {
-        self.remains.removed(start, end);
+        self.remains.forget(start, end);
         self.seen.set(start, end, ());
     }
 
@@ -205,34 +202,34 @@ pub struct PeakMemory {
     /// Whether the memory of some process could not be read; then no figure is complete.
     is_unread: bool,
     /// Whether every call of a process stops that takes private memory.
-    goes_seen: bool,
-    /// How memory may have gone without such a call.
+    sees_all_frees: bool,
+    /// How memory may have been freed without such a call.
     unwatched: BTreeSet<Unwatched>,
 }
 
 impl PeakMemory {
-    /// `goes_seen` says whether every call stops that takes private memory.
-    pub fn new(goes_seen: bool) -> PeakMemory {
-        PeakMemory { goes_seen, ..PeakMemory::default() }
+    /// `sees_all_frees` says whether every call stops that takes private memory.
+    pub fn new(sees_all_frees: bool) -> PeakMemory {
+        PeakMemory { sees_all_frees, ..PeakMemory::default() }
     }
 
     /// The memory of a living process.
     pub fn of(&mut self, process: libc::pid_t) -> &mut Memory {
-        let goes_seen = self.goes_seen;
-        self.living.entry(process).or_insert_with(|| Memory { goes_seen, ..Memory::default() })
+        let sees_all_frees = self.sees_all_frees;
+        self.living.entry(process).or_insert_with(|| Memory { sees_all_frees, ..Memory::default() })
     }
 
-    /// The memory of a process may go without a call that stops. The descriptors of io_uring are inherited.
-    pub fn takes_unwatched(&mut self, process: libc::pid_t, way: Unwatched) {
+    /// Records that the memory of a process may be freed without a call that stops. Children inherit io_uring descriptors.
+    pub fn frees_unwatched(&mut self, process: libc::pid_t, way: Unwatched) {
         self.unwatched.insert(way);
-        self.of(process).goes_seen = false;
+        self.of(process).sees_all_frees = false;
         if way == Unwatched::IoUring {
-            self.goes_seen = false;
-            self.living.values_mut().for_each(|memory| memory.goes_seen = false);
+            self.sees_all_frees = false;
+            self.living.values_mut().for_each(|memory| memory.sees_all_frees = false);
         }
     }
 
-    /// How memory may have gone without a call that stops.
+    /// How memory may have been freed without a call that stops.
     pub fn unwatched(&self) -> BTreeSet<Unwatched> {
         let swapped = self.all().any(|memory| memory.was_swapped).then_some(Unwatched::SwappedOut);
         self.unwatched.iter().copied().chain(swapped).collect()
@@ -243,16 +240,14 @@ impl PeakMemory {
         self.living.get(&process).map_or(0, |memory| memory.most_hugetlb_bytes)
     }
 
-    /// The kernel records no peak of hugetlb pages and page tables, so they are read whenever memory is freed. Returns the
-    /// process; for a task that is gone, the task.
-    ///
-    /// # Errors
-    /// They could not be read, so no figure of the trial is complete.
+    /// Reads the status of a task's process. Must be called whenever memory is freed, because the kernel records no peak of
+    /// hugetlb pages and page tables. Returns the process; for a task that is gone, the task. After an error no figure of the
+    /// trial is complete.
     pub fn measure(&mut self, task: libc::pid_t) -> io::Result<libc::pid_t> {
-        self.take_in(task, Status::of(task))
+        self.record(task, Status::of(task))
     }
 
-    fn take_in(
+    fn record(
         &mut self,
         task: libc::pid_t,
         read: io::Result<(libc::pid_t, Option<Status>)>,

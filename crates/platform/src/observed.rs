@@ -3,7 +3,7 @@
 use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 use study::metric::{Observation, names};
 use study::trial::Answer;
-use tracer::{Looks, Usage};
+use tracer::{InspectionTimes, Usage};
 
 use crate::error::PlatformError;
 use crate::running::Run;
@@ -19,7 +19,7 @@ pub fn of_the_host(before: &Counters, after: &Counters) -> impl Iterator<Item = 
         (names::HOST_COMPACTIONS, COMPACTIONS),
         (names::HOST_COMPACTED, COMPACTED),
     ];
-    let moved = |(metric, counter)| Some(Observation::measured(metric, before.moved(after, counter)? as f64));
+    let moved = |(metric, counter)| Some(Observation::measured(metric, before.increase(after, counter)? as f64));
     counts.into_iter().filter_map(moved)
 }
 
@@ -54,7 +54,7 @@ fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observatio
         observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
     }
     let Some(witness) = witness else { return observations };
-    let Looks { apart_s, within_s, after_s } = run.ended.looks;
+    let InspectionTimes { apart_s, within_s, after_s } = run.ended.inspection_times;
     // A client waits for its server while the server is stopped.
     let (looks_s, untimed_s) = match run.driven {
         Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
@@ -65,6 +65,9 @@ fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observatio
         Observation::measured(names::TRACER_STOPS, run.ended.stops as f64),
         Observation::measured(names::LOOKS_S, looks_s),
     ]);
+    if run.ended.advised_bytes > 0 {
+        observations.push(Observation::measured(names::ADVISED_BYTES, run.ended.advised_bytes as f64));
+    }
     observations.extend(witness.observations());
     observations
 }

@@ -15,7 +15,7 @@ const TAIL_BYTES: usize = 2048;
 /// A pipe that is read by a thread of its own, so that the program never waits for pagelab.
 pub struct Capture {
     reader: JoinHandle<Captured>,
-    /// Closing it signals that the program has ended.
+    /// Closing it tells the reader that the program has ended.
     running: OwnedFd,
 }
 
@@ -27,7 +27,7 @@ pub struct Captured {
     /// The first [`KEPT_BYTES`] bytes.
     pub start: Vec<u8>,
     /// Whether there was more data.
-    pub cut: bool,
+    pub is_truncated: bool,
     /// The last bytes, for a message.
     pub tail: Vec<u8>,
 }
@@ -59,7 +59,7 @@ impl Captured {
 
 fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
     let mut hash = Sha256::new();
-    let (mut start, mut tail, mut cut) = (Vec::new(), Vec::new(), false);
+    let (mut start, mut tail, mut is_truncated) = (Vec::new(), Vec::new(), false);
     let mut buffer = vec![0u8; 64 << 10];
     let mut left = None;
     loop {
@@ -78,11 +78,11 @@ fn drain(mut pipe: File, over: &OwnedFd) -> Captured {
         hash.update(part);
         let kept = part.len().min(KEPT_BYTES - start.len());
         start.extend_from_slice(&part[..kept]);
-        cut |= kept < part.len();
+        is_truncated |= kept < part.len();
         tail.extend_from_slice(part);
         tail.drain(..tail.len().saturating_sub(TAIL_BYTES));
     }
-    Captured { sha256: hexadecimal(&hash.finalize()), start, cut, tail }
+    Captured { sha256: hexadecimal(&hash.finalize()), start, is_truncated, tail }
 }
 
 /// SHA-256 in hexadecimal.
@@ -94,7 +94,7 @@ fn hexadecimal(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What a wait returned for.
+/// Why a wait returned.
 #[derive(PartialEq, Eq)]
 enum Awaited {
     /// More output, or its end.
@@ -125,13 +125,13 @@ mod tests {
     use std::io::Write;
 
     #[test]
-    fn who_keeps_the_output_open_holds_nobody() {
+    fn finishing_does_not_wait_for_an_open_writer() {
         let (write, capture) = Capture::start().unwrap();
         let mut write = File::from(write);
         let text = vec![b'x'; 50_000];
         write.write_all(&text).unwrap();
         let captured = capture.finish();
-        assert_eq!((captured.start, captured.cut), (text, false), "all that was there, though it has no end");
+        assert_eq!((captured.start, captured.is_truncated), (text, false), "all that was there, though it has no end");
         let (write, capture) = Capture::start().unwrap();
         assert_eq!((capture.finish().start.len(), drop(write)), (0, ()));
     }
@@ -144,7 +144,7 @@ mod tests {
         drop(write);
         let captured = capture.finish();
         assert_eq!(captured.sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-        assert_eq!((captured.start.as_slice(), captured.cut), (b"abc".as_slice(), false));
+        assert_eq!((captured.start.as_slice(), captured.is_truncated), (b"abc".as_slice(), false));
         assert_eq!(captured.tail_text(), "abc");
     }
 }

@@ -13,19 +13,16 @@ use super::helper::{command, kill_if, wait};
 use super::output::Capture;
 
 /// Runs the command until it ends, a signal stops pagelab, or its time limit is reached. Its input is empty, and its output is
-/// discarded.
-///
-/// # Errors
-/// It cannot be run, takes too long, or fails: [`PlatformError::Unprepared`] has the end of its standard error.
+/// discarded. If it fails, [`PlatformError::PreparationFailed`] has the end of its standard error.
 pub fn run(
-    words: &[OsString],
+    argv: &[OsString],
     user: &Option<User>,
     variables: &Variables,
     limit: Option<Duration>,
 ) -> Result<(), PlatformError> {
-    let failed = |error| PlatformError::Helper { program: words[0].clone(), error };
+    let failed = |error| PlatformError::Helper { program: argv[0].clone(), error };
     let (stderr, errors) = Capture::start()?;
-    let mut program = command(words, user, variables).map_err(failed)?;
+    let mut program = command(argv, user, variables, None).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(Stdio::null()).stderr(stderr);
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's end that it holds would keep the output open
@@ -37,7 +34,7 @@ pub fn run(
     });
     let exit = wait(child).map_err(failed)?;
     let printed = errors.finish().tail_text();
-    let command = || words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
+    let command = || argv.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ");
     match (signals::arrived(), too_slow, exit) {
         (Some(_), _, _) => Err(PlatformError::Interrupted),
         (None, Some(limit), _) => {
@@ -45,7 +42,7 @@ pub fn run(
         }
         (None, None, Exit::Code(0)) => Ok(()),
         (None, None, exit) => {
-            Err(PlatformError::Unprepared { command: command(), exit, last_words: last_words(&printed) })
+            Err(PlatformError::PreparationFailed { command: command(), exit, last_words: last_words(&printed) })
         }
     }
 }

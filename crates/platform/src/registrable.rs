@@ -16,10 +16,7 @@ pub struct Registrable {
 }
 
 impl Registrable {
-    /// Maps the memory: one page less than two windows, so that exactly one aligned window is in it, wherever it begins.
-    ///
-    /// # Errors
-    /// Those of mmap.
+    /// Maps the memory: one page less than two windows, so that it contains exactly one aligned window at any start address.
     pub fn map(pmd: PageSize, base: PageSize) -> io::Result<Registrable> {
         let (window_bytes, page_bytes) = (pmd.bytes() as usize, base.bytes() as usize);
         let bytes = NonZeroUsize::new(2 * window_bytes - page_bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;

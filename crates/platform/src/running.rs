@@ -6,11 +6,13 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use policy::hugetlb::RefusedRequest;
 use study::trial::{Answer, Stated};
-use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting};
+use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting, Witness, signals};
 
 use crate::error::PlatformError;
 use crate::output::{self, Capture, Captured};
+use crate::preparation;
 use crate::server::{self, Client, Driven};
 use crate::witness::TrialWitness;
 use crate::work::Work;
@@ -37,6 +39,28 @@ pub fn run_traced(
     run(work, rewriting.disable_thp, timed, traced)
 }
 
+/// The result of a run outside a comparison.
+pub struct Once {
+    /// The answer of the command, or of the client.
+    pub answer: Answer,
+    /// Pages of pools that the program asked for and that the kernel refused.
+    pub refused_requests: Vec<RefusedRequest>,
+}
+
+/// Runs the work once, outside a comparison, with the caller's witness. The system settings that `rewriting` needs are in force.
+pub fn run_once(work: &Work, rewriting: &Rewriting, witness: &mut dyn Witness) -> Result<Once, PlatformError> {
+    if let Some(command) = &work.prepare {
+        preparation::run(command, &work.user, &work.variables, work.trial_time)?;
+    }
+    let timed = AtomicBool::new(false);
+    let traced = |launch: &Launch| tracer::run(launch, rewriting, Some(witness), Leftovers::KillAfter(GRACE));
+    let run = run(work, rewriting.disable_thp, &timed, traced)?;
+    if signals::arrived().is_some() {
+        return Err(PlatformError::Interrupted);
+    }
+    Ok(Once { answer: answer(work, &run), refused_requests: run.ended.refused_requests })
+}
+
 /// Runs the command, or the server with its client, through `start`. `timed` is set while the client runs.
 pub fn run(
     work: &Work,
@@ -55,6 +79,8 @@ pub fn run(
         stdout: None,
         stderr: None,
         disable_thp,
+        own_session: work.own_session,
+        control_group: None,
         limit: work.trial_time,
     };
     let Some(server) = &work.server else {
@@ -65,8 +91,10 @@ pub fn run(
     };
     let (server_stderr, server_errors) = Capture::start()?;
     (launch.stdout, launch.stderr) = (Some(server_stderr.try_clone()?), Some(server_stderr));
+    launch.variables.extend(server.variables.iter().cloned());
     let (user, variables) = (work.user.clone(), work.variables.clone());
-    let client = Client { command: work.command.clone(), user, variables, stdout, stderr };
+    let own_session = work.own_session;
+    let client = Client { command: work.command.clone(), user, variables, own_session, stdout, stderr };
     let over = AtomicBool::new(false);
     let (ended, driven) = std::thread::scope(|threads| {
         let driver = std::thread::Builder::new().name("client".into());
@@ -111,28 +139,28 @@ fn stdin(work: &Work) -> io::Result<OwnedFd> {
     Ok(file?.into())
 }
 
-/// The hash of the output that must be the same under every policy, over the kept part of the output.
+/// The hash that must be the same under every policy: of the selected part of the output, or of all of it.
 fn hashed(work: &Work, output: &Captured) -> Option<String> {
     let selected = work.select.as_ref().and_then(|select| select(&output.start));
     let of_all = || (work.check_output || work.select.is_some()).then(|| output.sha256.clone());
     selected.map(|selected| output::sha256(&selected)).or_else(of_all)
 }
 
-/// Number of characters of an unexpected answer that are kept.
-const FOUND_LETTERS: usize = 200;
+/// The most characters that are kept of an unexpected answer.
+const MAX_FOUND_CHARS: usize = 200;
 
 /// Compares an output with the stated answer.
 fn stated(work: &Work, output: &Captured) -> Stated {
     let Some(expected) = &work.expected else { return Stated::Nothing };
     let selected = work.select.as_ref().and_then(|select| select(&output.start));
-    let is_whole = selected.is_some() || !output.cut;
+    let is_whole = selected.is_some() || !output.is_truncated;
     let found = selected.unwrap_or_else(|| output.start.clone());
     let end = |text: &[u8]| text.iter().rposition(|byte| !b"\r\n".contains(byte)).map_or(0, |last| last + 1);
     let (found, expected_bytes) = (&found[..end(&found)], expected.as_bytes());
     if is_whole && *found == expected_bytes[..end(expected_bytes)] {
         return Stated::Met;
     }
-    let found = String::from_utf8_lossy(found).chars().take(FOUND_LETTERS).collect();
+    let found = String::from_utf8_lossy(found).chars().take(MAX_FOUND_CHARS).collect();
     Stated::Missed { expected: expected.clone(), found }
 }
 

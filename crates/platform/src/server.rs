@@ -1,7 +1,7 @@
 //! A server under the policy, and the client that drives it.
 //!
 //! The tracer keeps the first thread busy while the server runs. A second thread waits until the server is ready, runs the
-//! client, and ends the server. If pagelab is killed, nothing of a client is left ([`crate::subreaper`]); the tracer is
+//! client, and ends the server. If pagelab is killed, no process of a client is left ([`tracer::subreaper`]); the tracer is
 //! responsible for the server.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use study::trial::Exit;
 use tracer::environment::Variables;
-use tracer::{User, signals};
+use tracer::{SessionWeight, User, signals};
 
 use super::error::PlatformError;
 use super::helper::{command, kill_if, wait};
@@ -20,8 +20,9 @@ use super::helper::{command, kill_if, wait};
 /// A server, and how to find out that it is ready.
 #[derive(Clone, Debug)]
 pub struct Server {
-    /// Its command line.
     pub command: Vec<OsString>,
+    /// Variables added to its environment alone.
+    pub variables: Variables,
     /// A command that succeeds as soon as the server is ready.
     pub ready: Vec<OsString>,
     /// How long it may take to become ready, and to end.
@@ -30,12 +31,13 @@ pub struct Server {
 
 /// A client to be run.
 pub struct Client {
-    /// Its command line.
     pub command: Vec<OsString>,
     /// The user to run it as.
     pub user: Option<User>,
     /// Variables added to its environment, and to that of the probes.
     pub variables: Variables,
+    /// Its own session, and that of each probe ([`Work::own_session`](crate::Work::own_session)).
+    pub own_session: Option<SessionWeight>,
     /// Its standard output.
     pub stdout: OwnedFd,
     /// Its standard error.
@@ -58,12 +60,12 @@ const POLL: Duration = Duration::from_millis(10);
 /// Waits for the server, runs the client, ends the server. Must be called while another thread traces the server and sets `over`
 /// when the server has ended or could not be started. Sets `timed` while the client runs.
 pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
-    wait_for(server.patience, || signals::leashed().is_some() || over.load(Ordering::SeqCst));
-    let result = match signals::leashed() {
+    wait_for(server.patience, || signals::target().is_some() || over.load(Ordering::SeqCst));
+    let result = match signals::target() {
         Some(_) => wait_until_ready(server, &client).and_then(|()| run(client, timed)),
         None => Err(PlatformError::ServerEnded),
     };
-    end(server.patience);
+    terminate(server.patience);
     result
 }
 
@@ -71,13 +73,13 @@ fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformErro
     let failed = |error| PlatformError::Helper { program: server.ready[0].clone(), error };
     let deadline = Instant::now() + server.patience;
     loop {
-        if signals::leashed().is_none() {
+        if signals::target().is_none() {
             return Err(PlatformError::ServerEnded);
         }
-        let mut probe = command(&server.ready, &client.user, &client.variables).map_err(failed)?;
+        let mut probe = command(&server.ready, &client.user, &client.variables, client.own_session).map_err(failed)?;
         probe.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let probe = probe.spawn().map_err(failed)?;
-        kill_if(&probe, || is_in_vain() || Instant::now() > deadline);
+        kill_if(&probe, || is_pointless() || Instant::now() > deadline);
         if wait(probe).map_err(failed)? == Exit::Code(0) {
             return Ok(());
         }
@@ -90,28 +92,28 @@ fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformErro
 
 fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
-    let mut program = command(&client.command, &client.user, &client.variables).map_err(failed)?;
+    let mut program = command(&client.command, &client.user, &client.variables, client.own_session).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
     timed.store(true, Ordering::SeqCst);
     let start = Instant::now();
     let child = program.spawn().map_err(failed)?;
     drop(program); // the pipe's ends that it holds would keep the output open
-    kill_if(&child, is_in_vain);
+    kill_if(&child, is_pointless);
     let exit = wait(child).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
     timed.store(false, Ordering::SeqCst);
-    Ok(Driven { exit, wall_s, server_survived: signals::leashed().is_some() })
+    Ok(Driven { exit, wall_s, server_survived: signals::target().is_some() })
 }
 
 /// Whether a client need not continue: the server has ended, or a signal stopped pagelab.
-fn is_in_vain() -> bool {
-    signals::leashed().is_none() || signals::arrived().is_some()
+fn is_pointless() -> bool {
+    signals::target().is_none() || signals::arrived().is_some()
 }
 
 /// Sends SIGTERM to the server, and kills it if it does not end.
-fn end(patience: Duration) {
+fn terminate(patience: Duration) {
     signals::send(libc::SIGTERM);
-    if !wait_for(patience, || signals::leashed().is_none()) {
+    if !wait_for(patience, || signals::target().is_none()) {
         signals::send(libc::SIGKILL);
     }
 }

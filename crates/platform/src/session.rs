@@ -1,16 +1,16 @@
-//! The host's settings during a run: the settings that each policy needs are leased and restored.
+//! The host's settings during a run: leases and restores the settings that each policy needs.
 
 use std::time::Duration;
 
 use host::admit::{self, Lowering, Privilege, Terms};
 use host::{Host, HostError};
-use lease::{Hold, Holder, Lease, LeaseError, Share, Taken};
+use lease::{Hold, Holder, Lease, LeaseError, Share, Written};
 use policy::{Granularity, Policy};
 use study::comparison::{Admission, Unsupported};
 use tracer::signals;
 
 use super::error::PlatformError;
-use super::khugepaged::Stillness;
+use super::khugepaged::KhugepagedHold;
 
 /// Memory of the pool beyond the observed need of a program, in bytes.
 const SPARE_BYTES: u64 = 64 << 20;
@@ -27,7 +27,7 @@ pub struct Session {
     terms: Terms,
     lease: Option<Lease>,
     share: Option<Share>,
-    stillness: Option<Stillness>,
+    khugepaged: Option<KhugepagedHold>,
     hugetlb_pool_bytes: Option<u64>,
     seen_need_bytes: u64,
     patience: Duration,
@@ -42,7 +42,7 @@ impl Session {
             host,
             lease: None,
             share: None,
-            stillness: None,
+            khugepaged: None,
             hugetlb_pool_bytes: None,
             seen_need_bytes: 0,
             patience: Duration::ZERO,
@@ -57,11 +57,8 @@ impl Session {
     }
 
     /// Holds khugepaged still once the lease is held.
-    ///
-    /// # Errors
-    /// It cannot be held here.
-    pub fn with_khugepaged_still(mut self) -> Result<Session, Unsupported> {
-        self.stillness = Some(Stillness::of(&self.host, &self.terms)?);
+    pub fn with_khugepaged_held(mut self) -> Result<Session, Unsupported> {
+        self.khugepaged = Some(KhugepagedHold::of(&self.host, &self.terms)?);
         Ok(self)
     }
 
@@ -70,6 +67,11 @@ impl Session {
         self.patience = patience;
         self.on_wait = Box::new(on_wait);
         self
+    }
+
+    /// Lets later attempts at the lease fail at once where another process has it.
+    pub fn wait_no_longer(&mut self) {
+        self.patience = Duration::ZERO;
     }
 
     pub fn host(&self) -> &Host {
@@ -86,26 +88,20 @@ impl Session {
         self.seen_need_bytes = self.seen_need_bytes.max(bytes);
     }
 
-    /// Restores every setting and keeps the lease: no policy is in force, neither of this process nor of another pagelab.
-    /// khugepaged stays held still, and is asleep if it is held.
-    ///
-    /// # Errors
-    /// Another process has the lease, or the kernel refuses a value.
+    /// Restores every setting and keeps the lease: no policy is in force, neither of this process nor of another pagelab. If
+    /// khugepaged is held, waits until it is asleep.
     pub fn rest(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
             Some(lease) => {
-                lease.apply(self.stillness.iter().flat_map(Stillness::pairs))?;
+                lease.apply(self.khugepaged.iter().flat_map(KhugepagedHold::pairs))?;
                 self.settle()
             }
             None => self.keep_others_out(),
         }
     }
 
-    /// Changes the host's settings to those of the policy and restores every other setting. If the kernel gives a pool none of
-    /// the requested pages, that is returned: the settings are in force nevertheless, and the program gets other memory.
-    ///
-    /// # Errors
-    /// The policy is not admitted, another process has the lease, or the kernel refuses a value.
+    /// Changes the host's settings to those of the policy and restores every other setting. If the kernel gave a pool none of the
+    /// requested pages, returns the reason: the settings are in force nevertheless, and the program gets other memory.
     pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         // What a policy needs is decided on the original settings.
         self.rest()?;
@@ -117,12 +113,12 @@ impl Session {
             Some(lease) => lease,
             none => none.insert(wait_for_lease(self.patience, &self.on_wait)?),
         };
-        let still: Vec<(&str, &str)> = self.stillness.iter().flat_map(Stillness::pairs).collect();
+        let still: Vec<(&str, &str)> = self.khugepaged.iter().flat_map(KhugepagedHold::pairs).collect();
         let taken = lease.apply(still.into_iter().chain(lowering.pairs()))?;
         self.settle()?;
-        Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Taken::Whole)) {
+        Ok(match (policy.granularity, taken.into_iter().find(|taken| *taken != Written::InFull)) {
             // A pool that is too small is used as it is: the verdict reports what the program did not get.
-            (Granularity::Hugetlb(size), Some(Taken::Granted { asked, got: 0 })) => {
+            (Granularity::Hugetlb(size), Some(Written::Granted { asked, got: 0 })) => {
                 Some(admit::not_granted(size, asked, 0))
             }
             _ => None,
@@ -130,9 +126,6 @@ impl Session {
     }
 
     /// Gives settings these values and restores every other one, for a program that runs without a policy.
-    ///
-    /// # Errors
-    /// Another process has the lease, the kernel refuses a value, or a pool has fewer pages than requested.
     pub fn apply_settings(&mut self, settings: &[(String, String)]) -> Result<(), PlatformError> {
         self.rest()?;
         if settings.is_empty() {
@@ -145,8 +138,8 @@ impl Session {
         let pairs = settings.iter().map(|(path, value)| (path.as_str(), value.as_str()));
         let taken = lease.apply(pairs)?;
         match taken.into_iter().find_map(|taken| match taken {
-            Taken::Granted { asked, got } => Some((asked, got)),
-            Taken::Whole => None,
+            Written::Granted { asked, got } => Some((asked, got)),
+            Written::InFull => None,
         }) {
             Some((asked, got)) => Err(PlatformError::PoolTooSmall { asked, got }),
             None => Ok(()),
@@ -155,10 +148,7 @@ impl Session {
 
     /// As [`Session::apply`], for a program that is not measured: if the policy needs no change of settings, other such programs
     /// may run at the same time, and nothing is written.
-    ///
-    /// # Errors
-    /// As [`Session::apply`].
-    pub fn apply_beside_others(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
+    pub fn apply_alongside_others(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         if self.terms.privilege != Privilege::Root {
             return self.apply(policy);
         }
@@ -177,7 +167,7 @@ impl Session {
             }
             Ok(Hold::Lease(lease)) => self.lease = Some(*lease),
             // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
-            Err(error) if error.is_without_place() => {}
+            Err(error) if error.is_lease_impossible() => {}
             Err(error) => return Err(error.into()),
         }
         self.apply(policy)
@@ -191,7 +181,7 @@ impl Session {
 
     /// Waits until khugepaged sleeps, if it is held.
     fn settle(&self) -> Result<(), PlatformError> {
-        self.stillness.as_ref().map_or(Ok(()), Stillness::settle)
+        self.khugepaged.as_ref().map_or(Ok(()), KhugepagedHold::settle)
     }
 
     /// The current settings may be those of another pagelab, which will restore them at some time. So every policy waits for the
@@ -204,19 +194,16 @@ impl Session {
         match wait_for_lease(self.patience, &self.on_wait) {
             Ok(lease) => {
                 let lease = self.lease.insert(lease);
-                return self.stillness.iter().try_for_each(|stillness| stillness.begin(lease));
+                return self.khugepaged.iter().try_for_each(|khugepaged| khugepaged.begin(lease));
             }
             // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
-            Err(error) if error.is_without_place() && self.stillness.is_none() => {}
+            Err(error) if error.is_lease_impossible() && self.khugepaged.is_none() => {}
             Err(error) => return Err(error.into()),
         }
         Ok(())
     }
 
     /// Restores every setting, and reports those that could not be restored.
-    ///
-    /// # Errors
-    /// A setting could not be restored, or the journal could not be removed.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.share = None;
         let Some(lease) = self.lease.take() else { return Ok(()) };
@@ -236,9 +223,6 @@ impl Session {
 
 /// Waits for the lease on system settings for at most `patience`, or until a signal arrives. `on_wait` receives a description of
 /// the holder, at once and then every ten seconds.
-///
-/// # Errors
-/// Another process holds it all that time, or it is not available.
 pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
     wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
 }

@@ -1,11 +1,11 @@
-//! The witness of a trial: examines what the tree's processes have in memory when they end, and before it is unmapped.
+//! The witness of a trial: examines the memory of the tree's processes when they end, and before they unmap it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::time::Instant;
 
 use census::explain::Question;
-use census::{CensusError, Observer, ProcessCensus};
+use census::{CensusError, FrameScatter, Observer, ProcessCensus};
 use nix::unistd::Pid;
 use policy::cause::Cause;
 use policy::judge::{Aim, Evidence, Examination, Rules};
@@ -13,13 +13,14 @@ use policy::remains::Remains;
 use policy::removal::Unwatched;
 use policy::{PageSizes, Policy};
 use study::machine::State;
-use study::metric::Observation;
+use study::metric::{Observation, names};
 use tracer::{Extent, Witness};
 
 use crate::counters::Counters;
 
-use super::look_budget::{Kind, LookBudget};
+use super::examination_budget::{ExaminationBudget, ExaminationPurpose};
 use super::memory::{Memory, PeakMemory, Status};
+use super::new_leaves::NewLeaves;
 
 /// Examines the memory of a trial.
 pub struct TrialWitness<'a> {
@@ -29,20 +30,25 @@ pub struct TrialWitness<'a> {
     state: &'a State,
     root: libc::pid_t,
     /// The time budget for examinations.
-    pub budget: LookBudget<'a>,
+    pub budget: ExaminationBudget<'a>,
     /// The memory of processes, in bytes.
     pub memory: PeakMemory,
     /// The merged results of all examinations.
     examination: Examination,
-    /// Bytes that were unmapped without examination, to stay within the time budget.
+    /// Bytes that were unmapped without examination, because of the time budget or an error.
     unseen_unmapped_bytes: u64,
     /// Page faults of the processes that ended; `None` where those of one could not be read.
     faults: Option<u64>,
     /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
-    /// The memory of processes that are about to execute another program, if they do.
-    exiting: BTreeMap<libc::pid_t, (Examination, Memory)>,
+    /// The memory of processes that are about to execute another program; it counts if the exec succeeds.
+    before_exec: BTreeMap<libc::pid_t, (Examination, Memory)>,
     counters: Option<Counters>,
+    /// Whether the scatter of physical frames is read when memory is examined.
+    pub reads_frames: bool,
+    /// The scatter of the most anonymous memory in one examination.
+    scatter: Option<FrameScatter>,
+    new_leaves: NewLeaves,
 }
 
 impl<'a> TrialWitness<'a> {
@@ -52,7 +58,7 @@ impl<'a> TrialWitness<'a> {
         policy: &'a Policy,
         page_sizes: &'a PageSizes,
         state: &'a State,
-        budget: LookBudget<'a>,
+        budget: ExaminationBudget<'a>,
     ) -> TrialWitness<'a> {
         TrialWitness {
             observer,
@@ -62,24 +68,31 @@ impl<'a> TrialWitness<'a> {
             root: 0,
             memory: PeakMemory::new(budget.is_unlimited),
             budget,
-            examination: Examination::begun(Aim::of(policy, page_sizes)),
+            examination: Examination::empty(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
             faults: Some(0),
             forked: BTreeSet::new(),
-            exiting: BTreeMap::new(),
+            before_exec: BTreeMap::new(),
             counters: None,
+            reads_frames: false,
+            scatter: None,
+            new_leaves: NewLeaves::default(),
         }
     }
 
     /// The observations other than the census.
     pub fn observations(&mut self) -> Vec<Observation> {
         let mut observations = self.memory.observations();
+        observations.extend(self.scatter.iter().flat_map(of_scatter));
+        let late = self.new_leaves.late_ratio();
+        observations.extend(late.map(|ratio| Observation::measured(names::LATE_LEAVES_RATIO, ratio)));
         // Counters that are not available here have no figure.
         observations.extend(self.counters.as_mut().and_then(|counters| counters.read().ok()).unwrap_or_default());
         observations
     }
 
-    /// The bytes that the faults of the processes can have made: each fault makes a folio of an enabled size below the target.
+    /// Upper bound of the bytes that the processes' faults brought in: each brought in at most a folio of the largest enabled
+    /// size below the target.
     pub fn faulted_bytes(&self) -> Option<u64> {
         let target = self.policy.target(self.page_sizes)?;
         let rules = Rules { settings: &self.state.settings, disabled_for_process: None };
@@ -100,7 +113,7 @@ impl<'a> TrialWitness<'a> {
         }
     }
 
-    /// Reads the values of which the kernel records no peak. Returns the process.
+    /// Reads the values whose peak the kernel does not record. Returns the process.
     fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
         self.memory.measure(task).unwrap_or_else(|error| {
             let reason = named(task, format_args!("/proc/PID/status: {error}"));
@@ -112,7 +125,7 @@ impl<'a> TrialWitness<'a> {
     /// Records that a process's memory is gone.
     fn close(&mut self, process: libc::pid_t) {
         self.memory.close(process);
-        self.exiting.remove(&process);
+        self.before_exec.remove(&process);
         self.forked.remove(&process);
     }
 
@@ -123,14 +136,27 @@ impl<'a> TrialWitness<'a> {
         Question { policy, page_sizes, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
+    /// Keeps the scatter of the most anonymous memory in one examination.
+    fn note_scatter(&mut self, task: libc::pid_t, found: &ProcessCensus) {
+        if !self.reads_frames {
+            return;
+        }
+        match self.observer.frame_scatter(found) {
+            Ok(scatter) => {
+                self.scatter = self.scatter.into_iter().chain(scatter).max_by_key(|scatter| scatter.bytes);
+            }
+            Err(error) => self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0),
+        }
+    }
+
     /// Counts the memory found in a range that is given back.
-    fn found(&mut self, process: libc::pid_t, found: &ProcessCensus) {
+    fn count_freed(&mut self, process: libc::pid_t, found: &ProcessCensus) {
         self.examination.merge(self.examine(process, false, found));
         self.memory.of(process).look(found);
     }
 
     /// Where a range that is given back cuts large pages, records the remaining parts: base-page PTEs map them from then on.
-    fn note_what_is_cut(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
+    fn note_cut_pages(&mut self, task: libc::pid_t, process: libc::pid_t, start: u64, end: u64) {
         let large = self.policy.target(self.page_sizes).unwrap_or(self.page_sizes.base);
         for (from, to) in Remains::neighbours(start, end, large) {
             match self.observer.range_with_places(task as u32, from, to) {
@@ -164,12 +190,13 @@ impl Witness for TrialWitness<'_> {
         // share of it, their causes are determined without reading smaps.
         let since = Instant::now();
         let is_root = process == self.root;
-        let flags = is_root || self.budget.allows(Kind::Child);
-        self.faults = self.faults.zip(census::faults(task as u32)).map(|(all, own)| all + own);
+        let flags = is_root || self.budget.allows(ExaminationPurpose::Child);
+        self.faults = self.faults.zip(census::inspect::faults(task as u32)).map(|(all, own)| all + own);
         match self.observer.process(task as u32) {
             Ok(found) => {
                 self.examination.merge(self.examine(process, flags, &found));
                 self.memory.of(process).look(&found);
+                self.note_scatter(task, &found);
             }
             Err(error) => {
                 self.examination.miss_process(reason(task, &error), Status::concerned_bytes(task));
@@ -179,24 +206,27 @@ impl Witness for TrialWitness<'_> {
         self.close(process);
         // The root of a server ends when its client is no longer timed.
         if !is_root || !self.budget.is_timed() {
-            self.budget.charge(since, Kind::Child);
+            self.budget.charge(since, ExaminationPurpose::Child);
         }
     }
 
     fn unmaps(&mut self, task: libc::pid_t, start: u64, end: u64) {
-        if !self.budget.allows(Kind::Unmap) {
+        if !self.budget.allows(ExaminationPurpose::Unmap) {
             self.unseen_unmapped_bytes += end - start;
             return;
         }
         let since = Instant::now();
         let process = self.measure(task);
-        self.note_what_is_cut(task, process, start, end);
+        self.note_cut_pages(task, process, start, end);
         let memory = self.memory.of(process);
-        let (as_it_was, rest) = (memory.before_the_cut(start, end), memory.remains.others(start, end));
-        self.found(process, &as_it_was);
+        let (as_it_was, rest) = (memory.before_the_cut(start, end), memory.remains.uncut_parts(start, end));
+        self.count_freed(process, &as_it_was);
         for (from, to) in rest {
             match self.observer.range_with_places(task as u32, from, to) {
-                Ok(found) => self.found(process, &found),
+                Ok(found) => {
+                    self.count_freed(process, &found);
+                    self.note_scatter(task, &found);
+                }
                 Err(error) => {
                     self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0);
                     self.unseen_unmapped_bytes += to - from;
@@ -204,22 +234,26 @@ impl Witness for TrialWitness<'_> {
             }
         }
         self.memory.of(process).removed(start, end);
-        self.budget.charge(since, Kind::Unmap);
+        self.budget.charge(since, ExaminationPurpose::Unmap);
     }
 
-    fn lessens(&mut self, task: libc::pid_t) {
-        if self.budget.allows(Kind::Unmap) {
+    fn reduces_rss(&mut self, task: libc::pid_t) {
+        if self.budget.allows(ExaminationPurpose::Unmap) {
             let since = Instant::now();
             self.measure(task);
-            self.budget.charge(since, Kind::Unmap);
+            self.budget.charge(since, ExaminationPurpose::Unmap);
         }
     }
 
-    fn takes_unwatched(&mut self, task: libc::pid_t, way: Unwatched) {
-        self.memory.takes_unwatched(Status::process_of(task), way);
+    fn frees_unwatched(&mut self, task: libc::pid_t, way: Unwatched) {
+        self.memory.frees_unwatched(Status::process_of(task), way);
     }
 
-    fn shrinks(&mut self, task: libc::pid_t, process: libc::pid_t, pool_bytes: u64) {
+    fn new_leaves(&mut self, process: libc::pid_t) -> Vec<(u64, u64)> {
+        self.new_leaves.of(self.observer, process)
+    }
+
+    fn shrinks_pool(&mut self, task: libc::pid_t, process: libc::pid_t, pool_bytes: u64) {
         let known_bytes = self.memory.most_hugetlb_bytes(process);
         if known_bytes < pool_bytes {
             self.measure(task);
@@ -241,17 +275,17 @@ impl Witness for TrialWitness<'_> {
             }
             Err(error) => {
                 memory.is_hidden = true;
-                let mut unseen = Examination::begun(Aim::of(self.policy, self.page_sizes));
+                let mut unseen = Examination::empty(Aim::of(self.policy, self.page_sizes));
                 unseen.miss_process(reason(task, &error), Status::concerned_bytes(task));
                 unseen
             }
         };
-        self.exiting.insert(process, (examination, memory));
-        self.budget.charge(since, Kind::Unmap);
+        self.before_exec.insert(process, (examination, memory));
+        self.budget.charge(since, ExaminationPurpose::Unmap);
     }
 
     fn replaced(&mut self, process: libc::pid_t) {
-        if let Some((examination, memory)) = self.exiting.remove(&process) {
+        if let Some((examination, memory)) = self.before_exec.remove(&process) {
             self.examination.merge(examination);
             *self.memory.of(process) = memory;
         }
@@ -259,9 +293,17 @@ impl Witness for TrialWitness<'_> {
     }
 }
 
+/// The scatter as observations.
+fn of_scatter(scatter: &FrameScatter) -> [Observation; 2] {
+    [
+        Observation::measured(names::FRAME_BLOCKS, scatter.blocks as f64),
+        Observation::derived(names::MIN_FRAME_BLOCKS, scatter.min_blocks() as f64),
+    ]
+}
+
 /// Why a process could not be examined, with its name instead of its PID, which differs from run to run.
 fn reason(task: libc::pid_t, error: &CensusError) -> String {
-    named(task, error.of_any_process())
+    named(task, error.without_pid())
 }
 
 fn named(task: libc::pid_t, what: impl Display) -> String {

@@ -7,6 +7,7 @@ use std::io;
 use std::time::Duration;
 
 use study::metric::Observation;
+use tracer::SessionWeight;
 use tracer::User;
 use tracer::environment::Variables;
 
@@ -31,6 +32,9 @@ pub struct Work {
     pub prepare: Option<Vec<OsString>>,
     /// The user to run as; `None`: the user who runs pagelab.
     pub user: Option<User>,
+    /// Gives the command a session of its own, with this autogroup weight; with a server, also the server, each probe and the
+    /// client. `None`: pagelab's session, unless `user` is another user.
+    pub own_session: Option<SessionWeight>,
     /// Variables added to the environment of each of these commands ([`environment::of`](tracer::environment::of)).
     pub variables: Variables,
     /// Opens standard input anew for every trial; `None`: /dev/null.
@@ -48,6 +52,8 @@ pub struct Work {
     pub trial_time: Option<Duration>,
     /// Whether all memory is examined before it is given back ([`study::comparison::Design::prove_all`]).
     pub prove_all: bool,
+    /// Whether the scatter of physical frames is read when memory is examined.
+    pub reads_frames: bool,
     /// Reads figures from standard output; `None`: none are read.
     pub extract: Option<Extract>,
 }

@@ -85,7 +85,7 @@ pub enum Call {
         /// Length in bytes.
         bytes: u64,
         /// Which kind of call it is.
-        deed: RangeOperation,
+        operation: RangeOperation,
     },
 }
 
@@ -97,7 +97,7 @@ pub enum RangeOperation {
     /// `munlock`.
     Unlock,
     /// Calls that query whether memory is mapped: `mincore`, `msync`.
-    Ask,
+    Query,
     /// Names the memory (PR_SET_VMA_ANON_NAME).
     Name,
     /// Sets the NUMA nodes that pages are allocated from: `mbind`, `set_mempolicy_home_node`.
@@ -126,27 +126,27 @@ pub mod map {
     pub const PRIVATE: u64 = 2;
     /// Mask of the bits that select shared or private.
     pub const TYPE: u64 = 0xf;
-    /// Below 2 GiB, where hugetlb's address search does not look; only x86-64 has this flag.
+    /// Maps below 2 GiB (MAP_32BIT, x86-64 only). The kernel does not search there for hugetlb addresses.
     pub const LOW_32BIT: u64 = 0x40;
-    /// At exactly this address; replaces whatever is mapped there.
+    /// Maps at exactly this address, and replaces whatever is mapped there.
     pub const FIXED: u64 = 0x10;
-    /// Without a file.
+    /// Maps no file.
     pub const ANONYMOUS: u64 = 0x20;
     /// For a stack that grows down.
     pub const GROWSDOWN: u64 = 0x100;
-    /// Locked in memory, and therefore populated.
+    /// Locks the memory, and therefore populates it.
     pub const LOCKED: u64 = 0x2000;
     /// No swap space or commit charge is reserved.
     pub const NORESERVE: u64 = 0x4000;
-    /// Populated at once.
+    /// Populates the mapping at once.
     pub const POPULATE: u64 = 0x8000;
     /// Undoes [`POPULATE`].
     pub const NONBLOCK: u64 = 0x1_0000;
-    /// For a stack; MADV_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
+    /// For a stack; implies MADV_NOHUGEPAGE since Linux 6.7 (mm/mmap.c).
     pub const STACK: u64 = 0x2_0000;
-    /// From a hugetlb pool.
+    /// Maps pages of a hugetlb pool.
     pub const HUGETLB: u64 = 0x4_0000;
-    /// At exactly this address; fails if something is mapped there.
+    /// Maps at exactly this address; fails if something is mapped there.
     pub const FIXED_NOREPLACE: u64 = 0x10_0000;
     /// Position of the log2 of the hugetlb page size in the flags (MAP_HUGE_SHIFT).
     pub const HUGE_SHIFT: u32 = 26;
@@ -161,8 +161,7 @@ pub mod map {
         flags & ANONYMOUS != 0 && flags & TYPE == PRIVATE && flags & (STACK | GROWSDOWN | HUGETLB | LOW_32BIT) == 0
     }
 
-    /// Whether a mapping with these flags takes pages of a hugetlb pool and has them reserved, so that mmap fails where the pool has
-    /// too few.
+    /// Whether mmap with these flags reserves pages of a hugetlb pool, and therefore fails if the pool has too few.
     pub fn asks_for_pool(flags: u64) -> bool {
         flags & (ANONYMOUS | HUGETLB) == ANONYMOUS | HUGETLB && flags & NORESERVE == 0
     }
@@ -245,7 +244,7 @@ pub mod pr {
     pub const THP_DISABLE_EXCEPT_ADVISED: u64 = 1 << 1;
 }
 
-/// The facts about a mapping (VMA) that decisions need.
+/// What a decision needs to know about a mapping (VMA).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
     /// The first address.

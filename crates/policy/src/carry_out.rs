@@ -1,13 +1,13 @@
 //! Carries out decided actions on a [`Kernel`]: the tracer implements it with a stopped task, the model with its own VMAs.
 
-use crate::call::{Call, Vma};
+use crate::call::{Call, Vma, map, mremap};
 use crate::decide::{Actions, Space, Then, View};
 use crate::heap::Step;
 use crate::size::PageSize;
 
 /// Makes calls on behalf of the program. Negative results are negated error numbers.
 pub trait Kernel: View {
-    /// The error after which the program cannot continue.
+    /// An error after which the program cannot continue.
     type Error;
 
     /// Makes a call and returns its raw result.
@@ -32,7 +32,10 @@ pub trait Kernel: View {
     ///
     /// # Errors
     /// As [`Kernel::call`].
-    fn look(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
+    fn check_mapped(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
+
+    /// Learns where new memory is. `before` bytes were advised earlier.
+    fn placed(&mut self, _range: (u64, u64), _before: u64) {}
 
     /// Fills the present pages of `[start, end)` with zeros; returns whether it succeeded.
     fn zero(&mut self, start: u64, end: u64) -> bool;
@@ -40,8 +43,8 @@ pub trait Kernel: View {
     /// Whether the seccomp filters that the program has installed itself allow a call.
     fn allows(&mut self, call: &Call) -> bool;
 
-    /// Records a call that was answered in place of the kernel.
-    fn answered(&mut self, action: &'static str);
+    /// Records that a call was answered and not made.
+    fn record_answer(&mut self, action: &'static str);
 }
 
 /// How a call was handled.
@@ -56,7 +59,7 @@ pub enum Outcome {
 /// Carries out decided actions.
 ///
 /// # Errors
-/// Those of the kernel.
+/// As [`Kernel::call`].
 pub fn carry_out<K: Kernel>(
     actions: Actions,
     base: PageSize,
@@ -66,13 +69,13 @@ pub fn carry_out<K: Kernel>(
     let result = match actions {
         Actions::Pass => return Ok(Outcome::Pass),
         Actions::Answer { result, action } => {
-            action.into_iter().for_each(|action| kernel.answered(action));
+            action.into_iter().for_each(|action| kernel.record_answer(action));
             result
         }
         Actions::AnswerWhereMapped { start, bytes, action } => {
-            let result = kernel.look((start, bytes))?;
+            let result = kernel.check_mapped((start, bytes))?;
             if result == 0 {
-                kernel.answered(action);
+                kernel.record_answer(action);
             }
             result
         }
@@ -82,10 +85,11 @@ pub fn carry_out<K: Kernel>(
                 None => kernel.original_call()?,
             };
             if !is_error(address) {
-                do_then(kernel, then, (address as u64, bytes))?;
+                do_then(kernel, space, then, (address as u64, bytes))?;
             }
             address
         }
+        Actions::Grow { call, then } => grow(kernel, base, space, &call, then)?,
         Actions::MoveHeap { step, then } => move_heap(kernel, base, space, step, then)?,
         Actions::Replace { call, fall_back_to_original, action } => {
             if !kernel.allows(&call) {
@@ -96,7 +100,7 @@ pub fn carry_out<K: Kernel>(
                 kernel.original_call()?
             } else {
                 if !is_error(result) {
-                    kernel.answered(action);
+                    kernel.record_answer(action);
                 }
                 result
             }
@@ -105,23 +109,40 @@ pub fn carry_out<K: Kernel>(
             if !kernel.zero(start, end) {
                 return Ok(Outcome::Pass);
             }
-            kernel.answered(action);
+            kernel.record_answer(action);
             start as i64
         }
     };
     Ok(Outcome::Returned(result))
 }
 
-fn do_then<K: Kernel>(kernel: &mut K, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
-    if let Some(advice) = then.advice {
+fn do_then<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
+    if then.advice.is_some() {
         let joined = kernel.vma_at(range.0).filter(|vma| vma.is_anonymous);
         if joined.is_some() || !then.only_anonymous {
-            kernel.advise(with_joined(joined, range), advice)?;
+            advise(kernel, space, then, with_joined(joined, range))?;
         }
     }
     match then.populate {
         Some(how) => kernel.advise(range, how),
         None => Ok(()),
+    }
+}
+
+/// Advises new memory, each window of it as the policy asks.
+///
+/// # Errors
+/// Those of the kernel.
+pub fn advise<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
+    let Some(advice) = then.advice else { return Ok(()) };
+    let before = space.advised_bytes;
+    space.advised_bytes += range.1;
+    kernel.placed(range, before);
+    match then.windows {
+        Some(windows) => {
+            windows.parts(before, range).into_iter().try_for_each(|(part, advice)| kernel.advise(part, advice))
+        }
+        None => kernel.advise(range, advice),
     }
 }
 
@@ -134,6 +155,105 @@ fn with_joined(joined: Option<Vma>, range: (u64, u64)) -> (u64, u64) {
     }
 }
 
+/// Makes an mremap that makes a mapping longer. The kernel refuses it (EFAULT) where windows have made several VMAs of the mapping.
+/// Then the last VMA grows in place if it can. Otherwise each VMA moves to a new mapping, as the kernel would have moved them all.
+fn grow<K: Kernel>(
+    kernel: &mut K,
+    base: PageSize,
+    space: &mut Space,
+    call: &Call,
+    then: Then,
+) -> Result<i64, K::Error> {
+    let mut result = kernel.original_call()?;
+    let Call::Mremap { address, old_bytes, new_bytes, flags, .. } = *call else { return Ok(result) };
+    let (Some(old_bytes), Some(new_bytes)) = (base.align_up(old_bytes), base.align_up(new_bytes)) else {
+        return Ok(result);
+    };
+    if result == -EFAULT
+        && let Some(pieces) = pieces(kernel, (address, old_bytes)).filter(|pieces| pieces.len() > 1)
+    {
+        let grown = grow_in_place(kernel, &pieces, new_bytes - old_bytes)?;
+        result = match grown {
+            true => address as i64,
+            false if flags == mremap::MAY_MOVE => move_pieces(kernel, &pieces, new_bytes)?,
+            false => result,
+        };
+        if !is_error(result) {
+            kernel.record_answer("mremap of a mapping that windows divide");
+        }
+    }
+    if !is_error(result) {
+        advise_grown(kernel, space, then, (result as u64 + old_bytes, new_bytes - old_bytes))?;
+    }
+    Ok(result)
+}
+
+/// EFAULT (include/uapi/asm-generic/errno-base.h).
+const EFAULT: i64 = 14;
+
+/// Lets the last VMA of a mapping grow where it is; whether that was possible.
+fn grow_in_place<K: Kernel>(kernel: &mut K, pieces: &[Vma], more: u64) -> Result<bool, K::Error> {
+    let Some(last) = pieces.last() else { return Ok(false) };
+    let (address, old_bytes) = (last.start, last.length_bytes());
+    let call = Call::Mremap { address, old_bytes, new_bytes: old_bytes + more, flags: 0, new_address: 0 };
+    Ok(kernel.allows(&call) && !is_error(kernel.call(&call)?))
+}
+
+/// Moves the VMAs of a mapping, in their order, to the beginning of a new one of this length. Returns its address. If one cannot be
+/// moved, all are moved back.
+fn move_pieces<K: Kernel>(kernel: &mut K, pieces: &[Vma], bytes: u64) -> Result<i64, K::Error> {
+    let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
+    let flags = map::PRIVATE | map::ANONYMOUS;
+    let call = Call::Mmap { address: 0, bytes, protection: last.protection, flags, file: u64::MAX, offset: 0 };
+    if !kernel.allows(&call) {
+        return Ok(-EFAULT);
+    }
+    let target = kernel.call(&call)?;
+    if is_error(target) {
+        return Ok(target);
+    }
+    let moved = |from: u64, bytes: u64, to: u64| Call::Mremap {
+        address: from,
+        old_bytes: bytes,
+        new_bytes: bytes,
+        flags: mremap::MAY_MOVE | mremap::FIXED,
+        new_address: to,
+    };
+    let place = |piece: &Vma| target as u64 + (piece.start - first.start);
+    for (at, piece) in pieces.iter().enumerate() {
+        let result = kernel.call(&moved(piece.start, piece.length_bytes(), place(piece)))?;
+        if is_error(result) {
+            for piece in &pieces[..at] {
+                kernel.call(&moved(place(piece), piece.length_bytes(), piece.start))?;
+            }
+            kernel.call(&Call::Munmap { address: target as u64, bytes })?;
+            return Ok(result);
+        }
+    }
+    Ok(target)
+}
+
+/// Advises the memory by which a mapping grew, unless it is a file's.
+fn advise_grown<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
+    match kernel.vma_at(range.0) {
+        Some(vma) if vma.is_anonymous => advise(kernel, space, then, range),
+        _ => Ok(()),
+    }
+}
+
+/// The parts of a range that are VMAs of their own, cut to the range; `None` where a part is not mapped or not anonymous.
+fn pieces<K: Kernel>(kernel: &mut K, (start, bytes): (u64, u64)) -> Option<Vec<Vma>> {
+    let end = start.checked_add(bytes)?;
+    let mut pieces: Vec<Vma> = Vec::new();
+    let mut at = start;
+    while at < end {
+        let vma = kernel.vma_at(at).filter(|vma| vma.is_anonymous && vma.end > at)?;
+        pieces.push(Vma { start: at, end: vma.end.min(end), ..vma });
+        at = vma.end;
+    }
+    Some(pieces)
+}
+
 fn move_heap<K: Kernel>(
     kernel: &mut K,
     base: PageSize,
@@ -143,12 +263,12 @@ fn move_heap<K: Kernel>(
 ) -> Result<i64, K::Error> {
     let (end, grown) = match step {
         Step::Answer { end } => {
-            space.heap.answered(end);
+            space.heap.record_answer(end);
             (end, None)
         }
         Step::Pass => {
             let end = kernel.original_call()? as u64;
-            space.heap.passed(end);
+            space.heap.record_pass(end);
             (end, None)
         }
         Step::Grow { wanted, asked } => {
@@ -156,13 +276,14 @@ fn move_heap<K: Kernel>(
             if end != wanted && wanted != asked {
                 end = kernel.call(&Call::Brk { end: asked })? as u64;
             }
-            space.heap.grown(asked, end)
+            space.heap.record_growth(asked, end)
         }
     };
     if let Some((from, to)) = grown {
         let from = base.align_down(from);
-        for advice in [then.advice, then.populate].into_iter().flatten() {
-            kernel.advise((from, to - from), advice)?;
+        advise(kernel, space, then, (from, to - from))?;
+        if let Some(how) = then.populate {
+            kernel.advise((from, to - from), how)?;
         }
     }
     Ok(end as i64)

@@ -1,7 +1,8 @@
 //! Why memory is not mapped as a policy asks, and what to do about it.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c, mm/huge_memory.c),
-//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). `remedy::fixes` has what removes each.
+//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). `remedy::fixes` lists what removes each. A *slot* is a
+//! naturally aligned range of the wanted page size.
 //!
 //! The file is above 400 lines because it is one list: each cause with its description.
 
@@ -41,18 +42,18 @@ pub enum Cause {
     RefilledAfterDrop,
     /// The slot held a larger page whose leaf was split. The reason is not visible because folios are not visible.
     SplitMeanwhile,
-    /// A process that forked, or was forked, has larger pages that are mapped in part or as base pages: when one side writes to a
-    /// shared page, the kernel copies it in base pages.
+    /// The process forked or was forked, and its larger pages are mapped in part or by base-page PTEs: on a write to a shared
+    /// page, the kernel makes a CoW copy of a single base page.
     SplitAfterFork,
-    /// The slot holds base pages, and a fault makes a large page only where nothing is mapped yet. Which past filled it is not
+    /// The slot holds base pages, and a fault makes a large page only where nothing is mapped yet. How they got there is not
     /// visible.
     FilledWithBasePages,
     /// The slot was read before it was written: the zero page was mapped, and each write replaced it by base pages (at PMD size:
-    /// Linux 6.12 and earlier, and later where the leaf of the huge zero page was split in between).
+    /// up to Linux 6.12, and later only if the leaf of the huge zero page was split in between).
     ReadFirst,
     /// The slot maps the shared zero page.
     ZeroPageInSlot,
-    /// A large page was split, and the kernel mapped the zero page for those of its pieces that held only zeros (Linux 6.12).
+    /// A large page was split, and the kernel replaced its zero-filled base pages by the zero page (since Linux 6.12).
     ZeroPiecesOfSplit,
     /// The slot has holes: part of it was never touched or was given back (MADV_DONTNEED, MADV_FREE).
     SlotPartlyPresent,
@@ -75,8 +76,7 @@ pub enum Cause {
         /// The page size of the hugetlb pool.
         size: PageSize,
     },
-    /// The limits of control groups left no room for pages of the hugetlb pool, or could have refused the copies that writes make
-    /// after a fork.
+    /// Limits of control groups left no room for more pages of the hugetlb pool, or could have refused CoW copies after a fork.
     PoolLimited {
         /// The page size of the hugetlb pool.
         size: PageSize,
@@ -149,12 +149,12 @@ pub enum Cause {
     FreedBeforeExit,
     /// Most of the memory at the peak was given back before it could be examined. The verdict is unknown.
     PeakUnseen,
-    /// As [`Cause::PeakUnseen`], although every call that takes memory was to be inspected.
+    /// As [`Cause::PeakUnseen`], although every call that frees memory was to be inspected.
     PeakUnwatched {
-        /// How the memory may have gone; empty where that is not known.
+        /// How the memory may have been freed; empty where that is not known.
         ways: Vec<Unwatched>,
     },
-    /// Files and shared memory were so large that most of the peak may or may not have been given back without being examined.
+    /// Files and shared memory hide the peak: whether most of it was examined is not known.
     PeakUncertain,
     /// A process of the tree could not be examined.
     ProcessUnseen {
@@ -185,10 +185,10 @@ pub enum Cause {
     FilePages,
     /// Pages of the page cache that hold code, in a mapping that has room for a leaf of the size and is aligned for one.
     CodePages,
-    /// The address and the file offset have different remainders modulo the size.
+    /// The address and the file offset are not congruent modulo the size.
     FileMisaligned,
-    /// Shared memory whose address and offset in the shared object have different remainders modulo the size, although its
-    /// setting permits the size.
+    /// Shared memory whose setting permits the size, but whose address and offset in the shared object are not congruent modulo
+    /// the size.
     SharedMisaligned,
     /// The tmpfs that holds the shared memory is mounted with an option that does not allow the size.
     MountRefuses {
@@ -213,10 +213,17 @@ pub enum Cause {
     Pinned,
     /// The program, or its dynamic linker, cannot be mapped with base pages of this size.
     BasePageRefused {
-        /// The base page.
+        /// The refused base page size.
         base: PageSize,
-        /// The largest base page that their LOAD segments allow.
+        /// The largest base page size that their LOAD segments allow.
         aligned_to: PageSize,
+    },
+    /// The program's jemalloc refuses base pages of this size when it starts.
+    JemallocRefusesBasePage {
+        /// The refused base page size.
+        base: PageSize,
+        /// The base page size that it was built for.
+        built_for: PageSize,
     },
     /// Data that may explain it could not be read.
     Unread {
@@ -248,6 +255,11 @@ impl From<&RefusedRequest> for Cause {
 }
 
 impl Cause {
+    /// Whether it is about pages in the page cache of a file.
+    pub fn is_of_file_pages(&self) -> bool {
+        matches!(self, Cause::FilePages | Cause::CodePages | Cause::FileMisaligned)
+    }
+
     /// One short clause for a table.
     pub fn describe(&self) -> String {
         match self {
@@ -277,7 +289,7 @@ impl Cause {
             }
             Cause::ZeroPageInSlot => "the zero page is mapped in the slot, as by a read before the first write".into(),
             Cause::ZeroPiecesOfSplit => {
-                "a large page was split, and the zero page is mapped for pieces that held only zeros".into()
+                "a large page was split, and the zero page replaced its base pages that held only zeros".into()
             }
             Cause::SlotPartlyPresent => "part of the slot was never touched or was given back".into(),
             Cause::LeafSplit => "the folio is large enough, but its leaf was split to base pages".into(),
@@ -360,8 +372,10 @@ impl Cause {
             }
             Cause::FilePages => "pages of a file: the file system and readahead choose their size".into(),
             Cause::CodePages => "code of a file: the file system and readahead choose the size of its pages".into(),
-            Cause::FileMisaligned => "the file offset and the address differ modulo the size".into(),
-            Cause::SharedMisaligned => "the offset in the shared memory and the address differ modulo the size".into(),
+            Cause::FileMisaligned => "the file offset and the address are not congruent modulo the size".into(),
+            Cause::SharedMisaligned => {
+                "the offset in the shared memory and the address are not congruent modulo the size".into()
+            }
             Cause::MountRefuses { huge } => {
                 format!("the tmpfs that holds it is mounted without large pages (huge={huge})")
             }
@@ -377,12 +391,15 @@ impl Cause {
                 "the process disabled THP except for advised memory (PR_THP_DISABLE_EXCEPT_ADVISED)".into()
             }
             Cause::MergedByKsm => "pages were merged with equal ones (KSM)".into(),
-            Cause::ServedByUserfaultfd => "the program serves faults by itself, page by page (userfaultfd)".into(),
+            Cause::ServedByUserfaultfd => "the program handles page faults itself, page by page (userfaultfd)".into(),
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
             Cause::BasePageRefused { base, aligned_to } => {
                 format!(
                     "the program cannot start with base pages of {base}: its LOAD segments are aligned to {aligned_to}"
                 )
+            }
+            Cause::JemallocRefusesBasePage { base, built_for } => {
+                format!("the program's jemalloc refuses base pages of {base}: it was built for {built_for}")
             }
             Cause::Unread { reason } => format!("I do not know why: {reason}"),
             Cause::Unexplained => "I do not know why".into(),

@@ -24,11 +24,11 @@ pub enum Backing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "view", content = "bytes")]
 pub enum Folio {
-    /// Not visible: that needs root, for frame numbers in pagemap and for kpageflags.
+    /// Not visible: frame numbers in pagemap and kpageflags need root.
     Unknown,
     /// Mapped completely, naturally aligned and physically contiguous, so that the hardware can use the contiguity.
     Whole(PageSize),
-    /// Part of a folio of this size that is mapped in part or misaligned.
+    /// Part of a folio of this size, or a complete one at a misaligned address.
     Part(PageSize),
 }
 
@@ -170,7 +170,7 @@ impl Census {
         self.rows().filter(|(mapping, _)| condition(mapping)).map(|(_, bytes)| bytes).sum()
     }
 
-    /// All bytes present, whatever their backing.
+    /// All present bytes, of every backing.
     pub fn total_bytes(&self) -> u64 {
         self.bytes_where(|_| true)
     }

@@ -1,8 +1,8 @@
-//! The things that cut one allocation into several mappings.
+//! Cuts: VMA boundaries and guard pages inside one allocation.
 
 use serde::{Deserialize, Serialize};
 
-/// A place where a region is cut.
+/// One cut of a region.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cut {
     /// The first address of the cut.

@@ -9,6 +9,7 @@ use crate::call::{Call, Vma, madv, map, pr, prot};
 use crate::guards;
 use crate::heap::{Heap, Step};
 use crate::mechanism::Mechanism;
+use crate::windows::Windows;
 
 /// State of an address space that is kept between calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,6 +18,8 @@ pub struct Space {
     pub heap: Heap,
     /// The value that the program gave to PR_SET_THP_DISABLE and that was not passed on. PR_GET_THP_DISABLE returns it.
     pub thp_disable: u64,
+    /// Bytes that were advised so far, in the order in which the program asked for them ([`Windows`]).
+    pub advised_bytes: u64,
 }
 
 /// What to do with a call.
@@ -49,6 +52,13 @@ pub enum Actions {
         /// What to do with the new mapping.
         then: Then,
     },
+    /// Make an mremap that makes a mapping longer, over the parts that advice has made of it; then advise what it grew by.
+    Grow {
+        /// The program's own call.
+        call: Call,
+        /// What to do with the new memory.
+        then: Then,
+    },
     /// Move the end of the heap; then advise or populate the memory by which it grew.
     MoveHeap {
         /// How to move the end of the heap.
@@ -56,7 +66,7 @@ pub enum Actions {
         /// What to do with the new memory.
         then: Then,
     },
-    /// Make another call in place of the program's. If the kernel refuses it and `fall_back_to_original` is set, make the program's own call.
+    /// Make another call in place of the program's.
     Replace {
         /// The call to make.
         call: Call,
@@ -82,10 +92,19 @@ pub enum Actions {
 pub struct Then {
     /// Advice for the memory, including the mappings that it was merged with.
     pub advice: Option<u64>,
+    /// The parts of the memory that get the advice; `None`: all of it.
+    pub windows: Option<Windows>,
     /// Advice that populates the memory, without the mappings that it was merged with.
     pub populate: Option<u64>,
     /// Apply this only if the memory is anonymous, which the call's arguments do not show.
     pub only_anonymous: bool,
+}
+
+impl Then {
+    /// What a policy does to memory that it advises.
+    pub fn of(mechanism: &Mechanism) -> Then {
+        Then { advice: mechanism.advice, windows: mechanism.windows, populate: None, only_anonymous: false }
+    }
 }
 
 /// Facts about a program's memory that a decision may query.
@@ -108,16 +127,27 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
             }
             mmap(mechanism, call)
         }
+        Call::Mremap { old_bytes, new_bytes, .. }
+            if mechanism.windows.is_some() && old_bytes >= mechanism.advised_bytes() =>
+        {
+            if new_bytes > old_bytes {
+                Actions::Grow { call: *call, then: Then::of(mechanism) }
+            } else {
+                Actions::Pass
+            }
+        }
         Call::Mremap { old_bytes, new_bytes, .. } => mremap(mechanism, old_bytes, new_bytes),
         Call::Brk { end } if mechanism.advice.is_some() || mechanism.prefault => {
             let populate = mechanism.prefault.then_some(madv::POPULATE_WRITE);
-            let then = Then { advice: mechanism.advice, populate, only_anonymous: false };
+            let then = Then { populate, ..Then::of(mechanism) };
             Actions::MoveHeap { step: space.heap.step(end, mechanism.heap_step()), then }
         }
         Call::Mprotect { address, bytes, protection } if mechanism.no_guards => {
             mprotect(mechanism, address, bytes, protection, view)
         }
         Call::Madvise { address, bytes, advice } => contrary_advice(mechanism, address, bytes, advice),
+        // Ranges can be in several windows, so this call would undo them in either way.
+        Call::ProcessMadvise { .. } if mechanism.windows.is_some() => Actions::Pass,
         Call::ProcessMadvise { ranges, advice: madv::NOHUGEPAGE, flags } => match mechanism.advice {
             Some(advice) => Actions::Replace {
                 call: Call::ProcessMadvise { ranges, advice, flags },
@@ -148,7 +178,7 @@ fn mmap(mechanism: &Mechanism, call: &Call) -> Actions {
     let populate = if writes { madv::POPULATE_WRITE } else { madv::POPULATE_READ };
     let populate = (populates || wishes).then_some(populate);
     let call = Some(Call::Mmap { address, bytes, protection, flags, file, offset });
-    Actions::Map { call, bytes, then: Then { advice, populate, only_anonymous: false } }
+    Actions::Map { call, bytes, then: Then { advice, populate, ..Then::of(mechanism) } }
 }
 
 fn map_over(mechanism: &Mechanism, start: u64, bytes: u64, view: &mut impl View) -> Option<Actions> {
@@ -164,7 +194,7 @@ fn mremap(mechanism: &Mechanism, old_bytes: u64, new_bytes: u64) -> Actions {
     if mechanism.advice.is_none() || old_bytes >= from || new_bytes < from {
         return Actions::Pass;
     }
-    let then = Then { advice: mechanism.advice, populate: None, only_anonymous: true };
+    let then = Then { only_anonymous: true, ..Then::of(mechanism) };
     Actions::Map { call: None, bytes: new_bytes, then }
 }
 
@@ -195,6 +225,7 @@ fn mprotect(mechanism: &Mechanism, start: u64, bytes: u64, protection: u64, view
 fn contrary_advice(mechanism: &Mechanism, start: u64, bytes: u64, advice: u64) -> Actions {
     let action = match advice {
         madv::NOHUGEPAGE if mechanism.wants_large() => "madvise(MADV_NOHUGEPAGE)",
+        madv::HUGEPAGE if mechanism.windows.is_some() => "madvise(MADV_HUGEPAGE)",
         madv::GUARD_INSTALL if mechanism.no_guards => "madvise(MADV_GUARD_INSTALL)",
         _ => return Actions::Pass,
     };
@@ -265,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_undo_the_policy_is_answered_and_what_the_kernel_refuses_is_passed() {
+    fn answers_calls_against_the_policy_and_passes_calls_that_the_kernel_refuses() {
         let (set, get) = (u64::from(pr::SET_THP_DISABLE), u64::from(pr::GET_THP_DISABLE));
         let answer = |action| Actions::Answer { result: 0, action };
         let (off, on) = (Some("prctl(PR_SET_THP_DISABLE, 1)"), Some("prctl(PR_SET_THP_DISABLE, 0)"));

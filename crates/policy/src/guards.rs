@@ -1,8 +1,9 @@
 //! Guard pages, and how `+no-guards` finds them.
 //!
-//! A program makes a guard page in one of three ways. It makes a page inside an accessible mapping PROT_NONE. It maps an
-//! inaccessible page over an accessible mapping (mmap with PROT_NONE and MAP_FIXED). Or it opens a PROT_NONE reservation in parts
-//! and leaves a page between them closed (QEMU's code regions since 6.1, thread stacks of glibc).
+//! Memory is *closed* while it is PROT_NONE; mprotect *opens* it. A program makes a guard page in one of three ways. It makes a
+//! page inside an accessible mapping PROT_NONE. It maps an inaccessible page over an accessible mapping (mmap with PROT_NONE and
+//! MAP_FIXED). Or it opens a PROT_NONE reservation in parts and leaves a page between them closed (QEMU's code regions since 6.1,
+//! thread stacks of glibc).
 
 use crate::call::{Vma, map, prot};
 use crate::size::PageSize;
@@ -10,12 +11,12 @@ use crate::size::PageSize;
 /// The largest closed gap that counts as a guard, in base pages. Reservations that a program intends to open later are larger.
 const MAX_PAGES: u64 = 16;
 
-/// Records that mprotect was to close a page inside a mapping.
+/// The record of an mprotect that would have closed a page inside a mapping.
 pub const CLOSED: &str = "mprotect(PROT_NONE) of a guard page";
-/// Records that mmap was to map an inaccessible page over a mapping.
+/// The record of an mmap that would have mapped an inaccessible page over a mapping.
 pub const MAPPED_OVER: &str = "mmap(PROT_NONE, MAP_FIXED) of a guard page";
 
-/// Records that mprotect was to leave guard pages closed next to the range that it opens.
+/// The record of an mprotect that would have left guard pages closed next to the range that it opens.
 pub const LEFT_CLOSED: &str = "mprotect that left a guard page closed, widened over it";
 
 /// Whether these mmap arguments map a guard over existing memory: inaccessible private anonymous memory at an address that the

@@ -37,7 +37,7 @@ pub enum Step {
 }
 
 impl Heap {
-    /// How to handle a call of brk when the heap grows in steps of `step`.
+    /// How to handle a brk to `asked` when the heap grows in steps of `step`.
     pub fn step(&self, asked: u64, step: PageSize) -> Step {
         match asked {
             _ if self.start == 0 => Step::Pass,
@@ -49,19 +49,19 @@ impl Heap {
     }
 
     /// Records the end that the program was given.
-    pub fn answered(&mut self, end: u64) {
+    pub fn record_answer(&mut self, end: u64) {
         self.program_end = end;
     }
 
     /// Records that a call was passed on and that the kernel's heap now ends at `end`.
-    pub fn passed(&mut self, end: u64) {
+    pub fn record_pass(&mut self, end: u64) {
         let start = if self.start == 0 { end } else { self.start };
         *self = Heap { start, program_end: end, kernel_end: end };
     }
 
     /// Records that the kernel was asked for a larger heap, which now ends at `end`. Returns the end to give to the program and,
     /// where the kernel's heap grew, the new range.
-    pub fn grown(&mut self, asked: u64, end: u64) -> (u64, Option<(u64, u64)>) {
+    pub fn record_growth(&mut self, asked: u64, end: u64) -> (u64, Option<(u64, u64)>) {
         let old = std::mem::replace(&mut self.kernel_end, end);
         if end >= asked {
             self.program_end = asked;
@@ -75,7 +75,7 @@ impl Heap {
     }
 
     /// The range that the kernel unmaps when the heap is to end at `asked`; `None` where the heap does not shrink.
-    pub fn cut_at(&self, asked: u64) -> Option<(u64, u64)> {
+    pub fn unmapped_range(&self, asked: u64) -> Option<(u64, u64)> {
         (self.start..self.program_end).contains(&asked).then_some((asked, self.kernel_end))
     }
 }
@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(grown.step(0x44000, PageSize::M2), Step::Answer { end: 0x44000 });
         assert_eq!(grown.step(0x21000, PageSize::M2), Step::Pass);
         assert_eq!(grown.step(0, PageSize::M2), Step::Answer { end: 0x22000 });
-        assert_eq!((grown.cut_at(0x21000), grown.cut_at(0x22000)), (Some((0x21000, 0x200000)), None));
-        assert_eq!((grown.cut_at(0), Heap::default().cut_at(0x21000)), (None, None));
+        assert_eq!((grown.unmapped_range(0x21000), grown.unmapped_range(0x22000)), (Some((0x21000, 0x200000)), None));
+        assert_eq!((grown.unmapped_range(0), Heap::default().unmapped_range(0x21000)), (None, None));
     }
 }

@@ -1,5 +1,5 @@
-//! Hugetlb pools from the point of view of a program: what they have, what its control groups let it take, the pages that it asked
-//! for itself and did not get, and the files that hold pages.
+//! Hugetlb pools as a program sees them: their pages, the limits of its control groups, and its own requests that the kernel
+//! refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -67,10 +67,11 @@ impl Pool {
 /// What a limit of a control group counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Limited {
-    /// Pages in use (`hugetlb.SIZE.max`, `limit_in_bytes`). A fault beyond the limit is SIGBUS, even if its page was reserved.
+    /// Pages in use (`hugetlb.SIZE.max`, `limit_in_bytes`). A fault beyond the limit raises SIGBUS, even if its page was
+    /// reserved.
     Use,
-    /// Reserved pages (`hugetlb.SIZE.rsvd.max`, `rsvd.limit_in_bytes`). An mmap beyond the limit fails. A fault without a
-    /// reservation, as on a copy after fork, counts too, and is SIGBUS beyond it.
+    /// Reserved pages (`hugetlb.SIZE.rsvd.max`, `rsvd.limit_in_bytes`). An mmap beyond the limit fails. A fault on a page without
+    /// a reservation, such as a CoW copy after fork, counts too, and raises SIGBUS beyond the limit.
     Reservation,
 }
 
@@ -81,13 +82,13 @@ pub struct HugetlbLimit {
     pub size: PageSize,
     /// The file with the limit.
     pub file: String,
-    /// What it counts.
+    /// Whether it counts pages in use or reserved pages.
     pub limited: Limited,
     /// The limit in bytes.
     pub limit_bytes: u64,
-    /// What the group and the groups below it use of it.
+    /// Bytes of the group and its descendants that count against the limit.
     pub used_bytes: u64,
-    /// The text to write to the file so that it limits nothing.
+    /// The text to write to the file to remove the limit.
     pub unlimited: &'static str,
 }
 
@@ -147,7 +148,7 @@ pub enum RequestCall {
     MemfdCreate,
 }
 
-/// Pages that a program asked of a hugetlb pool and that the kernel refused; like requests together.
+/// Requests of a program for hugetlb pages that the kernel refused; equal requests are counted together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedRequest {
     /// The call.
@@ -166,35 +167,7 @@ pub struct RefusedRequest {
     pub limit: Option<HugetlbLimit>,
 }
 
-/// A file on hugetlbfs. Its pages stay in use until it is removed, whether or not a process has it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HugetlbFile {
-    /// Its path; bytes that are not text are escaped.
-    pub path: String,
-    /// The page size of its file system; `None` where the mount table does not name one.
-    pub page_size: Option<PageSize>,
-    /// Bytes of pages that it holds.
-    pub bytes: u64,
-    /// Its length in bytes.
-    pub length_bytes: u64,
-    /// Processes that map it or have it open, by PID.
-    pub holders: Vec<u32>,
-}
-
-/// The files on all hugetlbfs mounts of this mount namespace.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct HugetlbFiles {
-    /// The files, those that hold most first.
-    pub files: Vec<HugetlbFile>,
-    /// Whether there are more entries than were read.
-    pub is_cut: bool,
-    /// Processes whose files this user may not see. Any of them may hold a file.
-    pub unseen_processes: u64,
-    /// Directories and tables that could not be read, with the reason.
-    pub unread: Vec<String>,
-}
-
-/// The error number of a pool that has too few pages (include/uapi/asm-generic/errno-base.h).
+/// The error number of a request for which the pool has too few pages (include/uapi/asm-generic/errno-base.h).
 pub const ENOMEM: i32 = 12;
 
 impl RequestCall {
@@ -209,7 +182,7 @@ impl RequestCall {
 }
 
 impl RefusedRequest {
-    /// What the pool and the control groups had at that time, one clause each.
+    /// The state of the pool and of the limit when the request was refused, one clause each.
     pub fn seen(&self) -> Vec<String> {
         let pool = self.pool.as_ref().map(|pool| format!("the pool at that time: {}", pool.describe()));
         pool.into_iter().chain(self.limit.as_ref().map(HugetlbLimit::describe)).collect()

@@ -5,7 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+use crate::direct_map_leaves::DirectMapLeaves;
 use crate::size::PageSize;
+use crate::windows::{Windows, WindowsError};
 
 /// The page sizes that a running kernel offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -50,22 +52,10 @@ pub enum Granularity {
     DirectMap(DirectMapLeaves),
 }
 
-/// The leaves of a direct map.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum DirectMapLeaves {
-    /// No leaf size maps nine tenths of memory. Most boots are like this: memory below 4G and at the ends of nodes is a large
-    /// part of the total, or leaves have been split since boot.
-    Mixed,
-    /// Leaves of this size.
-    Of(PageSize),
-}
-
-impl fmt::Display for DirectMapLeaves {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DirectMapLeaves::Of(size) => write!(f, "leaves of {size}"),
-            DirectMapLeaves::Mixed => f.write_str("leaves of several sizes"),
-        }
+impl Granularity {
+    /// Whether it asks for pages of the program that are larger than base pages.
+    pub fn is_large(self) -> bool {
+        matches!(self, Granularity::Mthp(_) | Granularity::Thp | Granularity::Hugetlb(_))
     }
 }
 
@@ -74,10 +64,12 @@ impl fmt::Display for DirectMapLeaves {
 pub enum Modifier {
     /// Guard pages inside a larger anonymous mapping are left accessible.
     NoGuards,
-    /// Transparent huge pages are disabled for the program, also where the granularity would have them.
+    /// Transparent huge pages are disabled for the program, even if the granularity asks for them.
     NoHuge,
     /// Memory is populated when it is mapped, not when it is first touched.
     Prefault,
+    /// Large pages are mapped by base-page entries (PTEs): their leaves are split, and no page is moved.
+    PteMapped,
 }
 
 /// The name of the policy for a boot whose direct map has no dominant leaf size.
@@ -91,6 +83,8 @@ pub struct Policy {
     pub granularity: Granularity,
     /// Sorted, without duplicates.
     modifiers: Vec<Modifier>,
+    /// The part of the memory that has this granularity; absent: all of it.
+    windows: Option<Windows>,
 }
 
 /// A policy name that could not be parsed.
@@ -112,6 +106,9 @@ pub enum PolicyError {
         /// The most similar valid name.
         nearest: String,
     },
+    /// A part that is meant to describe windows does not.
+    #[error("the policy {0:?}: {1}")]
+    Windows(String, WindowsError),
     /// Two parts that contradict each other.
     #[error("the policy {0:?} contradicts itself: {1}")]
     Contradiction(String, &'static str),
@@ -119,7 +116,7 @@ pub enum PolicyError {
 
 impl Modifier {
     /// All modifiers.
-    pub const ALL: [Modifier; 3] = [Modifier::NoGuards, Modifier::NoHuge, Modifier::Prefault];
+    pub const ALL: [Modifier; 4] = [Modifier::NoGuards, Modifier::NoHuge, Modifier::Prefault, Modifier::PteMapped];
 
     /// The name on the command line, without the `+`.
     pub fn name(self) -> &'static str {
@@ -127,6 +124,7 @@ impl Modifier {
             Modifier::NoGuards => "no-guards",
             Modifier::NoHuge => "no-huge",
             Modifier::Prefault => "prefault",
+            Modifier::PteMapped => "pte-mapped",
         }
     }
 
@@ -134,19 +132,20 @@ impl Modifier {
     pub fn describe(self) -> &'static str {
         match self {
             Modifier::NoGuards => "guard pages inside a larger anonymous mapping are left accessible",
-            Modifier::NoHuge => "what would be huge is not (PR_SET_THP_DISABLE)",
+            Modifier::NoHuge => "transparent huge pages are disabled for the program (PR_SET_THP_DISABLE)",
             Modifier::Prefault => "memory is populated when it is mapped, not when it is first touched",
+            Modifier::PteMapped => "large pages are mapped by base-page entries: leaves are split, no page is moved",
         }
     }
 }
 
 impl Policy {
     /// The policy that changes nothing.
-    pub const DEFAULT: Policy = Policy { granularity: Granularity::Default, modifiers: Vec::new() };
+    pub const DEFAULT: Policy = Policy { granularity: Granularity::Default, modifiers: Vec::new(), windows: None };
 
     /// A policy without modifiers.
     pub fn plain(granularity: Granularity) -> Policy {
-        Policy { granularity, modifiers: Vec::new() }
+        Policy { granularity, modifiers: Vec::new(), windows: None }
     }
 
     /// This policy with one more modifier.
@@ -155,6 +154,16 @@ impl Policy {
             self.modifiers.insert(at, modifier);
         }
         self
+    }
+
+    /// This policy in these windows of the memory alone.
+    pub fn within(self, windows: Windows) -> Policy {
+        Policy { windows: Some(windows), ..self }
+    }
+
+    /// The windows that have this granularity; `None`: all memory has it.
+    pub fn windows(&self) -> Option<Windows> {
+        self.windows
     }
 
     /// Whether the modifier is part of the policy.
@@ -229,6 +238,9 @@ impl fmt::Display for Policy {
             text.push('+');
             text.push_str(modifier.name());
         }
+        if let Some(windows) = self.windows {
+            text.push_str(&format!("+{windows}"));
+        }
         f.pad(&text)
     }
 }
@@ -241,10 +253,24 @@ impl FromStr for Policy {
         let granularity = parse_granularity(parts.next().unwrap_or_default())?;
         let mut policy = Policy::plain(granularity);
         for part in parts {
-            policy = policy.with(parse_modifier(part)?);
+            policy = if Windows::is_meant_by(part) {
+                policy.within(part.parse().map_err(|error| PolicyError::Windows(text.to_string(), error))?)
+            } else {
+                policy.with(parse_modifier(part)?)
+            };
         }
         if policy.has(Modifier::NoHuge) && matches!(granularity, Granularity::Hugetlb(_)) {
             return Err(PolicyError::Contradiction(text.to_string(), "hugetlb pages are huge by definition"));
+        }
+        if policy.has(Modifier::PteMapped) && (policy.has(Modifier::NoHuge) || !granularity.is_large()) {
+            return Err(PolicyError::Contradiction(
+                text.to_string(),
+                "it asks for no large pages whose leaves could be split",
+            ));
+        }
+        let is_plain_thp = granularity == Granularity::Thp && policy.modifiers.is_empty();
+        if policy.windows.is_some() && !is_plain_thp {
+            return Err(PolicyError::Contradiction(text.to_string(), "only thp, without modifiers, has windows"));
         }
         Ok(policy)
     }
@@ -318,6 +344,8 @@ mod tests {
             "direct-map-mixed",
             "thp+no-guards+prefault",
             "default+no-huge",
+            "thp+pte-mapped",
+            "thp+windows-8192k-2m-0000ffff",
         ] {
             assert_eq!(name.parse::<Policy>().unwrap().to_string(), name);
         }
@@ -349,6 +377,16 @@ mod tests {
 
     #[test]
     fn contradictions_are_refused() {
-        assert!(matches!("hugetlb-2m+no-huge".parse::<Policy>(), Err(PolicyError::Contradiction(..))));
+        for name in [
+            "base+windows-8192k-2m-0000ffff",
+            "thp+no-guards+windows-8192k-2m-0000ffff",
+            "hugetlb-2m+no-huge",
+            "base+pte-mapped",
+            "default+pte-mapped",
+            "thp+no-huge+pte-mapped",
+        ] {
+            assert!(matches!(name.parse::<Policy>(), Err(PolicyError::Contradiction(..))), "{name}");
+        }
+        assert!(matches!("thp+windows-4".parse::<Policy>(), Err(PolicyError::Windows(..))));
     }
 }

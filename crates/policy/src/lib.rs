@@ -1,8 +1,7 @@
 //! Policies: which page sizes they ask for, and whether memory has them.
 //!
 //! Everything here is plain data and pure functions: no files, no processes, no clocks, and no other crate of this project. Two
-//! platforms carry it out: the tracer with the system calls of a stopped task, and the model with its VMAs. Neither has rules of
-//! its own.
+//! platforms apply it: the tracer makes system calls in a stopped task, and the model changes its VMAs. Neither adds rules.
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
@@ -13,22 +12,27 @@ pub mod cause;
 pub mod census;
 pub mod cut;
 pub mod decide;
+mod direct_map_leaves;
+pub mod extent;
 pub mod guards;
 pub mod heap;
+pub mod held_files;
 pub mod hugetlb;
 pub mod inspect;
 pub mod intent;
 pub mod judge;
-pub mod looks;
 pub mod mechanism;
 pub mod pool;
 pub mod ranges;
 pub mod remains;
 pub mod remedy;
 pub mod removal;
+pub mod requirement;
 pub mod size;
 pub mod verdict;
+pub mod windows;
 
 pub use decide::{Actions, Space, decide};
-pub use intent::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy, PolicyError};
+pub use direct_map_leaves::DirectMapLeaves;
+pub use intent::{Granularity, Modifier, PageSizes, Policy, PolicyError};
 pub use mechanism::Mechanism;

@@ -3,6 +3,7 @@
 use crate::call::{madv, map};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
+use crate::windows::Windows;
 
 /// How a policy changes the memory calls of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -10,6 +11,8 @@ pub struct Mechanism {
     /// The advice for the heap, and for anonymous mappings of at least [`Mechanism::advised_bytes`] with the mappings they are
     /// merged with.
     pub advice: Option<u64>,
+    /// The parts of the advised memory that have the advice; `None`: all of it.
+    pub windows: Option<Windows>,
     /// The smallest mapping that can hold a page of the policy's size; also the growth step of the heap.
     pub large: PageSize,
     /// Whether large anonymous mappings use the hugetlb pool of pages of `large` bytes.
@@ -18,6 +21,8 @@ pub struct Mechanism {
     pub no_guards: bool,
     /// Whether writable anonymous memory is populated when it is mapped.
     pub prefault: bool,
+    /// Whether PMD leaves of anonymous memory are split into base-page entries after the memory was populated.
+    pub pte_mapped: bool,
     /// Whether transparent huge pages are disabled for the whole process tree before the program starts.
     pub disable_thp: bool,
     /// The kernel's base page size.
@@ -37,10 +42,12 @@ impl Mechanism {
         };
         Mechanism {
             advice,
+            windows: policy.windows(),
             large,
             hugetlb: matches!(policy.granularity, Granularity::Hugetlb(_)),
             no_guards: policy.has(Modifier::NoGuards),
             prefault: policy.has(Modifier::Prefault),
+            pte_mapped: policy.has(Modifier::PteMapped),
             disable_thp: policy.granularity == Granularity::Base || policy.has(Modifier::NoHuge),
             base: page_sizes.base,
         }
@@ -68,7 +75,7 @@ impl Mechanism {
 
     /// The smallest anonymous mapping that is advised. The kernel merges adjacent mappings with equal attributes, and a page of
     /// the policy's size may then fit where none of the single mappings could hold one. A sixteenth of the size is 128K for 2M,
-    /// the size from which on glibc's malloc maps a request separately. Below it, stopping the program costs more than the advice
+    /// which is the threshold above which glibc's malloc calls mmap. Below it, stopping the program costs more than the advice
     /// gains. A smaller mapping is advised together with the next mapping that it is merged with.
     pub fn advised_bytes(&self) -> u64 {
         (self.large.bytes() / 16).max(self.piece_bytes()).min(self.large.bytes())

@@ -1,7 +1,7 @@
-//! Large pages that are given back in parts.
+//! Large pages that are freed in parts.
 //!
-//! After the first part is given back, base-page PTEs map the rest. When the rest is given back too, it is counted as it was
-//! mapped before the cut: the call that cut the page began its removal and says nothing about how it was mapped.
+//! Once the first part is freed, base-page PTEs map the rest. When the rest is freed too, it is counted as it was mapped before:
+//! the split was only the start of the removal.
 
 use crate::census::{Mapping, Region};
 use crate::ranges::Ranges;
@@ -33,12 +33,12 @@ impl Remains {
     }
 
     /// The parts of a range that hold no remaining part of a cut page.
-    pub fn others(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+    pub fn uncut_parts(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         self.0.gaps(start, end)
     }
 
     /// Forgets a range that is given back; memory mapped there later is unrelated.
-    pub fn removed(&mut self, start: u64, end: u64) {
+    pub fn forget(&mut self, start: u64, end: u64) {
         self.0.clear(start, end);
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_size_is_refused() {
+    fn refuses_text_that_is_not_a_size() {
         for text in ["", "K", "-1", "3X", "1IB", "1KK", "0x10"] {
             assert!(matches!(parse_bytes(text), Err(SizeError::Syntax(_))), "{text}");
         }

@@ -29,7 +29,7 @@ pub struct Verdict {
     pub concerned_bytes: u64,
     /// Concerned bytes that are mapped as asked.
     pub covered_bytes: u64,
-    /// How much of the peak was looked at; absent where the platform needs no looks, or did not count.
+    /// How much of the peak was examined; absent where the platform needs no examinations, or did not count.
     pub peak: Option<Peak>,
     /// Why the rest is not mapped as asked, largest first, and other facts that the reader should know.
     pub causes: Vec<CauseShare>,
@@ -59,17 +59,17 @@ pub struct AnsweredCall {
 }
 
 impl Peak {
-    /// The share of the peak from which on the examined memory represents the rest: more was examined than not.
-    pub const SEEN: f64 = 0.5;
+    /// The share of the peak that must be examined to represent the rest.
+    pub const MIN_SEEN_RATIO: f64 = 0.5;
 
     /// Whether too little was examined, even at the lower bound of the peak.
     pub fn is_unseen(&self) -> bool {
-        (self.seen_bytes as f64) < Peak::SEEN * self.least_bytes as f64
+        (self.seen_bytes as f64) < Peak::MIN_SEEN_RATIO * self.least_bytes as f64
     }
 
     /// Whether enough was examined, even at the upper bound of the peak.
     pub fn is_seen(&self) -> bool {
-        self.seen_bytes as f64 >= Peak::SEEN * self.most_bytes as f64
+        self.seen_bytes as f64 >= Peak::MIN_SEEN_RATIO * self.most_bytes as f64
     }
 }
 
@@ -82,9 +82,9 @@ impl std::ops::AddAssign for Peak {
 }
 
 impl Verdict {
-    /// The coverage from which on a policy counts as held.
+    /// The smallest coverage at which a policy counts as held.
     pub const HELD: f64 = 0.9;
-    /// The coverage from which on a policy counts as partly held.
+    /// The smallest coverage at which a policy counts as partly held.
     pub const PARTLY: f64 = 0.1;
 
     /// The share of the concerned memory that is mapped as asked; absent where no memory is concerned.

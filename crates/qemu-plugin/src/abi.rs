@@ -24,9 +24,6 @@ pub trait Callbacks {
 }
 
 /// Registers the callbacks with a QEMU that has loaded the plugin with this version of its API. A machine has no system calls.
-///
-/// # Errors
-/// The process is not QEMU.
 pub fn register<C: Callbacks>(id: Id, version: c_int, is_system: bool) -> Result<(), ApiError> {
     if version < api::WITH_USER_DATA {
         with_identity::register::<C>(id, is_system)

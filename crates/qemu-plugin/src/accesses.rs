@@ -138,23 +138,23 @@ fn attend(state: &mut Vcpu) {
     }
     while state.needs_attention() {
         match state.attend() {
-            Attention::Opened => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
-            Attention::Begun => PLUGIN.processors.begins(),
-            Attention::GoesOn => recorder.goes_on(state),
-            Attention::Closed => recorder.write(state),
-            Attention::Complete => {
+            Attention::WindowStart => recorder.note(state, Call::Window { instructions: state.instructions() }, 0),
+            Attention::FirstInstruction => PLUGIN.processors.begins(),
+            Attention::CallReturned => recorder.continued(state),
+            Attention::WindowEnd => recorder.write(state),
+            Attention::LastWindowEnd => {
                 recorder.write(state);
-                if PLUGIN.processors.is_complete() && recorder.plan.header.system {
-                    recorder.say_complete();
+                if PLUGIN.processors.complete() && recorder.plan.header.system {
+                    recorder.signal_complete();
                 }
             }
-            Attention::Due => empty(state),
+            Attention::BlockDue => empty(state),
         }
     }
 }
 
-/// Empties a thread's buffers. If this wrote a block, threads that have been in a system call for long have their data written
-/// too, because a reader of the file cannot continue without it.
+/// Empties a thread's buffers. If this wrote a block, it also writes the data of threads that have been in a system call for
+/// long, because a reader of the file cannot continue without it.
 fn empty(state: &mut Vcpu) {
     let recorder = PLUGIN.recorder();
     if recorder.empty(state) {

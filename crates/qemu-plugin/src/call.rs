@@ -18,6 +18,10 @@ pub enum Kind {
     Mremap,
     Brk,
     Madvise,
+    Mlock,
+    Mlock2,
+    Mlockall,
+    Munlockall,
     /// System V shared memory: a mapping whose length is not an argument of the call.
     Shmat,
     Prctl,
@@ -46,7 +50,7 @@ pub enum Signalling {
 
 use Kind::*;
 
-const X86_64: [(i64, Kind); 19] = [
+const X86_64: [(i64, Kind); 23] = [
     (9, Mmap),
     (10, Mprotect),
     (11, Munmap),
@@ -60,15 +64,19 @@ const X86_64: [(i64, Kind); 19] = [
     (59, Execve),
     (60, Exit),
     (62, Signal(Signalling::Process)),
+    (149, Mlock),
+    (151, Mlockall),
+    (152, Munlockall),
     (157, Prctl),
     (200, Signal(Signalling::Thread)),
     (231, ExitGroup),
     (234, Signal(Signalling::ThreadOfProcess)),
     (322, Execveat),
+    (325, Mlock2),
     (435, Clone3),
 ];
 
-const GENERIC: [(i64, Kind); 17] = [
+const GENERIC: [(i64, Kind); 21] = [
     (93, Exit),
     (94, ExitGroup),
     (129, Signal(Signalling::Process)),
@@ -83,8 +91,12 @@ const GENERIC: [(i64, Kind); 17] = [
     (221, Execve),
     (222, Mmap),
     (226, Mprotect),
+    (228, Mlock),
+    (230, Mlockall),
+    (231, Munlockall),
     (233, Madvise),
     (281, Execveat),
+    (284, Mlock2),
     (435, Clone3),
 ];
 
@@ -150,6 +162,10 @@ pub fn event(kind: Kind, arguments: &[u64; 6], memory: &impl GuestMemory) -> Opt
         Mremap => Call::Mremap { address, old_bytes: bytes, new_bytes: third, flags: fourth, new_address: fifth },
         Brk => Call::Brk { address },
         Madvise => Call::Madvise { address, bytes, advice: third },
+        Mlock => Call::Mlock { address, bytes, flags: 0 },
+        Mlock2 => Call::Mlock { address, bytes, flags: third },
+        Mlockall => Call::Mlockall { flags: first },
+        Munlockall => Call::Mlockall { flags: 0 },
         Shmat => {
             let flags = if second == 0 { libc::MAP_SHARED } else { libc::MAP_SHARED | libc::MAP_FIXED };
             let is_read_only = third & libc::SHM_RDONLY as u64 != 0;
@@ -191,6 +207,26 @@ fn file_system(file: i32, bytes: u64, flags: u64) -> Option<u64> {
     let result = unsafe { libc::fstatfs(file, reported.as_mut_ptr()) };
     // SAFETY: the structure is plain numbers and was zeroed before.
     (result == 0).then(|| unsafe { reported.assume_init() }.f_type as u64)
+}
+
+/// The event after a mapping of a file in memory in which nothing is allocated; `None` for other mappings.
+pub fn hole(call: &Call, result: i64) -> Option<Call> {
+    let Call::Mmap { bytes, flags, file, .. } = *call else { return None };
+    let is_shared =
+        flags & libc::MAP_TYPE as u64 != libc::MAP_PRIVATE as u64 && flags & libc::MAP_ANONYMOUS as u64 == 0;
+    let is_mapped = !(-4095..0).contains(&result);
+    (is_shared && is_mapped && is_unallocated(file as i32)).then_some(Call::Hole { address: result as u64, bytes })
+}
+
+/// Whether a file is in memory and has no page. The file descriptor is the same inside and outside QEMU.
+fn is_unallocated(file: i32) -> bool {
+    let mut system = std::mem::MaybeUninit::<libc::statfs>::zeroed();
+    let mut reported = std::mem::MaybeUninit::<libc::stat>::zeroed();
+    // SAFETY: fstatfs and fstat write one structure each to the given places, or fail.
+    let results = unsafe { [libc::fstatfs(file, system.as_mut_ptr()), libc::fstat(file, reported.as_mut_ptr())] };
+    // SAFETY: the structures are plain numbers and were zeroed before.
+    let (system, reported) = unsafe { (system.assume_init(), reported.assume_init()) };
+    results == [0, 0] && system.f_type == libc::TMPFS_MAGIC && reported.st_blocks == 0
 }
 
 /// The length of a System V segment, whose number is the same inside and outside QEMU. `None` where there is none.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Ranges that calls removed from under pages that threads have touched: the next touch is a first touch again.
+//! Address ranges whose pages system calls have freed: the next touch of such a page is a first touch again.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -8,8 +8,8 @@ use trace::{Call, PAGE_SHIFT};
 
 use crate::touched::Touched;
 
-/// How many ranges are kept for threads that have not processed them; a thread that is further behind forgets everything.
-const KEPT: usize = 1 << 10;
+/// How many ranges are kept for threads that have not processed them; a thread that is further behind forgets all its pages.
+const MAX_RANGES: usize = 1 << 10;
 
 /// All addresses.
 const EVERYTHING: Range<u64> = 0..u64::MAX;
@@ -23,27 +23,26 @@ pub struct FreedRanges {
 }
 
 impl FreedRanges {
-    /// Adds ranges.
     pub fn add(&mut self, ranges: impl IntoIterator<Item = Range<u64>>) {
         self.ranges.extend(ranges);
-        while self.ranges.len() > KEPT {
+        while self.ranges.len() > MAX_RANGES {
             self.ranges.pop_front();
             self.before += 1;
         }
     }
 
-    /// Makes `touched` forget the ranges after the first `heard`. Returns the number of ranges so far.
-    pub fn tell(&self, heard: u64, touched: &mut Touched) -> u64 {
-        match heard.checked_sub(self.before) {
+    /// Makes `touched` forget all ranges but the first `processed`. Returns the number of ranges so far.
+    pub fn apply_to(&self, processed: u64, touched: &mut Touched) -> u64 {
+        match processed.checked_sub(self.before) {
             None => touched.forget(&EVERYTHING),
-            Some(heard) => self.ranges.iter().skip(heard as usize).for_each(|range| touched.forget(range)),
+            Some(processed) => self.ranges.iter().skip(processed as usize).for_each(|range| touched.forget(range)),
         }
         self.before + self.ranges.len() as u64
     }
 }
 
-/// The ranges that a completed call removes. `heap_end` is the end of the heap before it.
-pub fn taken_away(call: &Call, result: i64, heap_end: u64) -> Vec<Range<u64>> {
+/// The ranges that a completed call frees. `heap_end` is the end of the heap before it.
+pub fn freed_by(call: &Call, result: i64, heap_end: u64) -> Vec<Range<u64>> {
     // Linux returns errors as -4095 to -1.
     if (-4095..0).contains(&result) {
         return Vec::new();
@@ -73,23 +72,23 @@ mod tests {
 
     #[test]
     fn a_thread_forgets_what_it_has_not_heard_of() {
-        let (mut forgotten, mut touched) = (FreedRanges::default(), Touched::new());
+        let (mut freed, mut touched) = (FreedRanges::default(), Touched::new());
         let touch = |touched: &mut Touched| (0..8).for_each(|page| touched.insert(page << PAGE_SHIFT, Kind::LOAD));
         let known = |touched: &mut Touched| (0..8).filter(|page| touched.has(page << PAGE_SHIFT, Kind::LOAD)).count();
         touch(&mut touched);
-        forgotten.add([0..0x1000, 0x3000..0x5000]);
-        let heard = forgotten.tell(0, &mut touched);
-        assert_eq!((heard, known(&mut touched)), (2, 5));
+        freed.add([0..0x1000, 0x3000..0x5000]);
+        let processed = freed.apply_to(0, &mut touched);
+        assert_eq!((processed, known(&mut touched)), (2, 5));
         touch(&mut touched);
-        assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (2, 8));
+        assert_eq!((freed.apply_to(processed, &mut touched), known(&mut touched)), (2, 8));
         // More ranges than are kept.
-        forgotten.add((0..=KEPT as u64).map(|_| 0x1000..0x2000));
-        assert_eq!((forgotten.tell(heard, &mut touched), known(&mut touched)), (3 + KEPT as u64, 0));
+        freed.add((0..=MAX_RANGES as u64).map(|_| 0x1000..0x2000));
+        assert_eq!((freed.apply_to(processed, &mut touched), known(&mut touched)), (3 + MAX_RANGES as u64, 0));
     }
 
     #[test]
-    fn calls_that_fail_and_advice_that_keeps_memory_take_nothing_away() {
-        let taken = |call: &Call, result, heap_end| taken_away(call, result, heap_end).pop();
+    fn failed_calls_and_harmless_advice_free_nothing() {
+        let taken = |call: &Call, result, heap_end| freed_by(call, result, heap_end).pop();
         let advise = |advice: i32| Call::Madvise { address: 0x1000, bytes: 1, advice: advice as u64 };
         assert_eq!(taken(&advise(libc::MADV_DONTNEED), 0, 0), Some(0x1000..0x2000));
         assert_eq!(taken(&advise(libc::MADV_HUGEPAGE), 0, 0), None);

@@ -12,7 +12,7 @@ use crate::abi::{self, Callbacks};
 use crate::api::{self, Api, ApiError, Id, Info, Opaque};
 use crate::call::Numbers;
 use crate::exec::signals;
-use crate::file::{Complaints, TraceFile};
+use crate::file::{ErrorOutput, TraceFile};
 use crate::guest_memory::owned::Owned;
 use crate::guest_memory::regions;
 use crate::plugin::PLUGIN;
@@ -31,9 +31,7 @@ enum InstallError {
     Target(String),
     #[error("{}", path.display())]
     File {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -67,37 +65,37 @@ unsafe extern "C" fn qemu_plugin_install(
 ) -> c_int {
     // SAFETY: QEMU passes these, and they are valid during the call.
     let request = unsafe { Request::of_qemu(count, arguments) };
-    let handed = request.as_ref().ok().and_then(|request| request.handed);
+    let handover = request.as_ref().ok().and_then(|request| request.handover);
     // SAFETY: as above.
     let installed = request.map_err(InstallError::from).and_then(|request| unsafe { install(id, &*info, request) });
-    if let Some(handed) = handed {
+    if let Some(handover) = handover {
         // Until then QEMU does not check for signals.
-        signals::set(handed.signals);
+        signals::set(handover.signals);
     }
     match installed {
         Ok(()) => 0,
         Err(error) => {
-            Complaints::open().report(&error);
+            ErrorOutput::open().report(&error);
             // If a recorded program executes this one, it runs even if it cannot be recorded.
-            c_int::from(handed.is_none())
+            c_int::from(handover.is_none())
         }
     }
 }
 
-/// The trace file and its header.
-fn opened(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
+/// Opens the trace file and reads its header.
+fn open_trace(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
     let of = |path: &Path| {
         let path = path.to_owned();
         move |error| InstallError::File { path, error }
     };
-    let Some(handed) = request.handed else {
+    let Some(handover) = request.handover else {
         let file = TraceFile::open(&request.output, request.identity).map_err(of(&request.output))?;
         let json = std::fs::read(&request.header).map_err(of(&request.header))?;
         return Ok((file, json));
     };
-    let path = request.path_of(Image { process: std::process::id(), execs: handed.execs });
+    let path = request.path_of(Image { process: std::process::id(), execs: handover.execs });
     // SAFETY: the descriptor was opened for this, and nothing else uses it.
-    unsafe { TraceFile::handed(&path, handed.file) }.map_err(of(&path))
+    unsafe { TraceFile::from_descriptor(&path, handover.file) }.map_err(of(&path))
 }
 
 /// # Safety
@@ -106,7 +104,7 @@ unsafe fn install(id: Id, info: &Info, request: Request) -> Result<(), InstallEr
     // SAFETY: the caller guarantees it.
     let target = unsafe { CStr::from_ptr(info.target) }.to_string_lossy().into_owned();
     let numbers = Numbers::of(&target).ok_or_else(|| InstallError::Target(target.clone()))?;
-    let (file, json) = opened(&request)?;
+    let (file, json) = open_trace(&request)?;
     let path = file.path().to_owned();
     let of_output = |error| InstallError::File { path, error };
     let wrong_header = |error| InstallError::Header { path: request.header.clone(), error };

@@ -12,8 +12,8 @@
 //!   recording is on; `vcpus`: which thread may use them when the process ends; `processors`: how many of a machine's processors
 //!   are complete.
 //! - `touched`: detects a thread's first touch of a page, whose time is recorded where there are several threads or processes;
-//!   `forgotten`: ranges whose next touch is a first touch again; `clock`: the time.
-//! - `recorder`: full buffers become chunks, chunks become blocks of the file; `unwritten`: address-space events precede them;
+//!   `freed_ranges`: address ranges whose next touch is a first touch again.
+//! - `recorder`: full buffers become chunks, chunks become blocks of the file; `output_file`: address-space events precede them;
 //!   `file`: the file, which is opened again if the program closes it; `no_link`: its path, on which no link is followed.
 //! - `call`: the effect of a system call on the address space, by architecture; `kernel_accesses`: the program's memory that the
 //!   kernel reads and writes in it; `x86_64`: how instructions access memory.
@@ -26,7 +26,6 @@ mod abi;
 mod accesses;
 mod api;
 mod call;
-mod clock;
 mod exec;
 mod file;
 mod freed_ranges;

@@ -11,19 +11,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path};
 
-/// Opens a file. A file that is created (O_CREAT) has mode 0666 less the umask.
-///
-/// # Errors
-/// Those of openat(2); a component of the path is a symbolic link.
+/// Opens a file. A file that is created (O_CREAT) has mode 0666 less the umask. Refuses a path with a symbolic link.
 pub fn open(path: &Path, flags: libc::c_int) -> io::Result<File> {
     let (directory, name) = parent(path)?;
     open_in(Some(&directory), &name, flags).map(File::from)
 }
 
-/// Removes a file.
-///
-/// # Errors
-/// Those of unlinkat(2); a component of the path is a symbolic link.
+/// Removes a file. Refuses a path with a symbolic link.
 pub fn remove(path: &Path) -> io::Result<()> {
     let (directory, name) = parent(path)?;
     // SAFETY: the descriptor is open, and the name ends with a zero.

@@ -9,7 +9,6 @@ use std::io;
 
 use trace::{Checkpoint, Event, Timestamp, Writer};
 
-use crate::clock::now_ns;
 use crate::file::TraceFile;
 
 /// A file, until it is finished or cannot be written.
@@ -26,24 +25,24 @@ pub struct OutputFile {
     /// The time of the last timestamp, in nanoseconds.
     last_ns: u64,
     /// Threads that are in a call which may end the program.
-    ending: BTreeMap<u32, Ending>,
-    /// Where to continue if the file has a provisional end.
+    ending: BTreeMap<u32, PossibleEnd>,
+    /// The state before the provisional end, if the file has one.
     before_end: Option<Checkpoint>,
 }
 
 /// What a thread is about to do that may end the program.
-pub struct Ending {
-    /// The event that would end the program.
+pub struct PossibleEnd {
+    /// The event of the call, if it is recorded.
     pub event: Option<Event>,
     /// The thread's instruction count.
     pub instructions: u64,
     /// Whether there is no other thread, so that the file would be complete; it then has a provisional end while this entry
     /// exists.
-    pub is_alone: bool,
+    pub is_only_thread: bool,
 }
 
 impl OutputFile {
-    /// A file that was begun; `None` for a process that is not recorded.
+    /// The file that `writer` has begun; `None` for a process that is not recorded.
     pub fn new(writer: Option<Writer<TraceFile>>) -> OutputFile {
         OutputFile {
             writer,
@@ -68,7 +67,7 @@ impl OutputFile {
     }
 
     /// Records timestamps from now on.
-    pub fn tell_times(&mut self) {
+    pub fn record_times(&mut self) {
         self.is_timed = true;
     }
 
@@ -99,24 +98,21 @@ impl OutputFile {
     }
 
     /// A thread continues after a call that might have ended the program.
-    pub fn goes_on(&mut self, thread: u32) {
+    pub fn continued(&mut self, thread: u32) {
         self.ending.remove(&thread);
     }
 
     /// A thread is about to make a call that may end the program, with this event.
-    pub fn may_end(&mut self, thread: u32, ending: Ending) {
+    pub fn may_end(&mut self, thread: u32, ending: PossibleEnd) {
         self.ending.insert(thread, ending);
     }
 
-    /// Writes noted events, then calls `more`, and writes a provisional end where the program may end. `order`: number of events
-    /// of all threads.
-    ///
-    /// # Errors
-    /// Those of the file, to which nothing is written from then on; its data stays readable.
+    /// Writes noted events, then calls `more`, and writes a provisional end where the program may end. `order`: number of events of
+    /// all threads. After an error nothing more is written to the file; its data stays readable.
     pub fn write(&mut self, order: u64, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) -> io::Result<()> {
         let Some(mut writer) = self.writer.take() else { return Ok(()) };
         let written = self.write_to(&mut writer, order, more);
-        written.and(writer.get_mut().put()).inspect_err(|_| self.forget())?;
+        written.and(writer.get_mut().commit()).inspect_err(|_| self.forget())?;
         self.writer = Some(writer);
         Ok(())
     }
@@ -130,7 +126,7 @@ impl OutputFile {
         if let Some(checkpoint) = self.before_end.take() {
             // The program did not end.
             let offset = writer.rewind(checkpoint);
-            writer.get_mut().write_anew(offset);
+            writer.get_mut().rewrite_from(offset);
         }
         self.count = 0;
         writer.timestamps(&std::mem::take(&mut self.timestamps))?;
@@ -144,7 +140,7 @@ impl OutputFile {
                 // The event that ends the program is the last one.
                 let event = ending.event.clone().map(|event| Event { order, ..event });
                 if let Some(event) = event.as_ref().filter(|_| self.is_timed) {
-                    // It may still be in the future.
+                    // The event may still be in the future.
                     self.last_ns = self.last_ns.max(now_ns());
                     let (run, (_, events)) = (event.run, writer.written(*thread));
                     let timestamp = Timestamp { thread: *thread, run, event: events, time_ns: self.last_ns };
@@ -152,7 +148,7 @@ impl OutputFile {
                 }
                 writer.events(*thread, event.as_slice(), ending.instructions)?;
             }
-            if self.ending.values().all(|ending| ending.is_alone) {
+            if self.ending.values().all(|ending| ending.is_only_thread) {
                 writer.index()?;
             }
         }
@@ -160,9 +156,6 @@ impl OutputFile {
     }
 
     /// Writes noted data and the index when the process ends.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub fn finish(&mut self, order: u64) -> io::Result<()> {
         self.ending.clear();
         let done = self.write(order, Writer::index);
@@ -177,4 +170,12 @@ impl OutputFile {
         self.timestamps.clear();
         self.count = 0;
     }
+}
+
+/// Nanoseconds of `CLOCK_MONOTONIC`, which all processes of a recording share and which never runs backwards on any processor.
+fn now_ns() -> u64 {
+    let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists since Linux 2.6, and the result is written to `now`.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut now) };
+    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }

@@ -43,7 +43,7 @@ pub struct Program {
     /// Whether its instruction set is x86-64.
     pub is_x86_64: AtomicBool,
     /// Whether its first translation was seen.
-    pub begun: AtomicBool,
+    pub has_begun: AtomicBool,
     /// Host address of its address 0.
     pub base: AtomicU64,
     /// Begin and end of its heap, from results of `brk`; 0 before the first.
@@ -67,7 +67,7 @@ impl Plugin {
             vcpus: Vcpus::new(),
             program: Program {
                 is_x86_64: AtomicBool::new(false),
-                begun: AtomicBool::new(false),
+                has_begun: AtomicBool::new(false),
                 base: AtomicU64::new(0),
                 heap: [const { AtomicU64::new(0) }; 2],
             },
@@ -92,7 +92,6 @@ impl Plugin {
         set(&self.recorder, recorder);
     }
 
-    /// The process's recorder.
     pub fn recorder(&self) -> &'static Recorder {
         get(&self.recorder).expect("callbacks come after the installation")
     }

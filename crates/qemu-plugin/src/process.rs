@@ -10,11 +10,11 @@ use trace::Call;
 use crate::api::Opaque;
 use crate::call::{self, Kind, Pending};
 use crate::exec;
-use crate::file::Complaints;
-use crate::freed_ranges::taken_away;
+use crate::file::ErrorOutput;
+use crate::freed_ranges::freed_by;
 use crate::guest_memory::regions::{self, Region};
 use crate::guest_memory::{PAGE_BYTES, startup};
-use crate::kernel_accesses::{self, Stretch};
+use crate::kernel_accesses::{self, AccessedRange};
 use crate::plugin::PLUGIN;
 use crate::vcpu::Vcpu;
 
@@ -23,7 +23,8 @@ pub fn maps() -> String {
     match std::fs::read("/proc/self/maps") {
         Ok(maps) => String::from_utf8_lossy(&maps).into_owned(),
         Err(error) => {
-            Complaints::open().say(&format!("/proc/self/maps: {error}: the trace does not have the program's memory"));
+            ErrorOutput::open()
+                .print(&format!("/proc/self/maps: {error}: the trace does not have the program's initial memory"));
             String::new()
         }
     }
@@ -56,7 +57,7 @@ pub fn ends() {
 /// Begins the trace when the program's first block is translated: records its initial regions, and the
 /// pages that Linux would have written by then.
 pub fn begin_once(block: Opaque) {
-    if PLUGIN.program.begun.swap(true, Ordering::Relaxed) {
+    if PLUGIN.program.has_begun.swap(true, Ordering::Relaxed) {
         return;
     }
     let recorder = PLUGIN.recorder();
@@ -72,8 +73,8 @@ pub fn begin_once(block: Opaque) {
     startup::find(&mut owned, &regions, memory.base, &memory);
     drop(owned);
     let (written, read) = note_regions(state, &regions);
-    let stores = written.into_iter().map(|address| Stretch { address, bytes: PAGE_BYTES, store: true });
-    let loads = read.into_iter().map(|address| Stretch { address, bytes: PAGE_BYTES, store: false });
+    let stores = written.into_iter().map(|address| AccessedRange { address, bytes: PAGE_BYTES, store: true });
+    let loads = read.into_iter().map(|address| AccessedRange { address, bytes: PAGE_BYTES, store: false });
     recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
@@ -127,7 +128,7 @@ fn begin_call(state: &mut Vcpu, call: Pending) {
         // The child gets a copy of the program's address ranges. It cannot take their lock: if another thread of the parent
         // holds it during the fork, no thread of the child releases it.
         Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork => {
-            recorder.tell_times(state);
+            recorder.record_times(state);
             state.owned = Some(recorder.owned().clone());
         }
         Kind::Signal(how) if call::may_end(how, &arguments, recorder.process) => recorder.close(state, None),
@@ -142,7 +143,7 @@ pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
     let forks =
         || matches!(recorder.plan.numbers.kind(number), Some(Kind::Clone | Kind::Clone3 | Kind::Fork | Kind::Vfork));
     if result == 0 && forks() && std::process::id() != recorder.process {
-        // The child begins anew, even if another thread was just ending the parent.
+        // The child starts a new trace, even if another thread was just ending the parent.
         return begin_child(vcpu);
     }
     PLUGIN.vcpus.while_running(vcpu, || end_call(PLUGIN.state(vcpu), result));
@@ -152,15 +153,19 @@ fn end_call(state: &mut Vcpu, result: i64) {
     let Some(call) = state.call.take() else { return };
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let Pending { kind, accesses, arguments, room } = call;
-    let stretches = kernel_accesses::stretches(accesses, &arguments, room, result, &memory);
-    recorder.kernel_accessed(state, &stretches);
+    let ranges = kernel_accesses::ranges(accesses, &arguments, room, result, &memory);
+    recorder.kernel_accessed(state, &ranges);
     let Some(kind) = kind else { return };
     let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };
     if let Some(call) = call::event(kind, &arguments, &memory) {
-        recorder.owned().follow(&call, result);
+        recorder.owned().apply(&call, result);
         // Before `note`: a thread that sees the event takes over the freed ranges.
-        recorder.forget(state, taken_away(&call, result, heap_end));
+        recorder.forget(state, freed_by(&call, result, heap_end));
+        let hole = call::hole(&call, result);
         recorder.note(state, call, result);
+        if let Some(hole) = hole {
+            recorder.note(state, hole, 0);
+        }
     }
 }
 
@@ -170,10 +175,10 @@ fn begin_child(vcpu: c_uint) {
     let (state, parent) = (PLUGIN.state(vcpu), PLUGIN.recorder());
     state.call = None;
     let child = parent.of_child(state.owned.take().unwrap_or_default());
-    state.begin_anew(parent.plan.header.columns);
+    state.reset_after_fork(parent.plan.header.columns);
     match child {
         Ok(child) => {
-            child.tell_times(state);
+            child.record_times(state);
             PLUGIN.set_recorder(child);
             note_regions(state, &regions::all(&maps(), PLUGIN.program.memory().base));
             let end = PLUGIN.program.heap[1].load(Ordering::Relaxed);
@@ -183,10 +188,10 @@ fn begin_child(vcpu: c_uint) {
             }
         }
         Err(error) => {
-            parent.say_lost_if_full(&error.error);
+            parent.signal_loss_if_full(&error.error);
             // This process must not write to the parent's file.
-            PLUGIN.set_recorder(parent.silent());
-            Complaints::open().report(&error);
+            PLUGIN.set_recorder(parent.without_output());
+            ErrorOutput::open().report(&error);
             state.stop();
         }
     }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 pub struct Processors {
     /// Processors that have executed an instruction.
     begun: AtomicUsize,
-    /// Processors of which as much has been recorded as was requested.
+    /// Processors that have been recorded up to the requested limit.
     complete: AtomicUsize,
 }
 
@@ -22,9 +22,9 @@ impl Processors {
         self.begun.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// Records that as much of a processor has been recorded as was requested. Returns whether that is true of every processor
-    /// that has begun, so that nothing more will be recorded.
-    pub fn is_complete(&self) -> bool {
+    /// Counts a processor that has been recorded up to the requested limit. Returns whether every processor that has begun is
+    /// complete, so that nothing more will be recorded.
+    pub fn complete(&self) -> bool {
         self.complete.fetch_add(1, Ordering::SeqCst) + 1 >= self.begun.load(Ordering::SeqCst)
     }
 }

@@ -12,9 +12,9 @@ use crate::api::{MEMORY_READ_AND_WRITE, MemoryCallback, NO_REGISTERS, Opaque};
 use crate::guest_memory::PAGE_BYTES;
 use crate::plugin::PLUGIN;
 use crate::process::begin_once;
-use crate::x86_64::{Does, Instructions};
+use crate::x86_64::{AccessPattern, Instructions};
 
-/// The most bytes of an instruction of any recorded architecture; that of x86-64.
+/// The longest instruction of any recorded architecture, in bytes: that of x86-64.
 const INSTRUCTION_BYTES: u64 = 15;
 
 /// Whether QEMU may report an instruction in a block that it does not execute there. When translating x86, it drops the last
@@ -29,11 +29,11 @@ pub fn may_be_left_out(index: usize, count: usize, address: u64) -> bool {
 pub fn translated_and_kept(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
-    for (index, does) in does(block).into_iter().enumerate() {
+    for (index, pattern) in access_patterns(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
         let fetch = Fetch::new((api.instruction_address)(instruction), (api.instruction_bytes)(instruction) as u64);
         (api.on_instruction)(instruction, instruction_begins, NO_REGISTERS, fetch.to_data());
-        let modifies = usize::from(does == Does::Modifies);
+        let modifies = usize::from(pattern == AccessPattern::Modifies);
         (api.on_memory)(instruction, accessed_and_kept, NO_REGISTERS, MEMORY_READ_AND_WRITE, modifies);
     }
 }
@@ -42,13 +42,13 @@ pub fn translated_and_kept(block: Opaque) {
 pub fn translated(block: Opaque) {
     begin_once(block);
     let api = PLUGIN.api();
-    for (index, does) in does(block).into_iter().enumerate() {
+    for (index, pattern) in access_patterns(block).into_iter().enumerate() {
         let instruction = (api.block_instruction)(block, index);
-        let callback: MemoryCallback = match does {
-            Does::Loads => accessed_once::<false>,
-            Does::Stores => accessed_once::<true>,
-            Does::Modifies => accessed_to_modify,
-            Does::Unknown => accessed,
+        let callback: MemoryCallback = match pattern {
+            AccessPattern::Loads => accessed_once::<false>,
+            AccessPattern::Stores => accessed_once::<true>,
+            AccessPattern::Modifies => accessed_to_modify,
+            AccessPattern::Unknown => accessed,
         };
         (api.on_memory)(instruction, callback, NO_REGISTERS, MEMORY_READ_AND_WRITE, 0);
     }
@@ -82,19 +82,19 @@ fn parts(block: Opaque) -> Vec<(usize, Fetches)> {
 }
 
 /// How the instructions of a block access memory, as far as that is known for their instruction set.
-fn does(block: Opaque) -> Vec<Does> {
+fn access_patterns(block: Opaque) -> Vec<AccessPattern> {
     let api = PLUGIN.api();
     let count = (api.block_instructions)(block);
     if !PLUGIN.program.is_x86_64.load(Ordering::Relaxed) {
-        return vec![Does::Unknown; count];
+        return vec![AccessPattern::Unknown; count];
     }
     let mut instructions = Instructions::new();
-    let does = |index| {
+    let pattern = |index| {
         let instruction = (api.block_instruction)(block, index);
         let (bytes, host) = ((api.instruction_bytes)(instruction), (api.instruction_in_host)(instruction));
         // SAFETY: QEMU has just read the instruction there, and its lock keeps the program's memory mapped.
         let code = if host.is_null() { &[] } else { unsafe { std::slice::from_raw_parts(host, bytes) } };
-        instructions.does(code)
+        instructions.access_pattern(code)
     };
-    (0..count).map(does).collect()
+    (0..count).map(pattern).collect()
 }

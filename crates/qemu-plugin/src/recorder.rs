@@ -10,31 +10,31 @@ use std::time::Duration;
 use trace::{Call, Event, Header, Image, Kind, Process, Writer};
 
 use crate::call::Numbers;
-use crate::file::{Complaints, TraceFile};
+use crate::file::{ErrorOutput, TraceFile};
 use crate::freed_ranges::FreedRanges;
 use crate::guest_memory::owned::Owned;
-use crate::kernel_accesses::Stretch;
-use crate::output_file::{Ending, OutputFile};
+use crate::kernel_accesses::AccessedRange;
+use crate::output_file::{OutputFile, PossibleEnd};
 use crate::request::Request;
 use crate::schedule::Schedule;
 use crate::vcpu::{Vcpu, Work};
 
-/// The most runs in the chunks of all threads; it limits the memory used.
-const ALL_RUNS: usize = 1 << 20;
-/// The fewest runs of a chunk when there are few threads; a dictionary is too expensive for fewer.
+/// The maximum number of runs in the chunks of all threads; it limits the memory used.
+const MAX_RUNS_TOTAL: usize = 1 << 20;
+/// The minimum chunk size, in runs, when there are few threads; a dictionary is too expensive for fewer.
 const MIN_RUNS: usize = 1 << 16;
-/// With more threads than this, each has only a buffer, from which a chunk is made at once.
+/// With more threads than this, each has only a buffer, which becomes a chunk directly.
 const FEW_THREADS: usize = 16;
-/// The most runs in the buffers of many threads together.
-const ALL_BUFFERED: usize = 1 << 21;
-/// The most runs in one such buffer. A thread keeps the share from its beginning until it writes a chunk.
+/// The maximum number of runs in the buffers of many threads together.
+const MAX_BUFFERED_TOTAL: usize = 1 << 21;
+/// The maximum number of runs in one such buffer. A thread keeps its initial share until it writes a chunk.
 const MAX_BUFFERED: usize = 1 << 14;
-/// The most chunks that are made at the same time; each takes some MiB.
-const WORKS: usize = 8;
+/// The maximum number of chunks that are encoded at the same time; each takes some MiB.
+const MAX_ENCODERS: usize = 8;
 /// How long a thread waits for another to finish its chunk before it allocates more memory.
-const PATIENCE: Duration = Duration::from_secs(10);
-/// Number of events that are kept before they are written.
-const NOTED: usize = 1 << 12;
+const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);
+/// Events are written when there are this many.
+const MAX_NOTED: usize = 1 << 12;
 
 mod first_touches;
 
@@ -44,7 +44,6 @@ mod first_touches;
 pub struct ChildError {
     /// The trace file of the child.
     path: PathBuf,
-    /// The system's error.
     #[source]
     pub error: io::Error,
 }
@@ -78,30 +77,27 @@ pub struct Recorder {
     pub process: u32,
     /// Path of the trace file.
     path: PathBuf,
-    complaints: Complaints,
+    errors: ErrorOutput,
     threads: AtomicUsize,
     next_thread: AtomicU32,
-    /// Idle memory for making chunks, and how many more may be allocated.
+    /// Idle memory for encoding chunks, and how many more may be allocated.
     spare: Mutex<(Vec<Work>, usize)>,
     /// Signalled when memory for chunks becomes available.
     is_spare: Condvar,
     unwritten: Mutex<OutputFile>,
     /// Whether there are several threads or processes, so that the times of first touches are recorded.
     is_timed: AtomicBool,
-    /// Ranges that were removed from under touched pages.
-    forgotten: Mutex<FreedRanges>,
+    /// Address ranges whose touched pages were freed.
+    freed_ranges: Mutex<FreedRanges>,
 }
 
 impl Recorder {
     /// Begins a trace of this process in a file.
-    ///
-    /// # Errors
-    /// Those of the file.
     pub fn new(file: TraceFile, mut plan: Plan, owned: Owned) -> io::Result<Recorder> {
         let process = std::process::id();
         if !plan.header.system {
             let of = plan.header.process;
-            // A process that has executed a new program has an entry of its own; otherwise the entry is the parent.
+            // After execve the header's process is this one; after a fork it is the parent.
             let own = of.filter(|of| of.process == process);
             let forked = Process { process, parent: of.map(|parent| parent.process), execs: 0 };
             plan.header.process = Some(own.unwrap_or(forked));
@@ -118,14 +114,14 @@ impl Recorder {
             plan,
             owned: Mutex::new(owned),
             process: std::process::id(),
-            complaints: Complaints::open(),
+            errors: ErrorOutput::open(),
             threads: AtomicUsize::new(0),
             next_thread: AtomicU32::new(0),
-            spare: Mutex::new((Vec::new(), WORKS)),
+            spare: Mutex::new((Vec::new(), MAX_ENCODERS)),
             is_spare: Condvar::new(),
             unwritten: Mutex::new(OutputFile::new(writer)),
             is_timed: AtomicBool::new(false),
-            forgotten: Mutex::new(FreedRanges::default()),
+            freed_ranges: Mutex::new(FreedRanges::default()),
         }
     }
 
@@ -143,7 +139,7 @@ impl Recorder {
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
     pub fn begin(&self) {
         self.attempt(&mut self.lock(), |writer| {
-            if self.plan.request.handed.is_none() {
+            if self.plan.request.handover.is_none() {
                 // First, because a reader that finds the header assumes that the trace file is unchanged.
                 std::fs::remove_file(&self.plan.request.header)?;
             }
@@ -151,20 +147,17 @@ impl Recorder {
         });
     }
 
-    /// Tells pagelab that recording is complete, by a file in the directory of the header.
+    /// Signals to pagelab that recording is complete, by creating a file in the directory of the header.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
-    pub fn say_complete(&self) {
+    pub fn signal_complete(&self) {
         let file = self.plan.request.header.with_file_name("complete");
         if let Err(error) = std::fs::write(&file, "") {
             let file = file.display();
-            self.complaints.say(&format!("{file}: {error}; the machine continues, and nothing more of it is recorded"));
+            self.errors.print(&format!("{file}: {error}; the machine continues, and nothing more of it is recorded"));
         }
     }
 
-    /// The recorder of a forked process with this memory. Its file is named after the first process's file with the PID appended.
-    ///
-    /// # Errors
-    /// Those of the file.
+    /// The recorder of a forked process with this memory. Its file name is that of the first process with the PID appended.
     pub fn of_child(&self, owned: Owned) -> Result<Recorder, ChildError> {
         let path = self.path_of(Image { process: std::process::id(), execs: 0 });
         let begun = TraceFile::create(&path).and_then(|file| Recorder::new(file, self.plan.clone(), owned));
@@ -184,23 +177,23 @@ impl Recorder {
         self.lock().is_open()
     }
 
-    /// Tells pagelab that recorded data could not be written, by removing a file in the directory of the header.
+    /// Signals to pagelab that recorded data could not be written, by removing a file in the directory of the header.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the exchanged files")]
-    pub fn say_lost(&self) {
+    pub fn signal_loss(&self) {
         // The file may not exist any more if pagelab has ended.
         let _ = std::fs::remove_file(self.plan.request.header.with_file_name("written"));
     }
 
-    /// Like [`Recorder::say_lost`], if a trace could not be made because the disk or quota is full.
-    pub fn say_lost_if_full(&self, error: &io::Error) {
+    /// Like [`Recorder::signal_loss`], if a trace could not be made because the disk or quota is full.
+    pub fn signal_loss_if_full(&self, error: &io::Error) {
         use io::ErrorKind::{QuotaExceeded, StorageFull};
         if matches!(error.kind(), StorageFull | QuotaExceeded) {
-            self.say_lost();
+            self.signal_loss();
         }
     }
 
     /// A recorder that records nothing, for a forked process whose trace cannot be made.
-    pub fn silent(&self) -> Recorder {
+    pub fn without_output(&self) -> Recorder {
         Recorder { threads: AtomicUsize::new(1), ..Recorder::of(self.plan.clone(), Owned::default(), None) }
     }
 
@@ -208,11 +201,11 @@ impl Recorder {
     pub fn begin_thread(&self) -> Vcpu {
         self.threads.fetch_add(1, Ordering::Relaxed);
         let thread = self.next_thread.fetch_add(1, Ordering::Relaxed);
-        // A later thread records before its first run which events precede it; the first thread has none before it.
+        // A later thread first records which events precede its first run; the first thread has none before it.
         let seen = if thread == 0 { 0 } else { u64::MAX };
         let mut vcpu = Vcpu::new(thread, &self.plan.header, self.plan.schedule, seen);
         if self.is_timed() {
-            vcpu.tell_touches();
+            vcpu.detect_first_touches();
         }
         vcpu
     }
@@ -254,8 +247,8 @@ impl Recorder {
     /// Records that a thread continues after events of other threads.
     pub fn note_seen(&self, vcpu: &mut Vcpu) {
         self.empty(vcpu);
-        if vcpu.tells_touches() {
-            vcpu.forget(&self.forgotten.lock().unwrap_or_else(PoisonError::into_inner));
+        if vcpu.detects_first_touches() {
+            vcpu.forget(&self.freed_ranges.lock().unwrap_or_else(PoisonError::into_inner));
         }
         let mut unwritten = self.lock();
         let order = self.events();
@@ -267,20 +260,20 @@ impl Recorder {
 
     /// Writes noted events if there are many, or if the file has a provisional end that they must precede.
     fn write_if_needed(&self, mut unwritten: MutexGuard<'_, OutputFile>) {
-        if unwritten.count() >= NOTED || unwritten.has_end() {
+        if unwritten.count() >= MAX_NOTED || unwritten.has_end() {
             self.attempt(&mut unwritten, |_| Ok(()));
         }
     }
 
     /// Records what the kernel has just read and written for a thread: one access for each page.
-    pub fn kernel_accessed(&self, vcpu: &mut Vcpu, stretches: &[Stretch]) {
-        if stretches.is_empty() || !vcpu.is_recording() {
+    pub fn kernel_accessed(&self, vcpu: &mut Vcpu, ranges: &[AccessedRange]) {
+        if ranges.is_empty() || !vcpu.is_recording() {
             return;
         }
         self.empty(vcpu);
-        for part in stretches.iter().flat_map(|stretch| stretch.pages()) {
+        for part in ranges.iter().flat_map(|range| range.pages()) {
             self.touch(vcpu, part.address, part.bytes, if part.store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD });
-            if vcpu.kernel_access(part.address, part.bytes, part.store, self.most_runs()) {
+            if vcpu.kernel_access(part.address, part.bytes, part.store, self.max_runs()) {
                 self.write(vcpu);
             }
         }
@@ -289,29 +282,30 @@ impl Recorder {
     /// Empties a thread's buffers and ends its runs, so that its next accesses begin new runs. Writes its chunk if it is full or
     /// old, and returns whether it did.
     pub fn empty(&self, vcpu: &mut Vcpu) -> bool {
-        let is_taken = vcpu.empty(self.most_runs());
+        let is_taken = vcpu.empty(self.max_runs());
         if is_taken {
             self.write(vcpu);
         }
         is_taken
     }
 
-    fn most_runs(&self) -> usize {
+    fn max_runs(&self) -> usize {
         let threads = self.threads.load(Ordering::Relaxed).max(1);
         if self.has_many_threads() {
-            return (ALL_BUFFERED / threads).min(MAX_BUFFERED);
+            return (MAX_BUFFERED_TOTAL / threads).min(MAX_BUFFERED);
         }
-        (ALL_RUNS / threads).max(MIN_RUNS)
+        (MAX_RUNS_TOTAL / threads).max(MIN_RUNS)
     }
 
     fn has_many_threads(&self) -> bool {
         self.threads.load(Ordering::Relaxed) > FEW_THREADS
     }
 
-    /// Memory for making a chunk.
+    /// Memory for encoding a chunk.
     fn work(&self) -> io::Result<Work> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = self.is_spare.wait_timeout_while(spare, PATIENCE, |(works, more)| works.is_empty() && *more == 0);
+        let wait =
+            self.is_spare.wait_timeout_while(spare, ENCODER_TIMEOUT, |(works, more)| works.is_empty() && *more == 0);
         let (mut spare, _) = wait.unwrap_or_else(PoisonError::into_inner);
         spare.0.pop().map_or_else(
             || {
@@ -328,13 +322,13 @@ impl Recorder {
         let mut work = self.work();
         let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|work| vcpu.take(work));
         let mut unwritten = self.lock();
-        unwritten.goes_on(vcpu.thread);
+        unwritten.continued(vcpu.thread);
         self.attempt(&mut unwritten, |writer| {
             let (runs, work) = (runs?, work.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
             writer.encoded_runs(vcpu.thread, runs as u32, &work.bytes, vcpu.instructions())
         });
         drop(unwritten);
-        vcpu.written(&self.plan.header, self.most_runs(), self.has_many_threads());
+        vcpu.written(&self.plan.header, self.max_runs(), self.has_many_threads());
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         match work {
             Ok(work) => spare.0.push(work),
@@ -349,16 +343,16 @@ impl Recorder {
         self.write(vcpu);
         let mut unwritten = self.lock();
         let event = last.map(|call| Event { run: vcpu.place(), order: 0, call, result: 0 });
-        let is_alone = self.threads.load(Ordering::Relaxed) == 1;
-        unwritten.may_end(vcpu.thread, Ending { event, instructions: vcpu.instructions(), is_alone });
+        let is_only_thread = self.threads.load(Ordering::Relaxed) == 1;
+        unwritten.may_end(vcpu.thread, PossibleEnd { event, instructions: vcpu.instructions(), is_only_thread });
         self.attempt(&mut unwritten, |_| Ok(()));
         vcpu.may_end();
     }
 
     /// Removes the provisional end of the file that was written in case the program ended in a call: the call has returned.
-    pub fn goes_on(&self, vcpu: &Vcpu) {
+    pub fn continued(&self, vcpu: &Vcpu) {
         let mut unwritten = self.lock();
-        unwritten.goes_on(vcpu.thread);
+        unwritten.continued(vcpu.thread);
         self.write_if_needed(unwritten);
     }
 
@@ -368,10 +362,10 @@ impl Recorder {
         if left_out > 0 && unwritten.is_open() {
             let path = self.path.display();
             let threads = if left_out == 1 { "a thread".to_owned() } else { format!("{left_out} threads") };
-            self.complaints.say(&format!("{path}: the last accesses of {threads} that would not stop are missing"));
+            self.errors.print(&format!("{path}: the last accesses of {threads} that would not stop are missing"));
         }
         let done = unwritten.finish(self.events());
-        self.complain(done);
+        self.report_failure(done);
     }
 
     fn lock(&self) -> MutexGuard<'_, OutputFile> {
@@ -382,14 +376,14 @@ impl Recorder {
     /// readable.
     fn attempt(&self, unwritten: &mut OutputFile, more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>) {
         let done = unwritten.write(self.events(), more);
-        self.complain(done);
+        self.report_failure(done);
     }
 
-    fn complain(&self, done: io::Result<()>) {
+    fn report_failure(&self, done: io::Result<()>) {
         if let Err(error) = done {
-            self.say_lost();
+            self.signal_loss();
             let path = self.path.display();
-            self.complaints.say(&format!("{path}: cannot write the trace any further: {error}; the program continues"));
+            self.errors.print(&format!("{path}: cannot write the trace any further: {error}; the program continues"));
         }
     }
 }

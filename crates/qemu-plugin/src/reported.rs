@@ -11,7 +11,7 @@ use trace::{Access, Kind};
 
 use crate::api::Api;
 
-/// More values than QEMU uses.
+/// Values from here on are not cached; QEMU uses fewer.
 const VALUES: usize = 1 << 18;
 /// log2 of the size is stored above the bits of the kind.
 const SIZE_SHIFT: u32 = 4;
@@ -20,7 +20,7 @@ const SIZE_SHIFT: u32 = 4;
 pub struct Reported([AtomicU8; VALUES]);
 
 impl Reported {
-    /// Without any answers.
+    /// An empty cache.
     pub const fn new() -> Reported {
         Reported([const { AtomicU8::new(0) }; VALUES])
     }

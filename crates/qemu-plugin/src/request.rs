@@ -26,7 +26,7 @@ pub enum RequestError {
 pub enum HeaderError {
     #[error("no header; is pagelab of another version than the plugin?")]
     None(#[source] serde_json::Error),
-    #[error("pagelab asks for the format {0:?}; this plugin writes {SCHEMA:?}: build both anew")]
+    #[error("pagelab expects the format {0:?}; this plugin writes {SCHEMA:?}: rebuild both")]
     Schema(String),
     /// It is for a program of another instruction set.
     #[error("the program is for {program}; this QEMU emulates {target}")]
@@ -51,10 +51,10 @@ pub struct Request {
     pub max_instructions: Option<u64>,
     /// The file that will list the memory of a whole machine.
     pub memory: PathBuf,
-    /// How to start again where the program executes another one.
+    /// How to continue when the program executes another one.
     pub follow: Option<Follow>,
     /// What the previous program's recorder passed on, where a recorded program executed this one.
-    pub handed: Option<Handed>,
+    pub handover: Option<Handover>,
 }
 
 /// How to start QEMU and the recorder for a program that a recorded one executes.
@@ -72,7 +72,7 @@ pub struct Follow {
 
 /// What the recorder of one program passes to that of the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Handed {
+pub struct Handover {
     /// The trace file, which contains only its header, as JSON.
     pub file: RawFd,
     /// How many programs the process has executed, including this one.
@@ -89,7 +89,7 @@ impl Request {
         let (mut output, mut header, mut max_instructions) = (None, None, None);
         let (mut memory, mut identity) = (PathBuf::new(), None);
         let (mut emulator, mut plugin, mut program, mut sysroot) = (None, None, None, None);
-        let (mut handed, mut execs, mut signals) = (None, None, None);
+        let (mut handover, mut execs, mut signals) = (None, None, None);
         for argument in arguments {
             let text = String::from_utf8_lossy(argument);
             let wrong = || RequestError::Argument(text.clone().into_owned());
@@ -103,7 +103,7 @@ impl Request {
                 ("plugin", hex) => plugin = Some(path(hex).ok_or_else(wrong)?),
                 ("program", hex) => program = Some(path(hex).ok_or_else(wrong)?),
                 ("sysroot", hex) => sysroot = Some(path(hex).ok_or_else(wrong)?),
-                ("handed", number) => handed = Some(number.parse().map_err(|_| wrong())?),
+                ("handed", number) => handover = Some(number.parse().map_err(|_| wrong())?),
                 ("execs", number) => execs = Some(number.parse().map_err(|_| wrong())?),
                 ("signals", number) => signals = Some(number.parse().map_err(|_| wrong())?),
                 _ => return Err(wrong()),
@@ -115,11 +115,11 @@ impl Request {
             (Some(emulator), Some(plugin), Some(program)) => Some(Follow { emulator, plugin, program, sysroot }),
             _ => None,
         };
-        let handed = match (handed, execs, signals) {
-            (Some(file), Some(execs), Some(signals)) => Some(Handed { file, execs, signals }),
+        let handover = match (handover, execs, signals) {
+            (Some(file), Some(execs), Some(signals)) => Some(Handover { file, execs, signals }),
             _ => None,
         };
-        Ok(Request { output, identity, header, max_instructions, memory, follow, handed })
+        Ok(Request { output, identity, header, max_instructions, memory, follow, handover })
     }
 
     /// The trace file of an image; the first image's name is its prefix.
@@ -129,22 +129,22 @@ impl Request {
         path.into()
     }
 
-    /// The words from which [`Request::parse`] reads this request, as part of a QEMU argument.
+    /// The text from which [`Request::parse`] reads this request, as part of a QEMU argument.
     pub fn to_argument(&self) -> Vec<u8> {
-        let mut words = vec![format!("output={}", hex(&self.output)), format!("header={}", hex(&self.header))];
-        words.extend(self.identity.map(|(device, inode)| format!("identity={device}:{inode}")));
-        words.extend(self.max_instructions.map(|max| format!("max={max}")));
+        let mut parts = vec![format!("output={}", hex(&self.output)), format!("header={}", hex(&self.header))];
+        parts.extend(self.identity.map(|(device, inode)| format!("identity={device}:{inode}")));
+        parts.extend(self.max_instructions.map(|max| format!("max={max}")));
         if let Some(Follow { emulator, plugin, program, sysroot }) = &self.follow {
             let named = [("emulator", emulator), ("plugin", plugin), ("program", program)];
             let sysroot = sysroot.iter().map(|path| ("sysroot", path));
-            words.extend(named.into_iter().chain(sysroot).map(|(name, path)| format!("{name}={}", hex(path))));
+            parts.extend(named.into_iter().chain(sysroot).map(|(name, path)| format!("{name}={}", hex(path))));
         }
-        words.extend(
-            self.handed
-                .iter()
-                .map(|handed| format!("handed={},execs={},signals={}", handed.file, handed.execs, handed.signals)),
+        parts.extend(
+            self.handover.iter().map(|handover| {
+                format!("handed={},execs={},signals={}", handover.file, handover.execs, handover.signals)
+            }),
         );
-        words.join(",").into_bytes()
+        parts.join(",").into_bytes()
     }
 
     /// Parses the arguments that QEMU passes.
@@ -183,9 +183,6 @@ fn path(hex: &str) -> Option<PathBuf> {
 }
 
 /// The header that `pagelab record` wrote, for the program's instruction set.
-///
-/// # Errors
-/// It is not a header, or it is for another plugin or QEMU.
 pub fn header(json: &[u8], target: &str) -> Result<Header, HeaderError> {
     let header: Header = serde_json::from_slice(json).map_err(HeaderError::None)?;
     if header.schema != SCHEMA {
@@ -216,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_one_recorder_asks_of_the_next_is_understood() {
+    fn the_next_recorder_understands_the_request() {
         let path = |name: &str| PathBuf::from(format!("/a,b/{name}"));
         let follow = |sysroot| {
             Some(Follow { emulator: path("qemu"), plugin: path("plugin"), program: path("program"), sysroot })
@@ -228,11 +225,11 @@ mod tests {
             max_instructions: None,
             memory: PathBuf::new(),
             follow: follow(None),
-            handed: None,
+            handover: None,
         };
-        let handed = Some(Handed { file: 1_000_000, execs: 3, signals: u64::MAX });
+        let handover = Some(Handover { file: 1_000_000, execs: 3, signals: u64::MAX });
         let max_instructions = Some(7);
-        let next = Request { follow: follow(Some(path("root"))), handed, max_instructions, ..first.clone() };
+        let next = Request { follow: follow(Some(path("root"))), handover, max_instructions, ..first.clone() };
         for request in [first, next] {
             let argument = request.to_argument();
             assert_eq!(Request::parse(argument.split(|byte| *byte == b',')), Ok(request));

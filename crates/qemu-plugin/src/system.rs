@@ -7,7 +7,7 @@ use trace::PAGE_SHIFT;
 
 use crate::accesses::{Fetch, Fetches, attend_if_needed, fetched, instruction_begins, record};
 use crate::api::{MEMORY_READ_AND_WRITE, NO_REGISTERS, Opaque};
-use crate::file::Complaints;
+use crate::file::ErrorOutput;
 use crate::guest_memory::PAGE_BYTES;
 use crate::guest_memory::ram::{Ram, RamError};
 use crate::plugin::PLUGIN;
@@ -30,7 +30,7 @@ fn ram() -> &'static Ram {
                 ram
             }
             Err(error) => {
-                Complaints::open().report(&NothingRecorded(error));
+                ErrorOutput::open().report(&NothingRecorded(error));
                 Ram::default()
             }
         }

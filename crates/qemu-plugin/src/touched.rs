@@ -15,7 +15,7 @@ const WORDS: usize = 8;
 /// Initial number of slots of a thread; a power of two.
 const FIRST_SLOTS: usize = 1 << 4;
 /// Minimum number of slots for each block.
-const SLOTS_OF_A_BLOCK: usize = 2;
+const SLOTS_PER_BLOCK: usize = 2;
 /// 2^64 divided by the golden ratio (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
@@ -97,7 +97,7 @@ impl Touched {
 
     /// Records that a page was touched.
     pub fn insert(&mut self, address: u64, kind: Kind) {
-        if (self.used + 1) * SLOTS_OF_A_BLOCK > self.blocks.len() {
+        if (self.used + 1) * SLOTS_PER_BLOCK > self.blocks.len() {
             self.grow();
         }
         let slot = self.slot(address);

@@ -16,32 +16,32 @@ mod current;
 
 /// Number of runs in a buffer: small enough for the second-level cache of a core.
 const RUNS: usize = 1 << 13;
-/// The fewest runs in a buffer.
+/// The minimum number of runs in a buffer.
 const MIN_RUNS: usize = 1 << 8;
 /// Number of accesses in a buffer where addresses are kept.
 const ADDRESSES: usize = 1 << 14;
-/// The most runs that an access begins: it may be in two pages.
-const RUNS_OF_AN_ACCESS: usize = 2;
+/// The maximum number of runs that an access begins: it may touch two pages.
+const MAX_RUNS_PER_ACCESS: usize = 2;
 /// Bits of an address; the bits above have another meaning to the kernel.
 const ADDRESS: u64 = (1 << 57) - 1;
 
 /// What must be done before a block continues.
 pub enum Attention {
     /// A processor of a machine is about to execute its first instruction.
-    Begun,
-    /// The program has not ended in the call.
-    GoesOn,
+    FirstInstruction,
+    /// The call that might have ended the program has returned.
+    CallReturned,
     /// A window begins; record it.
-    Opened,
+    WindowStart,
     /// A window has ended; write the data.
-    Closed,
+    WindowEnd,
     /// The last window has ended, at the limit of recorded instructions; write the data.
-    Complete,
+    LastWindowEnd,
     /// A block is due.
-    Due,
+    BlockDue,
 }
 
-/// Buffers for making chunks. They are kept, because most of their memory is the compressor's.
+/// Buffers for encoding chunks. They are reused, because most of their memory is the compressor's.
 pub struct Work {
     encoder: Encoder,
     /// For threads without a builder of their own.
@@ -51,8 +51,6 @@ pub struct Work {
 }
 
 impl Work {
-    /// # Errors
-    /// There is no memory for the compressor.
     pub fn new(columns: Columns) -> io::Result<Work> {
         Ok(Work { encoder: Encoder::new()?, builder: Builder::new(columns), bytes: Vec::new() })
     }
@@ -68,9 +66,9 @@ pub struct Vcpu {
     /// Instruction count at which the window ends or the next begins.
     boundary: u64,
     schedule: Schedule,
-    /// Whether it is a machine's processor that has executed nothing yet.
-    is_still: bool,
-    /// Whether it has made a call in which the program may end, and has executed nothing since.
+    /// Whether this is a machine's processor that has executed nothing yet.
+    is_before_first_instruction: bool,
+    /// Whether it is in a call that may end the program, or has executed nothing since.
     is_ending: bool,
     /// The chunk so far; `None` where there are many threads, whose runs stay in their buffers until a chunk is made.
     builder: Option<Builder>,
@@ -84,10 +82,10 @@ pub struct Vcpu {
     pub outside: (u64, u64),
     /// The call that it is in.
     pub call: Option<Pending>,
-    /// The program's memory at the moment when it began to fork.
+    /// The program's memory at the start of the current fork or clone.
     pub owned: Option<Owned>,
-    /// Number of removed ranges that it has processed.
-    forgotten: u64,
+    /// Number of freed ranges that it has processed.
+    freed_ranges: u64,
 }
 
 impl Vcpu {
@@ -103,7 +101,7 @@ impl Vcpu {
             addresses: Vec::new(),
             boundary: schedule.skip,
             schedule,
-            is_still: header.system,
+            is_before_first_instruction: header.system,
             is_ending: false,
             builder: Some(Builder::new(header.columns)),
             before: 0,
@@ -112,7 +110,7 @@ impl Vcpu {
             outside: (0, 0),
             call: None,
             owned: None,
-            forgotten: 0,
+            freed_ranges: 0,
         };
         if vcpu.boundary == 0 {
             vcpu.record(true);
@@ -139,14 +137,14 @@ impl Vcpu {
     }
 
     /// Detects first touches of all pages from now on.
-    pub fn tell_touches(&mut self) {
+    pub fn detect_first_touches(&mut self) {
         self.current.touched.get_or_insert_with(|| Box::new(Touched::new()));
         // Where all addresses are kept, every access is checked separately.
         self.current.runs.guard(!self.keeps_addresses);
     }
 
     /// Whether it detects first touches.
-    pub fn tells_touches(&self) -> bool {
+    pub fn detects_first_touches(&self) -> bool {
         self.current.touched.is_some()
     }
 
@@ -161,9 +159,9 @@ impl Vcpu {
     }
 
     /// Forgets touched pages whose memory was removed.
-    pub fn forget(&mut self, forgotten: &FreedRanges) {
+    pub fn forget(&mut self, freed: &FreedRanges) {
         if let Some(touched) = &mut self.current.touched {
-            self.forgotten = forgotten.tell(self.forgotten, touched);
+            self.freed_ranges = freed.apply_to(self.freed_ranges, touched);
         }
     }
 
@@ -205,9 +203,9 @@ impl Vcpu {
     pub fn access_anywhere(&mut self, address: u64, bytes: u64, kind: Kind) -> bool {
         let (first, last) = (page_of(address), page_of(address.wrapping_add(bytes.max(1) - 1)));
         let runs = &mut self.current.runs;
-        runs.has_room(RUNS_OF_AN_ACCESS)
-            && runs.let_data_in(first, kind)
-            && (last == first || runs.let_data_in(last, kind))
+        runs.has_room(MAX_RUNS_PER_ACCESS)
+            && runs.add_data_anyway(first, kind)
+            && (last == first || runs.add_data_anyway(last, kind))
     }
 
     /// An access of `bytes` bytes (0: unknown) whose address is kept. Returns whether the buffer must be emptied now.
@@ -217,7 +215,7 @@ impl Vcpu {
         if bytes > in_page {
             self.keep_part(address.wrapping_add(in_page), bytes - in_page, kind);
         }
-        self.addresses.len() + RUNS_OF_AN_ACCESS > ADDRESSES
+        self.addresses.len() + MAX_RUNS_PER_ACCESS > ADDRESSES
     }
 
     fn keep_part(&mut self, address: u64, bytes: u64, kind: Kind) {
@@ -234,19 +232,19 @@ impl Vcpu {
     /// What must be done at this instruction count.
     pub fn attend(&mut self) -> Attention {
         let attention = match (self.instructions() >= self.boundary, self.recording) {
-            _ if std::mem::take(&mut self.is_still) => Attention::Begun,
-            _ if std::mem::take(&mut self.is_ending) => Attention::GoesOn,
-            (false, _) => Attention::Due,
+            _ if std::mem::take(&mut self.is_before_first_instruction) => Attention::FirstInstruction,
+            _ if std::mem::take(&mut self.is_ending) => Attention::CallReturned,
+            (false, _) => Attention::BlockDue,
             (true, false) => {
                 self.boundary = self.schedule.open(self.instructions());
                 self.record(true);
                 self.due = pace::due(self.instructions());
-                Attention::Opened
+                Attention::WindowStart
             }
             (true, true) => {
                 self.boundary = self.schedule.close(self.instructions());
                 self.record(false);
-                if self.schedule.is_over() { Attention::Complete } else { Attention::Closed }
+                if self.schedule.is_over() { Attention::LastWindowEnd } else { Attention::WindowEnd }
             }
         };
         self.set_attention();
@@ -254,7 +252,7 @@ impl Vcpu {
     }
 
     fn set_attention(&mut self) {
-        self.current.attention = match (self.is_still || self.is_ending, self.recording) {
+        self.current.attention = match (self.is_before_first_instruction || self.is_ending, self.recording) {
             (true, _) => 0,
             (false, true) => self.boundary.min(self.due),
             (false, false) => self.boundary,
@@ -262,36 +260,36 @@ impl Vcpu {
     }
 
     /// Empties the buffers and ends the current runs, so that no run crosses this point. Returns whether the chunk must be taken:
-    /// it may be full, it has `most` runs, or it is due.
-    pub fn empty(&mut self, most: usize) -> bool {
+    /// it may be full, it has `max_runs` runs, or it is due.
+    pub fn empty(&mut self, max_runs: usize) -> bool {
         self.build();
-        self.must_be_taken(most)
+        self.must_be_taken(max_runs)
     }
 
     /// An access by the kernel inside one page, after the buffers were emptied. Returns whether the chunk must be taken.
-    pub fn kernel_access(&mut self, address: u64, bytes: u64, store: bool, most: usize) -> bool {
+    pub fn kernel_access(&mut self, address: u64, bytes: u64, store: bool, max_runs: usize) -> bool {
         let kind = if store { Kind::KERNEL_STORE } else { Kind::KERNEL_LOAD };
         self.current.runs.push(Run { page: (address & ADDRESS) >> PAGE_SHIFT, kind, accesses: 1 });
         if self.keeps_addresses {
             self.addresses.push(Access::new((address & 0xfff) as u16, bytes as u32, store));
         }
-        self.empty(most)
+        self.empty(max_runs)
     }
 
-    fn must_be_taken(&self, most: usize) -> bool {
+    fn must_be_taken(&self, max_runs: usize) -> bool {
         let is_full = match &self.builder {
             Some(builder) => {
-                let buffer = self.current.runs.most();
-                !builder.has_room(buffer, buffer) || builder.len() + buffer > most
+                let buffer = self.current.runs.max_runs();
+                !builder.has_room(buffer, buffer) || builder.len() + buffer > max_runs
             }
-            None => self.current.runs.len() + RUNS_OF_AN_ACCESS > self.current.runs.most(),
+            None => self.current.runs.len() + MAX_RUNS_PER_ACCESS > self.current.runs.max_runs(),
         };
         is_full || self.recording && self.instructions() >= self.due
     }
 
     /// Ends the current runs and moves all runs into the chunk, if there is one.
     fn build(&mut self) {
-        let runs = self.current.runs.ended();
+        let runs = self.current.runs.finished();
         if let Some(builder) = &mut self.builder {
             builder.extend(runs);
             builder.keep(&self.addresses);
@@ -302,9 +300,6 @@ impl Vcpu {
     }
 
     /// Takes the chunk as bytes, with everything so far in it; returns its number of runs.
-    ///
-    /// # Errors
-    /// The compressor has no memory.
     pub fn take(&mut self, work: &mut Work) -> io::Result<usize> {
         self.build();
         self.due = pace::due(self.instructions());
@@ -313,16 +308,16 @@ impl Vcpu {
         if let Some(builder) = &mut self.builder {
             return builder.encode(&mut work.encoder, &mut work.bytes);
         }
-        let runs = self.current.runs.ended();
+        let runs = self.current.runs.finished();
         self.before += runs.len() as u64;
         work.builder.extend(runs);
         self.current.runs.clear();
         work.builder.encode(&mut work.encoder, &mut work.bytes)
     }
 
-    /// The taken chunk is in the file, or never will be. The next chunk may have `most` runs; where this is one of `many`
-    /// threads, it is made directly from the buffer.
-    pub fn written(&mut self, header: &Header, most: usize, many: bool) {
+    /// Prepares for the next chunk, of at most `max_runs` runs, after the last one was written or lost. With `many` threads, the
+    /// buffer becomes the chunk directly.
+    pub fn written(&mut self, header: &Header, max_runs: usize, many: bool) {
         if self.keeps_addresses {
             return;
         }
@@ -332,15 +327,15 @@ impl Vcpu {
             _ => {}
         }
         // A power of two, so that the size seldom changes.
-        let runs = if many { 1 << most.max(MIN_RUNS).ilog2() } else { RUNS };
-        if self.current.runs.most() != runs {
+        let runs = if many { 1 << max_runs.max(MIN_RUNS).ilog2() } else { RUNS };
+        if self.current.runs.max_runs() != runs {
             self.current.runs = Runs::new(runs);
             self.current.runs.admit(self.recording);
-            self.current.runs.guard(self.tells_touches());
+            self.current.runs.guard(self.detects_first_touches());
         }
     }
 
-    /// The program may end in the next call; if it continues, the vCPU attends to that first.
+    /// The next call may end the program; if the call returns, [`Vcpu::attend`] reports that first.
     pub fn may_end(&mut self) {
         self.is_ending = true;
         self.set_attention();
@@ -354,14 +349,14 @@ impl Vcpu {
     }
 
     /// Resets the state that a forked process inherited: it begins a trace of its own.
-    pub fn begin_anew(&mut self, columns: Columns) {
+    pub fn reset_after_fork(&mut self, columns: Columns) {
         self.current.runs.clear();
         self.addresses.clear();
         self.builder = Some(Builder::new(columns));
         (self.current.instructions, self.current.seen, self.before, self.thread) = (0, 0, 0, 0);
         self.due = pace::due(0);
         self.is_ending = false;
-        (self.current.touched, self.forgotten) = (None, 0);
+        (self.current.touched, self.freed_ranges) = (None, 0);
         self.current.runs.guard(false);
         self.boundary = if self.recording { self.schedule.open(0) } else { self.schedule.skip };
         self.set_attention();

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use crate::vcpu::{Current, Vcpu};
 
-/// The most vCPUs at a time, that is, threads of the program.
+/// The maximum number of vCPUs at a time, that is, threads of the program.
 const VCPUS: usize = 1 << 16;
 
 /// A vCPU. It has a cache line of its own, because other threads write the neighbouring slots.
@@ -22,20 +22,20 @@ struct Slot {
     vcpu: AtomicPtr<Vcpu>,
     /// Whether its thread is in [`Vcpus::while_running`].
     busy: AtomicBool,
-    /// Whether other threads may use it: [`GOES_ON`], [`PARKED`] or [`TAKEN`].
+    /// Whether other threads may use it: [`RUNNING`], [`PARKED`] or [`TAKEN`].
     parked: AtomicU8,
     /// The number of blocks written when it was parked, or last used by another thread.
     since: AtomicU64,
 }
 
 /// The thread executes, or may at any moment.
-const GOES_ON: u8 = 0;
+const RUNNING: u8 = 0;
 /// The thread is in a call of which nothing is recorded before it returns.
 const PARKED: u8 = 1;
 /// Another thread uses its vCPU; the owner waits for it on return.
 const TAKEN: u8 = 2;
-/// Number of blocks by other threads after which one of them writes a parked thread's data.
-const BLOCKS: u64 = 8;
+/// After this many blocks by other threads, one of them writes a parked thread's data.
+const PARKED_BLOCKS: u64 = 8;
 
 /// All vCPUs of the process.
 pub struct Vcpus {
@@ -49,7 +49,7 @@ pub struct Vcpus {
 }
 
 /// How long the end of the process waits for threads in callbacks.
-const PATIENCE: Duration = Duration::from_secs(5);
+const END_TIMEOUT: Duration = Duration::from_secs(5);
 /// The interval between checks.
 const INTERVAL: Duration = Duration::from_micros(200);
 
@@ -60,7 +60,7 @@ impl Vcpus {
             Slot {
                 vcpu: AtomicPtr::new(std::ptr::null_mut()),
                 busy: AtomicBool::new(false),
-                parked: AtomicU8::new(GOES_ON),
+                parked: AtomicU8::new(RUNNING),
                 since: AtomicU64::new(0),
             }
         }; VCPUS];
@@ -79,15 +79,15 @@ impl Vcpus {
     /// The state of a vCPU, created if it does not exist; only its own thread may call this.
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn state(&self, vcpu: c_uint, begin: impl FnOnce() -> Vcpu) -> &mut Vcpu {
-        let state = self.begun(vcpu).map_or_else(|| self.begin(vcpu, begin()), std::ptr::from_mut);
-        // SAFETY: as in `begun`.
+        let state = self.existing(vcpu).map_or_else(|| self.begin(vcpu, begin()), std::ptr::from_mut);
+        // SAFETY: as in `existing`.
         unsafe { &mut *state }
     }
 
     /// The state of a vCPU, if it exists.
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
-    fn begun(&self, vcpu: c_uint) -> Option<&mut Vcpu> {
+    fn existing(&self, vcpu: c_uint) -> Option<&mut Vcpu> {
         // SAFETY: a vCPU is run by one thread, callbacks do not nest, and each uses one reference at a time.
         unsafe { self.slot(vcpu).vcpu.load(Ordering::Relaxed).as_mut() }
     }
@@ -96,7 +96,7 @@ impl Vcpus {
     #[inline(always)]
     #[allow(clippy::mut_from_ref, reason = "what a thread is given is its own")]
     pub fn current(&self, vcpu: c_uint) -> Option<&mut Current> {
-        self.begun(vcpu).map(Vcpu::current)
+        self.existing(vcpu).map(Vcpu::current)
     }
 
     #[cold]
@@ -132,8 +132,8 @@ impl Vcpus {
     /// The call has returned. Waits for a thread that uses the vCPU.
     pub fn unpark(&self, vcpu: c_uint) {
         let parked = &self.slot(vcpu).parked;
-        while parked.load(Ordering::Relaxed) != GOES_ON
-            && parked.compare_exchange(PARKED, GOES_ON, Ordering::Acquire, Ordering::Relaxed).is_err()
+        while parked.load(Ordering::Relaxed) != RUNNING
+            && parked.compare_exchange(PARKED, RUNNING, Ordering::Acquire, Ordering::Relaxed).is_err()
         {
             std::thread::sleep(INTERVAL);
         }
@@ -143,7 +143,7 @@ impl Vcpus {
     pub fn while_parked(&self, mut each: impl FnMut(&mut Vcpu)) {
         let written = self.written.fetch_add(1, Ordering::Relaxed) + 1;
         for slot in self.used().iter().filter(|slot| slot.parked.load(Ordering::Relaxed) == PARKED) {
-            let is_old = written.saturating_sub(slot.since.load(Ordering::Relaxed)) > BLOCKS;
+            let is_old = written.saturating_sub(slot.since.load(Ordering::Relaxed)) > PARKED_BLOCKS;
             if is_old && slot.parked.compare_exchange(PARKED, TAKEN, Ordering::Acquire, Ordering::Relaxed).is_ok() {
                 // SAFETY: made by `begin`; its thread waits until it is no longer taken, and so does the end of the process.
                 if let Some(vcpu) =
@@ -172,7 +172,7 @@ impl Vcpus {
         let mut left_out = 0;
         for slot in self.used() {
             let is_used = || slot.busy.load(Ordering::SeqCst) || slot.parked.load(Ordering::SeqCst) == TAKEN;
-            while is_used() && begin.elapsed() < PATIENCE {
+            while is_used() && begin.elapsed() < END_TIMEOUT {
                 std::thread::sleep(INTERVAL);
             }
             let is_busy = is_used();
@@ -193,7 +193,7 @@ impl Vcpus {
         for other in self.used().iter().filter(|other| !std::ptr::eq(*other, self.slot(vcpu))) {
             other.vcpu.store(std::ptr::null_mut(), Ordering::Relaxed);
             other.busy.store(false, Ordering::Relaxed);
-            other.parked.store(GOES_ON, Ordering::Relaxed);
+            other.parked.store(RUNNING, Ordering::Relaxed);
         }
     }
 }
@@ -206,7 +206,7 @@ mod tests {
     static VCPUS: Vcpus = Vcpus::new();
 
     #[test]
-    fn the_end_waits_for_who_is_in_a_callback_and_lets_nobody_in() {
+    fn the_end_waits_for_running_callbacks_and_admits_no_more() {
         let ((inside, is_inside), (leave, may_leave)) = (channel(), channel::<()>());
         let callback = std::thread::spawn(move || {
             VCPUS.while_running(7, || {

@@ -11,7 +11,7 @@ use iced_x86::{
 
 /// How an instruction accesses memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Does {
+pub enum AccessPattern {
     /// It loads and does not store.
     Loads,
     /// It stores and does not load.
@@ -32,20 +32,20 @@ impl Instructions {
     }
 
     /// How the instruction with these bytes accesses memory.
-    pub fn does(&mut self, bytes: &[u8]) -> Does {
+    pub fn access_pattern(&mut self, bytes: &[u8]) -> AccessPattern {
         let instruction = Decoder::new(64, bytes, DecoderOptions::NONE).decode();
         if instruction.is_invalid() || instruction.len() != bytes.len() {
-            return Does::Unknown;
+            return AccessPattern::Unknown;
         }
         let [memory] = self.0.info_options(&instruction, InstructionInfoOptions::NO_REGISTER_USAGE).used_memory()
         else {
-            return Does::Unknown;
+            return AccessPattern::Unknown;
         };
         match memory.access() {
-            OpAccess::ReadWrite | OpAccess::ReadCondWrite => Does::Modifies,
-            OpAccess::Read if is_known(&instruction) => Does::Loads,
-            OpAccess::Write if is_known(&instruction) => Does::Stores,
-            _ => Does::Unknown,
+            OpAccess::ReadWrite | OpAccess::ReadCondWrite => AccessPattern::Modifies,
+            OpAccess::Read if is_known(&instruction) => AccessPattern::Loads,
+            OpAccess::Write if is_known(&instruction) => AccessPattern::Stores,
+            _ => AccessPattern::Unknown,
         }
     }
 }
@@ -89,25 +89,25 @@ mod tests {
             &[0x48, 0x0f, 0xb1, 0x17],       // cmpxchg [rdi], rdx
             &[0x67, 0x83, 0x07, 0x01],       // add to an address of 32 bits
         ] {
-            assert_eq!(instructions.does(bytes), Does::Modifies, "{bytes:x?}");
+            assert_eq!(instructions.access_pattern(bytes), AccessPattern::Modifies, "{bytes:x?}");
         }
-        for (bytes, does) in [
-            (&[0x48, 0x8b, 0x07][..], Does::Loads), // mov rax, [rdi]
-            (&[0x80, 0x3f, 0x01], Does::Loads),     // cmp byte [rdi], 1
-            (&[0x0f, 0x44, 0x07], Does::Loads),     // cmove eax, [rdi]
-            (&[0xc3], Does::Loads),                 // ret
-            (&[0x48, 0x89, 0x07], Does::Stores),    // mov [rdi], rax
-            (&[0x0f, 0x94, 0x07], Does::Stores),    // sete [rdi]
-            (&[0x55], Does::Stores),                // push rbp
-            (&[0xf3, 0xa4], Does::Unknown),         // rep movsb
-            (&[0xff, 0x37], Does::Unknown),         // push [rdi]
-            (&[0xff, 0x17], Does::Unknown),         // call [rdi]
-            (&[0x0f, 0x10, 0x07], Does::Unknown),   // movups
-            (&[0x0f, 0xae, 0x07], Does::Unknown),   // fxsave
-            (&[0x48, 0x01, 0xc8], Does::Unknown),   // add rax, rcx
-            (&[0x0f, 0x0b, 0x90], Does::Unknown),   // ud2, and more
+        for (bytes, pattern) in [
+            (&[0x48, 0x8b, 0x07][..], AccessPattern::Loads), // mov rax, [rdi]
+            (&[0x80, 0x3f, 0x01], AccessPattern::Loads),     // cmp byte [rdi], 1
+            (&[0x0f, 0x44, 0x07], AccessPattern::Loads),     // cmove eax, [rdi]
+            (&[0xc3], AccessPattern::Loads),                 // ret
+            (&[0x48, 0x89, 0x07], AccessPattern::Stores),    // mov [rdi], rax
+            (&[0x0f, 0x94, 0x07], AccessPattern::Stores),    // sete [rdi]
+            (&[0x55], AccessPattern::Stores),                // push rbp
+            (&[0xf3, 0xa4], AccessPattern::Unknown),         // rep movsb
+            (&[0xff, 0x37], AccessPattern::Unknown),         // push [rdi]
+            (&[0xff, 0x17], AccessPattern::Unknown),         // call [rdi]
+            (&[0x0f, 0x10, 0x07], AccessPattern::Unknown),   // movups
+            (&[0x0f, 0xae, 0x07], AccessPattern::Unknown),   // fxsave
+            (&[0x48, 0x01, 0xc8], AccessPattern::Unknown),   // add rax, rcx
+            (&[0x0f, 0x0b, 0x90], AccessPattern::Unknown),   // ud2, and more
         ] {
-            assert_eq!(instructions.does(bytes), does, "{bytes:x?}");
+            assert_eq!(instructions.access_pattern(bytes), pattern, "{bytes:x?}");
         }
     }
 }

@@ -1,19 +1,27 @@
-//! The result of a simulation in one sentence per machine: which policy is best, by how much translation time, with how
-//! much memory, and on which assumptions.
+//! The result of a simulation in a few sentences per machine: which share of the program's time translation takes, and so
+//! whether page size matters; which policy is best, with how much memory, and on which assumptions.
 //!
-//! If something cannot be concluded, the sentence gives the reason: policies that the model cannot distinguish, a
-//! policy that a machine does not support, or one that was not in force.
+//! The share is a bound: the model counts the cycles of walks as if a core did nothing else meanwhile. If something cannot be
+//! concluded, the sentence gives the reason: policies that the model cannot distinguish, a policy that a machine does not support,
+//! or one that was not in force.
 
-use policy::size::format_bytes;
+mod lead;
+mod run_time;
+mod words;
+
 use policy::verdict::Holding;
 
 use crate::figure;
-use crate::simulation::{Cell, Cost, Machine, MachineFigure, Per, Provenance, rate_in_words};
+use crate::simulation::{Cell, Cost, Machine, MachineFigure, Provenance, rate_in_words};
 use crate::text::{enumerate, printable};
+pub use run_time::{CLOCK_HZ, RunTime};
+use words::{change, change_in_words, held, lost_in_words, memory, not_in_force};
 
 /// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
 /// kernel's within this ratio.
-pub const TOLD_APART_RATIO: f64 = 0.02;
+pub const MIN_DIFFERENCE_RATIO: f64 = 0.02;
+/// The practical band: a change of the time below this share does not matter.
+pub const BAND_RATIO: f64 = 0.01;
 /// The policy with which others are compared, if it was simulated.
 const REFERENCE: &str = "base";
 
@@ -36,14 +44,29 @@ pub struct Answer {
     pub resident_ratio: Option<f64>,
     /// The policies with the fewest cycles including the kernel's at faults; empty if these are unknown.
     pub best_with_kernel: Vec<String>,
+    /// Shares of the program's time; `None` if the time is neither known nor can be assumed.
+    pub shares: Option<Shares>,
+}
+
+/// Shares of the program's time under the reference, if walks are done one at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Shares {
+    /// Translation under the reference: at most this.
+    pub translation: f64,
+    /// Translation under the best policy: at most this.
+    pub best_translation: f64,
+    /// The kernel's work at faults under the reference, if its costs are known.
+    pub kernel: Option<f64>,
+    /// Whether a policy changes the time by the practical band or more, by translation and, if known, faults.
+    pub page_size_matters: bool,
 }
 
 /// The result of each machine of a trace, in the order of its cells. `is_part`: whether the figures cover only a part
 /// of the trace.
-pub fn answers(cells: &[Cell], machines: &[Machine], is_part: bool) -> Vec<Answer> {
+pub fn answers(cells: &[Cell], machines: &[Machine], is_part: bool, time: &RunTime) -> Vec<Answer> {
     let of_machine = |cells: &[Cell]| {
         let machine = machines.iter().find(|machine| machine.name == cells[0].machine);
-        Field::of(cells, machine, is_part).answer()
+        Candidates::of(cells, machine, is_part, time).answer()
     };
     cells.chunk_by(|one, other| one.machine == other.machine).map(of_machine).collect()
 }
@@ -67,39 +90,37 @@ impl Entry<'_> {
     }
 }
 
-/// The policies of one machine.
-struct Field<'a> {
+/// The policies of one machine: those with figures, and the others with their reasons.
+struct Candidates<'a> {
     name: &'a str,
     machine: Option<&'a Machine>,
     entries: Vec<Entry<'a>>,
     left_out: Vec<String>,
     is_part: bool,
+    time: &'a RunTime,
 }
 
-impl<'a> Field<'a> {
-    fn of(cells: &'a [Cell], machine: Option<&'a Machine>, is_part: bool) -> Field<'a> {
+impl<'a> Candidates<'a> {
+    fn of(cells: &'a [Cell], machine: Option<&'a Machine>, is_part: bool, time: &'a RunTime) -> Candidates<'a> {
         let (mut entries, mut left_out) = (Vec::new(), Vec::new());
         for cell in cells {
             match &cell.outcome {
                 Ok(cost) if cost.verdict.holding == Holding::NotHeld => left_out.push(not_in_force(&cell.policy, cost)),
                 Ok(cost) => entries.push(Entry { policy: &cell.policy, cost }),
                 Err(missing) => {
-                    left_out.push(format!("{} ({}: {})", cell.policy, missing.words(), printable(missing.why())))
+                    left_out.push(format!("{} ({}: {})", cell.policy, missing.label(), printable(missing.why())))
                 }
             }
         }
-        Field { name: &cells[0].machine, machine, entries, left_out, is_part }
+        Candidates { name: &cells[0].machine, machine, entries, left_out, is_part, time }
     }
 
     fn answer(&self) -> Answer {
         let mut answer = Answer { machine: self.name.to_owned(), ..Answer::default() };
         let mut sentences = match (self.reference(), &self.entries[..]) {
             (Some(reference), [_, _, ..]) => self.result(reference, &mut answer),
-            (Some(only), _) => {
-                let rate = lost_in_words(only.cost, only.cost.most_lost_cycles);
-                vec![format!("there is nothing to compare {} with: it loses {rate} to translation", only.policy)]
-            }
-            (None, _) => vec!["no answer: no policy gave figures that count".to_owned()],
+            (Some(only), _) => self.alone(only, &mut answer),
+            (None, _) => vec![format!("no answer for {}: no policy gave figures that count", self.name)],
         };
         if !self.left_out.is_empty() {
             sentences.push(format!("Not compared: {}", self.left_out.join(", ")));
@@ -108,9 +129,9 @@ impl<'a> Field<'a> {
             sentences.push(self.assumed());
         }
         if self.is_part {
-            sentences.push("All of it is of a part of what ran".to_owned());
+            sentences.push("All figures cover only a part of the run".to_owned());
         }
-        answer.sentence = format!("{}: {}.", self.name, sentences.join(". "));
+        answer.sentence = format!("{}.", sentences.join(". "));
         answer
     }
 
@@ -129,10 +150,36 @@ impl<'a> Field<'a> {
         answer.reference = Some(reference.policy.to_owned());
         answer.lost_ratio = ratio(|cost| cost.most_lost_cycles);
         answer.resident_ratio = ratio(|cost| cost.resident_peak_bytes);
-        let mut sentences = vec![self.main_sentence(&best, reference)];
-        sentences.extend(of_a_run(reference));
-        sentences.push(self.of_the_kernel(reference, &mut answer.best_with_kernel));
+        let cycles = self.time.cycles(reference.cost);
+        answer.shares = cycles.map(|cycles| self.shares(reference, first, cycles));
+        let mut sentences = match (answer.shares, cycles) {
+            (Some(shares), Some(cycles)) => vec![self.lead(&best, reference, &shares, cycles)],
+            _ => vec![self.of_translation_alone(&best, reference)],
+        };
+        sentences.push(self.time.sentence(self.name, reference.cost));
+        let of_the_kernel = self.of_the_kernel(reference, first, cycles, &mut answer.best_with_kernel);
+        sentences.extend((!answer.shares.is_some_and(lead::leads_with_faults)).then_some(of_the_kernel));
+        sentences.extend(cycles.and_then(|cycles| contradicted(reference, cycles)));
         sentences
+    }
+
+    /// The sentences about the only policy with figures.
+    fn alone(&self, only: Entry<'a>, answer: &mut Answer) -> Vec<String> {
+        let cycles = self.time.cycles(only.cost);
+        answer.shares = cycles.map(|cycles| self.shares(only, only, cycles));
+        let lead = match answer.shares {
+            Some(shares) => format!("{} under {}", self.translation_is(&shares), only.policy),
+            None => format!(
+                "on {}, {} loses {} to translation",
+                self.name,
+                only.policy,
+                lost_in_words(only.cost, only.cost.most_lost_cycles)
+            ),
+        };
+        vec![
+            format!("{lead}; there is nothing to compare {} with", only.policy),
+            self.time.sentence(self.name, only.cost),
+        ]
     }
 
     /// The policies with the fewest cycles by all `N` counts, the one with the fewest first, including those that
@@ -143,60 +190,45 @@ impl<'a> Field<'a> {
             return Vec::new();
         };
         let is_less = |other: &Entry<'a>| {
-            of(first).into_iter().zip(of(other)).all(|(best, other)| best * (1.0 + TOLD_APART_RATIO) < other)
+            of(first).into_iter().zip(of(other)).all(|(best, other)| best * (1.0 + MIN_DIFFERENCE_RATIO) < other)
         };
         let equal = self.entries.iter().filter(|other| other.policy != first.policy && !is_less(other));
         std::iter::once(first).chain(equal).copied().collect()
     }
 
-    fn main_sentence(&self, best: &[Entry<'a>], reference: Entry<'a>) -> String {
-        let others: Vec<Entry<'a>> =
-            self.entries.iter().filter(|entry| best.iter().all(|best| best.policy != entry.policy)).copied().collect();
-        let names = enumerate(&names(best));
-        let equal = format!("equal within what the model can tell ({})", self.why_equal(best));
-        let rate = |entry: Entry<'a>| lost_in_words(entry.cost, entry.cost.most_lost_cycles);
-        match (best, nearest(&others)) {
-            (all, None) => {
-                format!("no policy takes less translation time than another: {names} are {equal}{}", most(all))
-            }
-            ([one], Some(next)) if one.policy == reference.policy => format!(
-                "{} is the best of {} policies: even {} takes {} translation time ({} against {})",
-                one.policy,
-                self.entries.len(),
-                next.policy,
-                change(next.cost.most_lost_cycles as f64, one.cost.most_lost_cycles as f64),
-                rate(next),
-                rate(*one)
+    /// The first sentence if no share of the time is known.
+    fn of_translation_alone(&self, best: &[Entry<'a>], reference: Entry<'a>) -> String {
+        let count = self.entries.len();
+        let equal = || format!("equal within what the model can tell ({})", self.why_equal(best));
+        match best {
+            [first] => format!(
+                "{} is the best of {count} policies on {}: {}",
+                first.policy,
+                self.name,
+                less(*first, reference)
             ),
-            ([one], Some(_)) => {
-                format!("{} is the best of {} policies: {}", one.policy, self.entries.len(), gain(*one, reference))
-            }
-            (several, Some(_)) if several.iter().any(|entry| entry.policy == reference.policy) => {
-                let others = enumerate(&self::names(&others));
+            [first, ..] => {
+                let names = enumerate(&names(best));
                 format!(
-                    "nothing gained over {}: {names} are {equal}, and {others} worse{}",
-                    reference.policy,
-                    most(several)
+                    "{names} have the least translation of {count} policies on {}, {}: {} has {}",
+                    self.name,
+                    equal(),
+                    first.policy,
+                    less(*first, reference)
                 )
             }
-            ([first, ..], Some(_)) => format!(
-                "{names} are the best of {} policies, {equal}: {} has {}",
-                self.entries.len(),
-                first.policy,
-                gain(*first, reference)
-            ),
-            ([], Some(_)) => "no answer".to_owned(),
+            [] => "no answer".to_owned(),
         }
     }
 
     /// Why policies are not distinguished: their counts are close, or the overlap of walks decides.
     fn why_equal(&self, best: &[Entry<'a>]) -> String {
-        let percent = figure::plain(TOLD_APART_RATIO * 100.0);
+        let percent = figure::plain(MIN_DIFFERENCE_RATIO * 100.0);
         let near = |bound: usize| {
             let lost = best.iter().map(|entry| entry.lost()[bound]);
             let (least, most) =
                 lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
-            least * (1.0 + TOLD_APART_RATIO) >= most
+            least * (1.0 + MIN_DIFFERENCE_RATIO) >= most
         };
         if near(0) && near(1) {
             format!("{percent} %")
@@ -205,33 +237,41 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// The result including the cycles of the kernel.
-    fn of_the_kernel(&self, reference: Entry<'a>, names: &mut Vec<String>) -> String {
+    /// `with faults, zeroing and copying, whose cost is assumed`
+    fn with_faults(&self) -> &'static str {
+        if self.figures().any(|figure| is_of_kernel(figure) && is_assumed(figure)) {
+            "with faults, zeroing and copying, whose cost is assumed"
+        } else {
+            "with faults, zeroing and copying"
+        }
+    }
+
+    /// The result including the cycles of the kernel. `first`: the best by translation alone.
+    fn of_the_kernel(
+        &self,
+        reference: Entry<'a>,
+        first: Entry<'a>,
+        cycles: Option<f64>,
+        names: &mut Vec<String>,
+    ) -> String {
         if self.entries.iter().any(|entry| entry.cost.kernel.is_none()) {
-            return "What faults, zeroing and copying cost is not known: the machine file has no [kernel_costs]"
+            return "The cost of faults, zeroing and copying is not known: the machine file has no [kernel_costs]"
                 .to_owned();
         }
-        let total = |entry: &Entry<'a>| [entry.with_kernel().unwrap_or(f64::INFINITY)];
-        let best = self.best(total);
+        let best = self.best(|entry| [entry.with_kernel().unwrap_or(f64::INFINITY)]);
         *names = self::names(&best);
-        let with = if self.figures().any(|figure| is_of_kernel(figure) && is_assumed(figure)) {
-            "With faults, zeroing and copying, whose cost is assumed"
-        } else {
-            "With faults, zeroing and copying"
+        let percent = figure::plain(MIN_DIFFERENCE_RATIO * 100.0);
+        let cheapest = match &best[..] {
+            [one] => format!("{} has the fewest cycles", one.policy),
+            several => format!("{} have the fewest cycles, equal within {percent} %", enumerate(&self::names(several))),
         };
-        match &best[..] {
-            [one] if one.policy == reference.policy => format!("{with}, {} has the fewest cycles", one.policy),
-            [one] => format!(
-                "{with}, {} has the fewest cycles: {} than {}",
-                one.policy,
-                change(total(one)[0], total(&reference)[0]),
-                reference.policy
-            ),
-            several => {
-                let (names, percent) = (enumerate(&self::names(several)), figure::plain(TOLD_APART_RATIO * 100.0));
-                format!("{with}, {names} have the fewest cycles, equal within {percent} %")
-            }
-        }
+        let shown = best.first().copied().filter(|best| best.policy != reference.policy).unwrap_or(first);
+        let change = cycles.filter(|_| shown.policy != reference.policy).map_or(String::new(), |cycles| {
+            let change = change_in_words(self.saved(shown, reference, cycles));
+            format!("; {} takes {change} time than {}", shown.policy, reference.policy)
+        });
+        let with = self.with_faults();
+        format!("W{}, {cheapest}{change}", &with[1..])
     }
 
     /// Which figures of the machine are assumed, and what is assumed for every machine.
@@ -284,20 +324,13 @@ fn names(entries: &[Entry<'_>]) -> Vec<String> {
     entries.iter().map(|entry| entry.policy.to_owned()).collect()
 }
 
-fn nearest<'a>(entries: &[Entry<'a>]) -> Option<Entry<'a>> {
-    entries.iter().min_by_key(|entry| entry.cost.most_lost_cycles).copied()
-}
-
-/// `thp (not in force: mappings smaller than one page)`
-fn not_in_force(policy: &str, cost: &Cost) -> String {
-    let why = cost.verdict.causes.first().map(|share| format!(": {}", printable(&share.cause.describe())));
-    format!("{policy} (not in force{})", why.unwrap_or_default())
-}
-
 /// `85.0 % less translation time than base (0.169 cycles per 1000 instructions against 1.125), for about the same peak memory
 /// (4.96M against 4.88M); held on 97 % of the memory`
-fn gain(best: Entry<'_>, reference: Entry<'_>) -> String {
+fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
     let lost = |entry: Entry<'_>| entry.cost.most_lost_cycles;
+    if best.policy == reference.policy {
+        return lost_in_words(best.cost, lost(best));
+    }
     format!(
         "{} translation time than {} ({} against {}){}{}",
         change(lost(best) as f64, lost(reference) as f64),
@@ -309,62 +342,13 @@ fn gain(best: Entry<'_>, reference: Entry<'_>) -> String {
     )
 }
 
-/// `12.3 % less`, `4.5 % more`
-fn change(of: f64, against: f64) -> String {
-    match of / against {
-        ratio if !ratio.is_finite() => "more".to_owned(),
-        ratio if ratio >= 10.0 => format!("{ratio:.0} times the"),
-        ratio if ratio > 1.0 => format!("{:.1} % more", (ratio - 1.0) * 100.0),
-        ratio if ratio > 0.0 && ratio < 0.0005 => ">99.9 % less".to_owned(),
-        ratio => format!("{:.1} % less", (1.0 - ratio) * 100.0),
-    }
-}
-
-/// `0.169 cycles per 1000 instructions`
-fn lost_in_words(cost: &Cost, cycles: u64) -> String {
-    match cost.per {
-        Per::Nothing => format!("{cycles} cycles"),
-        per => format!("{} cycles per 1000 {}", rate_in_words(per.rate(cycles)), per.unit()),
-    }
-}
-
-/// The maximum that several policies lose.
-fn most(entries: &[Entry<'_>]) -> String {
-    let most = entries.iter().max_by_key(|entry| entry.cost.most_lost_cycles);
-    most.map_or(String::new(), |most| format!(", at most {}", lost_in_words(most.cost, most.cost.most_lost_cycles)))
-}
-
-/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and other held memory.
-fn memory(best: &Cost, reference: &Cost) -> String {
-    let (peak, before) = (best.resident_peak_bytes, reference.resident_peak_bytes);
-    let besides = match best.held_unmapped_peak_bytes {
-        0 => String::new(),
-        bytes => format!(" and up to {} that is held and not mapped", format_bytes(bytes)),
-    };
-    let against = format!("({} against {}){besides}", format_bytes(peak), format_bytes(before));
-    match peak as f64 / before as f64 {
-        ratio if !ratio.is_finite() => String::new(),
-        ratio if (0.95..1.05).contains(&ratio) => format!(", for about the same peak memory {against}"),
-        ratio => format!(", for {ratio:.1} times the peak memory {against}"),
-    }
-}
-
-/// `; held on 97 % of the memory`
-fn held(cost: &Cost) -> String {
-    let ratio = cost.verdict.coverage_ratio();
-    ratio.map_or(String::new(), |ratio| format!("; held on {} of the memory", figure::share(ratio)))
-}
-
-/// Translation as a share of a run, counting one cycle per instruction, because the model does not know the actual number.
-fn of_a_run(reference: Entry<'_>) -> Option<String> {
-    let Per::Instructions(instructions) = reference.cost.per else { return None };
-    let cycles = reference.cost.most_lost_cycles as f64;
-    let share = cycles / (instructions as f64 + cycles);
-    Some(format!(
-        "At a cycle an instruction, translation is {} of the time under {}",
-        if share < 0.001 { "less than 0.1 %".to_owned() } else { format!("{:.1} %", share * 100.0) },
-        reference.policy
-    ))
+/// A sentence if the model's bound exceeds the time.
+fn contradicted(reference: Entry<'_>, cycles: f64) -> Option<String> {
+    (reference.cost.most_lost_cycles as f64 > cycles).then(|| {
+        "Translation alone would take longer than that time: walks overlap, or the time is of a faster processor, so the share says \
+         little"
+            .to_owned()
+    })
 }
 
 #[cfg(test)]

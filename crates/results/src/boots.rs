@@ -130,8 +130,18 @@ fn of_host(merged: &Merged, host: &str) -> Grid<6> {
     Grid { header, rows: rows.collect() }
 }
 
-/// The outcome in one or two words.
+/// The outcome, marked if a policy was not fully in force: `better (held partly)`.
 fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
+    let is_compared =
+        matches!(outcome, Outcome::Better { .. } | Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. });
+    match not_held(merged, arm).filter(|_| is_compared) {
+        Some(held) => format!("{} ({held})", outcome_word(outcome)),
+        None => outcome_word(outcome),
+    }
+}
+
+/// The outcome in one or two words.
+fn outcome_word(outcome: &Outcome) -> String {
     match outcome {
         Outcome::Baseline => "baseline".into(),
         Outcome::Better { best: true } => "best".into(),
@@ -143,7 +153,6 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
         }
         Outcome::Undecided { blocks_needed: Some(boots) } => format!("undecided (~{boots} boots each)"),
         Outcome::Undecided { blocks_needed: None } => "undecided".into(),
-        Outcome::NotHeld => not_held(merged, arm).into(),
         Outcome::Unsupported => "unsupported".into(),
         Outcome::WrongAnswer { .. } => "wrong answer".into(),
         Outcome::TooSlow { .. } => "too slow".into(),
@@ -152,13 +161,14 @@ fn word(merged: &Merged, arm: usize, outcome: &Outcome) -> String {
     }
 }
 
-/// The worst holding of the policy in the arm's boots; or that the baseline's policy was not held.
-fn not_held(merged: &Merged, arm: usize) -> &'static str {
+/// The worst holding of the policy in the arm's boots, or that the baseline's policy was not held; `None` where both were.
+fn not_held(merged: &Merged, arm: usize) -> Option<&'static str> {
     let of_arm = merged.boots.iter().filter(|boot| boot.arm == arm);
     let holdings: Vec<Holding> = of_arm.map(|boot| boot.holding.unwrap_or(Holding::Unknown)).collect();
     let words = [(Holding::NotHeld, "not held"), (Holding::Partly, "held partly"), (Holding::Unknown, "unproven")];
     let worst = words.into_iter().find(|(holding, _)| holdings.contains(holding));
-    worst.map_or("baseline not held", |(_, word)| word)
+    let of_baseline = || (!merged.arms[merged.design.baseline].is_held).then_some("baseline not held");
+    worst.map(|(_, word)| word).or_else(of_baseline)
 }
 
 /// One sentence that states the result.
@@ -176,9 +186,9 @@ pub fn conclude(merged: &Merged) -> String {
     } else if boots == boots_of_baseline {
         format!("Undecided: only the baseline, {baseline}, was measured ({counted}).")
     } else if merged.arms.iter().any(is_open) {
-        format!("Undecided: {counted} do not tell any arm from {baseline}.")
+        format!("Undecided: {counted} do not distinguish any arm from {baseline}.")
     } else {
-        format!("Undecided: no arm of {counted} can be compared with {baseline}; the column `outcome` says why.")
+        format!("Undecided: no arm of {counted} can be compared with {baseline}; the column `outcome` shows why.")
     }
 }
 
@@ -198,7 +208,8 @@ fn claims(merged: &Merged) -> Vec<String> {
                 Outcome::Equivalent => "is equivalent",
                 _ => return None,
             };
-            Some(format!("{} {verb} ({})", printable(&arm.label), change.estimate()))
+            let asked = if of_boots.is_held { "" } else { "asking for " };
+            Some(format!("{asked}{} {verb} ({})", printable(&arm.label), change.estimate()))
         })
         .collect();
     if claims.is_empty() {
@@ -299,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sentence_tells_one_boot_from_many_and_says_what_stays_open() {
+    fn the_sentence_counts_boots_and_names_what_is_undecided() {
         let mut merged = sample();
         let baseline = merged.design.baseline;
         merged.arms.iter_mut().for_each(|arm| (arm.boots, arm.outcome) = (0, Outcome::NotMeasured));
@@ -308,15 +319,16 @@ mod tests {
         assert!(conclude(&merged).ends_with("was measured (1 boot)."), "{}", conclude(&merged));
         let other = merged.boots.iter().map(|boot| boot.arm).find(|arm| *arm != baseline).unwrap();
         (merged.arms[other].boots, merged.arms[other].outcome) = (1, Outcome::Undecided { blocks_needed: Some(7) });
-        assert!(conclude(&merged).starts_with("Undecided: 2 boots do not tell any arm from "));
+        assert!(conclude(&merged).starts_with("Undecided: 2 boots do not distinguish any arm from "));
         assert_eq!(outcomes(&merged).rows[other][6], "undecided (~7 boots each)");
         merged.arms[other].outcome = Outcome::WrongAnswer { message: "its answer".into() };
         assert!(
             conclude(&merged).contains("can be compared") && notes(&merged)[0].ends_with("wrong answer: its answer")
         );
-        merged.arms[other].outcome = Outcome::NotHeld;
+        merged.arms[other].outcome = Outcome::Worse;
+        merged.arms[baseline].is_held = false;
         let held = |merged: &mut Merged, how| merged.boots.iter_mut().for_each(|boot| boot.holding = Some(how));
-        for (how, word) in [(Holding::Partly, "held partly"), (Holding::Held, "baseline not held")] {
+        for (how, word) in [(Holding::Partly, "worse (held partly)"), (Holding::Held, "worse (baseline not held)")] {
             held(&mut merged, how);
             assert_eq!(outcomes(&merged).rows[other][6], word);
         }

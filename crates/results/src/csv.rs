@@ -40,9 +40,6 @@ pub const COLUMNS: [&str; 23] = [
 
 /// Writes the header, and a row per observation in execution order. A trial without observations has one row with
 /// empty metric columns. An arm that this machine cannot run has no trials, hence no rows.
-///
-/// # Errors
-/// Those of the writer.
 pub fn write(comparison: &Comparison, mut out: impl Write) -> io::Result<()> {
     write_row(&mut out, COLUMNS.map(String::from))?;
     let rows = rows::rows(comparison);

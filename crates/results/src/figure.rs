@@ -1,7 +1,7 @@
 //! Formats figures for readers: values with units, and changes in percent.
 
 use policy::size::format_bytes;
-use study::comparison::{Design, Khugepaged};
+use study::comparison::{Contention, Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
 use study::stats::Effect;
 
@@ -29,6 +29,7 @@ pub(crate) fn title(metric: &str) -> String {
         names::HOST_FALLBACKS => "faults without a large page, on the host",
         names::HOST_COMPACTIONS => "waits for compaction, on the host",
         names::HOST_COMPACTED => "waits for compaction that gave a large page, on the host",
+        names::ADVISED_BYTES => "memory that was advised",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -93,6 +94,19 @@ pub(crate) fn khugepaged(design: &Design) -> &'static str {
     }
 }
 
+/// The session of every run.
+pub(crate) fn session(design: &Design) -> String {
+    match &design.own_session {
+        Some(own) => format!("{} (--own-session)", own.describe()),
+        None => "the usual one".to_owned(),
+    }
+}
+
+/// How much of the processors other work left, and the advice that follows.
+pub(crate) fn contention(contention: &Contention) -> String {
+    contention.advice().unwrap_or_else(|| contention.describe())
+}
+
 /// A value in at most seven characters and its unit: `1.234 s`, `12.3k`, `1.34G`.
 pub(crate) fn short(value: f64, unit: Unit) -> String {
     match unit {
@@ -138,7 +152,7 @@ fn seconds(value: f64) -> String {
     format!("{} {unit}", significant(value * scale, 4))
 }
 
-fn significant(value: f64, digits: usize) -> String {
+pub(crate) fn significant(value: f64, digits: usize) -> String {
     if value == 0.0 || !value.is_finite() {
         return value.to_string();
     }
@@ -146,7 +160,7 @@ fn significant(value: f64, digits: usize) -> String {
     format!("{value:.*}", digits.saturating_sub(before_point).min(6))
 }
 
-/// Decimal thousands: `950`, `12.3k`, `1.23M`; a fraction of one half can come from a median of an even number.
+/// Decimal thousands: `950`, `12.3k`, `1.23M`; a fraction of one half can come from the median of an even number of values.
 fn count(value: f64) -> String {
     match value.abs() {
         v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
@@ -235,6 +249,12 @@ pub(crate) fn confidence(confidence: f64) -> String {
 /// A number without insignificant digits: `1`, `0.5`.
 pub(crate) fn plain(value: f64) -> String {
     format!("{}", (value * 1e6).round() / 1e6)
+}
+
+/// A share of a gain with its interval: `62 % (48 to 79 %)`.
+pub(crate) fn gain_share((ratio, low, high): (f64, f64, f64)) -> String {
+    let [ratio, low, high] = [ratio, low, high].map(|share| format!("{:.0}", share * 100.0));
+    format!("{ratio} % ({low} to {high} %)")
 }
 
 /// `97 %`; never 100 if anything is missing, never 0 if anything is present.

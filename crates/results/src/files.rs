@@ -1,7 +1,7 @@
 //! Operations of `std::fs` for paths in which other users may plant links.
 //!
-//! [`place`] follows the path, and the last component is used in the directory, which is then held open. Everything
-//! that root writes, creates, renames or removes by name uses this module or [`output`]; clippy rejects the functions
+//! [`place`] resolves the path and holds its directory open; the last component is then used relative to that directory.
+//! Everything that root writes, creates, renames or removes by name uses this module or [`output`]. Clippy rejects the functions
 //! of the standard library (`disallowed-methods`), except where no other user can change the path.
 
 use std::fs::{File, Permissions};
@@ -15,26 +15,21 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 use tempfile::TempDir;
 
 use crate::output::{self, Output};
-use crate::place::{self, Caller, End, Error, Missing, Owner, Place, inside, new_file, parent};
+use crate::place::{self, Caller, End, Error, Missing, Owner, Place, new_file, parent};
 
 /// Modes of files that everybody may use, before the umask applies.
 const DIRECTORY: Missing = Missing::Make(Mode::from_bits_truncate(0o777));
 const FILE: Mode = Mode::from_bits_truncate(0o666);
 
 /// Writes a file atomically: it exists completely or not at all ([`Output`]).
-///
-/// # Errors
-/// As [`Output::create`] and [`Output::finish`].
 pub fn write(path: &Path, content: &[u8]) -> Result<(), output::Error> {
     let mut output = Output::create(path)?;
     output.write_all(content).map_err(|error| output::Error { path: path.to_path_buf(), why: error.into() })?;
     output.finish()
 }
 
-/// Creates a file that does not exist yet, for writing; [`Caller::owner_in`] determines its owner.
-///
-/// # Errors
-/// The name already exists; those of [`Place::find`] and of the system.
+/// Creates a file that does not exist yet, for writing; [`Caller::owner_in`] determines its owner. It is an error if the name
+/// exists.
 pub fn create_new(path: &Path) -> io::Result<File> {
     let caller = Caller::of_process();
     let (directory, name) = parent(path, Missing::Refuse)?;
@@ -44,11 +39,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file that only its owner can read, and missing parent directories, regardless of the umask.
-///
-/// # Errors
-/// The name already exists; its directory belongs to another user, who could read the file; those of [`Place::find`]
-/// and of the system.
+/// Creates a file that only its owner can read, and missing parent directories, regardless of the umask. It is an error if the name
+/// exists, or if its directory belongs to another user, who could read the file.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let caller = Caller::of_process();
     let (directory, name) = parent(path, Missing::MakePrivate)?;
@@ -63,37 +55,28 @@ pub fn create_private(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Opens a file for reading without following another user's link to it.
-///
-/// # Errors
-/// It is a pipe or a directory; those of [`Place::find`] and of the system.
+/// Opens a file for reading without following another user's link to it. Pipes and directories are refused.
 pub fn open_to_read(path: &Path) -> io::Result<File> {
     let place = match Place::find(path, &Caller::of_process(), Missing::Refuse)? {
         End::Place(place) => place,
         End::Descriptor(_) => return File::open(path),
     };
-    let looked = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let there = openat(&place.directory, place.name.as_os_str(), looked, Mode::empty())?;
+    let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let found = openat(&place.directory, place.name.as_os_str(), flags, Mode::empty())?;
     // Opening a pipe would block until a process writes to it.
-    match place::kind(&fstat(&there)?) {
-        SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFBLK => Ok(place::reopen(&there, OFlag::O_RDONLY)?),
+    match place::kind(&fstat(&found)?) {
+        SFlag::S_IFREG | SFlag::S_IFCHR | SFlag::S_IFBLK => Ok(place::reopen(&found, OFlag::O_RDONLY)?),
         _ => Err(io::Error::new(io::ErrorKind::InvalidInput, "expected a file, found a pipe, a socket or a link")),
     }
 }
 
 /// Creates a directory and its missing parents; [`Caller::owner_in`] determines the owner of each.
-///
-/// # Errors
-/// As [`Place::find`]; a component of the path is not a directory.
 pub fn make_directories(path: &Path) -> Result<(), Error> {
-    inside(path, DIRECTORY).map(drop)
+    Place::directory(path, &Caller::of_process(), DIRECTORY).map(drop)
 }
 
 /// Creates a directory if it is missing, and returns its path without links. For root, the directory must be one whose
 /// path no other user can change, so that names in it can be used directly.
-///
-/// # Errors
-/// As [`make_directories`]; [`Error::Unsheltered`].
 pub fn sheltered_directory(path: &Path) -> Result<PathBuf, Error> {
     sheltered(path, DIRECTORY)
 }
@@ -101,9 +84,6 @@ pub fn sheltered_directory(path: &Path) -> Result<PathBuf, Error> {
 /// Creates a directory for temporary files that only its owner can enter, in an existing directory. It is removed when
 /// the value is dropped. For root, the parent must be one whose path no other user can change, so that names below it
 /// can be used directly.
-///
-/// # Errors
-/// As [`Place::find`]; [`Error::Unsheltered`]; those of mkdir(2).
 #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the directory above")]
 pub fn temporary_directory(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     let parent = sheltered(parent, Missing::Refuse)?;
@@ -111,9 +91,6 @@ pub fn temporary_directory(parent: &Path, prefix: &str) -> io::Result<TempDir> {
 }
 
 /// Changes the owner of a directory.
-///
-/// # Errors
-/// It is not a directory; those of [`Place::find`] and of the system.
 pub fn give_directory(path: &Path, owner: Owner) -> io::Result<()> {
     let (directory, name) = parent(path, Missing::Refuse)?;
     let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
@@ -121,50 +98,37 @@ pub fn give_directory(path: &Path, owner: Owner) -> io::Result<()> {
 }
 
 /// Renames a file or a directory. Links are not followed: a link itself is renamed or replaced.
-///
-/// # Errors
-/// Those of [`Place::find`] and of renameat(2).
 pub fn rename(from: &Path, to: &Path) -> io::Result<()> {
     let (old, new) = (parent(from, Missing::Refuse)?, parent(to, Missing::Refuse)?);
     Ok(renameat(&old.0, old.1, &new.0, new.1)?)
 }
 
 /// Removes a file or a link, if it exists.
-///
-/// # Errors
-/// Those of [`Place::find`] and of unlinkat(2).
 pub fn remove_file(path: &Path) -> io::Result<()> {
-    or_absent(
+    ignore_missing(
         parent(path, Missing::Refuse)
             .and_then(|(directory, name)| Ok(unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir)?)),
     )
 }
 
 /// Removes a directory with its content, if it exists. Links in it are removed, not followed.
-///
-/// # Errors
-/// Those of [`Place::find`] and of the system.
 #[expect(clippy::disallowed_methods, reason = "the directory is held open, and links in it are not followed")]
 pub fn remove_tree(path: &Path) -> io::Result<()> {
-    or_absent(
+    ignore_missing(
         parent(path, Missing::Refuse)
             .and_then(|(directory, name)| std::fs::remove_dir_all(place::descriptor_path(&directory).join(name))),
     )
 }
 
-fn or_absent(removed: io::Result<()>) -> io::Result<()> {
+fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
     removed.or_else(|error| if error.kind() == io::ErrorKind::NotFound { Ok(()) } else { Err(error) })
 }
 
 fn sheltered(path: &Path, missing: Missing) -> Result<PathBuf, Error> {
     // Starts at the root directory, so that every directory on the way is checked.
-    let whole = std::path::absolute(path).map_err(|source| Error::System { part: path.to_path_buf(), source })?;
-    let found = inside(&whole, missing)?;
-    if found.is_sheltered {
-        Ok(found.directory_path().to_path_buf())
-    } else {
-        Err(Error::Unsheltered { directory: path.to_path_buf() })
-    }
+    let absolute = std::path::absolute(path).map_err(|source| Error::System { part: path.to_path_buf(), source })?;
+    let found = Place::directory(&absolute, &Caller::of_process(), missing)?;
+    if found.is_sheltered { Ok(found.path) } else { Err(Error::Unsheltered { directory: path.to_path_buf() }) }
 }
 
 #[cfg(test)]

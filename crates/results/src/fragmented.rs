@@ -10,8 +10,8 @@ use study::variant::Variant;
 use crate::figure;
 use crate::text::printable;
 
-/// The difference from the request, in percentage points, from which a warning says how to reach more. Other programs take and
-/// free memory in the meantime, so a smaller one means nothing.
+/// A warning explains how to reach the requested fragmentation if more than this is missing, in percentage points. Other programs
+/// take and free memory in the meantime, so smaller differences mean nothing.
 const SHORTFALL_PERCENT: f64 = 5.0;
 
 /// The host's counters during the trials of an arm that count, averaged per trial.
@@ -39,8 +39,7 @@ impl Scarcity {
         })
     }
 
-    /// `on average of a trial, 12.5 faults found no page of the PMD's size, ...`; `None` if a page was always available
-    /// at once.
+    /// `on average per trial, 12.5 faults found no PMD-sized page ...`; `None` if a page was always available at once.
     pub fn describe(&self) -> Option<String> {
         let Scarcity {
             mean_fault_fallbacks: fallbacks,
@@ -49,8 +48,8 @@ impl Scarcity {
         } = *self;
         let was_scarce = fallbacks > 0.0 || stalls > 0.0;
         was_scarce.then(|| format!(
-            "on average of a trial, {} faults found no page of the PMD's size (thp_fault_fallback), and compaction was waited for \
-             {} times, {} of them with success (counters of the host)",
+            "on average per trial, {} faults found no PMD-sized page (thp_fault_fallback), and {} allocations waited for compaction, \
+             {} of them with success (counters of the host)",
             figure::plain(rounded(fallbacks)),
             figure::plain(rounded(stalls)),
             figure::plain(rounded(successes)),
@@ -64,8 +63,8 @@ fn rounded(count: f64) -> f64 {
 }
 
 /// The requested fragmentation in words.
-pub(crate) fn wish(wish: Option<Fragmented>) -> String {
-    match wish {
+pub(crate) fn request(request: Option<Fragmented>) -> String {
+    match request {
         Some(Fragmented { percent, block }) => {
             format!("fragmented, {percent} % of it in blocks below {block} (--fragmented)")
         }
@@ -78,35 +77,37 @@ pub(crate) fn wish(wish: Option<Fragmented>) -> String {
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let design = &comparison.design;
     let own = design.variants().into_iter().find_map(|variant| variant.fragmented);
-    let Some(block) = own.or(design.fragmented).map(|wish| wish.block) else { return Vec::new() };
+    let Some(block) = own.or(design.fragmented).map(|requested| requested.block) else { return Vec::new() };
     let in_words = |(least, most): (f64, f64), block: PageSize| {
-        format!("{least:.0} to {most:.0} % of it lay in blocks below {block} when trials began")
+        format!("{least:.0} to {most:.0} % of it was in blocks below {block} when trials began")
     };
     if own.is_none() {
-        let percent = design.fragmented.map(|wish| wish.percent).unwrap_or_default();
+        let percent = design.fragmented.map(|requested| requested.percent).unwrap_or_default();
         let Some(reached) = reached(comparison, block, &|_| true) else { return Vec::new() };
         let note = format!("free memory was fragmented: {} (--fragmented {percent}%)", in_words(reached, block));
         return std::iter::once(note).chain(shortfall(reached.0, percent)).collect();
     }
     let of_variant = |variant: &Variant| {
-        let wish = variant.fragmented.or(design.fragmented);
-        let block = wish.map_or(block, |wish| wish.block);
+        let requested = variant.fragmented.or(design.fragmented);
+        let block = requested.map_or(block, |requested| requested.block);
         let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant.name);
-        Some((printable(&variant.name), wish, block, reached(comparison, block, &is_own)?))
+        Some((printable(&variant.name), requested, block, reached(comparison, block, &is_own)?))
     };
     let all: Vec<_> = design.variants().into_iter().filter_map(of_variant).collect();
-    let told = |(name, wish, block, reached): &(String, Option<Fragmented>, PageSize, (f64, f64))| {
-        let wanted = wish.map_or("as it was".to_owned(), |wish| format!("{}% wanted", wish.percent));
+    let note = |(name, requested, block, reached): &(String, Option<Fragmented>, PageSize, (f64, f64))| {
+        let wanted = requested.map_or("as it was".to_owned(), |requested| format!("{}% wanted", requested.percent));
         format!("free memory of {name}, {wanted}: {}", in_words(*reached, *block))
     };
-    let mut notes: Vec<String> = all.iter().map(told).collect();
-    notes.extend(all.iter().filter_map(|(_, wish, _, (least, _))| shortfall(*least, (*wish)?.percent)).take(1));
+    let mut notes: Vec<String> = all.iter().map(note).collect();
+    notes.extend(
+        all.iter().filter_map(|(_, requested, _, (least, _))| shortfall(*least, (*requested)?.percent)).take(1),
+    );
     let aged = all.iter().filter(|one| one.1.is_some()).map(|one| one.3.0).reduce(f64::min);
     let stale = all.iter().filter(|one| one.1.is_none() && aged.is_some_and(|aged| one.3.1 >= aged));
     notes.extend(stale.map(|(name, ..)| {
         format!(
-            "warning: {name} had memory as aged as the others in some trials: between trials others took pages of what was \
-             given back; measure it where nothing else runs"
+            "warning: {name} had memory as aged as the others in some trials: between trials other programs took some of \
+             the freed pages; measure it while nothing else runs"
         )
     }));
     notes
@@ -115,8 +116,8 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
 /// Says how to reach the request, if much less was reached.
 fn shortfall(least_percent: f64, percent: u32) -> Option<String> {
     (least_percent + SHORTFALL_PERCENT < f64::from(percent)).then(|| {
-        "warning: less of the free memory was fragmented than requested: pagelab leaves a reserve of it alone, and with a large page \
-         cache no more than that may be free; drop the cache first (as root: echo 1 > /proc/sys/vm/drop_caches)"
+        "warning: less of the free memory was fragmented than requested: pagelab does not touch a reserve, and with a large page cache \
+         only that reserve may be free; drop the cache first (as root: echo 1 > /proc/sys/vm/drop_caches)"
             .to_owned()
     })
 }

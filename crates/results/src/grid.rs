@@ -7,15 +7,15 @@ use crate::text::{fold, printable};
 
 /// Minimum width of a table whose cells are folded.
 const MIN_FOLDED: usize = 60;
-/// From this width on, rows are always laid out as a table, even if words in cells are broken; words in headings are
-/// kept whole.
-const MIN_TABLE: usize = 80;
-/// Columns of padding per table column.
+/// Minimum width of a table in whose cells words may be broken. Words of headings are never broken.
+const MIN_BROKEN_WORDS: usize = 80;
+/// Characters of padding per table column.
 const PADDING: usize = 2;
-/// Columns between two table columns.
+/// Characters between two table columns.
 const BETWEEN: usize = 1;
 
-/// A table in lines of at most `width` columns. Cells are folded, and control characters in them escaped.
+/// A table in lines of at most `width` characters. Cells are folded, and control characters in them escaped. A word that is longer
+/// than a line is not broken.
 ///
 /// If the columns do not fit next to each other, each row becomes a paragraph: its first cell, followed by the other
 /// cells with their headings.
@@ -78,16 +78,22 @@ fn laid_out(
     if is_readable(header, &rows, &text, width) { text } else { paragraphs(header, &rows, width) }
 }
 
-/// Whether a table is readable: on a narrow terminal no cell may be folded, on a medium one no word may be broken, and
-/// no word of the headings on any.
+/// Whether a table is readable: its lines fit, and no word of its headings is broken; on a medium terminal no word of a cell is
+/// broken, and on a narrow one no cell is folded.
 fn is_readable(header: &[&str], rows: &[Vec<String>], text: &str, width: usize) -> bool {
     let cells = || rows.iter().flatten();
     let headings: Vec<&str> = text.lines().take_while(|line| !line.starts_with('─')).collect();
     let is_whole = |word: &str| headings.iter().any(|line| line.contains(word));
+    let has_whole_headings = header.iter().flat_map(|title| title.split_whitespace()).all(is_whole);
+    let fits = text.lines().all(|line| line.chars().count() <= width);
     match width {
-        MIN_TABLE.. => header.iter().flat_map(|title| title.split_whitespace()).all(is_whole),
-        MIN_FOLDED.. => cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word)),
-        _ => cells().all(|cell| text.contains(cell.as_str())) && text.lines().all(|line| line.chars().count() <= width),
+        MIN_BROKEN_WORDS.. => has_whole_headings && fits,
+        MIN_FOLDED.. => {
+            has_whole_headings
+                && fits
+                && cells().flat_map(|cell| cell.split_whitespace()).all(|word| text.contains(word))
+        }
+        _ => fits && cells().all(|cell| text.contains(cell.as_str())),
     }
 }
 
@@ -112,17 +118,18 @@ fn table(header: &[&str], rows: &[Vec<String>], width: usize) -> Table {
     table
 }
 
-/// Makes columns wide enough for the words of headings and cells, or only of headings, if that fits.
+/// Makes columns wide enough for every word of headings and cells if that fits, otherwise for those of headings if that fits.
 fn keep_words(table: &mut Table, header: &[&str], rows: &[Vec<String>], width: usize) {
-    let longest = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0) + PADDING;
-    let of_headings: Vec<usize> = header.iter().map(|title| longest(title)).collect();
-    let of_cell = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| longest(cell));
-    let of_column = |(at, least): (usize, &usize)| rows.iter().map(|row| of_cell(row, at)).fold(*least, usize::max);
-    let of_all: Vec<usize> = of_headings.iter().enumerate().map(of_column).collect();
-    let fits = |least: &&Vec<usize>| least.iter().map(|least| least + BETWEEN).sum::<usize>() <= width;
-    if let Some(least) = [&of_all, &of_headings].into_iter().find(fits) {
-        for (column, least) in table.column_iter_mut().zip(least) {
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*least as u16)));
+    let word_width = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0) + PADDING;
+    let heading_widths: Vec<usize> = header.iter().map(|title| word_width(title)).collect();
+    let cell_width = |row: &Vec<String>, at: usize| row.get(at).map_or(0, |cell| word_width(cell));
+    let column_width =
+        |(at, heading): (usize, &usize)| rows.iter().map(|row| cell_width(row, at)).fold(*heading, usize::max);
+    let widths: Vec<usize> = heading_widths.iter().enumerate().map(column_width).collect();
+    let fits = |widths: &&Vec<usize>| widths.iter().sum::<usize>() + BETWEEN * widths.len().saturating_sub(1) <= width;
+    if let Some(widths) = [&widths, &heading_widths].into_iter().find(fits) {
+        for (column, width) in table.column_iter_mut().zip(widths) {
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(*width as u16)));
         }
     }
 }
@@ -177,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cell_that_no_table_has_room_for_is_in_a_paragraph() {
+    fn a_cell_too_large_for_a_table_is_in_a_paragraph() {
         let row = || [["one".to_string(), "x".repeat(MAX_CELL + 1)]];
         for text in [plain(["name", "what"], row(), 100), last_folded(["name", "what"], row(), 100)] {
             assert_eq!(text, format!("one\n  what:\n    {}", "x".repeat(MAX_CELL + 1)));

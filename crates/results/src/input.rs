@@ -14,12 +14,11 @@ pub const MAX_DEFINITION_BYTES: u64 = 4 << 20;
 /// Why a file cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// An error of the system.
     #[error(transparent)]
     System(#[from] io::Error),
     #[error("expected a regular file, found {kind}; write its content to a file")]
-    NoFile {
-        /// What the path is.
+    NotRegular {
+        /// The type of the file that was found.
         kind: &'static str,
     },
     #[error("expected at most {}, found more; is it the right file?", format_bytes(*max_bytes))]
@@ -27,9 +26,9 @@ pub enum Error {
         /// The limit.
         max_bytes: u64,
     },
-    #[error("expected text in UTF-8, found other bytes from byte {offset} on")]
-    NoText {
-        /// First invalid byte.
+    #[error("expected text in UTF-8, found an invalid byte at offset {offset}")]
+    NotText {
+        /// Offset of the first invalid byte.
         offset: usize,
     },
 }
@@ -38,31 +37,25 @@ impl From<Error> for io::Error {
     fn from(error: Error) -> io::Error {
         match error {
             Error::System(error) => error,
-            Error::NoFile { .. } => io::Error::new(io::ErrorKind::InvalidInput, error),
-            Error::TooLarge { .. } | Error::NoText { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
+            Error::NotRegular { .. } => io::Error::new(io::ErrorKind::InvalidInput, error),
+            Error::TooLarge { .. } | Error::NotText { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
         }
     }
 }
 
 /// Opens a regular file. Anything else is refused without blocking: opening a pipe would wait for its writer.
-///
-/// # Errors
-/// [`Error::System`] and [`Error::NoFile`].
 pub fn open(path: &Path) -> Result<File, Error> {
     match open_any(path)? {
         (file, None) => Ok(file),
-        (_, Some(kind)) => Err(Error::NoFile { kind }),
+        (_, Some(kind)) => Err(Error::NotRegular { kind }),
     }
 }
 
 /// Opens a regular file, or a character device such as `/dev/mem`, which has no end: the caller must limit how much it reads.
-///
-/// # Errors
-/// As [`open`].
 pub fn open_memory(path: &Path) -> Result<File, Error> {
     match open_any(path)? {
         (file, None | Some(CHARACTER_DEVICE)) => Ok(file),
-        (_, Some(kind)) => Err(Error::NoFile { kind }),
+        (_, Some(kind)) => Err(Error::NotRegular { kind }),
     }
 }
 
@@ -75,7 +68,7 @@ fn open_any(path: &Path) -> Result<(File, Option<&'static str>), Error> {
     let file = File::options().read(true).custom_flags(flags.bits()).open(path).map_err(|error| {
         match std::fs::metadata(path) {
             // A socket cannot be opened at all (ENXIO).
-            Ok(found) if found.file_type().is_socket() => Error::NoFile { kind: "a socket" },
+            Ok(found) if found.file_type().is_socket() => Error::NotRegular { kind: "a socket" },
             _ => Error::System(error),
         }
     })?;
@@ -91,9 +84,6 @@ fn open_any(path: &Path) -> Result<(File, Option<&'static str>), Error> {
 }
 
 /// Reads a regular file of at most `max_bytes`.
-///
-/// # Errors
-/// As [`open`]; [`Error::TooLarge`].
 pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
     let mut bytes = Vec::new();
     open(path)?.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -101,12 +91,9 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads a definition: text of at most [`MAX_DEFINITION_BYTES`].
-///
-/// # Errors
-/// As [`read`]; [`Error::NoText`].
 pub fn read_definition(path: &Path) -> Result<String, Error> {
     let bytes = read(path, MAX_DEFINITION_BYTES)?;
-    String::from_utf8(bytes).map_err(|error| Error::NoText { offset: error.utf8_error().valid_up_to() })
+    String::from_utf8(bytes).map_err(|error| Error::NotText { offset: error.utf8_error().valid_up_to() })
 }
 
 #[cfg(test)]
@@ -118,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_regular_files_are_opened_and_nothing_is_waited_for() {
+    fn only_regular_files_are_opened_and_opening_never_blocks() {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         nix::unistd::mkfifo(&path("fifo"), Mode::S_IRWXU).unwrap();
@@ -147,7 +134,7 @@ mod tests {
             read_definition(&path).map_err(|error| error.to_string())
         };
         assert_eq!(read("name = \"é\"".as_bytes()).unwrap(), "name = \"é\"");
-        assert!(read(b"name\xff").unwrap_err().contains("from byte 4 on"));
+        assert!(read(b"name\xff").unwrap_err().contains("an invalid byte at offset 4"));
         let most = vec![b'#'; MAX_DEFINITION_BYTES as usize];
         assert_eq!(read(&most).unwrap().len(), most.len());
         assert!(read(&[&most[..], b"#"].concat()).unwrap_err().contains("at most 4M"));

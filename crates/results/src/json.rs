@@ -8,17 +8,19 @@ use policy::census::{Census, Folio};
 use policy::verdict::{AnsweredCall, Peak, Verdict};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
-use study::comparison::{Admission, Comparison, Design, Fragmented};
+use study::advice::Advice;
+use study::comparison::{Admission, Comparison, Contention, Design, Fragmented};
 use study::control::Role;
 use study::machine::{Machine, State};
 use study::metric::Metric;
-use study::stats::{ArmAnalysis, Effect, TracerCost};
+use study::stats::{ArmAnalysis, Effect, GainShare, TracerCost};
 use study::trial::{Exit, TrialRecord};
 use study::variant::Variant;
 
-use crate::adopting::{Adopting, best};
 use crate::collapses::Collapses;
-use crate::rows::{self, Row};
+use crate::explained::document as explained;
+use crate::rows::{self, Row, best};
+use crate::shares::document as shares;
 use crate::{sentence, variants};
 
 /// Name and version of the document.
@@ -55,14 +57,27 @@ pub fn document(comparison: &Comparison) -> Value {
             "primary": rows::primary(comparison),
             "blocks": comparison.analysis.as_ref().map(|analysis| analysis.blocks),
         },
+        "advice": comparison.advice.as_ref().map(advice),
         "controls": controls(comparison),
-        "arms": rows.iter().map(|row| arm(comparison, row)).collect::<Vec<_>>(),
+        "arms": rows.iter().map(|row| of_row(comparison, row)).collect::<Vec<_>>(),
         "parts": variants::parts(comparison).iter().map(part).collect::<Vec<_>>(),
         "warnings": warnings(comparison),
         "settings": settings.distinct.iter().map(plain).collect::<Vec<_>>(),
         "trials": trials,
         "control_trials": control_trials,
     })
+}
+
+/// The advice, with its text and that of each setting.
+fn advice(advice: &Advice) -> Value {
+    let mut value = plain(advice);
+    if let Advice::Tried(tried) = advice {
+        for (at, attempt) in tried.attempts.iter().enumerate() {
+            value["attempts"][at]["text"] = attempt.instruction().into();
+            value["attempts"][at]["holds"] = tried.holds(&attempt.outcome).into();
+        }
+    }
+    value
 }
 
 fn design(design: &Design) -> Value {
@@ -82,12 +97,21 @@ fn design(design: &Design) -> Value {
         "prove_all": design.prove_all,
         "khugepaged": plain(&design.khugepaged),
         "fragmented": fragmented(design.fragmented),
+        "own_session": plain(&design.own_session),
+        "contention": design.contention.as_ref().map(contention),
         "variants": design.variants().into_iter().map(variant).collect::<Vec<_>>(),
     })
 }
 
-fn fragmented(wish: Option<Fragmented>) -> Value {
-    wish.map_or(Value::Null, |wish| json!({ "percent": wish.percent, "block_bytes": wish.block.bytes() }))
+/// How much of the processors other work left, and whether that makes wall times unsteady.
+fn contention(contention: &Contention) -> Value {
+    let mut value = plain(contention);
+    value["is_high"] = contention.is_high().into();
+    value
+}
+
+fn fragmented(request: Option<Fragmented>) -> Value {
+    request.map_or(Value::Null, |request| json!({ "percent": request.percent, "block_bytes": request.block.bytes() }))
 }
 
 /// The variant behind a name.
@@ -145,7 +169,7 @@ fn machine(machine: &Machine) -> Value {
     })
 }
 
-fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
+fn arm(row: &Row<'_>) -> Value {
     let admission = match row.admission {
         Some(Admission::Admitted { mechanism }) => json!({ "supported": true, "mechanism": mechanism }),
         Some(Admission::Unsupported(why)) => {
@@ -153,7 +177,6 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         }
         None => Value::Null,
     };
-    let Adopting { obstacle, recommended, others } = Adopting::of(comparison, row.index);
     json!({
         "arm": row.index,
         "label": row.arm.label,
@@ -162,6 +185,7 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         "admission": admission,
         "outcome": row.analysis.map(|analysis| plain(&analysis.outcome)),
         "tied": row.analysis.map(|analysis| &analysis.tied),
+        "gain_share": row.analysis.and_then(|analysis| analysis.gain_share).map(gain_share),
         "medians": row.analysis.map(|analysis| &analysis.medians),
         "effects": row.analysis.map(effects),
         "tracer_cost": row.analysis.map(tracer_cost),
@@ -176,12 +200,6 @@ fn arm(comparison: &Comparison, row: &Row<'_>) -> Value {
         "khugepaged": row.collapses().map(collapses),
         "host": row.scarcity().map(|scarcity| plain(&scarcity)),
         "census": census(&row.census()),
-        "adoption_obstacle": obstacle,
-        "adoptions": recommended
-            .into_iter()
-            .chain(others)
-            .map(|adoption| json!({ "scope": adoption.scope, "commands": adoption.commands }))
-            .collect::<Vec<_>>(),
     })
 }
 
@@ -202,8 +220,16 @@ fn tracer_cost(analysis: &ArmAnalysis) -> Map<String, Value> {
     analysis.tracer_cost.iter().map(|(metric, one)| (metric.clone(), cost(one))).collect()
 }
 
+fn gain_share(share: GainShare) -> Value {
+    json!({ "of_arm": share.of, "ratio": share.ratio, "low_ratio": share.low, "high_ratio": share.high })
+}
+
 fn interval(effect: &Effect) -> Value {
     json!({ "ratio": effect.ratio, "low_ratio": effect.low, "high_ratio": effect.high, "blocks": effect.blocks })
+}
+
+fn of_row(comparison: &Comparison, row: &Row<'_>) -> Value {
+    shares::of_arm(comparison, row.index, explained::of_arm(comparison, row.index, arm(row)))
 }
 
 /// The control arms.
@@ -213,9 +239,11 @@ fn controls(comparison: &Comparison) -> Vec<Value> {
     arms.map(|(index, arm)| {
         let of = match &arm.role {
             Role::Sham { of, .. } => Some(*of),
-            Role::Policy | Role::Bare => None,
+            Role::Policy | Role::Bare | Role::Frames { .. } | Role::Share { .. } => None,
         };
-        json!({ "arm": index, "label": arm.label, "policy": arm.policy.to_string(), "sham_of": of, "medians": medians(index) })
+        let control =
+            json!({ "arm": index, "label": arm.label, "policy": arm.policy.to_string(), "sham_of": of, "medians": medians(index) });
+        shares::of_control(comparison, index, explained::of_control(comparison, index, control))
     })
     .collect()
 }

@@ -1,7 +1,7 @@
 //! Stores comparisons, and renders them in every form.
 //!
-//! The document is [`study::comparison::Comparison`]. [`store`] stores it raw in SQLite. [`table`], [`sentence`],
-//! [`adopting`], [`json`], [`csv`] and [`html`] only render it: outcomes and verdicts come from `study`. The document
+//! The document is [`study::comparison::Comparison`]. [`store`] stores it raw in SQLite. [`screen`], [`table`], [`sentence`],
+//! [`advice`], [`json`], [`csv`] and [`html`] only render it: outcomes and verdicts come from `study`. The document
 //! of a simulation is [`simulation::Document`], and [`answer`] is its result. The formats are described in
 //! `docs/reference/formats`.
 //!
@@ -10,14 +10,15 @@
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod adopting;
+pub mod advice;
 pub mod answer;
 pub mod boots;
 pub mod csv;
+pub mod emphasis;
 pub mod files;
 pub mod grid;
+pub mod held_files;
 pub mod html;
-pub mod hugetlb_files;
 pub mod input;
 pub mod inspection;
 pub mod json;
@@ -25,8 +26,11 @@ pub mod matrix;
 pub mod output;
 pub mod parquet;
 pub mod place;
+pub mod required;
+pub mod screen;
 pub mod sentence;
 pub mod shading;
+pub mod shares;
 pub mod simulation;
 mod spread;
 pub mod store;
@@ -35,6 +39,7 @@ pub mod terminal;
 pub mod writer;
 
 mod collapses;
+pub mod explained;
 mod figure;
 mod fragmented;
 mod rows;
@@ -115,7 +120,6 @@ mod tests {
         comparison.design.arms.truncate(3);
         comparison.design.baseline = 9;
         comparison.admissions.truncate(1);
-        comparison.adoptions.clear();
         comparison.design.metrics.clear();
         let analysis = comparison.analysis.as_mut().unwrap();
         analysis.arms[2].outcome = Outcome::Better { best: true };
@@ -126,7 +130,6 @@ mod tests {
         comparison.trials[4].observations[0].value = -f64::MAX;
         comparison.trials[5].started_s = f64::NAN;
         sentence::conclude(&comparison);
-        adopting::adoption(&comparison);
         assert!(table::render(&comparison, 200).contains("thp+no-guards"));
         assert_eq!(json::document(&comparison)["arms"].as_array().unwrap().len(), 3);
         csv::write(&comparison, std::io::sink()).unwrap();

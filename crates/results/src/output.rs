@@ -28,79 +28,70 @@ use crate::place::{self, Caller, End, Missing, Owner, Place, new_file};
 pub struct Output {
     /// The path as given by the user.
     path: PathBuf,
-    to: To,
+    target: Target,
 }
 
 #[derive(Debug)]
-enum To {
-    /// To a temporary file that is renamed to the path at the end.
+enum Target {
+    /// A temporary file that is renamed to the path at the end.
     Replacement(Box<Replacement>),
-    /// To something other than a file: a pipe, a device, a descriptor.
+    /// Something other than a file: a pipe, a device, a descriptor.
     Stream(File),
 }
 
 impl Output {
     /// Begins a file for a path. Nothing changes at the path before [`Output::finish`].
-    ///
-    /// # Errors
-    /// The path cannot be written.
     pub fn create(path: &Path) -> Result<Output, Error> {
         Output::create_for(&Caller::of_process(), path)
     }
 
     fn create_for(caller: &Caller, path: &Path) -> Result<Output, Error> {
-        let to = WriteMode::of(caller, path).and_then(|way| match way {
-            WriteMode::Descriptor(number) => open_descriptor(&number).map(To::Stream),
-            WriteMode::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(To::Stream),
+        let target = WriteMode::of(caller, path).and_then(|way| match way {
+            WriteMode::Descriptor(number) => open_descriptor(&number).map(Target::Stream),
+            WriteMode::Stream(place) => open_again(&place, OFlag::O_NOCTTY).map(Target::Stream),
             WriteMode::Replacement(place) => {
-                Replacement::begin(caller, place).map(|replacement| To::Replacement(Box::new(replacement)))
+                Replacement::begin(caller, place).map(|replacement| Target::Replacement(Box::new(replacement)))
             }
         });
         let path = path.to_path_buf();
-        match to {
-            Ok(to) => Ok(Output { path, to }),
+        match target {
+            Ok(target) => Ok(Output { path, target }),
             Err(why) => Err(Error { path, why }),
         }
     }
 
     /// Syncs the file to disk and renames it to its path.
-    ///
-    /// # Errors
-    /// The file cannot be written or renamed.
     pub fn finish(self) -> Result<(), Error> {
-        let finished = match self.to {
-            To::Replacement(replacement) => replacement.finish(),
-            To::Stream(mut file) => file.flush().map_err(Why::from),
+        let finished = match self.target {
+            Target::Replacement(replacement) => replacement.finish(),
+            Target::Stream(mut file) => file.flush().map_err(Why::from),
         };
         finished.map_err(|why| Error { path: self.path, why })
     }
 
     /// Whether output is written directly: a process may read it meanwhile, and stop reading.
     pub fn is_stream(&self) -> bool {
-        matches!(self.to, To::Stream(_))
+        matches!(self.target, Target::Stream(_))
     }
 }
 
 impl Write for Output {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.to {
-            To::Replacement(replacement) => replacement.file.write(bytes),
-            To::Stream(file) => file.write(bytes),
+        match &mut self.target {
+            Target::Replacement(replacement) => replacement.file.write(bytes),
+            Target::Stream(file) => file.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.to {
-            To::Replacement(replacement) => replacement.file.flush(),
-            To::Stream(file) => file.flush(),
+        match &mut self.target {
+            Target::Replacement(replacement) => replacement.file.flush(),
+            Target::Stream(file) => file.flush(),
         }
     }
 }
 
 /// Checks that a file can be written, without changing anything.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn check(path: &Path) -> Result<(), Error> {
     let caller = Caller::of_process();
     let checked = WriteMode::of(&caller, path).and_then(|way| match way {
@@ -128,9 +119,6 @@ pub struct InPlace {
 
 impl InPlace {
     /// Checks that a path is a writable regular file. Creates it if it does not exist, and otherwise leaves it unchanged.
-    ///
-    /// # Errors
-    /// It is not a regular file, or cannot be written.
     pub fn prepare(path: &Path) -> Result<InPlace, Error> {
         InPlace::prepare_for(&Caller::of_process(), path, are_hard_links_protected())
             .map_err(|why| Error { path: path.to_path_buf(), why })
@@ -138,11 +126,11 @@ impl InPlace {
 
     fn prepare_for(caller: &Caller, path: &Path, protected: bool) -> Result<InPlace, Why> {
         const PIPE_OR_DEVICE: Why =
-            Why::NoFile { kind: "a device or a pipe, and this file is not written from front to back" };
+            Why::NotRegular { kind: "a device or a pipe, and this file is not written sequentially" };
         let WriteMode::Replacement(place) = WriteMode::of(caller, path)? else { return Err(PIPE_OR_DEVICE) };
         let file = match &place.there {
             Some(there) if there.st_nlink > 1 && !protected && !is_sheltered(caller, &place.directory_stat) => {
-                return Err(Why::ManyNames);
+                return Err(Why::HardLinks);
             }
             Some(_) => open_again(&place, OFlag::empty())?,
             None => {
@@ -156,6 +144,19 @@ impl InPlace {
     }
 }
 
+/// Opens a file that [`InPlace`] has prepared, for reading and writing. Fails if the name now refers to another file.
+pub fn open_in_place(path: &Path, identity: (u64, u64)) -> io::Result<File> {
+    let (directory, name) = place::parent(path, Missing::Refuse)?;
+    let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
+    let file = File::from(openat(&directory, name, flags, Mode::empty())?);
+    let stat = fstat(&file)?;
+    if (stat.st_dev, stat.st_ino) == identity {
+        Ok(file)
+    } else {
+        Err(io::Error::other("the name now refers to another file"))
+    }
+}
+
 /// Opens a file to write it in place; fails if the last component of the path is a symbolic link.
 fn open_no_link(path: &Path) -> io::Result<File> {
     let (directory, name) = place::parent(path, Missing::Refuse)?;
@@ -163,11 +164,8 @@ fn open_no_link(path: &Path) -> io::Result<File> {
     Ok(File::from(openat(&directory, name, flags, Mode::empty())?))
 }
 
-/// Gives a file that root has just created to the owner of another one, as if the creator of that file owned both. A
-/// file other than root's own new one keeps its owner.
-///
-/// # Errors
-/// Those of the system; the last component of the path is a symbolic link.
+/// Gives a file that root has just created to the owner of another file. A file of another user, or one with several hard links,
+/// keeps its owner. Refuses a path whose last component is a symbolic link.
 pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     let caller = Caller::of_process();
     if caller.user != 0 {
@@ -204,9 +202,9 @@ impl WriteMode {
             SFlag::S_IFIFO | SFlag::S_IFCHR => Ok(WriteMode::Stream(place)),
             SFlag::S_IFDIR => Err(place::Error::Directory.into()),
             // A typo must not overwrite a disk.
-            SFlag::S_IFBLK => Err(Why::NoFile { kind: "a block device" }),
-            SFlag::S_IFSOCK => Err(Why::NoFile { kind: "a socket" }),
-            _ => Err(Why::NoFile { kind: "no file" }),
+            SFlag::S_IFBLK => Err(Why::NotRegular { kind: "a block device" }),
+            SFlag::S_IFSOCK => Err(Why::NotRegular { kind: "a socket" }),
+            _ => Err(Why::NotRegular { kind: "not a file" }),
         }
     }
 }
@@ -231,13 +229,13 @@ fn is_sheltered(caller: &Caller, directory: &FileStat) -> bool {
 
 /// Opens the file that was checked for writing, and fails if another file has replaced it meanwhile.
 fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
-    let looked = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
-    let there = openat(&place.directory, place.name.as_os_str(), looked, Mode::empty())?;
+    let flags_of_check = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
+    let there = openat(&place.directory, place.name.as_os_str(), flags_of_check, Mode::empty())?;
     let identity = |stat: &FileStat| (stat.st_dev, stat.st_ino);
     if place.there.as_ref().map(identity) != Some(identity(&fstat(&there)?)) {
-        return Err(Why::System(io::Error::other("it was replaced while it was looked at")));
+        return Err(Why::System(io::Error::other("it was replaced while it was checked")));
     }
-    // A call that a signal may interrupt: a pipe may never get a reader.
+    // A signal must be able to interrupt this call, because a pipe may never get a reader.
     Ok(place::reopen(&there, OFlag::O_WRONLY | flags)?)
 }
 
@@ -286,7 +284,7 @@ impl Replacement {
             }
             None => (in_directory, None),
         };
-        // If it gets a mode of its own, other users must not read it before that is set.
+        // If the mode is set at the end, other users must not read the file before.
         let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
         loop {
             let name = leftovers::new_name();

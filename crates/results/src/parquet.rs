@@ -54,9 +54,6 @@ pub struct ParquetFile<W: Write + Send> {
 
 impl<W: Write + Send> ParquetFile<W> {
     /// Begins a file with these columns, given by name and type.
-    ///
-    /// # Errors
-    /// Those of the Parquet writer.
     pub fn new(to: W, columns: &[(&str, ColumnType)]) -> Result<ParquetFile<W>, ParquetError> {
         let fields = columns.iter().map(|(name, column)| field(name, *column).map(Arc::new));
         let schema = Type::group_type_builder("schema").with_fields(fields.collect::<Result<_, _>>()?).build()?;
@@ -64,10 +61,8 @@ impl<W: Write + Send> ParquetFile<W> {
         Ok(ParquetFile { writer: SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties))? })
     }
 
-    /// Writes rows as one row group: groups of some hundred thousand rows are read fastest.
-    ///
-    /// # Errors
-    /// Those of the Parquet writer; columns of other types or lengths than the file's.
+    /// Writes rows as one row group: groups of some hundred thousand rows are read fastest. Columns of other types or lengths than
+    /// the file's are an error.
     pub fn write(&mut self, columns: &[Column]) -> Result<(), ParquetError> {
         let mut group = self.writer.next_row_group()?;
         for column in columns {
@@ -103,9 +98,6 @@ impl<W: Write + Send> ParquetFile<W> {
     }
 
     /// Writes the footer, without which the file cannot be read.
-    ///
-    /// # Errors
-    /// Those of the Parquet writer.
     pub fn finish(self) -> Result<W, ParquetError> {
         self.writer.into_inner()
     }
@@ -132,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_by_the_crates_own_reader() {
+    fn written_files_are_read_by_the_crates_own_reader() {
         let columns = [
             ("small", ColumnType::U32),
             ("large", ColumnType::U64),

@@ -6,6 +6,7 @@
 //! may write, root follows no link with several hard links, because any user can create a hard link to a link if
 //! `fs.protected_hardlinks` is off.
 
+mod caller;
 mod error;
 
 use std::collections::VecDeque;
@@ -22,90 +23,13 @@ use nix::fcntl::{AT_FDCWD, AtFlags, OFlag, open, openat, readlinkat};
 use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat, mkdirat};
 use nix::unistd::{Gid, Uid, fchown};
 
+pub use caller::{Caller, Owner, is_shared, is_sticky};
 pub use error::Error;
 
 /// Maximum number of links followed in one path, the same as in the kernel (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
-/// The directory of this process's descriptors, under its two names (proc(5)).
+/// The directories of the descriptors of this process and of this thread (proc(5)).
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
-
-/// A user and a group.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// User id.
-    pub user: u32,
-    /// Group id.
-    pub group: u32,
-}
-
-/// The user who creates files.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Caller {
-    /// Effective user id.
-    pub user: u32,
-    /// Under sudo, the user who called it.
-    pub invoker: Option<Owner>,
-}
-
-impl Caller {
-    /// The caller of this process; the sudo caller is only trusted if this process is root (sudo(8), SUDO_UID).
-    pub fn of_process() -> Caller {
-        let user = Uid::effective().as_raw();
-        let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
-        let invoker = number("SUDO_UID").zip(number("SUDO_GID")).map(|(user, group)| Owner { user, group });
-        Caller { user, invoker: invoker.filter(|invoker| user == 0 && invoker.user != 0) }
-    }
-
-    /// Whether files of this user count as the caller's own.
-    pub fn is_own(&self, user: u32) -> bool {
-        user == self.user || user == 0 || self.invoker.is_some_and(|invoker| invoker.user == user)
-    }
-
-    /// The owner of something created in a directory; `None`: its creator. What root creates belongs to the directory's
-    /// owner, so that a store in a user's home stays the user's. Under sudo it belongs to the user who called sudo, if
-    /// that user could have created it too.
-    pub fn owner_in(&self, directory: &FileStat) -> Option<Owner> {
-        let invoker = self.invoker.filter(|one| one.user == directory.st_uid || directory.st_mode & 0o002 != 0);
-        let inherited = Owner { user: directory.st_uid, group: directory.st_gid };
-        (self.user == 0).then(|| invoker.unwrap_or(inherited))
-    }
-
-    /// Whether the caller may follow links in a directory.
-    fn trusts(&self, directory: &FileStat) -> bool {
-        self.user != 0 || directory.st_uid == 0
-    }
-
-    /// Whether, for root, only root can rename or replace root's entries in a directory.
-    fn is_sheltered_in(&self, directory: &FileStat) -> bool {
-        let is_roots = directory.st_uid == 0 || is_unmapped(directory.st_uid);
-        self.user != 0 || (is_roots && (!is_shared(directory) || is_sticky(directory)))
-    }
-}
-
-/// Whether this is the overflow id, which represents all users that the user namespace does not map
-/// (user_namespaces(7)), including the host's root. Root of such a namespace has no power over their files, and must
-/// trust the host's root like any user.
-fn is_unmapped(user: u32) -> bool {
-    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
-    let maps = |line: &str| {
-        let mut numbers = line.split_whitespace().map(|word| word.parse::<u64>().ok());
-        let (first, _outside, count) = (numbers.next()??, numbers.next()??, numbers.next()??);
-        Some((first..first + count).contains(&u64::from(user)))
-    };
-    // If the map cannot be read, no user is trusted.
-    let is_mapped = |text: String| text.lines().any(|line| maps(line) != Some(false));
-    overflow == Some(user) && fs::read_to_string("/proc/self/uid_map").is_ok_and(|text| !is_mapped(text))
-}
-
-/// Whether users other than its owner may write a directory; root's own group counts as root.
-pub fn is_shared(directory: &FileStat) -> bool {
-    directory.st_mode & 0o002 != 0 || (directory.st_mode & 0o020 != 0 && directory.st_gid != 0)
-}
-
-/// Whether only the owner of an entry can rename or remove it in a directory that all may write, as in /tmp.
-pub fn is_sticky(directory: &FileStat) -> bool {
-    directory.st_mode & SFlag::from_bits_retain(0o1000).bits() != 0
-}
 
 /// File type bits of the mode.
 pub fn kind(stat: &FileStat) -> SFlag {
@@ -123,7 +47,7 @@ pub enum Missing {
     MakePrivate,
 }
 
-/// A name in a directory that is held open.
+/// The last component of a path, and the directory in which it is, held open.
 #[derive(Debug)]
 pub struct Place {
     /// The directory, opened with O_PATH.
@@ -140,6 +64,17 @@ pub struct Place {
     real: PathBuf,
 }
 
+/// A directory that was found by the rules of this module.
+#[derive(Debug)]
+pub(crate) struct OpenDirectory {
+    /// Opened with O_PATH.
+    pub directory: OwnedFd,
+    /// See [`Place::is_sheltered`].
+    pub is_sheltered: bool,
+    /// Its path without links.
+    pub path: PathBuf,
+}
+
 /// The result of resolving a path.
 #[derive(Debug)]
 pub enum End {
@@ -151,20 +86,22 @@ pub enum End {
 
 impl Place {
     /// Resolves a path.
-    ///
-    /// # Errors
-    /// See [`Error`].
     pub fn find(path: &Path, caller: &Caller, missing: Missing) -> Result<End, Error> {
         if path.as_os_str().as_bytes().ends_with(b"/") {
             return Err(Error::Directory);
         }
-        let mut walk = if path.is_absolute() {
-            Walk::begin("/", "/".into(), *caller, missing)?
-        } else {
-            Walk::begin(".", current_directory(path)?, *caller, missing)?
-        };
-        walk.push(path);
-        walk.walk()
+        Walk::to(path, *caller, missing)?.walk()
+    }
+
+    /// Opens the directory of a path.
+    pub(crate) fn directory(path: &Path, caller: &Caller, missing: Missing) -> Result<OpenDirectory, Error> {
+        let mut walk = Walk::to(path, *caller, missing)?;
+        while let Some(name) = walk.rest.pop_front() {
+            let stat = walk.stat_of(&name)?;
+            walk.step(&name, stat.as_ref())?;
+        }
+        let Walk { directory, sheltered: is_sheltered, real: path, .. } = walk;
+        Ok(OpenDirectory { directory, is_sheltered, path })
     }
 
     /// The path without links.
@@ -178,37 +115,26 @@ impl Place {
     }
 }
 
-/// A place in a directory, for an arbitrary name.
-pub(crate) fn inside(directory: &Path, missing: Missing) -> Result<Box<Place>, Error> {
-    match Place::find(&directory.join("any"), &Caller::of_process(), missing)? {
-        End::Place(place) => Ok(place),
-        End::Descriptor(_) => Err(Error::Directory),
-    }
-}
-
 /// Opens the directory of a path, and returns it with the last component, which is not followed.
 pub(crate) fn parent(path: &Path, missing: Missing) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(Error::Directory)?;
-    let directory = inside(path.parent().unwrap_or(Path::new("")), missing)?.directory;
+    let directory = Place::directory(path.parent().unwrap_or(Path::new("")), &Caller::of_process(), missing)?.directory;
     Ok((directory, name))
 }
 
-/// Creates a new file; fails if the name exists, also as a link.
+/// Creates a new file; fails if the name exists, even as a dangling link.
 pub(crate) fn new_file(directory: &OwnedFd, name: &OsStr, mode: Mode) -> nix::Result<File> {
     let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(File::from(openat(directory, name, new, mode)?))
 }
 
-/// Reopens a file by its O_PATH descriptor: this opens the same file even if another one has its name by now.
-///
-/// # Errors
-/// Those of open(2).
+/// Reopens a file through its O_PATH descriptor, so it is the same file even if another one has its name now.
 #[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
 pub fn reopen(descriptor: &OwnedFd, flags: OFlag) -> nix::Result<File> {
     Ok(File::from(open(&descriptor_path(descriptor), flags | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
-/// A path that refers to a descriptor of this process: opening it opens the file itself and not a name.
+/// The path of a descriptor of this process. Opening it needs no lookup by the file's name.
 pub fn descriptor_path(descriptor: &impl std::os::fd::AsRawFd) -> PathBuf {
     PathBuf::from(format!("{}/{}", DESCRIPTORS[0], descriptor.as_raw_fd()))
 }
@@ -225,7 +151,7 @@ struct Walk {
     stat: FileStat,
     /// The path of the current directory, without links.
     real: PathBuf,
-    /// Whether no other user can change what the directories on the way contain.
+    /// Whether links may be followed: the caller is not root, or root owns all directories so far.
     trusted: bool,
     /// See [`Place::is_sheltered`].
     sheltered: bool,
@@ -234,6 +160,17 @@ struct Walk {
 }
 
 impl Walk {
+    /// A walk that has the whole path before it. A relative one begins at the current directory, whose ancestors are not checked.
+    fn to(path: &Path, caller: Caller, missing: Missing) -> Result<Walk, Error> {
+        let mut walk = if path.is_absolute() {
+            Walk::begin("/", "/".into(), caller, missing)?
+        } else {
+            Walk::begin(".", current_directory(path)?, caller, missing)?
+        };
+        walk.push(path);
+        Ok(walk)
+    }
+
     fn begin(at: &str, real: PathBuf, caller: Caller, missing: Missing) -> Result<Walk, Error> {
         let failed = |errno: Errno| Error::System { part: real.clone(), source: errno.into() };
         let directory = openat(AT_FDCWD, at, DIRECTORY, Mode::empty()).map_err(failed)?;
@@ -255,29 +192,40 @@ impl Walk {
 
     fn walk(mut self) -> Result<End, Error> {
         while let Some(name) = self.rest.pop_front() {
-            let is_last = self.rest.is_empty();
-            if name == ".." {
-                self.enter(&name)?;
+            let is_last = self.rest.is_empty() && name != "..";
+            let stat = self.stat_of(&name)?;
+            if !is_last {
+                self.step(&name, stat.as_ref())?;
                 continue;
             }
-            let there = match fstatat(&self.directory, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW) {
-                Ok(stat) => Some(stat),
-                Err(Errno::ENOENT) => None,
-                Err(errno) => return Err(self.failed(&name, errno)),
-            };
-            match there {
-                Some(stat) if kind(&stat) == SFlag::S_IFLNK => {
-                    if self.is_of_descriptors() && is_last {
-                        return Ok(End::Descriptor(name));
-                    }
-                    self.follow(&name, &stat)?;
-                }
-                there if is_last => return self.end(name, there),
-                Some(_) => self.enter(&name)?,
-                None => self.make(&name)?,
+            let Some(link) = stat.filter(|stat| kind(stat) == SFlag::S_IFLNK) else { return self.end(name, stat) };
+            if self.is_of_descriptors() {
+                return Ok(End::Descriptor(name));
+            }
+            // A slash at the end of the target makes it a directory.
+            if self.follow(&name, &link)? {
+                return Err(Error::Directory);
             }
         }
         Err(Error::Directory)
+    }
+
+    /// The status of an entry of the current directory.
+    fn stat_of(&self, name: &OsStr) -> Result<Option<FileStat>, Error> {
+        match fstatat(&self.directory, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
+            Ok(stat) => Ok(Some(stat)),
+            Err(Errno::ENOENT) => Ok(None),
+            Err(errno) => Err(self.failed(name, errno)),
+        }
+    }
+
+    /// Follows a link, or enters a directory, which is created if it is missing.
+    fn step(&mut self, name: &OsStr, stat: Option<&FileStat>) -> Result<(), Error> {
+        match stat {
+            Some(stat) if kind(stat) == SFlag::S_IFLNK => self.follow(name, stat).map(drop),
+            Some(_) => self.enter(name),
+            None => self.make(name),
+        }
     }
 
     fn end(self, name: OsString, there: Option<FileStat>) -> Result<End, Error> {
@@ -289,13 +237,18 @@ impl Walk {
         Error::System { part: self.real.join(name), source: errno.into() }
     }
 
+    fn failed_here(&self, errno: Errno) -> Error {
+        Error::System { part: self.real.clone(), source: errno.into() }
+    }
+
     /// Whether the current directory is that of this process's descriptors.
     fn is_of_descriptors(&self) -> bool {
         let identity = (self.stat.st_dev, self.stat.st_ino);
         DESCRIPTORS.iter().any(|path| fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == identity))
     }
 
-    fn follow(&mut self, name: &OsStr, link: &FileStat) -> Result<(), Error> {
+    /// Returns whether the target ends with a slash.
+    fn follow(&mut self, name: &OsStr, link: &FileStat) -> Result<bool, Error> {
         let path = self.real.join(name);
         if link.st_uid != 0 && link.st_uid != self.caller.user {
             return Err(Error::ForeignLink { link: path, owner: link.st_uid });
@@ -315,11 +268,7 @@ impl Walk {
             (self.trusted, self.sheltered) = (root.trusted, root.sheltered);
         }
         self.push(&target);
-        if target.as_os_str().as_bytes().ends_with(b"/") && self.rest.is_empty() {
-            Err(Error::Directory)
-        } else {
-            Ok(())
-        }
+        Ok(target.as_os_str().as_bytes().ends_with(b"/"))
     }
 
     fn enter(&mut self, name: &OsStr) -> Result<(), Error> {
@@ -330,10 +279,15 @@ impl Walk {
         } else {
             self.real.push(name);
         }
-        self.stat = fstat(&self.directory).map_err(|errno| self.failed(OsStr::new(""), errno))?;
+        self.stat = fstat(&self.directory).map_err(|errno| self.failed_here(errno))?;
+        self.check();
+        Ok(())
+    }
+
+    /// Takes the owner and the permissions of the current directory into account.
+    fn check(&mut self) {
         self.trusted = self.trusted && self.caller.trusts(&self.stat);
         self.sheltered = self.sheltered && self.caller.is_sheltered_in(&self.stat);
-        Ok(())
     }
 
     fn make(&mut self, name: &OsStr) -> Result<(), Error> {
@@ -356,22 +310,20 @@ impl Walk {
         }
     }
 
-    /// Changes the owner of the current directory.
+    /// Changes the owner of the current directory, which was just made. If it is not empty, the owner of its parent has put another
+    /// directory in its place.
     fn give(&mut self, owner: Owner) -> Result<(), Error> {
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-        let given = openat(&self.directory, ".", readable, Mode::empty()).and_then(|opened| {
-            give(&opened, owner)?;
-            fstat(&opened)
-        });
-        self.stat = given.map_err(|errno| self.failed(OsStr::new(""), errno))?;
+        let opened = openat(&self.directory, ".", readable, Mode::empty()).map_err(|errno| self.failed_here(errno))?;
+        let is_empty = fs::read_dir(descriptor_path(&opened)).is_ok_and(|mut entries| entries.next().is_none());
+        let given = if is_empty { give(&opened, owner).and_then(|()| fstat(&opened)) } else { Err(Errno::EEXIST) };
+        self.stat = given.map_err(|errno| self.failed_here(errno))?;
+        self.check();
         Ok(())
     }
 }
 
 /// Changes the owner of an open file.
-///
-/// # Errors
-/// Those of fchown(2).
 pub fn give(file: impl AsFd, owner: Owner) -> nix::Result<()> {
     fchown(file, Some(Uid::from_raw(owner.user)), Some(Gid::from_raw(owner.group)))
 }

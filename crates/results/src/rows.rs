@@ -1,9 +1,12 @@
 //! One row per arm: the results of the trials that count.
 
+mod causes;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use policy::cause::{Cause, CauseShare};
 use policy::census::Census;
+use policy::remedy;
 use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
 use study::comparison::{Admission, Comparison, Ended, Unsupported};
 use study::metric::{Metric, Provenance, names};
@@ -14,6 +17,9 @@ use crate::collapses::Collapses;
 use crate::figure::{self, Change, MAX_BLOCKS};
 use crate::fragmented::Scarcity;
 use crate::text;
+use causes::with_remedy;
+
+pub use causes::cause_clause;
 
 /// An arm and everything that is shown about it.
 pub(crate) struct Row<'a> {
@@ -27,14 +33,26 @@ pub(crate) struct Row<'a> {
     pub counted: Vec<&'a TrialRecord>,
     /// The verdict that represents these trials (`stats::deciding`); `None` without trials.
     pub deciding: Option<&'a Verdict>,
-    /// Message about its last trial, if that was ended because it took too long.
+    /// Message about its trial that was ended because it took too long, if there is one.
     pub too_slow: Option<String>,
     comparison: &'a Comparison,
 }
 
+/// The arms that may be called best, the greatest gain first.
+pub(crate) fn best(comparison: &Comparison) -> Vec<usize> {
+    let Some(analysis) = &comparison.analysis else { return Vec::new() };
+    let mut best = analysis.best();
+    let gain = |arm: &usize| {
+        let effect = analysis.arms[*arm].effects.get(&analysis.primary);
+        effect.map_or(0.0, |effect| effect.ratio.ln().abs())
+    };
+    best.sort_by(|one, two| gain(two).total_cmp(&gain(one)));
+    best
+}
+
 /// The rows of a comparison, in the order of its arms. Control arms, which follow the others, get no row.
 pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
-    let blocks = complete_blocks(comparison);
+    let blocks = counted_blocks(comparison);
     let row = |index| {
         let counted: Vec<&TrialRecord> = comparison
             .trials
@@ -64,10 +82,9 @@ pub(crate) fn accepted(record: &TrialRecord) -> bool {
     record.rejected.is_empty()
 }
 
-/// Blocks that have an accepted trial of every arm in the race; the first block is discarded.
-///
-/// The analysis counts the same blocks, except those in which the baseline's own answer deviates.
-fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
+/// The blocks, except the first, with accepted trials of the baseline and of another arm; in a boot with one arm, its blocks
+/// except the first. The analysis counts the same blocks, except those in which the baseline's own answer deviates.
+fn counted_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
     let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
     let right = |arm: &usize| !matches!(outcome(*arm), Some(Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }));
@@ -76,8 +93,12 @@ fn complete_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     for record in comparison.trials.iter().filter(|record| accepted(record) && record.trial.block > 0) {
         arms_of.entry(record.trial.block).or_default().insert(record.trial.arm);
     }
-    let complete = |(_, arms): &(&u32, &BTreeSet<usize>)| race.iter().all(|arm| arms.contains(arm));
-    arms_of.iter().filter(complete).map(|(block, _)| *block).collect()
+    let baseline = Some(comparison.design.baseline).filter(|baseline| race.contains(baseline));
+    let counts = |(_, arms): &(&u32, &BTreeSet<usize>)| {
+        let has_other = race.iter().any(|arm| Some(*arm) != baseline && arms.contains(arm));
+        baseline.is_none_or(|baseline| arms.contains(&baseline)) && (has_other || race.len() == 1)
+    };
+    arms_of.iter().filter(counts).map(|(block, _)| *block).collect()
 }
 
 /// Name of the primary metric: the analysis's, which may differ from the design's.
@@ -124,8 +145,23 @@ impl Row<'_> {
         }
     }
 
+    /// Whether no trial gave a wrong answer or took too long, as far as that is known.
+    pub fn has_right_answer(&self) -> bool {
+        let outcome = self.analysis.map(|analysis| &analysis.outcome);
+        !matches!(outcome, Some(Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }))
+    }
+
     pub fn median(&self, metric: &str) -> Option<f64> {
         self.analysis?.medians.get(metric).copied()
+    }
+
+    /// The value to print next to a change: the baseline's median; for another arm, that median times the arm's ratio. This makes
+    /// the change the ratio of two printed values. The ratio of the two medians would be another estimate, which ignores blocks.
+    pub fn typical(&self, metric: &str) -> Option<f64> {
+        let analysis = self.comparison.analysis.as_ref()?;
+        let of_baseline = analysis.arms.get(analysis.baseline)?.medians.get(metric);
+        let scaled = self.effect(metric).zip(of_baseline).map(|(effect, baseline)| baseline * effect.ratio);
+        scaled.or_else(|| self.median(metric))
     }
 
     /// The change of a metric against the baseline.
@@ -156,6 +192,11 @@ impl Row<'_> {
     /// The holding over the trials that count, as determined by `study`; `None` without trials.
     pub fn holding(&self) -> Option<Holding> {
         self.deciding.map(|verdict| verdict.holding)
+    }
+
+    /// Whether the policy was shown to be in force, or requests nothing.
+    pub fn is_held(&self) -> bool {
+        matches!(self.holding(), None | Some(Holding::Held | Holding::NotAsked))
     }
 
     /// The share of the concerned memory that is mapped as requested in at least nine of ten trials that count,
@@ -199,31 +240,30 @@ impl Row<'_> {
         }
     }
 
-    /// If the trials differ in the share mapped as requested: which of them the verdict represents, and the average.
+    /// If the trials differ in the share mapped as requested: which trial the verdict represents, and the average.
     pub fn spread(&self) -> Option<String> {
         let (least, mean) = (figure::share(self.coverage_ratio()?), figure::share(self.mean_coverage_ratio()?));
         let worst = if self.counted.len() < 10 { "run" } else { "tenth of the runs" };
         (least != mean).then(|| format!("in the worst {worst}, {mean} on average"))
     }
 
-    /// Causes over all trials that count: bytes averaged per trial, largest first; those without bytes last. System
-    /// counters are summed.
+    /// Causes over all trials that count. If the policy was not shown to be in force, a proof from some of the trials is left out.
     pub fn causes(&self) -> Vec<CauseShare> {
-        let mut shares: Vec<CauseShare> = Vec::new();
-        for share in self.counted.iter().flat_map(|record| &record.verdict.causes) {
-            match shares.iter_mut().position(|known| add_times(&mut known.cause, &share.cause)) {
-                Some(at) => {
-                    let known = shares[at].bytes.or(share.bytes.and(Some(0)));
-                    shares[at].bytes = known.map(|sum| sum.saturating_add(share.bytes.unwrap_or(0)));
-                }
-                None => shares.push(share.clone()),
-            }
-        }
-        for share in &mut shares {
-            share.bytes = share.bytes.map(|bytes| bytes / self.counted.len() as u64);
-        }
-        shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
-        shares
+        let mut causes = stats::causes(&self.counted);
+        causes.retain(|share| self.is_held() || share.cause != Cause::ProvenByThpDisable);
+        causes
+    }
+
+    /// The clauses about one of its causes, with the bytes of a run.
+    pub fn cause_clause(&self, share: &CauseShare) -> String {
+        with_remedy(share, " a run", self.remedy(&share.cause))
+    }
+
+    /// The remedy for a cause, unless this comparison already applied it.
+    pub fn remedy(&self, cause: &Cause) -> Option<String> {
+        let is_all_inspected = self.comparison.design.prove_all;
+        let of_cause = if is_all_inspected { remedy::of_cause_although_all_is_inspected } else { remedy::of_cause };
+        of_cause(cause)
     }
 
     /// Calls that were answered instead of passed to the kernel: the maximum number in a trial.
@@ -311,11 +351,6 @@ impl Row<'_> {
             Outcome::Worse => "worse",
             Outcome::Equivalent => "equivalent",
             Outcome::Undecided { .. } => "undecided",
-            Outcome::NotHeld => match self.holding() {
-                Some(Holding::Partly) => "held partly",
-                Some(Holding::Unknown) => "unproven",
-                _ => "not held",
-            },
             Outcome::Unsupported => "unsupported",
             Outcome::WrongAnswer { .. } => "wrong answer",
             Outcome::TooSlow { .. } => "too slow",
@@ -329,28 +364,6 @@ impl Row<'_> {
 /// Description of a change that the tracer's own stops could have caused.
 pub(crate) const WITHIN_TRACER_COST: &str = "unproven: the tracer's cost";
 
-/// Whether the two are the same cause; if so, adds the other's count to `sum`.
-fn add_times(sum: &mut Cause, other: &Cause) -> bool {
-    match (sum, other) {
-        (Cause::AllocationFellBack { counter, times }, Cause::AllocationFellBack { counter: same, times: more })
-            if counter == same =>
-        {
-            *times += more;
-            true
-        }
-        // Trials differ in how often a program asks, and in what the pool has at that time.
-        (
-            Cause::PoolRequestRefused { call, size, errno, times, pages, .. },
-            Cause::PoolRequestRefused { call: other, size: same, errno: error, times: more, pages: most, .. },
-        ) if (*call, *size, *errno) == (*other, *same, *error) => {
-            *times = (*times).max(*more);
-            *pages = (*pages).max(*most);
-            true
-        }
-        (one, two) => one == two,
-    }
-}
-
 /// The warnings with their remedies; if consecutive warnings share a remedy, only the last one has it.
 pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>)> {
     let warnings = comparison.analysis.as_ref().map_or(&[][..], |analysis| &analysis.warnings);
@@ -361,16 +374,4 @@ pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>
     };
     let remedies = warnings.iter().enumerate().map(remedy_of);
     warnings.iter().zip(remedies).collect()
-}
-
-/// The clauses about a cause: description, bytes (followed by `of`, such as ` a run`), and remedy.
-pub fn cause_clause(share: &CauseShare, of: &str) -> String {
-    let mut clause = text::printable(&share.cause.describe());
-    if let Some(bytes) = share.bytes {
-        clause.push_str(&format!(" ({}{of})", policy::size::format_bytes(bytes)));
-    }
-    if let Some(remedy) = policy::remedy::of_cause(&share.cause) {
-        clause.push_str(&format!("; {}", text::printable(&remedy)));
-    }
-    clause
 }

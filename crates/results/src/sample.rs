@@ -1,14 +1,16 @@
 //! A realistic comparison for the tests: six arms and fifteen blocks that count. One arm is unsupported, one not held,
-//! one undecided, and one is an A/A arm.
+//! one undecided, and one is an A/A arm; above 400 lines because all of it is one comparison.
 
 use std::sync::Arc;
 
 use policy::cause::{Cause, CauseShare};
 use policy::census::{Backing, Census, Folio, Mapping};
+use policy::remedy::Change;
 use policy::size::PageSize;
 use policy::verdict::{AnsweredCall, Holding, Peak, Verdict};
 use policy::{Granularity, PageSizes, Policy};
-use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::advice::{Advice, Attempt, LargeBytes, Outcome, Tried};
+use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
 use study::machine::{Machine, SettingChange, State};
 use study::metric::{Direction, Metric, Observation, Unit, names};
 use study::stats;
@@ -160,7 +162,7 @@ pub(crate) fn empty() -> Comparison {
         admissions: characters.iter().map(|character| admission(character.policy)).collect(),
         trials: Vec::new(),
         analysis: None,
-        adoptions: characters.iter().map(|character| adoptions(character.policy)).collect(),
+        advice: Some(advice()),
         ended: Ended::Blocks,
     }
 }
@@ -180,15 +182,19 @@ fn admission(policy: &str) -> Admission {
     Admission::Admitted { mechanism: mechanism.to_string() }
 }
 
-fn adoptions(policy: &str) -> Vec<Adoption> {
-    let adoption = |scope: &str, command: &str| Adoption { scope: scope.into(), commands: vec![command.into()] };
-    match policy {
-        "thp" => vec![
-            adoption("for this program, with glibc 2.35 or later", "GLIBC_TUNABLES=glibc.malloc.hugetlb=1 sort ..."),
-            adoption("for every program, until reboot", &format!("echo always > {ENABLED}")),
-        ],
-        _ => Vec::new(),
-    }
+/// glibc's tunable had no effect, and the setting for every program holds.
+fn advice() -> Advice {
+    let tried = |changes: Change, large_bytes| Attempt {
+        changes: vec![changes],
+        outcome: Outcome::Ran { large_bytes, no_block_bytes: 0 },
+    };
+    let tunable = Change::Environment { variable: "GLIBC_TUNABLES".into(), value: "glibc.malloc.hugetlb=1".into() };
+    Advice::Tried(Tried {
+        policy: Policy::plain(Granularity::Thp),
+        large: LargeBytes { by_policy: 256 << 20, by_default: 0 },
+        attempts: vec![tried(tunable, 0), tried(Change::setting(ENABLED, "always"), 254 << 20)],
+        source_change: Some("advise it".into()),
+    })
 }
 
 fn machine() -> Machine {
@@ -318,7 +324,6 @@ pub(crate) fn with_controls() -> Comparison {
     let (bare, thp) = (comparison.design.bare().unwrap(), 3);
     let sham = comparison.design.sham_of(thp).unwrap();
     comparison.admissions.resize(comparison.design.arms.len(), comparison.admissions[0].clone());
-    comparison.adoptions.resize(comparison.design.arms.len(), Vec::new());
     let of_default = comparison.trials.clone().into_iter().filter(|record| record.trial.arm == 0 && accepted(record));
     for (at, record) in of_default.enumerate() {
         for (arm, ratio) in [(bare, 0.992), (sham, 1.31), (thp, 1.30)] {
@@ -375,7 +380,11 @@ pub(crate) fn hostile() -> Comparison {
     comparison.admissions[0] = Admission::Admitted { mechanism: hostile.into() };
     comparison.admissions[UNSUPPORTED] =
         Admission::Unsupported(Unsupported { reason: hostile.into(), remedy: hostile.into() });
-    comparison.adoptions[3] = vec![Adoption { scope: hostile.into(), commands: vec![hostile.into()] }];
+    if let Some(Advice::Tried(tried)) = &mut comparison.advice {
+        tried.source_change = Some(hostile.into());
+        tried.attempts[0].changes = vec![Change::setting(hostile, hostile)];
+        tried.attempts[1].outcome = Outcome::Failed { how: hostile.into() };
+    }
     comparison.design.metrics[0].name = hostile.into();
     comparison.design.primary = hostile.into();
     for record in &mut comparison.trials {

@@ -3,34 +3,45 @@
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Ended};
 use study::metric::names;
-use study::stats::{Effect, Outcome};
+use study::stats::{Effect, GainShare, Outcome};
 
-use crate::adopting::best;
-use crate::figure::{self, Change, MAX_BLOCKS};
+use crate::figure::{self, MAX_BLOCKS};
+use crate::rows::best;
 use crate::rows::{self, Row, baseline_label};
 use crate::text::{enumerate, printable};
 
 /// One sentence that states the result.
 ///
-/// If there is no result, the sentence says so: what is undecided and how many blocks would settle it, which policies
-/// were not held, and which arms gave a wrong answer.
+/// If there is no result, the sentence says so: what is undecided and how many blocks would settle it, and which arms gave a wrong
+/// answer. A policy that was not shown to be in force is called `asking for POLICY`.
 pub fn conclude(comparison: &Comparison) -> String {
-    let page = Page { comparison, rows: rows::rows(comparison) };
-    let mut sentence = page.main_clause();
-    for clause in page.reservations() {
-        sentence.push_str("; ");
-        sentence.push_str(&clause);
-    }
-    sentence.push('.');
-    sentence
+    Conclusion { comparison, rows: rows::rows(comparison), is_brief: false }.sentence()
 }
 
-struct Page<'a> {
+/// As [`conclude`], but without the facts that the table of policies shows: coverage, memory that hardly differs, and the changes of the
+/// beaten policies.
+pub fn headline(comparison: &Comparison) -> String {
+    Conclusion { comparison, rows: rows::rows(comparison), is_brief: true }.sentence()
+}
+
+/// The claim of a sentence, and the figures and reservations that follow it.
+pub fn claim_and_rest(sentence: &str) -> (&str, &str) {
+    let end = [" (", ";"].into_iter().filter_map(|end| sentence.find(end)).min();
+    sentence.split_at(end.unwrap_or(sentence.len()))
+}
+
+struct Conclusion<'a> {
     comparison: &'a Comparison,
     rows: Vec<Row<'a>>,
+    is_brief: bool,
 }
 
-impl Page<'_> {
+impl Conclusion<'_> {
+    fn sentence(&self) -> String {
+        let clauses = [vec![self.main_clause()], self.reservations()].concat();
+        clauses.join("; ") + "."
+    }
+
     fn main_clause(&self) -> String {
         if let Ended::Failed { message } = &self.comparison.ended {
             return format!("the comparison failed: {}", printable(message));
@@ -67,7 +78,9 @@ impl Page<'_> {
                 format!("{}, and the others are worse", self.equivalent(&equivalent, nearest))
             }
             (None, Some(nearest)) => self.worse(&worse, nearest),
-            (None, None) => self.within_cost().unwrap_or_else(|| self.nothing_held()),
+            (None, None) => self
+                .within_cost()
+                .unwrap_or_else(|| "no result: no policy but the baseline gave figures that count".to_owned()),
         }
     }
 
@@ -79,15 +92,27 @@ impl Page<'_> {
             .filter_map(|arm| self.rows.get(*arm).map(Row::label))
             .collect();
         let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", enumerate(&tied)) };
-        let change = self.change(row).map(|change| format!(": {change}")).unwrap_or_default();
-        let label = row.label();
-        format!("{label} is the best of {}{tie}{change}{}{}", self.counted(), cost(row), held(row))
+        let change = self.gain(row).or_else(|| self.change(row));
+        let change = change.map(|change| format!(": {change}")).unwrap_or_default();
+        let held = if self.is_brief { String::new() } else { held(row) };
+        format!("{} is the best of {}{tie}{change}{}{held}", asked(row), self.counted(), self.memory(row))
+    }
+
+    /// `, for 1.2 times the peak memory`
+    fn memory(&self, row: &Row<'_>) -> String {
+        let Some(effect) = row.effect(names::PEAK_RESIDENT_BYTES) else { return String::new() };
+        match effect.ratio {
+            ratio if (0.95..1.05).contains(&ratio) && self.is_brief => String::new(),
+            ratio if (0.95..1.05).contains(&ratio) => ", for about the same peak memory".to_string(),
+            ratio if ratio < 10.0 => format!(", for {ratio:.1} times the peak memory"),
+            ratio => format!(", for {ratio:.0} times the peak memory"),
+        }
     }
 
     /// The baseline's own policy was not in force, so no arm is called best.
     fn better_without_best(&self) -> String {
         let better = self.with(|outcome| matches!(outcome, Outcome::Better { .. }));
-        let changes = better.iter().filter_map(|row| Some(format!("{} ({})", row.label(), self.change(row)?)));
+        let changes = better.iter().filter_map(|row| Some(format!("{} ({})", asked(row), self.change(row)?)));
         format!(
             "no policy is called best, because {} itself was not shown to be in force; better than what ran in its place: {}",
             baseline_label(self.comparison),
@@ -99,14 +124,17 @@ impl Page<'_> {
         let detail = match (rows, self.farthest(rows)) {
             ([one], _) => self.change(one).map(|change| format!(" ({change})")),
             (_, Some(far)) => {
-                self.change(far).map(|change| format!(" (the largest difference: {}, {change})", far.label()))
+                self.change(far).map(|change| format!(" (the largest difference: {}, {change})", asked(far)))
             }
             _ => None,
         };
+        let which = match rows.len() {
+            1 | 2 => labels(rows),
+            several => format!("{several} {}", self.noun()),
+        };
         format!(
-            "undecided: the noise does not show whether {} {} better or worse than {}{}; {}",
-            labels(rows),
-            if rows.len() == 1 { "is" } else { "are" },
+            "undecided: the noise hides whether {which} {} from {}{}; {}",
+            if rows.len() == 1 { "differs" } else { "differ" },
             baseline_label(self.comparison),
             detail.unwrap_or_default(),
             self.what_would_settle(rows)
@@ -114,11 +142,12 @@ impl Page<'_> {
     }
 
     fn equivalent(&self, rows: &[&Row<'_>], nearest: &Row<'_>) -> String {
-        let which = if rows.len() == 1 { String::new() } else { format!("{}: ", nearest.label()) };
+        let which = if rows.len() == 1 { String::new() } else { format!("{}: ", asked(nearest)) };
         format!(
-            "nothing gained: {} {} equivalent to {}, within {} %{}",
+            "nothing gained: {} {} the {} of {} by no more than {} % in either direction{}",
             labels(rows),
-            if rows.len() == 1 { "is" } else { "are" },
+            if rows.len() == 1 { "changes" } else { "change" },
+            figure::title(rows::primary(self.comparison)),
             baseline_label(self.comparison),
             figure::plain(self.comparison.design.band_ratio * 100.0),
             self.change(nearest).map(|change| format!(" ({which}{change})")).unwrap_or_default()
@@ -131,7 +160,7 @@ impl Page<'_> {
             baseline_label(self.comparison),
             self.counted(),
             if rows.len() == 1 { "" } else { "even " },
-            nearest.label(),
+            asked(nearest),
             self.change(nearest).unwrap_or_default()
         )
     }
@@ -154,20 +183,6 @@ impl Page<'_> {
         let Some(cost) = row.cost(&self.comparison.design.primary) else { return String::new() };
         let range = cost.range().map(|range| format!(" ({range})")).unwrap_or_default();
         format!("; tracing overhead {}{range}", cost.estimate())
-    }
-
-    fn nothing_held(&self) -> String {
-        let void = self.with(|outcome| *outcome == Outcome::NotHeld);
-        if void.is_empty() {
-            return "no result: no policy but the baseline gave figures that count".to_string();
-        }
-        let cause = void.iter().flat_map(|row| row.causes()).next();
-        let why = cause.map(|share| format!(" ({})", printable(&share.cause.describe()))).unwrap_or_default();
-        let (was, it) = if void.len() == 1 { ("was", "it") } else { ("were", "them") };
-        format!(
-            "no result: {} {was} not shown to be in force{why}, so the figures say nothing about {it}",
-            labels(&void)
-        )
     }
 
     fn only_aa(&self) -> String {
@@ -198,13 +213,15 @@ impl Page<'_> {
             })
             .unwrap_or_default();
         if baseline.is_some_and(|row| row.unsupported().is_some()) {
-            return format!("nothing was measured: the baseline {label} cannot be had here");
+            return format!("nothing was measured: the baseline {label} is not supported here");
         }
         match self.others().count() {
             0 => format!("only the baseline {label} was asked for{figure}: there is nothing to compare it with"),
-            1 => format!("nothing to compare {label}{figure} with: the other policy cannot be had here"),
+            1 => format!("nothing to compare {label}{figure} with: the other policy is not supported here"),
             others => {
-                format!("nothing to compare {label}{figure} with: none of the {others} other policies can be had here")
+                format!(
+                    "nothing to compare {label}{figure} with: none of the {others} other policies is supported here"
+                )
             }
         }
     }
@@ -222,7 +239,8 @@ impl Page<'_> {
 
     /// Reservations that accompany any result.
     fn reservations(&self) -> Vec<String> {
-        let mut clauses = Vec::new();
+        let mut clauses: Vec<String> = self.gain_shares().filter(|_| !self.is_brief).into_iter().collect();
+        clauses.extend(self.claimed().into_iter().filter_map(not_held));
         if self.comparison.analysis.is_some() {
             match &self.comparison.ended {
                 Ended::NotEnded => clauses.push("the comparison has not ended".to_string()),
@@ -246,27 +264,19 @@ impl Page<'_> {
         clauses
     }
 
-    /// `wall time 12.3 % less than default (95 % interval 11.0 to 13.5 %, 14 blocks)`
-    fn change(&self, row: &Row<'_>) -> Option<String> {
-        let primary = rows::primary(self.comparison);
-        let effect = row.effect(primary)?;
-        let change = Change::of(effect);
-        let blocks = if effect.blocks == 1 { "1 block".to_string() } else { format!("{} blocks", effect.blocks) };
-        let interval = match change.range_in_words() {
-            Some(range) => {
-                format!("{} interval {range}, {blocks}", figure::confidence(self.comparison.design.confidence))
-            }
-            None => format!("{blocks}, too few for an interval"),
+    /// `of that gain, mthp-64k brings 62 % (48 to 79 %)`: the shares of the policies that are better, and beaten by the best.
+    fn gain_shares(&self) -> Option<String> {
+        let beaten = self.with(|outcome| *outcome == Outcome::Better { best: false });
+        let mut shares: Vec<_> = beaten.iter().filter_map(|row| Some((row, row.analysis?.gain_share?))).collect();
+        shares.sort_by(|one, other| other.1.ratio.total_cmp(&one.1.ratio));
+        let share = |(row, share): &(&&Row<'_>, GainShare)| {
+            format!("{} brings {}", asked(row), figure::gain_share((share.ratio, share.low, share.high)))
         };
-        Some(format!(
-            "{} {} than {} ({interval})",
-            figure::title(primary),
-            change.in_words(),
-            baseline_label(self.comparison)
-        ))
+        (!shares.is_empty())
+            .then(|| format!("of that gain, {}", enumerate(&shares.iter().map(share).collect::<Vec<_>>())))
     }
 
-    /// How these undecided rows would be decided. The limit that ended the comparison must change.
+    /// What would decide these undecided rows: the limit that ended the comparison must be changed.
     fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
         let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
@@ -286,6 +296,18 @@ impl Page<'_> {
             figure::precision(design.precision_ratio),
             figure::precision(precision)
         )
+    }
+
+    /// The policies about which the main clause makes a statement: the best, or without one all that have a figure that counts.
+    fn claimed(&self) -> Vec<&Row<'_>> {
+        let best: Vec<&Row<'_>> = best(self.comparison).into_iter().filter_map(|arm| self.rows.get(arm)).collect();
+        if !best.is_empty() {
+            return best;
+        }
+        let has_figure = |outcome: &Outcome| {
+            matches!(outcome, Outcome::Better { .. } | Outcome::Worse | Outcome::Equivalent | Outcome::Undecided { .. })
+        };
+        self.with(has_figure).into_iter().filter(|row| row.unsupported().is_none()).collect()
     }
 
     fn others(&self) -> impl Iterator<Item = &Row<'_>> {
@@ -313,8 +335,11 @@ impl Page<'_> {
 
     /// `4 policies`, or with variants `4 arms`: those with valid figures.
     fn counted(&self) -> String {
-        let noun = if self.comparison.design.variants().is_empty() { "policies" } else { "arms" };
-        format!("{} {noun}", self.policies())
+        format!("{} {}", self.policies(), self.noun())
+    }
+
+    fn noun(&self) -> &'static str {
+        if self.comparison.design.variants().is_empty() { "policies" } else { "arms" }
     }
 
     /// Number of policies with valid figures, including the baseline and excluding the A/A arm.
@@ -322,8 +347,7 @@ impl Page<'_> {
         let void = |outcome: &Outcome| {
             matches!(
                 outcome,
-                Outcome::NotHeld
-                    | Outcome::Unsupported
+                Outcome::Unsupported
                     | Outcome::WrongAnswer { .. }
                     | Outcome::TooSlow { .. }
                     | Outcome::NotMeasured
@@ -336,27 +360,38 @@ impl Page<'_> {
 }
 
 fn labels(rows: &[&Row<'_>]) -> String {
-    enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>())
+    enumerate(&rows.iter().map(|row| asked(row)).collect::<Vec<_>>())
 }
 
-/// `, for 1.2 times the peak memory`
-fn cost(row: &Row<'_>) -> String {
-    let Some(effect) = row.effect(names::PEAK_RESIDENT_BYTES) else { return String::new() };
-    match effect.ratio {
-        ratio if (0.95..1.05).contains(&ratio) => ", for about the same peak memory".to_string(),
-        ratio if ratio < 10.0 => format!(", for {ratio:.1} times the peak memory"),
-        ratio => format!(", for {ratio:.0} times the peak memory"),
-    }
+/// The policy; `asking for POLICY` if it was not shown to be in force.
+fn asked(row: &Row<'_>) -> String {
+    if row.is_held() { row.label() } else { format!("asking for {}", row.label()) }
 }
 
 /// `; held on 97 % of the memory`
 fn held(row: &Row<'_>) -> String {
-    match (row.holding(), row.coverage_ratio()) {
-        (Some(Holding::NotAsked) | None, _) | (_, None) => String::new(),
-        (_, Some(ratio)) => format!("; held on {} of the memory", figure::share(ratio)),
+    match row.coverage_ratio() {
+        Some(ratio) if row.is_held() => format!("; held on {} of the memory", figure::share(ratio)),
+        _ => String::new(),
     }
 }
 
+/// The share of the memory that got a policy's pages, where it was not shown to be in force: `thp was in force on 63 % of the memory`.
+fn not_held(row: &Row<'_>) -> Option<String> {
+    if row.is_held() {
+        return None;
+    }
+    let label = row.label();
+    let known = row.holding() != Some(Holding::Unknown);
+    Some(match row.mean_coverage_ratio().filter(|_| known) {
+        None => format!("it is not known on how much of the memory {label} was in force"),
+        Some(0.0) => format!("{label} was in force on none of the memory, so this is no effect of its pages"),
+        Some(ratio) => format!("{label} was in force on {} of the memory", figure::share(ratio)),
+    })
+}
+
+mod change;
 mod settling;
+pub use settling::rounded_up;
 #[cfg(test)]
 mod tests;

@@ -91,17 +91,17 @@ fn shade(share: f64) -> char {
 pub fn svg(shading: &Shading) -> String {
     let width = LEFT + CELL.0 * shading.columns.len() as f64 + MARGIN;
     let height = TOP + CELL.1 * shading.rows.len() as f64 + 66.0;
-    let mut body = words("title", (MARGIN, 26.0), "start", &shading.title);
-    body += &words("soft", (LEFT, 50.0), "start", &shading.columns_are);
-    body += &words("soft", (LEFT - 10.0, TOP - 8.0), "end", &shading.rows_are);
+    let mut body = text_element("title", (MARGIN, 26.0), "start", &shading.title);
+    body += &text_element("soft", (LEFT, 50.0), "start", &shading.columns_are);
+    body += &text_element("soft", (LEFT - 10.0, TOP - 8.0), "end", &shading.rows_are);
     for (at, name) in shading.columns.iter().enumerate() {
-        body += &words("", (LEFT + CELL.0 * (at as f64 + 0.5), TOP - 8.0), "middle", name);
+        body += &text_element("", (LEFT + CELL.0 * (at as f64 + 0.5), TOP - 8.0), "middle", name);
     }
     for (at, (name, cells)) in shading.rows.iter().enumerate() {
         let y = TOP + CELL.1 * at as f64;
-        body += &words("", (LEFT - 10.0, y + CELL.1 / 2.0 + 4.5), "end", name);
+        body += &text_element("", (LEFT - 10.0, y + CELL.1 / 2.0 + 4.5), "end", name);
         for (column, cell) in cells.iter().enumerate().filter_map(|(column, cell)| Some((column, cell.as_ref()?))) {
-            body += &drawn(cell, (LEFT + CELL.0 * column as f64, y));
+            body += &cell_element(cell, (LEFT + CELL.0 * column as f64, y));
         }
     }
     body += &legend(shading, height - 44.0);
@@ -126,14 +126,14 @@ pub fn html(shading: &Shading) -> String {
     )
 }
 
-fn words(class: &str, at: (f64, f64), anchor: &str, text: &str) -> String {
+fn text_element(class: &str, at: (f64, f64), anchor: &str, text: &str) -> String {
     let text = escape(&printable(text));
     format!("<text class=\"{class}\" x=\"{:.1}\" y=\"{:.1}\" text-anchor=\"{anchor}\">{text}</text>\n", at.0, at.1)
 }
 
-fn drawn(cell: &Cell, (x, y): (f64, f64)) -> String {
+fn cell_element(cell: &Cell, (x, y): (f64, f64)) -> String {
     let class = if cell.share > 0.6 { "on" } else { "" };
-    let text = words(class, (x + CELL.0 / 2.0, y + CELL.1 / 2.0 + 4.5), "middle", &cell.text);
+    let text = text_element(class, (x + CELL.0 / 2.0, y + CELL.1 / 2.0 + 4.5), "middle", &cell.text);
     format!("<g><title>{}</title>{}{text}</g>\n", escape(&printable(&cell.hover)), box_of(cell.share, (x, y), CELL))
 }
 
@@ -147,12 +147,12 @@ fn box_of(share: f64, (x, y): (f64, f64), (width, height): (f64, f64)) -> String
 
 fn legend(shading: &Shading, y: f64) -> String {
     const SHARES: [f64; 6] = [0.0, 0.5, 0.75, 0.875, 0.9375, 1.0];
-    let mut legend = words("soft", (LEFT, y), "start", &shading.shade_is);
+    let mut legend = text_element("soft", (LEFT, y), "start", &shading.shade_is);
     for (at, share) in SHARES.into_iter().enumerate() {
         let x = LEFT + 74.0 * at as f64;
         legend += &box_of(share, (x, y + 9.0), (20.0, 16.0));
         let percent = format!("{}%", (share * 1000.0).round() / 10.0);
-        legend += &words("soft", (x + 24.0, y + 22.0), "start", &percent);
+        legend += &text_element("soft", (x + 24.0, y + 22.0), "start", &percent);
     }
     legend
 }
@@ -184,7 +184,7 @@ mod tests {
         assert!(lines[4].starts_with("1G") && lines[4].contains("█1x1G") && lines[4].contains("▒2x\\x1b"), "{lines:?}");
         assert!(lines[5].contains(" 0") && lines[5].trim_end().ends_with('-'), "{lines:?}");
         let narrow = text(&sample(), 16);
-        assert_eq!(narrow.matches("vCPUs").count(), 2, "columns that do not fit stand below: {narrow}");
+        assert_eq!(narrow.matches("vCPUs").count(), 2, "columns that do not fit follow below: {narrow}");
     }
 
     #[test]

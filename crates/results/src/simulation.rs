@@ -6,7 +6,7 @@ mod shading;
 use policy::verdict::Verdict;
 
 use crate::figure;
-pub use crate::spread::{Spread, Spreading};
+pub use crate::spread::{FigureSpread, Spread};
 
 /// Everything that one page shows.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -67,10 +67,10 @@ pub enum Missing {
 }
 
 impl Missing {
-    /// Text shown in place of the result.
-    pub fn words(&self) -> &'static str {
+    /// Label shown in place of the result.
+    pub fn label(&self) -> &'static str {
         match self {
-            Missing::Refused(_) => "cannot be had",
+            Missing::Refused(_) => "unsupported",
             Missing::Stopped(_) => "stopped early",
         }
     }
@@ -256,7 +256,7 @@ impl Sweep {
     }
 }
 
-/// Ways of the TLBs of [`Sweep::curve`] from eight entries on.
+/// Ways of the TLBs of [`Sweep::curve`] with eight entries or more.
 pub const CURVE_WAYS: u32 = 8;
 
 /// A pointer chase over buffers of growing size: measured on a processor, and modelled.
@@ -270,7 +270,7 @@ pub struct Knees {
     pub version: String,
     /// Names and values: processor, machine, seed.
     pub facts: Vec<(String, String)>,
-    /// Remarks that are needed to read it.
+    /// Remarks that are needed to read the figures.
     pub notes: Vec<String>,
     /// Measured nanoseconds per load by buffer size; empty if nothing could be measured.
     pub measured_ns: Vec<Line>,

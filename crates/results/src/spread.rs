@@ -15,12 +15,12 @@ pub struct Spread {
     /// Number of simulations that reached the end of the trace.
     pub layouts: u32,
     /// All counts.
-    pub figures: Vec<Spreading>,
+    pub figures: Vec<FigureSpread>,
 }
 
-/// A figure over address space layouts.
+/// The values of a figure over address space layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Spreading {
+pub struct FigureSpread {
     /// Its name in the JSON document.
     pub name: String,
     /// Value without randomisation.
@@ -69,7 +69,7 @@ mod tests {
 
     #[test]
     fn a_spread_shows_what_matters_with_its_units() {
-        let of = |name: &str, fixed| Spreading { name: name.into(), fixed, least: 986, median: 1050, most: 1130 };
+        let of = |name: &str, fixed| FigureSpread { name: name.into(), fixed, least: 986, median: 1050, most: 1130 };
         let figures = vec![of("resident_peak_bytes", 4096), of("faults", 733), of("zero_faults", 1)];
         let spread = Spread { policy: "thp".into(), layouts: 9, figures, ..Spread::default() };
         let shown = spread.shown();

@@ -1,6 +1,6 @@
-//! The comparison as a table for the terminal.
+//! Everything about a comparison as a table for the terminal. The first screen is [`crate::screen`].
 
-mod notes;
+pub(crate) mod notes;
 
 use comfy_table::{
     Cell, CellAlignment, ColumnConstraint, ContentArrangement, ContentLineStyle, LineStyle, Table, TableStyle,
@@ -30,58 +30,70 @@ pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_lines(ContentLineStyle::none())
     .content_lines(ContentLineStyle::none());
 
-/// The table, one row per policy, in lines of at most `width` columns (40 to 200; below 80 one paragraph per policy).
+/// The table, one row per policy, in lines of at most `width` columns (40 to 200; below 80, and where no table fits, one paragraph per policy).
 /// It is followed by the reasons of unsupported rows, the causes of policies that were not held, and the warnings with
 /// their remedies.
 ///
-/// A row has one line each for the primary metric, the requested metrics (`--metric`, `--repeat-inside`), wall time and
-/// CPU time, and one for the effect of the tracer's stops on the primary metric. Only a single word of a note that is
-/// longer than a line, such as a path, exceeds the width.
+/// A row has one line each for the primary metric, the requested metrics (`--metric`, `--repeat-inside`), wall time,
+/// CPU time, user time and system time, and one for the effect of the tracer's stops on the primary metric. Only a
+/// single word of a note that is longer than a line, such as a path, exceeds the width.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(MIN_WIDTH, MAX_WIDTH);
     let rows = rows::rows(comparison);
+    let is_observed = |metric: &Metric| rows.iter().any(|row| row.typical(&metric.name).is_some());
+    let metrics: Vec<Metric> = detailed_metrics(comparison).into_iter().filter(is_observed).collect();
     let is_too_long = |row: &Row<'_>| row.label().len().max(row.outcome().len()) > MAX_CELL;
-    let mut text = if width < MIN_TABLE || rows.iter().any(is_too_long) {
-        paragraphs(comparison, &rows, width)
+    let table = if width < MIN_TABLE || rows.iter().any(is_too_long) {
+        None
     } else {
-        table(comparison, &rows, width)
+        table(comparison, &rows, width, &metrics)
     };
-    for note in notes(comparison, &rows) {
-        text.push_str(&fold(&note, width, 4));
+    let mut text = table.unwrap_or_else(|| paragraphs(comparison, &rows, width, metrics));
+    let notes = notes(comparison, &rows);
+    text.push_str(if notes.is_empty() { "" } else { "\n" });
+    for line in notes.iter().flat_map(|note| &note.full) {
+        text.push_str(&fold(line, width, 4));
         text.push('\n');
     }
     text
 }
 
+/// The headline metrics, and user time and system time.
+fn detailed_metrics(comparison: &Comparison) -> Vec<Metric> {
+    let mut metrics = rows::headline_metrics(comparison);
+    for name in [names::USER_S, names::SYSTEM_S] {
+        if metrics.iter().all(|metric| metric.name != name) {
+            metrics.push(figure::metric(&comparison.design.metrics, name));
+        }
+    }
+    metrics
+}
+
 /// The widest layout that fits.
-fn table(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
-    let headline = rows::headline_metrics(comparison);
-    let [wide, narrow, mut narrowest] = [(true, false), (false, false), (false, true)]
-        .map(|(wide, short_names)| Layout { wide, short_names, headline: headline.clone() }.table(comparison, rows));
-    narrowest.set_content_arrangement(ContentArrangement::Dynamic).set_width(width as u16);
+fn table(comparison: &Comparison, rows: &[Row<'_>], width: usize, metrics: &[Metric]) -> Option<String> {
+    let layouts = [true, false].map(|wide| Layout { wide, headline: metrics.to_vec() }.table(comparison, rows));
     let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
-    let table = [wide, narrow].into_iter().find(fits).unwrap_or(narrowest);
-    table.trim_fmt() + "\n"
+    layouts.into_iter().find(fits).map(|table| table.trim_fmt() + "\n")
 }
 
 /// The content of the table, one paragraph per policy: the outcome, a line per metric, the rest.
-fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String {
-    let layout = Layout { wide: false, short_names: true, headline: rows::headline_metrics(comparison) };
+fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize, headline: Vec<Metric>) -> String {
+    let layout = Layout { wide: false, headline };
     let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
-    let mut text = fold(&format!("median; change in % and its {interval}"), width, 0) + "\n";
+    let mut text = fold(&format!("typical value; change in % and its {interval}"), width, 0) + "\n";
     let lines: Vec<Vec<[String; 4]>> = rows.iter().map(|row| layout.metric_lines(row)).collect();
     let columns: [usize; 4] =
         std::array::from_fn(|at| lines.iter().flatten().map(|line| line[at].chars().count()).max().unwrap_or(0));
     for (row, lines) in rows.iter().zip(&lines) {
         let needed = row.what_would_settle_it().map(|what| format!(", {what}")).unwrap_or_default();
         text.push_str(&format!("\n{}\n", fold(&format!("{}: {}{needed}", row.label(), row.outcome()), width, 4)));
-        for [name, median, change, range] in lines {
+        for [name, typical, change, range] in lines {
             let [w0, w1, w2, w3] = columns;
-            let line = format!("  {name:w0$} {median:>w1$} {change:>w2$} {range:>w3$}");
+            let line = format!("  {name:w0$} {typical:>w1$} {change:>w2$} {range:>w3$}");
             if line.trim_end().chars().count() <= width {
                 text.push_str(line.trim_end())
             } else {
-                text.push_str(&format!("  {name:w0$} {median:>w1$}\n    {change:>w2$} {range:>w3$}"))
+                text.push_str(&format!("  {name:w0$} {typical:>w1$}\n    {change:>w2$} {range:>w3$}"))
             }
             text.push('\n');
         }
@@ -93,9 +105,6 @@ fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize) -> String
 struct Layout {
     /// Whether page tables and peak memory have a column each, and nothing is folded.
     wide: bool,
-    /// Whether names of metrics are shortened: a folded name would move the names below it away from the lines of their
-    /// figures.
-    short_names: bool,
     /// The metrics with a line in each row.
     headline: Vec<Metric>,
 }
@@ -119,7 +128,7 @@ impl Layout {
         } else {
             &["minor\nfaults", "peak,\ntables\nseen"]
         };
-        let left = ["policy", "", "median", change].map(String::from);
+        let left = ["policy", "", "typical", change].map(String::from);
         let mut header: Vec<String> = left.into_iter().chain([interval, "verdict".to_string()]).collect();
         header.extend(memory.iter().map(|name| name.to_string()));
         header.push("outcome".to_string());
@@ -132,17 +141,17 @@ impl Layout {
             let lines = self.headline.iter().map(of).chain(cost.map(of_cost));
             lines.collect::<Vec<_>>().join("\n").trim_end().to_string()
         };
-        let median = |metric: &Metric| row.median(&metric.name).map(|value| figure::short(value, metric.unit));
+        let typical = |metric: &Metric| row.typical(&metric.name).map(|value| figure::short(value, metric.unit));
         let change = |metric: &Metric| row.effect(&metric.name).map(Change::of);
         let short = |name: &str| {
             let unit = figure::metric(&[], name).unit;
-            row.median(name).map(|value| figure::short(value, unit)).unwrap_or_default()
+            row.typical(name).map(|value| figure::short(value, unit)).unwrap_or_default()
         };
-        let shown = |metric: &Metric| median(metric).map(|_| self.line_name(metric)).unwrap_or_default();
+        let shown = |metric: &Metric| typical(metric).map(|_| line_name(metric)).unwrap_or_default();
         let mut cells = vec![
             Cell::new(self.policy(row)),
             Cell::new(lines(&shown, &|_| COST.to_string())),
-            Cell::new(lines(&|metric| median(metric).unwrap_or_default(), &|_| String::new())),
+            Cell::new(lines(&|metric| typical(metric).unwrap_or_default(), &|_| String::new())),
             Cell::new(lines(
                 &|metric| change(metric).map(|change| self.estimate(change)).unwrap_or_default(),
                 &|cost| self.estimate(cost),
@@ -168,23 +177,27 @@ impl Layout {
         cells
     }
 
-    /// Name, median, change and interval of each observed metric.
+    /// Name, typical value, change and interval of each observed metric, and of the tracer's cost.
     fn metric_lines(&self, row: &Row<'_>) -> Vec<[String; 4]> {
         let line = |metric: &Metric| {
-            let median = figure::short(row.median(&metric.name)?, metric.unit);
+            let typical = figure::short(row.typical(&metric.name)?, metric.unit);
             let change = row.effect(&metric.name).map(Change::of);
             let estimate = change.map(|change| self.estimate(change)).unwrap_or_default();
             let range = change.and_then(|change| self.range(change)).unwrap_or_default();
-            Some([self.line_name(metric), median, estimate, range])
+            Some([line_name(metric), typical, estimate, range])
         };
-        self.headline.iter().filter_map(line).collect()
+        let cost =
+            self.headline.first().and_then(|primary| row.cost(&primary.name)).map(|cost| {
+                [COST.to_string(), String::new(), self.estimate(cost), self.range(cost).unwrap_or_default()]
+            });
+        self.headline.iter().filter_map(line).chain(cost).collect()
     }
 
     /// Verdict, faults and memory, as one clause.
     fn rest(&self, row: &Row<'_>) -> Option<String> {
         let figure = |name: &str, title: &str| {
             let unit = figure::metric(&[], name).unit;
-            row.median(name).map(|value| format!("{title} {}", figure::short(value, unit)))
+            row.typical(name).map(|value| format!("{title} {}", figure::short(value, unit)))
         };
         let verdict = Some(row.verdict(" ")).filter(|verdict| !verdict.is_empty() && verdict != "-");
         let figures = [
@@ -199,15 +212,6 @@ impl Layout {
     /// If space is short, the parts of a long label are placed below each other.
     fn policy(&self, row: &Row<'_>) -> String {
         if self.wide { row.label() } else { row.label().replace('+', "\n+").replace(" (", "\n(") }
-    }
-
-    fn line_name(&self, metric: &Metric) -> String {
-        match metric.name.as_str() {
-            names::WALL_S => "wall".to_string(),
-            names::CPU_S => "cpu".to_string(),
-            other if self.short_names => cut(&printable(other)),
-            other => printable(other),
-        }
     }
 
     fn estimate(&self, change: Change) -> String {
@@ -235,12 +239,13 @@ impl Layout {
     }
 }
 
-/// Shortens a name to eight characters. Names of one family often differ only at the end, so both ends are kept.
-fn cut(name: &str) -> String {
-    let letters: Vec<char> = name.chars().collect();
-    match letters.len() {
-        0..=8 => name.to_string(),
-        all => letters[..3].iter().chain(&['…']).chain(&letters[all - 4..]).collect(),
+fn line_name(metric: &Metric) -> String {
+    match metric.name.as_str() {
+        names::WALL_S => "wall".to_string(),
+        names::CPU_S => "cpu".to_string(),
+        names::USER_S => "user".to_string(),
+        names::SYSTEM_S => "system".to_string(),
+        other => printable(other),
     }
 }
 

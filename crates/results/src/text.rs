@@ -54,7 +54,7 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
     }
     let mut plain = String::with_capacity(text.len());
     for c in text.chars() {
-        let stand_in = match c {
+        let substitute = match c {
             c if c.is_ascii() => c,
             '─' | '–' | '−' => '-',
             '│' => '|',
@@ -73,7 +73,7 @@ pub fn ascii(text: &str) -> Cow<'_, str> {
                 continue;
             }
         };
-        plain.push(stand_in);
+        plain.push(substitute);
     }
     plain.into()
 }
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_stay_lines_and_nothing_in_them_reaches_a_terminal() {
+    fn line_breaks_are_kept_and_other_controls_are_escaped() {
         assert_eq!(printable_lines("one\n\ttwo\x1b[31m\r\n\u{9b}2J\n"), "one\n\ttwo\\x1b[31m\\r\n\\u009b2J\n");
         assert!(matches!(printable_lines("plain\ttext\n─ é"), Cow::Borrowed(_)));
         let document = serde_json::json!({ "a\u{9b}": "\u{1b}[31m\u{7f}\u{202e}\n é" });
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_that_moves_the_cursor_or_the_reading_order_survives() {
+    fn escapes_what_moves_the_cursor_or_changes_the_reading_order() {
         assert_eq!(printable("a\x1b[2J\u{9b}\n\u{202e}b"), "a\\x1b[2J\\u009b\\n\\u202eb");
         assert_eq!(printable("größe ≤ 5 µs"), "größe ≤ 5 µs");
     }

@@ -71,7 +71,8 @@ pub(crate) fn builds(comparison: &Comparison) -> Vec<[String; 3]> {
     let variants = comparison.design.variants().into_iter();
     let build = |variant: &study::variant::Variant| {
         let words = variant.variables.iter().chain(&variant.command).cloned().collect::<Vec<String>>();
-        let fragmented = variant.fragmented.map(|wish| format!(" (free memory fragmented to {} %)", wish.percent));
+        let fragmented =
+            variant.fragmented.map(|request| format!(" (free memory fragmented to {} %)", request.percent));
         let command = crate::text::command_line(&words) + &fragmented.unwrap_or_default();
         let hash = variant.sha256.as_ref().map(|hash| hash.chars().take(12).collect());
         [printable(&variant.name), printable(&command), hash.unwrap_or_else(|| "unknown".to_owned())]

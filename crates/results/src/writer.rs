@@ -1,5 +1,5 @@
-//! Identifies the process that created a temporary file by the file's name: files left by a killed process can be
-//! removed, and files of a running one are kept.
+//! The name of a temporary file identifies the process that created it: files of a killed process can be removed, and
+//! files of a running one are kept.
 
 use std::fs;
 use std::io;
@@ -27,9 +27,6 @@ pub struct Writer {
 
 impl Writer {
     /// The calling process.
-    ///
-    /// # Errors
-    /// /proc cannot be read.
     pub fn this_process() -> io::Result<Writer> {
         let process = process::id();
         let start_ticks = start_ticks(process)?;
@@ -104,7 +101,7 @@ mod tests {
     const KIND: &str = ".pagelab-";
 
     #[test]
-    fn a_name_tells_its_writer() {
+    fn a_name_identifies_its_writer() {
         let this = Writer::this_process().unwrap();
         assert_eq!(Writer::of(&format!("{}a1B2c3", this.prefix(KIND)), KIND), Some(this.clone()));
         let prefix = this.prefix(KIND);
@@ -129,7 +126,7 @@ mod tests {
         let this = Writer::this_process().unwrap();
         assert!(!this.is_gone(&this));
         let reused = Writer { start_ticks: this.start_ticks + 1, ..this.clone() };
-        assert!(reused.is_gone(&this), "another process has its number");
+        assert!(reused.is_gone(&this), "another process has its PID");
         let mut child = process::Command::new("true").spawn().unwrap();
         let ended = Writer { process: child.id(), ..this.clone() };
         child.wait().unwrap();

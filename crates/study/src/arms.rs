@@ -61,6 +61,11 @@ impl Design {
         self.bare_of(self.baseline)
     }
 
+    /// The arm of [`Role::Frames`] for an arm, if there is one.
+    pub fn frames_of(&self, arm: usize) -> Option<usize> {
+        self.arms.iter().position(|other| other.role == Role::Frames { of: arm })
+    }
+
     /// The sham arm that is the control of an arm, if there is one.
     pub fn sham_of(&self, arm: usize) -> Option<usize> {
         self.arms.iter().position(|other| matches!(other.role, Role::Sham { of, .. } if of == arm))

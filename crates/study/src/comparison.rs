@@ -2,9 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::advice::Advice;
+pub use crate::contention::Contention;
 pub use crate::fragmented::Fragmented;
 use crate::machine::Machine;
 use crate::metric::Metric;
+pub use crate::own_session::OwnSession;
 use crate::stats::result::Analysis;
 use crate::trial::{Arm, TrialRecord};
 
@@ -25,7 +28,7 @@ pub struct Design {
     pub max_blocks: u32,
     /// No block begins later than this many seconds after the start of the first trial; absent: no limit.
     pub max_time_s: Option<f64>,
-    /// A trial that takes longer is ended, and with it its arm; absent: no limit.
+    /// Time limit of a trial in seconds. A trial that exceeds it is killed, and its arm is dropped; absent: no limit.
     pub trial_time_s: Option<f64>,
     /// Half width of the interval at which an arm is measured precisely enough, as a ratio (0.01 = 1 %).
     pub precision_ratio: f64,
@@ -35,14 +38,21 @@ pub struct Design {
     pub confidence: f64,
     /// Seed of the order of trials and of the resampling.
     pub seed: u64,
-    /// Whether all memory is looked at before it goes, whatever time that takes; otherwise large ranges, as long as looking takes a
-    /// small share of a trial's time. What is not looked at is missing from the census and the verdict.
+    /// Whether all memory is inspected before it is given back, however long that takes. Otherwise only large ranges are
+    /// inspected, and only while inspections take a small share of a trial's time. The census and the verdict lack memory that is
+    /// not inspected.
     pub prove_all: bool,
     /// What khugepaged does during the trials.
     pub khugepaged: Khugepaged,
-    /// How free memory is fragmented before the first trial, until the last; absent: it is as it is.
+    /// The fragmentation of free memory from before the first trial until after the last; absent: unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<Fragmented>,
+    /// The effect of the own session of every run; absent: runs are in the session of pagelab, or in one for another user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub own_session: Option<OwnSession>,
+    /// Contention for the processors before the first block; absent: not observed, because the user named the primary metric.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
 }
 
 /// The state of khugepaged, the kernel thread that collapses small pages into large ones, during the trials.
@@ -52,7 +62,7 @@ pub enum Khugepaged {
     /// Unchanged: it wakes up in some trials and not in others.
     #[default]
     AsIs,
-    /// It sleeps in all of them.
+    /// It sleeps in all trials.
     Off,
 }
 
@@ -60,12 +70,12 @@ pub enum Khugepaged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "admission")]
 pub enum Admission {
-    /// It can; `mechanism` names the mechanisms that apply the policy.
+    /// Its policy can be applied; `mechanism` names how.
     Admitted {
         /// For example `madvise(MADV_HUGEPAGE) injected after mmap and brk`.
         mechanism: String,
     },
-    /// It cannot.
+    /// Its policy cannot be applied.
     Unsupported(Unsupported),
 }
 
@@ -77,15 +87,6 @@ pub struct Unsupported {
     pub reason: String,
     /// How to get it, as exactly as possible: a command, a kernel version, a privilege.
     pub remedy: String,
-}
-
-/// How to apply a policy permanently.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Adoption {
-    /// One line that describes this way and its scope.
-    pub scope: String,
-    /// Commands or settings, ready to be copied.
-    pub commands: Vec<String>,
 }
 
 /// What the user asked to compare.
@@ -122,8 +123,8 @@ pub struct Comparison {
     pub trials: Vec<TrialRecord>,
     /// The statistics of the trials; absent if there were too few.
     pub analysis: Option<Analysis>,
-    /// How to apply each arm's policy permanently; one list per arm.
-    pub adoptions: Vec<Vec<Adoption>>,
+    /// The setting that gives the program the pages of the winning policy; `None` if no advice was requested.
+    pub advice: Option<Advice>,
     /// Why the comparison ended.
     pub ended: Ended,
 }

@@ -1,4 +1,5 @@
-//! Control arms: they measure the cost of the tracer's stops in the same way as the policies, in the same blocks.
+//! Control arms: they measure the cost of the tracer's stops as policies are measured, in the same blocks, though not in every
+//! block ([`crate::stats`]).
 //!
 //! A traced program stops at some of its calls. The stops take time that the policy itself does not. The tracer's own
 //! clock cannot measure that time, because it does not include context switches and wake-ups. So the blocks contain
@@ -8,9 +9,9 @@
 //! * a *sham arm* belongs to an arm that stops more or less often than the baseline: it stops at the same calls, and
 //!   makes as many additional calls there, but these change nothing.
 //!
-//! Each variant has its own control arms. Both kinds use the memory of one policy, the *ground*: the baseline's if that
-//! needs no stops, otherwise `default`. Control arms are not policies: they never win and do not count in corrections
-//! for multiple arms.
+//! Each variant has its own control arms. Both kinds run under the *reference policy*: the baseline's if that needs no
+//! stops, otherwise `default`. Control arms are not compared as policies: they never win and do not count in corrections for
+//! multiple arms.
 
 use crate::comparison::Design;
 use crate::metric::{Metric, names};
@@ -24,7 +25,7 @@ use policy::Policy;
 const STOP_S: f64 = 50e-6;
 
 /// A sham arm is run only if the difference in stops from the baseline could fill this share of the practical band.
-const SHARE_OF_BAND: f64 = 0.25;
+const MIN_BAND_SHARE: f64 = 0.25;
 
 impl Design {
     /// This design with its control arms appended. `is_stopped` returns whether a policy makes a program stop at calls.
@@ -34,20 +35,20 @@ impl Design {
             return self;
         }
         let baseline = self.arms[self.baseline].policy.clone();
-        let ground = if is_stopped(&baseline) { Policy::DEFAULT } else { baseline.clone() };
-        let is_worth = |(index, arm): &(usize, &Arm)| {
-            let again = self.own_baseline(*index) != *index && arm.policy == baseline;
-            !again && arm.policy != ground && (is_stopped(&arm.policy) || is_stopped(&baseline))
+        let reference = if is_stopped(&baseline) { Policy::DEFAULT } else { baseline.clone() };
+        let needs_sham = |(index, arm): &(usize, &Arm)| {
+            let is_repeated = self.own_baseline(*index) != *index && arm.policy == baseline;
+            !is_repeated && arm.policy != reference && (is_stopped(&arm.policy) || is_stopped(&baseline))
         };
         let sham = |(of, arm): (usize, &Arm)| Arm {
             label: format!("sham of {}", arm.label),
-            policy: ground.clone(),
+            policy: reference.clone(),
             role: Role::Sham { of, stops: arm.policy.clone() },
             variant: arm.variant.clone(),
         };
         let bare = |variant: Option<&Variant>| Arm {
             label: variant.map_or_else(|| "bare".to_owned(), |variant| format!("bare of {}", variant.name)),
-            policy: ground.clone(),
+            policy: reference.clone(),
             role: Role::Bare,
             variant: variant.cloned(),
         };
@@ -57,7 +58,7 @@ impl Design {
         } else {
             variants.into_iter().map(|variant| bare(Some(variant))).collect()
         };
-        let shams: Vec<Arm> = self.arms.iter().enumerate().filter(is_worth).map(sham).collect();
+        let shams: Vec<Arm> = self.arms.iter().enumerate().filter(needs_sham).map(sham).collect();
         self.arms.extend(bares.into_iter().chain(shams));
         self
     }
@@ -67,10 +68,10 @@ impl Design {
     pub fn headline_metrics(&self) -> Vec<Metric> {
         let of_every_trial = Metric::of_every_trial();
         let known = |name: &str| of_every_trial.iter().find(|metric| metric.name == name);
-        let asked_for = self.metrics.iter().map(|metric| metric.name.as_str()).filter(|name| known(name).is_none());
+        let requested = self.metrics.iter().map(|metric| metric.name.as_str()).filter(|name| known(name).is_none());
         let times = [names::WALL_S, names::CPU_S];
         let mut headline: Vec<Metric> = Vec::new();
-        for name in std::iter::once(self.primary.as_str()).chain(asked_for).chain(times) {
+        for name in std::iter::once(self.primary.as_str()).chain(requested).chain(times) {
             let metric = self.metrics.iter().find(|metric| metric.name == name).or_else(|| known(name));
             if let Some(metric) = metric.filter(|metric| !headline.contains(metric)) {
                 headline.push(metric.clone());
@@ -82,7 +83,7 @@ impl Design {
     /// Whether to run a sham arm, judging by the trials so far. The sham of a baseline always runs, because no other
     /// arm has its stops. Any other sham runs if its difference in stops from the baseline of its variant could fill a
     /// noticeable part of the practical band, or if the stops are unknown.
-    pub(crate) fn is_worth_its_trials(&self, of: usize, trials: &[TrialRecord]) -> bool {
+    pub(crate) fn needs_sham_trials(&self, of: usize, trials: &[TrialRecord]) -> bool {
         let of_arm =
             |arm: usize| trials.iter().find(move |record| record.trial.arm == arm && record.rejected.is_empty());
         let own_baseline = self.own_baseline(of);
@@ -97,6 +98,6 @@ impl Design {
 
     /// Whether this many stops in a trial of this wall time could fill a noticeable part of the practical band.
     pub(crate) fn may_matter(&self, stops: f64, wall_s: f64) -> bool {
-        stops.abs() * STOP_S >= SHARE_OF_BAND * self.band_ratio * wall_s
+        stops.abs() * STOP_S >= MIN_BAND_SHARE * self.band_ratio * wall_s
     }
 }

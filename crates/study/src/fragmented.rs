@@ -8,6 +8,6 @@ use serde::{Deserialize, Serialize};
 pub struct Fragmented {
     /// Percentage of free memory that must be in blocks smaller than `block`.
     pub percent: u32,
-    /// Size of the blocks of which few are to be left.
+    /// Blocks of this size or larger must be scarce.
     pub block: PageSize,
 }

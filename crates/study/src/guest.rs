@@ -49,6 +49,11 @@ pub fn image_word(hash: &str) -> String {
     format!("{IMAGE}={hash}")
 }
 
+/// The first digits of the hash of the image that a machine was booted with; `None` if it is not a guest of pagelab.
+pub fn image_hash(machine: &Machine) -> Option<&str> {
+    value(machine, IMAGE)
+}
+
 /// The command line word that distinguishes guests with other files than the host's, by a hash of their pagelab binary.
 pub fn system_word(hash: &str) -> String {
     format!("{SYSTEM}={hash}")
@@ -84,7 +89,7 @@ impl Clock {
         format!("{CLOCK}={value}")
     }
 
-    /// The reservation about figures of such a machine; `None` if there is none.
+    /// What figures of such a machine do not show; `None` for a real clock.
     pub fn limits(self) -> Option<&'static str> {
         match self {
             Clock::Real => None,
@@ -105,22 +110,23 @@ const COUNTS: [&str; 5] = ["_bytes", "_count", "_pages", "_faults", "_instructio
 /// Suffixes of names of times, each with the number of instructions per unit if the clock counts instructions.
 const TIMES: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", INSTRUCTIONS_IN_A_SECOND)];
 
-/// New name of a figure that a program prints under this clock, and its factor; `None` if the clock cannot measure it.
+/// The name and the factor that a figure printed by a program gets under this clock; `None` if the clock cannot measure it.
 /// The unit is the suffix of the name.
-pub fn printed(name: &str, clock: Clock) -> Option<(String, f64)> {
+pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     if clock == Clock::Real || COUNTS.iter().any(|end| name.ends_with(end)) {
         return Some((name.to_owned(), 1.0));
     }
-    let is_rate = |name: &str| name.ends_with("per_s");
     let of_time = TIMES.iter().find_map(|(end, factor)| Some((name.strip_suffix(end)?, *factor)));
-    let (stem, factor) = of_time.filter(|_| clock == Clock::Instructions && !is_rate(name))?;
+    // A rate such as `requests_per_s` or `bytes_per_ns` is no time.
+    let is_rate = |stem: &str| stem == "per" || stem.ends_with("_per");
+    let (stem, factor) = of_time.filter(|(stem, _)| clock == Clock::Instructions && !is_rate(stem))?;
     Some((format!("{stem}_instructions"), factor))
 }
 
-/// Removes from a comparison what its machine could not measure. If the machine was emulated, times are removed. If its
-/// clock counts instructions, they become a metric, and so do times that a program prints: these are the instructions
-/// executed meanwhile by all programs, plus what the clock skips while the processor waits. The primary metric becomes
-/// instructions, or page faults, unless it is one that remains.
+/// Removes from a comparison the figures that its machine could not measure. If the machine was emulated, times are removed. If its
+/// clock counts instructions, these become a metric, and times that a program prints become instruction counts: the
+/// instructions executed meanwhile by all programs, plus what the clock skips while the processor waits. The primary metric
+/// becomes instructions, or page faults, unless it remains.
 pub fn without_times(mut comparison: Comparison) -> Comparison {
     let clock = Clock::of(&comparison.machine);
     if clock == Clock::Real {
@@ -129,10 +135,10 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
     let design = &mut comparison.design;
     let known = |metric: &Metric| match metric.unit {
         Unit::Seconds => None,
-        Unit::Custom => printed(&metric.name, clock),
+        Unit::Custom => convert_printed(&metric.name, clock),
         Unit::Bytes | Unit::Count | Unit::Ratio => Some((metric.name.clone(), 1.0)),
     };
-    let (renamed, times) = told_apart(&design.metrics, known);
+    let (renamed, times) = split_by_clock(&design.metrics, known);
     design.metrics.retain_mut(|metric| {
         metric.name = renamed.iter().find(|one| one.from == metric.name).map_or_else(String::new, |one| one.to.clone());
         !metric.name.is_empty() && metric.name != names::INSTRUCTIONS
@@ -162,7 +168,7 @@ struct Renamed {
 }
 
 /// Splits metrics into those that can be measured, renamed, and the names of the others.
-fn told_apart(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String, f64)>) -> (Vec<Renamed>, Vec<String>) {
+fn split_by_clock(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String, f64)>) -> (Vec<Renamed>, Vec<String>) {
     let (mut renamed, mut unknown) = (Vec::new(), Vec::new());
     for metric in metrics {
         match known(metric) {
@@ -212,12 +218,13 @@ mod tests {
 
     #[test]
     fn a_printed_time_becomes_instructions_where_the_clock_counts_them() {
-        let by = |name: &str, clock| printed(name, clock).map(|(name, factor)| format!("{name} {factor}"));
+        let by = |name: &str, clock| convert_printed(name, clock).map(|(name, factor)| format!("{name} {factor}"));
         for (name, counted, emulated) in [
             ("map_ns", Some("map_instructions 1"), None),
             ("wait_ms", Some("wait_instructions 1000000"), None),
             ("boot_s", Some("boot_instructions 1000000000"), None),
             ("get_per_s", None, None),
+            ("ops_per_ms", None, None),
             ("score", None, None),
             ("used_bytes", Some("used_bytes 1"), Some("used_bytes 1")),
             ("flush_count", Some("flush_count 1"), Some("flush_count 1")),
@@ -229,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_told_which_kernel_it_is_and_what_its_clock_is_worth() {
+    fn a_guest_reads_its_kernel_and_its_clock_from_its_command_line() {
         for clock in [Clock::Real, Clock::Instructions, Clock::Nothing] {
             let machine = machine(&format!("quiet {} {}", kernel_word("old"), clock.word()));
             assert_eq!((Clock::of(&machine), kernel_of(&machine)), (clock, Some("old")));

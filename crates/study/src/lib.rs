@@ -12,32 +12,42 @@
 //! * **THP**: a transparent folio of PMD size, mapped by one PMD leaf.
 //! * **hugetlb**: pages of a reserved pool, mapped by leaves of their own size.
 //! * **policy**: the granularity that memory should have; an intent, never a mechanism.
-//! * **variant**: a build, arguments, an environment or an age of memory; the variants of a program are compared with
-//!   each other.
+//! * **variant**: a build, arguments, an environment or a degree of memory fragmentation; the variants of a program are compared
+//!   with each other.
 //! * **arm**: a policy, or a variant under a policy; each block contains one trial of each arm.
 //! * **census**: what really mapped the memory, read from the kernel.
 //! * **verdict**: whether the census agrees with the policy and, if it does not, why.
 //! * **block**: one trial of every arm, in random order; comparisons are made within blocks.
-//! * **control arm**: an arm that is not a policy and shows the cost of the tracer's stops ([`control`]).
+//! * **control arm**: an arm that is not compared as a policy: it shows the cost of the tracer's stops ([`control`]), has the
+//!   physical frames of a policy without its leaves (`explained`), or makes only a share of the memory large ([`shares`]).
+//! * **reach**, **placement**: the two parts of an effect: fewer TLB entries cover the memory, and its frames are contiguous.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
-pub mod adoption;
+pub mod advice;
 mod arms;
 pub mod comparison;
+mod contention;
 pub mod control;
 pub mod counted;
 pub mod definition;
+mod explained;
+mod fraction;
 mod fragmented;
 pub mod guest;
 pub mod machine;
 pub mod matrix;
+pub mod memory_limit;
 pub mod metric;
+mod own_session;
 pub mod plan;
 mod role;
+pub mod rounds;
 pub mod runner;
 pub mod series;
+pub mod shares;
 mod slice;
 pub mod stats;
 pub mod trial;
 pub mod variant;
+mod window_order;

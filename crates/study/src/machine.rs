@@ -19,8 +19,7 @@ pub struct Machine {
     pub kernel: String,
     pub kernel_command_line: String,
     pub boot_id: String,
-    /// Tells hosts apart over their boots: a hash of the installation's id (machine-id(5)). Absent where
-    /// there is none.
+    /// Identifies the host across boots: a hash of the installation's id (machine-id(5)). Absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub host_id: Option<String>,
     /// Name of the processor.
@@ -34,19 +33,18 @@ pub struct Machine {
     /// The page sizes that the kernel offers.
     #[serde(rename = "geometry")]
     pub page_sizes: PageSizes,
-    /// The kernel's own mapping of all memory, as it was when the machine was read. Absent where the kernel does not count its
-    /// leaves.
+    /// The direct map when the machine was read. Absent if the kernel does not count its leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub direct_map: Option<DirectMap>,
 }
 
-/// The kernel's own mapping of all memory.
+/// The direct map: the kernel's mapping of all memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectMap {
-    /// The leaf that certainly maps nine tenths of it; absent where none is shown to.
+    /// The leaf that provably maps nine tenths of it; absent if none does.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaf: Option<PageSize>,
-    /// The smallest leaf that pagelab itself split it into since boot; absent: it is as the boot left it.
+    /// The smallest leaf that pagelab itself split it into since boot; absent: pagelab did not split it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
 }
@@ -55,7 +53,7 @@ pub struct DirectMap {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Execution {
-    /// A processor without a hypervisor, as far as none identifies itself.
+    /// A processor on which no hypervisor identifies itself.
     Metal,
     /// A processor under a hypervisor: page walks have two stages.
     Guest {
@@ -66,8 +64,8 @@ pub enum Execution {
     Emulated,
 }
 
-/// Prefix of the kernel command line word that passes a guest the leaf that maps its memory on the host. Linux ignores
-/// words with a dot whose prefix is no module.
+/// Prefix of the word on a guest's kernel command line that names the leaf by which the host maps its memory. Linux ignores
+/// words with a dot whose prefix is not a module.
 const HOST_LEAF: &str = "pagelab.host_leaf=";
 
 impl Machine {
@@ -89,14 +87,14 @@ impl Machine {
         words.find_map(|word| word.strip_prefix(HOST_LEAF)?.parse().ok())
     }
 
-    /// Whether both are the same host with the same kernel, booted in the same way, in any boot: then trials of both
-    /// can be part of one comparison. The memory that the kernel manages varies slightly between boots; a difference of
-    /// more than a tenth means another size. If both report the leaf of most of their direct map, it must be the same;
-    /// a few leaves that were split do not matter.
+    /// Whether both are the same host with the same kernel and command line, in any boot, so that trials of both can be part
+    /// of one comparison. The memory that the kernel manages varies slightly between boots; a difference of more than a tenth
+    /// means another size. If both report the leaf of most of their direct map, it must be the same; a few leaves that were
+    /// split do not matter.
     pub fn is_alike(&self, other: &Machine) -> bool {
         let Machine { boot_id, memory_bytes, direct_map, .. } = self;
-        let most = self.memory_bytes.max(other.memory_bytes);
-        let is_same_size = self.memory_bytes.abs_diff(other.memory_bytes) <= most / 10;
+        let larger = self.memory_bytes.max(other.memory_bytes);
+        let is_same_size = self.memory_bytes.abs_diff(other.memory_bytes) <= larger / 10;
         let leaves = direct_map.zip(other.direct_map);
         is_same_size
             && leaves.is_none_or(|(one, other)| one.leaf == other.leaf)
@@ -109,9 +107,9 @@ impl Machine {
                 }
     }
 
-    /// Whether both are boots of one machine, whatever memory the kernel was given (`mem=`), judging by the
-    /// installation's id and the processor. An image that is booted on metal and in a virtual machine counts as two
-    /// hosts. Without an id, the processor and the number of online processors decide.
+    /// Whether both are boots of one machine, even with different memory (`mem=`), judging by the installation's id and the
+    /// processor. An image that is booted on metal and in a virtual machine counts as two hosts. Without an id, the processor
+    /// and the number of online processors decide.
     pub fn is_same_host(&self, other: &Machine) -> bool {
         let is_same_processor = self.cpu_model == other.cpu_model;
         match (&self.host_id, &other.host_id) {
@@ -146,21 +144,21 @@ impl DirectMap {
 /// Everything that can influence page sizes and their cost, at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct State {
-    /// All THP, mTHP, hugetlb, khugepaged and compaction settings and the CPU frequency governor: path to value. If a
-    /// file lists the choices in brackets, the value is only the chosen word. There are some hundred settings, and most
-    /// trials have the same ones, so trials share them.
+    /// All THP, mTHP, hugetlb, khugepaged and compaction settings and the CPU frequency governor: path to value. If a file lists
+    /// choices, the value is only the chosen one, which is in brackets. There are some hundred settings, and most trials
+    /// have the same ones, so trials share them.
     #[serde(with = "shared")]
     pub settings: Arc<BTreeMap<String, String>>,
     /// Number of free blocks of memory by buddy order, summed over zones.
     pub free_blocks_by_order: Vec<u64>,
-    /// Bytes of the kernel's own mapping by the size of its leaves (`4K`, `2M`, `1G`).
+    /// Bytes of the direct map by leaf size (`4K`, `2M`, `1G`).
     pub direct_map_bytes: BTreeMap<String, u64>,
-    /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as the host
-    /// knows; absent where it did not. It lasts until reboot and concerns everything that is measured.
+    /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as this is recorded; absent if it did
+    /// not. A demotion lasts until reboot and affects every measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
-    /// The smallest free block that the kernel reports to the hypervisor, which takes its memory (free page reporting): the next
-    /// user of the block pays for its page faults. `None` if nothing is reported.
+    /// The smallest free block that the kernel reports to the hypervisor, which takes back its memory (free page reporting): the
+    /// next user of the block pays for its page faults. `None` if nothing is reported.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reported_block: Option<PageSize>,
     /// Bytes of memory available to new programs.
@@ -189,7 +187,7 @@ pub struct SettingChange {
     pub path: String,
     /// Value before; `None` if the file did not exist.
     pub before: Option<String>,
-    /// Value afterwards; `None` if the file is gone.
+    /// Value afterwards; `None` if the file no longer exists.
     pub after: Option<String>,
 }
 
@@ -252,8 +250,8 @@ mod tests {
         };
         assert_eq!(execution(None, "a processor", "quiet"), Execution::Metal);
         assert_eq!(execution(Some("KVM"), "a processor", "quiet"), Execution::Guest { host_leaf: None });
-        let told = execution(Some("KVM"), "a processor", "quiet pagelab.host_leaf=2M");
-        assert_eq!(told, Execution::Guest { host_leaf: Some(PageSize::M2) });
+        let execution_with_leaf = execution(Some("KVM"), "a processor", "quiet pagelab.host_leaf=2M");
+        assert_eq!(execution_with_leaf, Execution::Guest { host_leaf: Some(PageSize::M2) });
         assert_eq!(execution(Some("KVM"), "", "pagelab.host_leaf=many"), Execution::Guest { host_leaf: None });
         assert_eq!(execution(Some("QEMU TCG"), "a processor", "pagelab.host_leaf=2M"), Execution::Emulated);
         assert_eq!(execution(Some("QEMU Standard PC"), "QEMU TCG CPU version 2.5+", ""), Execution::Emulated);
@@ -277,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_is_the_same_with_less_memory_and_not_alike() {
+    fn a_host_with_less_memory_is_the_same_host_but_not_alike() {
         let host = host();
         let less = Machine { memory_bytes: 250 << 30, boot_id: "y".into(), ..host.clone() };
         assert!(host.is_same_host(&less) && !host.is_alike(&less));
@@ -295,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_rounded_to_what_machines_have() {
+    fn memory_is_rounded_up_to_installed_sizes() {
         let rounded = |mebibytes: u64| Machine { memory_bytes: mebibytes << 20, ..host() }.rounded_memory_bytes() >> 20;
         // 256G under base pages of 4K and of 64K; 24G of a virtual machine; small ones.
         assert_eq!([251 << 10, 255 << 10, 256 << 10].map(rounded), [256 << 10; 3]);
@@ -304,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_added_or_lost_setting_is_a_change() {
+    fn a_changed_added_or_removed_setting_is_a_change() {
         let state = |pairs: &[(&str, &str)]| State {
             settings: Arc::new(pairs.iter().map(|(path, value)| (path.to_string(), value.to_string())).collect()),
             ..State::default()

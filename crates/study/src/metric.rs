@@ -46,7 +46,7 @@ pub struct Metric {
     pub name: String,
     /// The unit of its values.
     pub unit: Unit,
-    /// Which way it improves.
+    /// The direction in which it improves.
     pub direction: Direction,
 }
 
@@ -99,6 +99,13 @@ impl Observation {
     }
 }
 
+/// Short names that `compare --primary` accepts for times, with the names of the metrics.
+pub const SHORT_NAMES: [(&str, &str); 4] =
+    [("wall", names::WALL_S), ("cpu", names::CPU_S), ("user", names::USER_S), ("system", names::SYSTEM_S)];
+
+/// The word of `compare --primary` that chooses between wall time and CPU time. No metric has this name.
+pub const AUTO: &str = "auto";
+
 /// Names of the metrics that pagelab itself observes.
 pub mod names {
     /// Wall time of the command's process tree, from exec to the end of its teardown, less the census.
@@ -135,7 +142,7 @@ pub mod names {
     /// memory was given back. No policy applies to it. Not a metric of a design.
     pub const SHARED_BYTES: &str = "shared_bytes";
     /// Large pages that khugepaged created during the trial, in any process: a host-wide counter. Not a metric of a
-    /// design: it shows in which of two states a trial was.
+    /// design: it shows which of two states a trial was in.
     pub const HOST_COLLAPSES: &str = "host_khugepaged_collapses";
     /// Large pages allocated for collapses during the trial, by khugepaged or for madvise(MADV_COLLAPSE), in any
     /// process: a host-wide counter.
@@ -147,6 +154,16 @@ pub mod names {
     pub const HOST_COMPACTIONS: &str = "host_compaction_stalls";
     /// Direct compactions that yielded a large page: a host-wide counter.
     pub const HOST_COMPACTED: &str = "host_compaction_successes";
+    /// Number of PMD-sized, aligned blocks of physical memory that hold anonymous memory: the largest number in one inspection,
+    /// which is made at the end of a process or before memory is given back (`--explain`, root).
+    pub const FRAME_BLOCKS: &str = "frame_blocks";
+    /// The minimum number of blocks that could hold that memory.
+    pub const MIN_FRAME_BLOCKS: &str = "min_frame_blocks";
+    /// Under `+pte-mapped`: the share of anonymous memory that PMD leaves still mapped when it was inspected, over all inspections.
+    pub const LATE_LEAVES_RATIO: &str = "late_leaves_ratio";
+    /// Bytes that a process mapped and the policy advised: the maximum over the processes of the tree. Memory that is mapped twice
+    /// counts twice.
+    pub const ADVISED_BYTES: &str = "advised_bytes";
     /// Completed page walks for data accesses.
     pub const DTLB_WALKS: &str = "dtlb_walks";
     /// Completed page walks for instruction fetches.

@@ -19,9 +19,9 @@ impl Design {
     /// Default for the confidence of the intervals.
     pub const CONFIDENCE: f64 = 0.95;
 
-    /// Share of the allowed error that a run by this design spends on each claim. A run that stops when its interval
-    /// happens to be narrow stops slightly more often on a sample that looks steadier than it is. In simulation this
-    /// adds a quarter to the errors; docs/evidence/calibration.md has the figures.
+    /// Share of the allowed error probability that a run by this design spends on each claim. A run stops when its interval is
+    /// narrow, and so stops slightly more often on a sample that happens to vary too little. In simulation this adds a quarter to
+    /// the errors; docs/evidence/calibration.md has the figures.
     pub const SPENT_RATIO: f64 = 0.8;
 
     /// The significance level of every test and interval: `1 - confidence`, reduced to compensate for stopping on precision.
@@ -47,6 +47,8 @@ impl Design {
             prove_all: false,
             khugepaged: Khugepaged::AsIs,
             fragmented: None,
+            own_session: None,
+            contention: None,
         }
     }
 }
@@ -72,12 +74,20 @@ fn below(random: &mut Pcg64, bound: usize) -> usize {
 /// Minimum number of blocks before a run may stop, with `compared` arms in addition to the baseline.
 ///
 /// The smallest p value that `n` blocks can give one arm is 2^(1-n) (all ratios on one side); correcting for `compared`
-/// arms multiplies it by at most that number. With fewer blocks than bring this product down to the design's level,
-/// even the clearest difference could stay undecided, however precise it is.
-pub fn least_blocks(design: &Design, compared: usize) -> u32 {
+/// arms multiplies it by at most that number. While this product exceeds the design's level, even the clearest difference
+/// would stay undecided, however precise it is.
+pub fn min_blocks_to_stop(design: &Design, compared: usize) -> u32 {
+    design.min_blocks.max(conclusive_blocks(design, compared)).min(design.max_blocks)
+}
+
+/// Minimum number of blocks that give one arm an interval.
+pub fn interval_blocks(design: &Design) -> u32 {
+    conclusive_blocks(design, 1)
+}
+
+fn conclusive_blocks(design: &Design, compared: usize) -> u32 {
     let reach = |blocks: &u32| compared as f64 * 0.5f64.powi(*blocks as i32 - 1) <= design.level();
-    let conclusive = (1..=64).find(reach).unwrap_or(64);
-    design.min_blocks.max(conclusive).min(design.max_blocks)
+    (1..=64).find(reach).unwrap_or(64)
 }
 
 /// Why a design cannot be run.
@@ -99,7 +109,7 @@ pub enum DesignError {
         known: String,
     },
     /// The minimum and maximum block counts are inconsistent.
-    #[error("expected 1 <= least blocks <= most blocks, found {min} and {max}")]
+    #[error("expected 1 <= minimum blocks <= maximum blocks, found {min} and {max}")]
     Blocks {
         /// The minimum.
         min: u32,
@@ -135,8 +145,8 @@ pub fn check(design: &Design) -> Result<(), DesignError> {
         (positive(design.precision_ratio), "the precision", "a ratio above 0", design.precision_ratio),
         (positive(design.band_ratio), "the practical band", "a ratio above 0", design.band_ratio),
         ((0.5..1.0).contains(&design.confidence), "the confidence", "from 0.5 to below 1", design.confidence),
-        (positive(max_time_s), "the longest time in seconds", "above 0", max_time_s),
-        (positive(trial_time_s), "the longest time of a trial in seconds", "above 0", trial_time_s),
+        (positive(max_time_s), "the time limit in seconds", "above 0", max_time_s),
+        (positive(trial_time_s), "the time limit of a trial in seconds", "above 0", trial_time_s),
     ];
     match ranges.into_iter().find(|range| !range.0) {
         Some((_, name, expected, found)) => Err(DesignError::Range { name, expected, found }),
@@ -172,10 +182,10 @@ mod tests {
     }
 
     #[test]
-    fn more_arms_need_more_blocks_to_say_anything() {
+    fn more_arms_need_more_blocks_for_a_conclusion() {
         let design = design();
-        let least: Vec<u32> = [1, 5, 6, 10, 11].map(|compared| least_blocks(&design, compared)).to_vec();
-        assert_eq!(least, [8, 8, 9, 9, 10]);
+        let min: Vec<u32> = [1, 5, 6, 10, 11].map(|compared| min_blocks_to_stop(&design, compared)).to_vec();
+        assert_eq!(min, [8, 8, 9, 9, 10]);
     }
 
     #[test]

@@ -1,5 +1,4 @@
-//! Series of sizes: bytes that follow from a size by exact arithmetic, for each page table layout, together with
-//! measured values.
+//! Series of sizes: the bytes that each size takes, derived by exact arithmetic for each page table layout, and measured.
 //!
 //! Derived and measured values are columns of one table, and each column is labelled. A measured column belongs to the
 //! layout of its host, so it can be compared with the derived column size by size.
@@ -13,7 +12,7 @@ use crate::metric::Provenance;
 pub struct Series {
     /// Its name, which is also that of the workload that measures it.
     pub name: String,
-    /// What is derived and measured, by its name in the program.
+    /// The derived and measured quantity, by its name in the program.
     pub what: String,
     /// The sizes, bytes.
     pub sizes: Vec<u64>,
@@ -62,7 +61,7 @@ pub struct Filled {
     pub columns: Vec<Column>,
 }
 
-/// How a measured column agrees with the derived one of its layout.
+/// Whether a measured column equals the derived column of its layout.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Agreement {
     /// The series does not contain the host's layout.
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_held_against_its_own_layout() {
+    fn a_measured_column_is_compared_with_the_derived_column_of_its_layout() {
         let mut filled = Filled {
             name: "x".into(),
             source: "s".into(),

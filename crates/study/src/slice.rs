@@ -1,5 +1,5 @@
 //! Parts of a comparison with variants: the policies of one variant, or the variants under one policy. Each part is a
-//! comparison of its own, from the same trials of the same blocks.
+//! separate comparison, from the same trials of the same blocks.
 
 use std::collections::BTreeMap;
 
@@ -60,9 +60,15 @@ impl Comparison {
             Some((stand_in, Arm { role, ..arms[stand_in].clone() }))
         });
         let (stand_ins, shams): (Vec<usize>, Vec<Arm>) = stand_ins.unzip();
-        let kept: Vec<usize> = compared.iter().copied().chain(bares.iter().copied()).chain(stand_ins).collect();
+        let frames = compared.iter().enumerate().filter_map(|(place, arm)| {
+            let frames = self.design.frames_of(*arm)?;
+            Some((frames, Arm { role: Role::Frames { of: place }, ..arms[frames].clone() }))
+        });
+        let (frames, arms_of_frames): (Vec<usize>, Vec<Arm>) = frames.unzip();
+        let kept = compared.iter().copied().chain(bares.iter().copied()).chain(stand_ins).chain(frames);
+        let kept: Vec<usize> = kept.collect();
         let place = |arm: usize| kept.iter().position(|kept| *kept == arm);
-        let own = own.chain(bares.iter().map(|arm| arms[*arm].clone())).chain(shams);
+        let own = own.chain(bares.iter().map(|arm| arms[*arm].clone())).chain(shams).chain(arms_of_frames);
         let design = Design { arms: own.collect(), baseline, ..self.design.clone() };
         let trials = self.trials.iter().filter_map(|record| {
             let mut record = record.clone();
@@ -75,7 +81,7 @@ impl Comparison {
         let deviations: Vec<Option<Deviation>> = kept.iter().map(|arm| deviations[*arm].clone()).collect();
         Some(Comparison {
             analysis: analysis(&design, &trials, &admissions, &deviations),
-            adoptions: kept.iter().map(|arm| self.adoptions.get(*arm).cloned().unwrap_or_default()).collect(),
+            advice: None,
             design,
             trials,
             admissions,
@@ -93,15 +99,15 @@ impl Comparison {
         let is_run =
             |sham: &usize| self.trials.iter().any(|record| record.trial.arm == *sham && record.trial.block > 0);
         let baseline = design.own_baseline(arm);
-        let is_ground =
+        let has_reference =
             design.bare_of(baseline).is_some_and(|bare| design.arms[bare].policy == design.arms[baseline].policy);
-        let of_baseline = || if is_ground { Some(baseline) } else { design.sham_of(baseline) };
+        let of_baseline = || if has_reference { Some(baseline) } else { design.sham_of(baseline) };
         design.sham_of(arm).filter(is_run).or_else(of_baseline)
     }
 }
 
-/// The analysis of a part. An answer that is wrong among all arms is wrong in a part of them, and nothing is compared
-/// with an arm that gave a wrong answer.
+/// The analysis of a part. An arm whose answer is wrong in the whole comparison is wrong in its parts too, and no arm is
+/// compared with a baseline whose answer is wrong.
 fn analysis(
     design: &Design,
     trials: &[TrialRecord],
@@ -112,7 +118,7 @@ fn analysis(
         (Some(deviation), _) => Some(deviation.outcome()),
         (None, Some(of_baseline)) => {
             let label = &design.arms[design.baseline].label;
-            let message = format!("that of {label}, with which it would be compared: {}", of_baseline.message());
+            let message = format!("given by {label}, the baseline: {}", of_baseline.message());
             Some(Outcome::WrongAnswer { message })
         }
         (None, None) => None,
@@ -123,6 +129,9 @@ fn analysis(
         outcome,
         tracer_cost: BTreeMap::new(),
         tied: Vec::new(),
+        gain_share: None,
+        parts: None,
+        curve: None,
     };
     if deviations[design.baseline].is_some() {
         let arms = (0..design.arms.len()).map(|arm| without(outcome(arm).unwrap_or(Outcome::NotMeasured)));

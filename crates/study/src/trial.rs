@@ -19,9 +19,9 @@ pub struct Arm {
     pub label: String,
     /// The policy that determines the program's memory.
     pub policy: Policy,
-    /// What the arm is for.
+    /// The purpose of the arm.
     pub role: Role,
-    /// The variant of the program that is run; absent where there is but one.
+    /// The variant of the program that is run; absent if there is only one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub variant: Option<Variant>,
 }
@@ -68,8 +68,8 @@ pub struct Answer {
     pub exit: Exit,
     /// SHA-256 of its standard output, in hexadecimal; absent unless requested.
     pub stdout_sha256: Option<String>,
-    /// Whether it was killed because it took longer than a trial may ([`crate::comparison::Design::trial_time_s`]); `exit`
-    /// then says nothing of the command.
+    /// Whether it was killed because it exceeded the time limit ([`crate::comparison::Design::trial_time_s`]); `exit` is then not
+    /// the command's own.
     pub too_slow: bool,
     /// How its output compares with the stated answer.
     #[serde(default, skip_serializing_if = "Stated::is_nothing")]
@@ -113,7 +113,7 @@ pub struct TrialRecord {
     pub state_before: State,
     /// The state of the machine after the trial.
     pub state_after: State,
-    /// Setting changes because of which the trial does not count; empty if it counts.
+    /// Setting changes that invalidate the trial; empty if it counts.
     pub rejected: Vec<SettingChange>,
 }
 
@@ -128,7 +128,8 @@ impl Answer {
         !self.too_slow && self.exit == Exit::Code(0)
     }
 
-    /// Whether it is equivalent to another one: the same, or both match the answer stated for each.
+    /// Whether it is equivalent to another one: the command ended in the same way, and its output is the same or matches the answer
+    /// stated for it.
     pub fn agrees_with(&self, other: &Answer) -> bool {
         let is_same_output = self.stated == Stated::Met || self.stdout_sha256 == other.stdout_sha256;
         (self.exit, self.too_slow) == (other.exit, other.too_slow) && is_same_output

@@ -51,21 +51,20 @@ fn arms_that_do_not_differ_are_tied_best() {
 }
 
 #[test]
-fn a_policy_that_was_not_held_never_wins() {
+fn the_effect_of_a_request_is_claimed_even_if_the_policy_was_not_held() {
     let design = design(&["default", "mthp-64k", "thp"], 1);
     for holding in [Holding::NotHeld, Holding::Partly, Holding::Unknown] {
         let mut trials = noisy(&[1.0, 0.9, 0.5], 12, 0.005, 3);
         let of_thp = trials.iter_mut().filter(|record| record.trial.arm == 2);
         of_thp.for_each(|record| record.verdict.holding = holding);
         let analysis = analysis(&design, &trials);
-        assert_eq!(outcomes(&analysis), [Outcome::Baseline, BEST, Outcome::NotHeld]);
-        assert_eq!(analysis.winner(), Some(1));
-        assert!(analysis.arms[2].effects["wall_s"].ratio < 0.6, "its figures are shown all the same");
+        assert_eq!(outcomes(&analysis), [Outcome::Baseline, NOT_BEST, BEST]);
+        assert_eq!(analysis.winner(), Some(2));
     }
 }
 
 #[test]
-fn nobody_is_best_against_a_baseline_that_was_not_held() {
+fn no_arm_is_best_against_a_baseline_that_was_not_held() {
     let design = design(&["base", "thp"], 1);
     let mut trials = noisy(&[1.0, 0.5], 12, 0.005, 3);
     let of_base = trials.iter_mut().filter(|record| record.trial.arm == 0);
@@ -76,7 +75,7 @@ fn nobody_is_best_against_a_baseline_that_was_not_held() {
 }
 
 #[test]
-fn the_aa_arm_is_never_best_and_is_warned_of() {
+fn the_aa_arm_is_never_best_and_its_difference_is_a_warning() {
     let design = design(&["default", "default", "thp"], 1);
     let analysis = analysis(&design, &noisy(&[1.0, 0.9, 0.95], 12, 0.005, 4));
     assert_eq!(outcomes(&analysis), [Outcome::Baseline, NOT_BEST, BEST]);
@@ -100,7 +99,7 @@ fn a_difference_that_does_not_matter_is_equivalent() {
 }
 
 #[test]
-fn noise_is_undecided_with_the_blocks_that_it_takes() {
+fn noise_is_undecided_with_an_estimate_of_the_blocks_needed() {
     let design = design(&["default", "thp"], 1);
     let estimates: Vec<u32> = (0..20)
         .filter_map(|seed| match analysis(&design, &noisy(&[1.0, 1.0], 12, 0.05, seed)).arms[1].outcome {
@@ -135,7 +134,7 @@ fn a_metric_that_can_be_zero_has_no_ratio_and_no_nan() {
 }
 
 #[test]
-fn a_metric_that_is_missing_in_some_blocks_counts_in_the_others() {
+fn a_metric_missing_in_some_blocks_counts_in_the_others() {
     let mut design = design(&["default", "thp", "base"], 1);
     design.metrics.push(Metric::new("tps", Unit::Custom, Direction::Higher));
     let mut all = noisy(&[1.0, 0.9, 1.0], 20, 0.005, 7);
@@ -168,7 +167,7 @@ fn only_complete_blocks_count() {
 }
 
 #[test]
-fn nothing_follows_from_nothing() {
+fn no_trials_have_no_analysis_and_one_block_has_no_interval() {
     let design = design(&["default", "thp"], 1);
     assert_eq!(analyse(&design, &[], &[]), None);
     assert_eq!(analyse(&design, &noisy(&[1.0, 1.0], 0, 0.01, 1), &admitted(2)), None);
@@ -179,7 +178,7 @@ fn nothing_follows_from_nothing() {
 }
 
 #[test]
-fn records_that_fit_no_design_do_no_harm() {
+fn records_of_unknown_arms_are_ignored() {
     let design = design(&["default", "thp"], 1);
     let mut all = noisy(&[1.0, 0.9], 10, 0.005, 8);
     let before = analysis(&design, &all);
@@ -200,7 +199,7 @@ fn another_output_is_a_wrong_answer() {
 }
 
 #[test]
-fn a_killed_arm_says_by_which_signal() {
+fn the_outcome_of_a_killed_arm_names_the_signal() {
     let design = design(&["default", "thp"], 1);
     let mut all = noisy(&[1.0, 0.9], 10, 0.005, 8);
     all.iter_mut().filter(|record| record.trial.arm == 1).for_each(|record| record.answer.exit = Exit::Signal(11));
@@ -235,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn exchanging_an_arm_and_the_baseline_inverts_the_change(seed in 0u64..1000) {
+    fn swapping_an_arm_and_the_baseline_inverts_the_change(seed in 0u64..1000) {
         let forth = design(&["default", "thp"], 1);
         let back = Design { baseline: 1, ..forth.clone() };
         let trials = noisy(&[1.0, 0.97], 16, 0.01, seed);

@@ -1,13 +1,13 @@
-//! `[counted]` of a study: what its file may contain, and which errors are reported by name.
+//! `[counted]` of a study: valid keys, and errors that name the invalid one.
 
 use serde_json::{Value, json};
-use study::counted::{Basis, Case, Place, Range, Set, Table};
+use study::counted::{Basis, Case, Place, Range, Reproduction, Table};
 use study::definition::{Definition, DefinitionError, Size, Wire};
 
 fn document() -> Value {
     json!({
         "schema": "pagelab.study/1", "name": "tiny", "question": "?", "policies": ["base", "thp"],
-        "sizes": { "full": { "parameters": { "slot": "64G" } } },
+        "sizes": { "standard": { "parameters": { "slot": "64G" } } },
         "workload": [{ "name": "gups", "command": ["gups"] }],
         "published": [
             { "what": "a round", "counted": { "phase": "enable", "backing": "pages", "variant": "skip" },
@@ -26,18 +26,18 @@ fn document() -> Value {
 fn read(change: impl Fn(&mut Value)) -> Result<Definition, DefinitionError> {
     let mut document = document();
     change(&mut document);
-    serde_json::from_value::<Wire>(document).unwrap().of_size(Size::Full)
+    serde_json::from_value::<Wire>(document).unwrap().of_size(Size::Standard)
 }
 
 #[test]
-fn a_file_s_costs_and_figures_are_read() {
+fn costs_and_published_figures_are_read() {
     let definition = read(|_| ()).unwrap();
     let counted = definition.counted.unwrap();
     assert_eq!((counted.bytes, counted.costs.events.len()), (64 << 30, 2));
     assert_eq!(counted.costs.events[1].ns, Range { low: 5.0, high: 50.0 });
     assert_eq!((counted.costs.events[0].basis, counted.costs.events[0].ns), (Basis::Counted, Range::default()));
     assert!((counted.published[0].saved - 0.331).abs() < 1e-9);
-    assert_eq!(definition.published.len(), 1, "figures of counted work stand beside no policy");
+    assert_eq!(definition.published.len(), 1, "figures of counted work belong to no policy");
     let without = read(|document| {
         document.as_object_mut().unwrap().remove("counted");
         document["published"].as_array_mut().unwrap().remove(0);
@@ -46,13 +46,13 @@ fn a_file_s_costs_and_figures_are_read() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_by_name() {
+fn invalid_keys_are_refused_by_name() {
     let cases: [(&str, Value, &str); 9] = [
         ("/counted/bytes", json!("{slice}"), "counted: \"{slice}\" asks for {slice}; there are {slot}"),
         ("/counted/bytes", json!("64 apples"), "counted: bytes: "),
         ("/counted/granules", json!([]), "counted.granules: expected one or more, found 0"),
         ("/counted/variants", json!(["skip"]), "counted.variants: expected two or more, found 1"),
-        ("/counted/variants", json!(["a", "a"]), "counted.variants: \"a\" is there twice"),
+        ("/counted/variants", json!(["a", "a"]), "counted.variants: duplicate \"a\""),
         ("/counted/cost/0/instructions", json!([51, 50]), "counted: cost of \"read\": expected two numbers"),
         ("/counted/cost/0/source", json!(" "), "counted: cost of \"read\": source: expected the source of the cost"),
         ("/published/0/counted/variant", json!("skip-all"), "published.counted.variant: there is no \"skip-all\""),
@@ -74,7 +74,7 @@ fn what_makes_no_sense_is_refused_by_name() {
 }
 
 #[test]
-fn published_figures_lie_within_ranges_or_not() {
+fn published_figures_are_within_above_or_below_the_range() {
     let counted = read(|_| ()).unwrap().counted.unwrap();
     let case = |granule: &str, variant: &str, read, flush| Case {
         phase: "enable".to_owned(),
@@ -84,17 +84,17 @@ fn published_figures_lie_within_ranges_or_not() {
         visits: read,
         counts: [("read".to_owned(), read), ("flush".to_owned(), flush)].into(),
     };
-    let beside = |flush| {
+    let set_with_flush = |flush| {
         let cases =
             ["4K", "64K"].map(|granule| [case(granule, "vanilla", 90, flush), case(granule, "skip", 30, flush)]);
-        Set::of(&counted.published[0], &Table::of(&counted, &cases.concat()))
+        Reproduction::of(&counted.published[0], &Table::of(&counted, &cases.concat()))
     };
-    let wide = beside(20);
+    let wide = set_with_flush(20);
     let range = wide.found.unwrap();
     assert!(wide.place == Place::Within && range.low > 0.0 && range.holds(0.331), "{range:?}");
     // If only reads cost anything, two thirds are saved.
-    assert_eq!(beside(0).place, Place::Below);
-    assert!((beside(0).found.unwrap().low - 2.0 / 3.0).abs() < 1e-9);
-    assert_eq!(beside(100_000).place, Place::Above);
-    assert_eq!(Set::of(&counted.published[0], &Table::default()).place, Place::Nowhere);
+    assert_eq!(set_with_flush(0).place, Place::Below);
+    assert!((set_with_flush(0).found.unwrap().low - 2.0 / 3.0).abs() < 1e-9);
+    assert_eq!(set_with_flush(100_000).place, Place::Above);
+    assert_eq!(Reproduction::of(&counted.published[0], &Table::default()).place, Place::NotCounted);
 }

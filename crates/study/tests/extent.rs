@@ -8,7 +8,7 @@ use testing::Random;
 fn study(keys: Value) -> Value {
     let mut study = json!({
         "schema": "pagelab.study/1", "name": "large", "question": "?", "policies": ["base", "thp"],
-        "sizes": { "full": { "blocks": 1 } }, "workload": [],
+        "sizes": { "standard": { "blocks": 1 } }, "workload": [],
     });
     keys.as_object().unwrap().iter().for_each(|(key, value)| study[key] = value.clone());
     study
@@ -30,14 +30,14 @@ fn workload(name: &str, axes: &[usize]) -> Value {
 
 fn suite(workloads: Value) -> WireSuite {
     let suite = json!({
-        "schema": "pagelab.suite/1", "name": "set", "about": "?", "sizes": { "full": {} }, "workload": workloads,
+        "schema": "pagelab.suite/1", "name": "set", "about": "?", "sizes": { "standard": {} }, "workload": workloads,
     });
     serde_json::from_value(suite).unwrap()
 }
 
 fn refused(keys: Value, suites: &[WireSuite]) -> String {
     let wire: Wire = serde_json::from_value(study(keys)).unwrap();
-    wire.with_suites(Size::Full, suites).expect_err("it is too large").to_string()
+    wire.with_suites(Size::Standard, suites).expect_err("it is too large").to_string()
 }
 
 #[test]
@@ -50,24 +50,24 @@ fn more_trials_than_the_limit_are_refused_with_every_factor() {
     let machines: Vec<String> = (0..100_000).map(|at| format!("m{at}.toml")).collect();
     let boots: serde_json::Map<String, Value> = (0..1000).map(|at| (format!("b{at}"), json!({}))).collect();
     let [one, hundred] = [workload("w", &[]), workload("w", &[100])];
-    let full = |key: &str, value: u32| json!({ "full": { key: value } });
+    let full = |key: &str, value: u32| json!({ "standard": { key: value } });
     for (keys, trials) in [
-        (json!({ "workload": [workload("w", &[1000, 1000, 1000])] }), "2000000000 trials: 1000000000 rows"),
-        (json!({ "workload": [workload("w", &[60; 40])] }), "340282366920938463463374607431768211455 trials"),
-        (json!({ "workload": many }), "400000 trials: 200000 rows"),
-        (json!({ "workload": [hundred], "variants": variants }), "200000 trials: 100000 rows"),
+        (json!({ "workload": [workload("w", &[1000, 1000, 1000])] }), "found 2000000000: 1000000000 rows"),
+        (json!({ "workload": [workload("w", &[60; 40])] }), "found 340282366920938463463374607431768211455"),
+        (json!({ "workload": many }), "found 400000: 200000 rows"),
+        (json!({ "workload": [hundred], "variants": variants }), "found 200000: 100000 rows"),
         (
             json!({ "workload": [one], "policies": policies }),
-            "200000 trials: 1 rows (workloads with their axes and variants) x 200000 policies x 1 runs",
+            "found 200000: 1 rows (workloads x axis values x variants) x 200000 policies x 1 trials",
         ),
-        (json!({ "workload": [one], "machines": machines }), "200000 trials"),
-        (json!({ "workload": [hundred], "sizes": full("blocks", 1000) }), "2 policies x 1000 runs"),
-        (json!({ "workload": [one], "sizes": full("min_blocks", 60_000) }), "2 policies x 60000 runs"),
+        (json!({ "workload": [one], "machines": machines }), "found 200000:"),
+        (json!({ "workload": [hundred], "sizes": full("blocks", 1000) }), "2 policies x 1000 trials"),
+        (json!({ "workload": [one], "sizes": full("min_blocks", 60_000) }), "2 policies x 60000 trials"),
         (
             json!({ "workload": [one], "boots": boots, "sizes": full("boots", u32::MAX) }),
-            "2 policies x 34359738360000 runs",
+            "2 policies x 34359738360000 trials",
         ),
-        (json!({ "workload": [hundred], "boots": boots }), "200000 trials"),
+        (json!({ "workload": [hundred], "boots": boots }), "found 200000:"),
     ] {
         let error = refused(keys, &[]);
         assert!(error.contains(trials) && error.contains("at most 100000"), "{trials}: {error}");
@@ -75,39 +75,39 @@ fn more_trials_than_the_limit_are_refused_with_every_factor() {
 }
 
 #[test]
-fn workloads_of_suites_count_as_far_as_they_are_named() {
+fn only_selected_workloads_of_suites_count() {
     let suites = [suite(json!([workload("small", &[]), workload("large", &[1000, 1000])]))];
     let error = refused(json!({ "suite": [{ "name": "set" }] }), &suites);
-    assert!(error.contains("2000002 trials: 1000001 rows"), "{error}");
+    assert!(error.contains("found 2000002: 1000001 rows"), "{error}");
     let error = refused(json!({ "suite": [{ "name": "set", "only": ["large"] }] }), &suites);
     assert!(error.contains("1000000 rows"), "{error}");
     let small: Wire =
         serde_json::from_value(study(json!({ "suite": [{ "name": "set", "without": ["large"] }] }))).unwrap();
-    assert_eq!(small.with_suites(Size::Full, &suites).unwrap().workloads.len(), 1);
+    assert_eq!(small.with_suites(Size::Standard, &suites).unwrap().workloads.len(), 1);
     let error = refused(json!({ "suite": vec![json!({ "name": "set", "only": ["small"] }); 100_000] }), &suites);
-    assert!(error.contains("suite.name: \"set\" is there twice"), "{error}");
+    assert!(error.contains("suite.name: duplicate \"set\""), "{error}");
     let names = numbers(100_000);
     let error = refused(json!({ "suite": [{ "name": "set", "only": names }] }), &suites);
     assert!(error.contains("there is no \"0\"; there are small, large"), "{error}");
 }
 
 #[test]
-fn as_many_trials_as_the_limit_are_built() {
+fn a_study_with_the_maximum_number_of_trials_is_built() {
     let wire: Wire = serde_json::from_value(study(json!({ "workload": [workload("w", &[500, 100])] }))).unwrap();
-    assert_eq!(wire.of_size(Size::Full).unwrap().workloads.len() as u64 * 2, MAX_TRIALS);
+    assert_eq!(wire.of_size(Size::Standard).unwrap().workloads.len() as u64 * 2, MAX_TRIALS);
     let error = refused(json!({ "workload": [workload("w", &[500, 100]), workload("v", &[])] }), &[]);
-    assert!(error.contains("100002 trials"), "{error}");
+    assert!(error.contains("found 100002:"), "{error}");
 }
 
 #[test]
-fn words_are_bounded_with_their_placeholders_filled_in() {
+fn the_limit_on_words_applies_after_placeholders_are_filled_in() {
     let long = "x".repeat(100_000);
-    let sizes = |value: &str| json!({ "full": { "blocks": 1, "parameters": { "long": value } } });
+    let sizes = |value: &str| json!({ "standard": { "blocks": 1, "parameters": { "long": value } } });
     let words = |command: Value| json!([{ "name": "w", "command": command, "axes": { "a": numbers(1000) } }]);
     // Words of the file that each row repeats, without and with a placeholder.
     for command in [json!(["true", "{a}", long]), json!(["true", "{a}", "{long}"])] {
         let error = refused(json!({ "workload": words(command), "sizes": sizes(&long) }), &[]);
-        assert!(error.contains("more than 64M with their placeholders filled in"), "{error}");
+        assert!(error.contains("longer than 64M together"), "{error}");
     }
     let error = refused(json!({ "workload": words(json!(["{a}", "{long}{long}"])), "sizes": sizes(&long) }), &[]);
     assert!(error.contains("more than 131072 bytes") && error.len() < 500, "{error}");
@@ -133,9 +133,9 @@ fn the_product_is_the_number_of_rows() {
             axes.iter().enumerate().map(|(at, axes)| workload(&format!("w{at}"), axes)).collect();
         let at_limit = MAX_TRIALS as usize / 2 / rows;
         for (blocks, is_taken) in [(at_limit, true), (at_limit + 1, false)] {
-            let sizes = json!({ "full": { "blocks": blocks } });
+            let sizes = json!({ "standard": { "blocks": blocks } });
             let wire: Wire = serde_json::from_value(study(json!({ "workload": workloads, "sizes": sizes }))).unwrap();
-            let built = wire.of_size(Size::Full).map(|definition| definition.workloads.len());
+            let built = wire.of_size(Size::Standard).map(|definition| definition.workloads.len());
             assert_eq!(built.as_ref().ok(), Some(&rows).filter(|_| is_taken), "{axes:?} x {blocks}: {built:?}");
         }
     }

@@ -1,4 +1,4 @@
-//! Comparisons of guests: no times if they were emulated, and kernels x policies over boots.
+//! Comparisons in guests: emulated guests have no times; kernels and policies are compared over boots.
 
 mod common;
 
@@ -16,9 +16,9 @@ use study::stats::boots::boots_needed;
 fn wire(boots: serde_json::Value) -> Result<Definition, DefinitionError> {
     let wire = serde_json::json!({
         "schema": "pagelab.study/1", "name": "kernels", "question": "Which kernel?", "policies": ["base", "thp"],
-        "sizes": { "full": { "boots": 4 } }, "workload": [{ "name": "sort", "command": ["sort"] }], "boots": boots,
+        "sizes": { "standard": { "boots": 4 } }, "workload": [{ "name": "sort", "command": ["sort"] }], "boots": boots,
     });
-    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full)
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Standard)
 }
 
 fn definition() -> Definition {
@@ -54,7 +54,7 @@ fn named(comparisons: &[Comparison]) -> Vec<(&str, Vec<(String, &Comparison)>)> 
 }
 
 #[test]
-fn an_emulated_guest_has_no_time_and_one_that_counts_has_instructions() {
+fn an_emulated_guest_has_no_times_and_has_instructions_if_its_clock_counts_them() {
     let times = |one: &Comparison| {
         let of_trials = one.trials.iter().flat_map(|record| &record.observations).map(|one| one.metric.clone());
         let of_design = one.design.metrics.iter().filter(|metric| metric.unit == Unit::Seconds);
@@ -75,7 +75,7 @@ fn an_emulated_guest_has_no_time_and_one_that_counts_has_instructions() {
 }
 
 #[test]
-fn what_a_program_prints_stays_where_it_is_no_time_and_becomes_instructions_where_those_are_counted() {
+fn printed_figures_that_are_not_times_remain_and_times_become_instructions_if_these_are_counted() {
     let printed = ["map_us", "used_bytes", "get_per_s"];
     for (clock, left) in [
         (Clock::Nothing, vec![("used_bytes", 7.0)]),
@@ -119,7 +119,7 @@ fn kernels_are_compared_under_each_policy_and_policies_on_each_kernel() {
         let change = row.cost_ratio(&row.cells[0]).unwrap();
         assert!((change - 0.8).abs() < 0.02, "{change}");
         assert_eq!((&row.cells[0].standing, &row.cells[1].standing), (&Standing::Better, &Standing::Baseline));
-        assert_eq!(row.notes, [""; 0], "that kernels differ is the question");
+        assert_eq!(row.notes, [""; 0], "different kernels are the question, not a limit");
     }
     let of_policies = kernels::of_policies(&definition, &named);
     let places: Vec<&str> = of_policies.rows.iter().map(|row| row.machine.as_str()).collect();
@@ -129,7 +129,7 @@ fn kernels_are_compared_under_each_policy_and_policies_on_each_kernel() {
 }
 
 #[test]
-fn what_was_emulated_says_so_and_a_kernel_without_a_policy_says_why() {
+fn emulated_rows_are_marked_and_a_kernel_without_a_policy_has_a_reason() {
     let mut boots = eight(Clock::Nothing);
     for one in boots.iter_mut().filter(|one| one.machine.kernel.starts_with("old")) {
         let why = Unsupported { reason: "no THP in this kernel".into(), remedy: "build it in".into() };
@@ -145,17 +145,31 @@ fn what_was_emulated_says_so_and_a_kernel_without_a_policy_says_why() {
     assert!(why(&of_policies[1].cells[1].standing));
 }
 
+/// The guests of a kernel took too long, so none of its boots has a trial that counts.
 #[test]
-fn a_kernel_that_was_built_again_is_another_one() {
+fn does_not_advise_a_manual_boot_for_a_kernel_without_a_trial() {
+    let mut boots = eight(Clock::Real);
+    boots.iter_mut().filter(|one| one.machine.kernel.starts_with("old")).for_each(|one| one.trials.clear());
+    let (definition, named) = (definition(), named(&boots));
+    let of_policies = kernels::of_policies(&definition, &named).rows;
+    let of_old = of_policies.iter().find(|row| row.machine == "old").unwrap();
+    for cell in &of_old.cells {
+        let Standing::None { why } = &cell.standing else { panic!("{cell:?}") };
+        assert_eq!(why, "no trial of it counted");
+    }
+}
+
+#[test]
+fn a_rebuilt_kernel_is_another_kernel() {
     let mut boots = eight(Clock::Real);
     boots[7].machine.kernel = "new #2".into();
     let (definition, named) = (definition(), named(&boots));
     let rows = kernels::of_kernels(&definition, &named).unwrap().rows;
-    assert_eq!(rows[0].cells[0].effects[names::WALL_S].blocks, 1, "of the last build there is one boot");
+    assert_eq!(rows[0].cells[0].effects[names::WALL_S].blocks, 1, "the last build has one boot");
 }
 
 #[test]
-fn guests_of_a_study_are_all_of_its_boots_with_names_that_a_kernel_can_be_told() {
+fn guests_need_valid_names_and_equal_clocks_and_are_not_mixed_with_hosts() {
     let definition = definition();
     assert_eq!(definition.stopping.boots, Some(4));
     assert_eq!(definition.boots[1].describe(), "a guest with /boot/old");
@@ -163,15 +177,15 @@ fn guests_of_a_study_are_all_of_its_boots_with_names_that_a_kernel_can_be_told()
     let mixed = refused(serde_json::json!({ "a": { "image": "/boot/a" }, "b": { "kernel": "6.1" } }));
     assert!(mixed.contains("a is a guest and b a boot of the host"), "{mixed}");
     let unnamed = refused(serde_json::json!({ "a b": { "image": "/boot/a" } }));
-    assert!(unnamed.contains("expected one without spaces"), "{unnamed}");
+    assert!(unnamed.contains("ASCII without spaces"), "{unnamed}");
     let none = refused(serde_json::json!({ "a": { "cmdline": "quiet" } }));
-    assert!(none.contains("name its kernel's image"), "{none}");
+    assert!(none.contains("need a guest; add image"), "{none}");
     let clocks = refused(serde_json::json!({ "a": { "image": "/a", "icount": true }, "b": { "image": "/b" } }));
-    assert!(clocks.contains("a has icount = true and b has not"), "{clocks}");
+    assert!(clocks.contains("a has icount = true and b does not"), "{clocks}");
 }
 
 #[test]
-fn so_many_boots_are_made_that_a_difference_can_be_shown() {
+fn the_number_of_boots_is_enough_to_show_a_difference() {
     assert_eq!((boots_needed(1), boots_needed(2)), (4, 4));
     assert!(boots_needed(4) > boots_needed(2));
 }

@@ -36,39 +36,64 @@ fn labels(design: &Design) -> Vec<&str> {
 }
 
 #[test]
-fn the_bare_arm_stands_beside_every_comparison_and_shams_beside_arms_that_stop() {
+fn adds_a_bare_arm_to_every_comparison_and_shams_to_arms_that_stop() {
     let design = controlled(&["default", "base", "thp", "default", "hugetlb-2m"], 1);
     assert_eq!(labels(&design)[5..], ["bare", "sham of thp", "sham of hugetlb-2m"]);
     assert_eq!(design.arms[5].policy, Policy::DEFAULT);
     assert!(matches!(&design.arms[6].role, Role::Sham { of: 2, stops } if stops.to_string() == "thp"));
     assert_eq!(design.arms[6].policy, Policy::DEFAULT);
-    // The ground is the baseline's own memory, if that needs no stops.
+    // The reference policy is the baseline's, if that needs no stops.
     let design = controlled(&["base", "thp"], 1);
     assert_eq!(labels(&design), ["base", "thp", "bare", "sham of thp"]);
     assert_eq!(design.arms[3].policy.to_string(), "base");
-    // A baseline that stops gets a sham arm, and `default` already is one.
+    // A baseline that stops gets a sham arm. `default` is the reference policy and needs none.
     let design = controlled(&["thp", "default", "base"], 1);
     assert_eq!(labels(&design), ["thp", "default", "base", "bare", "sham of thp", "sham of base"]);
-    // Arms over boots stop alike.
+    // All arms over boots have the same stops.
     assert_eq!(labels(&controlled(&["direct-map-4k", "direct-map-2m"], 1)).len(), 2);
 }
 
+/// The labels of the arms that ran in a block, sorted.
+fn ran<'a>(design: &'a Design, run: &Run, block: u32) -> Vec<&'a str> {
+    let trials = run.trials.iter().filter(|record| record.trial.block == block);
+    let mut ran: Vec<&str> = trials.map(|record| design.arms[record.trial.arm].label.as_str()).collect();
+    ran.sort_unstable();
+    ran
+}
+
 #[test]
-fn every_block_has_the_controls_and_only_shams_that_show_something() {
-    let design = controlled(&["default", "thp", "mthp-64k"], 1);
+fn controls_run_until_they_have_intervals_and_then_in_every_fourth_block() {
+    let mut design = controlled(&["default", "thp", "mthp-64k"], 1);
+    design.min_blocks = 12;
     let run = run(&design, &[(1.0, 1.02, FEW), (0.9, 1.1, MANY), (0.9, 1.02, FEW)], 1);
     assert_eq!(run.ended, Ended::Precise);
     for block in 0..=run.analysis.as_ref().unwrap().blocks {
-        let mut ran: Vec<&str> = run
-            .trials
-            .iter()
-            .filter(|record| record.trial.block == block)
-            .map(|record| design.arms[record.trial.arm].label.as_str())
-            .collect();
-        ran.sort_unstable();
-        let shams = if block == 0 { &["sham of mthp-64k", "sham of thp"][..] } else { &["sham of thp"][..] };
-        assert_eq!(ran, [&["bare", "default", "mthp-64k"][..], shams, &["thp"][..]].concat(), "block {block}");
+        let expected: &[&str] = match block {
+            0 => &["bare", "default", "mthp-64k", "sham of mthp-64k", "sham of thp", "thp"],
+            1..=6 | 8 | 12 => &["bare", "default", "mthp-64k", "sham of thp", "thp"],
+            _ => &["default", "mthp-64k", "thp"],
+        };
+        assert_eq!(ran(&design, &run, block), expected, "block {block}");
     }
+}
+
+/// A loss of 3 %, of which the stops cause 2 %.
+#[test]
+fn controls_run_in_every_block_while_an_outcome_depends_on_them() {
+    let design = controlled(&["default", "thp"], 1);
+    let noise = Noise { trial: 0.02, ..Noise::quiet() };
+    let mut fake = Fake::traced(&design, &[(1.0, 1.0, FEW), (1.01, 1.02, MANY)], noise, 1);
+    let mut depends = vec![false; 2];
+    let run = compare(&design, &mut fake, &mut |event| {
+        if let study::runner::Event::Block(analysis) = event {
+            depends.push(analysis.arms[1].outcome == Outcome::WithinTracerCost);
+        }
+    });
+    let has_controls = |block: &u32| ran(&design, &run, *block).contains(&"sham of thp");
+    let often: Vec<u32> = (9..depends.len() as u32 - 1).filter(|block| depends[*block as usize]).collect();
+    assert!(often.len() > 4 && often.iter().all(has_controls), "{depends:?}");
+    let seldom: Vec<u32> = (9..depends.len() as u32 - 1).filter(|block| !depends[*block as usize]).collect();
+    assert!(seldom.iter().all(|block| has_controls(block) == block.is_multiple_of(4)), "{depends:?}");
 }
 
 #[test]
@@ -80,7 +105,7 @@ fn costs_are_against_the_bare_arm_and_bounds_against_the_baseline() {
     assert!(near(cost(&analysis, 1).of_bare.ratio, 1.2));
     let bound = cost(&analysis, 1).bound.expect("a sham arm");
     assert!(near(bound.ratio, 1.2 / 1.05) && bound.low.unwrap() < bound.ratio && bound.ratio < bound.high.unwrap());
-    assert!(near(cost(&analysis, 2).of_bare.ratio, 1.05), "the baseline's, where no sham arm is");
+    assert!(near(cost(&analysis, 2).of_bare.ratio, 1.05), "the baseline's cost, without a sham arm");
     assert_eq!(cost(&analysis, 2).bound, None);
     let warned: Vec<usize> = analysis
         .warnings
@@ -90,12 +115,12 @@ fn costs_are_against_the_bare_arm_and_bounds_against_the_baseline() {
             _ => None,
         })
         .collect();
-    assert_eq!(warned, [0, 1], "base costs what default does");
+    assert_eq!(warned, [0, 1], "base has the cost of default");
 }
 
 /// The tree of 90 subshells: the policy does nothing, and its stops take the time.
 #[test]
-fn a_loss_that_the_stops_could_have_made_is_no_claim() {
+fn a_loss_that_the_stops_could_have_caused_is_not_claimed() {
     let design = controlled(&["default", "thp"], 1);
     let analysis = analysis(&design, &[(1.0, 1.1, FEW), (1.0, 2.45, MANY)]);
     assert!(analysis.arms[1].effects[names::WALL_S].ratio > 2.0);
@@ -104,14 +129,14 @@ fn a_loss_that_the_stops_could_have_made_is_no_claim() {
 }
 
 #[test]
-fn a_loss_beyond_the_stops_stands() {
+fn a_loss_beyond_the_stops_is_kept() {
     let design = controlled(&["default", "thp"], 1);
     let analysis = analysis(&design, &[(1.0, 1.0, FEW), (1.2, 1.05, MANY)]);
     assert_eq!(analysis.arms[1].outcome, Outcome::Worse);
 }
 
 #[test]
-fn a_gain_that_stops_cannot_explain_stands() {
+fn a_gain_that_stops_cannot_explain_is_kept() {
     let design = controlled(&["default", "thp"], 1);
     for cost in [1.0, 1.05, 1.1] {
         let analysis = analysis(&design, &[(1.0, 1.0, FEW), (0.8, cost, MANY)]);
@@ -120,12 +145,12 @@ fn a_gain_that_stops_cannot_explain_stands() {
 }
 
 #[test]
-fn a_gain_that_the_baselines_stops_could_have_made_is_no_claim() {
+fn a_gain_that_the_baselines_stops_could_have_caused_is_not_claimed() {
     let design = controlled(&["thp", "default"], 1);
     let stopped = analysis(&design, &[(1.0, 1.3, MANY), (1.0, 1.0, FEW)]);
     assert_eq!(stopped.arms[1].outcome, Outcome::WithinTracerCost);
     assert!(near(cost(&stopped, 1).bound.unwrap().ratio, 1.0 / 1.3));
-    // `default` is the ground: the effect of large pages is in the baseline.
+    // `default` is the reference policy: the baseline has the effect of large pages.
     let faster = analysis(&design, &[(1.25, 1.3, MANY), (1.0, 1.0, FEW)]);
     assert_eq!(faster.arms[1].outcome, Outcome::Better { best: true });
     // A loss against a baseline that stops more often is a real one.
@@ -143,7 +168,7 @@ fn a_gain_that_the_stops_hide_is_not_called_equivalent() {
 }
 
 #[test]
-fn no_arm_beats_another_by_the_others_stops() {
+fn no_arm_beats_another_because_of_its_stops() {
     let design = controlled(&["default", "thp", "mthp-64k"], 1);
     let analysis = analysis(&design, &[(1.0, 1.0, FEW), (0.8, 1.0, FEW), (0.8, 1.1, MANY)]);
     assert_eq!(analysis.best(), [1, 2]);
@@ -152,7 +177,7 @@ fn no_arm_beats_another_by_the_others_stops() {
 
 /// Stops slow a rate as they slow a time: it falls.
 #[test]
-fn a_rate_that_the_stops_could_have_lowered_is_no_claim() {
+fn a_rate_that_the_stops_could_have_lowered_is_not_claimed() {
     let mut design = controlled(&["default", "thp"], 1);
     design.metrics[0].direction = Direction::Higher;
     let lowered = analysis(&design, &[(1.0, 1.0, FEW), (1.0, 0.8, MANY)]);
@@ -162,7 +187,7 @@ fn a_rate_that_the_stops_could_have_lowered_is_no_claim() {
 }
 
 #[test]
-fn control_arms_win_nothing_and_enter_no_correction() {
+fn control_arms_have_no_effects_and_never_win() {
     let with = controlled(&["default", "thp"], 1);
     let analysis = analysis(&with, &[(1.0, 1.5, FEW), (1.0, 1.5, MANY)]);
     assert_eq!(analysis.arms[2].outcome, Outcome::Control);
@@ -172,7 +197,7 @@ fn control_arms_win_nothing_and_enter_no_correction() {
 }
 
 #[test]
-fn a_design_without_controls_is_judged_as_before() {
+fn a_design_without_control_arms_ignores_stops() {
     let design = design(&["default", "thp"], 1);
     let mut fake = Fake::new(&design, &[1.0, 2.0], Noise::quiet(), 1);
     fake.arms[1].stops = Some(MANY);
@@ -181,9 +206,9 @@ fn a_design_without_controls_is_judged_as_before() {
     assert!(analysis.arms[1].tracer_cost.is_empty());
 }
 
-/// A bare arm with a different answer shows no cost, and ends nothing.
+/// A bare arm with a different answer shows no cost, and does not end the run.
 #[test]
-fn a_bare_arm_with_another_answer_is_left_out() {
+fn a_bare_arm_with_another_answer_is_dropped() {
     let design = controlled(&["default", "thp"], 1);
     let mut fake = Fake::traced(&design, &[(1.0, 1.0, FEW), (2.0, 1.0, MANY)], Noise::quiet(), 1);
     fake.arms[2].exits = vec![3];
@@ -197,7 +222,7 @@ fn a_bare_arm_with_another_answer_is_left_out() {
 /// Stops that cost between nothing and a fifth, and a policy that does nothing: at most 6 of 100 comparisons make a
 /// claim, as without a tracer.
 #[test]
-fn a_policy_that_does_nothing_is_seldom_called_anything_however_much_its_stops_cost() {
+fn a_policy_without_effect_is_rarely_claimed_whatever_its_stops_cost() {
     for cost in [1.0, 1.01, 1.05, 1.2] {
         let mut false_claims = 0;
         for seed in 1..=200 {
@@ -214,7 +239,7 @@ fn a_policy_that_does_nothing_is_seldom_called_anything_however_much_its_stops_c
 
 /// A change that the stops cannot have caused is found as without them.
 #[test]
-fn a_gain_is_found_beside_stops_and_a_loss_well_beyond_them() {
+fn finds_a_gain_despite_stops_and_a_loss_well_beyond_them() {
     for (ratio, cost) in [(0.9, 1.02), (1.1, 1.02)] {
         let mut found = 0;
         for seed in 1..=100 {

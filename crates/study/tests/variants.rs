@@ -9,7 +9,7 @@ use study::control::Role;
 use study::definition::{Size, Wire};
 use study::matrix::Filled;
 use study::metric::names;
-use study::runner::{Earlier, compare, go_on};
+use study::runner::{EarlierParts, Gap, compare, resume};
 use study::stats::Outcome;
 use study::trial::{Answer, Arm, Exit, Stated};
 use study::variant::Variant;
@@ -94,7 +94,7 @@ fn every_block_has_every_variant_under_every_policy() {
 }
 
 #[test]
-fn a_part_compares_like_with_like() {
+fn a_part_has_the_policies_of_a_variant_or_the_variants_under_a_policy() {
     let found = measured(0.9, 1.0);
     let under = found.under(&"thp".parse().unwrap()).unwrap();
     assert_eq!(under.design.arms[under.design.baseline].label, "old");
@@ -119,7 +119,7 @@ fn a_part_compares_like_with_like() {
 }
 
 #[test]
-fn what_the_tracer_costs_one_build_alone_is_no_change_of_builds() {
+fn tracing_overhead_of_one_build_is_not_a_change_between_builds() {
     // Under THP the new build stops often, and seems to lose a tenth because of that.
     let found = measured(1.0, 1.1);
     let under = found.under(&"thp".parse().unwrap()).unwrap();
@@ -127,18 +127,18 @@ fn what_the_tracer_costs_one_build_alone_is_no_change_of_builds() {
     assert_eq!(outcome(&under, "new"), Outcome::WithinTracerCost);
     let costs = &under.analysis.as_ref().unwrap().arms[1].tracer_cost[names::WALL_S];
     assert!(near(costs.bound.unwrap().ratio, 1.1) && near(costs.of_bare.ratio, 1.1), "{costs:?}");
-    // A build that is slower itself is not excused: its bare arm is as slow.
+    // A build that is slower without stops is still worse: its bare arm is as slow.
     let found = measured(1.1, 1.0);
     assert_eq!(outcome(&found.under(&"default".parse().unwrap()).unwrap(), "new"), Outcome::Worse);
 }
 
 #[test]
-fn an_interrupted_comparison_of_variants_goes_on() {
+fn resumes_an_interrupted_comparison_of_variants() {
     let design = design();
     let whole = measured(0.9, 1.0);
-    let half = Earlier { trials: whole.trials[..20].to_vec(), is_of_other_boot: false };
+    let half = EarlierParts { trials: whole.trials[..20].to_vec(), gap: Gap::Nothing };
     let mut platform = fake(&design, 0.9, 1.0);
-    let run = go_on(&design, half, &mut platform, &mut |_| ());
+    let run = resume(&design, half, None, &mut platform, &mut |_| ());
     assert_eq!((run.ended, run.trials.len()), (Ended::Precise, whole.trials.len()));
     assert_eq!(platform.runs as usize, whole.trials.len() - 20, "no trial is run again");
 }
@@ -148,7 +148,7 @@ fn missed() -> Stated {
 }
 
 #[test]
-fn an_arm_that_misses_the_stated_answer_is_named_in_every_part() {
+fn an_arm_that_misses_the_stated_answer_is_wrong_in_every_part() {
     let mut found = measured(0.9, 1.0);
     for record in &mut found.trials {
         record.answer.stated = if record.trial.arm == 2 { missed() } else { Stated::Met };
@@ -165,13 +165,13 @@ fn an_arm_that_misses_the_stated_answer_is_named_in_every_part() {
     // Its own policies have no right answer to be compared with.
     let within = found.within("new").unwrap();
     assert_eq!(message(&within, "default"), wrong);
-    assert!(message(&within, "thp").contains("that of default, with which it would be compared"));
+    assert!(message(&within, "thp").contains("given by default, the baseline: \"43\""));
     assert!(within.analysis.unwrap().arms.iter().all(|arm| arm.effects.is_empty()));
-    assert!(near(ratio(&found.within("old").unwrap(), "thp"), 0.8), "the other build is not concerned");
+    assert!(near(ratio(&found.within("old").unwrap(), "thp"), 0.8), "the other build is not affected");
 }
 
 #[test]
-fn answers_that_are_stated_apart_may_differ() {
+fn answers_that_are_stated_for_each_variant_may_differ() {
     let answer = |hash: &str, stated| Answer {
         exit: Exit::Code(0),
         stdout_sha256: Some(hash.to_owned()),
@@ -185,12 +185,12 @@ fn answers_that_are_stated_apart_may_differ() {
 }
 
 #[test]
-fn a_baseline_that_misses_the_stated_answer_alone_is_named() {
+fn the_failure_tells_whether_only_the_baseline_misses_the_stated_answer() {
     let design = controlled(&["default", "base"], 1);
-    for (wrong, whom) in [(vec![0], "under the baseline default alone"), (vec![0, 1, 2], "in every arm")] {
+    for (wrong, scope) in [(vec![0], "under the baseline default alone"), (vec![0, 1, 2], "in every arm")] {
         let mut platform = Wrong { fake: Fake::new(&design, &[1.0; 3], Noise::quiet(), 1), wrong };
         let run = compare(&design, &mut platform, &mut |_| ());
-        let message = format!("the answer {whom} is not the expected one: \"43\" instead of \"42\" in block 0");
+        let message = format!("the answer {scope} is not the expected one: \"43\" instead of \"42\" in block 0");
         assert_eq!(run.ended, Ended::Failed { message });
     }
 }
@@ -226,7 +226,7 @@ impl study::runner::Platform for Wrong {
 fn wire(more: serde_json::Value, workload: serde_json::Value) -> Wire {
     let mut document = serde_json::json!({
         "schema": "pagelab.study/1", "name": "builds", "question": "?", "policies": ["default"],
-        "sizes": { "full": { "parameters": { "n": 3 } } }, "workload": [workload],
+        "sizes": { "standard": { "parameters": { "n": 3 } } }, "workload": [workload],
     });
     for (key, value) in more.as_object().unwrap() {
         document[key] = value.clone();
@@ -235,7 +235,7 @@ fn wire(more: serde_json::Value, workload: serde_json::Value) -> Wire {
 }
 
 #[test]
-fn variants_of_a_file_fill_in_their_own_words() {
+fn variants_of_a_file_override_command_environment_and_answer() {
     let wire = wire(
         serde_json::json!({ "published": [{
             "what": "new", "workload": "sort", "variant": "new", "policy": "default", "change": "-3%", "source": "s",
@@ -249,7 +249,7 @@ fn variants_of_a_file_fill_in_their_own_words() {
             },
         }),
     );
-    let study = wire.of_size(Size::Full).unwrap();
+    let study = wire.of_size(Size::Standard).unwrap();
     let sort = &study.workloads[0];
     assert_eq!((&sort.command[..], sort.expected.as_deref()), (&["./old".to_owned(), "-n3".into()][..], Some("42")));
     let names: Vec<&str> = sort.variants.iter().map(|variant| variant.name.as_str()).collect();
@@ -258,16 +258,16 @@ fn variants_of_a_file_fill_in_their_own_words() {
     assert_eq!((sort.variants[1].env["ARENAS"].as_str(), sort.variants[1].env["LANG"].as_str()), ("3", "C"));
     assert_eq!(sort.variants[1].expected.as_deref(), Some("43"));
     assert_eq!(sort.row_names(), ["sort, old", "sort, new", "sort, wrapped"]);
-    let apart = sort.apart();
+    let apart = sort.variants_as_workloads();
     assert_eq!((apart[1].name.as_str(), apart[1].command[0].as_str()), ("sort, new", "./new"));
     assert_eq!(apart[2].missing.as_deref(), Some("free memory of a model machine is never fragmented"));
 }
 
 #[test]
-fn fresh_and_aged_memory_are_variants() {
+fn fresh_and_fragmented_memory_are_variants() {
     let sort = || serde_json::json!({ "name": "sort", "command": ["sort"] });
     let of = |fragmented: serde_json::Value| {
-        wire(serde_json::json!({ "fragmented": fragmented }), sort()).of_size(Size::Full)
+        wire(serde_json::json!({ "fragmented": fragmented }), sort()).of_size(Size::Standard)
     };
     let axis = of(serde_json::json!(["0%", "80%", "90%@64K"])).unwrap();
     let variants = &axis.workloads[0].variants;
@@ -276,16 +276,16 @@ fn fresh_and_aged_memory_are_variants() {
     let expected = [("fresh", None), ("80% fragmented", Some("80%")), ("90%@64K fragmented", Some("90%@64K"))];
     assert_eq!((names, axis.fragmented), (expected.to_vec(), None));
     let error = of(serde_json::json!("80%")).unwrap_err().to_string();
-    assert!(error.contains("policies: expected two or more"), "one age is no axis: {error}");
+    assert!(error.contains("policies: expected two or more"), "a single value makes no variants: {error}");
     let both = wire(serde_json::json!({ "fragmented": "80%", "policies": ["default", "thp"] }), sort());
-    assert_eq!(both.of_size(Size::Full).unwrap().fragmented.as_deref(), Some("80%"));
+    assert_eq!(both.of_size(Size::Standard).unwrap().fragmented.as_deref(), Some("80%"));
 }
 
 #[test]
-fn variants_that_make_no_sense_are_refused() {
+fn invalid_variants_are_refused() {
     let of = |more: serde_json::Value, variants: serde_json::Value| {
         let sort = serde_json::json!({ "name": "sort", "command": ["sort"], "variants": variants });
-        wire(more, sort).of_size(Size::Full).unwrap_err().to_string()
+        wire(more, sort).of_size(Size::Standard).unwrap_err().to_string()
     };
     let none = || serde_json::json!({});
     let new = || serde_json::json!({ "command": ["new"] });
@@ -294,11 +294,11 @@ fn variants_that_make_no_sense_are_refused() {
         (none(), serde_json::json!({ "old": old() }), "one variant alone"),
         (none(), serde_json::json!({ "new": new(), "newer": {} }), "none is the baseline"),
         (none(), serde_json::json!({ "old": old(), "new": old() }), "several are the baseline"),
-        (none(), serde_json::json!({ "old": old(), "new": {} }), "\"old\" and \"new\" run the same"),
+        (none(), serde_json::json!({ "old": old(), "new": {} }), "\"old\" and \"new\" are the same"),
         (
             serde_json::json!({ "fragmented": ["0%", "80%"] }),
             serde_json::json!({ "old": old(), "new": new() }),
-            "a `fragmented` of its own",
+            "set `fragmented` in each of them",
         ),
         (
             serde_json::json!({ "published": [{ "what": "x", "variant": "newer", "change": "-3%", "source": "s" }] }),
@@ -315,7 +315,7 @@ fn variants_that_make_no_sense_are_refused() {
 fn rows_of_a_form_that_are_variants_of_one_workload_are_compared_block_by_block() {
     let wire = serde_json::json!({
         "schema": "pagelab.study/1", "name": "builds", "question": "?", "policies": ["default", "thp"],
-        "sizes": { "full": {} },
+        "sizes": { "standard": {} },
         "workload": [{
             "name": "sort", "command": ["{build}"],
             "variants": {
@@ -327,7 +327,7 @@ fn rows_of_a_form_that_are_variants_of_one_workload_are_compared_block_by_block(
             { "name": "new, thp", "workload": "sort, new", "policy": "thp", "place": 1 },
         ] },
     });
-    let definition = serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap();
+    let definition = serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Standard).unwrap();
     let whole = measured(0.5, 1.0);
     let slices = ["old", "new"].map(|name| (format!("sort, {name}"), whole.within(name).unwrap()));
     let of_name = |name: &str| slices.iter().find(|(known, _)| known == name).map(|(_, slice)| slice);

@@ -1,4 +1,4 @@
-//! Which warnings a careful reader gets, and which not.
+//! Warnings: when they are given, and when not.
 
 mod common;
 
@@ -48,7 +48,7 @@ fn outliers(warning: &Warning) -> bool {
 }
 
 #[test]
-fn two_groups_are_seen_and_one_group_is_not_taken_for_two() {
+fn two_groups_are_found_and_one_group_is_not_mistaken_for_two() {
     for blocks in [12, 20, 60] {
         assert!(rate(bimodal, blocks, |random, _| log_normal(random)) <= 0.01, "{blocks}");
         assert!(rate(bimodal, blocks, |random, _| with_outliers(random)) <= 0.02, "{blocks}");
@@ -60,7 +60,7 @@ fn two_groups_are_seen_and_one_group_is_not_taken_for_two() {
 }
 
 #[test]
-fn a_drift_is_seen_and_noise_is_not_taken_for_one() {
+fn drift_is_found_and_noise_is_not_mistaken_for_it() {
     for blocks in [8, 20, 60] {
         assert!(rate(drift, blocks, |random, _| log_normal(random)) <= 0.02, "{blocks}");
         let warming = |random: &mut Pcg64, block| log_normal(random) * (-0.02 * f64::from(block)).exp();
@@ -69,14 +69,14 @@ fn a_drift_is_seen_and_noise_is_not_taken_for_one() {
 }
 
 #[test]
-fn outliers_are_seen_and_tails_are_not_taken_for_them() {
+fn outliers_are_found_and_tails_are_not_mistaken_for_them() {
     assert!(rate(outliers, 30, |random, _| log_normal(random)) <= 0.02);
-    let one_in_fifteen = |random: &mut Pcg64, block: u32| log_normal(random) * if block == 7 { 1.5 } else { 1.0 };
-    assert!(rate(outliers, 30, one_in_fifteen) >= 0.98);
+    let one_in_thirty = |random: &mut Pcg64, block: u32| log_normal(random) * if block == 7 { 1.5 } else { 1.0 };
+    assert!(rate(outliers, 30, one_in_thirty) >= 0.98);
 }
 
 #[test]
-fn the_tracer_and_short_runs_are_seen_from_their_limits_on() {
+fn tracer_load_and_short_runs_are_warned_of_beyond_their_limits() {
     let design = design(&["default", "thp"], 1);
     let with = |wall_s: f64, tracer_s: f64| {
         let mut all = trials(2, 8, |_, _| wall_s);
@@ -91,9 +91,9 @@ fn the_tracer_and_short_runs_are_seen_from_their_limits_on() {
     assert_eq!(with(0.01, 0.0), [Warning::ShortRuns { wall_s: 0.01 }]);
 }
 
-/// Two leaves of 24G, as a test of a demotion leaves them, are no reason to doubt a comparison.
+/// Two demoted leaves of 24G, as a test of a demotion leaves behind, do not invalidate a comparison.
 #[test]
-fn a_demotion_is_warned_of_by_the_share_of_the_direct_map_that_it_concerns() {
+fn a_demotion_is_warned_of_if_it_affects_enough_of_the_direct_map() {
     let with = |small: &str, small_mib: u64, all_mib: u64| {
         let mut all = trials(2, 8, |_, _| 1.0);
         for record in all.iter_mut().skip(5) {
@@ -106,7 +106,7 @@ fn a_demotion_is_warned_of_by_the_share_of_the_direct_map_that_it_concerns() {
     let demoted = |ratio| vec![Warning::DirectMapDemoted { leaf: PageSize::K4, ratio }];
     assert_eq!(with("4K", 22, 24 << 10), []);
     assert_eq!(with("4K", 9, 1000), []);
-    assert_eq!(with("2M", 999, 1000), [], "larger than what the demotion made");
+    assert_eq!(with("2M", 999, 1000), [], "leaves larger than those of the demotion");
     assert_eq!(with("4K", 10, 1000), demoted(Some(0.01)));
     assert_eq!(with("4K", 0, 0), demoted(None), "not counted");
     let arms = design(&["default", "thp"], 1).arms;
@@ -116,7 +116,7 @@ fn a_demotion_is_warned_of_by_the_share_of_the_direct_map_that_it_concerns() {
 }
 
 #[test]
-fn looks_without_a_limit_are_told_where_the_wall_time_contains_them() {
+fn warns_of_unlimited_inspections_that_the_wall_time_contains() {
     let with = |prove_all: bool, looks_s: f64| {
         let mut all = trials(2, 8, |_, _| 1.0);
         let of_thp = all.iter_mut().filter(|record| record.trial.arm == 1);
@@ -130,7 +130,7 @@ fn looks_without_a_limit_are_told_where_the_wall_time_contains_them() {
 }
 
 #[test]
-fn where_the_first_process_ends_cpu_time_decides() {
+fn cpu_time_decides_if_the_first_process_ends_early() {
     use study::metric::Observation;
     let with = |cpu_s: f64, outlived_cpu_s: f64, outlived_s: f64, design: &study::comparison::Design| {
         let mut all = trials(2, 8, |_, _| 0.002);
@@ -166,7 +166,7 @@ fn where_the_first_process_ends_cpu_time_decides() {
 }
 
 #[test]
-fn shared_memory_is_named_where_it_is_much() {
+fn much_shared_memory_is_warned_of() {
     let design = design(&["default", "thp"], 1);
     let with = |shared_bytes: u64, concerned_bytes: u64| {
         let mut all = trials(2, 8, |_, _| 1.0);
@@ -188,7 +188,7 @@ fn shared_memory_is_named_where_it_is_much() {
 }
 
 #[test]
-fn a_guest_whose_free_memory_is_taken_is_warned() {
+fn free_page_reporting_of_a_guest_is_warned_of() {
     let design = design(&["default", "thp"], 1);
     let mut all = trials(2, 8, |_, _| 1.0);
     assert_eq!(analysis(&design, &all).warnings, []);

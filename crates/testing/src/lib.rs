@@ -34,7 +34,7 @@ pub fn skip(needs: impl Display) {
     let line = format!("{}\t{}\t{}\n", program(), test(), needs.replace(['\n', '\t'], " "));
     let written = File::options().append(true).open(&file).and_then(|mut file| file.write_all(line.as_bytes()));
     if let Err(error) = written {
-        eprintln!("{file:?}: {error}: that this test is skipped is not counted");
+        eprintln!("{file:?}: {error}: this skipped test is not counted");
     }
 }
 
@@ -59,7 +59,7 @@ fn test() -> String {
 /// # Panics
 /// The recorder is missing, or older than its source. The message names the command to run.
 pub fn recorder(program: &Path) -> PathBuf {
-    recorder::beside(program).unwrap_or_else(|problem| panic!("{problem}"))
+    recorder::next_to(program).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
 /// The seed of a random test: the value of [`SEED`], or a new one in each run. It is printed, so that a failure can be repeated.
@@ -99,5 +99,10 @@ impl Random {
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         let bits = mixed ^ mixed >> 31;
         ((u128::from(bits) * u128::from(end)) >> 64) as u64
+    }
+
+    /// A number that is close to normally distributed, with mean 0 and deviation 1: the sum of twelve uniform ones, minus six.
+    pub fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.below(1 << 32) as f64 / (1u64 << 32) as f64).sum::<f64>() - 6.0
     }
 }

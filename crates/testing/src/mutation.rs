@@ -1,4 +1,4 @@
-//! Input that is almost valid: a valid one with a few changes, made from a seed that is printed. A parser must finish with a result
+//! Input that is almost valid: valid input with a few changes, made from a seed that is printed. A parser must return a result
 //! or an error for each of them.
 
 use serde_json::{Map, Number, Value};
@@ -51,7 +51,7 @@ impl Random {
         self.below(length.max(1) as u64) as usize
     }
 
-    /// A number at a boundary, near one, or any.
+    /// A number at or near a boundary value, or any number.
     pub fn number(&mut self) -> u64 {
         let edge = NUMBERS[self.index(NUMBERS.len())];
         match self.below(4) {

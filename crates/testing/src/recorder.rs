@@ -15,7 +15,7 @@ const SOURCES: &str = "libpagelab_qemu_plugin.d";
 pub enum NotCurrent {
     /// The file is missing.
     Missing(PathBuf, io::Error),
-    /// A source file was changed after the recorder was built.
+    /// A source file was modified after the recorder was built.
     Older(PathBuf, PathBuf),
 }
 
@@ -37,22 +37,22 @@ impl fmt::Display for NotCurrent {
 }
 
 /// The recorder in the directory of a program.
-pub fn beside(program: &Path) -> Result<PathBuf, NotCurrent> {
+pub fn next_to(program: &Path) -> Result<PathBuf, NotCurrent> {
     let directory = program.parent().unwrap_or(Path::new("."));
     let recorder = directory.join(FILE);
-    let made = match changed(&recorder) {
-        Ok(made) => made,
+    let built = match modified(&recorder) {
+        Ok(built) => built,
         Err(error) => return Err(NotCurrent::Missing(recorder, error)),
     };
     let sources = fs::read_to_string(directory.join(SOURCES)).unwrap_or_default();
-    let newer = sources_of(&sources).into_iter().find(|source| changed(source).is_ok_and(|changed| changed > made));
+    let newer = sources_of(&sources).into_iter().find(|source| modified(source).is_ok_and(|modified| modified > built));
     match newer {
         Some(source) => Err(NotCurrent::Older(recorder, source)),
         None => Ok(recorder),
     }
 }
 
-fn changed(path: &Path) -> io::Result<SystemTime> {
+fn modified(path: &Path) -> io::Result<SystemTime> {
     fs::metadata(path)?.modified()
 }
 
@@ -78,16 +78,16 @@ mod tests {
         let directory = std::env::temp_dir().join(format!("recorder-{}", std::process::id())).join("release");
         fs::create_dir_all(&directory).unwrap();
         let (program, recorder, source) = (directory.join("pagelab"), directory.join(FILE), directory.join("a b.rs"));
-        let missing = beside(&program).unwrap_err().to_string();
+        let missing = next_to(&program).unwrap_err().to_string();
         assert!(missing.contains("cargo build -p qemu-plugin --release"), "{missing}");
         touch(&recorder, 20);
         touch(&source, 10);
         let rule =
             format!("{}: /nowhere.rs {}\n", recorder.display(), source.display().to_string().replace(' ', "\\ "));
         fs::write(directory.join(SOURCES), rule).unwrap();
-        assert_eq!(beside(&program).unwrap(), recorder);
+        assert_eq!(next_to(&program).unwrap(), recorder);
         touch(&source, 30);
-        let old = beside(&program).unwrap_err().to_string();
+        let old = next_to(&program).unwrap_err().to_string();
         assert!(old.contains("older than") && old.contains("a b.rs; build it with cargo build"), "{old}");
         fs::remove_dir_all(directory.parent().unwrap()).unwrap();
     }

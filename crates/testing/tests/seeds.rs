@@ -37,11 +37,11 @@ fn the_seed_that_a_test_prints_repeats_it() {
 }
 
 #[test]
-fn what_is_no_seed_is_refused() {
+fn refuses_text_that_is_no_seed() {
     let mut command = Command::new(std::env::current_exe().unwrap());
     let output = command.args(["--ignored", "--exact", "draws_numbers"]).env(SEED, "many").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(!output.status.success() && said.contains("expected a number below 2^64, found \"many\""), "{said}");
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(!output.status.success() && stdout.contains("expected a number below 2^64, found \"many\""), "{stdout}");
 }
 
 #[test]

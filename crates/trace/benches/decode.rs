@@ -13,7 +13,7 @@ use trace::{Block, Header, Kind, Reader};
 const ACCESSES: u64 = 50_000_000;
 
 fn main() {
-    // cargo adds an argument of its own.
+    // `cargo bench` adds `--bench`.
     let files: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
     for name in &files {
         report(name, BufReader::with_capacity(1 << 20, File::open(name).expect("a trace")));
@@ -25,7 +25,7 @@ fn main() {
 
 /// Generates a trace of `accesses` accesses and reads it.
 pub fn decode(accesses: u64) {
-    let bytes = made(accesses);
+    let bytes = generate(accesses);
     assert_eq!(report("a walk with a hot page", &bytes[..]), accesses);
 }
 
@@ -52,7 +52,7 @@ fn report(name: &str, from: impl Read) -> u64 {
 }
 
 /// A trace that walks through memory, returns to one page again and again, and fetches from two.
-fn made(accesses: u64) -> Vec<u8> {
+fn generate(accesses: u64) -> Vec<u8> {
     let header = Header::of("a benchmark");
     let mut recording = trace::Recording::new(Vec::new(), header).expect("memory");
     for index in 0..accesses {

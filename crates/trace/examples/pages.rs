@@ -12,12 +12,12 @@ use trace::{Block, Header, Kind, Reader, Recording};
 fn main() -> Result<(), Box<dyn Error>> {
     match std::env::args_os().nth(1) {
         Some(path) => report(BufReader::new(File::open(path)?)),
-        None => report(made()?.as_slice()),
+        None => report(generate()?.as_slice()),
     }
 }
 
 /// A trace of one thread that stores to every eighth byte of 64K.
-fn made() -> std::io::Result<Vec<u8>> {
+fn generate() -> std::io::Result<Vec<u8>> {
     let mut recording = Recording::new(Vec::new(), Header::of("the example `pages`"))?;
     for address in (0x1000_0000..0x1001_0000).step_by(8) {
         recording.access(0, 0x40_0000, 4, Kind::FETCH)?;
@@ -45,7 +45,7 @@ fn report(from: impl Read) -> Result<(), Box<dyn Error>> {
     println!("{} pages of 4K", pages.len());
     accesses.iter().for_each(|(thread, accesses)| println!("thread {thread}: {accesses} accesses"));
     if !reader.is_whole() {
-        println!("the file ends before its index: what was recorded last is missing");
+        println!("the file ends before its index: the end of the recording is missing");
     }
     Ok(())
 }

@@ -26,16 +26,18 @@ pub enum Holds {
     Index = 4,
     /// When threads reached positions in their runs: a list of [`Timestamp`](crate::Timestamp), compressed.
     Timestamps = 5,
+    /// What is known only after the recording: JSON, [`Notes`](crate::Notes).
+    Notes = 6,
 }
 
 impl Holds {
     fn from_number(number: u8) -> Option<Holds> {
-        let all = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Timestamps];
+        let all = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Timestamps, Holds::Notes];
         all.into_iter().find(|holds| *holds as u8 == number)
     }
 }
 
-/// A number in a prefix: its first byte and its length. All numbers are little-endian; bytes outside the fields are zero.
+/// A number of `BYTES` bytes in a prefix, at this offset. All numbers are little-endian; bytes outside the fields are zero.
 struct Field<const BYTES: usize>(usize);
 
 const HOLDS: Field<1> = Field(8);
@@ -99,7 +101,7 @@ pub enum BlockError {
     #[error("a payload of {0} bytes; expected at most {MAX_PAYLOAD_BYTES}")]
     TooLarge(u32),
     /// The number of the first run or event is 2^62 or more.
-    #[error("it begins with the run or event {0}; expected a number below {MAX_NUMBER}")]
+    #[error("expected a first run or event below {MAX_NUMBER}, found {0}")]
     Number(u64),
     /// The file ends within the block.
     #[error("the file ends within the block")]
@@ -181,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_nobody_can_count_on_from_are_refused() {
+    fn refuses_numbers_near_the_end_of_the_range() {
         let at = |first| Prefix::from_bytes(&Prefix { first, ..prefix() }.to_bytes());
         assert_eq!(at(MAX_NUMBER), Err(BlockError::Number(MAX_NUMBER)));
         assert_eq!(at(u64::MAX), Err(BlockError::Number(u64::MAX)));
@@ -189,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn every_changed_bit_is_noticed() {
+    fn detects_every_changed_bit() {
         for bit in 0..PREFIX_BYTES * 8 {
             let mut bytes = prefix().to_bytes();
             bytes[bit / 8] ^= 1 << (bit % 8);

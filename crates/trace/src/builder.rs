@@ -12,7 +12,7 @@ use crate::run_cache::RunCache;
 
 /// If each distinct run occurs fewer times than this on average, the dictionary is a notable part of the chunk. It is then
 /// sorted by page, which makes it small. Otherwise it keeps the order of first use, which gives recurring runs small ids.
-const RUNS_OF_A_DISTINCT: usize = 64;
+const MIN_REPEATS: usize = 64;
 
 /// Collects runs and builds chunks of them.
 #[derive(Debug)]
@@ -104,7 +104,7 @@ impl Builder {
     /// # Errors
     /// The compressor is out of memory.
     pub fn encode(&mut self, encoder: &mut Encoder, bytes: &mut Vec<u8>) -> io::Result<usize> {
-        if self.distinct.len() * RUNS_OF_A_DISTINCT > self.ids.len() {
+        if self.distinct.len() * MIN_REPEATS > self.ids.len() {
             self.sort();
         }
         let (distinct, columns) = (&self.distinct, self.columns);

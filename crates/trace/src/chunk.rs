@@ -48,7 +48,7 @@ pub enum ChunkError {
         /// The number of values it should have.
         expected: usize,
     },
-    /// An id has no run, or a kind is not valid.
+    /// A page, kind or count is invalid, or an id is not in the dictionary.
     #[error("the {0} column has a value out of range")]
     Range(&'static str),
 }
@@ -89,9 +89,10 @@ impl Chunk {
         columns: Columns,
     ) -> Result<Chunk, ChunkError> {
         let mut rest = bytes;
-        let most = runs.min(MAX_RUNS);
+        let max_runs = runs.min(MAX_RUNS);
         let distinct = Distinct::decode(decoder, &mut rest, columns)?;
-        let ids = decoder.column(&mut rest, "id", most * 2)?.as_chunks().0.iter().map(|word| u16::from_le_bytes(*word));
+        let ids =
+            decoder.column(&mut rest, "id", max_runs * 2)?.as_chunks().0.iter().map(|word| u16::from_le_bytes(*word));
         expect("id", ids.len(), runs)?;
         if ids.clone().max().is_some_and(|id| usize::from(id) >= distinct.pages.len()) {
             return Err(ChunkError::Range("id"));
@@ -137,9 +138,9 @@ impl Distinct {
         }
         expect("kind", kinds.len(), if columns.kinds { pages.len() } else { 0 })?;
         expect("accesses", accesses.len(), if columns.accesses { pages.len() } else { 0 })?;
-        let mut met = [false; 1 << u8::BITS];
-        kinds.iter().for_each(|bits| met[usize::from(*bits)] = true);
-        if (0..=u8::MAX).any(|bits| met[usize::from(bits)] && Kind::from_bits(bits).is_none()) {
+        let mut present = [false; 1 << u8::BITS];
+        kinds.iter().for_each(|bits| present[usize::from(*bits)] = true);
+        if (0..=u8::MAX).any(|bits| present[usize::from(bits)] && Kind::from_bits(bits).is_none()) {
             return Err(ChunkError::Range("kind"));
         }
         if accesses.contains(&0) {
@@ -185,7 +186,7 @@ fn look_up<T: Copy + Default>(mut table: Vec<T>, ids: impl Iterator<Item = u16>)
     table.resize(MAX_PAGES, T::default());
     match <&[T; MAX_PAGES]>::try_from(&table[..]) {
         Ok(table) => ids.map(|id| table[usize::from(id)]).collect(),
-        Err(_) => unreachable!("it was made so long"),
+        Err(_) => unreachable!("the table was resized to MAX_PAGES"),
     }
 }
 
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_are_those_of_the_dictionary_sorted_or_not() {
+    fn runs_do_not_depend_on_the_order_of_the_dictionary() {
         let run = |page, accesses| Run { page, kind: Kind::LOAD, accesses };
         let sorted = [run(3, 1), run(3, 2), run(4, 1), run(9, 1), run(9, 7)];
         let mixed = [run(9, 1), run(3, 1), run(9, 7), run(4, 1), run(3, 2)];
@@ -228,7 +229,7 @@ mod tests {
     proptest! {
         #![proptest_config(testing::properties(256))]
         #[test]
-        fn what_is_encoded_is_decoded(runs in runs()) {
+        fn decodes_what_was_encoded(runs in runs()) {
             let mut builder = Builder::new(ALL);
             runs.iter().for_each(|run| builder.push(*run, &[]));
             let chunk = builder.take();
@@ -298,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_too_much_is_refused() {
+    fn refuses_runs_that_differ_too_much() {
         let pages = vec![7, 8];
         let accesses: Vec<u32> = (1..=MAX_RUNS as u32).collect();
         let chunk = Chunk { pages, ids: vec![1; MAX_RUNS], kinds: vec![2; MAX_RUNS], accesses, addresses: Vec::new() };

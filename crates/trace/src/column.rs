@@ -179,8 +179,13 @@ impl std::fmt::Debug for Decoder {
 }
 
 impl Decoder {
-    /// Takes a column off the front of `rest` if it has at most `most` bytes when decompressed.
-    pub(crate) fn column(&mut self, rest: &mut &[u8], name: &'static str, most: usize) -> Result<&[u8], ColumnError> {
+    /// Takes a column off the front of `rest` if it has at most `max_bytes` bytes when decompressed.
+    pub(crate) fn column(
+        &mut self,
+        rest: &mut &[u8],
+        name: &'static str,
+        max_bytes: usize,
+    ) -> Result<&[u8], ColumnError> {
         let mut number = || {
             let (number, after) = rest.split_first_chunk().ok_or(ColumnError::CutOff(name))?;
             *rest = after;
@@ -192,7 +197,7 @@ impl Decoder {
         }
         let (column, after) = rest.split_at(stored);
         *rest = after;
-        if inflated > most {
+        if inflated > max_bytes {
             return Err(ColumnError::TooLong(name));
         }
         self.column.clear();

@@ -20,11 +20,11 @@ const NUMBER_SHIFT: u32 = 40;
 const EMPTY: Slot = Slot { page: 0, word: 0 };
 /// The slots of a new chunk: few, so that they stay in a cache.
 const FIRST_SLOTS: usize = 1 << 10;
-/// Slots per distinct run while all slots fit in a second-level cache, so that most runs are found at once; and the
-/// fewer slots per run above that size.
-const SLOTS_OF_A_RUN: usize = 8;
-const MIN_SLOTS_OF_A_RUN: usize = 2;
-/// The number of slots from which on they no longer fit in such a cache.
+/// Minimum slots per distinct run: many while the table fits in a second-level cache, so that most lookups hit at once, and
+/// few in a larger table.
+const SLOTS_PER_RUN: usize = 8;
+const MIN_SLOTS_PER_RUN: usize = 2;
+/// The number of slots at which the table no longer fits in such a cache.
 const MANY_SLOTS: usize = 1 << 15;
 /// 2^64 divided by the golden ratio: multiplying by it mixes the high bits well (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -42,7 +42,7 @@ impl Slot {
         Slot { page: run.page, word: run.word() }
     }
 
-    /// The id, if the slot holds the run of `run`, a slot without an id. An empty slot matches no run because each run
+    /// The id, if the slot holds the same run as `run`, which has no id yet. An empty slot matches no run because each run
     /// has a kind.
     #[inline]
     fn id_of(&self, run: Slot) -> Option<u16> {
@@ -65,12 +65,12 @@ impl Slots {
     pub fn id(&mut self, run: Run, distinct: &mut Vec<Run>) -> u16 {
         let slot = Slot::of(&run);
         let place = slot.place(self.0.len());
-        self.0[place].id_of(slot).unwrap_or_else(|| self.look_on(run, place, distinct))
+        self.0[place].id_of(slot).unwrap_or_else(|| self.continue_search(run, place, distinct))
     }
 
     /// Continues the search at a slot that is empty or holds another run.
     #[inline(never)]
-    fn look_on(&mut self, run: Run, mut place: usize, distinct: &mut Vec<Run>) -> u16 {
+    fn continue_search(&mut self, run: Run, mut place: usize, distinct: &mut Vec<Run>) -> u16 {
         let slot = Slot::of(&run);
         while self.0[place].word != 0 {
             if let Some(id) = self.0[place].id_of(slot) {
@@ -80,8 +80,8 @@ impl Slots {
         }
         distinct.push(run);
         self.0[place] = Slot { word: slot.word | (distinct.len() as u64) << NUMBER_SHIFT, ..slot };
-        let least = if self.0.len() < MANY_SLOTS { SLOTS_OF_A_RUN } else { MIN_SLOTS_OF_A_RUN };
-        if distinct.len() * least > self.0.len() {
+        let min_slots_per_run = if self.0.len() < MANY_SLOTS { SLOTS_PER_RUN } else { MIN_SLOTS_PER_RUN };
+        if distinct.len() * min_slots_per_run > self.0.len() {
             self.grow(distinct);
         }
         (distinct.len() - 1) as u16

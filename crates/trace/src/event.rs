@@ -23,8 +23,8 @@ pub enum Call {
         file: i64,
         /// Offset in the file, in bytes.
         offset: u64,
-        /// What statfs(2) calls the type of the file's file system, where the recorder asked: that of a file of which so
-        /// much is mapped that file systems place the mapping differently.
+        /// The file system's `f_type` (statfs(2)). Recorded only for mappings so large that file systems place them
+        /// differently.
         #[serde(skip_serializing_if = "Option::is_none")]
         file_system: Option<u64>,
     },
@@ -70,6 +70,28 @@ pub enum Call {
         bytes: u64,
         /// The advice, `MADV_*`.
         advice: u64,
+    },
+    /// `mlock`, `mlock2`: the range is populated, unless it is locked at faults.
+    Mlock {
+        /// The first address.
+        address: u64,
+        /// Length in bytes.
+        bytes: u64,
+        /// Flags, `MLOCK_*`; 0 for `mlock`.
+        flags: u64,
+    },
+    /// `mlockall`, and `munlockall` with no flags.
+    Mlockall {
+        /// Flags, `MCL_*`.
+        flags: u64,
+    },
+    /// The mapping made just before is shared, of a file in memory (memfd, tmpfs) in which nothing is allocated yet: the first
+    /// touch of each page allocates it. Noted by the recorder.
+    Hole {
+        /// The first address.
+        address: u64,
+        /// Length in bytes.
+        bytes: u64,
     },
     /// `prctl`, with its first two arguments.
     Prctl {

@@ -76,7 +76,7 @@ pub enum NotExact {
     #[error("the trace has samples of the accesses, which say nothing about the number of misses")]
     Sampled,
     /// The pages are smaller than those of the runs.
-    #[error("runs are of 4096 bytes; a page of {page_bytes} bytes needs the addresses themselves")]
+    #[error("a run covers a page of 4096 bytes; a page of {page_bytes} bytes needs a trace with addresses")]
     Page {
         /// The requested page size in bytes.
         page_bytes: u64,
@@ -99,27 +99,27 @@ impl Filter {
     /// Checks that the filter preserves the misses of an LRU TLB.
     ///
     /// # Errors
-    /// It does not; the error says what the trace is exact for.
-    pub fn admits(&self, ask: &TlbGeometry) -> Result<(), NotExact> {
-        if ask.page_bytes < 1 << PAGE_SHIFT {
-            return Err(NotExact::Page { page_bytes: ask.page_bytes });
+    /// The filter does not preserve them; the error says what the trace is exact for.
+    pub fn admits(&self, tlb: &TlbGeometry) -> Result<(), NotExact> {
+        if tlb.page_bytes < 1 << PAGE_SHIFT {
+            return Err(NotExact::Page { page_bytes: tlb.page_bytes });
         }
         let (sets_4k, sets_64k, sets_2m) = match *self {
             Filter::None => return Ok(()),
             Filter::Sampled => return Err(NotExact::Sampled),
             Filter::Lru { sets_4k, sets_64k, sets_2m } => (sets_4k, sets_64k, sets_2m),
         };
-        let enough = match ask.page_bytes {
-            0x1000 => ask.sets.is_multiple_of(sets_4k),
-            0x1_0000 => ask.sets.is_multiple_of(sets_64k),
-            0x20_0000 => ask.sets.is_multiple_of(sets_2m),
+        let enough = match tlb.page_bytes {
+            0x1000 => tlb.sets.is_multiple_of(sets_4k),
+            0x1_0000 => tlb.sets.is_multiple_of(sets_64k),
+            0x20_0000 => tlb.sets.is_multiple_of(sets_2m),
             _ => false,
         };
         if enough {
             return Ok(());
         }
         let kept = format!("{sets_4k} sets at 4K, {sets_64k} at 64K and {sets_2m} at 2M, and multiples of these");
-        Err(NotExact::Sets { kept, sets: ask.sets, page_bytes: ask.page_bytes })
+        Err(NotExact::Sets { kept, sets: tlb.sets, page_bytes: tlb.page_bytes })
     }
 }
 
@@ -151,7 +151,7 @@ pub struct Part {
 pub struct Process {
     /// Its number, as in the `clone` event of its parent.
     pub process: u32,
-    /// The recorded process that forked it, of whose memory it began with a copy; `None` for the first process.
+    /// The recorded process that forked it. Its memory began as a copy of that process's memory. `None` for the first process.
     pub parent: Option<u32>,
     /// How many programs it had executed (`execve`) since the fork or since recording began, including the trace's own;
     /// 0 if none.
@@ -181,6 +181,16 @@ pub struct Emulator {
     pub version: String,
 }
 
+/// jemalloc in a file. It refuses base pages larger than the one that it was built for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Jemalloc {
+    /// The file.
+    pub file: String,
+    /// The base page that it was built for, in bytes; `None` where the file does not show it.
+    pub built_for_bytes: Option<u64>,
+}
+
 /// The content of the first block of a trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -189,7 +199,7 @@ pub struct Header {
     pub schema: String,
     /// Name and version of the recorder or importer.
     pub recorder: String,
-    /// The emulator that ran what was recorded, if one did: a program's addresses are those that it chose.
+    /// The emulator that ran the program or machine, if any. It chose the program's addresses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulator: Option<Emulator>,
     /// The command, argument by argument.
@@ -198,20 +208,23 @@ pub struct Header {
     pub architecture: String,
     /// Whether addresses are guest-physical addresses of a whole machine instead of virtual addresses of a program.
     pub system: bool,
-    /// The largest base page, in bytes, with which the program and its dynamic linker can be mapped, by their LOAD segments; `None`
-    /// where the recorder did not see that.
+    /// The largest base page, in bytes, that the LOAD segments of the program and its dynamic linker allow; `None` if the recorder
+    /// does not know it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_base_bytes: Option<u64>,
+    /// The jemalloc in the program or in a library that it names; `None` where the recorder found none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub jemalloc: Option<Jemalloc>,
     /// The columns of the runs.
     pub columns: Columns,
     /// The runs that were left out.
     pub filter: Filter,
     /// The part that was recorded, if not all.
     pub window: Option<Window>,
-    /// Most instructions of a thread that were recorded, if there was a bound.
+    /// The maximum number of instructions recorded per thread, if limited.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_instructions: Option<u64>,
-    /// The part of a longer trace that it is, if it is one.
+    /// Which part of a longer trace this is, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<Part>,
     /// The process, if the recorder knows it. A recorder fills it in when it begins.
@@ -230,6 +243,7 @@ impl Header {
             architecture: String::new(),
             system: false,
             max_base_bytes: None,
+            jemalloc: None,
             columns: Columns { kinds: true, accesses: true, addresses: false },
             filter: Filter::None,
             window: None,
@@ -239,7 +253,7 @@ impl Header {
         }
     }
 
-    /// The recorder, and the emulator in which it ran, as text for people.
+    /// The recorder, and the emulator in which it ran, for display.
     pub fn recorded_by(&self) -> String {
         let emulator = self.emulator.as_ref().map(|emulator| format!(" in {} {}", emulator.name, emulator.version));
         format!("{}{}", self.recorder, emulator.unwrap_or_default())

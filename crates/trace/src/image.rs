@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_tells_the_image() {
+    fn a_suffix_identifies_the_image() {
         let forked = Image { process: 4711, execs: 0 };
         for (image, suffix) in
             [(forked, ".4711"), (forked.next(), ".4711.exec1"), (forked.next().next(), ".4711.exec2")]

@@ -4,7 +4,7 @@ use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 
 /// One entry of the index: the position of a block and its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct IndexEntry {
     /// Offset of the block in the file, in bytes.
     pub offset: u64,
     /// The block's prefix.
@@ -14,10 +14,10 @@ pub struct Place {
 /// The maximum number of entries in one block of the index.
 pub const MAX_PLACES: usize = MAX_PAYLOAD_BYTES / PLACE_BYTES / 2;
 
-/// Size of a [`Place`] in the index, in bytes.
+/// Size of a [`IndexEntry`] in the index, in bytes.
 pub const PLACE_BYTES: usize = 8 + PREFIX_BYTES - MAGIC.len();
 
-impl Place {
+impl IndexEntry {
     /// Encodes the offset and the prefix without its magic, so that a search for the next block does not stop here.
     pub fn to_bytes(self) -> [u8; PLACE_BYTES] {
         let mut bytes = [0; PLACE_BYTES];
@@ -27,17 +27,17 @@ impl Place {
     }
 
     /// Decodes an entry of the index, if it is valid.
-    fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<Place> {
+    fn from_bytes(bytes: &[u8; PLACE_BYTES]) -> Option<IndexEntry> {
         let (offset, rest) = bytes.split_first_chunk::<8>()?;
         let mut prefix = [0; PREFIX_BYTES];
         prefix[..MAGIC.len()].copy_from_slice(&MAGIC);
         prefix[MAGIC.len()..].copy_from_slice(rest);
-        Some(Place { offset: u64::from_le_bytes(*offset), prefix: Prefix::from_bytes(&prefix).ok()? })
+        Some(IndexEntry { offset: u64::from_le_bytes(*offset), prefix: Prefix::from_bytes(&prefix).ok()? })
     }
 }
 
 /// Decodes an index, which has one or more blocks; `None` unless all of them are valid.
-pub fn places(mut blocks: &[u8]) -> Option<Vec<Place>> {
+pub fn places(mut blocks: &[u8]) -> Option<Vec<IndexEntry>> {
     let mut places = Vec::new();
     while !blocks.is_empty() {
         let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
@@ -46,7 +46,7 @@ pub fn places(mut blocks: &[u8]) -> Option<Vec<Place>> {
         if prefix.payload_crc != crc32fast::hash(payload) {
             return None;
         }
-        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(Place::from_bytes));
+        places.extend(payload.as_chunks::<PLACE_BYTES>().0.iter().filter_map(IndexEntry::from_bytes));
         blocks = rest;
     }
     Some(places)

@@ -9,6 +9,7 @@
 //! - **timestamp**: when a thread reached a position among its runs and events, recorded where the order of threads may matter.
 //! - **image**: the execution of a process from its fork, or an execve, to its end or the next execve. Each image has a trace.
 //! - **block**: a file is a sequence of blocks. Each has checksums and can be read without the others.
+//! - **notes**: what is known only after the recording, such as the program's CPU time without the recorder.
 //! - **pace**: how often a recorder writes a block. It determines how much is lost if the recorder is killed.
 //! - **filter**: which runs were left out. The header says for which TLBs the rest is exact, and a reader refuses others.
 //!
@@ -42,6 +43,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod access;
+mod add_notes;
 mod block;
 mod builder;
 mod chunk;
@@ -55,6 +57,7 @@ mod image;
 pub mod import;
 mod index;
 mod lru_filter;
+mod notes;
 pub mod pace;
 mod read_error;
 mod reader;
@@ -67,6 +70,7 @@ mod windows;
 mod writer;
 
 pub use access::Access;
+pub use add_notes::add_notes;
 pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 pub use builder::Builder;
 pub use chunk::{Chunk, ChunkError, MAX_ACCESSES, MAX_RUNS};
@@ -74,10 +78,11 @@ pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};
 pub use footprint::{Footprint, SHIFTS};
-pub use header::{Columns, Emulator, Filter, Header, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
+pub use header::{Columns, Emulator, Filter, Header, Jemalloc, NotExact, Part, Process, SCHEMA, TlbGeometry, Window};
 pub use image::Image;
-pub use index::Place;
+pub use index::IndexEntry;
 pub use lru_filter::LruFilter;
+pub use notes::{Native, NativeTime, Notes, NotesError};
 pub use read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 pub use reader::{Block, Reader};
 pub use recording::Recording;

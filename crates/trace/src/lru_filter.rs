@@ -2,10 +2,10 @@
 //!
 //! In an LRU set the page used last is in front, and using it again changes nothing. So a run can be left out if no
 //! other page of its set was used since an earlier run of its page: it does not miss, and leaving it out changes no
-//! later miss. The same holds for a multiple of the sets, because each of those sets is a part of one of these. One
+//! later miss. The same holds with a multiple of this number of sets, because each of those sets is a part of one of these. One
 //! page size does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread,
 //! fetches, loads and stores. So the page must be in front among all runs of the file, and its own thread must have
-//! done to it what the run does since the page came to the front. Then it is in front in every TLB that serves any
+//! accessed it in the same ways since the page came to the front. Then it is in front in every TLB that serves any
 //! subset of these.
 
 use crate::header::Filter;
@@ -15,17 +15,17 @@ const SETS_4K: usize = 16;
 const SETS_64K: usize = 16;
 const SETS_2M: usize = 8;
 
-/// The page in front of a set, and what the last thread that used it has done to it since then.
+/// The page in front of a set, and how the last thread that used it has accessed it since then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Front {
     page: u64,
     thread: u32,
     /// Bits of [`Kind`], without its order and without the kernel's accesses, which do not use the program's TLB entries.
-    done: u8,
+    kinds: u8,
 }
 
 /// No page: page numbers have at most 52 bits.
-const NOTHING: Front = Front { page: u64::MAX, thread: 0, done: 0 };
+const EMPTY: Front = Front { page: u64::MAX, thread: 0, kinds: 0 };
 
 /// Decides for each run of a file, in order, whether it is left out.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub struct LruFilter {
 
 impl Default for LruFilter {
     fn default() -> LruFilter {
-        LruFilter { fronts_4k: [NOTHING; SETS_4K], fronts_64k: [NOTHING; SETS_64K], fronts_2m: [NOTHING; SETS_2M] }
+        LruFilter { fronts_4k: [EMPTY; SETS_4K], fronts_64k: [EMPTY; SETS_64K], fronts_2m: [EMPTY; SETS_2M] }
     }
 }
 
@@ -50,9 +50,9 @@ impl LruFilter {
     pub fn keeps(&mut self, thread: u32, run: &Run) -> bool {
         // All three must be updated, whatever the others return.
         let changed = [
-            bring(&mut self.fronts_4k, run.page, thread, run.kind),
-            bring(&mut self.fronts_64k, run.page >> (16 - PAGE_SHIFT), thread, run.kind),
-            bring(&mut self.fronts_2m, run.page >> (21 - PAGE_SHIFT), thread, run.kind),
+            move_to_front(&mut self.fronts_4k, run.page, thread, run.kind),
+            move_to_front(&mut self.fronts_64k, run.page >> (16 - PAGE_SHIFT), thread, run.kind),
+            move_to_front(&mut self.fronts_2m, run.page >> (21 - PAGE_SHIFT), thread, run.kind),
         ];
         changed.contains(&true) || run.kind.has(Kind::KERNEL)
     }
@@ -63,18 +63,18 @@ impl LruFilter {
     }
 }
 
-/// Brings a page to the front of its set and returns whether that changed anything.
-fn bring(fronts: &mut [Front], page: u64, thread: u32, kind: Kind) -> bool {
+/// Moves a page to the front of its set and returns whether that changed anything.
+fn move_to_front(fronts: &mut [Front], page: u64, thread: u32, kind: Kind) -> bool {
     let set = page as usize % fronts.len();
     let front = &mut fronts[set];
     let is_same = front.page == page && front.thread == thread;
-    let does = if kind.has(Kind::KERNEL) {
+    let access = if kind.has(Kind::KERNEL) {
         0
     } else {
         kind.bits() & (Kind::FETCH.bits() | Kind::LOAD.bits() | Kind::STORE.bits())
     };
-    let done = if is_same { front.done } else { 0 };
-    let now = Front { page, thread, done: done | does };
+    let kinds = if is_same { front.kinds } else { 0 };
+    let now = Front { page, thread, kinds: kinds | access };
     std::mem::replace(front, now) != now
 }
 
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_done_to_the_page_before_is_kept() {
+    fn keeps_new_kinds_of_access_to_a_page() {
         let mut filter = LruFilter::default();
         assert!(filter.keeps(0, &of(5, 2)), "first");
         assert!(!filter.keeps(0, &of(5, 2)), "again");

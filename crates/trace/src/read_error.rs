@@ -9,6 +9,7 @@ use crate::block::BlockError;
 use crate::chunk::ChunkError;
 use crate::column::ColumnError;
 use crate::header::SCHEMA;
+use crate::notes::NotesError;
 use crate::timestamp::TimestampError;
 
 /// A file that is not a trace, or that this version cannot read.
@@ -27,11 +28,11 @@ pub enum ReadError {
     NoTrace(#[source] BlockError),
     /// The header cannot be read.
     #[error(
-        "the trace's header: {0}; nothing else in the file can be read without it: take a copy of the file, or record again"
+        "the trace's header: {0}; nothing else in the file can be read without it: use another copy of the file, or record again"
     )]
     Header(#[source] HeaderError),
     /// The header has the right version, but keys or values that are not part of it.
-    #[error("the trace's header: {0}; a newer pagelab than this one may have written it: read it with that")]
+    #[error("the trace's header: {0}; a newer pagelab may have written it: read the trace with that version")]
     Newer(#[source] serde_json::Error),
     /// The trace has a version that this program does not read.
     #[error(
@@ -83,11 +84,12 @@ pub enum DamageKind {
     /// The timestamps in the block are invalid.
     #[error("the timestamps in it: {0}")]
     Timestamps(#[source] TimestampError),
+    /// The notes in the block are invalid.
+    #[error("the notes in it: {0}")]
+    Notes(#[source] NotesError),
     /// Bytes follow the end of the trace.
-    #[error(
-        "the trace ended before it, with its index; expected the eight bytes of the index's place and nothing else"
-    )]
-    Behind,
+    #[error("the trace ends with its index; expected only the eight bytes of the index's offset after the index")]
+    TrailingBytes,
     /// Blocks are missing before this one; the field counts them.
     #[error("{0} blocks are missing before it")]
     Missing(u64),

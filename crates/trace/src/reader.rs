@@ -11,7 +11,8 @@ use crate::chunk::Chunk;
 use crate::column::Decoder;
 use crate::event::Event;
 use crate::header::{Header, SCHEMA};
-use crate::index::{self, Place};
+use crate::index::{self, IndexEntry};
+use crate::notes::{Notes, NotesError};
 use crate::read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 use crate::timestamp::{self, MAX_TIMESTAMP_BYTES, MAX_TIMESTAMPS, Timestamp, TimestampError};
 
@@ -49,20 +50,21 @@ pub enum Block {
 pub struct Reader<R> {
     from: R,
     header: Header,
+    notes: Option<Notes>,
     offset: u64,
     /// Bytes that were read ahead, while looking for the next block, and not used yet.
     ahead: Vec<u8>,
     /// The number that the next block should have.
     next: u64,
-    /// Bytes were skipped, so the number of blocks in between is unknown.
+    /// Bytes were skipped, so the number of skipped blocks is unknown.
     is_damaged: bool,
-    ended: Ended,
+    ended: FileEnd,
     decoder: Decoder,
 }
 
 /// How the file ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Ended {
+enum FileEnd {
     NotYet,
     /// The file ended with its index.
     Whole,
@@ -81,20 +83,21 @@ impl<R: Read> Reader<R> {
         let mut reader = Reader {
             from,
             header,
+            notes: None,
             offset: 0,
             ahead: Vec::new(),
             next: 0,
             is_damaged: false,
-            ended: Ended::NotYet,
+            ended: FileEnd::NotYet,
             decoder: Decoder::default(),
         };
         let found = reader.read_block()?;
         reader.header = match found {
-            Found::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
-            Found::Block(..) => return Err(ReadError::Header(HeaderError::NotFirst)),
-            Found::Nothing => return Err(ReadError::Empty),
-            Found::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.into())),
-            Found::Error(error) => return Err(ReadError::NoTrace(error)),
+            NextBlock::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
+            NextBlock::Block(..) => return Err(ReadError::Header(HeaderError::NotFirst)),
+            NextBlock::Nothing => return Err(ReadError::Empty),
+            NextBlock::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.into())),
+            NextBlock::Error(error) => return Err(ReadError::NoTrace(error)),
         };
         reader.next = 1;
         Ok(reader)
@@ -110,9 +113,14 @@ impl<R: Read> Reader<R> {
         &self.header
     }
 
+    /// The notes of the trace, once the end was read. Traces of forked processes, imports and parts have none.
+    pub fn notes(&self) -> Option<&Notes> {
+        self.notes.as_ref()
+    }
+
     /// Whether the file ended with its index, so that nothing is missing at its end.
     pub fn is_whole(&self) -> bool {
-        self.ended == Ended::Whole
+        self.ended == FileEnd::Whole
     }
 
     /// The next block; `None` at the end.
@@ -132,7 +140,7 @@ impl<R: Read> Reader<R> {
     ///         calls.extend(events.into_iter().map(|event| (event.run, event.call)));
     ///     }
     /// }
-    /// // Behind the first run of its thread.
+    /// // After the first run of its thread.
     /// assert_eq!(calls, [(1, Call::Munmap { address: 0x10_0000, bytes: 4096 })]);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
@@ -140,16 +148,16 @@ impl<R: Read> Reader<R> {
     /// # Errors
     /// The file could not be read.
     pub fn next_block(&mut self) -> Result<Option<Block>, ReadError> {
-        if self.ended != Ended::NotYet {
+        if self.ended != FileEnd::NotYet {
             return Ok(None);
         }
         let offset = self.offset;
         match self.read_block()? {
-            Found::Nothing => {
-                self.ended = Ended::CutOff;
+            NextBlock::Nothing => {
+                self.ended = FileEnd::CutOff;
                 Ok(None)
             }
-            Found::Error(error) => {
+            NextBlock::Error(error) => {
                 // Skips the magic of the damaged block, if it is there.
                 self.find_magic()?;
                 self.is_damaged = true;
@@ -158,7 +166,7 @@ impl<R: Read> Reader<R> {
                 self.next = u64::MAX;
                 Ok(Some(Block::Damaged(damage)))
             }
-            Found::Block(prefix, payload) => self.block(offset, &prefix, payload),
+            NextBlock::Block(prefix, payload) => self.block(offset, &prefix, payload),
         }
     }
 
@@ -187,14 +195,27 @@ impl<R: Read> Reader<R> {
                 Ok(timestamps) => Block::Timestamps(timestamps),
                 Err(error) => damaged(DamageKind::Timestamps(error)),
             },
+            Holds::Notes => match self.take_notes(&payload) {
+                Ok(()) => return self.next_block(),
+                Err(error) => damaged(DamageKind::Notes(error)),
+            },
             Holds::Index => return Ok(self.end(offset)?.map(Block::Damaged)),
             Holds::Header => damaged(DamageKind::Block(BlockError::Kind(Holds::Header as u8))),
         }))
     }
 
     fn timestamps(&mut self, payload: &[u8], count: usize) -> Result<Vec<Timestamp>, TimestampError> {
-        let most = count.min(MAX_TIMESTAMPS) * MAX_TIMESTAMP_BYTES;
-        timestamp::parsed(self.decoder.column(&mut &payload[..], "timestamp", most)?, count)
+        let max_bytes = count.min(MAX_TIMESTAMPS) * MAX_TIMESTAMP_BYTES;
+        timestamp::parsed(self.decoder.column(&mut &payload[..], "timestamp", max_bytes)?, count)
+    }
+
+    /// Keeps the notes. A second block of notes is an error, which bounds the recursion of [`Reader::next_block`].
+    fn take_notes(&mut self, payload: &[u8]) -> Result<(), NotesError> {
+        if self.notes.is_some() {
+            return Err(NotesError::Duplicate);
+        }
+        self.notes = Some(Notes::parsed(payload)?);
+        Ok(())
     }
 
     /// Reads what follows the index at `index`, which may have several blocks: only the offset of the index may follow.
@@ -202,21 +223,21 @@ impl<R: Read> Reader<R> {
         loop {
             let offset = self.offset;
             match self.read_block()? {
-                Found::Block(Prefix { holds: Holds::Index, .. }, _) => {}
-                Found::Block(prefix, payload) => {
+                NextBlock::Block(Prefix { holds: Holds::Index, .. }, _) => {}
+                NextBlock::Block(prefix, payload) => {
                     self.put_back(offset, &prefix, payload);
                     break;
                 }
-                Found::Error(_) | Found::Nothing => break,
+                NextBlock::Error(_) | NextBlock::Nothing => break,
             }
         }
         let offset = self.offset;
         let place = self.take(8)?;
-        self.ended = if place.len() == 8 { Ended::Whole } else { Ended::CutOff };
+        self.ended = if place.len() == 8 { FileEnd::Whole } else { FileEnd::CutOff };
         while !self.take(1 << 16)?.is_empty() {}
         let bytes = self.offset - offset;
-        let is_alone = bytes <= 8 && (place == index.to_le_bytes() || place.len() < 8 || self.is_damaged);
-        Ok((!is_alone).then_some(Damage { offset, bytes, why: DamageKind::Behind }))
+        let is_clean = bytes <= 8 && (place == index.to_le_bytes() || place.len() < 8 || self.is_damaged);
+        Ok((!is_clean).then_some(Damage { offset, bytes, why: DamageKind::TrailingBytes }))
     }
 
     /// Puts a block back, so that the next read returns it again.
@@ -228,19 +249,19 @@ impl<R: Read> Reader<R> {
         self.offset = offset;
     }
 
-    fn read_block(&mut self) -> Result<Found, ReadError> {
+    fn read_block(&mut self) -> Result<NextBlock, ReadError> {
         let bytes = self.take(PREFIX_BYTES)?;
         let Ok(first) = <[u8; PREFIX_BYTES]>::try_from(&bytes[..]) else {
             let cut_off = !bytes.is_empty();
             self.ahead = bytes;
             self.offset -= self.ahead.len() as u64;
-            return Ok(if cut_off { Found::Error(self.cut_off()) } else { Found::Nothing });
+            return Ok(if cut_off { NextBlock::Error(self.cut_off()) } else { NextBlock::Nothing });
         };
         let prefix = match Prefix::from_bytes(&first) {
             Ok(prefix) => prefix,
             Err(error) => {
                 self.return_bytes(bytes);
-                return Ok(Found::Error(error));
+                return Ok(NextBlock::Error(error));
             }
         };
         let payload = self.take(prefix.payload_bytes as usize)?;
@@ -249,10 +270,10 @@ impl<R: Read> Reader<R> {
         } else if crc32fast::hash(&payload) != prefix.payload_crc {
             BlockError::PayloadChecksum
         } else {
-            return Ok(Found::Block(prefix, payload));
+            return Ok(NextBlock::Block(prefix, payload));
         };
         self.return_bytes([bytes, payload].concat());
-        Ok(Found::Error(error))
+        Ok(NextBlock::Error(error))
     }
 
     /// The error for fewer bytes than a prefix: the beginning of a block, or something else.
@@ -301,14 +322,14 @@ impl<R: Read + Seek> Reader<R> {
     ///
     /// # Errors
     /// The file could not be read or positioned.
-    pub fn places(&mut self) -> Result<Option<Vec<Place>>, ReadError> {
+    pub fn places(&mut self) -> Result<Option<Vec<IndexEntry>>, ReadError> {
         let before = self.from.stream_position()?;
         let places = self.places_at_end();
         self.from.seek(SeekFrom::Start(before))?;
         places
     }
 
-    fn places_at_end(&mut self) -> Result<Option<Vec<Place>>, ReadError> {
+    fn places_at_end(&mut self) -> Result<Option<Vec<IndexEntry>>, ReadError> {
         let end = self.from.seek(SeekFrom::End(0))?;
         let Some(last) = end.checked_sub(8) else { return Ok(None) };
         let mut offset = [0; 8];
@@ -328,16 +349,16 @@ impl<R: Read + Seek> Reader<R> {
     ///
     /// # Errors
     /// The file cannot be positioned.
-    pub fn seek(&mut self, place: &Place) -> Result<(), ReadError> {
+    pub fn seek(&mut self, place: &IndexEntry) -> Result<(), ReadError> {
         self.from.seek(SeekFrom::Start(place.offset))?;
         self.ahead.clear();
-        (self.offset, self.next, self.ended) = (place.offset, place.prefix.number, Ended::NotYet);
+        (self.offset, self.next, self.ended) = (place.offset, place.prefix.number, FileEnd::NotYet);
         Ok(())
     }
 }
 
 /// What was found at the current position of the file.
-enum Found {
+enum NextBlock {
     Block(Prefix, Vec<u8>),
     Error(BlockError),
     Nothing,

@@ -73,11 +73,11 @@ impl<W: Write> Recording<W> {
     /// The file cannot be written.
     pub fn access(&mut self, thread: u32, address: u64, bytes: u32, kind: Kind) -> io::Result<()> {
         let keeps = self.header.columns.addresses;
-        let most = if keeps { PENDING_ADDRESSES } else { PENDING_ACCESSES };
+        let max_pending = if keeps { PENDING_ADDRESSES } else { PENDING_ACCESSES };
         let last = address.saturating_add(u64::from(bytes.max(1)) - 1);
         for page in address >> PAGE_SHIFT..=last >> PAGE_SHIFT {
             let state = self.thread(thread);
-            if state.pending >= most || !state.runs.has_room(1) {
+            if state.pending >= max_pending || !state.runs.has_room(1) {
                 self.collect(thread)?;
             }
             let state = self.thread(thread);
@@ -141,7 +141,7 @@ impl<W: Write> Recording<W> {
     fn collect(&mut self, thread: u32) -> io::Result<()> {
         let index = thread as usize;
         let state = &mut self.threads[index];
-        let (runs, addresses) = (state.runs.ended().to_vec(), std::mem::take(&mut state.addresses));
+        let (runs, addresses) = (state.runs.finished().to_vec(), std::mem::take(&mut state.addresses));
         state.runs.clear();
         state.pending = 0;
         state.taken += runs.len() as u64;
@@ -151,9 +151,9 @@ impl<W: Write> Recording<W> {
             if self.builder(index).is_full(kept) {
                 self.write(thread)?;
             }
-            let (own, after) = rest.split_at(kept);
+            let (of_run, after) = rest.split_at(kept);
             rest = after;
-            self.builder(index).push(run, own);
+            self.builder(index).push(run, of_run);
         }
         Ok(())
     }

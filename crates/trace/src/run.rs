@@ -37,14 +37,14 @@ impl Kind {
     pub fn from_bits(bits: u8) -> Option<Kind> {
         let kind = Kind(bits);
         let both = kind.has(Kind::LOAD) && kind.has(Kind::STORE);
-        let sound = match bits {
+        let is_valid = match bits {
             1 => true,
             _ if kind.has(Kind::KERNEL) => kind == Kind::KERNEL_LOAD || kind == Kind::KERNEL_STORE,
             _ if bits & !Kind::ALL != 0 || kind.has(Kind::FETCH) => false,
             _ if kind.has(Kind::STORE_FIRST) => both,
             _ => bits != 0,
         };
-        sound.then_some(kind)
+        is_valid.then_some(kind)
     }
 
     /// The bits of the set.
@@ -65,35 +65,35 @@ impl Kind {
     }
 
     /// The initial bits of a run whose first access is this one. While a run is being built, [`Kind::STORE_FIRST`] only
-    /// means that its first access is a store or needs write permission; [`Kind::made`] converts this to the final
+    /// means that its first access is a store or needs write permission; [`Kind::finished`] converts this to the final
     /// kind.
     #[inline(always)]
-    pub(crate) const fn begun(self) -> u8 {
-        let asks = self.has(Kind::STORE);
-        self.added() | if asks { Kind::STORE_FIRST.0 } else { 0 }
+    pub(crate) const fn initial_bits(self) -> u8 {
+        let needs_write = self.has(Kind::STORE);
+        self.added_bits() | if needs_write { Kind::STORE_FIRST.0 } else { 0 }
     }
 
     /// The bits that this access adds to a run. An instruction that modifies memory adds its load; its store is a
     /// separate access, which a fault may prevent.
     #[inline(always)]
-    pub(crate) const fn added(self) -> u8 {
+    pub(crate) const fn added_bits(self) -> u8 {
         if self.has(Kind::STORE_FIRST) { Kind::LOAD.0 } else { self.0 }
     }
 
     /// The kind of a finished run with these bits.
     #[inline(always)]
-    pub(crate) const fn made(bits: u8) -> Kind {
-        MADE[bits as usize % MADE.len()]
+    pub(crate) const fn finished(bits: u8) -> Kind {
+        FINISHED[bits as usize % FINISHED.len()]
     }
 }
 
 /// The kinds of finished runs, by the bits collected while they were built.
-const MADE: [Kind; 16] = {
-    let mut made = [Kind(0); 16];
+const FINISHED: [Kind; 16] = {
+    let mut finished = [Kind(0); 16];
     let mut bits = 0;
-    while bits < made.len() {
+    while bits < finished.len() {
         let kind = Kind(bits as u8);
-        made[bits] = match (kind.has(Kind::LOAD), kind.has(Kind::STORE)) {
+        finished[bits] = match (kind.has(Kind::LOAD), kind.has(Kind::STORE)) {
             // A fault prevented the store of the modifying instruction.
             (true, false) if kind.has(Kind::STORE_FIRST) => Kind::MODIFY,
             (false, true) => Kind::STORE,
@@ -101,7 +101,7 @@ const MADE: [Kind; 16] = {
         };
         bits += 1;
     }
-    made
+    finished
 };
 
 /// Consecutive accesses of one thread to one page.
@@ -128,8 +128,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sound_sets_are_read() {
-        let sound: Vec<u8> = (0..=255).filter(|bits| Kind::from_bits(*bits).is_some()).collect();
-        assert_eq!(sound, [1, 2, 4, 6, 14, 18, 20]);
+    fn accepts_only_valid_sets() {
+        let is_valid: Vec<u8> = (0..=255).filter(|bits| Kind::from_bits(*bits).is_some()).collect();
+        assert_eq!(is_valid, [1, 2, 4, 6, 14, 18, 20]);
     }
 }

@@ -11,18 +11,18 @@ const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A run as two words.
 #[derive(Clone, Copy, Debug)]
-struct Place {
+struct PackedRun {
     page: u64,
     word: u64,
 }
 
 /// An empty entry: no run has this word.
-const EMPTY: Place = Place { page: 0, word: 0 };
+const EMPTY: PackedRun = PackedRun { page: 0, word: 0 };
 
 /// A direct-mapped cache of the ids of runs.
 #[derive(Debug)]
 pub struct RunCache {
-    places: Box<[Place; PLACES]>,
+    places: Box<[PackedRun; PLACES]>,
     ids: Box<[u16; PLACES]>,
 }
 
@@ -46,7 +46,7 @@ impl RunCache {
             let place = place_of(page, word);
             let known = &mut self.places[place];
             if known.page != page || known.word != word {
-                *known = Place { page, word };
+                *known = PackedRun { page, word };
                 self.ids[place] = id(run);
             }
             self.ids[place]

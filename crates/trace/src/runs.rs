@@ -9,8 +9,8 @@ use crate::run::{Kind, PAGE_SHIFT, Run};
 /// The page address of an empty current run. No page has it, and no program has memory there.
 const NO_PAGE: u64 = 1 << 63 | 1;
 /// The position of an empty current run.
-const NOWHERE: usize = usize::MAX;
-/// The low bits of `done` count the accesses; the bits of the kinds are from here on.
+const NO_PLACE: usize = usize::MAX;
+/// In [`Current::done`], the bits of the kinds start here; the lower bits count the accesses.
 const BITS_SHIFT: u32 = u64::BITS - u8::BITS;
 
 /// The current run of a stream.
@@ -18,14 +18,14 @@ const BITS_SHIFT: u32 = u64::BITS - u8::BITS;
 struct Current {
     /// The address of its page.
     page: u64,
-    /// The number of accesses, and from [`BITS_SHIFT`] on the bits of their kinds.
+    /// The number of accesses, and the bits of their kinds above [`BITS_SHIFT`].
     done: u64,
     /// Its position among the runs.
     place: usize,
 }
 
 impl Current {
-    const NONE: Current = Current { page: NO_PAGE, done: 0, place: NOWHERE };
+    const NONE: Current = Current { page: NO_PAGE, done: 0, place: NO_PLACE };
 
     #[inline(always)]
     fn add(&mut self, accesses: u64, bits: u8) {
@@ -36,7 +36,7 @@ impl Current {
     #[inline(always)]
     fn end(&self, runs: &mut [Run]) {
         if let Some(run) = runs.get_mut(self.place) {
-            run.kind = Kind::made((self.done >> BITS_SHIFT) as u8);
+            run.kind = Kind::finished((self.done >> BITS_SHIFT) as u8);
             run.accesses = self.done as u32;
         }
     }
@@ -60,15 +60,15 @@ pub struct Runs {
 }
 
 impl Runs {
-    /// A buffer for at most `most` runs.
-    pub fn new(most: usize) -> Runs {
-        let buffer = vec![Run::default(); most].into_boxed_slice();
+    /// A buffer for at most `max_runs` runs.
+    pub fn new(max_runs: usize) -> Runs {
+        let buffer = vec![Run::default(); max_runs].into_boxed_slice();
         Runs {
             data: Current::NONE,
             fetch: Current::NONE,
             count: 0,
-            room: most,
-            limit: most,
+            room: max_runs,
+            limit: max_runs,
             is_guarded: false,
             in_sequence: false,
             buffer,
@@ -77,8 +77,8 @@ impl Runs {
 
     /// As [`Runs::new`], with data and fetches as one stream, so that runs do not overlap. Traces that keep every
     /// address need this.
-    pub fn in_sequence(most: usize) -> Runs {
-        Runs { in_sequence: true, ..Runs::new(most) }
+    pub fn in_sequence(max_runs: usize) -> Runs {
+        Runs { in_sequence: true, ..Runs::new(max_runs) }
     }
 
     /// Adds an access of `kind` (one bit, or [`Kind::MODIFY`]) to `address`. Returns `false`, without adding it, if
@@ -102,14 +102,14 @@ impl Runs {
     /// Adds an access to the page of the current run of data.
     #[inline(always)]
     pub fn add_to_current(&mut self, kind: Kind) {
-        self.data.add(1, kind.added());
+        self.data.add(1, kind.added_bits());
     }
 
     /// Adds a data access to the page at the address `page`. Returns `false`, without adding it, if there is no room.
     #[inline(always)]
     pub fn data(&mut self, page: u64, kind: Kind) -> bool {
         if page == self.data.page {
-            self.data.add(1, kind.added());
+            self.data.add(1, kind.added_bits());
             return true;
         }
         self.begin_data(page, kind, self.limit)
@@ -117,9 +117,9 @@ impl Runs {
 
     /// As [`Runs::data`], even while runs are guarded.
     #[inline(always)]
-    pub fn let_data_in(&mut self, page: u64, kind: Kind) -> bool {
+    pub fn add_data_anyway(&mut self, page: u64, kind: Kind) -> bool {
         if page == self.data.page {
-            self.data.add(1, kind.added());
+            self.data.add(1, kind.added_bits());
             return true;
         }
         self.begin_data(page, kind, self.room)
@@ -129,7 +129,7 @@ impl Runs {
     fn begin_data(&mut self, page: u64, kind: Kind, limit: usize) -> bool {
         let is_room = self.begin(page, self.data, limit);
         if is_room {
-            self.data = self.begun(page, 1, kind.begun());
+            self.data = self.current(page, 1, kind.initial_bits());
         }
         is_room
     }
@@ -146,7 +146,7 @@ impl Runs {
 
     /// As [`Runs::fetch`], even while runs are guarded.
     #[inline(always)]
-    pub fn let_fetch_in(&mut self, page: u64, fetches: u64) -> bool {
+    pub fn add_fetch_anyway(&mut self, page: u64, fetches: u64) -> bool {
         if page == self.fetch.page {
             self.fetch.add(fetches, 0);
             return true;
@@ -158,18 +158,18 @@ impl Runs {
     fn begin_fetch(&mut self, page: u64, fetches: u64, limit: usize) -> bool {
         let is_room = self.begin(page, self.fetch, limit);
         if is_room {
-            self.fetch = self.begun(page, fetches, Kind::FETCH.bits());
+            self.fetch = self.current(page, fetches, Kind::FETCH.bits());
         }
         is_room
     }
 
     /// Ends the current run of a stream and assigns the next its position, if there are fewer than `limit` runs.
     #[inline(always)]
-    fn begin(&mut self, page: u64, ended: Current, limit: usize) -> bool {
+    fn begin(&mut self, page: u64, finished: Current, limit: usize) -> bool {
         let is_room = self.count < limit;
         if is_room && let Some(run) = self.buffer.get_mut(self.count) {
             run.page = page >> PAGE_SHIFT;
-            ended.end(&mut self.buffer);
+            finished.end(&mut self.buffer);
             self.count += 1;
         }
         is_room
@@ -177,7 +177,7 @@ impl Runs {
 
     /// The current run for the last run in the buffer.
     #[inline(always)]
-    fn begun(&self, page: u64, accesses: u64, bits: u8) -> Current {
+    fn current(&self, page: u64, accesses: u64, bits: u8) -> Current {
         Current { page, done: accesses | u64::from(bits) << BITS_SHIFT, place: self.count - 1 }
     }
 
@@ -200,7 +200,7 @@ impl Runs {
     }
 
     /// Ends the current runs and returns all runs.
-    pub fn ended(&mut self) -> &[Run] {
+    pub fn finished(&mut self) -> &[Run] {
         self.end();
         &self.buffer[..self.count]
     }
@@ -217,7 +217,7 @@ impl Runs {
         self.guard(self.is_guarded);
     }
 
-    /// While guarded, only [`Runs::let_data_in`] and [`Runs::let_fetch_in`] can begin runs; the other methods act as if
+    /// While guarded, only [`Runs::add_data_anyway`] and [`Runs::add_fetch_anyway`] can begin runs; the other methods act as if
     /// there were no room.
     pub fn guard(&mut self, guards: bool) {
         self.is_guarded = guards;
@@ -235,7 +235,7 @@ impl Runs {
     }
 
     /// The maximum number of runs.
-    pub fn most(&self) -> usize {
+    pub fn max_runs(&self) -> usize {
         self.buffer.len()
     }
 
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn told(runs: &[Run]) -> Vec<(u64, u8, u32)> {
+    fn tuples(runs: &[Run]) -> Vec<(u64, u8, u32)> {
         runs.iter().map(|run| (run.page, run.kind.bits(), run.accesses)).collect()
     }
 
@@ -274,7 +274,7 @@ mod tests {
         ] {
             assert!(runs.access(address, kind));
         }
-        assert_eq!(told(runs.ended()), [(1, 1, 2), (8, 2 + 4 + 8, 2), (2, 1, 1), (9, 2 + 4, 2)]);
+        assert_eq!(tuples(runs.finished()), [(1, 1, 2), (8, 2 + 4 + 8, 2), (2, 1, 1), (9, 2 + 4, 2)]);
         runs.clear();
         assert!(runs.is_empty());
     }
@@ -287,11 +287,11 @@ mod tests {
         {
             assert!(runs.access(address, kind));
         }
-        assert_eq!(told(runs.ended()), [(1, 1, 1), (8, 2, 1), (1, 1, 2)]);
+        assert_eq!(tuples(runs.finished()), [(1, 1, 1), (8, 2, 1), (1, 1, 2)]);
     }
 
     #[test]
-    fn what_modifies_asks_to_store_where_it_is_first() {
+    fn a_modifying_first_access_is_a_store() {
         let mut runs = Runs::new(8);
         // A fault prevented the first store.
         for (address, kind) in
@@ -300,38 +300,40 @@ mod tests {
             assert!(runs.access(address, kind));
         }
         assert!(runs.access(0x3000, Kind::MODIFY) && runs.access(0x4000, Kind::STORE));
-        assert_eq!(told(runs.ended()), [(1, 14, 1), (2, 14, 2), (3, 2, 2), (4, 4, 1)]);
+        assert_eq!(tuples(runs.finished()), [(1, 14, 1), (2, 14, 2), (3, 2, 2), (4, 4, 1)]);
     }
 
     #[test]
-    fn without_room_nothing_is_done() {
+    fn a_full_buffer_refuses_runs() {
         let mut runs = Runs::new(2);
         assert!(runs.access(0x1000, Kind::LOAD) && runs.access(0x1000, Kind::FETCH));
         assert!(!runs.access(0x2000, Kind::LOAD) && !runs.push(Run::default()) && !runs.has_room(1));
-        assert_eq!(told(runs.ended()), [(1, 2, 1), (1, 1, 1)]);
+        assert_eq!(tuples(runs.finished()), [(1, 2, 1), (1, 1, 1)]);
         runs.clear();
         runs.admit(false);
         assert!(!runs.access(0x2000, Kind::LOAD));
         runs.admit(true);
         assert!(runs.push(Run { page: 7, kind: Kind::KERNEL_LOAD, accesses: 1 }) && runs.access(0x7000, Kind::LOAD));
-        assert_eq!(told(runs.ended()), [(7, 18, 1), (7, 2, 1)]);
+        assert_eq!(tuples(runs.finished()), [(7, 18, 1), (7, 2, 1)]);
     }
 
     #[test]
-    fn guarded_runs_go_on_and_begin_where_they_are_let_in() {
+    fn guarded_runs_continue_and_begin_only_on_request() {
         let mut runs = Runs::new(4);
         assert!(runs.access(0x1000, Kind::LOAD));
         runs.guard(true);
         assert!(runs.access(0x1008, Kind::LOAD) && !runs.access(0x2000, Kind::LOAD) && runs.has_room(3));
-        assert!(runs.let_data_in(0x2000, Kind::STORE) && !runs.access(0x3000, Kind::LOAD));
-        assert!(!runs.access(0x5000, Kind::FETCH) && runs.let_fetch_in(0x5000, 2) && runs.let_fetch_in(0x5000, 1));
+        assert!(runs.add_data_anyway(0x2000, Kind::STORE) && !runs.access(0x3000, Kind::LOAD));
+        assert!(
+            !runs.access(0x5000, Kind::FETCH) && runs.add_fetch_anyway(0x5000, 2) && runs.add_fetch_anyway(0x5000, 1)
+        );
         runs.admit(false);
-        assert!(!runs.let_data_in(0x3000, Kind::LOAD) && !runs.let_fetch_in(0x6000, 1));
+        assert!(!runs.add_data_anyway(0x3000, Kind::LOAD) && !runs.add_fetch_anyway(0x6000, 1));
         runs.admit(true);
         assert!(!runs.access(0x3000, Kind::LOAD));
         runs.guard(false);
         assert!(runs.access(0x3000, Kind::LOAD));
-        assert_eq!(told(runs.ended()), [(1, 2, 2), (2, 4, 1), (5, 1, 3), (3, 2, 1)]);
+        assert_eq!(tuples(runs.finished()), [(1, 2, 2), (2, 4, 1), (5, 1, 3), (3, 2, 1)]);
     }
 
     /// The naive implementation: for each access, searches for the run that it belongs to.
@@ -355,14 +357,14 @@ mod tests {
         #![proptest_config(testing::properties(256))]
 
         #[test]
-        fn runs_are_what_each_access_makes(accesses in proptest::collection::vec((0u64..4, 0usize..3), 0..400), in_sequence: bool) {
+        fn agrees_with_the_oracle(accesses in proptest::collection::vec((0u64..4, 0usize..3), 0..400), in_sequence: bool) {
             let kinds = [Kind::FETCH, Kind::LOAD, Kind::STORE];
             let accesses: Vec<(u64, Kind)> = accesses.into_iter().map(|(page, kind)| (page, kinds[kind])).collect();
             let mut runs = if in_sequence { Runs::in_sequence(400) } else { Runs::new(400) };
             for (page, kind) in &accesses {
                 prop_assert!(runs.access(page << PAGE_SHIFT | 8, *kind));
             }
-            prop_assert_eq!(runs.ended(), &oracle(&accesses, in_sequence)[..]);
+            prop_assert_eq!(runs.finished(), &oracle(&accesses, in_sequence)[..]);
         }
     }
 }

@@ -50,7 +50,7 @@ pub enum TimestampError {
 
 /// Appends timestamps, which must be ordered by time.
 pub(crate) fn push(bytes: &mut Vec<u8>, timestamps: &[Timestamp]) {
-    let mut before = Before::default();
+    let mut before = Previous::default();
     for timestamp in timestamps {
         let (run, event) = before.place(timestamp.thread);
         push_varint(bytes, u64::from(timestamp.thread));
@@ -63,7 +63,7 @@ pub(crate) fn push(bytes: &mut Vec<u8>, timestamps: &[Timestamp]) {
 
 /// Decodes the timestamps of [`push`].
 pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>, TimestampError> {
-    let (mut timestamps, mut before) = (Vec::with_capacity(expected.min(MAX_TIMESTAMPS)), Before::default());
+    let (mut timestamps, mut before) = (Vec::with_capacity(expected.min(MAX_TIMESTAMPS)), Previous::default());
     while !bytes.is_empty() {
         let mut number = || take_varint(&mut bytes).ok_or(ColumnError::CutOff("timestamp"));
         let thread = u32::try_from(number()?).map_err(|_| TimestampError::Range)?;
@@ -88,13 +88,13 @@ pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>
 
 /// The state that the next timestamp of a block is encoded relative to.
 #[derive(Default)]
-struct Before {
+struct Previous {
     /// The last run and event of each thread.
     places: BTreeMap<u32, (u64, u64)>,
     time_ns: u64,
 }
 
-impl Before {
+impl Previous {
     fn place(&self, thread: u32) -> (u64, u64) {
         self.places.get(&thread).copied().unwrap_or_default()
     }
@@ -126,7 +126,7 @@ mod tests {
         #![proptest_config(testing::properties(256))]
 
         #[test]
-        fn what_is_written_is_parsed(timestamps in timestamps()) {
+        fn parses_what_was_written(timestamps in timestamps()) {
             let mut bytes = Vec::new();
             push(&mut bytes, &timestamps);
             prop_assert!(bytes.len() <= timestamps.len() * MAX_TIMESTAMP_BYTES);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_one_thread_after_the_other_are_short() {
+    fn consecutive_timestamps_of_a_thread_are_short() {
         let place =
             |number: u64| Timestamp { thread: 3, run: 1000 + number, event: 7, time_ns: 9_000_000 + 60 * number };
         let mut bytes = Vec::new();

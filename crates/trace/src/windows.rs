@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_between_windows_was_not_recorded() {
+    fn between_windows_nothing_was_recorded() {
         let mut recorded = Windows::default();
         recorded.events(&[window(0, 100)]);
         assert_eq!(recorded.block(7, 110), 10);
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn without_windows_all_were() {
+    fn without_windows_everything_was_recorded() {
         let mut recorded = Windows::default();
         let brk = Event { run: 0, order: 0, call: Call::Brk { address: 0 }, result: 0 };
         recorded.events(&[brk]);

@@ -8,7 +8,8 @@ use crate::chunk::Chunk;
 use crate::column::Encoder;
 use crate::event::Event;
 use crate::header::Header;
-use crate::index::{MAX_PLACES, Place};
+use crate::index::{IndexEntry, MAX_PLACES};
+use crate::notes::Notes;
 use crate::timestamp::{self, MAX_TIMESTAMPS, Timestamp};
 
 /// The maximum number of events in one block.
@@ -22,7 +23,7 @@ const MAX_EVENT_BYTES: usize = MAX_PAYLOAD_BYTES / 4;
 pub struct Writer<W> {
     to: W,
     offset: u64,
-    places: Vec<Place>,
+    places: Vec<IndexEntry>,
     /// Number of runs and events of each thread so far. Thread numbers may have gaps: a part keeps those of the whole trace.
     counts: BTreeMap<u32, (u64, u64)>,
     /// Number of timestamps so far.
@@ -48,6 +49,20 @@ impl<W: Write> Writer<W> {
         let json = serde_json::to_vec(header)?;
         writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
         Ok(writer)
+    }
+
+    /// Continues a file at `offset`, where its blocks at `places` end. Only notes and the index can follow: how many runs and
+    /// events the threads have is not known.
+    pub(crate) fn resumed(to: W, offset: u64, places: Vec<IndexEntry>) -> Writer<W> {
+        Writer { to, offset, places, counts: BTreeMap::new(), timestamps: 0 }
+    }
+
+    /// Writes notes. They must follow all other blocks.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn notes(&mut self, notes: &Notes) -> io::Result<()> {
+        self.block(Holds::Notes, 0, 0, 1, 0, &serde_json::to_vec(notes)?)
     }
 
     /// Marks the runs of a thread up to `run` as lost, if the next run has a lower number.
@@ -199,7 +214,7 @@ impl<W: Write> Writer<W> {
         let bytes = prefix.to_bytes();
         self.to.write_all(&bytes)?;
         self.to.write_all(payload)?;
-        self.places.push(Place { offset: self.offset, prefix });
+        self.places.push(IndexEntry { offset: self.offset, prefix });
         self.offset += (bytes.len() + payload.len()) as u64;
         Ok(())
     }

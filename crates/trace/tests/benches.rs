@@ -5,6 +5,6 @@
 mod decode;
 
 #[test]
-fn what_is_made_is_decoded() {
+fn decodes_every_generated_trace() {
     decode::decode(20_000);
 }

@@ -90,7 +90,7 @@ fn read(bytes: &[u8]) -> Result<(Vec<Block>, bool), ReadError> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn reads_what_was_written() {
     let (bytes, written) = file();
     let (blocks, whole) = read(&bytes).unwrap();
     assert_eq!((blocks, whole), (written, true));
@@ -113,13 +113,13 @@ fn blocks_are_found_by_the_index() {
 
 #[test]
 fn other_files_are_refused_with_what_was_expected() {
-    let said = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
-    assert!(said(b"").contains("empty"));
-    assert!(said(b"hello").contains("no trace"), "{}", said(b"hello"));
-    assert!(said(&[0; 4096]).contains("no trace"));
+    let message = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    assert!(message(b"").contains("empty"));
+    assert!(message(b"hello").contains("no trace"), "{}", message(b"hello"));
+    assert!(message(&[0; 4096]).contains("no trace"));
     let newer = Header { schema: "pagelab.trace/9".to_owned(), ..header() };
     let newer = Writer::new(Vec::new(), &newer).unwrap().finish().unwrap();
-    assert!(said(&newer).contains("pagelab.trace/9") && said(&newer).contains("use the pagelab that wrote it"));
+    assert!(message(&newer).contains("pagelab.trace/9") && message(&newer).contains("use the pagelab that wrote it"));
 }
 
 /// The indexes of the written blocks that are missing in what was read.
@@ -143,7 +143,7 @@ proptest! {
     #![proptest_config(testing::properties(300))]
 
     #[test]
-    fn a_damaged_byte_costs_its_own_block_and_is_told(at in any::<prop::sample::Index>(), bits in 1u8..) {
+    fn a_damaged_byte_loses_only_its_block_and_is_reported(at in any::<prop::sample::Index>(), bits in 1u8..) {
         let (mut bytes, written) = file();
         let at = at.index(bytes.len());
         let block = block_of(&bytes, at);
@@ -161,7 +161,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_in_between_are_passed_over(at in 1usize..9, garbage in proptest::collection::vec(any::<u8>(), 1..300)) {
+    fn skips_bytes_between_blocks(at in 1usize..9, garbage in proptest::collection::vec(any::<u8>(), 1..300)) {
         let (bytes, written) = file();
         let place = Reader::new(Cursor::new(&bytes)).unwrap().places().unwrap().unwrap()[at];
         let (before, after) = bytes.split_at(place.offset as usize);
@@ -172,7 +172,7 @@ proptest! {
     }
 
     #[test]
-    fn any_bytes_end(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
+    fn reading_any_bytes_ends(bytes in proptest::collection::vec(any::<u8>(), 0..3000)) {
         prop_assert!(read(&bytes).is_err());
         let (mut file, _) = file();
         file.extend(&bytes);
@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn a_file_that_is_cut_off_anywhere_keeps_its_whole_blocks_and_tells_of_the_one_that_is_not() {
+fn a_truncated_file_keeps_its_complete_blocks_and_reports_the_incomplete_one() {
     let (bytes, written) = write(3);
     let places = Reader::new(Cursor::new(&bytes)).unwrap().places().unwrap().unwrap();
     let ends: Vec<usize> = places[1..].iter().map(|place| place.offset as usize).chain([index_of(&bytes)]).collect();
@@ -194,21 +194,21 @@ fn a_file_that_is_cut_off_anywhere_keeps_its_whole_blocks_and_tells_of_the_one_t
         let (blocks, whole) = read(&bytes[..length]).unwrap();
         assert!(!whole && blocks[..kept] == written[..kept], "{length}");
         let (offset, lost) = (ends[kept] as u64, (length - ends[kept]) as u64);
-        let told = Block::Damaged(Damage { offset, bytes: lost, why: DamageKind::Block(BlockError::CutOff) });
+        let damaged = Block::Damaged(Damage { offset, bytes: lost, why: DamageKind::Block(BlockError::CutOff) });
         // All data precedes the index.
         let in_index = kept == written.len() && length >= bytes.len() - 8;
-        let expected = if lost == 0 || in_index { vec![] } else { vec![told] };
+        let expected = if lost == 0 || in_index { vec![] } else { vec![damaged] };
         assert_eq!(blocks[kept..], expected, "{length}");
     }
 }
 
 #[test]
-fn what_follows_a_trace_is_told() {
+fn reports_bytes_after_a_trace() {
     let (bytes, written) = file();
     for behind in [&b"x"[..], &bytes, &[0; 100_000]] {
         let (blocks, whole) = read(&[&bytes, behind].concat()).unwrap();
         let Some((Block::Damaged(damage), rest)) = blocks.split_last() else { panic!("{blocks:?}") };
-        assert!(whole && rest == written && damage.why == DamageKind::Behind, "{damage:?}");
+        assert!(whole && rest == written && damage.why == DamageKind::TrailingBytes, "{damage:?}");
         assert_eq!(damage.offset + damage.bytes, (bytes.len() + behind.len()) as u64);
     }
     let (blocks, whole) = read(&bytes[..bytes.len() - 1]).unwrap();
@@ -241,7 +241,7 @@ fn an_index_of_more_blocks_than_a_block_holds_has_parts() {
 }
 
 #[test]
-fn events_with_much_text_are_read_again() {
+fn long_events_are_read_back() {
     let call = Call::exec("\u{1}".repeat(4096));
     let events: Vec<Event> = (0..4000).map(|order| Event { run: 0, order, call: call.clone(), result: -2 }).collect();
     let mut writer = Writer::new(Vec::new(), &header()).unwrap();

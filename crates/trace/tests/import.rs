@@ -16,7 +16,7 @@ fn runs(tool: Tool, text: &[u8]) -> Result<Vec<(u32, Vec<Run>)>, ImportError> {
     Ok(runs)
 }
 
-fn told(runs: &[Run]) -> Vec<(u64, u8, u32)> {
+fn tuples(runs: &[Run]) -> Vec<(u64, u8, u32)> {
     runs.iter().map(|run| (run.page, run.kind.bits(), run.accesses)).collect()
 }
 
@@ -38,7 +38,7 @@ fn lackey() {
     let expected =
         [(0x4001, 1, 3), (0x1ff_effe, 14, 2), (0x4021, 14, 1), (0x4022, 14, 1), (0x4021, 4, 1), (0x4022, 4, 1)];
     assert_eq!(found.len(), 1);
-    assert_eq!(told(&found[0].1), expected);
+    assert_eq!(tuples(&found[0].1), expected);
 }
 
 /// Lines as DynamoRIO 10 prints them.
@@ -61,8 +61,8 @@ View tool results:
 fn drmemtrace_view() {
     let found = runs(Tool::View, VIEW.as_bytes()).unwrap();
     assert_eq!(found.len(), 2);
-    assert_eq!((found[0].0, told(&found[0].1)), (0, vec![(0x7_f50a_1d4e, 1, 2), (0x7_ffd3_4a1f, 4, 1)]));
-    assert_eq!((found[1].0, told(&found[1].1)), (1, vec![(0x7_ffd3_4a1f, 2, 1)]));
+    assert_eq!((found[0].0, tuples(&found[0].1)), (0, vec![(0x7_f50a_1d4e, 1, 2), (0x7_ffd3_4a1f, 4, 1)]));
+    assert_eq!((found[1].0, tuples(&found[1].1)), (1, vec![(0x7_ffd3_4a1f, 2, 1)]));
 }
 
 #[test]
@@ -73,11 +73,11 @@ fn champsim() {
     record[32..40].copy_from_slice(&0x6000u64.to_le_bytes());
     record[56..64].copy_from_slice(&0x6008u64.to_le_bytes());
     let found = runs(Tool::ChampSim, &[record, record].concat()).unwrap();
-    assert_eq!(told(&found[0].1), [(0x401, 1, 2), (6, 2, 2), (7, 4, 1), (6, 2, 2), (7, 4, 1)]);
+    assert_eq!(tuples(&found[0].1), [(0x401, 1, 2), (6, 2, 2), (7, 4, 1), (6, 2, 2), (7, 4, 1)]);
     // It loads from and stores to the same address.
     record[16..24].copy_from_slice(&0x6008u64.to_le_bytes());
     record[32..40].fill(0);
-    assert_eq!(told(&runs(Tool::ChampSim, &record).unwrap()[0].1), [(0x401, 1, 1), (6, 2 + 4 + 8, 2)]);
+    assert_eq!(tuples(&runs(Tool::ChampSim, &record).unwrap()[0].1), [(0x401, 1, 1), (6, 2 + 4 + 8, 2)]);
     let cut = runs(Tool::ChampSim, &[&record[..], &[1, 2, 3]].concat()).unwrap_err().to_string();
     assert!(cut.starts_with("3 bytes are left after 1 records"), "{cut}");
 }
@@ -110,12 +110,12 @@ fn the_line_that_is_wrong_is_named() {
         (Tool::Perf, "", "no memory access"),
         (Tool::Lackey, "\x1f\u{8b}", "line 1"),
     ] {
-        let said = runs(tool, text.as_bytes()).unwrap_err().to_string();
-        assert!(said.contains(line), "{tool:?} {text:?}: {said}");
-        assert!(said.contains(tool.expects()), "{said}");
+        let message = runs(tool, text.as_bytes()).unwrap_err().to_string();
+        assert!(message.contains(line), "{tool:?} {text:?}: {message}");
+        assert!(message.contains(tool.expects()), "{message}");
     }
-    let said = runs(Tool::ChampSim, b"\xfd7zXZ\0\0").unwrap_err().to_string();
-    assert!(said.contains("xz -d"), "{said}");
+    let message = runs(Tool::ChampSim, b"\xfd7zXZ\0\0").unwrap_err().to_string();
+    assert!(message.contains("xz -d"), "{message}");
     let long = vec![b'a'; 1 << 20];
     assert!(runs(Tool::Lackey, &long).unwrap_err().to_string().len() < 300);
 }

@@ -14,11 +14,8 @@ const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
 /// UIO_MAXIOV (include/uapi/linux/uio.h).
 const MAX_PARTS: u64 = 1024;
 
-/// The ranges, as address and length, that a task stopped at process_madvise advises in its own process. Empty where it advises
-/// another one, which accepts only hints, and where the kernel refuses the call.
-///
-/// # Errors
-/// The descriptor of the process cannot be read.
+/// The ranges, as address and length, that a task stopped at process_madvise advises in its own process. Empty if it advises
+/// another process, for which the kernel accepts only hints, and if the kernel refuses the call.
 pub fn advised_ranges(paused: &Paused, tasks: &Tasks) -> io::Result<Vec<(u64, u64)>> {
     let [descriptor, vector, parts, ..] = paused.arguments();
     if parts > MAX_PARTS || !is_own_process(paused, tasks, descriptor as i32)? {
@@ -35,7 +32,7 @@ pub fn advised_ranges(paused: &Paused, tasks: &Tasks) -> io::Result<Vec<(u64, u6
     Ok(words.chunks_exact(2).map(|part| (part[0], part[1])).collect())
 }
 
-/// Whether a descriptor refers to the task's own process. One that is not open does not.
+/// Whether a descriptor refers to the task's own process. A closed one does not.
 fn is_own_process(paused: &Paused, tasks: &Tasks, descriptor: i32) -> io::Result<bool> {
     if SELF_DESCRIPTORS.contains(&descriptor) {
         return Ok(true);

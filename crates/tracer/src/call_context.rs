@@ -9,11 +9,12 @@ use policy::cause::Cause;
 use super::hugetlb::GroupLimits;
 use super::own_filter::OwnFilter;
 use super::pace::OwedStops;
-use super::paused::{Lost, Paused};
+use super::paused::{PauseError, Paused};
 use super::refused_requests::{self, RefusedRequests};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
-use super::tasks::Tasks;
+use super::tasks::{Space, Tasks};
+use super::witness::Place;
 
 /// The context in which a call is served, apart from its address space.
 pub struct CallContext<'a> {
@@ -21,7 +22,7 @@ pub struct CallContext<'a> {
     pub rewriting: &'a Rewriting,
     /// The tasks of the traced tree.
     pub tasks: &'a mut Tasks,
-    /// What is recorded on the way.
+    /// What is recorded while calls are served.
     pub findings: &'a mut Findings,
 }
 
@@ -34,13 +35,13 @@ impl CallContext<'_> {
     }
 }
 
-/// Lets a task make its call unchanged: at full speed, unless the call asks for hugetlb pages, whose refusal is recorded.
-pub fn pass(findings: &mut Findings, mut paused: Paused) -> Result<(), Lost> {
+/// Lets a task make its call unchanged: at full speed, unless the call requests hugetlb pages, because a refusal is recorded.
+pub fn pass(findings: &mut Findings, mut paused: Paused) -> Result<(), PauseError> {
     if !refused_requests::is_request(paused.number(), paused.arguments()) {
         return paused.pass();
     }
     let result = paused.original_call()?;
-    findings.request(&paused, result);
+    findings.record_request(&paused, result);
     paused.finish(result)
 }
 
@@ -49,42 +50,51 @@ pub fn pass(findings: &mut Findings, mut paused: Paused) -> Result<(), Lost> {
 pub struct Findings {
     /// Number of answered calls, by the call's name.
     pub answered: BTreeMap<String, u64>,
-    /// Bytes concerned, by cause.
+    /// Bytes affected, by cause.
     pub causes: BTreeMap<Cause, u64>,
+    /// Maximum of advised bytes over all address spaces.
+    pub advised_bytes: u64,
+    /// The ranges of all windows, if accesses to them are counted.
+    pub places: Vec<Place>,
     /// Calls and stops that a sham trial still has to make.
-    pub debt: OwedStops,
+    pub owed: OwedStops,
     /// Requests for hugetlb pages that the kernel refused to the program.
     pub refused_requests: RefusedRequests,
     /// The control groups that limit hugetlb pages.
     pub group_limits: GroupLimits,
-    /// Why something that a call depends on could not be read although it exists. The trial is then given up.
-    pub unread: Option<io::Error>,
+    /// The first error in reading something that exists and that a call depends on. The trial is then given up.
+    pub read_error: Option<io::Error>,
 }
 
 impl Findings {
     /// Counts a call that was answered instead of passed to the kernel.
-    pub fn answer(&mut self, call: &str) {
+    pub fn count_answer(&mut self, call: &str) {
         *self.answered.entry(call.to_string()).or_insert(0) += 1;
     }
 
-    /// Unwraps a reading. The first error is kept and ends the trial; until then `until_then` is used as the value.
-    pub fn known<T>(&mut self, read: io::Result<T>, until_then: T) -> T {
+    /// Updates the maximum with the bytes that were advised in an address space.
+    pub fn record_advised(&mut self, space: &Space) {
+        self.advised_bytes = self.advised_bytes.max(space.policy.advised_bytes);
+    }
+
+    /// The value that was read. An error ends the trial; until then `fallback` is used as the value.
+    pub fn value_or_give_up<T>(&mut self, read: io::Result<T>, fallback: T) -> T {
         read.unwrap_or_else(|error| {
-            self.unread.get_or_insert(error);
-            until_then
+            self.read_error.get_or_insert(error);
+            fallback
         })
     }
 
     /// Records a request for hugetlb pages, if the call is one and the kernel refused it.
-    pub fn request(&mut self, paused: &Paused, result: i64) {
+    pub fn record_request(&mut self, paused: &Paused, result: i64) {
         if is_error(result) {
             let noted = self.refused_requests.note(paused.tid(), paused.number(), paused.arguments(), result);
-            self.known(noted, ());
+            self.value_or_give_up(noted, ());
         }
     }
 
     /// Adds bytes to a cause.
-    pub fn cause(&mut self, cause: Cause, bytes: u64) {
+    pub fn add_cause(&mut self, cause: Cause, bytes: u64) {
         *self.causes.entry(cause).or_insert(0) += bytes;
     }
 }

@@ -1,12 +1,13 @@
-//! Serves one watched call: changes what the program asked for as the policy requires.
+//! Serves one watched call: changes it as the policy requires.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 
 use policy::call::madv;
-use policy::carry_out::{Outcome, carry_out};
+use policy::carry_out::{Outcome, advise, carry_out};
 use policy::cause::Cause;
+use policy::decide::Then;
 
 use host::if_there;
 use host::maps::{self, Vma, VmaKind};
@@ -14,7 +15,7 @@ use host::maps::{self, Vma, VmaKind};
 use super::call_context::{CallContext, pass};
 use super::hugetlb;
 use super::own_filter::OwnFilter;
-use super::paused::{Lost, Paused};
+use super::paused::{PauseError, Paused};
 use super::permission::if_shown;
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
@@ -24,14 +25,14 @@ use super::stopped::{Stopped, add_madvise, call_of};
 use super::tasks::Space;
 
 /// Serves a watched call and resumes its task.
-pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Result<(), Lost> {
+pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Result<(), PauseError> {
     match paused.number() {
         libc::SYS_ptrace => {
-            context.findings.cause(Cause::Debugger, 0);
+            context.findings.add_cause(Cause::Debugger, 0);
             paused.pass()
         }
-        libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => own_filter(context, paused),
-        libc::SYS_seccomp => own_filter(context, paused),
+        libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => install_filter(context, paused),
+        libc::SYS_seccomp => install_filter(context, paused),
         libc::SYS_prctl if context.rewriting.in_force().answers_thp_disable() => by_policy(context, space, paused),
         _ if context.rewriting.sham.is_some() => sham::serve(context, paused),
         _ if context.rewriting.hugetlb => hugetlb::serve(context, space, paused),
@@ -40,26 +41,33 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
 }
 
 /// Applies the policy's decision to a call.
-fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), PauseError> {
     let Some(call) = call_of(paused.number(), paused.arguments()) else { return paused.pass() };
     let mechanism = context.rewriting.in_force();
     let mut stopped = Stopped { context, paused: &mut paused };
     let actions = policy::decide(&mechanism, &mut space.policy, &call, &mut stopped);
-    match carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)? {
+    let outcome = carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)?;
+    context.findings.record_advised(space);
+    match outcome {
         Outcome::Pass => pass(context.findings, paused),
         Outcome::Returned(result) => paused.finish(result),
     }
 }
 
-/// The program installs a filter of its own. Copies it once the kernel has accepted it.
-fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
+/// The program installs a seccomp filter of its own. Copies it once the kernel has accepted it.
+fn install_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseError> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
-        libc::SYS_seccomp => (operation == u64::from(libc::SECCOMP_SET_MODE_FILTER), operation == 0, third, second),
+        // The kernel uses 32 bits of the operation and the flags, and refuses strict mode with flags or a program.
+        libc::SYS_seccomp => {
+            let (operation, flags) = (operation as u32, second as u32);
+            let strict = operation == libc::SECCOMP_SET_MODE_STRICT && flags == 0 && third == 0;
+            (operation == libc::SECCOMP_SET_MODE_FILTER, strict, third, u64::from(flags))
+        }
         _ => (second == u64::from(libc::SECCOMP_MODE_FILTER), second == u64::from(libc::SECCOMP_MODE_STRICT), third, 0),
     };
     if strict {
-        return strict_mode(context, paused);
+        return install_strict_mode(context, paused);
     }
     let copy = mode_filter.then(|| OwnFilter::read(paused.tid(), program)).flatten().map(Rc::new);
     let result = paused.original_call()?;
@@ -68,14 +76,14 @@ fn own_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost>
     if let Some(copy) = copy
         && (result == 0 || listener && !is_error(result))
     {
-        context.tasks.filtered(paused.tid(), copy, flags & libc::SECCOMP_FILTER_FLAG_TSYNC != 0);
+        context.tasks.add_filter(paused.tid(), copy, flags & libc::SECCOMP_FILTER_FLAG_TSYNC != 0);
     }
     paused.finish(result)
 }
 
 /// Strict mode: the kernel refuses it to a task that has a filter, and every task of the tree has one. An
 /// equivalent filter is installed instead (`mode1_syscalls` in kernel/seccomp.c).
-fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost> {
+fn install_strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseError> {
     let code = OwnFilter::of_strict_mode(NATIVE.audit_arch);
     let (read_write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     let bytes = context.rewriting.base.bytes();
@@ -88,7 +96,7 @@ fn strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), Lost
     let mode = u64::from(libc::SECCOMP_MODE_FILTER);
     let result = paused.call(libc::SYS_prctl, [libc::PR_SET_SECCOMP as u64, mode, page as u64, 0, 0, 0])?;
     if result == 0 {
-        context.tasks.filtered(paused.tid(), Rc::new(code), false);
+        context.tasks.add_filter(paused.tid(), Rc::new(code), false);
     }
     paused.finish(result)
 }
@@ -102,30 +110,26 @@ fn early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<Vec<(u64, u64)>> 
 }
 
 /// Whether a new image has memory that must be advised or populated at its first call.
-///
-/// # Errors
-/// Its mappings cannot be read.
 pub fn has_early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<bool> {
     Ok((rewriting.advice.is_some() || rewriting.prefault) && !early_memory(tid, rewriting)?.is_empty())
 }
 
 /// Advises the early memory of a task that is stopped at the first call of its image, and then lets it make that call.
-pub fn advise_early_memory(context: &mut CallContext, tid: Tid) -> Result<(), Lost> {
+pub fn advise_early_memory(context: &mut CallContext, space: &mut Space, tid: Tid) -> Result<(), PauseError> {
     let mut paused = Paused::at_entry(tid)?;
-    for range in early_memory(tid, context.rewriting)? {
-        let populate = context.rewriting.prefault.then_some(madv::POPULATE_WRITE);
-        for how in [context.rewriting.advice, populate].into_iter().flatten() {
-            add_madvise(context, &mut paused, range, how)?;
+    let rewriting = context.rewriting;
+    for range in early_memory(tid, rewriting)? {
+        advise(&mut Stopped { context, paused: &mut paused }, &mut space.policy, Then::of(rewriting), range)?;
+        if rewriting.prefault {
+            add_madvise(context, &mut paused, range, madv::POPULATE_WRITE)?;
         }
     }
-    paused.again()
+    context.findings.record_advised(space);
+    paused.restart_call()
 }
 
 /// Whether the task runs a program of the tracer's own ABI; calls of 32-bit programs are not watched. If the
 /// program may be executed but not read, its registers decide.
-///
-/// # Errors
-/// The executable or the registers cannot be read.
 pub fn is_native(tid: Tid) -> io::Result<bool> {
     use std::io::Read;
     const CLASS: usize = 4;
@@ -138,10 +142,7 @@ pub fn is_native(tid: Tid) -> io::Result<bool> {
     }
 }
 
-/// Whether the task has just executed a setuid or setgid program without getting its privilege.
-///
-/// # Errors
-/// The executable, or the ids of the task, cannot be read.
+/// Whether the task has just executed a setuid or setgid program without gaining its privilege.
 pub fn lost_privilege(tid: Tid) -> io::Result<bool> {
     // A task that was killed meanwhile has lost nothing.
     let program = if_shown(if_there(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
@@ -167,7 +168,7 @@ mod tests {
     use policy::size::PageSize;
     use policy::{Actions, PageSizes};
 
-    /// A program with one closed and one open mapping.
+    /// A program with one inaccessible and one writable mapping.
     struct TwoMappings;
 
     impl View for TwoMappings {
@@ -184,11 +185,12 @@ mod tests {
 
     proptest! {
         #![proptest_config(testing::properties(4096))]
-        /// Calls that the filter does not stop are exactly those that the policy would pass.
+        /// The policy would pass every call that the filter does not stop.
         #[test]
-        fn what_does_not_stop_would_be_passed(
+        fn calls_that_do_not_stop_would_be_passed(
             policy in prop::sample::select(vec![
                 "base", "default+prefault", "thp", "mthp-64k", "thp+no-guards", "default+no-guards", "thp+no-huge", "mthp-64k+prefault",
+                "thp+windows-2048k-2m-0000ffff",
             ]),
             number in prop::sample::select(vec![
                 libc::SYS_mmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect, libc::SYS_madvise,

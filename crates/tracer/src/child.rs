@@ -21,9 +21,6 @@ pub struct ChildrenUsage {
 
 impl ChildrenUsage {
     /// The usage up to now.
-    ///
-    /// # Errors
-    /// The error of getrusage; Linux fails only for bad arguments.
     pub fn now() -> io::Result<ChildrenUsage> {
         let usage = getrusage(UsageWho::RUSAGE_CHILDREN)?;
         let seconds = |time: nix::sys::time::TimeVal| time.num_microseconds() as f64 * 1e-6;
@@ -46,19 +43,16 @@ impl ChildrenUsage {
 
 /// CPU time of all threads of a running process so far, including threads that have ended (its CPU-time clock,
 /// clock_getcpuclockid(3)), in seconds.
-///
-/// # Errors
-/// The process is gone, or belongs to another user.
 pub fn cpu_s(pid: u32) -> io::Result<f64> {
     let pid = i32::try_from(pid).map_err(|_| io::Error::from(nix::errno::Errno::ESRCH))?;
     let time = nix::time::clock_getcpuclockid(Pid::from_raw(pid))?.now()?;
     Ok(time.num_nanoseconds() as f64 * 1e-9)
 }
 
-/// Has the kernel kill the child when the thread that spawns it ends, for whatever reason (PR_SET_PDEATHSIG).
+/// Makes the kernel kill the child when the thread that spawns it ends for any reason (PR_SET_PDEATHSIG).
 pub fn die_with_parent(command: &mut Command) -> &mut Command {
     let parent = std::process::id();
-    let leash = move || {
+    let set_signal = move || {
         // SAFETY: plain system calls without memory.
         unsafe {
             if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) == -1 {
@@ -71,14 +65,44 @@ pub fn die_with_parent(command: &mut Command) -> &mut Command {
         Ok(())
     };
     // SAFETY: the closure makes system calls only and allocates nothing, as is required between fork and exec.
-    unsafe { command.pre_exec(leash) }
+    unsafe { command.pre_exec(set_signal) }
 }
 
-/// Ends this process with a status of wait(2), without a core dump of its own.
+/// Calls `body` in a new child, and returns its result.
+///
+/// # Safety
+/// `body` makes only system calls: this process may have other threads.
+pub(crate) unsafe fn call_in_child(body: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+    // SAFETY: the child makes only system calls, as the caller promises.
+    let child = match unsafe { libc::fork() } {
+        0 => {
+            let errno = body().err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EPERM));
+            // SAFETY: a plain system call.
+            unsafe { libc::_exit(errno) }
+        }
+        -1 => return Err(io::Error::last_os_error()),
+        child => child,
+    };
+    let mut status = 0;
+    // SAFETY: the pointer is that of a local variable.
+    while unsafe { libc::waitpid(child, &raw mut status, 0) } != child {
+        let error = io::Error::last_os_error();
+        if error.kind() != io::ErrorKind::Interrupted {
+            return Err(error);
+        }
+    }
+    match (libc::WIFEXITED(status), libc::WEXITSTATUS(status)) {
+        (true, 0) => Ok(()),
+        (true, errno) => Err(io::Error::from_raw_os_error(errno)),
+        (false, _) => Err(io::Error::other("the child was killed")),
+    }
+}
+
+/// Ends this process with the given wait status (wait(2)), without dumping core itself.
 ///
 /// # Safety
 /// Only in a process that fork has just created and that has one thread.
-pub(crate) unsafe fn end_as(status: libc::c_int) -> ! {
+pub(crate) unsafe fn exit_as(status: libc::c_int) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
         if libc::WIFSIGNALED(status) {
@@ -126,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_running_process_has_used_a_processor() {
+    fn cpu_time_of_a_running_process_grows() {
         let before = cpu_s(std::process::id()).unwrap();
         let start = std::time::Instant::now();
         while start.elapsed().as_millis() < 20 {}
@@ -136,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn children_cost_what_they_did() {
+    fn usage_counts_the_children_that_were_waited_for() {
         let before = ChildrenUsage::now().unwrap();
         assert!(Command::new("true").status().unwrap().success());
         let cost = ChildrenUsage::now().unwrap().since(&before);

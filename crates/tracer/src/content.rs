@@ -10,17 +10,17 @@ use super::ptrace::{self, Tid};
 /// Bytes copied at a time.
 const COPY_BYTES: u64 = 1 << 20;
 
-/// Fills the present pages (of size `grain`) of a range with zeros. Returns whether that succeeded.
-pub fn zero(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> bool {
+/// Fills the present pages (of size `page_size`) of a range with zeros. Returns whether that succeeded.
+pub fn zero(tid: Tid, (start, end): (u64, u64), page_size: PageSize, base: PageSize) -> bool {
     let zeros = vec![0u8; COPY_BYTES.min(end.saturating_sub(start)) as usize];
-    let mut present = present_parts(tid, (start, end), grain, base).into_iter();
+    let mut present = present_parts(tid, (start, end), page_size, base).into_iter();
     present.all(|(at, bytes)| ptrace::write_memory(tid, at, &zeros[..bytes as usize]).is_ok())
 }
 
 /// Copies a range except its zero-filled base pages; holes stay holes. Returns whether that succeeded.
-pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize, base: PageSize) -> bool {
+pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), page_size: PageSize, base: PageSize) -> bool {
     let mut buffer = vec![0u8; COPY_BYTES.min(bytes) as usize];
-    present_parts(tid, (from, from + bytes), grain, base).into_iter().all(|(at, bytes)| {
+    present_parts(tid, (from, from + bytes), page_size, base).into_iter().all(|(at, bytes)| {
         let part = &mut buffer[..bytes as usize];
         ptrace::read_memory(tid, at, part).is_ok()
             && filled_runs(part, base.bytes() as usize).into_iter().all(|(first, end)| {
@@ -31,9 +31,6 @@ pub fn copy_filled(tid: Tid, (from, to, bytes): (u64, u64, u64), grain: PageSize
 
 /// Copies a range of base pages. Its holes become zeros without being read: reading would allocate a page table
 /// that the program would not have without pagelab.
-///
-/// # Errors
-/// A part cannot be read or written.
 pub fn copy(tid: Tid, (from, to, bytes): (u64, u64, u64), base: PageSize) -> io::Result<()> {
     let mut done = 0;
     while done < bytes {
@@ -49,16 +46,16 @@ pub fn copy(tid: Tid, (from, to, bytes): (u64, u64, u64), base: PageSize) -> io:
     Ok(())
 }
 
-/// The parts of a range whose pages (of size `grain`) may hold data, as (address, bytes), each at most
+/// The parts of a range whose pages (of size `page_size`) may hold data, as (address, bytes), each at most
 /// `COPY_BYTES`. If presence cannot be read, every page may hold data.
-fn present_parts(tid: Tid, (start, end): (u64, u64), grain: PageSize, base: PageSize) -> Vec<(u64, u64)> {
+fn present_parts(tid: Tid, (start, end): (u64, u64), page_size: PageSize, base: PageSize) -> Vec<(u64, u64)> {
     let presence = Presence::of(tid, base);
-    let may_hold = |page: u64| presence.as_ref().map_or(true, |presence| presence.is_there(page).unwrap_or(true));
+    let may_hold = |page: u64| presence.as_ref().map_or(true, |presence| presence.is_populated(page).unwrap_or(true));
     let mut parts: Vec<(u64, u64)> = Vec::new();
     let mut at = start;
     while at < end {
-        let page = grain.align_down(at);
-        let stop = end.min(page + grain.bytes());
+        let page = page_size.align_down(at);
+        let stop = end.min(page + page_size.bytes());
         if may_hold(page) {
             for first in (at..stop).step_by(COPY_BYTES as usize) {
                 let bytes = COPY_BYTES.min(stop - first);

@@ -13,12 +13,12 @@ use super::pace::Pace;
 pub struct Ended {
     /// How the root ended.
     pub exit: Exit,
-    /// From the root's first instruction to the end of its teardown, less [`Looks::apart_s`].
+    /// Seconds from the root's first instruction to the end of its teardown, less [`InspectionTimes::apart_s`].
     pub wall_s: f64,
     /// User time, system time and faults of the tree, as accumulated from its ended processes. The kernel does
     /// not count processes that are never waited for (when their parent ignores SIGCHLD).
     pub usage: Usage,
-    /// Seconds that the tracer spent handling stops, including the witness's looks. The cost of context switches and
+    /// Seconds that the tracer spent handling stops, including the witness's inspections. The cost of context switches and
     /// wake-ups is not included.
     pub tracer_s: f64,
     /// Stops of the tree's tasks, of every kind.
@@ -26,9 +26,11 @@ pub struct Ended {
     /// The share of stopped calls at which the policy made further calls, and their average number.
     pub pace: Pace,
     /// The time that the witness took.
-    pub looks: Looks,
+    pub inspection_times: InspectionTimes,
     /// Number of the program's calls that were answered instead of passed to the kernel, by name.
     pub answered: BTreeMap<String, u64>,
+    /// Maximum of advised bytes over all address spaces.
+    pub advised_bytes: u64,
     /// Known reasons why memory may not have the policy's page sizes, with the bytes affected.
     pub causes: BTreeMap<Cause, u64>,
     /// Requests for hugetlb pages that the kernel refused to the program itself.
@@ -47,10 +49,11 @@ pub struct Ended {
 
 /// Seconds that the witness took, by whether the root's wall time contains them.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Looks {
+pub struct InspectionTimes {
     /// While no other task of the tree could run, or the root was exiting: subtracted from the wall time.
     pub apart_s: f64,
-    /// While other tasks could run: not subtracted. The wall time contains the unknown part that they waited for.
+    /// While other tasks could run: not subtracted. The wall time contains the part in which they waited for the
+    /// inspection, which is unknown.
     pub within_s: f64,
     /// After the root's end.
     pub after_s: f64,
@@ -70,15 +73,15 @@ pub struct Usage {
 }
 
 impl Ended {
-    /// All that is known about the policy and the program without an examination of memory: [`Ended::causes`], and refused requests
-    /// without bytes, because they explain no particular memory.
-    pub fn noted(&self) -> BTreeMap<Cause, u64> {
+    /// All causes that are known without an examination of memory: [`Ended::causes`], and the refused requests. These have 0 bytes,
+    /// because they explain no particular memory.
+    pub fn all_causes(&self) -> BTreeMap<Cause, u64> {
         let requests = self.refused_requests.iter().map(|request| (Cause::from(request), 0));
         self.causes.clone().into_iter().chain(requests).collect()
     }
 
     /// The end of a tree that was not traced: `exit`, and zero for everything else.
-    pub fn of_nothing_traced(exit: Exit) -> Ended {
+    pub fn untraced(exit: Exit) -> Ended {
         Ended {
             exit,
             wall_s: 0.0,
@@ -86,8 +89,9 @@ impl Ended {
             tracer_s: 0.0,
             stops: 0,
             pace: Pace::default(),
-            looks: Looks::default(),
+            inspection_times: InspectionTimes::default(),
             answered: BTreeMap::new(),
+            advised_bytes: 0,
             causes: BTreeMap::new(),
             refused_requests: Vec::new(),
             killed_leftovers: 0,

@@ -24,20 +24,20 @@ const RUNTIME_DIRECTORIES: &str = "/run/user";
 /// Names and values of variables.
 pub type Variables = Vec<(OsString, OsString)>;
 
-/// The environment of a command of this user (`None`: the user who runs pagelab), with the variables of `more` added.
-pub fn of(user: Option<&User>, more: &[(OsString, OsString)]) -> Variables {
+/// The environment of a command of this user (`None`: the user who runs pagelab). The variables of `added` override inherited ones.
+pub fn of(user: Option<&User>, added: &[(OsString, OsString)]) -> Variables {
     let mut variables = match user.filter(|user| user.is_another()) {
-        Some(user) => login(user, std::env::vars_os()),
+        Some(user) => login_environment(user, std::env::vars_os()),
         None => std::env::vars_os().collect(),
     };
-    for (name, value) in more {
+    for (name, value) in added {
         variables.retain(|(other, _)| other != name);
         variables.push((name.clone(), value.clone()));
     }
     variables
 }
 
-fn login(user: &User, own: impl Iterator<Item = (OsString, OsString)>) -> Variables {
+fn login_environment(user: &User, own: impl Iterator<Item = (OsString, OsString)>) -> Variables {
     let shell = if user.shell.as_os_str().is_empty() { Path::new(SHELL) } else { &user.shell };
     let mut variables: Variables = vec![
         ("HOME".into(), user.home.clone().into()),
@@ -47,7 +47,7 @@ fn login(user: &User, own: impl Iterator<Item = (OsString, OsString)>) -> Variab
         ("PATH".into(), PATH.into()),
     ];
     variables.extend(runtime_directory(user).map(|path| ("XDG_RUNTIME_DIR".into(), path.into())));
-    variables.extend(own.filter(|(name, value)| passes(name.as_bytes(), value)));
+    variables.extend(own.filter(|(name, value)| may_pass(name.as_bytes(), value)));
     variables
 }
 
@@ -58,7 +58,7 @@ fn runtime_directory(user: &User) -> Option<PathBuf> {
     (found.is_dir() && found.uid() == user.uid).then_some(path)
 }
 
-fn passes(name: &[u8], value: &OsStr) -> bool {
+fn may_pass(name: &[u8], value: &OsStr) -> bool {
     match name {
         b"TZ" => is_time_zone(value.as_bytes()),
         name if name.starts_with(b"LC_") || CHECKED.iter().any(|checked| checked.as_bytes() == name) => {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn another_user_has_what_a_login_has_and_no_more() {
+    fn another_user_gets_only_a_login_environment() {
         let own = pairs(&[
             ("HOME", "/superuser"),
             ("USER", "root"),
@@ -121,11 +121,11 @@ mod tests {
             ("LC_TIME", "C"),
             ("TZ", "Europe/Berlin"),
         ]);
-        assert_eq!(login(&ann(), own.into_iter()), expected);
+        assert_eq!(login_environment(&ann(), own.into_iter()), expected);
     }
 
     #[test]
-    fn a_time_zone_is_no_way_to_a_file() {
+    fn rejects_time_zones_that_name_other_files() {
         for good in ["UTC", "CET-1CEST", ":Europe/Rome", ":/usr/share/zoneinfo/UTC", "<-03>3"] {
             assert!(is_time_zone(good.as_bytes()), "{good}");
         }
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_named_comes_on_top() {
+    fn named_variables_override_inherited_ones() {
         let path = std::env::var_os("PATH").unwrap();
         let same = of(None, &pairs(&[("PAGELAB_X", "1"), ("PAGELAB_X", "2")]));
         assert!(same.contains(&("PATH".into(), path)) && same.ends_with(&pairs(&[("PAGELAB_X", "2")])), "{same:?}");

@@ -15,17 +15,17 @@ pub enum Condition {
     /// The argument, as 64 unsigned bits, is at least this.
     AtLeast(u8, u64),
     /// The argument, as 64 bits, is this.
-    Is(u8, u64),
+    Equals64(u8, u64),
     /// The argument's lower 32 bits equal this.
-    Equals(u8, u32),
+    Equals32(u8, u32),
     /// The argument's lower 32 bits have all of these bits.
     Has(u8, u32),
     /// The argument's lower 32 bits have none of these bits.
     Lacks(u8, u32),
 }
 
-/// A system call that gets the action `then` if all conditions hold. Of several watches of one number, the first whose conditions
-/// hold decides.
+/// A system call to which `action` applies if all conditions hold. If several watches have the same number, the first whose
+/// conditions hold decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Watch {
     /// `AUDIT_ARCH_*` of the call's ABI.
@@ -34,13 +34,13 @@ pub struct Watch {
     pub number: i64,
     /// All of them must hold for the watch to apply.
     pub conditions: Vec<Condition>,
-    /// The action if they hold.
-    pub then: Then,
+    /// What happens to the call if they hold.
+    pub action: Action,
 }
 
 /// What happens to a watched call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Then {
+pub enum Action {
     /// It stops and the tracer serves it.
     Stop,
     /// It is not made, and returns 0. This needs no tracer.
@@ -50,17 +50,17 @@ pub enum Then {
 impl Watch {
     /// A call of the native ABI that stops under the given conditions.
     pub fn new(number: i64, conditions: impl Into<Vec<Condition>>) -> Watch {
-        Watch { audit_arch: NATIVE.audit_arch, number, conditions: conditions.into(), then: Then::Stop }
+        Watch { audit_arch: NATIVE.audit_arch, number, conditions: conditions.into(), action: Action::Stop }
     }
 
     /// A call of the native ABI that is answered with success under the given conditions.
     pub fn succeeding(number: i64, conditions: impl Into<Vec<Condition>>) -> Watch {
-        Watch { then: Then::Succeed, ..Watch::new(number, conditions) }
+        Watch { action: Action::Succeed, ..Watch::new(number, conditions) }
     }
 
     /// Whether this watch stops a call.
     pub fn stops(&self, number: i64, arguments: &[u64; 6]) -> bool {
-        self.then == Then::Stop
+        self.action == Action::Stop
             && self.audit_arch == NATIVE.audit_arch
             && self.number == number
             && self.conditions.iter().all(|condition| condition.holds(arguments))
@@ -71,8 +71,8 @@ impl Condition {
     fn holds(self, arguments: &[u64; 6]) -> bool {
         match self {
             Condition::AtLeast(at, value) => arguments[at as usize] >= value,
-            Condition::Is(at, value) => arguments[at as usize] == value,
-            Condition::Equals(at, value) => arguments[at as usize] as u32 == value,
+            Condition::Equals64(at, value) => arguments[at as usize] == value,
+            Condition::Equals32(at, value) => arguments[at as usize] as u32 == value,
             Condition::Has(at, bits) => arguments[at as usize] as u32 & bits == bits,
             Condition::Lacks(at, bits) => arguments[at as usize] as u32 & bits == 0,
         }
@@ -109,7 +109,7 @@ fn jump(code: u16, k: u32, jt: u8, jf: u8) -> sock_filter {
     sock_filter { code, jt, jf, k }
 }
 
-/// The filter program: the `then` action for watched calls, `SECCOMP_RET_ALLOW` for all others.
+/// The filter program: it applies the actions of the watches, and allows all other calls (`SECCOMP_RET_ALLOW`).
 pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
     let mut abis: Vec<u32> = watches.iter().map(|watch| watch.audit_arch).collect();
     abis.sort_unstable();
@@ -139,9 +139,9 @@ pub fn program(watches: &[Watch]) -> Vec<sock_filter> {
 /// The instructions of one watch, to follow the test of its number. If a condition fails, they load the
 /// number again and fall through to the next watch.
 fn body(watch: &Watch) -> Vec<sock_filter> {
-    let action = match watch.then {
-        Then::Stop => libc::SECCOMP_RET_TRACE | MARK as u32,
-        Then::Succeed => libc::SECCOMP_RET_ERRNO,
+    let action = match watch.action {
+        Action::Stop => libc::SECCOMP_RET_TRACE | MARK as u32,
+        Action::Succeed => libc::SECCOMP_RET_ERRNO,
     };
     // Built backwards, so that each test knows the distance to the exit.
     let mut tail = vec![op(RETURN, action), op(LOAD, NUMBER)];
@@ -157,7 +157,7 @@ fn body(watch: &Watch) -> Vec<sock_filter> {
 /// Instructions that fall through if the condition holds, and otherwise jump `exit` instructions ahead.
 fn test(condition: Condition, exit: u8) -> Vec<sock_filter> {
     match condition {
-        Condition::Is(argument, value) => {
+        Condition::Equals64(argument, value) => {
             let (high, low) = ((value >> 32) as u32, value as u32);
             vec![
                 op(LOAD, high_word(argument)),
@@ -166,7 +166,7 @@ fn test(condition: Condition, exit: u8) -> Vec<sock_filter> {
                 jump(JUMP_EQUAL, low, 0, exit),
             ]
         }
-        Condition::Equals(argument, value) => {
+        Condition::Equals32(argument, value) => {
             vec![op(LOAD, low_word(argument)), jump(JUMP_EQUAL, value, 0, exit)]
         }
         Condition::Has(argument, bits) => {
@@ -229,8 +229,8 @@ mod tests {
         let value = prop_oneof![0..8u64, (0..8u64).prop_map(|v| v << 31), any::<u64>()];
         (0..6u8, value, 0..5u8).prop_map(|(at, value, kind)| match kind {
             0 => Condition::AtLeast(at, value),
-            1 => Condition::Equals(at, value as u32),
-            2 => Condition::Is(at, value),
+            1 => Condition::Equals32(at, value as u32),
+            2 => Condition::Equals64(at, value),
             3 => Condition::Has(at, value as u32),
             _ => Condition::Lacks(at, value as u32),
         })
@@ -250,16 +250,16 @@ mod tests {
                 audit_arch: if native { NATIVE.audit_arch } else { OTHER_ARCH },
                 number,
                 conditions,
-                then: if stops { Then::Stop } else { Then::Succeed },
+                action: if stops { Action::Stop } else { Action::Succeed },
             };
             let watches: Vec<Watch> = watches.into_iter().map(watch).collect();
             let code = program(&watches);
             for abi in [NATIVE.audit_arch, OTHER_ARCH, 0x5678] {
                 let concerned = |w: &&Watch| w.audit_arch == abi && w.number == i64::from(number);
                 let first = watches.iter().filter(concerned).find(|w| w.conditions.iter().all(|c| c.holds(&raw)));
-                let expected = match first.map(|watch| watch.then) {
-                    Some(Then::Stop) => libc::SECCOMP_RET_TRACE | u32::from(MARK),
-                    Some(Then::Succeed) => libc::SECCOMP_RET_ERRNO,
+                let expected = match first.map(|watch| watch.action) {
+                    Some(Action::Stop) => libc::SECCOMP_RET_TRACE | u32::from(MARK),
+                    Some(Action::Succeed) => libc::SECCOMP_RET_ERRNO,
                     None => libc::SECCOMP_RET_ALLOW,
                 };
                 prop_assert_eq!(interpret(&code, abi, number, raw), expected);

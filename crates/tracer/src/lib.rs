@@ -4,22 +4,27 @@
 //! The crate also starts and ends processes: `child`, `subreaper`, `environment`, `user`, `signals` and `terminal` do
 //! not depend on tracing.
 //!
-//! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace`, `rewriting`, and `freed_ranges` (the memory that
-//!   a call gives back, which the `witness` sees), with `advised_ranges` and the `segment` of shmat.
+//! * Data and pure functions: `registers`, `filter`, `own_filter`, `pace` and `rewriting`.
+//! * Inspection: `freed_ranges` finds the memory that a call is about to free, with `advised_ranges` (process_madvise) and
+//!   `segment` (shmat). A `witness` inspects it.
 //! * Kernel interface: `ptrace`, `paused` and `launch`; `permission` checks whether tracing is allowed, and `refusal`
 //!   explains a failed exec.
 //! * Tree: `event_loop` follows it, `tasks` and `parentage` describe its tasks, `after_root` tracks processes that outlive the
 //!   root, and `ended` is the result.
 //! * Calls: `calls` carries out the decisions of `policy`, and `hugetlb` those for hugetlb policies. Both use the
 //!   `stopped` task, its memory (`content`) and the `call_context`.
-//! * `refused_requests` has the requests for hugetlb pages that the kernel refuses to the program itself.
+//! * `ticks` ends the wait for stops at intervals, and an `interrupted` task can make calls at any instruction. With both, the
+//!   tracer splits leaves that faults create without a call.
+//! * `refused_requests` records the program's own requests for hugetlb pages that the kernel refuses.
 //! * `thp_disable` defines which calls the filter itself answers.
+//! * `autogroup` sets the scheduling weight of a program's session.
 //! * Other ways to run a program: `sham` serves calls without changing anything, `bare` measures a program without a
 //!   tracer, `untraced` runs one that needs no tracer, and `supervised` runs one that records itself.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod advised_ranges;
 mod after_root;
+mod autogroup;
 mod bare;
 mod call_context;
 mod calls;
@@ -31,6 +36,7 @@ mod event_loop;
 mod filter;
 mod freed_ranges;
 mod hugetlb;
+mod interrupted;
 mod launch;
 mod own_filter;
 mod pace;
@@ -51,13 +57,15 @@ mod supervised;
 mod tasks;
 pub mod terminal;
 mod thp_disable;
+mod ticks;
 mod untraced;
 pub mod user;
 mod witness;
 
 pub use after_root::Leftovers;
+pub use autogroup::{SessionWeight, begin_session, try_top_weight};
 pub use bare::run_bare;
-pub use ended::{Ended, Looks, Usage};
+pub use ended::{Ended, InspectionTimes, Usage};
 pub use event_loop::run;
 pub use freed_ranges::Extent;
 pub use launch::{Launch, LaunchError, resolve};
@@ -67,6 +75,6 @@ pub use refusal::Refusal;
 pub use rewriting::Rewriting;
 pub use supervised::Supervised;
 pub use untraced::run_untraced;
-pub use witness::Witness;
+pub use witness::{Place, Witness};
 
 pub use crate::user::User;

@@ -143,12 +143,12 @@ mod tests {
     use crate::registers::NATIVE;
 
     #[test]
-    fn a_filter_of_known_meaning_is_understood() {
+    fn interprets_a_filter_as_the_kernel_does() {
         let here = NATIVE.audit_arch;
-        let watches = [Watch::new(28, [Condition::AtLeast(1, 1 << 33), Condition::Equals(2, 14)])];
+        let watches = [Watch::new(28, [Condition::AtLeast(1, 1 << 33), Condition::Equals32(2, 14)])];
         let code = filter::program(&watches);
         let own = OwnFilter(code.iter().map(|i| (i.code, i.jt, i.jf, i.k)).collect());
-        assert!(!own.allows(here, 28, 0, [0, 1 << 33, 14, 0, 0, 0]), "TRACE is not untouched");
+        assert!(!own.allows(here, 28, 0, [0, 1 << 33, 14, 0, 0, 0]), "SECCOMP_RET_TRACE changes the call");
         assert!(own.allows(here, 28, 0, [0, 1 << 32, 14, 0, 0, 0]));
         assert!(own.allows(here, 9, 0, [0; 6]));
         assert!(own.allows(here + 1, 28, 0, [0, 1 << 33, 14, 0, 0, 0]));
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_never_allowed_and_never_panics() {
+    fn invalid_programs_allow_nothing_and_do_not_panic() {
         for code in 0..=255u16 {
             for k in [0, 3, 61, u32::MAX] {
                 let own = OwnFilter(vec![(code, 255, 255, k)]);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_pace_is_what_serving_took_on_average() {
+    fn the_pace_is_the_average_over_the_counted_calls() {
         let mut served = Served::default();
         assert_eq!(served.pace(), Pace::default());
         for further_stops in [0, 3, 0, 5] {

@@ -1,4 +1,4 @@
-//! Reads the process and the maker of a task from /proc/TASK/status.
+//! Reads the process and the creator of a task from /proc/TASK/status.
 
 use std::io;
 
@@ -6,19 +6,14 @@ use host::if_there;
 
 use super::ptrace::Tid;
 
-/// The process of a task; `None` if it is gone.
-///
-/// # Errors
-/// The status cannot be read.
+/// The process of a task; `None` if the task has ended.
 pub fn process_of(tid: Tid) -> io::Result<Option<Tid>> {
     status_field(tid, "Tgid:")
 }
 
-/// The process that created a task: its own process for a thread, its parent for a process. `None` if it is gone.
-///
-/// # Errors
-/// The status cannot be read.
-pub fn maker_of(tid: Tid) -> io::Result<Option<Tid>> {
+/// The process that created a task: its own process for a thread, its parent for a process. `None` if the task has
+/// ended.
+pub fn creator_of(tid: Tid) -> io::Result<Option<Tid>> {
     match process_of(tid)? {
         Some(process) if process == tid => status_field(tid, "PPid:"),
         process => Ok(process),

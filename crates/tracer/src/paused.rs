@@ -8,62 +8,100 @@ use crate::subreaper;
 
 /// Why an operation on a paused task could not be completed.
 #[derive(Debug)]
-pub enum Lost {
-    /// The task left its pause because it is ending. The main loop must handle the stop.
+pub enum PauseError {
+    /// The task left its pause because it is ending. The event loop must handle the stop.
     Stopped(Stop),
-    /// The task is gone. The main loop receives, or has received, its end.
-    Gone,
+    /// The task has ended. The event loop receives, or has received, its end.
+    Ended,
     /// The kernel refused a request on a live task, which then cannot continue.
     Refused(io::Error),
 }
 
-impl From<io::Error> for Lost {
-    fn from(error: io::Error) -> Lost {
+impl From<io::Error> for PauseError {
+    fn from(error: io::Error) -> PauseError {
         match error.raw_os_error() {
             // ESRCH or ECHILD for a stopped tracee only means that it was killed meanwhile.
-            Some(libc::ESRCH | libc::ECHILD) => Lost::Gone,
-            _ => Lost::Refused(error),
+            Some(libc::ESRCH | libc::ECHILD) => PauseError::Ended,
+            _ => PauseError::Refused(error),
         }
     }
 }
 
 /// Where the task is stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+enum StopPoint {
     /// Before the call: the call can be changed or skipped.
     Entry,
     /// After a call: going back to the call instruction makes another call.
     Exit,
 }
 
-/// A task at the entry of a watched call. It can make other calls in its own name, before or instead of its own. Then
-/// it is resumed with a result as if it had made only its own call.
+/// A task at the entry of a watched call. The tracer can make it issue other calls, before or instead of that call. Then the task
+/// is resumed with a result, as if it had made only its own call.
 pub struct Paused {
     tid: Tid,
-    place: Place,
+    place: StopPoint,
     registers: Registers,
     number: i64,
     arguments: [u64; 6],
     blocked: Option<u64>,
-    /// Whether it left a group stop (SIGSTOP) to finish here, and must return to it.
-    left_a_stop: bool,
+    /// Whether to interrupt the task as it is resumed: to return it to a group stop (SIGSTOP) that it left, or to make the kernel
+    /// restart a call that was interrupted.
+    interrupt_on_resume: bool,
 }
 
 impl Paused {
     /// The task `tid`, which has stopped at a watched call.
-    pub fn at_entry(tid: Tid) -> Result<Paused, Lost> {
+    pub fn at_entry(tid: Tid) -> Result<Paused, PauseError> {
         let registers = ptrace::registers(tid)?;
         let number = ptrace::call_number(tid, &NATIVE, &registers)?;
         let arguments =
             if NATIVE.first_argument_at_entry { registers.arguments(&NATIVE) } else { ptrace::call_arguments(tid)? };
-        Ok(Paused { tid, place: Place::Entry, registers, number, arguments, blocked: None, left_a_stop: false })
+        Ok(Paused {
+            tid,
+            place: StopPoint::Entry,
+            registers,
+            number,
+            arguments,
+            blocked: None,
+            interrupt_on_resume: false,
+        })
     }
 
-    /// The task `tid`, which was just created and has not run yet: it is stopped after its maker's call.
-    pub fn at_birth(tid: Tid) -> Result<Paused, Lost> {
+    /// The task `tid`, which was just created and has not run yet: it is stopped after its creator's call.
+    pub fn at_birth(tid: Tid) -> Result<Paused, PauseError> {
         let registers = ptrace::registers(tid)?;
         let arguments = registers.arguments(&NATIVE);
-        Ok(Paused { tid, place: Place::Exit, registers, number: -1, arguments, blocked: None, left_a_stop: false })
+        Ok(Paused {
+            tid,
+            place: StopPoint::Exit,
+            registers,
+            number: -1,
+            arguments,
+            blocked: None,
+            interrupt_on_resume: false,
+        })
+    }
+
+    /// The task `tid`, which is stopped anywhere, as if it had just made a call at the instruction before `after_call`.
+    pub fn as_if_after_call(tid: Tid, mut registers: Registers, after_call: u64) -> Paused {
+        registers.words[NATIVE.instruction] = after_call;
+        Paused {
+            tid,
+            place: StopPoint::Exit,
+            registers,
+            number: -1,
+            arguments: [0; 6],
+            blocked: None,
+            interrupt_on_resume: false,
+        }
+    }
+
+    /// Resumes the task with these registers, through one more stop.
+    pub fn resume_with(mut self, registers: &Registers) -> Result<(), PauseError> {
+        ptrace::set_registers(self.tid, registers)?;
+        self.interrupt_on_resume = true;
+        self.resume()
     }
 
     /// The result of the call after which the task is stopped.
@@ -71,7 +109,6 @@ impl Paused {
         self.registers.result(&NATIVE)
     }
 
-    /// The task's id.
     pub fn tid(&self) -> Tid {
         self.tid
     }
@@ -92,54 +129,54 @@ impl Paused {
     }
 
     /// Lets the task make the call at which it stopped. The result is negative for an error.
-    pub fn original_call(&mut self) -> Result<i64, Lost> {
+    pub fn original_call(&mut self) -> Result<i64, PauseError> {
         self.call(self.number, self.arguments)
     }
 
     /// Makes the task issue a call. The result is negative for an error. The program's own seccomp filter sees the call too.
-    pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, Lost> {
+    pub fn call(&mut self, number: i64, arguments: [u64; 6]) -> Result<i64, PauseError> {
         match self.place {
-            Place::Entry if NATIVE.first_argument_at_entry || arguments[0] == self.arguments[0] => {
+            StopPoint::Entry if NATIVE.first_argument_at_entry || arguments[0] == self.arguments[0] => {
                 ptrace::set_call(self.tid, &NATIVE, &self.registers, number, arguments)?;
             }
-            Place::Entry => {
+            StopPoint::Entry => {
                 self.skip()?;
                 self.rewind(number, arguments)?;
             }
-            Place::Exit => self.rewind(number, arguments)?,
+            StopPoint::Exit => self.rewind(number, arguments)?,
         }
         let result = self.run_to_exit()?;
-        self.place = Place::Exit;
+        self.place = StopPoint::Exit;
         Ok(result)
     }
 
     /// Resumes the task without any further call, with `result` as the result of its own call.
-    pub fn finish(mut self, result: i64) -> Result<(), Lost> {
-        if self.place == Place::Entry && NATIVE.number_at_entry == Some(NATIVE.number) {
+    pub fn finish(mut self, result: i64) -> Result<(), PauseError> {
+        if self.place == StopPoint::Entry && NATIVE.number_at_entry == Some(NATIVE.number) {
             // The number is in one of the program's registers, which a skipped call must not change.
             self.skip()?;
         }
         let registers = self.registers.returning(&NATIVE, result);
         match self.place {
             // Number -1 is no call: the kernel skips it and does not touch the result.
-            Place::Entry => {
+            StopPoint::Entry => {
                 if NATIVE.number_at_entry.is_none() {
                     ptrace::set_call(self.tid, &NATIVE, &registers, -1, self.arguments)?;
                 }
                 ptrace::set_registers(self.tid, &skipped(registers))?;
             }
-            Place::Exit => ptrace::set_registers(self.tid, &registers)?,
+            StopPoint::Exit => ptrace::set_registers(self.tid, &registers)?,
         }
-        self.send_on()
+        self.resume()
     }
 
     /// Resumes the task to make its own call: at full speed if it has made no other call before.
-    pub fn pass(mut self) -> Result<(), Lost> {
+    pub fn pass(mut self) -> Result<(), PauseError> {
         match self.place {
-            Place::Entry => Ok(ptrace::resume(self.tid, 0)?),
-            // The new task is announced to the main loop, not here.
-            Place::Exit if makes_a_process(self.number) => self.again(),
-            Place::Exit => {
+            StopPoint::Entry => Ok(ptrace::resume(self.tid, 0)?),
+            // The event loop, not this function, must receive the announcement of the new task.
+            StopPoint::Exit if creates_task(self.number) => self.restart_call(),
+            StopPoint::Exit => {
                 let result = self.original_call()?;
                 self.finish(result)
             }
@@ -147,40 +184,40 @@ impl Paused {
     }
 
     /// Resumes the task to make its own call as if it had not made it yet. It stops again if the call is watched.
-    pub fn again(mut self) -> Result<(), Lost> {
-        if self.place == Place::Entry {
+    pub fn restart_call(mut self) -> Result<(), PauseError> {
+        if self.place == StopPoint::Entry {
             self.skip()?;
         }
         self.rewind(self.number, self.arguments)?;
-        self.send_on()
+        self.resume()
     }
 
-    fn send_on(&mut self) -> Result<(), Lost> {
+    fn resume(&mut self) -> Result<(), PauseError> {
         if let Some(mask) = self.blocked.take() {
             ptrace::set_signal_mask(self.tid, mask)?;
         }
-        if self.left_a_stop {
+        if self.interrupt_on_resume {
             ptrace::interrupt(self.tid)?;
         }
         Ok(ptrace::resume(self.tid, 0)?)
     }
 
     /// Steps over the call instruction without making a call.
-    fn skip(&mut self) -> Result<(), Lost> {
+    fn skip(&mut self) -> Result<(), PauseError> {
         ptrace::set_call(self.tid, &NATIVE, &self.registers, -1, self.arguments)?;
         self.run_to_exit()?;
-        self.place = Place::Exit;
+        self.place = StopPoint::Exit;
         Ok(())
     }
 
-    fn rewind(&mut self, number: i64, arguments: [u64; 6]) -> Result<(), Lost> {
+    fn rewind(&mut self, number: i64, arguments: [u64; 6]) -> Result<(), PauseError> {
         self.block_signals()?;
         Ok(ptrace::set_registers(self.tid, &self.registers.rewound(&NATIVE, number, arguments))?)
     }
 
     /// On its way to a second call the task passes the point of signal delivery. A handler that ran there would see,
     /// and return to, registers that are not the program's.
-    fn block_signals(&mut self) -> Result<(), Lost> {
+    fn block_signals(&mut self) -> Result<(), PauseError> {
         if self.blocked.is_none() {
             self.blocked = Some(ptrace::signal_mask(self.tid)?);
             ptrace::set_signal_mask(self.tid, u64::MAX)?;
@@ -188,8 +225,8 @@ impl Paused {
         Ok(())
     }
 
-    fn run_to_exit(&mut self) -> Result<i64, Lost> {
-        let mut entries = u32::from(self.place == Place::Exit);
+    fn run_to_exit(&mut self) -> Result<i64, PauseError> {
+        let mut entries = u32::from(self.place == StopPoint::Exit);
         let mut signal = 0;
         loop {
             ptrace::resume_to_syscall(self.tid, signal)?;
@@ -202,37 +239,37 @@ impl Paused {
                 // SIGSTOP is the only signal that arrives here. It takes effect for the process at once. This task
                 // leaves the stop again, and returns to it when it is resumed.
                 Stop::Signal(number) => signal = number,
-                Stop::Group => self.left_a_stop = true,
-                other => return Err(Lost::Stopped(other)),
+                Stop::Group => self.interrupt_on_resume = true,
+                other => return Err(PauseError::Stopped(other)),
             }
         }
     }
 
-    /// Waits for this task only; the stops of other tasks are left for the main loop.
+    /// Waits for this task only; the stops of other tasks are left to the event loop.
     ///
     /// The first task of a killed process can become a zombie without a stop. It cannot be waited for until its other
     /// threads have ended, and these wait for the tracer. So on every event of the tree this checks whether the task
     /// still lives. If the tree is to end, the deaths of other tasks are such events.
-    fn wait(&self) -> Result<Stop, Lost> {
-        let mut others_came = false;
+    fn wait(&self) -> Result<Stop, PauseError> {
+        let mut others_stopped = false;
         loop {
             if let Some((_, stop)) = ptrace::try_wait(self.tid)? {
                 return Ok(stop);
             }
-            if others_came && ptrace::is_zombie(self.tid)? {
-                return Err(Lost::Gone);
+            if others_stopped && ptrace::is_zombie(self.tid)? {
+                return Err(PauseError::Ended);
             }
             if subreaper::is_ending() {
                 ptrace::kill(self.tid);
             }
             ptrace::wait_for_any_event()?;
-            others_came = true;
+            others_stopped = true;
         }
     }
 }
 
 /// Whether a call creates a process or a thread.
-pub fn makes_a_process(number: i64) -> bool {
+pub fn creates_task(number: i64) -> bool {
     #[cfg(target_arch = "x86_64")]
     if number == libc::SYS_fork {
         return true;

@@ -20,7 +20,7 @@ const NT_ARM_SYSTEM_CALL: usize = 0x404;
 /// Size of the kernel's sigset, the same on every supported architecture.
 const SIGSET_BYTES: usize = 8;
 
-/// An event of a task that was waited for.
+/// An event that wait4(2) reported for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// It exited with this status.
@@ -29,17 +29,18 @@ pub enum Stop {
     Killed(i32),
     /// A watched call is about to be made.
     Seccomp,
-    /// A new task was created; its id is the event message.
+    /// A task was created with an exit signal other than SIGCHLD, as by pthread_create; the event message is its id. The event does
+    /// not show whether the new task shares the memory (`kernel_clone` in kernel/fork.c).
     Clone,
-    /// A new process with a copy of the memory was created; its id is the event message.
+    /// As `Clone`, with the exit signal SIGCHLD.
     Fork,
-    /// A new process that borrows the memory was created; its id is the event message.
+    /// As `Clone`, with CLONE_VFORK.
     Vfork,
     /// A new program was loaded; the event message is the id that the task had before.
     Exec,
     /// It is about to end and still has its memory.
     Exit,
-    /// A traced task starts, or the tracer interrupted it.
+    /// A new task starts under the tracer, or the tracer interrupted the task.
     Trap,
     /// It takes part in a group stop of its process (SIGSTOP and the like).
     Group,
@@ -51,7 +52,7 @@ pub enum Stop {
 
 thread_local! {
     /// Events that the kernel has reported and that no caller has taken yet.
-    static READY: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
+    static COLLECTED: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
     static STOPS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -60,8 +61,8 @@ pub fn stops() -> u64 {
     STOPS.get()
 }
 
-/// Counts a stop; ends do not count.
-fn counted(stop: Stop) -> Stop {
+/// Counts a stop and returns it. The end of a task does not count.
+fn count(stop: Stop) -> Stop {
     if !matches!(stop, Stop::Exited(_) | Stop::Killed(_)) {
         STOPS.set(STOPS.get() + 1);
     }
@@ -126,8 +127,7 @@ pub fn resume_to_syscall(tid: Tid, signal: i32) -> io::Result<()> {
     request(libc::PTRACE_SYSCALL, tid, 0, signal as usize)
 }
 
-/// Makes a task stop as soon as it runs: in the group stop of its process if one is in force, otherwise in a trap
-/// without a cause.
+/// Makes a task stop as soon as it runs: in the group stop of its process if one is in force, otherwise in [`Stop::Trap`].
 pub fn interrupt(tid: Tid) -> io::Result<()> {
     request(libc::PTRACE_INTERRUPT, tid, 0, 0)
 }
@@ -212,7 +212,7 @@ pub fn call_number(tid: Tid, layout: &Layout, registers: &Registers) -> io::Resu
     Ok(i64::from(number))
 }
 
-/// Arguments of the call at whose entry a task is stopped, by a filter or because PTRACE_SYSCALL resumed it.
+/// Arguments of the call at which a task is stopped: by a seccomp filter, or at the entry by PTRACE_SYSCALL.
 pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
     /// `struct ptrace_syscall_info` at such stops (include/uapi/linux/ptrace.h), since Linux 5.3.
     #[repr(C)]
@@ -260,49 +260,49 @@ pub fn set_signal_mask(tid: Tid, mask: u64) -> io::Result<()> {
 /// With -1 this first collects every task that has stopped, and then returns one of them: the kernel reports tasks in a
 /// fixed order, so tasks that stop often would starve the others.
 pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
-    if let Some(ready) = take_ready(tid) {
+    if let Some(ready) = take_collected(tid) {
         return Ok(ready);
     }
     let mut status = 0;
-    // SAFETY: the status is a live integer; no resource usage is asked for.
+    // SAFETY: the status is a live integer; no resource usage is requested.
     let waited = unsafe { libc::wait4(tid, &mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) };
     if waited == -1 {
         return Err(io::Error::last_os_error());
     }
     if tid == -1 {
         while let Ok(Some(next)) = try_wait_kernel(-1) {
-            READY.with_borrow_mut(|ready| ready.push_back(next));
+            COLLECTED.with_borrow_mut(|collected| collected.push_back(next));
         }
     }
-    Ok((waited, counted(decode(status))))
+    Ok((waited, count(decode(status))))
 }
 
-/// Takes an event of a task, or of any, that was already collected.
-fn take_ready(tid: Tid) -> Option<(Tid, Stop)> {
-    READY.with_borrow_mut(|ready| {
+/// Takes the first collected event of a task, or of any task if `tid` is -1.
+fn take_collected(tid: Tid) -> Option<(Tid, Stop)> {
+    COLLECTED.with_borrow_mut(|ready| {
         let at = ready.iter().position(|(of, _)| tid == -1 || *of == tid)?;
         ready.remove(at)
     })
 }
 
 /// Discards events that were collected for an earlier tree.
-pub fn forget_ready() {
-    READY.with_borrow_mut(VecDeque::clear);
+pub fn discard_collected() {
+    COLLECTED.with_borrow_mut(VecDeque::clear);
 }
 
 /// Like [`wait`], but does not block: `None` if there is no event yet.
 pub fn try_wait(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
-    take_ready(tid).map_or_else(|| try_wait_kernel(tid), |ready| Ok(Some(ready)))
+    take_collected(tid).map_or_else(|| try_wait_kernel(tid), |ready| Ok(Some(ready)))
 }
 
 fn try_wait_kernel(tid: Tid) -> io::Result<Option<(Tid, Stop)>> {
     let mut status = 0;
     let flags = libc::__WALL | libc::__WNOTHREAD | libc::WNOHANG;
-    // SAFETY: the status is a live integer; no resource usage is asked for.
+    // SAFETY: the status is a live integer; no resource usage is requested.
     match unsafe { libc::wait4(tid, &mut status, flags, std::ptr::null_mut()) } {
         -1 => Err(io::Error::last_os_error()),
         0 => Ok(None),
-        tid => Ok(Some((tid, counted(decode(status))))),
+        tid => Ok(Some((tid, count(decode(status))))),
     }
 }
 
@@ -320,18 +320,12 @@ pub fn wait_for_any_event() -> io::Result<()> {
     }
 }
 
-/// Whether a task is a zombie or gone.
-///
-/// # Errors
-/// The state cannot be read.
+/// Whether a task is a zombie or no longer exists.
 pub fn is_zombie(tid: Tid) -> io::Result<bool> {
     Ok(matches!(host::task_state(tid)?, None | Some(b'Z' | b'X')))
 }
 
-/// Whether a task exists and is traced by this thread, also if its end was not reported yet.
-///
-/// # Errors
-/// The status cannot be read.
+/// Whether a task exists and is traced by this thread. A task whose end was not reported yet still exists.
 pub fn is_traced_here(tid: Tid) -> io::Result<bool> {
     // SAFETY: gettid has no arguments and no effects.
     let here = unsafe { libc::gettid() };
@@ -381,8 +375,8 @@ pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
     std::fs::File::open(format!("/proc/{tid}/mem"))?.read_exact_at(into, address)
 }
 
-/// Copies bytes into a task's memory. The kernel also writes where the program may not, except to hugetlb pages
-/// (`check_vma_flags` in mm/gup.c) and unless it is configured otherwise (CONFIG_PROC_MEM_NO_FORCE).
+/// Copies bytes into a task's memory, also where the program itself may not write. The kernel refuses the latter for hugetlb pages
+/// (`check_vma_flags` in mm/gup.c), and everywhere if it is configured with CONFIG_PROC_MEM_NO_FORCE.
 #[expect(clippy::disallowed_methods, reason = "a file of /proc")]
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

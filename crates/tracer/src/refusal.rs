@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn names_the_missing_interpreter() {
         let folder = tempfile::tempdir().unwrap();
         let at = |name: &str| folder.path().join(name);
         let inner = Refusal::NoInterpreter("/no/such".into(), at("inner"));
@@ -172,10 +172,10 @@ mod tests {
     }
 
     #[test]
-    fn rubbish_names_nothing() {
+    fn malformed_files_name_no_interpreter() {
         let folder = tempfile::tempdir().unwrap();
         for content in [&b""[..], b"#!", b"#!\n", b"\x7fELF", b"\x7fELF\x02", &[0xff; 200]] {
-            assert_eq!(missing_in(folder.path(), "rubbish", content), None, "{content:?}");
+            assert_eq!(missing_in(folder.path(), "malformed", content), None, "{content:?}");
         }
         let mut wild = elf(2, &CLASS_64, "/lib/ld.so");
         wild[CLASS_64.table..CLASS_64.table + 8].fill(0xff);

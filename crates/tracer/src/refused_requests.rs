@@ -1,7 +1,7 @@
-//! A program's own requests for pages of a hugetlb pool: which calls stop for them, and what is known about those that fail.
+//! A program's own requests for pages of a hugetlb pool: which calls stop for them, and what is recorded about those that fail.
 //!
-//! Programs go on with smaller pages, often silently. Only a call that names the pool by a flag stops, so that all others run at
-//! full speed; a request by mapping a file of hugetlbfs is not seen.
+//! After a refusal programs use smaller pages, often silently. Only a call that names the pool by a flag stops, so that all others
+//! run at full speed; a request by mapping a file of hugetlbfs is not seen.
 
 use std::io;
 
@@ -29,7 +29,7 @@ pub fn watches() -> Vec<Watch> {
     ]
 }
 
-/// A request: its call, its flags and the bytes that it asks for.
+/// A request: its call, its flags and the requested bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Request {
     call: RequestCall,
@@ -47,7 +47,7 @@ fn request(number: i64, [_, second, third, fourth, ..]: [u64; 6]) -> Option<Requ
     (flags & bit != 0).then_some(Request { call, flags, bytes })
 }
 
-/// Whether a call asks for pages of a pool.
+/// Whether a call requests pages of a pool.
 pub fn is_request(number: i64, arguments: [u64; 6]) -> bool {
     request(number, arguments).is_some()
 }
@@ -55,17 +55,14 @@ pub fn is_request(number: i64, arguments: [u64; 6]) -> bool {
 /// The refused requests of a tree.
 #[derive(Debug, Default)]
 pub struct RefusedRequests {
-    /// Like requests together, in the order of the first of each kind.
+    /// Equal requests are counted together, in the order of their first occurrence.
     pub found: Vec<RefusedRequest>,
-    /// The host, from the first request on.
+    /// Opened at the first request.
     host: Option<Host>,
 }
 
 impl RefusedRequests {
     /// Records a call that returned an error.
-    ///
-    /// # Errors
-    /// The pool or its limits cannot be read.
     pub fn note(&mut self, tid: Tid, number: i64, arguments: [u64; 6], result: i64) -> io::Result<()> {
         let Some(request) = request(number, arguments) else { return Ok(()) };
         let host = match self.host.take() {
@@ -91,8 +88,8 @@ impl RefusedRequests {
     }
 
     fn add(&mut self, new: RefusedRequest) {
-        let is_alike = |one: &&mut RefusedRequest| (one.call, one.size, one.errno) == (new.call, new.size, new.errno);
-        match self.found.iter_mut().find(is_alike) {
+        let is_equal = |one: &&mut RefusedRequest| (one.call, one.size, one.errno) == (new.call, new.size, new.errno);
+        match self.found.iter_mut().find(is_equal) {
             Some(one) => {
                 *one = RefusedRequest { times: one.times + 1, pages: one.pages.max(new.pages), ..new };
             }
@@ -101,7 +98,7 @@ impl RefusedRequests {
     }
 }
 
-/// The size that the flags name; the kernel's default where they name none. `None` for what is no page size.
+/// The size that the flags name; the kernel's default where they name none. `None` if that is no page size.
 fn size_of(flags: u64, host: &Host) -> Result<Option<PageSize>, HostError> {
     match flags >> map::HUGE_SHIFT & SHIFT_BITS {
         0 => host.default_hugetlb(),
@@ -146,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn like_requests_are_counted_together() {
+    fn equal_requests_are_counted_together() {
         let request = |size, pages| RefusedRequest {
             call: RequestCall::Mmap,
             size,

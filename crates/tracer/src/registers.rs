@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rewound_call_stands_before_its_instruction() {
+    fn a_rewound_call_points_at_its_instruction() {
         for layout in [X86_64, AARCH64, RISCV64] {
             let mut registers = Registers::ZERO;
             registers.words[layout.instruction] = 0x1000;

@@ -4,7 +4,8 @@ use std::ops::Deref;
 
 use policy::call::madv;
 use policy::call::map::LEFT_ALONE;
-use policy::{Mechanism, PageSizes, Policy};
+use policy::windows::Windows;
+use policy::{Granularity, Mechanism, PageSizes, Policy};
 
 use super::filter::{Condition, Watch};
 use super::pace::Pace;
@@ -16,6 +17,8 @@ pub struct Rewriting {
     mechanism: Mechanism,
     /// In a sham trial, calls only stop and are not changed; this is how often the policy had work to do at them.
     pub sham: Option<Pace>,
+    /// Whether a witness counts the accesses to each window at every tick.
+    pub watches_heat: bool,
 }
 
 /// A rewriting is a mechanism that may be partly sham.
@@ -30,21 +33,37 @@ impl Deref for Rewriting {
 impl Rewriting {
     /// The rewriting for a policy. `page_sizes` is the kernel's; sizes that it lacks were refused earlier.
     pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Rewriting {
-        Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None }
+        Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None, watches_heat: false }
     }
 
-    /// The stops of the policy `stops` without its changes, for a program whose memory follows `ground`, a policy that
-    /// needs no stops.
-    pub fn sham(stops: &Policy, ground: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
-        let disable_thp = Mechanism::of(ground, page_sizes).disable_thp;
+    /// The stops of the policy `stops` without its changes. The program's memory follows the policy `memory`, which needs no
+    /// stops.
+    pub fn sham(stops: &Policy, memory: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
+        let disable_thp = Mechanism::of(memory, page_sizes).disable_thp;
         let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, page_sizes) };
-        Rewriting { mechanism, sham: Some(pace) }
+        Rewriting { mechanism, sham: Some(pace), watches_heat: false }
     }
 
-    /// What is done to calls that stop: under a sham nothing, except that the ground's PR_SET_THP_DISABLE stays in force.
+    /// Base pages in windows that are VMAs of their own, so that accesses to each can be counted.
+    pub fn heat(windows: Windows, page_sizes: &PageSizes) -> Rewriting {
+        let divided = Policy::plain(Granularity::Thp).within(windows.alternating());
+        let mechanism = Mechanism { disable_thp: true, ..Mechanism::of(&divided, page_sizes) };
+        Rewriting { mechanism, sham: None, watches_heat: true }
+    }
+
+    /// What is done to calls that stop: nothing in a sham trial, except that PR_SET_THP_DISABLE stays in force if the policy of the
+    /// memory sets it.
     pub fn in_force(&self) -> Mechanism {
         match self.sham {
-            Some(_) => Mechanism { advice: None, prefault: false, no_guards: false, hugetlb: false, ..self.mechanism },
+            Some(_) => Mechanism {
+                advice: None,
+                prefault: false,
+                no_guards: false,
+                hugetlb: false,
+                pte_mapped: false,
+                windows: None,
+                ..self.mechanism
+            },
             None => self.mechanism,
         }
     }
@@ -73,7 +92,7 @@ impl Rewriting {
             watches.push(Watch::new(libc::SYS_brk, []));
         }
         if self.advice.is_some() {
-            // Reservations without access are advised too: the parts that are opened later keep the advice.
+            // Reservations without access are advised too: parts that become accessible later keep the advice.
             watches.push(Watch::new(
                 libc::SYS_mmap,
                 [Condition::AtLeast(1, self.advised_bytes()), anonymous, not_left_alone],
@@ -87,14 +106,17 @@ impl Rewriting {
             watches.extend(super::thp_disable::watches());
         }
         if self.mechanism.wants_large() {
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, madv::NOHUGEPAGE as u32)]));
-            watches.push(Watch::new(libc::SYS_process_madvise, [Condition::Equals(3, madv::NOHUGEPAGE as u32)]));
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals32(2, madv::NOHUGEPAGE as u32)]));
+            watches.push(Watch::new(libc::SYS_process_madvise, [Condition::Equals32(3, madv::NOHUGEPAGE as u32)]));
+        }
+        if self.windows.is_some() {
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals32(2, madv::HUGEPAGE as u32)]));
         }
         if self.no_guards {
             let over = Condition::Has(3, (libc::MAP_ANONYMOUS | libc::MAP_FIXED) as u32);
-            watches.push(Watch::new(libc::SYS_mmap, [Condition::Equals(2, libc::PROT_NONE as u32), over]));
+            watches.push(Watch::new(libc::SYS_mmap, [Condition::Equals32(2, libc::PROT_NONE as u32), over]));
             watches.push(Watch::new(libc::SYS_mprotect, []));
-            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals(2, madv::GUARD_INSTALL as u32)]));
+            watches.push(Watch::new(libc::SYS_madvise, [Condition::Equals32(2, madv::GUARD_INSTALL as u32)]));
         }
         watches
     }
@@ -123,10 +145,10 @@ fn hugetlb_watches(large: u64) -> Vec<Watch> {
     watches
 }
 
-/// Calls with which a program filters its own calls, and thereby possibly those that the tracer adds. The tracer's own
-/// filter also prevents strict mode.
+/// Calls that install a seccomp filter, which may also refuse the calls that the tracer adds. The kernel refuses strict mode
+/// because of the tracer's own filter.
 fn filter_watches() -> [Watch; 2] {
-    let prctl = Condition::Equals(0, libc::PR_SET_SECCOMP as u32);
+    let prctl = Condition::Equals32(0, libc::PR_SET_SECCOMP as u32);
     // Operations 0 and 1 install a filter, the others only query.
     let installs = Condition::Lacks(0, !1);
     [Watch::new(libc::SYS_seccomp, [installs]), Watch::new(libc::SYS_prctl, [prctl])]
@@ -157,14 +179,14 @@ mod tests {
     }
 
     #[test]
-    fn what_the_policy_does_not_concern_does_not_stop() {
+    fn calls_outside_the_policy_do_not_stop() {
         for policy in ["thp", "mthp-64k", "default+prefault", "thp+prefault"] {
             assert!(!maps(policy, 64 << 20, READ_WRITE, FILE), "{policy}: a file");
             let shared = (libc::MAP_SHARED | libc::MAP_ANONYMOUS) as u64;
             assert!(!maps(policy, 64 << 20, READ_WRITE, shared), "{policy}: shared memory");
             assert!(maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
         }
-        // A reservation is not populated, and the parts of an advised one that are opened keep the advice.
+        // A reservation is not populated. Parts of an advised reservation that become accessible keep the advice.
         assert!(!maps("default+prefault", 64 << 20, 0, ANONYMOUS));
         assert!(!maps("default+prefault", 64 << 20, READ_WRITE, ANONYMOUS | libc::MAP_NORESERVE as u64));
         assert!(!maps("default+prefault", 64 << 20, libc::PROT_READ as u64, ANONYMOUS));
@@ -173,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_prctl_gives_stop_at_prctl_alone() {
+    fn policies_that_prctl_implements_stop_only_prctl() {
         for policy in ["base", "default+no-huge", "thp+no-huge", "base+no-huge"] {
             assert!(!maps(policy, 64 << 20, READ_WRITE, ANONYMOUS), "{policy}");
             for call in [libc::SYS_brk, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_munmap] {

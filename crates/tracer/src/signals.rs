@@ -1,8 +1,7 @@
-//! Handles SIGINT, SIGTERM and SIGHUP of pagelab itself, and passes them on to the measured program (which is on a "leash").
+//! Handles SIGINT, SIGTERM and SIGHUP of pagelab itself, and forwards them to the running program.
 //!
-//! wait4(2) cannot wait for a flag. So the handler itself passes the signal on, to the leashed program or to the
-//! subreaper of its tree ([`crate::subreaper`]). The end of that process then wakes the tracer, so there is no race
-//! between testing a flag and waiting.
+//! wait4(2) cannot wait for a flag. So the handler itself forwards the signal, to the program or to the subreaper of its tree
+//! ([`crate::subreaper`]). The end of that process then wakes the tracer, so there is no race between testing a flag and waiting.
 
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
@@ -14,24 +13,25 @@ use crate::subreaper;
 /// The signals that ask pagelab to stop.
 pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
-/// Seconds after which a comparison that was asked to stop exits in any case: longer than the subreaper keeps killing.
-const LAST_RESORT_S: libc::c_uint = subreaper::PATIENCE.as_secs() as libc::c_uint + 5;
+/// Seconds after which pagelab exits in any case, counted from the kill of the program ([`Forward::Kill`]): longer than the
+/// subreaper keeps killing.
+const EXIT_TIMEOUT_S: libc::c_uint = subreaper::PATIENCE.as_secs() as libc::c_uint + 5;
 
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);
 /// The running program.
-static PROGRAM: Leash = Leash::empty();
+static PROGRAM: SignalTarget = SignalTarget::empty();
 /// The subreaper of the running program's tree.
-static SUBREAPER: Leash = Leash::empty();
+static SUBREAPER: SignalTarget = SignalTarget::empty();
 /// The signal that is sent to the program; 0: the one that arrived.
-static PASSED_ON: AtomicI32 = AtomicI32::new(0);
+static FORWARDED: AtomicI32 = AtomicI32::new(0);
 
 /// Whether the program has a session of its own, so that pagelab's terminal does not signal it.
-static IS_APART: AtomicBool = AtomicBool::new(false);
+static HAS_OWN_SESSION: AtomicBool = AtomicBool::new(false);
 /// Whether pagelab is to stop as soon as the program does.
 static IS_STOPPING: AtomicBool = AtomicBool::new(false);
 
-/// How signals from pagelab's terminal reach the leashed program.
+/// How signals from pagelab's terminal reach the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Session {
     /// The kernel sends them: the program is in pagelab's session.
@@ -42,37 +42,37 @@ pub enum Session {
     OnTerminal,
 }
 
-/// What the leashed program gets when pagelab is asked to stop.
+/// What the program gets when pagelab is asked to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PassOn {
-    /// The signal that arrived, unless the terminal sent it: then the program has received it already, or, in a session
-    /// of its own, its whole process group gets it. Processes that the program leaves behind at its end are killed.
+pub enum Forward {
+    /// The signal that arrived. If the terminal sent it, a program in pagelab's session has received it already, and for a program
+    /// in a session of its own the whole process group gets it. If the program has ended, the processes that outlive it are killed.
     Same,
     /// SIGKILL for its whole tree: the trial is lost anyway.
     Kill,
 }
 
 /// A process to which a signal handler can send signals.
-struct Leash {
+struct SignalTarget {
     /// PID; 0: none.
     process: AtomicI32,
     /// A pidfd of the same process, which stays valid if the PID is reused; -1: none.
     descriptor: AtomicI32,
 }
 
-impl Leash {
-    const fn empty() -> Leash {
-        Leash { process: AtomicI32::new(0), descriptor: AtomicI32::new(-1) }
+impl SignalTarget {
+    const fn empty() -> SignalTarget {
+        SignalTarget { process: AtomicI32::new(0), descriptor: AtomicI32::new(-1) }
     }
 
-    fn put(&self, process: libc::pid_t) {
+    fn set(&self, process: libc::pid_t) {
         // SAFETY: a plain system call. Before Linux 5.3 it fails, and only the PID is used.
         let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) } as i32;
         self.descriptor.store(descriptor, Ordering::SeqCst);
         self.process.store(process, Ordering::SeqCst);
     }
 
-    fn take_off(&self) {
+    fn clear(&self) {
         self.process.store(0, Ordering::SeqCst);
         let descriptor = self.descriptor.swap(-1, Ordering::SeqCst);
         if descriptor >= 0 {
@@ -104,21 +104,21 @@ extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context
     ARRIVED.store(signal, Ordering::SeqCst);
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
     let from_terminal = unsafe { (*info).si_code } == SI_KERNEL;
-    pass_on(signal, from_terminal);
+    forward(signal, from_terminal);
 }
 
-/// Passes on a signal that arrived. Async-signal-safe.
-fn pass_on(signal: i32, from_terminal: bool) {
-    match PASSED_ON.load(Ordering::SeqCst) {
+/// Forwards a signal that arrived. Async-signal-safe.
+fn forward(signal: i32, from_terminal: bool) {
+    match FORWARDED.load(Ordering::SeqCst) {
         0 if PROGRAM.process().is_none() => end_tree(),
-        0 if from_terminal && IS_APART.load(Ordering::SeqCst) => send_to_group(signal),
+        0 if from_terminal && HAS_OWN_SESSION.load(Ordering::SeqCst) => send_to_group(signal),
         0 if from_terminal => {}
         0 => PROGRAM.send(signal),
         kill => {
             PROGRAM.send(kill);
             end_tree();
             // SAFETY: a plain system call, which signal handlers may make.
-            unsafe { libc::alarm(LAST_RESORT_S) };
+            unsafe { libc::alarm(EXIT_TIMEOUT_S) };
         }
     }
 }
@@ -131,13 +131,13 @@ extern "C" fn give_up(_signal: libc::c_int) {
     unsafe { libc::_exit(128 + ARRIVED.load(Ordering::SeqCst)) };
 }
 
-/// Handler of SIGTSTP, the key that stops a job: pagelab's terminal does not stop a program in another session.
+/// Handler of SIGTSTP (Ctrl-Z). It stops a program in another session, which pagelab's terminal does not.
 extern "C" fn handle_stop(_signal: libc::c_int) {
     IS_STOPPING.store(true, Ordering::SeqCst);
     send_to_group(libc::SIGSTOP);
 }
 
-/// Sends a signal to the process group of the leashed program, which is the group's leader.
+/// Sends a signal to the process group of the program, which is the group's leader.
 fn send_to_group(signal: i32) {
     if let Some(program) = PROGRAM.process() {
         // SAFETY: a plain system call, which signal handlers may make.
@@ -150,14 +150,14 @@ fn end_tree() {
     SUBREAPER.send(libc::SIGCONT); // it may have been stopped
 }
 
-/// Sends a signal to the leashed program, if there is one.
+/// Sends a signal to the running program, if there is one.
 pub fn send(signal: i32) {
     PROGRAM.send(signal);
 }
 
 /// Catches SIGINT, SIGTERM and SIGHUP from now on; signals that are ignored (nohup) stay ignored.
-pub fn catch(pass_on: PassOn) -> io::Result<()> {
-    PASSED_ON.store(if pass_on == PassOn::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
+pub fn catch(forward: Forward) -> io::Result<()> {
+    FORWARDED.store(if forward == Forward::Kill { libc::SIGKILL } else { 0 }, Ordering::SeqCst);
     CAUGHT.into_iter().try_for_each(catch_one)?;
     set_action(libc::SIGALRM, give_up as *const () as usize, 0)
 }
@@ -181,13 +181,10 @@ fn set_action(signal: i32, handler: libc::sighandler_t, flags: libc::c_int) -> i
     if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// Calls `say` when one of [`CAUGHT`] arrives, on a thread of its own; the process then ends by that signal. This is
-/// for programs whose threads block in calls that a handler could not end. Call it before other threads start: they
-/// inherit the signal mask that excludes these signals. Signals that are ignored (nohup) stay ignored.
-///
-/// # Errors
-/// The kernel refuses the mask or the thread.
-pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
+/// Starts a thread that waits for one of [`CAUGHT`], calls `report` with it, and then ends the process by that signal. This is for
+/// programs whose threads block in calls that a handler could not end. Call it before other threads start: they inherit the signal
+/// mask that blocks these signals. Signals that are ignored (nohup) stay ignored.
+pub fn call_on_signal(report: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
     let mut awaited = SigSet::empty();
     CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)).for_each(|signal| {
         awaited.add(Signal::try_from(signal).expect("the signals that are caught have names"));
@@ -196,13 +193,13 @@ pub fn announce(say: impl FnOnce(Signal) + Send + 'static) -> io::Result<()> {
     let wait = move || {
         // sigwait(3) fails only for numbers that are not signals.
         let signal = awaited.wait().expect("the signals that are caught exist");
-        say(signal);
+        report(signal);
         let _ = SigSet::from(signal).thread_unblock();
         let _ = nix::sys::signal::raise(signal);
     };
     let started = std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop);
     if started.is_err() {
-        // Without the thread no one waits for them, so they must end this thread as before.
+        // Without the thread they must end the process as before.
         before.thread_set_mask()?;
     }
     started
@@ -224,30 +221,30 @@ pub fn arrived() -> Option<i32> {
     }
 }
 
-/// Leashes a program of pagelab's session that was not waited for yet. A signal that arrived earlier is sent to it now.
-pub fn leash(program: libc::pid_t) {
-    leash_in(program, Session::Shared);
+/// Forwards signals to a program in pagelab's session that was not waited for yet. A signal that arrived earlier is sent now.
+pub fn forward_to(program: libc::pid_t) {
+    forward_in_session(program, Session::Shared);
 }
 
-/// Leashes a program that runs in the given session. In a session of its own it is the leader of its process group.
-pub fn leash_in(program: libc::pid_t, session: Session) {
-    IS_APART.store(session != Session::Shared, Ordering::SeqCst);
-    PROGRAM.put(program);
+/// As [`forward_to`], for a program in the given session. In a session of its own the program leads its process group.
+pub fn forward_in_session(program: libc::pid_t, session: Session) {
+    HAS_OWN_SESSION.store(session != Session::Shared, Ordering::SeqCst);
+    PROGRAM.set(program);
     if session == Session::Own && !is_ignored(libc::SIGTSTP) {
         // SIGTSTP can have a handler, so this does not fail.
         let _ = set_action(libc::SIGTSTP, handle_stop as *const () as usize, 0);
     }
     if let Some(signal) = arrived() {
-        pass_on(signal, false);
+        forward(signal, false);
     }
 }
 
-/// Leashes the subreaper of a program's tree; call this before leashing the program.
-pub fn leash_subreaper(subreaper: libc::pid_t) {
-    SUBREAPER.put(subreaper);
+/// Forwards signals to the subreaper of a program's tree. Call this before [`forward_to`].
+pub fn forward_to_subreaper(subreaper: libc::pid_t) {
+    SUBREAPER.set(subreaper);
 }
 
-/// Call this when the leashed program has stopped. If pagelab caused the stop, pagelab stops too, and resumes the
+/// Call this when the program has stopped. If pagelab caused the stop, pagelab stops too, and resumes the
 /// program when it is resumed itself.
 pub fn program_stopped() {
     if IS_STOPPING.swap(false, Ordering::SeqCst) {
@@ -257,18 +254,18 @@ pub fn program_stopped() {
     }
 }
 
-/// Stops pagelab as without a handler. This has no effect in an orphaned process group, from which no process could
+/// Stops pagelab by the default action of SIGTSTP. This has no effect in an orphaned process group, from which no process could
 /// resume pagelab.
 fn stop_self() {
     let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
     let _ = nix::sys::signal::raise(Signal::SIGTSTP);
 }
 
-/// Takes the program off the leash.
-pub fn unleash() {
-    let was_leashed = PROGRAM.process().is_some();
-    PROGRAM.take_off();
-    if was_leashed && !is_ignored(libc::SIGTSTP) {
+/// Stops forwarding signals to the program. If pagelab was about to stop with it, pagelab stops now.
+pub fn stop_forwarding() {
+    let had_target = PROGRAM.process().is_some();
+    PROGRAM.clear();
+    if had_target && !is_ignored(libc::SIGTSTP) {
         let _ = set_action(libc::SIGTSTP, libc::SIG_DFL, 0);
     }
     if IS_STOPPING.swap(false, Ordering::SeqCst) {
@@ -276,20 +273,20 @@ pub fn unleash() {
     }
 }
 
-/// Takes the subreaper off the leash.
-pub fn unleash_subreaper() {
-    SUBREAPER.take_off();
+/// Stops forwarding signals to the subreaper.
+pub fn stop_forwarding_to_subreaper() {
+    SUBREAPER.clear();
 }
 
-/// PID of the leashed program, for messages and for /proc. To signal the program use [`send`].
-pub fn leashed() -> Option<libc::pid_t> {
+/// PID of the program to which signals are forwarded, for messages and for /proc. To signal the program use [`send`].
+pub fn target() -> Option<libc::pid_t> {
     PROGRAM.process()
 }
 
-/// Restores the default action of SIGINT, SIGTERM and SIGHUP, because all leased settings have been restored.
-pub fn release() {
+/// Restores the default action of SIGINT, SIGTERM and SIGHUP. Call it once all leased settings have been restored.
+pub fn restore_defaults() {
     for signal in CAUGHT.into_iter().filter(|signal| !is_ignored(*signal)) {
-        // SAFETY: no handler is named but the system's own.
+        // SAFETY: the default action runs no code of this process.
         unsafe { libc::signal(signal, libc::SIG_DFL) };
     }
 }

@@ -9,11 +9,11 @@ use crate::signals;
 use crate::subreaper::{Root, Subreaper};
 
 /// How long to wait for the program's end before checking that the subreaper still runs.
-const ASK_AGAIN: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// A running program under a subreaper, which gets the signals that tell pagelab to stop.
+/// A running program under a subreaper. Signals that ask pagelab to stop are forwarded to it.
 ///
-/// Drop kills the program with its whole tree if it still runs. If it has ended, drop kills the processes that it left only if
+/// Drop kills the program with its whole tree if it still runs. If it has ended, drop kills the processes that outlive it only if
 /// a signal stopped pagelab; otherwise they continue.
 pub struct Supervised {
     subreaper: Subreaper,
@@ -22,14 +22,11 @@ pub struct Supervised {
 
 impl Supervised {
     /// Starts a program and returns once it has been executed. Call this after [`signals::catch`], and wait on the same thread.
-    ///
-    /// # Errors
-    /// [`LaunchError`]: the program cannot be executed.
     pub fn start(launch: &Launch) -> Result<Supervised, LaunchError> {
         let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
         let (subreaper, started) = launch::start_supervised(launch)?;
-        signals::leash_subreaper(subreaper.process());
-        signals::leash_in(started.tid, started.session);
+        signals::forward_to_subreaper(subreaper.process());
+        signals::forward_in_session(started.tid, started.session);
         let mut program = Supervised { subreaper, started };
         program.started.release()?;
         program.started.failure(&path).map_or(Ok(program), Err)
@@ -48,7 +45,7 @@ impl Supervised {
     /// Waits for the program's end.
     pub fn wait(&self) -> ExitStatus {
         loop {
-            if let Some(status) = self.status_within(ASK_AGAIN) {
+            if let Some(status) = self.status_within(POLL_INTERVAL) {
                 return status;
             }
         }
@@ -74,8 +71,8 @@ impl Drop for Supervised {
             Some(_) if signals::arrived().is_none() => self.subreaper.dismiss(),
             _ => self.subreaper.end(),
         }
-        signals::unleash();
+        signals::stop_forwarding();
         self.subreaper.wait();
-        signals::unleash_subreaper();
+        signals::stop_forwarding_to_subreaper();
     }
 }

@@ -6,6 +6,7 @@ use std::rc::Rc;
 
 use policy::pool::Views;
 
+use super::interrupted::CallSite;
 use super::own_filter::OwnFilter;
 use super::ptrace::Tid;
 
@@ -16,6 +17,8 @@ pub struct Space {
     pub policy: policy::Space,
     /// Memory that is backed by hugetlb pages without the program's knowledge.
     pub pool: Views,
+    /// Where interrupted tasks can make calls: the instruction of the first watched call, under policies that need it.
+    pub call_site: Option<CallSite>,
 }
 
 /// A shared address space.
@@ -35,7 +38,7 @@ pub struct Task {
     /// Whether it has stopped at its exit.
     pub ending: bool,
     /// The fault (address, instruction) that was retried last.
-    pub retried: Option<(u64, u64)>,
+    pub retried_fault: Option<(u64, u64)>,
 }
 
 /// All tasks of the tree.
@@ -44,7 +47,7 @@ pub struct Tasks {
     tasks: HashMap<Tid, Task>,
 }
 
-/// How a new task relates to its maker.
+/// How a new task relates to its creator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parentage {
     /// A thread of the same process.
@@ -64,7 +67,7 @@ impl Task {
             filters: Vec::new(),
             stops_to_first_call: None,
             ending: false,
-            retried: None,
+            retried_fault: None,
         }
     }
 }
@@ -86,7 +89,7 @@ impl Tasks {
     }
 
     /// Adds the task `tid`, which `parent` created.
-    pub fn born(&mut self, parent: Tid, tid: Tid, parentage: Parentage) {
+    pub fn add_child(&mut self, parent: Tid, tid: Tid, parentage: Parentage) {
         let mut task = match self.tasks.get(&parent) {
             Some(parent) => parent.clone(),
             None => Task::first(tid),
@@ -103,7 +106,7 @@ impl Tasks {
         self.tasks.insert(tid, task);
     }
 
-    /// The task `tid`, formerly `former`, loaded a new program. Its siblings are gone. From the old image it keeps its
+    /// The task `tid`, whose id was `former` before, has executed a new program, which ended its sibling threads. It keeps its
     /// filters and the THP setting (`MMF_INIT_MASK` in the kernel).
     pub fn executed(&mut self, tid: Tid, former: Tid) {
         let old = self.tasks.remove(&former);
@@ -116,7 +119,7 @@ impl Tasks {
         self.tasks.insert(tid, new);
     }
 
-    /// Removes a task that is gone.
+    /// Removes a task that has ended.
     pub fn remove(&mut self, tid: Tid) -> Option<Task> {
         self.tasks.remove(&tid)
     }
@@ -173,7 +176,7 @@ impl Tasks {
 
     /// A task has installed a filter, for this thread only or for all threads of its process, which then have exactly
     /// its filters (`seccomp_sync_threads`).
-    pub fn filtered(&mut self, tid: Tid, filter: Rc<OwnFilter>, all_threads: bool) {
+    pub fn add_filter(&mut self, tid: Tid, filter: Rc<OwnFilter>, all_threads: bool) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.filters.push(filter);
         let (process, filters) = (task.process, task.filters.clone());

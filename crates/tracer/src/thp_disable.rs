@@ -12,16 +12,16 @@ use super::registers::NATIVE;
 pub fn watches() -> Vec<Watch> {
     // Evaluated here, so that the cost of the check does not count as the program's.
     LazyLock::force(&EXCEPTS_ADVISED);
-    let stops = [SET, GET].map(|option| Watch::new(libc::SYS_prctl, [Condition::Equals(0, option)]));
+    let stops = [SET, GET].map(|option| Watch::new(libc::SYS_prctl, [Condition::Equals32(0, option)]));
     stops.into_iter().chain(of_other_abis()).collect()
 }
 
 /// The same without a tracer: the filter itself answers the calls that the tracer would answer. Calls that the kernel
 /// refuses are still refused, and PR_GET_THP_DISABLE reports the actual state: 1.
 pub fn watches_without_tracer() -> Vec<Watch> {
-    let no_more = [Condition::Is(3, 0), Condition::Is(4, 0)];
-    let plain = [Condition::Equals(0, SET), Condition::Is(2, 0)];
-    let excepting = [Condition::Equals(0, SET), Condition::AtLeast(1, 1), Condition::Is(2, EXCEPT_ADVISED)];
+    let no_more = [Condition::Equals64(3, 0), Condition::Equals64(4, 0)];
+    let plain = [Condition::Equals32(0, SET), Condition::Equals64(2, 0)];
+    let excepting = [Condition::Equals32(0, SET), Condition::AtLeast(1, 1), Condition::Equals64(2, EXCEPT_ADVISED)];
     let mut watches = vec![Watch::succeeding(libc::SYS_prctl, [plain, no_more].concat())];
     if *EXCEPTS_ADVISED {
         watches.push(Watch::succeeding(libc::SYS_prctl, [&excepting[..], &no_more].concat()));
@@ -34,14 +34,14 @@ pub fn watches_without_tracer() -> Vec<Watch> {
 fn of_other_abis() -> impl Iterator<Item = Watch> {
     NATIVE.other_prctls.iter().map(|(audit_arch, number)| Watch {
         audit_arch: *audit_arch,
-        ..Watch::succeeding(*number, [Condition::Equals(0, SET)])
+        ..Watch::succeeding(*number, [Condition::Equals32(0, SET)])
     })
 }
 
 /// Whether the kernel supports PR_THP_DISABLE_EXCEPT_ADVISED. The only way to find out is to set it, in a process
 /// forked for that.
 pub static EXCEPTS_ADVISED: LazyLock<bool> = LazyLock::new(|| {
-    // SAFETY: the child makes plain system calls only, until it exits without running anything of its maker's.
+    // SAFETY: the child makes plain system calls only, until it exits without running any code of its parent.
     unsafe {
         match libc::fork() {
             -1 => false,

@@ -14,32 +14,29 @@ use crate::user::{self, User};
 
 /// Runs a program without a tracer. It replaces pagelab itself, and the function does not return. A program of another
 /// user runs as a child instead, and the function waits for its end. Call this after [`signals::catch`].
-///
-/// # Errors
-/// The program could not be started.
 pub fn run_untraced(launch: &Launch) -> Result<Exit, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?)?;
     if launch.user.as_ref().is_some_and(User::is_another) {
-        run_beside(launch, &path)
+        run_as_child(launch, &path)
     } else {
         Err(replace_self(launch, &path))
     }
 }
 
-fn run_beside(launch: &Launch, path: &Path) -> Result<Exit, LaunchError> {
+fn run_as_child(launch: &Launch, path: &Path) -> Result<Exit, LaunchError> {
     let mut started = launch::start_untraced(launch)?;
-    signals::leash_in(started.tid, started.session);
+    signals::forward_in_session(started.tid, started.session);
     started.release()?;
     let exit = started.wait();
-    signals::unleash();
+    signals::stop_forwarding();
     started.finish();
     started.failure(path).map_or(Ok(exit?), Err)
 }
 
 fn replace_self(launch: &Launch, path: &Path) -> LaunchError {
-    let thp = if launch.disable_thp { launch::disable_thp_for_good() } else { Ok(()) };
-    let gains_nothing = user::gains_no_privilege(launch.user.as_ref());
-    let switched = thp.and_then(|()| if gains_nothing { launch::gain_no_privilege() } else { Ok(()) });
+    let thp = if launch.disable_thp { launch::disable_thp_permanently() } else { Ok(()) };
+    let no_new_privileges = user::must_not_gain_privileges(launch.user.as_ref());
+    let switched = thp.and_then(|()| if no_new_privileges { launch::set_no_new_privileges() } else { Ok(()) });
     if let Err(error) = switched {
         return error;
     }
@@ -49,9 +46,9 @@ fn replace_self(launch: &Launch, path: &Path) -> LaunchError {
     if let Some(user) = &launch.user {
         let groups: Vec<_> = user.groups.iter().map(|group| nix::unistd::Gid::from_raw(*group)).collect();
         if let Err(error) = nix::unistd::setgroups(&groups) {
-            return launch::unprepared(4, error.into());
+            return launch::step_failed(4, error.into());
         }
         command.uid(user.uid).gid(user.gid);
     }
-    launch::not_executed(path, command.exec())
+    launch::exec_failed(path, command.exec())
 }

@@ -16,7 +16,6 @@ use nix::unistd::geteuid;
 pub struct User {
     /// User name, for messages and for the environment.
     pub name: String,
-    /// The user id.
     pub uid: u32,
     /// The primary group id.
     pub gid: u32,
@@ -35,10 +34,7 @@ impl User {
         self.uid != effective_id()
     }
 
-    /// Switches the calling process to this user.
-    ///
-    /// # Errors
-    /// Those of setgroups(2), setgid(2) and setuid(2); errno is set as well.
+    /// Switches the calling process to this user. errno is set as well.
     ///
     /// # Safety
     /// Only in a process that fork has just created and that has one thread.
@@ -61,7 +57,7 @@ pub fn effective_id() -> u32 {
 
 /// Whether a command of this user (`None`: the user who runs pagelab) must not gain privileges by exec. This holds for
 /// every user except root, who has them already.
-pub fn gains_no_privilege(user: Option<&User>) -> bool {
+pub fn must_not_gain_privileges(user: Option<&User>) -> bool {
     user.map_or_else(effective_id, |user| user.uid) != 0
 }
 
@@ -84,9 +80,6 @@ pub enum UserError {
 }
 
 /// Looks up a user by name.
-///
-/// # Errors
-/// [`UserError`]: there is no such user, or the lookup failed.
 pub fn by_name(name: &str) -> Result<User, UserError> {
     // `getent` takes a number for an id, not for a name.
     let is_name = !name.is_empty() && !name.starts_with('-') && name.parse::<u32>().is_err();
@@ -95,17 +88,11 @@ pub fn by_name(name: &str) -> Result<User, UserError> {
 }
 
 /// Looks up the name of a user id.
-///
-/// # Errors
-/// [`UserError`]: there is no such user, or the lookup failed.
 pub fn name_of(id: u32) -> Result<String, UserError> {
     Ok(by_id(id)?.name)
 }
 
-/// Under sudo, the user who called it; `None` otherwise.
-///
-/// # Errors
-/// [`UserError`]: SUDO_UID names a user that does not exist.
+/// Under sudo, the user who called it; `None` otherwise. It is an error if SUDO_UID names a user that does not exist.
 pub fn of_sudo() -> Result<Option<User>, UserError> {
     let Ok(id) = std::env::var("SUDO_UID") else { return Ok(None) };
     let id: u32 = id.parse().map_err(|_| UserError::NoId(id))?;
@@ -161,9 +148,6 @@ fn line_of(key: &str) -> Result<Option<User>, UserError> {
 }
 
 /// Output of the first of the programs that exists, or its exit status if it failed; `None` if none exists.
-///
-/// # Errors
-/// The program exists but could not be run.
 fn output_of(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
     for program in programs {
         let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
@@ -217,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn files_say_it_where_no_tool_does() {
+    fn parses_the_user_and_group_files() {
         let user = user_in("ann:x:1000:1001:Ann,,,:/srv/ann:/bin/sh").unwrap();
         assert_eq!((user.name.as_str(), user.uid, user.gid), ("ann", 1000, 1001));
         assert_eq!((user.home.as_path(), user.shell.as_path()), (Path::new("/srv/ann"), Path::new("/bin/sh")));

@@ -1,10 +1,21 @@
-//! Interface of an observer that inspects the memory of a tree before it is gone.
+//! Interface of an observer that inspects the memory of a tree before it is freed.
 
 use super::freed_ranges::Extent;
 use super::ptrace::Tid;
 use policy::removal::Unwatched;
 
-/// An observer of the tree's memory. The tracer calls it before memory is given back.
+/// A range of a process's memory, and the window to which it belongs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The process that mapped it.
+    pub process: Tid,
+    /// The first address, and the length in bytes.
+    pub range: (u64, u64),
+    /// Number of the window.
+    pub window: u32,
+}
+
+/// An observer of the tree's memory. The tracer calls it before memory is freed.
 pub trait Witness {
     /// The root is about to load its program.
     fn begins(&mut self, process: Tid);
@@ -13,17 +24,23 @@ pub trait Witness {
     fn ends(&mut self, task: Tid);
     /// A task is about to unmap a range, or to drop its content.
     fn unmaps(&mut self, task: Tid, start: u64, end: u64);
-    /// A task is about to make a call that takes shared memory, or pages of files, or moves memory to swap space.
-    fn lessens(&mut self, _task: Tid) {}
-    /// The memory of a task may go, or goes, without being seen. With [`Unwatched::IoUring`] that holds for what it forks, too.
-    fn takes_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
-    /// How much of the memory that is given back the witness wants to see.
+    /// A task is about to make a call that frees shared memory or pages of files, or swaps memory out.
+    fn reduces_rss(&mut self, _task: Tid) {}
+    /// The ranges of a process's anonymous memory that PMD leaves map; empty if the process had no fault since the last call.
+    fn new_leaves(&mut self, _process: Tid) -> Vec<(u64, u64)> {
+        Vec::new()
+    }
+    /// A tick of the clock, if accesses to windows are counted. The ranges are those of all windows so far.
+    fn ticks(&mut self, _places: &[Place]) {}
+    /// A task frees memory that was not inspected, or can do so from now on. With [`Unwatched::IoUring`] its later forks can, too.
+    fn frees_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
+    /// Which of the freed memory the witness wants to inspect.
     fn extent(&self) -> Extent {
         Extent::Large
     }
-    /// A task is about to make a call that may give back pool pages. Its process has at most this many bytes of them.
-    /// The kernel records no peak of them.
-    fn shrinks(&mut self, _task: Tid, _process: Tid, _pool_bytes: u64) {}
+    /// A task is about to make a call that may free pool pages. Its process has at most this many bytes of them. The kernel records
+    /// no peak for pool pages.
+    fn shrinks_pool(&mut self, _task: Tid, _process: Tid, _pool_bytes: u64) {}
     /// A process was created with a copy of another's memory.
     fn forked(&mut self, _parent: Tid, _child: Tid) {}
     /// A task is about to replace its memory, which no other process uses, by a new image ([`Extent::All`] only). The

@@ -11,7 +11,7 @@ use host::Host;
 use testing::skip;
 use tracer::{Launch, Leftovers, Rewriting, run};
 
-#[expect(dead_code, reason = "the probe of benches/notify uses the rest")]
+#[expect(dead_code, reason = "benches/notify uses the rest")]
 mod listener;
 
 use listener::{ADDED, Call, Listener, Tid, hold, supervise};
@@ -30,7 +30,7 @@ static PROGRAM: LazyLock<Option<(tempfile::TempDir, PathBuf)>> = LazyLock::new(|
 
 /// A command that runs the test program; `None` if this kernel or machine lacks what the tests need.
 fn program(kind: &str, times: u32) -> Option<Command> {
-    if let Some(needs) = listener::lacks() {
+    if let Some(needs) = listener::missing_requirement() {
         skip(needs);
         return None;
     }
@@ -55,7 +55,7 @@ fn notify<T: Send>(
     notify_known(command, numbers, |_, listener| serve(listener))
 }
 
-/// Same as [`notify`], for a supervisor that must know the process before its first call.
+/// As [`notify`], for a supervisor that must know the PID before the first call.
 fn notify_known<T: Send>(
     command: Command,
     numbers: &[i64],
@@ -66,14 +66,14 @@ fn notify_known<T: Send>(
     supervise(command, filter, flags, |waiting, listener| {
         let tid = waiting.tid;
         waiting.release()?;
-        serve(tid, listener.expect("it was asked for"))
+        serve(tid, listener.expect("the flags request a listener"))
     })
     .expect("a supervised program")
 }
 
 /// The next call, or an error if there is none.
 fn next(listener: &Listener) -> io::Result<Call> {
-    listener.receive()?.ok_or(io::Error::other("nobody is left"))
+    listener.receive()?.ok_or(io::Error::other("no task is left"))
 }
 
 fn printed(output: &Output) -> Vec<i64> {
@@ -82,7 +82,7 @@ fn printed(output: &Output) -> Vec<i64> {
 }
 
 #[test]
-fn a_held_task_stands_behind_its_call_and_makes_another_one_unseen() {
+fn a_held_task_has_completed_its_call_and_can_make_another() {
     let Some(command) = program("asks", 3) else { return };
     let (output, found) = notify(command, &[libc::SYS_getppid], |listener| {
         let mut found = Vec::new();
@@ -169,6 +169,8 @@ fn under_the_tracer_a_timer_interrupts_no_mapping() {
         stdout: Some(file.try_clone().expect("a descriptor").into()),
         stderr: None,
         disable_thp: false,
+        own_session: None,
+        control_group: None,
         limit: None,
     };
     let ended = run(&launch, &rewriting, None, Leftovers::Follow).expect("a traced program");
@@ -192,7 +194,7 @@ fn a_chain_of_filters_has_one_listener() {
 }
 
 #[test]
-fn who_is_not_dumpable_cannot_be_seized_without_a_capability() {
+fn a_task_that_is_not_dumpable_cannot_be_seized_without_a_capability() {
     use std::os::unix::process::CommandExt;
     if !nix::unistd::geteuid().is_root() {
         return skip("root, to become nobody");
@@ -218,7 +220,7 @@ fn who_is_not_dumpable_cannot_be_seized_without_a_capability() {
 }
 
 #[test]
-fn calls_fail_when_the_supervisor_has_gone() {
+fn calls_fail_after_the_supervisor_has_ended() {
     let Some(command) = program("asks", 3) else { return };
     // The call that was received, and those that follow.
     let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| next(&listener).map(|_| ()));
@@ -238,9 +240,9 @@ fn a_signal_before_the_receipt_fails_a_call_with_eintr() {
     assert_eq!(printed(&output), [-i64::from(libc::EINTR)]);
 }
 
-/// A workaround would cost what notification was to save: a task that stays seized stops at every signal.
+/// As a workaround this would cost what notification is to save: a task that stays seized stops at every signal.
 #[test]
-fn a_task_that_stays_seized_can_be_sent_back_to_its_call() {
+fn a_task_that_stays_seized_can_be_made_to_restart_its_call() {
     const ERESTARTSYS: i64 = 512;
     let Some(command) = program("handles", 1) else { return };
     let (output, returned) = notify_known(command, &[libc::SYS_getppid], |tid, listener| {
@@ -256,7 +258,7 @@ fn a_task_that_stays_seized_can_be_sent_back_to_its_call() {
         let call = next(&listener)?;
         listener::interrupt(tid)?;
         listener.pass(call)?;
-        listener::held(tid)?.detach()?;
+        listener::wait_until_held(tid)?.detach()?;
         Ok(own.rax as i64)
     });
     assert_eq!(returned, -ERESTARTSYS);
@@ -264,7 +266,7 @@ fn a_task_that_stays_seized_can_be_sent_back_to_its_call() {
 }
 
 #[test]
-fn a_signal_behind_the_receipt_waits_for_the_answer() {
+fn a_signal_after_the_receipt_waits_for_the_answer() {
     let Some(command) = program("handles", 1) else { return };
     let (output, ()) = notify(command, &[libc::SYS_getppid], |listener| {
         let call = next(&listener)?;
@@ -292,7 +294,7 @@ fn a_held_exit_group_lets_other_threads_run() {
                 }
             }
         }
-        listener.pass(exit.ok_or(io::Error::other("no end"))?)?;
+        listener.pass(exit.ok_or(io::Error::other("no exit_group"))?)?;
         while let Some(call) = listener.receive()? {
             // The thread can be killed between its call and the answer.
             listener.pass(call).ok();
@@ -304,7 +306,7 @@ fn a_held_exit_group_lets_other_threads_run() {
 }
 
 #[test]
-fn the_end_by_a_signal_is_not_notified() {
+fn death_by_a_signal_is_not_notified() {
     use std::os::unix::process::ExitStatusExt;
     let Some(command) = program("dies", 1) else { return };
     let ends = [libc::SYS_exit_group, libc::SYS_exit];

@@ -1,84 +1,92 @@
 //! The kinds of differences whose reasons are known. A script that differs, shrunk to its minimum, may be an instance of one.
 
 use crate::script::{Op, Script, Touch};
-use crate::scripts::Off;
+use crate::scripts::Difference;
 
 /// A known reason why the measured and the simulated figures of a script differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum DifferenceKind {
     /// The tracer performs a call in several steps, and cannot inspect what a hugetlb page holds between two of them. The measured
     /// verdict is then `unknown`, and page tables that existed only in between were not seen. When memory is populated in place of
     /// other memory (mmap with MAP_POPULATE, mremap), it is populated elsewhere first and then moved. If it holds only zero pages,
     /// the verdict does not notice that they were missed.
-    UnseenMeanwhile,
+    UnseenBetweenSteps,
     /// A hugetlb page was loaded from, protected or shared with a forked process, and several places in it are stored to. Of the
     /// stores after the first, some fault natively without a cause in the kernel's rules. Their number is random.
-    StoresAgain,
+    LaterStores,
 }
 
-impl Kind {
-    /// The kind of a script that differs. All figures that differ must be ones that this kind can change, both in the script and in
-    /// `least`, its minimum, and `least` must match the pattern of the kind.
-    pub fn of(off: &[Off], least: &Script, least_off: &[Off]) -> Option<Kind> {
-        let both = || off.iter().chain(least_off);
-        [Kind::UnseenMeanwhile, Kind::StoresAgain].into_iter().find(|kind| {
-            let is_such = match kind {
-                Kind::UnseenMeanwhile => least_off.iter().any(is_unknown) || (!off.is_empty() && populates_over(least)),
-                Kind::StoresAgain => !off.is_empty() && stores_again(least),
+impl DifferenceKind {
+    /// The kind of a script that differs. The kind must explain every difference of the script and of `minimum`, the shrunk script,
+    /// and `minimum` must match the pattern of the kind.
+    pub fn of(
+        differences: &[Difference],
+        minimum: &Script,
+        minimum_differences: &[Difference],
+    ) -> Option<DifferenceKind> {
+        let both = || differences.iter().chain(minimum_differences);
+        [DifferenceKind::UnseenBetweenSteps, DifferenceKind::LaterStores].into_iter().find(|kind| {
+            let matches_pattern = match kind {
+                DifferenceKind::UnseenBetweenSteps => {
+                    minimum_differences.iter().any(is_unknown) || (!differences.is_empty() && populates_over(minimum))
+                }
+                DifferenceKind::LaterStores => !differences.is_empty() && has_later_stores(minimum),
             };
-            is_such && both().all(|off| kind.has(off))
+            matches_pattern && both().all(|difference| kind.explains(difference))
         })
     }
 
     /// Whether this kind can make the figure differ.
-    pub fn has(self, off: &Off) -> bool {
-        off.policy.starts_with("hugetlb-")
+    pub fn explains(self, difference: &Difference) -> bool {
+        difference.policy.starts_with("hugetlb-")
             && match self {
-                Kind::UnseenMeanwhile => is_unknown(off) || saw_less(off),
-                Kind::StoresAgain => has_more_faults(off),
+                DifferenceKind::UnseenBetweenSteps => is_unknown(difference) || has_fewer_tables(difference),
+                DifferenceKind::LaterStores => has_more_faults(difference),
             }
     }
 
     /// The reason for the difference, in one line.
     pub fn reason(self) -> &'static str {
         match self {
-            Kind::UnseenMeanwhile => {
-                "what a page of the pool, or what was populated, held between two steps of a call was not seen: the measured verdict says so, or only tables are off"
+            DifferenceKind::UnseenBetweenSteps => {
+                "the content of a hugetlb page or of populated memory between two steps of a call was not seen: the measured \
+                 verdict is unknown, or only the bytes of tables differ"
             }
-            Kind::StoresAgain => {
-                "further stores to a page of the pool that could not be written before fault without a cause in the kernel's rules"
+            DifferenceKind::LaterStores => {
+                "later stores to a hugetlb page that was read-only fault without a cause in the kernel's rules"
             }
         }
     }
 }
 
 /// Whether every measured verdict is `unknown`.
-fn is_unknown(off: &Off) -> bool {
-    off.figure == "verdict" && off.measured.iter().all(|measured| measured == "unknown")
+fn is_unknown(difference: &Difference) -> bool {
+    difference.figure == "verdict" && difference.measured.iter().all(|measured| measured == "unknown")
 }
 
-fn saw_less(off: &Off) -> bool {
-    off.figure == "bytes of tables" && numbers(off).is_some_and(|(measured, simulated)| measured < simulated)
+fn has_fewer_tables(difference: &Difference) -> bool {
+    difference.figure == "bytes of tables"
+        && numbers(difference).is_some_and(|(measured, simulated)| measured < simulated)
 }
 
 /// Whether the script populates memory in place of other memory.
 fn populates_over(script: &Script) -> bool {
-    script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::Kind::Populate, .. }))
+    script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::MappingKind::Populate, .. }))
 }
 
-fn has_more_faults(off: &Off) -> bool {
-    off.figure == "faults" && numbers(off).is_some_and(|(measured, simulated)| measured > simulated)
+fn has_more_faults(difference: &Difference) -> bool {
+    difference.figure == "faults" && numbers(difference).is_some_and(|(measured, simulated)| measured > simulated)
 }
 
 /// The smallest measured value, and the simulated value.
-fn numbers(off: &Off) -> Option<(u64, u64)> {
-    let measured = off.measured.iter().map(|measured| measured.parse::<u64>());
+fn numbers(difference: &Difference) -> Option<(u64, u64)> {
+    let measured = difference.measured.iter().map(|measured| measured.parse::<u64>());
     let measured: Vec<u64> = measured.collect::<Result<_, _>>().ok()?;
-    Some((measured.into_iter().min()?, off.simulated.parse().ok()?))
+    Some((measured.into_iter().min()?, difference.simulated.parse().ok()?))
 }
 
 /// Whether several pages of a slot are stored to after a load from it, a protection of it or a fork.
-fn stores_again(script: &Script) -> bool {
+fn has_later_stores(script: &Script) -> bool {
     let at = |wanted: &dyn Fn(&Op, usize) -> bool, slot: usize, from: usize| {
         script.0.iter().skip(from).position(|op| wanted(op, slot)).map(|at| from + at)
     };
@@ -99,9 +107,9 @@ fn stores_again(script: &Script) -> bool {
 mod tests {
     use super::*;
 
-    fn off(figure: &'static str, measured: &[&str], simulated: &str) -> Off {
+    fn difference(figure: &'static str, measured: &[&str], simulated: &str) -> Difference {
         let measured = measured.iter().map(ToString::to_string).collect();
-        Off { policy: "hugetlb-2m".to_owned(), figure, measured, simulated: simulated.to_owned() }
+        Difference { policy: "hugetlb-2m".to_owned(), figure, measured, simulated: simulated.to_owned() }
     }
 
     fn touch(touch: Touch, pages: usize) -> Op {
@@ -109,38 +117,47 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_seen_is_a_kind_only_where_the_verdict_says_so() {
-        let (verdict, tables) = (off("verdict", &["unknown"], "not_held"), off("bytes of tables", &["8", "4"], "12"));
+    fn unseen_memory_is_a_known_difference_only_if_the_verdict_is_unknown() {
+        let (verdict, tables) =
+            (difference("verdict", &["unknown"], "not_held"), difference("bytes of tables", &["8", "4"], "12"));
         let nothing = Script(Vec::new());
-        let least_off = [verdict.clone(), tables.clone()];
-        assert_eq!(Kind::of(std::slice::from_ref(&tables), &nothing, &least_off), Some(Kind::UnseenMeanwhile));
-        assert_eq!(Kind::of(std::slice::from_ref(&tables), &nothing, std::slice::from_ref(&tables)), None);
-        assert_eq!(Kind::of(&[tables, off("covered bytes", &["4"], "8")], &nothing, &least_off), None);
-        let elsewhere = Off { policy: "thp".to_owned(), ..verdict };
-        assert_eq!(Kind::of(std::slice::from_ref(&elsewhere), &nothing, &least_off), None);
-        assert_eq!(Kind::of(&[], &nothing, &[]), None);
+        let minimum_differences = [verdict.clone(), tables.clone()];
+        assert_eq!(
+            DifferenceKind::of(std::slice::from_ref(&tables), &nothing, &minimum_differences),
+            Some(DifferenceKind::UnseenBetweenSteps)
+        );
+        assert_eq!(DifferenceKind::of(std::slice::from_ref(&tables), &nothing, std::slice::from_ref(&tables)), None);
+        assert_eq!(
+            DifferenceKind::of(&[tables, difference("covered bytes", &["4"], "8")], &nothing, &minimum_differences),
+            None
+        );
+        let elsewhere = Difference { policy: "thp".to_owned(), ..verdict };
+        assert_eq!(DifferenceKind::of(std::slice::from_ref(&elsewhere), &nothing, &minimum_differences), None);
+        assert_eq!(DifferenceKind::of(&[], &nothing, &[]), None);
     }
 
     #[test]
-    fn what_is_populated_elsewhere_first_may_have_unseen_tables_alone() {
-        let kind = crate::script::Kind::Populate;
-        let least = Script(vec![Op::Over { slot: 0, offset: 0, pages: 518, protection: 1, kind }]);
-        let of = |off: Off| Kind::of(std::slice::from_ref(&off), &least, std::slice::from_ref(&off));
-        assert_eq!(of(off("bytes of tables", &["8"], "12")), Some(Kind::UnseenMeanwhile));
-        assert_eq!(of(off("bytes of tables", &["16"], "12")), None);
-        assert_eq!(of(off("faults", &["8"], "12")), None);
+    fn only_memory_populated_elsewhere_first_may_have_unseen_tables() {
+        let kind = crate::script::MappingKind::Populate;
+        let minimum = Script(vec![Op::Over { slot: 0, offset: 0, pages: 518, protection: 1, kind }]);
+        let of = |difference: Difference| {
+            DifferenceKind::of(std::slice::from_ref(&difference), &minimum, std::slice::from_ref(&difference))
+        };
+        assert_eq!(of(difference("bytes of tables", &["8"], "12")), Some(DifferenceKind::UnseenBetweenSteps));
+        assert_eq!(of(difference("bytes of tables", &["16"], "12")), None);
+        assert_eq!(of(difference("faults", &["8"], "12")), None);
     }
 
     #[test]
-    fn stores_behind_loads_may_have_more_faults_and_not_fewer() {
+    fn stores_after_loads_may_have_more_faults_and_not_fewer() {
         let kind = |ops: &[Op], measured: &[&str]| {
-            let off = [off("faults", measured, "7")];
-            Kind::of(&off, &Script(ops.to_vec()), &off)
+            let difference = [difference("faults", measured, "7")];
+            DifferenceKind::of(&difference, &Script(ops.to_vec()), &difference)
         };
         let (load, store) = (touch(Touch::Load, 1), touch(Touch::Store, 3));
-        assert_eq!(kind(&[load, store], &["8", "9"]), Some(Kind::StoresAgain));
+        assert_eq!(kind(&[load, store], &["8", "9"]), Some(DifferenceKind::LaterStores));
         assert_eq!(kind(&[load, store], &["8", "6"]), None);
-        assert_eq!(kind(&[store, Op::Fork, Op::End, store], &["8"]), Some(Kind::StoresAgain));
+        assert_eq!(kind(&[store, Op::Fork, Op::End, store], &["8"]), Some(DifferenceKind::LaterStores));
         assert_eq!(kind(&[store, load], &["8"]), None);
         assert_eq!(kind(&[load, touch(Touch::Store, 2)], &["8"]), None);
     }

@@ -3,15 +3,14 @@
 
 use std::fmt;
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
+use crate::alone::Alone;
 use crate::launch::Launch;
 
-/// The lock file of tests that compare settings: they run one at a time, across all test programs.
-pub const TURN: &str = "/run/pagelab-test.lock";
 /// The machine to simulate. Its caches do not affect any figure used here.
 const MACHINE: &str = "cascade-lake";
 
@@ -62,6 +61,8 @@ impl std::error::Error for NoTrials {}
 pub enum Problem {
     /// A command could not be started.
     Start(String, std::io::Error),
+    /// The page cache of the files of a directory could not be kept as it is.
+    Cache(PathBuf, std::io::Error),
     /// A command failed: its name, its exit code if it has one, and the last lines of its standard error.
     Failed(String, Option<i32>, String),
     /// The output of a command lacks an expected field: the command, and the problem.
@@ -74,9 +75,14 @@ impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Problem::Start(command, error) => write!(f, "cannot run {command}: {error}"),
-            Problem::Failed(command, Some(code), said) => write!(f, "{command} ended with exit code {code}: {said}"),
-            Problem::Failed(command, None, said) => write!(f, "{command} failed: {said}"),
-            Problem::Unread(command, what) => write!(f, "what {command} printed has no {what}"),
+            Problem::Cache(directory, error) => {
+                write!(f, "cannot write the programs of {} again and lock the page cache: {error}", directory.display())
+            }
+            Problem::Failed(command, Some(code), errors) => {
+                write!(f, "{command} ended with exit code {code}: {errors}")
+            }
+            Problem::Failed(command, None, errors) => write!(f, "{command} failed: {errors}"),
+            Problem::Unread(command, what) => write!(f, "the output of {command} has no {what}"),
             Problem::NoTrials(why) => why.fmt(f),
         }
     }
@@ -104,17 +110,14 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// The path of a file in the directory, as a word of a command line.
-    pub fn word(&self, name: &str) -> String {
+    /// The path of a file in the directory, as a command-line argument.
+    pub fn argument(&self, name: &str) -> String {
         self.directory.join(name).display().to_string()
     }
 
     /// Records a program and simulates it under these policies. Returns one set of figures for each policy, in their order.
-    ///
-    /// # Errors
-    /// The program cannot be recorded or simulated.
     pub fn simulated(&self, launch: &Launch, command: &[String], policies: &[&str]) -> Result<Vec<Figures>, Problem> {
-        let trace = self.word("trace");
+        let trace = self.argument("trace");
         self.record(launch, command, &trace)?;
         let mut sim = Command::new(&self.pagelab);
         sim.args(["sim", &trace, "-m", MACHINE, "-p", &policies.join(","), "--json"]);
@@ -141,18 +144,16 @@ impl Lab {
         let user = self.user.iter().flat_map(|user| ["setpriv", "--init-groups", "--reuid", user, "--regid", user]);
         let pagelab = self.pagelab.display().to_string();
         let plugin = self.plugin.display().to_string();
-        let words = user.chain([pagelab.as_str(), "record", "-o", trace, "--plugin", &plugin, "--"]);
-        let words: Vec<&str> = words.chain(command.iter().map(String::as_str)).collect();
-        let mut record = Command::new(words[0]);
-        record.args(&words[1..]);
+        let arguments =
+            user.chain([pagelab.as_str(), "record", "--no-native-run", "-o", trace, "--plugin", &plugin, "--"]);
+        let arguments: Vec<&str> = arguments.chain(command.iter().map(String::as_str)).collect();
+        let mut record = Command::new(arguments[0]);
+        record.args(&arguments[1..]);
         self.output("pagelab record", launch.in_environment(&mut record)).map(drop)
     }
 
     /// Runs a program under these policies: one warm-up trial that does not count, then `runs` trials of each. Returns the trials
-    /// of each policy.
-    ///
-    /// # Errors
-    /// The comparison fails. A policy that this machine does not support is no error.
+    /// of each policy. A policy that this machine does not support is no error.
     pub fn measured(
         &self,
         launch: &Launch,
@@ -160,31 +161,31 @@ impl Lab {
         policies: &[&str],
         runs: usize,
     ) -> Result<Vec<Trials>, Problem> {
-        let store = self.word("results.sqlite");
+        let store = self.argument("results.sqlite");
         // A comparison needs at least two policies.
         let other = ["base", "thp"].into_iter().filter(|other| policies.len() == 1 && policies != [*other]).take(1);
         let compared: Vec<&str> = policies.iter().copied().chain(other).collect();
         let (compared, runs) = (compared.join(","), runs.to_string());
-        let mut words: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
+        let mut arguments: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
         // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
-        words.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
+        arguments.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
         let limit = format!("{}s", self.limit_s);
-        words.extend(["--trial-time", &limit]);
-        words.extend(self.user.iter().flat_map(|user| ["--user", user.as_str()]));
-        let given: Vec<String> = match self.user {
+        arguments.extend(["--trial-time", &limit]);
+        arguments.extend(self.user.iter().flat_map(|user| ["--user", user.as_str()]));
+        let variables: Vec<String> = match self.user {
             Some(_) => launch.environment.iter().map(|(name, value)| format!("{name}={value}")).collect(),
             None => Vec::new(),
         };
-        words.extend(given.iter().flat_map(|variable| ["--env", variable.as_str()]));
+        arguments.extend(variables.iter().flat_map(|variable| ["--env", variable.as_str()]));
         let input = self.input.as_ref().map(|input| input.display().to_string());
-        words.extend(input.iter().flat_map(|input| ["--input", input.as_str()]));
-        words.extend(self.prepare.iter().flat_map(|prepare| ["--prepare", prepare.as_str()]));
-        words.push("--");
-        words.extend(command.iter().map(String::as_str));
-        let words = std::iter::once(self.pagelab.as_os_str()).chain(words.iter().map(AsRef::as_ref));
+        arguments.extend(input.iter().flat_map(|input| ["--input", input.as_str()]));
+        arguments.extend(self.prepare.iter().flat_map(|prepare| ["--prepare", prepare.as_str()]));
+        arguments.push("--");
+        arguments.extend(command.iter().map(String::as_str));
+        let arguments = std::iter::once(self.pagelab.as_os_str()).chain(arguments.iter().map(AsRef::as_ref));
         let document = {
-            let _turn = turn();
-            self.document("pagelab compare", &mut launch.natively(words))?
+            let _alone = Alone::wait();
+            self.document("pagelab compare", &mut launch.natively(arguments))?
         };
         let _ = std::fs::remove_file(store);
         Ok(policies.iter().map(|policy| trials(&document, policy)).collect())
@@ -203,9 +204,9 @@ impl Lab {
         if output.status.success() {
             return Ok(output.stdout);
         }
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = said.lines().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("; ");
-        Err(Problem::Failed(name.to_owned(), output.status.code(), said))
+        let errors = String::from_utf8_lossy(&output.stderr);
+        let errors = errors.lines().rev().take(3).collect::<Vec<_>>().into_iter().rev().collect::<Vec<_>>().join("; ");
+        Err(Problem::Failed(name.to_owned(), output.status.code(), errors))
     }
 
     /// The command with a timeout that is long enough for many trials.
@@ -258,10 +259,7 @@ impl Figures {
     }
 }
 
-/// The counted trials of a policy in the output of `pagelab compare --json`.
-///
-/// # Errors
-/// There are none; the reason.
+/// The counted trials of a policy in the output of `pagelab compare --json`. The error is the reason why there are none.
 pub fn trials(document: &Value, policy: &str) -> Trials {
     let arm = document["arms"].as_array().and_then(|arms| arms.iter().find(|arm| arm["label"] == policy));
     let arm = arm.ok_or(NoTrials::Absent)?;
@@ -278,18 +276,12 @@ pub fn trials(document: &Value, policy: &str) -> Trials {
     figures.filter(|figures| !figures.is_empty()).ok_or(NoTrials::Absent)
 }
 
-/// Takes the lock of tests that compare settings. It is held until the file is dropped; `None` if it cannot be taken.
-fn turn() -> Option<File> {
-    let file = File::options().create(true).append(true).open(Path::new(TURN)).ok()?;
-    file.lock().ok().map(|()| file)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn figures_are_those_of_trials_that_count() {
+    fn figures_come_from_counted_trials() {
         let trial = |counted: bool, faults: f64| {
             serde_json::json!({
                 "label": "thp", "counted": counted,
@@ -312,8 +304,8 @@ mod tests {
         let wrong = serde_json::json!({"label": "thp", "outcome": outcome});
         let refused = serde_json::json!({"label": "base", "admission": {"reason": "no root"}, "outcome": {}});
         let document = serde_json::json!({"arms": [wrong, refused], "trials": []});
-        let told = |policy: &str| trials(&document, policy).map_err(|why| why.to_string());
-        assert_eq!(told("thp"), Err("wrong_answer: it printed something else".to_owned()));
-        assert_eq!(told("base"), Err("unsupported: no root".to_owned()));
+        let trials_of = |policy: &str| trials(&document, policy).map_err(|why| why.to_string());
+        assert_eq!(trials_of("thp"), Err("wrong_answer: it printed something else".to_owned()));
+        assert_eq!(trials_of("base"), Err("unsupported: no root".to_owned()));
     }
 }

@@ -17,7 +17,7 @@ const LARGE_BYTES: u64 = 2 << 20;
 pub struct Launch {
     /// The whole environment: no other variable is set.
     pub environment: Vec<(String, String)>,
-    /// Words in front of the native command.
+    /// Arguments in front of the native command.
     pub wrapper: Vec<String>,
 }
 
@@ -32,7 +32,7 @@ enum Until {
 
 /// How a program's memory grows.
 #[derive(Debug, PartialEq, Eq)]
-enum Grown {
+enum Growth {
     /// An mmap without an address: its length in base pages.
     Mapped(u64),
     /// A change of the end of the heap since the previous brk, in bytes.
@@ -57,7 +57,7 @@ impl Launch {
             launch
         };
         let is_same = |launch: &Launch| {
-            let emulated = launch.mapped_under_qemu(command, Until::Program);
+            let emulated = launch.growth_under_qemu(command, Until::Program);
             emulated.is_some_and(|emulated| launch.maps_natively(command, Until::Program, &emulated))
         };
         (0..4096).step_by(64).map(padded).find(is_same)
@@ -68,7 +68,7 @@ impl Launch {
     pub fn same_addresses(&self, command: &[String]) -> Option<Launch> {
         const MIN_GAP_BYTES: u64 = 128 << 20;
         const GUARD_BYTES: u64 = 1 << 20;
-        let simulated = self.mapped_under_qemu(command, Until::End)?;
+        let simulated = self.growth_under_qemu(command, Until::End)?;
         let limited = |larges: u64| {
             let limit = format!("--stack={}:", MIN_GAP_BYTES - GUARD_BYTES + larges * LARGE_BYTES);
             let mut launch = self.clone();
@@ -85,8 +85,8 @@ impl Launch {
     }
 
     /// A command in this environment, started through the wrapper.
-    pub fn natively<'a>(&'a self, words: impl IntoIterator<Item = &'a OsStr>) -> Command {
-        let mut all = self.wrapper.iter().map(AsRef::as_ref).chain(words);
+    pub fn natively<'a>(&'a self, arguments: impl IntoIterator<Item = &'a OsStr>) -> Command {
+        let mut all = self.wrapper.iter().map(AsRef::as_ref).chain(arguments);
         let mut command = Command::new(all.next().unwrap_or(OsStr::new("true")));
         command.args(all);
         self.in_environment(&mut command);
@@ -94,52 +94,57 @@ impl Launch {
     }
 
     /// Whether the program makes exactly the expected mappings natively.
-    fn maps_natively(&self, command: &[String], until: Until, expected: &[Grown]) -> bool {
-        let words = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
+    fn maps_natively(&self, command: &[String], until: Until, expected: &[Growth]) -> bool {
+        let arguments = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
         // A difference is known before the program ends.
-        let goes_on = |grown: &[Grown]| expected.starts_with(grown);
-        self.mapped(&words.collect::<Vec<_>>(), until, goes_on).is_some_and(|grown| grown == expected)
+        let continues = |growth: &[Growth]| expected.starts_with(growth);
+        self.trace_growth(&arguments.collect::<Vec<_>>(), until, continues).is_some_and(|growth| growth == expected)
     }
 
-    fn mapped_under_qemu(&self, command: &[String], until: Until) -> Option<Vec<Grown>> {
-        let words = ["qemu-x86_64", "-strace"].map(str::to_owned).into_iter().chain(command.iter().cloned());
-        self.mapped(&words.collect::<Vec<_>>(), until, |_| true)
+    fn growth_under_qemu(&self, command: &[String], until: Until) -> Option<Vec<Growth>> {
+        let arguments = ["qemu-x86_64", "-strace"].map(str::to_owned).into_iter().chain(command.iter().cloned());
+        self.trace_growth(&arguments.collect::<Vec<_>>(), until, |_| true)
     }
 
     /// The mappings that a traced command makes, in order, read from the output of strace on standard error. Reading stops as soon
-    /// as `goes_on` returns false; `None` if there are no mappings.
-    fn mapped(&self, words: &[String], until: Until, goes_on: impl Fn(&[Grown]) -> bool) -> Option<Vec<Grown>> {
-        let mut traced = Command::new(&words[0]);
-        traced.args(&words[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    /// as `continues` returns false; `None` if there are no mappings.
+    fn trace_growth(
+        &self,
+        arguments: &[String],
+        until: Until,
+        continues: impl Fn(&[Growth]) -> bool,
+    ) -> Option<Vec<Growth>> {
+        let mut traced = Command::new(&arguments[0]);
+        traced.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         // A process group of its own, because the children of strace do not end with it.
         let mut child = self.in_environment(&mut traced).process_group(0).spawn().ok()?;
         let lines = BufReader::new(child.stderr.take()?).split(b'\n').map_while(Result::ok);
         let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
         let lines = lines.take_while(|line| until == Until::End || !line.contains("set_robust_list("));
-        let grown = grown(lines, goes_on);
+        let growth = growth(lines, continues);
         end_group(child);
-        Some(grown).filter(|grown| !grown.is_empty())
+        Some(growth).filter(|growth| !growth.is_empty())
     }
 }
 
 /// How memory grows by the calls in these lines of strace output.
-fn grown(lines: impl Iterator<Item = String>, goes_on: impl Fn(&[Grown]) -> bool) -> Vec<Grown> {
+fn growth(lines: impl Iterator<Item = String>, continues: impl Fn(&[Growth]) -> bool) -> Vec<Growth> {
     let mut heap_end = None;
-    let mut grown = Vec::new();
+    let mut growth = Vec::new();
     for line in lines {
-        if !goes_on(&grown) {
+        if !continues(&growth) {
             break;
         }
         if let Some((_, rest)) = line.split_once("mmap(NULL,") {
             let bytes = rest.split(',').next().and_then(|bytes| bytes.trim().parse::<u64>().ok());
-            grown.extend(bytes.map(|bytes| Grown::Mapped(bytes.div_ceil(BASE_BYTES))));
+            growth.extend(bytes.map(|bytes| Growth::Mapped(bytes.div_ceil(BASE_BYTES))));
         } else if let Some((_, rest)) = line.split_once("brk(0x") {
             let set = rest.split(')').next().and_then(|set| i64::from_str_radix(set, 16).ok());
-            grown.extend(heap_end.zip(set).map(|(end, set)| Grown::Heap(set - end)));
+            growth.extend(heap_end.zip(set).map(|(end, set)| Growth::Heap(set - end)));
             heap_end = set.or(heap_end);
         }
     }
-    grown
+    growth
 }
 
 /// Kills a child and its process group.
@@ -154,15 +159,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_strace_and_of_qemu_become_the_same() {
+    fn reads_the_same_growth_from_strace_and_qemu() {
         let native =
             ["brk(NULL) = 0x5000", "brk(0x5000) = 0x5000", "mmap(NULL, 8193, PROT_READ) = 1", "brk(0x9000) = 0x9000"];
         let emulated = ["7 brk(0x1000) = 0x1000", "7 mmap(NULL,12288,PROT_READ) = 2", "7 brk(0x5000) = 0x5000"];
-        let both = [&native[..], &emulated[..]].map(|lines| grown(lines.iter().map(ToString::to_string), |_| true));
-        assert_eq!(both[0], [Grown::Mapped(3), Grown::Heap(0x4000)]);
+        let both = [&native[..], &emulated[..]].map(|lines| growth(lines.iter().map(ToString::to_string), |_| true));
+        assert_eq!(both[0], [Growth::Mapped(3), Growth::Heap(0x4000)]);
         assert_eq!(both[0], both[1]);
-        let first = grown(native.iter().map(ToString::to_string), |grown| grown.is_empty());
-        assert_eq!(first, [Grown::Mapped(3)]);
+        let first = growth(native.iter().map(ToString::to_string), |growth| growth.is_empty());
+        assert_eq!(first, [Growth::Mapped(3)]);
     }
 
     #[test]

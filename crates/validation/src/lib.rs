@@ -8,12 +8,14 @@
 
 #![forbid(unsafe_code)]
 
-mod compaction;
+mod alone;
 pub mod kinds;
 pub mod lab;
 pub mod launch;
+mod memory;
 pub mod script;
 pub mod scripts;
 mod shrink;
 
-pub use compaction::compact;
+pub use alone::Alone;
+pub use memory::{StablePageCache, free_large_blocks};

@@ -25,9 +25,9 @@ const TEXT_BYTES: usize = 30_000;
 #[allow(missing_docs, reason = "fields of one meaning in all of them")]
 pub enum Op {
     /// Maps memory and assigns it to the slot.
-    Map { slot: usize, pages: usize, protection: u8, kind: Kind },
+    Map { slot: usize, pages: usize, protection: u8, kind: MappingKind },
     /// Maps memory in place of a part of the slot.
-    Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: Kind },
+    Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: MappingKind },
     /// Unmaps a part of the slot.
     Unmap { slot: usize, offset: usize, pages: usize },
     /// Resizes the whole slot with mremap.
@@ -49,7 +49,7 @@ pub enum Op {
 /// The kind of a mapping, numbered as the interpreter does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "flags of mmap(2) by their names")]
-pub enum Kind {
+pub enum MappingKind {
     Private = 0,
     Shared = 1,
     NoReserve = 2,
@@ -89,8 +89,8 @@ pub struct Script(pub Vec<Op>);
 struct Slot {
     pages: Vec<Option<u8>>,
     shared: bool,
-    /// The slot is a single VMA, judging from the operations so far.
-    whole: bool,
+    /// Whether the slot is a single VMA after the operations so far.
+    is_single_vma: bool,
 }
 
 impl Script {
@@ -115,7 +115,7 @@ impl Script {
     pub fn text(&self) -> String {
         let mut text = String::new();
         let mut slots = vec![Slot::default(); SLOTS];
-        slots[HEAP].whole = true;
+        slots[HEAP].is_single_vma = true;
         let mut parents = Vec::new();
         for op in &self.0 {
             match op {
@@ -194,9 +194,16 @@ fn protection(random: &mut Pcg64) -> u8 {
     [BOTH, BOTH, BOTH, BOTH, LOADS, 0][below(random, 6) as usize]
 }
 
-fn kind(random: &mut Pcg64) -> Kind {
-    let kinds = [Kind::Private, Kind::Private, Kind::Private, Kind::Private, Kind::NoReserve, Kind::Populate];
-    [&kinds[..], &[Kind::Stack, Kind::Shared]].concat()[below(random, 8) as usize]
+fn kind(random: &mut Pcg64) -> MappingKind {
+    let kinds = [
+        MappingKind::Private,
+        MappingKind::Private,
+        MappingKind::Private,
+        MappingKind::Private,
+        MappingKind::NoReserve,
+        MappingKind::Populate,
+    ];
+    [&kinds[..], &[MappingKind::Stack, MappingKind::Shared]].concat()[below(random, 8) as usize]
 }
 
 fn advice(random: &mut Pcg64) -> Advice {
@@ -214,12 +221,12 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
     match *op {
         Op::Map { slot, pages, protection, kind } => {
             let _ = writeln!(text, "m {slot} {pages} {protection} {}", kind as u8);
-            let shared = kind == Kind::Shared;
-            slots[slot] = Slot { pages: vec![Some(protection); pages], shared, whole: true };
+            let shared = kind == MappingKind::Shared;
+            slots[slot] = Slot { pages: vec![Some(protection); pages], shared, is_single_vma: true };
         }
         Op::Over { slot, offset, pages, protection, kind } => {
             // Shared memory in the middle of private memory would give the slot two kinds.
-            let kind = if kind == Kind::Shared { Kind::Private } else { kind };
+            let kind = if kind == MappingKind::Shared { MappingKind::Private } else { kind };
             if slots[slot].shared {
                 return;
             }
@@ -237,7 +244,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
         Op::Remap { slot, pages } => {
             let before = slots[slot].pages.len();
             let protection = slots[slot].pages.first().copied().flatten();
-            if let (true, false, Some(protection)) = (slots[slot].whole, slots[slot].shared, protection) {
+            if let (true, false, Some(protection)) = (slots[slot].is_single_vma, slots[slot].shared, protection) {
                 let _ = writeln!(text, "r {slot} {before} {pages}");
                 slots[slot].pages.resize(pages, Some(protection));
             }
@@ -249,7 +256,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
             }
         }
         Op::Advise { slot, offset, pages, advice } => {
-            let may = |protection: u8| match advice {
+            let allows = |protection: u8| match advice {
                 Advice::PopulateRead => protection & LOADS != 0,
                 Advice::PopulateWrite => protection & STORES != 0,
                 _ => true,
@@ -257,16 +264,16 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
             if slots[slot].shared && advice == Advice::Free {
                 return;
             }
-            for (offset, pages) in slots[slot].runs(offset, pages, may) {
+            for (offset, pages) in slots[slot].runs(offset, pages, allows) {
                 let _ = writeln!(text, "a {slot} {offset} {pages} {}", advice as u8);
                 let changes = matches!(advice, Advice::HugePage | Advice::NoHugePage);
-                slots[slot].whole &= !changes || pages == slots[slot].pages.len();
+                slots[slot].is_single_vma &= !changes || pages == slots[slot].pages.len();
             }
         }
         Op::Heap { pages } => {
             let heap = &mut slots[HEAP];
             // After parts were mapped over or unmapped, other mappings are in the way.
-            if heap.whole {
+            if heap.is_single_vma {
                 let _ = writeln!(text, "b {pages}");
                 heap.pages.resize(pages, Some(BOTH));
             }
@@ -290,11 +297,11 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
 }
 
 impl Slot {
-    /// The mapped runs of a range whose protection satisfies `may`: offsets and lengths.
-    fn runs(&self, offset: usize, pages: usize, may: impl Fn(u8) -> bool) -> Vec<(usize, usize)> {
+    /// The mapped runs of a range whose protection satisfies `allows`: offsets and lengths.
+    fn runs(&self, offset: usize, pages: usize, allows: impl Fn(u8) -> bool) -> Vec<(usize, usize)> {
         let end = (offset + pages).min(self.pages.len());
         let mut runs: Vec<(usize, usize)> = Vec::new();
-        for at in (offset..end).filter(|at| self.pages[*at].is_some_and(&may)) {
+        for at in (offset..end).filter(|at| self.pages[*at].is_some_and(&allows)) {
             match runs.last_mut().filter(|(from, length)| from + length == at) {
                 Some((_, length)) => *length += 1,
                 None => runs.push((at, 1)),
@@ -305,7 +312,7 @@ impl Slot {
 
     /// Sets the protection of pages. A slot that is changed in part is no longer a single mapping.
     fn set(&mut self, offset: usize, pages: usize, protection: Option<u8>) {
-        self.whole &= pages == self.pages.len() && protection.is_some();
+        self.is_single_vma &= pages == self.pages.len() && protection.is_some();
         self.pages[offset..offset + pages].fill(protection);
     }
 }
@@ -319,11 +326,11 @@ mod tests {
     }
 
     fn map(pages: usize) -> Op {
-        Op::Map { slot: 1, pages, protection: BOTH, kind: Kind::Private }
+        Op::Map { slot: 1, pages, protection: BOTH, kind: MappingKind::Private }
     }
 
     #[test]
-    fn only_what_may_be_touched_is_touched() {
+    fn touches_only_accessible_pages() {
         let hole = Op::Unmap { slot: 1, offset: 2, pages: 1 };
         let closed = Op::Protect { slot: 1, offset: 5, pages: 9, protection: LOADS };
         let script = Script(vec![touch(3), map(8), hole, closed, touch(20), Op::Remap { slot: 1, pages: 3 }]);

@@ -9,7 +9,7 @@ use crate::launch::Launch;
 use crate::script::Script;
 
 /// Further runs of a script whose first run differed. One that agrees is enough.
-const AGAIN: usize = 3;
+const REPEATS: usize = 3;
 
 /// Runs scripts and simulates them.
 #[derive(Debug)]
@@ -20,12 +20,12 @@ pub struct Scripts<'a> {
     /// For each policy, the native faults of a launch: how many more an empty script has natively than in its simulation.
     launch_faults: Vec<Vec<u64>>,
     /// The simulated figures of the empty script, for each policy.
-    nothing: Vec<Figures>,
+    empty: Vec<Figures>,
 }
 
 /// A figure of a script that differs from its simulation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Off {
+pub struct Difference {
     /// The policy under which it differs.
     pub policy: String,
     /// The name of the figure.
@@ -36,28 +36,25 @@ pub struct Off {
     pub simulated: String,
 }
 
-impl fmt::Display for Off {
+impl fmt::Display for Difference {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Off { policy, figure, measured, simulated } = self;
+        let Difference { policy, figure, measured, simulated } = self;
         write!(f, "{policy}, {figure}: {} measured, {simulated} simulated", measured.join(" or "))
     }
 }
 
 impl<'a> Scripts<'a> {
     /// Compiles the interpreter from its source and runs an empty script.
-    ///
-    /// # Errors
-    /// The compiler or the script fails.
     pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
         // pagelab's child touches every arena of its allocator before the execve (`__malloc_fork_unlock_child`), and the number of
         // arenas that its threads have made is random.
         let one_arena = ("MALLOC_ARENA_MAX", "1".to_owned());
-        let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.word("")), one_arena];
+        let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.argument("")), one_arena];
         let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
-        compile(source, &lab.word("script"))?;
+        compile(source, &lab.argument("script"))?;
         let launch_faults = vec![Vec::new(); policies.len()];
-        let mut scripts = Scripts { lab, launch, policies, launch_faults, nothing: Vec::new() };
-        scripts.nothing = scripts.simulated("")?;
+        let mut scripts = Scripts { lab, launch, policies, launch_faults, empty: Vec::new() };
+        scripts.empty = scripts.simulated("")?;
         for number in 0..policies.len() {
             scripts.measure_launch(number)?;
         }
@@ -67,17 +64,14 @@ impl<'a> Scripts<'a> {
     /// Measures the faults of a launch under a policy. They are faults of pagelab: what its child touches before the execve depends
     /// on what pagelab did before.
     fn measure_launch(&mut self, number: usize) -> Result<(), Problem> {
-        let trials = self.measured("", &self.policies[number..=number], AGAIN)?;
-        let more = |trial: &Figures| trial.faults.saturating_sub(self.nothing[number].faults);
+        let trials = self.measured("", &self.policies[number..=number], REPEATS)?;
+        let more = |trial: &Figures| trial.faults.saturating_sub(self.empty[number].faults);
         self.launch_faults[number] = trials.iter().flatten().map(more).collect();
         Ok(())
     }
 
     /// The figures of a script that differ from its simulation.
-    ///
-    /// # Errors
-    /// It cannot be run, recorded or simulated.
-    pub fn off(&mut self, text: &str) -> Result<Vec<Off>, Problem> {
+    pub fn differences(&mut self, text: &str) -> Result<Vec<Difference>, Problem> {
         let simulated = self.simulated(text)?;
         let once = self.measured(text, self.policies, 1)?;
         let mut all = Vec::new();
@@ -86,20 +80,23 @@ impl<'a> Scripts<'a> {
                 continue;
             }
             self.measure_launch(number)?;
-            let again = self.measured(text, &self.policies[number..=number], AGAIN)?;
+            let again = self.measured(text, &self.policies[number..=number], REPEATS)?;
             all.extend(again.iter().flat_map(|trials| self.differs(number, trials, simulated)));
         }
         Ok(all)
     }
 
     /// Shrinks a script for as long as one of these figures still differs under the same policy.
-    pub fn shrunk(&mut self, script: &Script, off: &[Off]) -> Script {
-        let is_same = |one: &Off| off.iter().any(|other| (&other.policy, other.figure) == (&one.policy, one.figure));
-        script.shrunk(|script| self.off(&script.text()).is_ok_and(|off| off.iter().any(is_same)))
+    pub fn shrink(&mut self, script: &Script, differences: &[Difference]) -> Script {
+        let is_same = |one: &Difference| {
+            differences.iter().any(|other| (&other.policy, other.figure) == (&one.policy, one.figure))
+        };
+        script
+            .shrink(|script| self.differences(&script.text()).is_ok_and(|differences| differences.iter().any(is_same)))
     }
 
     fn command(&self, text: &str) -> Result<Vec<String>, Problem> {
-        let (script, file) = (self.lab.word("script"), self.lab.word("text"));
+        let (script, file) = (self.lab.argument("script"), self.lab.argument("text"));
         let written = std::fs::write(&file, text);
         written.map_err(|error| Problem::Start(file.clone(), error))?;
         Ok(vec![script, file])
@@ -115,12 +112,13 @@ impl<'a> Scripts<'a> {
     }
 
     /// The figures for which no trial agrees with the simulation.
-    fn differs(&self, number: usize, trials: &[Figures], simulated: &Figures) -> Vec<Off> {
+    fn differs(&self, number: usize, trials: &[Figures], simulated: &Figures) -> Vec<Difference> {
         let policy = self.policies[number].to_owned();
         // Subtracts the launch's faults: those of the launch with which the result equals the simulation, otherwise those of the
         // first launch.
         let faults = |trial: &Figures| {
-            let all = self.launch_faults[number].iter().map(|less| trial.faults.saturating_sub(*less));
+            let all =
+                self.launch_faults[number].iter().map(|launch_faults| trial.faults.saturating_sub(*launch_faults));
             all.clone().find(|faults| *faults == simulated.faults).or(all.clone().next()).unwrap_or(trial.faults)
         };
         let pairs = |figures: &Figures, faults: u64| {
@@ -133,13 +131,14 @@ impl<'a> Scripts<'a> {
             ]
         };
         let measured: Vec<_> = trials.iter().map(|trial| pairs(trial, faults(trial))).collect();
-        let off = |(at, (figure, simulated)): (usize, (&'static str, String))| {
+        let differences = |(at, (figure, simulated)): (usize, (&'static str, String))| {
             let mut measured: Vec<String> = measured.iter().map(|pairs| pairs[at].1.clone()).collect();
+            measured.sort();
             measured.dedup();
-            let is_off = !measured.contains(&simulated);
-            is_off.then(|| Off { policy: policy.clone(), figure, measured, simulated })
+            let differs = !measured.contains(&simulated);
+            differs.then(|| Difference { policy: policy.clone(), figure, measured, simulated })
         };
-        pairs(simulated, simulated.faults).into_iter().enumerate().filter_map(off).collect()
+        pairs(simulated, simulated.faults).into_iter().enumerate().filter_map(differences).collect()
     }
 }
 
@@ -148,6 +147,10 @@ fn compile(source: &Path, program: &str) -> Result<(), Problem> {
     let mut gcc = Command::new("gcc");
     gcc.args(["-O1", "-static", "-nostdlib", "-fno-stack-protector", "-fno-pie", "-no-pie", "-o", program]);
     let output = gcc.arg(source).output().map_err(|error| Problem::Start("gcc".to_owned(), error))?;
-    let said = || String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(Problem::Failed("gcc".to_owned(), output.status.code(), said())) }
+    let errors = || String::from_utf8_lossy(&output.stderr).into_owned();
+    if output.status.success() {
+        Ok(())
+    } else {
+        Err(Problem::Failed("gcc".to_owned(), output.status.code(), errors()))
+    }
 }

@@ -1,11 +1,11 @@
 //! Shrinks a script: removes and reduces its operations for as long as it still shows the difference.
 
-use crate::script::{Kind, Op, Script, Touch};
+use crate::script::{MappingKind, Op, Script, Touch};
 
 impl Script {
     /// A minimal script for which `fails` still returns true. Removes operations first, then reduces the lengths of those that are
     /// left.
-    pub fn shrunk(&self, mut fails: impl FnMut(&Script) -> bool) -> Script {
+    pub fn shrink(&self, mut fails: impl FnMut(&Script) -> bool) -> Script {
         let mut ops = self.0.clone();
         let mut chunk = ops.len().div_ceil(2).max(1);
         loop {
@@ -39,7 +39,12 @@ fn smaller(op: &Op) -> Vec<Op> {
     let lengths = |pages: usize| fewer(pages).into_iter().filter(move |fewer| *fewer > 0 && *fewer < pages);
     match *op {
         Op::Map { slot, pages, protection, kind } => {
-            let plain = (kind != Kind::Private).then_some(Op::Map { slot, pages, protection, kind: Kind::Private });
+            let plain = (kind != MappingKind::Private).then_some(Op::Map {
+                slot,
+                pages,
+                protection,
+                kind: MappingKind::Private,
+            });
             plain.into_iter().chain(lengths(pages).map(|pages| Op::Map { slot, pages, protection, kind })).collect()
         }
         Op::Over { slot, offset, pages, protection, kind } => {
@@ -78,7 +83,7 @@ mod tests {
     }
 
     fn map(pages: usize) -> Op {
-        Op::Map { slot: 1, pages, protection: 3, kind: Kind::Private }
+        Op::Map { slot: 1, pages, protection: 3, kind: MappingKind::Private }
     }
 
     #[test]
@@ -89,7 +94,7 @@ mod tests {
                 rest.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).is_some_and(|pages| pages >= 5)
             })
         };
-        let shrunk = Script(ops).shrunk(fails);
+        let shrunk = Script(ops).shrink(fails);
         assert_eq!(shrunk.text(), "m 1 5 3 0\ns 1 0 5 1\n");
     }
 }

@@ -107,7 +107,7 @@ fn the_host_can_write_what_the_guest_then_finds_and_both_calls_make_slots() {
 }
 
 #[test]
-fn what_this_kvm_lacks_is_refused_with_a_remedy() {
+fn refuses_features_that_this_kvm_lacks_with_a_remedy() {
     let plain = request(Clearing::ByGet);
     if machine(&plain).is_none() {
         return;

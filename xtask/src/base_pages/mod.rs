@@ -10,14 +10,14 @@ use std::process::{Command, ExitCode};
 
 use crate::cache::cache;
 use crate::dist::Target;
-use crate::linux::{Granule, Linux, RELEASE, UNCHANGED, Wanted};
+use crate::linux::{Granule, KernelBuild, Linux, RELEASE, UNCHANGED};
 
 const USAGE: &str = "usage: cargo xtask base-pages [--again] [--build] [--full] [--program FILE]
   --again          ask Debian for newer sources and packages
-  --build          build the kernels and the system, print where they are, and boot none
-  --full           the full size of the study; default: --quick
-  --program FILE   put this static arm64 pagelab into the system, such as `cargo xtask dist` makes one, instead of building it
-The first build takes half an hour on two processors. The page of what came of it is docs/evidence/base-pages.md.";
+  --build          only build the kernels and the system, and print their paths
+  --full           the full size of the study; default: the quick size
+  --program FILE   put this static arm64 pagelab into the system, for example one that `cargo xtask dist` made, instead of building it
+The first build takes half an hour on two processors. The report is written to docs/evidence/base-pages.md.";
 
 /// The study, with placeholders for paths that differ between machines.
 const STUDY: &str = include_str!("../../base-pages/study.toml");
@@ -46,7 +46,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    match studied(root, &arguments) {
+    match run_study(root, &arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("xtask: base-pages: {problem}");
@@ -64,13 +64,13 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
             "--build" => arguments.only_build = true,
             "--full" => arguments.is_full = true,
             "--program" => arguments.program = Some(words.next().ok_or("--program expects a file")?.into()),
-            word => return Err(format!("there is no {word:?}")),
+            word => return Err(format!("unknown argument {word:?}")),
         }
     }
     Ok(arguments)
 }
 
-fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
+fn run_study(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     let cache = cache()?.join("pagelab");
     let system = system::make(root, &cache, arguments.again, arguments.program.as_deref())?;
@@ -79,7 +79,7 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let target = Target::named("arm64")?;
     let mut images = PathBuf::new();
     for granule in Granule::ALL {
-        let image = linux.image(Wanted { target, granule, variant: UNCHANGED, patches: &[] })?;
+        let image = linux.image(KernelBuild { target, granule, variant: UNCHANGED, patches: &[] })?;
         println!("{}", image.path.display());
         images = image.path.parent().map(Path::to_path_buf).unwrap_or_default();
     }
@@ -103,7 +103,7 @@ fn studied(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let study = |verb: &str| {
         let mut pagelab = Command::new(root.join("target/debug/pagelab"));
         pagelab.current_dir(&place).args(["study", verb, "base-pages.toml", "--store", "results.sqlite"]);
-        pagelab.args(if arguments.is_full { &[][..] } else { &["--quick"] });
+        pagelab.args(["--size", if arguments.is_full { "full" } else { "quick" }]);
         pagelab
     };
     // A row without a result appears in the report with its reason.
@@ -127,13 +127,13 @@ fn page(mail: &str, package: &str, date: &str, commit: &str) -> String {
         "# Base pages of 4K, 16K and 64K on one Linux\n\n\
          `cargo xtask base-pages` writes this page. It builds Linux for arm64 three times from {package}, with base pages of 4K, 16K and 64K and \
          the same small configuration. Each kernel boots in QEMU's emulation of a processor. All three run the same files: a static pagelab, and \
-         Redis of Debian with its libraries. Beside the guests stands what the model says of the same programs on a Neoverse N1.\n\n\
-         **Emulated: no time.** QEMU's clock goes on by a nanosecond with each instruction. So `instructions` are those of the program and of the \
-         kernel for it. They know no cache and no TLB miss. Faults and bytes are the kernel's own. `map_instructions` and its like are the mean of \
-         one call, with what interrupts it: under a policy that advises mappings, also pagelab's own stop of the program there. So compare them \
-         between kernels under `base`, and not between policies.\n\n\
-         A kernel with other base pages than 4K has no folios of every size: a policy that it cannot give is a cell with its reason. \
-         `base-16k`, `base-64k` and `contig-64k` are policies of model machines.\n\n\
+         Redis of Debian with its libraries. The report also shows the model's prediction for the same programs on a Neoverse N1.\n\n\
+         **Emulated: no time.** QEMU's clock advances by one nanosecond per instruction. `instructions` counts the instructions of the \
+         program and of the kernel on its behalf, whether or not they miss a cache or a TLB. Faults and bytes come from the kernel. \
+         `map_instructions` and similar figures are the mean of one call, including what interrupts it: under a policy that advises \
+         mappings, pagelab also stops the program there. Compare them between kernels under `base`, not between policies.\n\n\
+         A kernel with base pages other than 4K does not have folios of every size: the cell of an unsupported policy states the \
+         reason. `base-16k`, `base-64k` and `contig-64k` are policies of model machines.\n\n\
          *When:* {date}. *Commit:* {commit}. *Command:* `cargo xtask base-pages`.\n\n```\n{}\n```\n",
         mail.trim_end()
     )
@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_are_taken_or_named() {
+    fn arguments_are_parsed_or_reported() {
         let parsed = |words: &[&str]| parse(&words.iter().map(ToString::to_string).collect::<Vec<_>>());
         assert_eq!(parsed(&[]), Ok(Arguments::default()));
         let all = parsed(&["--again", "--build", "--full", "--program", "/x"]).unwrap();

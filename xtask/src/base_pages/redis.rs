@@ -12,49 +12,46 @@ pub const TRACE: &str = "redis.trace";
 /// The port that the server listens on.
 const PORT: &str = "17398";
 /// The timeout for the server to start, and for it to exit.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 /// The arguments of the client, the same as in the study's workload.
-const DRIVEN: [&[&str]; 2] = [
+const BENCHMARKS: [&[&str]; 2] = [
     &["-c", "4", "-n", "4000", "-r", "20000", "-d", "100", "-t", "set", "-q"],
     &["-c", "4", "-n", "4000", "-r", "20000", "-t", "get", "-q"],
 ];
 
 /// Records the server and writes the trace into a directory.
-///
-/// # Errors
-/// There is no QEMU, the server does not start or exit, or a client fails.
 pub fn record(programs: &Path, system: &Path, place: &Path) -> Result<(), String> {
     if !is_in_path("qemu-aarch64") {
         return Err("needs qemu-aarch64; apt-get install qemu-user".to_owned());
     }
     let mut record = Command::new(programs.join("pagelab"));
-    record.current_dir(place).args(["record", "--output", TRACE, "--plugin"]);
+    record.current_dir(place).args(["record", "--no-native-run", "--output", TRACE, "--plugin"]);
     record.arg(programs.join("libpagelab_qemu_plugin.so")).arg("--sysroot").arg(system).arg("--");
     record.arg(system.join("usr/bin/redis-server")).args(["--port", PORT, "--save", "", "--appendonly", "no"]);
     // At its start the server tests for a copy-on-write bug of old arm64 kernels, and QEMU's emulation fails that test. The bug
     // does not matter here, because nothing is saved.
     record.args(["--ignore-warnings", "ARM64-COW-BUG"]);
     let mut server = Server(record.stdout(Stdio::null()).spawn().map_err(|error| format!("pagelab record: {error}"))?);
-    server.until("redis-server does not come up", || client(system, "redis-cli", &["ping"]).is_ok())?;
-    DRIVEN.iter().try_for_each(|words| client(system, "redis-benchmark", words))?;
+    server.until("redis-server does not start", || client(system, "redis-cli", &["ping"]).is_ok())?;
+    BENCHMARKS.iter().try_for_each(|words| client(system, "redis-benchmark", words))?;
     // The server does not answer when it shuts down.
     let _ = client(system, "redis-cli", &["shutdown", "nosave"]);
-    let ended = server.0.wait().map_err(|error| format!("pagelab record: {error}"))?;
-    if ended.success() { Ok(()) } else { Err(format!("pagelab record of redis-server: {ended}")) }
+    let status = server.0.wait().map_err(|error| format!("pagelab record: {error}"))?;
+    if status.success() { Ok(()) } else { Err(format!("pagelab record of redis-server: {status}")) }
 }
 
-/// The recorder with the server. Both are ended when this is dropped.
+/// The recorder with the server. Both are killed when this is dropped.
 struct Server(Child);
 
 impl Server {
-    fn until(&mut self, what: &str, is_so: impl Fn() -> bool) -> Result<(), String> {
+    fn until(&mut self, what: &str, condition: impl Fn() -> bool) -> Result<(), String> {
         let start = Instant::now();
-        while !is_so() {
+        while !condition() {
             if let Ok(Some(status)) = self.0.try_wait() {
                 return Err(format!("{what}: {status}"));
             }
-            if start.elapsed() > PATIENCE {
-                return Err(format!("{what} within {} s", PATIENCE.as_secs()));
+            if start.elapsed() > TIMEOUT {
+                return Err(format!("{what} within {} s", TIMEOUT.as_secs()));
             }
             std::thread::sleep(Duration::from_millis(200));
         }

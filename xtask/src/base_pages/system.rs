@@ -17,12 +17,9 @@ const PACKAGES: [&str; 3] = ["base-files", "redis-server", "redis-tools"];
 /// Directories that a guest uses as mount points or writes to.
 const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"];
 /// Links to busybox, made for programs that no package contains.
-const OF_BUSYBOX: [&str; 4] = ["sh", "ip", "true", "sleep"];
+const BUSYBOX_LINKS: [&str; 4] = ["sh", "ip", "true", "sleep"];
 
 /// Makes the system if it is missing, or from newer packages with `again`. Puts pagelab into it, and returns its directory.
-///
-/// # Errors
-/// There is no compiler, a package is missing, or a file cannot be written.
 pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Result<PathBuf, String> {
     let target = Target::named("arm64")?;
     let pagelab = match given {
@@ -47,7 +44,7 @@ pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Res
     }
     let programs = system.join("usr/bin");
     put(&busybox, &programs.join("busybox")).map_err(cannot)?;
-    for name in OF_BUSYBOX {
+    for name in BUSYBOX_LINKS {
         match symlink("busybox", programs.join(name)) {
             Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(cannot(error)),
             _ => {}

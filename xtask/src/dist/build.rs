@@ -28,38 +28,35 @@ impl Profile {
 
 /// What is built.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Part {
+pub enum Artifact {
     /// The program, linked statically.
     Program,
     /// The recorder's plugin, which QEMU loads.
     Plugin,
 }
 
-impl Part {
+impl Artifact {
     fn package(self) -> &'static str {
         match self {
-            Part::Program => "pagelab",
-            Part::Plugin => "qemu-plugin",
+            Artifact::Program => "pagelab",
+            Artifact::Plugin => "qemu-plugin",
         }
     }
 
     fn file(self) -> &'static str {
         match self {
-            Part::Program => "pagelab",
-            Part::Plugin => "libpagelab_qemu_plugin.so",
+            Artifact::Program => "pagelab",
+            Artifact::Plugin => "libpagelab_qemu_plugin.so",
         }
     }
 }
 
 /// Builds a part in a separate target directory and returns its file. The file is stripped and contains no path of this machine.
-///
-/// # Errors
-/// There is no linker for the target, or the build fails.
 pub fn build(
     root: &Path,
     target: &Target,
     compiler: &Compiler,
-    (part, profile, commit): (Part, Profile, &Commit),
+    (part, profile, commit): (Artifact, Profile, &Commit),
     place: &Path,
 ) -> Result<PathBuf, String> {
     let linker = target.compiler()?;
@@ -86,9 +83,6 @@ pub fn build(
 }
 
 /// The record: the tools and sources that the parts are made with, one per line.
-///
-/// # Errors
-/// A compiler does not run, or there is no linker.
 pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit) -> Result<String, String> {
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
@@ -106,12 +100,12 @@ fn paths(root: &Path, compiler: &Compiler, place: &Path) -> Vec<(PathBuf, &'stat
     vec![(root.to_path_buf(), "/pagelab"), (place.to_path_buf(), "/target"), (cargo, "/cargo"), (library, "/rust")]
 }
 
-fn flags(part: Part, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
+fn flags(part: Artifact, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
     let mut flags = prefixes("--remap-path-prefix=", paths);
     let others = ["-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=none"];
     flags.extend(others.map(str::to_owned));
     // QEMU brings its own C library, so it cannot load a plugin with a static one.
-    flags.push(format!("-Ctarget-feature={}crt-static", if part == Part::Program { '+' } else { '-' }));
+    flags.push(format!("-Ctarget-feature={}crt-static", if part == Artifact::Program { '+' } else { '-' }));
     flags
 }
 
@@ -135,12 +129,12 @@ mod tests {
         let compiler =
             Compiler { rustc: None, library: String::new(), builds_library: false, sysroot: PathBuf::from("/s") };
         let paths = paths(Path::new("/src/pagelab"), &compiler, Path::new("/src/pagelab/target/dist"));
-        let flags = super::flags(Part::Program, &paths);
+        let flags = super::flags(Artifact::Program, &paths);
         let at = |flag: &str| flags.iter().position(|one| one == flag).unwrap_or_else(|| panic!("{flag}: {flags:?}"));
         let outer = at("--remap-path-prefix=/src/pagelab=/pagelab");
         assert!(outer < at("--remap-path-prefix=/src/pagelab/target/dist=/target"), "the last that fits is taken");
         at("--remap-path-prefix=/s=/rust");
         at("-Ctarget-feature=+crt-static");
-        assert!(super::flags(Part::Plugin, &paths).contains(&"-Ctarget-feature=-crt-static".to_owned()));
+        assert!(super::flags(Artifact::Plugin, &paths).contains(&"-Ctarget-feature=-crt-static".to_owned()));
     }
 }

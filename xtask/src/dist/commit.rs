@@ -20,13 +20,11 @@ pub struct Commit {
 
 impl Commit {
     /// The commit that is checked out.
-    ///
-    /// # Errors
-    /// There is no git, or no commit.
     pub fn of(root: &Path) -> Result<Commit, String> {
         let line = git(root, &["log", "-1", "--format=%H %ct"])?;
-        let (name, time) = line.trim().split_once(' ').ok_or("git log says no commit")?;
-        let time_s = time.parse().map_err(|_| format!("git log says no time of the commit, but {time:?}"))?;
+        let (name, time) = line.trim().split_once(' ').ok_or("git log prints no commit")?;
+        let time_s =
+            time.parse().map_err(|_| format!("expected the time of the commit from git log, found {time:?}"))?;
         let changed = !git(root, &["status", "--porcelain", "-uno"])?.is_empty();
         Ok(Commit { name: name.to_owned(), time_s, changed })
     }
@@ -63,9 +61,6 @@ fn day_and_minute(time_s: u64) -> String {
 }
 
 /// The standard output of git.
-///
-/// # Errors
-/// It cannot be run, or fails.
 pub fn git(root: &Path, words: &[&str]) -> Result<String, String> {
     let output = Command::new("git").args(words).current_dir(root).output();
     let output = output.map_err(|error| format!("cannot run git: {error}"))?;

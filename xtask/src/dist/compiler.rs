@@ -30,9 +30,6 @@ pub struct Compiler {
 impl Compiler {
     /// Finds the first of these that is available: the compiler in use, if it has the target's library; Debian's compiler with the
     /// packaged library; Debian's compiler with a library that is built. With `again`, newer packages are fetched.
-    ///
-    /// # Errors
-    /// None of them is available; the message says why.
     pub fn find(root: &Path, target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
         let sysroot = sysroot(root)?;
         if has_library(&sysroot, target) {
@@ -41,7 +38,7 @@ impl Compiler {
         }
         of_debian(target, cache, again).map_err(|problem| {
             format!(
-                "rustc has no standard library for {0} here, and Debian's is not to be had: {problem}; where rustup \
+                "rustc has no standard library for {0} here, and Debian's is not available: {problem}; where rustup \
                  is, `rustup target add {0}` brings it",
                 target.triple
             )
@@ -49,9 +46,6 @@ impl Compiler {
     }
 
     /// The version of the compiler, and its origin.
-    ///
-    /// # Errors
-    /// It does not run.
     pub fn version(&self, root: &Path) -> Result<String, String> {
         let rustc = self.rustc.as_deref().unwrap_or(Path::new("rustc"));
         output(Command::new(rustc).arg("-vV").current_dir(root))
@@ -59,8 +53,8 @@ impl Compiler {
 }
 
 fn sysroot(root: &Path) -> Result<PathBuf, String> {
-    let said = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
-    Ok(PathBuf::from(said.trim()))
+    let sysroot = output(Command::new("rustc").args(["--print", "sysroot"]).current_dir(root))?;
+    Ok(PathBuf::from(sysroot.trim()))
 }
 
 fn has_library(sysroot: &Path, target: &Target) -> bool {
@@ -149,14 +143,14 @@ fn with_library(
     version: &str,
     again: bool,
 ) -> Option<Archive> {
-    let told = |problem: String| println!("no library for {}: {problem}", target.architecture);
-    let archive = Archive::open(cache, release, target.architecture, again).map_err(told).ok()?;
+    let report = |problem: String| println!("no library for {}: {problem}", target.architecture);
+    let archive = Archive::open(cache, release, target.architecture, again).map_err(report).ok()?;
     let found = archive.newest(&format!("libstd-rust{flavour}-dev")).ok()??;
-    (of_source(&found) == of_source(version)).then_some(archive)
+    (source_version(&found) == source_version(version)).then_some(archive)
 }
 
 /// A version without the suffix of a binary-only rebuild (`+b1`).
-fn of_source(version: &str) -> &str {
+fn source_version(version: &str) -> &str {
     let built_again = version.rsplit_once("+b").filter(|(_, count)| count.bytes().all(|byte| byte.is_ascii_digit()));
     built_again.map_or(version, |(source, _)| source)
 }
@@ -196,14 +190,11 @@ fn release(text: &str) -> Result<String, String> {
     };
     match (value("ID").as_deref(), value("VERSION_CODENAME")) {
         (Some("debian"), Some(name)) => Ok(name),
-        (id, _) => Err(format!("expected Debian, whose packages of the compiler run on it, found {id:?}")),
+        (id, _) => Err(format!("expected Debian, because its rustc packages are used, found {id:?}")),
     }
 }
 
 /// Debian's name of this machine's architecture.
-///
-/// # Errors
-/// No target has this architecture.
 pub fn host() -> Result<&'static str, String> {
     let here = super::target::TARGETS.iter().find(|target| target.is_here());
     here.map(|target| target.architecture).ok_or_else(|| format!("no target is {}", std::env::consts::ARCH))
@@ -223,20 +214,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_newer_compiler_is_so_by_its_numbers() {
+    fn versions_are_compared_as_numbers() {
         assert!(numbers("1.96.0+dfsg1-1~deb12u2") > numbers("1.63.0+dfsg1-2"));
         assert!(numbers("1.100.0-1") > numbers("1.96.0-1"));
     }
 
     #[test]
-    fn a_binary_that_was_built_again_is_of_the_same_source() {
-        assert_eq!(of_source("1.96.0+dfsg1-1~deb13u1+b1"), "1.96.0+dfsg1-1~deb13u1");
-        assert_eq!(of_source("1.96.0+bsomething"), "1.96.0+bsomething");
-        assert_eq!(of_source("1.96.0+dfsg1-1"), "1.96.0+dfsg1-1");
+    fn a_binary_only_rebuild_has_the_same_source_version() {
+        assert_eq!(source_version("1.96.0+dfsg1-1~deb13u1+b1"), "1.96.0+dfsg1-1~deb13u1");
+        assert_eq!(source_version("1.96.0+bsomething"), "1.96.0+bsomething");
+        assert_eq!(source_version("1.96.0+dfsg1-1"), "1.96.0+dfsg1-1");
     }
 
     #[test]
-    fn another_system_is_named() {
+    fn the_error_names_another_distribution() {
         assert_eq!(release("ID=debian\nVERSION_CODENAME=bookworm\n").unwrap(), "bookworm");
         assert!(release("ID=fedora\n").unwrap_err().contains("fedora"));
     }

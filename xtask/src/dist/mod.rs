@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use build::{Part, Profile};
+use build::{Artifact, Profile};
 use commit::Commit;
 pub use compiler::Compiler;
 use package::{Maintainer, Parts};
@@ -23,13 +23,13 @@ use crate::cache::cache;
 
 const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer NAME] [--check] [--again]
        cargo xtask dist --install-test
-  --target TRIPLE  only for this target; repeat it. Without: x86-64, arm64 and riscv64
+  --target TRIPLE  only for this target; repeatable. Default: x86-64, arm64 and riscv64
   --maintainer 'NAME <ADDRESS>'
-                   who answers for the packages (field Maintainer of the .deb). Without, they name nobody
-  --check          build each a second time, elsewhere, and compare programs and packages
-  --again          ask Debian for a newer compiler, where its own is used
-  --install-test   install the packages of this machine's architecture, which a run before has made, into a fresh Debian 12 and
-                   13, run them there as root and as a user, remove them, and say what is left; as root, with debootstrap
+                   the maintainer of the packages (field Maintainer of the .deb). Default: none
+  --check          build each twice, in different directories, and compare programs and packages
+  --again          fetch Debian's newest compiler, if Debian's is used
+  --install-test   install the packages that an earlier run made for this machine's architecture into a fresh Debian 12 and
+                   13, run them there as root and as a user, remove them, and report leftovers; needs root and debootstrap
 Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program with the book, and the recorder's plugin.";
 
 /// The directory of the packages, below that of a target.
@@ -81,7 +81,10 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
 fn test_installation(root: &Path) -> ExitCode {
     let here = TARGETS.iter().find(|target| target.is_here());
     let packages = here.map(|target| place(root).join(target.triple).join(PACKAGES));
-    match packages.ok_or_else(|| "no target is this machine's".to_owned()).and_then(|from| install::test(root, &from)) {
+    match packages
+        .ok_or_else(|| "no target matches this machine".to_owned())
+        .and_then(|from| install::test(root, &from))
+    {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
             eprintln!("xtask: dist: --install-test: {problem}");
@@ -91,12 +94,9 @@ fn test_installation(root: &Path) -> ExitCode {
 }
 
 /// The program for guests: like a release build, but with less optimisation, so that it builds faster.
-///
-/// # Errors
-/// The build fails.
 pub fn for_guests(root: &Path, target: &Target, compiler: &Compiler) -> Result<PathBuf, String> {
     let commit = Commit::of(root)?;
-    build::build(root, target, compiler, (Part::Program, Profile::Guest, &commit), &root.join("target/guest"))
+    build::build(root, target, compiler, (Artifact::Program, Profile::Guest, &commit), &root.join("target/guest"))
 }
 
 fn place(root: &Path) -> PathBuf {
@@ -109,11 +109,13 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
     // Read only once, because the checkout may change during a build.
     let commit = Commit::of(root)?;
     let mut record = build::record(root, target, &compiler, &commit)?;
-    let made = |place: &Path| made(root, target, (&compiler, &commit, &record, arguments.maintainer.as_ref()), place);
-    let first = made(&place(root))?;
+    let make_at = |place: &Path| {
+        build_and_pack(root, target, (&compiler, &commit, &record, arguments.maintainer.as_ref()), place)
+    };
+    let first = make_at(&place(root))?;
     if arguments.checks {
-        same(&first, &made(&root.join("target/dist-again"))?)?;
-        record.push_str("built and packed twice, and the same bit for bit\n");
+        check_equal(&first, &make_at(&root.join("target/dist-again"))?)?;
+        record.push_str("built and packed twice, bit for bit identical\n");
     }
     let directory = place(root).join(target.triple);
     fs::write(directory.join("compiler"), &record).map_err(|error| format!("{}: {error}", directory.display()))?;
@@ -122,14 +124,14 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
 }
 
 /// Builds the program and the plugin in a directory and packs them. Returns the paths of the program and its packages.
-fn made(
+fn build_and_pack(
     root: &Path,
     target: &Target,
     (compiler, commit, record, maintainer): (&Compiler, &Commit, &str, Option<&Maintainer>),
     place: &Path,
 ) -> Result<Vec<PathBuf>, String> {
     let built = |part| build::build(root, target, compiler, (part, Profile::Release, commit), place);
-    let (built, plugin) = (built(Part::Program)?, built(Part::Plugin)?);
+    let (built, plugin) = (built(Artifact::Program)?, built(Artifact::Plugin)?);
     let directory = place.join(target.triple);
     let program = directory.join("pagelab");
     fs::copy(&built, &program).map_err(|error| format!("{}: {error}", program.display()))?;
@@ -140,7 +142,7 @@ fn made(
 }
 
 /// Checks that the files of each pair are equal.
-fn same(made: &[PathBuf], again: &[PathBuf]) -> Result<(), String> {
+fn check_equal(made: &[PathBuf], again: &[PathBuf]) -> Result<(), String> {
     for (one, other) in made.iter().zip(again) {
         if let Some(offset) = first_difference(&read(one)?, &read(other)?) {
             let files = [one, other].map(|path| path.display().to_string());

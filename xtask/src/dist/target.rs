@@ -37,28 +37,22 @@ pub const TARGETS: [Target; 3] = [
 
 impl Target {
     /// The target with this triple or architecture.
-    ///
-    /// # Errors
-    /// There is none; the message lists those that exist.
     pub fn named(name: &str) -> Result<&'static Target, String> {
         let found = TARGETS.iter().find(|target| target.triple == name || target.architecture == name);
         found.ok_or_else(|| {
             let known: Vec<&str> = TARGETS.iter().map(|target| target.triple).collect();
-            format!("there is no target {name:?}; there are {}", known.join(", "))
+            format!("unknown target {name:?}; expected one of {}", known.join(", "))
         })
     }
 
     /// The C compiler for the target, which is also the linker.
-    ///
-    /// # Errors
-    /// It is not installed; the message names its packages.
     pub fn compiler(&self) -> Result<&'static str, String> {
         let compiler = if self.is_here() { "cc" } else { self.gcc };
         if is_in_path(compiler) {
             return Ok(compiler);
         }
         Err(format!(
-            "needs {compiler}, which compiles C for {} and links; apt-get install {} (where one of them conflicts with \
+            "needs {compiler}, the C compiler and linker for {}; apt-get install {} (where one of them conflicts with \
              what is installed, as gcc-multilib does on Debian 12, build elsewhere)",
             self.architecture, self.packages
         ))
@@ -76,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_target_goes_by_both_names() {
+    fn a_target_has_two_names() {
         assert_eq!(Target::named("arm64"), Target::named("aarch64-unknown-linux-gnu"));
         assert!(Target::named("sparc64").unwrap_err().contains("riscv64gc-unknown-linux-gnu"));
         assert_eq!(TARGETS.iter().filter(|target| target.is_here()).count(), 1);

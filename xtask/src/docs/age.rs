@@ -32,12 +32,9 @@ impl fmt::Display for Age {
 }
 
 /// The age of a marked output.
-///
-/// # Errors
-/// A path of its code does not exist, there is no history, or git cannot be run.
 pub fn of(root: &Path, mark: &Mark) -> Result<Age, String> {
     if let Some(gone) = mark.code.iter().find(|path| !root.join(path).exists()) {
-        return Err(format!("the code {gone} is not there; name what it has become"));
+        return Err(format!("the code {gone} does not exist; update the path"));
     }
     let commits_since = |commit: &str| {
         let mut git = Command::new("git");
@@ -95,6 +92,6 @@ mod tests {
         assert_eq!((age.is_older(), age.to_string().trim()), (true, "of another history"));
         assert!(of(&root.join("none"), &mark).unwrap_err().contains("the code"));
         mark.code = vec!["gone".to_owned()];
-        assert!(of(root, &mark).unwrap_err().starts_with("the code gone is not there"));
+        assert!(of(root, &mark).unwrap_err().starts_with("the code gone does not exist"));
     }
 }

@@ -53,18 +53,15 @@ impl Mark {
     }
 }
 
-/// All marks of a page.
-///
-/// # Errors
-/// A mark without an end, an unknown key or a missing key; the message gives the line.
+/// All marks of a page. An error names the line.
 pub fn read(page: &str) -> Result<Vec<Mark>, String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut marks = Vec::new();
     for (at, _) in lines.iter().enumerate().filter(|(_, line)| **line == BEGIN) {
         let length = lines[at + 1..].iter().position(|line| *line == END);
-        let length = length.ok_or_else(|| format!("{}: a mark without end", at + 1))?;
-        let said = keys(&lines[at + 1..at + 1 + length]).map_err(|problem| format!("{}: {problem}", at + 1))?;
-        let value = |key: &str| said[key].to_owned();
+        let length = length.ok_or_else(|| format!("{}: a mark without an end", at + 1))?;
+        let values = keys(&lines[at + 1..at + 1 + length]).map_err(|problem| format!("{}: {problem}", at + 1))?;
+        let value = |key: &str| values[key].to_owned();
         marks.push(Mark {
             line: at + 1,
             after: at + length + 3,
@@ -72,24 +69,24 @@ pub fn read(page: &str) -> Result<Vec<Mark>, String> {
             commit: value("commit"),
             date: value("date"),
             host: value("host"),
-            code: said["code"].split_whitespace().map(str::to_owned).collect(),
+            code: values["code"].split_whitespace().map(str::to_owned).collect(),
         });
     }
     Ok(marks)
 }
 
 fn keys<'a>(lines: &[&'a str]) -> Result<BTreeMap<&'a str, &'a str>, String> {
-    let mut said = BTreeMap::new();
+    let mut values = BTreeMap::new();
     for line in lines {
-        let (key, value) = line.split_once(": ").ok_or_else(|| format!("no `key: value`: {line}"))?;
+        let (key, value) = line.split_once(": ").ok_or_else(|| format!("expected `key: value`, found {line}"))?;
         if !KEYS.contains(&key) {
-            return Err(format!("a mark has no {key}; it has {}", KEYS.join(", ")));
+            return Err(format!("unknown key {key}; a mark has {}", KEYS.join(", ")));
         }
-        said.insert(key, value.trim());
+        values.insert(key, value.trim());
     }
-    match KEYS.iter().find(|key| !said.contains_key(*key)) {
-        Some(missing) => Err(format!("the mark does not say its {missing}")),
-        None => Ok(said),
+    match KEYS.iter().find(|key| !values.contains_key(*key)) {
+        Some(missing) => Err(format!("the mark lacks its {missing}")),
+        None => Ok(values),
     }
 }
 
@@ -111,10 +108,10 @@ pub mod tests {
     }
 
     #[test]
-    fn a_mark_that_is_not_whole_is_an_error() {
+    fn an_incomplete_mark_is_an_error() {
         let wrong = |from: &str, to: &str| read(&PAGE.replace(from, to)).unwrap_err();
-        assert_eq!(wrong("-->\n", ""), "3: a mark without end");
-        assert_eq!(wrong("date: 2026-11-23\n", ""), "3: the mark does not say its date");
-        assert!(wrong("host: any", "where: any").starts_with("3: a mark has no where"));
+        assert_eq!(wrong("-->\n", ""), "3: a mark without an end");
+        assert_eq!(wrong("date: 2026-11-23\n", ""), "3: the mark lacks its date");
+        assert!(wrong("host: any", "where: any").starts_with("3: unknown key where"));
     }
 }

@@ -7,9 +7,6 @@ use std::process::{Command, Stdio};
 const VERSION: &str = "0.5.4";
 
 /// The mdBook of an earlier run, or an installed one of this version; otherwise installs it.
-///
-/// # Errors
-/// It is not available; the message says why.
 pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target").join(format!("mdbook-{VERSION}"));
     let candidates = [directory.join("bin/mdbook"), PathBuf::from("mdbook")];
@@ -23,7 +20,7 @@ pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     install.args(["--no-default-features", "--features", "search", "--root"]).arg(&directory);
     install.arg("--target-dir").arg(directory.join("build"));
     crate::command::succeed(&mut install).map_err(|problem| format!("cargo install mdbook: {problem}"))?;
-    found().ok_or_else(|| format!("mdbook {VERSION} is installed, and does not run here"))
+    found().ok_or_else(|| format!("mdbook {VERSION} is installed but does not run here"))
 }
 
 fn is_usable(program: &Path) -> bool {
@@ -32,13 +29,10 @@ fn is_usable(program: &Path) -> bool {
 }
 
 /// Builds the book in this directory; warnings are errors.
-///
-/// # Errors
-/// mdBook fails; the message is its output.
 pub fn build(mdbook: &Path, book: &Path) -> Result<(), String> {
     let output = Command::new(mdbook).arg("build").arg(book).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", mdbook.display()))?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let warned = said.lines().any(|line| line.contains("WARN") || line.contains("ERROR"));
-    if output.status.success() && !warned { Ok(()) } else { Err(format!("mdbook: {}", said.trim())) }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    let warned = errors.lines().any(|line| line.contains("WARN") || line.contains("ERROR"));
+    if output.status.success() && !warned { Ok(()) } else { Err(format!("mdbook: {}", errors.trim())) }
 }

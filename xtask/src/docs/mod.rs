@@ -19,10 +19,10 @@ pub use source::files_below;
 
 const USAGE: &str = "usage: cargo xtask docs [--check | --make | --studies [--program FILE]]
   without an option  build the site in target/book/site with mdBook, and check its links
-  --check            say which outputs in the book are older than the code that they show; fail where one is empty
-  --make             write the reference of commands anew, and the outputs that are the same everywhere
-  --studies          write the reports of the studies anew, from the results that `pagelab study run NAME --quick` left
-  --program FILE     by this pagelab, the one that ran them: for another build its simulations count as missing";
+  --check            print the age of each output in the book; fail if an output is empty
+  --make             regenerate the command reference, and the outputs that are the same on every machine
+  --studies          regenerate the reports of the studies from the results of `pagelab study run NAME`
+  --program FILE     use this pagelab, the build that ran them; for another build, simulations count as missing";
 
 /// Runs the task that the options select.
 pub fn run(root: &Path, options: &[String]) -> ExitCode {
@@ -51,9 +51,6 @@ fn build(root: &Path) -> Result<(), String> {
 }
 
 /// Builds the site, checks its links, and returns its path.
-///
-/// # Errors
-/// There is no mdBook, it rejects a page, or links are broken.
 pub fn site(root: &Path) -> Result<PathBuf, String> {
     let mdbook = mdbook::find_or_install(root)?;
     let book = root.join("target/book");
@@ -64,7 +61,7 @@ pub fn site(root: &Path) -> Result<PathBuf, String> {
     let broken = site::broken_links(&site)?;
     broken.iter().for_each(|link| println!("{link}"));
     if !broken.is_empty() {
-        return Err(format!("{} links lead nowhere", broken.len()));
+        return Err(format!("{} links are broken", broken.len()));
     }
     Ok(site)
 }
@@ -78,18 +75,18 @@ fn check(root: &Path) -> Result<(), String> {
         for mark in marks {
             let age = age::of(root, &mark).map_err(|problem| format!("{page}:{}: {problem}", mark.line))?;
             let is_empty = repeat::is_empty(&text, &mark);
-            let told = if is_empty { format!("{:19}", "empty") } else { age.to_string() };
+            let age_column = if is_empty { format!("{:19}", "empty") } else { age.to_string() };
             total += 1;
             older += usize::from(age.is_older() && !is_empty);
             empty += usize::from(is_empty);
-            println!("{told} {page}:{}: {}", mark.line, mark.command);
+            println!("{age_column} {page}:{}: {}", mark.line, mark.command);
         }
     }
     println!("{total} outputs, {older} older than the code that they show, {empty} empty");
     if empty == 0 {
         Ok(())
     } else {
-        Err(format!("{empty} outputs are empty: run their commands and write down what they print"))
+        Err(format!("{empty} outputs are empty: run their commands and insert what they print"))
     }
 }
 
@@ -136,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_of_this_book_are_whole_and_name_code_that_is_there() {
+    fn marks_of_this_book_are_complete_and_name_existing_code() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let pages = marked_pages(&root).unwrap();
         assert!(pages.len() > 10, "{pages:?}");
@@ -156,7 +153,7 @@ mod tests {
             let is_page = name.ends_with(".md") && name != "SUMMARY.md";
             assert!(!is_page || summary.contains(&format!("({name})")), "{name} is not in docs/SUMMARY.md");
             let has_its_name = is_page && page.with_extension("html").exists();
-            assert!(!has_its_name, "a file beside {name} would take its place on the site");
+            assert!(!has_its_name, "an HTML file next to {name} would replace it on the site");
         }
     }
 }

@@ -20,22 +20,16 @@ impl Program {
     }
 
     /// Makes a debug build of this checkout.
-    ///
-    /// # Errors
-    /// The build fails.
     pub fn build(root: &Path) -> Result<Program, String> {
         crate::command::succeed(crate::cargo(root).args(["build", "--quiet", "--package", "pagelab"]))?;
         Ok(Program::of_checkout(root))
     }
 
-    /// The program with this path.
-    ///
-    /// # Errors
-    /// It cannot be run, or its name is not the one that pages call it by.
+    /// The program with this path. Refused if its name is not the one that pages call it by.
     pub fn named(file: &str) -> Result<Program, String> {
         let path = std::fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
         if path.file_name().is_none_or(|name| name != "pagelab") {
-            return Err(format!("{file}: expected a program by the name of pagelab, which the commands of pages have"));
+            return Err(format!("{file}: expected a program named pagelab, as in the commands of pages"));
         }
         let output = Command::new(&path).arg("--version").output().map_err(|error| format!("{file}: {error}"))?;
         let commit = crate::command::commit_in(&String::from_utf8_lossy(&output.stdout));
@@ -54,9 +48,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_there_and_has_the_name_that_pages_call() {
+    fn a_program_exists_and_is_named_pagelab() {
         assert!(Program::named("/nowhere/pagelab").is_err_and(|why| why.starts_with("/nowhere/pagelab: ")));
-        assert!(Program::named("/bin/sh").is_err_and(|why| why.contains("by the name of pagelab")));
+        assert!(Program::named("/bin/sh").is_err_and(|why| why.contains("a program named pagelab")));
         let directory = std::env::temp_dir().join(format!("pagelab-xtask-program-{}", std::process::id()));
         std::fs::create_dir(&directory).unwrap();
         let file = directory.join("pagelab");

@@ -14,17 +14,11 @@ use super::program::Program;
 
 /// The page with every repeatable output replaced by the current output of its command. Lines `$ command` above an output stay. A
 /// mark also stays if its output has not changed and its code has not either.
-///
-/// # Errors
-/// A mark is wrong, a command fails, an output has no fence, or the directory for the commands cannot be made.
 pub fn all(root: &Path, program: &Program, page: &str) -> Result<String, String> {
     chosen(root, program, page, Mark::is_repeatable)
 }
 
 /// As [`all`], for the outputs whose marks are chosen.
-///
-/// # Errors
-/// As [`all`].
 pub fn chosen(root: &Path, program: &Program, page: &str, is_chosen: impl Fn(&Mark) -> bool) -> Result<String, String> {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let mut marks = mark::read(page)?;
@@ -52,7 +46,8 @@ fn outputs(
         return Ok(Vec::new());
     }
     marks.iter().try_for_each(|mark| place(lines, mark).map(drop))?;
-    let directory = Directory::new(root).map_err(|error| format!("no directory for the commands: {error}"))?;
+    let directory =
+        Directory::new(root).map_err(|error| format!("cannot make a directory for the commands: {error}"))?;
     let made = marks.into_iter().map(|mark| {
         let made = run(program, &directory.0, &mark.command).map_err(|problem| format!("{}: {problem}", mark.line))?;
         Ok((mark, made))
@@ -143,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn an_output_is_made_anew_and_the_rest_of_the_page_stays() {
+    fn an_output_is_replaced_and_the_rest_of_the_page_stays() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = mark::tests::PAGE.replace("echo a < b", "printf 'b\\nc  \\n'") + "\nend\n";
         let made = made_of(&root, &page).unwrap();
@@ -153,19 +148,19 @@ mod tests {
     }
 
     #[test]
-    fn commands_of_a_page_run_in_its_order_and_find_what_earlier_ones_wrote_and_nothing_else() {
+    fn commands_of_a_page_run_in_order_in_one_new_directory() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let page = |command: &str| mark::tests::PAGE.replace("echo a < b", command);
         let writes = page("test ! -e made.by.page && test -e Cargo.toml && echo one | tee made.by.page");
         let both = writes + &page("cat made.by.page made.by.page");
         let made = made_of(&root, &both).unwrap();
         assert!(made.contains("$ echo old\none\n```") && made.contains("$ echo old\none\none\n```"), "{made}");
-        assert_eq!(made_of(&root, &made).unwrap(), made, "nothing is left of the first time");
+        assert_eq!(made_of(&root, &made).unwrap(), made, "the first run left nothing behind");
         assert!(!root.join("made.by.page").exists());
     }
 
     #[test]
-    fn an_output_of_no_line_but_its_commands_is_empty() {
+    fn an_output_with_only_commands_is_empty() {
         let is_empty = |page: &str| super::is_empty(page, &mark::read(page).unwrap()[0]);
         let page = mark::tests::PAGE;
         assert!(!is_empty(page));

@@ -7,9 +7,6 @@ use std::path::{Path, PathBuf};
 use super::source::files_below;
 
 /// The broken links, one per line.
-///
-/// # Errors
-/// A page cannot be read.
 pub fn broken_links(site: &Path) -> Result<Vec<String>, String> {
     let site = &normal(site);
     let mut pages = BTreeMap::new();
@@ -27,23 +24,16 @@ pub fn broken_links(site: &Path) -> Result<Vec<String>, String> {
             continue;
         }
         for link in values(text, " href=\"").chain(values(text, " src=\"")) {
-            if !leads_somewhere(page, link, &files, &anchors) {
-                broken.push(format!(
-                    "{}: the link {link} leads nowhere",
-                    page.strip_prefix(site).unwrap_or(page).display()
-                ));
+            if !is_valid(page, link, &files, &anchors) {
+                broken
+                    .push(format!("{}: the link {link} is broken", page.strip_prefix(site).unwrap_or(page).display()));
             }
         }
     }
     Ok(broken)
 }
 
-fn leads_somewhere(
-    page: &Path,
-    link: &str,
-    files: &BTreeSet<PathBuf>,
-    anchors: &BTreeMap<&PathBuf, BTreeSet<&str>>,
-) -> bool {
+fn is_valid(page: &Path, link: &str, files: &BTreeSet<PathBuf>, anchors: &BTreeMap<&PathBuf, BTreeSet<&str>>) -> bool {
     if link.contains(':') {
         return true;
     }
@@ -85,6 +75,6 @@ mod tests {
         fs::write(scratch.0.join("a.html"), page + "<img src=\"gone.png\">").unwrap();
         let broken = broken_links(&scratch.0.join(".")).unwrap();
         let expected = ["b/d.html", "b/c.html#end", "#here", "gone.png"];
-        assert_eq!(broken, expected.map(|link| format!("a.html: the link {link} leads nowhere")));
+        assert_eq!(broken, expected.map(|link| format!("a.html: the link {link} is broken")));
     }
 }

@@ -16,9 +16,6 @@ const PAGES_OUTSIDE: [&str; 1] = ["ARCHITECTURE.md"];
 const FRONT: &str = "README.md";
 
 /// Copies docs/ and the files that pages link to into `book`: the pages to `src`, and `book.toml` next to it.
-///
-/// # Errors
-/// A file cannot be read or written, a mark is wrong, or a link points to something that a site cannot show.
 pub fn copy(root: &Path, book: &Path) -> Result<(), String> {
     let source = book.join("src");
     let _ = fs::remove_dir_all(&source);
@@ -43,9 +40,6 @@ pub fn copy(root: &Path, book: &Path) -> Result<(), String> {
 }
 
 /// All files below a directory, sorted.
-///
-/// # Errors
-/// A directory cannot be read.
 pub fn files_below(directory: &Path) -> Result<Vec<PathBuf>, String> {
     let entries = fs::read_dir(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let mut files = Vec::new();
@@ -76,7 +70,9 @@ fn page_of(root: &Path, path: &str, linked: &mut BTreeSet<String>) -> Result<Str
     let text = relinked(path, &text, &mut found);
     for file in found {
         if root.join(&file).is_dir() {
-            return Err(format!("{path}: a link to the directory {file}; a site has files only: link to one in it"));
+            return Err(format!(
+                "{path}: a link to the directory {file}; link to a file in it, because a site has no directories"
+            ));
         }
         if !PAGES_OUTSIDE.contains(&file.as_str()) && file != FRONT {
             linked.insert(file);

@@ -16,9 +16,6 @@ const REPORT: &str = "pagelab study report";
 const PICTURE: (u32, u32) = (1200, 1600);
 
 /// Makes the page, the report and the picture of every study.
-///
-/// # Errors
-/// A study has no results in the store, a page has no mark, there is no browser, or files cannot be read or written.
 pub fn make(root: &Path, program: &Program) -> Result<(), String> {
     let root = &root.canonicalize().map_err(|error| format!("{}: {error}", root.display()))?;
     for page in super::source::files_below(&root.join(PAGES))? {
@@ -42,7 +39,7 @@ fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
     // mdBook writes the page itself to the same name with `.html`.
     let html = page.with_file_name(format!("{name}-report.html"));
     let mut command = Command::new("pagelab");
-    command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--quick", "--html"]);
+    command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--html"]);
     command.arg(html.strip_prefix(root).unwrap_or(&html)).arg(&*name);
     crate::command::succeed(&mut command)?;
     let mut browser = Command::new("chromium");

@@ -9,8 +9,8 @@ use super::check::Scope;
 use super::initrd::Programs;
 use super::machine::{self, Board, Boot, End};
 use super::merged;
-use super::stage::{Said, Stage};
-use super::transcript::{self, Part};
+use super::stage::{BootOutput, Stage};
+use super::transcript::{self, CheckOutput};
 
 /// What all boots of a guest have in common.
 #[derive(Debug)]
@@ -34,40 +34,34 @@ pub struct Boots<'a> {
 
 impl Boots<'_> {
     /// Boots the guest as often as the checks need, and returns what it printed in each boot.
-    ///
-    /// # Errors
-    /// A file cannot be written, or there is no QEMU.
-    pub fn run(&self) -> Result<Vec<(Stage, Said)>, String> {
-        let mut all: Vec<(Stage, Said)> = Vec::new();
+    pub fn run(&self) -> Result<Vec<(Stage, BootOutput)>, String> {
+        let mut all: Vec<(Stage, BootOutput)> = Vec::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
-            let said = match (lacking(self.board, stage, &all), self.kept(stage, &all)) {
-                (Some(part), _) => Said { parts: vec![part], unreached: String::new() },
+            let output = match (skipped_part(self.board, stage, &all), self.kept(stage, &all)) {
+                (Some(part), _) => BootOutput { parts: vec![part], unreached: String::new() },
                 (None, Ok(kept)) => self.boot(stage, &kept)?,
-                (None, Err(unreached)) => Said { parts: Vec::new(), unreached },
+                (None, Err(unreached)) => BootOutput { parts: Vec::new(), unreached },
             };
-            all.push((stage, said));
+            all.push((stage, output));
         }
         Ok(all)
     }
 
     /// Reads what the guest printed in each boot from the logs of earlier boots.
-    ///
-    /// # Errors
-    /// A boot has no log.
-    pub fn read(&self) -> Result<Vec<(Stage, Said)>, String> {
-        let mut all: Vec<(Stage, Said)> = Vec::new();
+    pub fn read(&self) -> Result<Vec<(Stage, BootOutput)>, String> {
+        let mut all: Vec<(Stage, BootOutput)> = Vec::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
-            let said = match lacking(self.board, stage, &all) {
-                Some(part) => Said { parts: vec![part], unreached: String::new() },
+            let output = match skipped_part(self.board, stage, &all) {
+                Some(part) => BootOutput { parts: vec![part], unreached: String::new() },
                 None => {
                     let log = self.log(stage);
                     let console = fs::read(&log).map_err(|error| format!("cannot read {}: {error}", log.display()))?;
                     let console = String::from_utf8_lossy(&console);
-                    let unreached = format!("{} ends with {:?}", log.display(), machine::last_words(&console));
-                    Said { parts: transcript::read(&console), unreached }
+                    let unreached = format!("{} ends with {:?}", log.display(), machine::last_line(&console));
+                    BootOutput { parts: transcript::read(&console), unreached }
                 }
             };
-            all.push((stage, said));
+            all.push((stage, output));
         }
         Ok(all)
     }
@@ -78,11 +72,11 @@ impl Boots<'_> {
     }
 
     /// Additional files in the initial file system of a boot, or why the boot is left out.
-    fn kept(&self, stage: Stage, before: &[(Stage, Said)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
+    fn kept(&self, stage: Stage, before: &[(Stage, BootOutput)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         match stage {
             Stage::Together if self.scope.is_small => Ok(vec![("checks/small", Vec::new())]),
             Stage::AfterReset => {
-                let parts = before.iter().flat_map(|(_, said)| &said.parts);
+                let parts = before.iter().flat_map(|(_, output)| &output.parts);
                 let journal = parts.filter_map(|part| part.output("journal").ok()).next();
                 let journal = journal.ok_or("the boot before it left no journal")?;
                 Ok(vec![("var/lib/pagelab/lease.jsonl", (journal.trim_end().to_owned() + "\n").into_bytes())])
@@ -94,7 +88,7 @@ impl Boots<'_> {
         }
     }
 
-    fn boot(&self, stage: Stage, kept: &[(&str, Vec<u8>)]) -> Result<Said, String> {
+    fn boot(&self, stage: Stage, kept: &[(&str, Vec<u8>)]) -> Result<BootOutput, String> {
         let scripts: Vec<(&str, &str)> =
             self.scope.checks().filter_map(|check| Some((check.name, check.script(stage)?))).collect();
         let files: Vec<(&str, &[u8])> = kept.iter().map(|(name, content)| (*name, content.as_slice())).collect();
@@ -117,29 +111,29 @@ impl Boots<'_> {
         let (console, end) = machine::run(&boot)?;
         let log_name = format!("{}.{}.log", self.name, stage.name());
         let unreached = match end {
-            End::TooSlow => format!("no end within {} s; see {log_name}", limit.as_secs()),
-            End::Off => format!("the guest ended with {:?}; see {log_name}", machine::last_words(&console)),
+            End::TooSlow => format!("timed out after {} s; see {log_name}", limit.as_secs()),
+            End::Off => format!("the guest ended with {:?}; see {log_name}", machine::last_line(&console)),
         };
-        Ok(Said { parts: transcript::read(&console), unreached })
+        Ok(BootOutput { parts: transcript::read(&console), unreached })
     }
 }
 
 /// The part of a check whose boot is not made. Boots with different direct maps are left out on architectures where the kernel has
 /// no option for it. The boot that counts instructions is left out if the first boot found no KVM in the guest, or none that works.
-fn lacking(board: &Board, stage: Stage, before: &[(Stage, Said)]) -> Option<Part> {
+fn skipped_part(board: &Board, stage: Stage, before: &[(Stage, BootOutput)]) -> Option<CheckOutput> {
     if matches!(stage, Stage::WithGigabyte | Stage::WithoutGigabyte) && board.architecture != "amd64" {
         let needs = "x86-64, where `nogbpages` makes a boot without leaves of 1G".to_owned();
         let needs = Vec::from_iter((stage == Stage::WithGigabyte).then_some(needs));
-        return Some(Part { check: "boots".to_owned(), needs, ran: Vec::new(), is_whole: true });
+        return Some(CheckOutput { check: "boots".to_owned(), needs, ran: Vec::new(), is_complete: true });
     }
-    let mut parts = before.iter().flat_map(|(_, said)| &said.parts);
+    let mut parts = before.iter().flat_map(|(_, output)| &output.parts);
     let kvm = parts.find(|part| stage == Stage::Counted && part.check == "kvm")?;
     let needs = match kvm.ran.iter().all(|ran| ran.code == Some(0)) {
         true if kvm.ran.is_empty() => kvm.needs.clone(),
         true => return None,
-        false => vec!["what `kvm` does".to_owned()],
+        false => vec!["that the check `kvm` passes".to_owned()],
     };
-    Some(Part { check: "counted".to_owned(), needs, ran: Vec::new(), is_whole: kvm.is_whole })
+    Some(CheckOutput { check: "counted".to_owned(), needs, ran: Vec::new(), is_complete: kvm.is_complete })
 }
 
 #[cfg(test)]
@@ -163,43 +157,50 @@ mod tests {
     fn a_boot_after_a_reset_finds_the_journal_that_was_left() {
         let programs = Programs::default();
         let boots = boots(&programs);
-        let said =
-            |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
-        let left = said("@@ check reset\n@@ run journal\n{\"a\":1}\n{}\n\n@@ said\n\n@@ ran 0\n@@ done\n@@ reset\n");
+        let outputs = |console: &str| {
+            [(Stage::Together, BootOutput { parts: transcript::read(console), unreached: String::new() })]
+        };
+        let left = outputs("@@ check reset\n@@ run journal\n{\"a\":1}\n{}\n\n@@ said\n\n@@ ran 0\n@@ done\n@@ reset\n");
         let kept = boots.kept(Stage::AfterReset, &left).unwrap();
         assert_eq!(kept, [("var/lib/pagelab/lease.jsonl", b"{\"a\":1}\n{}\n".to_vec())]);
-        assert!(boots.kept(Stage::AfterReset, &said("")).unwrap_err().contains("no journal"));
+        assert!(boots.kept(Stage::AfterReset, &outputs("")).unwrap_err().contains("no journal"));
         assert!(boots.kept(Stage::Counted, &left).unwrap().is_empty());
     }
 
     #[test]
-    fn logs_say_again_what_was_said() {
+    fn reads_outputs_again_from_logs() {
         let scratch = crate::cache::tests::Scratch::new("judged");
         let programs = Programs::default();
-        let scope = Scope { is_small: false, only: Some("model") };
+        let scope = Scope { only: Some("model"), ..Scope::default() };
         let boots = Boots { logs: &scratch.0, scope, ..boots(&programs) };
         assert!(boots.read().unwrap_err().contains("x.fresh.log"));
         fs::write(boots.log(Stage::Fresh), "@@ check model\n@@ run page\n4096\n@@ ran 0\n").unwrap();
-        let said = boots.read().unwrap();
-        assert_eq!((said.len(), said[0].0, said[0].1.parts[0].output("page").unwrap()), (1, Stage::Fresh, "4096\n"));
-        assert!(said[0].1.unreached.contains("ends with \"@@ ran 0\""));
+        let outputs = boots.read().unwrap();
+        assert_eq!(
+            (outputs.len(), outputs[0].0, outputs[0].1.parts[0].output("page").unwrap()),
+            (1, Stage::Fresh, "4096\n")
+        );
+        assert!(outputs[0].1.unreached.contains("ends with \"@@ ran 0\""));
     }
 
     #[test]
-    fn no_boot_is_made_for_what_the_first_one_lacked() {
-        let said =
-            |console: &str| [(Stage::Together, Said { parts: transcript::read(console), unreached: String::new() })];
-        let without = said("@@ check kvm\n@@ needs /dev/kvm\n@@ done\n");
+    fn skips_boots_for_what_the_first_one_lacked() {
+        let outputs = |console: &str| {
+            [(Stage::Together, BootOutput { parts: transcript::read(console), unreached: String::new() })]
+        };
+        let without = outputs("@@ check kvm\n@@ needs /dev/kvm\n@@ done\n");
         let board = Board::of("arm64", None).unwrap();
-        let lacking = |stage, before: &[(Stage, Said)]| lacking(board, stage, before);
-        let boots: Vec<Part> =
-            [Stage::WithGigabyte, Stage::WithoutGigabyte].into_iter().filter_map(|stage| lacking(stage, &[])).collect();
-        assert_eq!((boots.len(), boots[0].needs.len(), boots[1].needs.len()), (2, 1, 0), "it is said once");
-        let part = lacking(Stage::Counted, &without).unwrap();
-        assert_eq!((part.check.as_str(), part.needs, part.is_whole), ("counted", vec!["/dev/kvm".to_owned()], true));
-        assert_eq!(lacking(Stage::AfterReset, &without), None);
-        assert_eq!(lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 0\n@@ done\n")), None);
-        let failed = lacking(Stage::Counted, &said("@@ check kvm\n@@ run x\n@@ ran 137\n@@ done\n")).unwrap();
-        assert_eq!(failed.needs, ["what `kvm` does"]);
+        let skipped_part = |stage, before: &[(Stage, BootOutput)]| skipped_part(board, stage, before);
+        let boots: Vec<CheckOutput> = [Stage::WithGigabyte, Stage::WithoutGigabyte]
+            .into_iter()
+            .filter_map(|stage| skipped_part(stage, &[]))
+            .collect();
+        assert_eq!((boots.len(), boots[0].needs.len(), boots[1].needs.len()), (2, 1, 0), "reported once");
+        let part = skipped_part(Stage::Counted, &without).unwrap();
+        assert_eq!((part.check.as_str(), part.needs, part.is_complete), ("counted", vec!["/dev/kvm".to_owned()], true));
+        assert_eq!(skipped_part(Stage::AfterReset, &without), None);
+        assert_eq!(skipped_part(Stage::Counted, &outputs("@@ check kvm\n@@ run x\n@@ ran 0\n@@ done\n")), None);
+        let failed = skipped_part(Stage::Counted, &outputs("@@ check kvm\n@@ run x\n@@ ran 137\n@@ done\n")).unwrap();
+        assert_eq!(failed.needs, ["that the check `kvm` passes"]);
     }
 }

@@ -6,8 +6,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-/// The timeout for an answer of QEMU.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// The timeout for a reply from QEMU.
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A connection to a guest that is stopped until this is dropped.
 pub struct Debugger {
@@ -16,15 +16,12 @@ pub struct Debugger {
 
 impl Debugger {
     /// Stops the guest whose debugger listens on a socket.
-    ///
-    /// # Errors
-    /// Nothing answers on the socket.
     pub fn stop(socket: &Path) -> Result<Debugger, String> {
         let cannot = |error: std::io::Error| format!("no debugger at {}: {error}", socket.display());
         let stream = UnixStream::connect(socket).map_err(cannot)?;
         stream
-            .set_read_timeout(Some(PATIENCE))
-            .and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+            .set_read_timeout(Some(REPLY_TIMEOUT))
+            .and_then(|()| stream.set_write_timeout(Some(REPLY_TIMEOUT)))
             .map_err(cannot)?;
         let mut debugger = Debugger { stream: BufReader::new(stream) };
         debugger.ask("qSupported")?;
@@ -33,9 +30,6 @@ impl Debugger {
     }
 
     /// Reads a register of a processor by its name. Processors are numbered from 1.
-    ///
-    /// # Errors
-    /// There is no such processor or register.
     pub fn register(&mut self, processor: u32, name: &str) -> Result<u64, String> {
         if self.ask(&format!("Hgp1.{processor:x}"))? != "OK" && self.ask(&format!("Hg{processor:x}"))? != "OK" {
             return Err(format!("no processor {processor}"));
@@ -79,9 +73,6 @@ impl Debugger {
     }
 
     /// Reads 8-byte words of physical memory.
-    ///
-    /// # Errors
-    /// There is no memory at the address.
     pub fn words(&mut self, address: u64, count: u64) -> Result<Vec<u64>, String> {
         self.ask("Qqemu.PhyMemMode:1")?;
         let mut words = Vec::new();
@@ -99,7 +90,7 @@ impl Debugger {
         self.send(packet)?;
         loop {
             let answer = self.receive(packet)?;
-            // The stub also reports unasked that the guest has stopped.
+            // The stub also sends unsolicited stop replies.
             if packet == "?" || !answer.starts_with('T') {
                 return Ok(answer);
             }
@@ -108,17 +99,17 @@ impl Debugger {
 
     fn send(&mut self, packet: &str) -> Result<(), String> {
         let framed = framed(packet);
-        let lost = |error: std::io::Error| format!("the debugger does not take {packet}: {error}");
-        self.stream.get_mut().write_all(framed.as_bytes()).map_err(lost)
+        let cannot = |error: std::io::Error| format!("cannot send {packet} to the debugger: {error}");
+        self.stream.get_mut().write_all(framed.as_bytes()).map_err(cannot)
     }
 
     fn receive(&mut self, packet: &str) -> Result<String, String> {
-        let lost = |error: std::io::Error| format!("the debugger does not answer {packet}: {error}");
+        let cannot = |error: std::io::Error| format!("no reply of the debugger to {packet}: {error}");
         let mut answer = Vec::new();
-        self.stream.read_until(b'#', &mut answer).map_err(lost)?;
+        self.stream.read_until(b'#', &mut answer).map_err(cannot)?;
         let mut sum = [0; 2];
-        self.stream.read_exact(&mut sum).map_err(lost)?;
-        self.stream.get_mut().write_all(b"+").map_err(lost)?;
+        self.stream.read_exact(&mut sum).map_err(cannot)?;
+        self.stream.get_mut().write_all(b"+").map_err(cannot)?;
         // Acknowledgements may precede the packet.
         let start = answer.iter().position(|byte| *byte == b'$').map_or(0, |at| at + 1);
         Ok(unescaped(&answer[start..answer.len() - 1]))

@@ -25,17 +25,21 @@ pub struct Programs {
 const BUSYBOX: [&str; 2] = ["./usr/bin/busybox", "./bin/busybox"];
 
 impl Programs {
-    /// Reads pagelab and busybox, and compiles the other programs.
-    ///
-    /// # Errors
-    /// A program cannot be compiled.
+    /// Reads pagelab, with its libraries if it has any, and busybox, and compiles the other programs.
     pub fn make(root: &Path, target: &Target, pagelab: &Path, busybox: &Path) -> Result<Programs, String> {
-        let mut files = vec![("bin/pagelab".to_owned(), read(pagelab)?)];
-        files.push(("bin/busybox".to_owned(), read(busybox)?));
         let place = root.join("target/guests/programs").join(target.architecture);
         fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-        let looks = root.join("xtask/src/guests/programs/looks.c");
-        files.push(("bin/looks".to_owned(), read(&compile(target, &looks, &place)?)?));
+        let mut files = vec![("bin/busybox".to_owned(), read(busybox)?)];
+        if target.is_here() {
+            files.push(("bin/pagelab".to_owned(), read(&stripped(pagelab, &place)?)?));
+            files.extend(libraries(pagelab)?);
+        } else {
+            files.push(("bin/pagelab".to_owned(), read(pagelab)?));
+        }
+        for name in ["looks", "read_first"] {
+            let source = root.join("xtask/src/guests/programs").join(name).with_extension("c");
+            files.push((format!("bin/{name}"), read(&compile(target, &source, &place)?)?));
+        }
         for source in sources(&root.join("crates/pagelab/tests/torture"))? {
             let program = compile(target, &source, &place)?;
             let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -59,7 +63,7 @@ impl Programs {
         Ok(Programs { files, place, busybox: runnable })
     }
 
-    /// Translates the words of a program in a guest into words that run it on this machine.
+    /// Translates a program's command line in a guest into one for this machine.
     pub fn here(&self, words: &str) -> Vec<String> {
         let here = |word: &str| match (word.strip_prefix("/programs/"), word) {
             (Some(name), _) => self.place.join(name).display().to_string(),
@@ -96,9 +100,6 @@ fn above(name: &str) -> Vec<String> {
 }
 
 /// A static busybox. It is fetched if it is missing, and again with `again`.
-///
-/// # Errors
-/// It was never fetched before, and cannot be fetched now.
 pub fn busybox(cache: &Path, target: &'static Target, again: bool) -> Result<PathBuf, String> {
     let place = cache.join("busybox");
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
@@ -123,6 +124,21 @@ fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(sources)
 }
 
+/// A copy of a program without symbols and debugging information, which are two thirds of it.
+fn stripped(program: &Path, place: &Path) -> Result<PathBuf, String> {
+    let copy = place.join("pagelab");
+    crate::command::succeed(Command::new("strip").arg("-o").arg(&copy).arg(program))?;
+    Ok(copy)
+}
+
+/// The loader and the libraries of a program of this machine, by their paths without a leading `/`. A static program has none.
+fn libraries(program: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
+    let output = Command::new("ldd").arg(program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    let paths = text.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with('/')));
+    paths.map(|path| Ok((path.trim_start_matches('/').to_owned(), read(Path::new(path))?))).collect()
+}
+
 /// Compiles a program for the target, linked statically.
 fn compile(target: &Target, source: &Path, place: &Path) -> Result<PathBuf, String> {
     let program = place.join(source.file_stem().unwrap_or_default());
@@ -142,7 +158,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn directories_come_before_what_is_in_them() {
+    fn directories_precede_their_files() {
         let files = vec![("bin/pagelab".into(), b"elf".to_vec())];
         let programs = Programs { files, ..Programs::default() };
         let initrd = programs.initrd(&[("one", "run a"), ("two", "")], &[("var/lib/x", b"y")]);

@@ -8,13 +8,13 @@ use serde::Deserialize;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
-use crate::linux::{Granule, Linux, UNCHANGED, Wanted};
+use crate::linux::{Granule, KernelBuild, Linux, UNCHANGED};
 
 /// The directory of modules below a root.
 const MODULES: &str = "lib/modules";
 
 /// Patterns for the modules that a guest of `compare --kernel` loads, their dependencies, and the list of built-in modules.
-const OF_A_GUEST: [&str; 8] = [
+const MODULE_PATTERNS: [&str; 8] = [
     "*/modules.builtin",
     "*/kernel/drivers/char/virtio_console.ko*",
     "*/kernel/drivers/virtio/*",
@@ -54,7 +54,7 @@ pub fn all() -> Vec<Guest> {
     struct File {
         guest: Vec<Guest>,
     }
-    let file: File = toml::from_str(include_str!("guests.toml")).expect("guests.toml, which is compiled in");
+    let file: File = toml::from_str(include_str!("guests.toml")).expect("guests.toml is valid");
     file.guest
 }
 
@@ -67,9 +67,6 @@ pub struct Kernel {
 }
 
 /// The kernel of a guest. It is fetched or built if it is missing. With `again`, the newest one is fetched.
-///
-/// # Errors
-/// It was never fetched before and cannot be fetched now, or it cannot be built.
 pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) -> Result<Kernel, String> {
     let (granule, because) = match (&guest.package, guest.built) {
         (None, Some(granule)) => (granule, String::new()),
@@ -78,12 +75,12 @@ pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) 
             (outcome, _) => return outcome,
         },
     };
-    let wanted = Wanted { target, granule, variant: UNCHANGED, patches: &[] };
+    let wanted = KernelBuild { target, granule, variant: UNCHANGED, patches: &[] };
     let image = Linux::open(&guest.release, cache, again)?.image(wanted)?;
     Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}{because}", image.package) })
 }
 
-/// Why a built kernel replaces that of the package. The text is part of every name of the kernel.
+/// Why a built kernel replaces that of the package. The text becomes part of the kernel's displayed name.
 fn in_place_of_package(problem: &str) -> String {
     let first_line = problem.lines().next().unwrap_or_default();
     format!(", with a small configuration, in place of the package's kernel: {first_line}")
@@ -97,7 +94,7 @@ fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> R
     let is_here = image.is_file() && package.is_file();
     if again || !is_here || !has_modules(&place) {
         match replace(guest, target, cache, &place, &work) {
-            Err(problem) if is_here => println!("{problem}; the kernel that was fetched before serves"),
+            Err(problem) if is_here => println!("{problem}; using the kernel that was fetched before"),
             outcome => outcome?,
         }
     }
@@ -131,7 +128,7 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
     let modules = work.path.join("modules");
     for file in others.iter().chain([&file]) {
-        unpack_matching(file, &OF_A_GUEST, &modules)?;
+        unpack_matching(file, &MODULE_PATTERNS, &modules)?;
     }
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -215,14 +212,14 @@ mod tests {
     }
 
     #[test]
-    fn guests_have_names_of_their_own_and_known_architectures() {
+    fn guests_have_unique_names_and_known_architectures() {
         let guests = all();
         let names: BTreeSet<&str> = guests.iter().map(|guest| guest.name.as_str()).collect();
         assert_eq!(names.len(), guests.len());
         for guest in &guests {
             Target::named(&guest.architecture).unwrap();
             assert!(crate::guests::machine::Board::of(&guest.architecture, guest.built).is_some(), "{}", guest.name);
-            assert!(guest.package.is_some() || guest.built.is_some(), "{}: neither of both", guest.name);
+            assert!(guest.package.is_some() || guest.built.is_some(), "{}: neither package nor built", guest.name);
             let can_be_built = |granule| match guest.architecture.as_str() {
                 "arm64" => true,
                 "riscv64" => granule == Granule::K4,
@@ -235,7 +232,10 @@ mod tests {
 
     #[test]
     fn a_kernel_in_place_of_another_says_why() {
-        let said = in_place_of_package("apt-get update: the lists are not signed\nmore of it");
-        assert!(said.ends_with("in place of the package's kernel: apt-get update: the lists are not signed"), "{said}");
+        let warning = in_place_of_package("apt-get update: the lists are not signed\nmore of it");
+        assert!(
+            warning.ends_with("in place of the package's kernel: apt-get update: the lists are not signed"),
+            "{warning}"
+        );
     }
 }

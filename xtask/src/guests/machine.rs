@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use super::debugger::Debugger;
-use super::tables::{Asked, entries};
+use super::tables::{TableRequest, entries};
 use crate::linux::Granule;
 
 /// The QEMU machine for an architecture and a size of base pages.
@@ -107,14 +107,11 @@ pub enum End {
 }
 
 /// The prefix of a line in which a guest requests entries of its page tables.
-const LOOK: &str = "@@ look ";
-/// The line in which a guest requests to be ended immediately, as by a reset.
+const REQUEST: &str = "@@ look ";
+/// The line in which a guest asks to be ended immediately, as by a reset.
 const RESET: &str = "@@ reset";
 
 /// Runs a guest until it ends and returns its console output. Answers its requests for page table entries.
-///
-/// # Errors
-/// There is no QEMU, or the log cannot be written.
 pub fn run(boot: &Boot) -> Result<(String, End), String> {
     let log = |error: std::io::Error| format!("cannot write {}: {error}", boot.log.display());
     let mut file = File::create(&boot.log).map_err(log)?;
@@ -164,7 +161,7 @@ fn listen(
         if text.trim() == RESET {
             return Ok(End::Off);
         }
-        if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(LOOK), keyboard.as_mut()) {
+        if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(REQUEST), keyboard.as_mut()) {
             let answer = answer(boot.board, socket, words);
             writeln!(log, "{answer}")?;
             // If the guest no longer reads its console, its end shows that.
@@ -175,10 +172,12 @@ fn listen(
 
 /// The page table entries that a guest requests, in one line, or why they cannot be read.
 fn answer(board: &Board, socket: &Path, words: &str) -> String {
-    let found = Asked::read(words).ok_or_else(|| format!("not understood: {words}")).and_then(|asked| {
-        let mut debugger = Debugger::stop(socket)?;
-        entries(&mut debugger, board.architecture, &asked)
-    });
+    let found = TableRequest::read(words)
+        .ok_or_else(|| format!("expected ADDRESS BYTES PAGE FRAME PROCESSOR, found {words}"))
+        .and_then(|request| {
+            let mut debugger = Debugger::stop(socket)?;
+            entries(&mut debugger, board.architecture, &request)
+        });
     match found {
         Ok((bits, entries)) => {
             let words: Vec<String> = entries.iter().map(|entry| format!("{entry:x}")).collect();
@@ -218,26 +217,20 @@ impl Drop for Guest {
     }
 }
 
-/// The last non-empty lines of a guest's log.
-pub fn last_words(console: &str) -> String {
+/// The last line of a guest's log that reports a kernel panic, or else the last non-empty line.
+pub fn last_line(console: &str) -> String {
     let lines: Vec<&str> = console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     let panic = lines.iter().rfind(|line| line.contains("Kernel panic"));
     panic.or(lines.last()).map_or("nothing".to_owned(), |line| (*line).to_owned())
 }
 
 /// Waits for another run of the same guest to end, and locks it until the returned file is closed.
-///
-/// # Errors
-/// The file cannot be made.
-pub fn alone(path: &Path) -> Result<File, String> {
+pub fn lock_guest(path: &Path) -> Result<File, String> {
     let locked = File::create(path).and_then(|file| file.lock().map(|()| file));
     locked.map_err(|error| format!("cannot lock {}: {error}", path.display()))
 }
 
 /// Makes the directory of the logs.
-///
-/// # Errors
-/// It cannot be made.
 pub fn logs(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target/guests");
     fs::create_dir_all(&directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
@@ -272,9 +265,9 @@ mod tests {
             arguments: "",
         };
         let scratch = Scratch::new("hangs");
-        let (said, end) = run(&boot(&SLEEPS, scratch.0.join("log"), Path::new("/nowhere"))).unwrap();
+        let (console, end) = run(&boot(&SLEEPS, scratch.0.join("log"), Path::new("/nowhere"))).unwrap();
         assert_eq!(end, End::TooSlow);
-        assert!(said.starts_with("-m 2G") && said.contains("-kernel /nowhere"), "{}", &said[..200]);
+        assert!(console.starts_with("-m 2G") && console.contains("-kernel /nowhere"), "{}", &console[..200]);
     }
 
     #[test]
@@ -287,9 +280,9 @@ mod tests {
     }
 
     #[test]
-    fn the_last_words_are_of_a_panic_if_there_is_one() {
-        assert_eq!(last_words("a\n\n  b \n"), "b");
-        assert_eq!(last_words("x Kernel panic - not syncing: y\nz\n"), "x Kernel panic - not syncing: y");
-        assert_eq!(last_words(""), "nothing");
+    fn the_last_line_is_the_panic_if_there_is_one() {
+        assert_eq!(last_line("a\n\n  b \n"), "b");
+        assert_eq!(last_line("x Kernel panic - not syncing: y\nz\n"), "x Kernel panic - not syncing: y");
+        assert_eq!(last_line(""), "nothing");
     }
 }

@@ -5,8 +5,8 @@ use std::path::Path;
 use std::process::Command;
 
 use super::check::boots::{BOOTS, REPORT};
-use super::stage::{Said, Stage};
-use super::transcript::{Part, Ran};
+use super::stage::{BootOutput, Stage};
+use super::transcript::{CheckOutput, CommandOutput};
 
 /// The time limit of the study's quick size, and the longer limit that is used here.
 const QUICK_TIME: &str = "max_time = \"15s\"";
@@ -19,38 +19,37 @@ pub fn study() -> String {
 
 /// Appends the report over both stores to the output of the guest. `pagelab` is the guest's program. It can run on this machine
 /// only if the guest has the same architecture.
-///
-/// # Errors
-/// A directory cannot be made.
-pub fn report(pagelab: &Path, said: &mut [(Stage, Said)]) -> Result<(), String> {
-    let parts: Vec<&Part> =
-        said.iter().flat_map(|(_, said)| &said.parts).filter(|part| part.check == "boots").collect();
+pub fn report(pagelab: &Path, outputs: &mut [(Stage, BootOutput)]) -> Result<(), String> {
+    let parts: Vec<&CheckOutput> =
+        outputs.iter().flat_map(|(_, output)| &output.parts).filter(|part| part.check == "boots").collect();
     if parts.iter().all(|part| part.ran.is_empty()) {
         return Ok(());
     }
     let place = std::env::temp_dir().join(format!("pagelab-guest-boots-{}", std::process::id()));
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
-    let made = made(pagelab, &place, &parts);
+    let made = make_report(pagelab, &place, &parts);
     let _ = fs::remove_dir_all(&place);
     let (output, error, code) = match made {
         Ok(document) => (document, String::new(), 0),
         Err(problem) => (String::new(), problem, 1),
     };
-    let last = said.iter_mut().rev().flat_map(|(_, said)| &mut said.parts).find(|part| part.check == "boots");
-    let ran = Ran { name: REPORT.to_owned(), output, error, code: Some(code) };
+    let last = outputs.iter_mut().rev().flat_map(|(_, output)| &mut output.parts).find(|part| part.check == "boots");
+    let ran = CommandOutput { name: REPORT.to_owned(), output, error, code: Some(code) };
     last.into_iter().for_each(|part| part.ran.push(ran.clone()));
     Ok(())
 }
 
-fn made(pagelab: &Path, place: &Path, parts: &[&Part]) -> Result<String, String> {
+fn make_report(pagelab: &Path, place: &Path, parts: &[&CheckOutput]) -> Result<String, String> {
     let (merged, file) = (place.join("merged.sqlite"), place.join("direct-map.toml"));
     fs::write(&file, study()).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut merge = Command::new(pagelab);
     merge.args(["study", "merge", "--store"]).arg(&merged);
     for boot in BOOTS {
         let name = format!("store.{boot}");
-        let text =
-            parts.iter().find_map(|part| part.output(&name).ok()).ok_or_else(|| format!("there is no {name}"))?;
+        let text = parts
+            .iter()
+            .find_map(|part| part.output(&name).ok())
+            .ok_or_else(|| format!("the guest printed no {name}"))?;
         let packed = place.join(format!("{boot}.base64"));
         let store = place.join(format!("{boot}.sqlite"));
         fs::write(&packed, text).map_err(|error| format!("cannot write {}: {error}", packed.display()))?;
@@ -60,7 +59,7 @@ fn made(pagelab: &Path, place: &Path, parts: &[&Part]) -> Result<String, String>
     }
     output(&mut merge)?;
     let mut report = Command::new(pagelab);
-    report.args(["study", "report"]).arg(&file).args(["--quick", "--json", "--store"]).arg(&merged);
+    report.args(["study", "report"]).arg(&file).args(["--size", "quick", "--json", "--store"]).arg(&merged);
     output(&mut report)
 }
 

@@ -35,14 +35,14 @@ use crate::test::packages::is_in_path;
 const USAGE: &str =
     "usage: cargo xtask guests [NAME]... [--again] [--fetch] [--small] [--only CHECK] [--limit MINUTES] [--program FILE]
                           [--judge]
-  NAME             a guest of xtask/src/guests/guests.toml. Without: all of them
-  --again          ask Debian for the newest kernels, and fetch those that are new
-  --fetch          fetch kernels with the modules of a guest of `pagelab compare --kernel`, and boot none
-  --small          the smaller checks, those of `cargo xtask test`; the table in docs stays as it is
-  --only CHECK     this check alone, such as boots; the table in docs stays as it is
+  NAME             a guest of xtask/src/guests/guests.toml; default: all
+  --again          fetch the newest kernels
+  --fetch          fetch the kernels and the modules for `pagelab compare --kernel`; boot nothing
+  --small          only the smaller checks, those of `cargo xtask test`; do not update the table in docs
+  --only CHECK     only this check, such as boots; do not update the table in docs
   --limit MINUTES  end a guest that takes longer; default: 30
-  --program FILE   check this pagelab, such as `cargo xtask dist` makes one, instead of building it
-  --judge          boot nothing, and judge what the logs of the last boots say; programs are recorded and simulated anew";
+  --program FILE   check this pagelab, for example one that `cargo xtask dist` made, instead of building it
+  --judge          boot nothing; evaluate the logs of the last boots, and record and simulate the programs again";
 
 /// The parsed command line.
 #[derive(Debug)]
@@ -81,15 +81,16 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             }
             continue;
         }
-        let seen =
-            match fetched(root, guest, arguments.again).and_then(|fetched| checked(root, guest, fetched, &arguments)) {
-                Ok(seen) => seen,
-                Err(problem) => {
-                    eprintln!("xtask: guests: {}: {problem}", guest.name);
-                    failed += 1;
-                    continue;
-                }
-            };
+        let seen = match fetch_parts(root, guest, arguments.again)
+            .and_then(|fetched| run_checks(root, guest, fetched, &arguments))
+        {
+            Ok(seen) => seen,
+            Err(problem) => {
+                eprintln!("xtask: guests: {}: {problem}", guest.name);
+                failed += 1;
+                continue;
+            }
+        };
         for (check, outcome) in &seen.outcomes {
             println!("{} {check} {outcome}", guest.name);
             failed += usize::from(matches!(outcome, Outcome::Failed(_)));
@@ -97,7 +98,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         println!("{}: {}; log: {}", guest.name, seen.kernel.package, seen.log.display());
         if !arguments.scope.is_small
             && arguments.scope.only.is_none()
-            && let Err(problem) = keep(root, guest, seen)
+            && let Err(problem) = store(root, guest, seen)
         {
             eprintln!("xtask: guests: {problem}");
             failed += 1;
@@ -108,9 +109,6 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
 
 /// Fetches the kernel that the tests of `compare --kernel` boot: that of CI's guest with this machine's architecture, if there is
 /// one.
-///
-/// # Errors
-/// It cannot be fetched.
 pub fn fetch_for_tests() -> Result<(), String> {
     let is_here = |guest: &Guest| Target::named(&guest.architecture).is_ok_and(Target::is_here);
     let guest = kernel::all().into_iter().find(|guest| guest.in_ci && is_here(guest));
@@ -118,16 +116,22 @@ pub fn fetch_for_tests() -> Result<(), String> {
 }
 
 /// Runs the smaller checks in the guests of CI, and returns each check with its result. A guest that cannot be fetched is skipped.
+/// A guest with this machine's architecture has the program that was built for the tests, so that pagelab is not built again.
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
-    let scope = Scope { is_small: true, only: None };
-    let arguments = Arguments { guests, again: false, only_fetch: false, scope, limit, program: None, judges: false };
     let mut found = Vec::new();
-    for guest in &arguments.guests {
+    for guest in guests {
+        let is_here = Target::named(&guest.architecture).is_ok_and(Target::is_here);
+        let program = is_here.then(|| root.join("target/debug/pagelab"));
+        let scope = Scope { is_small: true, is_dynamic: is_here, only: None };
+        let guests = vec![guest.clone()];
+        let arguments = Arguments { guests, again: false, only_fetch: false, scope, limit, program, judges: false };
+        let guest = &guest;
         let name = |check: &str| format!("guest {} {check}", guest.name);
         let all = |outcome: Outcome| scope.checks().map(|check| (check.name, outcome.clone())).collect();
-        let outcomes = match fetched(root, guest, false).map(|fetched| checked(root, guest, fetched, &arguments)) {
+        let outcomes = match fetch_parts(root, guest, false).map(|fetched| run_checks(root, guest, fetched, &arguments))
+        {
             Ok(Ok(seen)) => seen.outcomes,
             Ok(Err(problem)) => all(Outcome::Failed(problem)),
             Err(problem) => all(Outcome::Skipped(problem)),
@@ -139,7 +143,7 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
 
 /// The results of a guest.
 #[derive(Debug)]
-struct Seen {
+struct GuestResults {
     kernel: Kernel,
     /// The commit that pagelab reports as its source.
     commit: String,
@@ -165,7 +169,7 @@ fn kernel_of(guest: &Guest, again: bool) -> Result<Kernel, String> {
 }
 
 /// Fetches the parts that are missing.
-fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
+fn fetch_parts(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
     let cache = cache()?.join("pagelab");
     let target = Target::named(&guest.architecture)?;
     let board =
@@ -182,7 +186,7 @@ fn fetched(root: &Path, guest: &Guest, again: bool) -> Result<Fetched, String> {
 }
 
 /// Builds a guest, runs it, and evaluates its checks.
-fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) -> Result<Seen, String> {
+fn run_checks(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) -> Result<GuestResults, String> {
     let Fetched { board, target, compiler, kernel, busybox } = fetched;
     let pagelab = match &arguments.program {
         Some(program) => program.clone(),
@@ -190,31 +194,31 @@ fn checked(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Arguments) 
     };
     let programs = Programs::make(root, target, &pagelab, &busybox)?;
     let logs = machine::logs(root)?;
-    let _alone = machine::alone(&logs.join(format!("{}.lock", guest.name)))?;
+    let _lock = machine::lock_guest(&logs.join(format!("{}.lock", guest.name)))?;
     println!("==> {}", kernel.package);
     let (limit, scope) = (arguments.limit, arguments.scope);
     let (name, programs) = (&guest.name, &programs);
     let memory = guest.memory.as_deref();
     let boots = Boots { name, board, kernel: &kernel.image, memory, programs, logs: &logs, limit, scope };
-    let (mut said, date) = if arguments.judges {
-        let said = boots.read()?;
-        let first = said.first().map_or(Stage::Together, |(stage, _)| *stage);
-        (said, logged(&boots.log(first), &kernel.image)?)
+    let (mut outputs, date) = if arguments.judges {
+        let outputs = boots.read()?;
+        let first = outputs.first().map_or(Stage::Together, |(stage, _)| *stage);
+        (outputs, log_date(&boots.log(first), &kernel.image)?)
     } else {
         (boots.run()?, crate::command::stamp(root).0)
     };
-    model::simulate(root, target, programs, &mut said);
-    merged::report(&pagelab, &mut said)?;
-    sysroot::compare(root, &kernel.image, &pagelab, &mut said)?;
-    let outcomes = scope.checks().map(|check| (check.name, check.outcome(&said))).collect();
+    model::simulate(root, target, programs, &mut outputs);
+    merged::report(&pagelab, &mut outputs)?;
+    sysroot::compare(root, &kernel.image, &pagelab, &mut outputs)?;
+    let outcomes = scope.checks().map(|check| (check.name, check.outcome(&outputs))).collect();
     let log = boots.log(Stage::Together);
-    let parts = said.iter().flat_map(|(_, said)| &said.parts);
+    let parts = outputs.iter().flat_map(|(_, output)| &output.parts);
     let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
-    Ok(Seen { kernel, commit: crate::command::commit_in(version), log, date, outcomes })
+    Ok(GuestResults { kernel, commit: crate::command::commit_in(version), log, date, outcomes })
 }
 
 /// The date of a boot's log, if the log is not older than the kernel.
-fn logged(log: &Path, kernel: &Path) -> Result<String, String> {
+fn log_date(log: &Path, kernel: &Path) -> Result<String, String> {
     let time = |path: &Path| {
         let found = fs::metadata(path).and_then(|found| found.modified());
         found.map_err(|error| format!("{}: {error}", path.display()))
@@ -228,7 +232,7 @@ fn logged(log: &Path, kernel: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn keep(root: &Path, guest: &Guest, seen: Seen) -> Result<(), String> {
+fn store(root: &Path, guest: &Guest, seen: GuestResults) -> Result<(), String> {
     let board = Board::of(&guest.architecture, guest.built).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
@@ -267,7 +271,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 let names = || known.clone().collect::<Vec<_>>().join(", ");
                 let found = known.clone().find(|known| known == name);
                 arguments.scope.only =
-                    Some(found.ok_or_else(|| format!("there is no check {name:?}; there are {}", names()))?);
+                    Some(found.ok_or_else(|| format!("unknown check {name:?}; expected one of {}", names()))?);
             }
             "--limit" => {
                 let minutes = words.next().and_then(|word| word.parse().ok()).filter(|minutes| *minutes > 0);
@@ -279,7 +283,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 let guest = all.iter().find(|guest| guest.name == name);
                 arguments
                     .guests
-                    .push(guest.ok_or_else(|| format!("there is no guest {name:?}; there are {}", names()))?.clone());
+                    .push(guest.ok_or_else(|| format!("unknown guest {name:?}; expected one of {}", names()))?.clone());
             }
         }
     }

@@ -4,25 +4,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::check::model::{NOTHING, SIMULATED, asked, policies};
+use super::check::model::{NOTHING, SIMULATED, kernel_properties, policies};
 use super::initrd::Programs;
 use super::programs::PROGRAMS;
-use super::stage::{Said, Stage};
-use super::transcript::{Part, Ran};
+use super::stage::{BootOutput, Stage};
+use super::transcript::{CheckOutput, CommandOutput};
 use crate::dist::Target;
 use crate::test::packages::is_in_path;
 
 /// Appends the simulation of each program to the output of the guest, or why there is none.
-pub fn simulate(root: &Path, target: &Target, programs: &Programs, said: &mut [(Stage, Said)]) {
-    let parts = said.iter_mut().flat_map(|(_, said)| &mut said.parts);
+pub fn simulate(root: &Path, target: &Target, programs: &Programs, outputs: &mut [(Stage, BootOutput)]) {
+    let parts = outputs.iter_mut().flat_map(|(_, output)| &mut output.parts);
     let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else { return };
     if let Err(error) = simulate_all(root, target, programs, part) {
         let name = format!("{NOTHING}{SIMULATED}");
-        part.ran.push(Ran { name, output: String::new(), error, code: Some(1) });
+        part.ran.push(CommandOutput { name, output: String::new(), error, code: Some(1) });
     }
 }
 
-fn simulate_all(root: &Path, target: &Target, programs: &Programs, part: &mut Part) -> Result<(), String> {
+fn simulate_all(root: &Path, target: &Target, programs: &Programs, part: &mut CheckOutput) -> Result<(), String> {
     let page: u64 = part.output("page")?.trim().parse().unwrap_or(0);
     let machine = match (target.architecture, page) {
         ("arm64", 4096 | 65536) => "neoverse-n1",
@@ -36,23 +36,21 @@ fn simulate_all(root: &Path, target: &Target, programs: &Programs, part: &mut Pa
         part.needs.push(format!("{emulator} on this machine (apt-get install qemu-user)"));
         return Ok(());
     }
-    let keys = asked(part)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
+    let keys = kernel_properties(part)?.into_iter().map(|(key, value)| format!("{key} = {value}\n"));
     let linux: String = ["schema = \"pagelab.linux/1\"\n".to_owned()].into_iter().chain(keys).collect();
     let directory = build(root)?;
     for (name, words) in PROGRAMS {
-        let (output, error, code) = match simulated(&directory, machine, &linux, page, &programs.here(words)) {
+        let (output, error, code) = match record_and_simulate(&directory, machine, &linux, page, &programs.here(words))
+        {
             Ok(document) => (document, String::new(), 0),
             Err(problem) => (String::new(), problem, 1),
         };
-        part.ran.push(Ran { name: format!("{name}{SIMULATED}"), output, error, code: Some(code) });
+        part.ran.push(CommandOutput { name: format!("{name}{SIMULATED}"), output, error, code: Some(code) });
     }
     Ok(())
 }
 
 /// Builds pagelab for this machine and its recorder, and returns their directory.
-///
-/// # Errors
-/// The build fails.
 pub fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = crate::cargo(root);
     cargo.args(["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"]);
@@ -61,16 +59,22 @@ pub fn build(root: &Path) -> Result<PathBuf, String> {
 }
 
 /// Records a program and simulates it on a machine whose Linux file has these keys. Returns the document of `pagelab sim`.
-fn simulated(directory: &Path, machine: &str, linux: &str, page: u64, words: &[String]) -> Result<String, String> {
+fn record_and_simulate(
+    directory: &Path,
+    machine: &str,
+    linux: &str,
+    page: u64,
+    words: &[String],
+) -> Result<String, String> {
     let pagelab = directory.join("pagelab");
     let place = std::env::temp_dir().join(format!("pagelab-guest-trace-{}", std::process::id()));
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
     let (trace, file) = (place.join("trace"), place.join("linux.toml"));
     fs::write(&file, linux).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut record = Command::new(&pagelab);
-    // Programs ask for the page size, for which QEMU by default returns that of this machine.
+    // QEMU by default reports this machine's page size to programs.
     record.env("QEMU_PAGESIZE", page.to_string());
-    record.args(["record", "--output"]).arg(&trace);
+    record.args(["record", "--no-native-run", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);
     let mut sim = Command::new(&pagelab);
     let policies: Vec<&str> = policies(page).iter().map(|(_, modelled)| *modelled).collect();

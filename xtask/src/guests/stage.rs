@@ -1,6 +1,6 @@
 //! The boots of a guest: name, kernel arguments and memory of each.
 
-use super::transcript::Part;
+use super::transcript::CheckOutput;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
@@ -52,9 +52,9 @@ impl Stage {
 
 /// The output of a boot.
 #[derive(Clone, Debug)]
-pub struct Said {
+pub struct BootOutput {
     /// The parts of its checks.
-    pub parts: Vec<Part>,
+    pub parts: Vec<CheckOutput>,
     /// Why the output does not contain the other checks.
     pub unreached: String,
 }

@@ -6,17 +6,14 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::check::sysroot::{COMPARED, COMPARISON};
-use super::stage::{Said, Stage};
-use super::transcript::Ran;
+use super::check::sysroot::{CHECK, COMPARISON, WORKLOAD};
+use super::stage::{BootOutput, Stage};
+use super::transcript::CommandOutput;
 
 /// Appends the output of such a comparison to that of the guest. `pagelab` is the guest's program.
-///
-/// # Errors
-/// pagelab cannot be built, or a directory cannot be made.
-pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, said: &mut [(Stage, Said)]) -> Result<(), String> {
-    let parts = said.iter_mut().flat_map(|(_, said)| &mut said.parts);
-    let Some(part) = parts.into_iter().find(|part| part.check == "sysroot" && !part.ran.is_empty()) else {
+pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, outputs: &mut [(Stage, BootOutput)]) -> Result<(), String> {
+    let parts = outputs.iter_mut().flat_map(|(_, output)| &mut output.parts);
+    let Some(part) = parts.into_iter().find(|part| part.check == CHECK && !part.ran.is_empty()) else {
         return Ok(());
     };
     let program = super::model::build(root)?.join("pagelab");
@@ -25,15 +22,20 @@ pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, said: &mut [(Stage, S
     let mut compare = Command::new(program);
     compare.arg("compare").arg("--kernel").arg(kernel).arg("--sysroot").arg(&place).arg("--store");
     compare.arg(place.join("results.sqlite")).args(["--icount", "--boots", "1", "--min-blocks", "1", "--memory", "1G"]);
-    compare.args(["-p", "base,thp", "--json", "--metric", "touch_ns=touch_mean_ns=([0-9.]+)", "--"]).args(COMPARED);
+    compare.args(["-p", "base,thp", "--json", "--metric", "touch_ns=touch_mean_ns=([0-9.]+)", "--"]).args(WORKLOAD);
     let ran = made.map(|()| compare.output()).map(|output| match output {
-        Ok(output) => Ran {
+        Ok(output) => CommandOutput {
             name: COMPARISON.to_owned(),
             output: String::from_utf8_lossy(&output.stdout).into_owned(),
             error: String::from_utf8_lossy(&output.stderr).into_owned(),
             code: output.status.code(),
         },
-        Err(error) => Ran { name: COMPARISON.to_owned(), error: error.to_string(), code: Some(1), ..Ran::default() },
+        Err(error) => CommandOutput {
+            name: COMPARISON.to_owned(),
+            error: error.to_string(),
+            code: Some(1),
+            ..CommandOutput::default()
+        },
     });
     let _ = fs::remove_dir_all(&place);
     part.ran.push(ran?);

@@ -28,9 +28,6 @@ pub struct Row {
 }
 
 /// Replaces the guest's previous row, and writes the page with the rows in the order of the guests.
-///
-/// # Errors
-/// A file cannot be read or written.
 pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     let [kept, shown] = FILES.map(|name| root.join(name));
     let mut rows: Vec<Row> = match fs::read_to_string(&kept) {

@@ -4,8 +4,7 @@ use super::debugger::Debugger;
 
 /// A guest's request: the entries that map a range of the process that runs on its last processor.
 #[derive(Debug, PartialEq)]
-pub struct Asked {
-    /// The first address.
+pub struct TableRequest {
     pub address: u64,
     /// The length in bytes.
     pub bytes: u64,
@@ -17,13 +16,13 @@ pub struct Asked {
     pub processor: u32,
 }
 
-impl Asked {
+impl TableRequest {
     /// Parses `ADDRESS BYTES PAGE FRAME PROCESSOR`, of which the first and the fourth are hexadecimal.
-    pub fn read(words: &str) -> Option<Asked> {
+    pub fn read(words: &str) -> Option<TableRequest> {
         let words: Vec<&str> = words.split_whitespace().collect();
         let [address, bytes, page, frame, processor] = words.as_slice() else { return None };
         let hexadecimal = |word: &str| u64::from_str_radix(word, 16).ok();
-        Some(Asked {
+        Some(TableRequest {
             address: hexadecimal(address)?,
             bytes: bytes.parse().ok()?,
             page: page.parse().ok().filter(|page: &u64| page.is_power_of_two())?,
@@ -68,44 +67,41 @@ impl Format {
 }
 
 /// The number of address bits, and the last-level entry of each page of the range.
-///
-/// # Errors
-/// The tables are not found, or the range is not mapped by last-level pages.
-pub fn entries(guest: &mut Debugger, architecture: &str, asked: &Asked) -> Result<(u32, Vec<u64>), String> {
-    let shift = asked.page.trailing_zeros();
+pub fn entries(guest: &mut Debugger, architecture: &str, request: &TableRequest) -> Result<(u32, Vec<u64>), String> {
+    let shift = request.page.trailing_zeros();
     let (format, mut root, bits) = match architecture {
         "arm64" => {
             // A kernel that is its own hypervisor (HCR_EL2.E2H) keeps the tables of its processes in EL2's registers.
-            let is_host = guest.register(asked.processor, "HCR_EL2").is_ok_and(|control| control >> 34 & 1 == 1);
+            let is_host = guest.register(request.processor, "HCR_EL2").is_ok_and(|control| control >> 34 & 1 == 1);
             let level = if is_host { "EL2" } else { "EL1" };
-            let root = guest.register(asked.processor, &format!("TTBR0_{level}"))?;
-            let control = guest.register(asked.processor, &format!("TCR_{level}"))?;
+            let root = guest.register(request.processor, &format!("TTBR0_{level}"))?;
+            let control = guest.register(request.processor, &format!("TCR_{level}"))?;
             // The root table has its minimal size, and is aligned to it.
             (Format::Arm64, root & 0x0000_ffff_ffff_ffc0, 64 - (control & 63) as u32)
         }
         "riscv64" => {
-            let satp = guest.register(asked.processor, "satp")?;
+            let satp = guest.register(request.processor, "satp")?;
             (Format::Riscv, (satp & ((1 << 44) - 1)) << 12, 39 + 9 * ((satp >> 60) as u32).saturating_sub(8))
         }
-        _ => return Err(format!("no tables of {architecture} are read here")),
+        _ => return Err(format!("reading the tables of {architecture} is not supported")),
     };
     let levels = (bits - shift).div_ceil(shift - 3);
     let index = |address: u64, level: u32| address >> (shift + level * (shift - 3)) & ((1 << (shift - 3)) - 1);
     for level in (1..levels).rev() {
-        let entry = guest.words(root + index(asked.address, level) * 8, 1)?[0];
+        let entry = guest.words(root + index(request.address, level) * 8, 1)?[0];
         if !format.is_table(entry) {
-            return Err(format!("{:#x} has no table below level {level}: {entry:#x}", asked.address));
+            return Err(format!("{:#x} has no table below level {level}: {entry:#x}", request.address));
         }
         root = format.table(entry);
     }
-    let (first, count) = (index(asked.address, 0), asked.bytes / asked.page);
-    if first + count > asked.page / 8 {
-        return Err(format!("{:#x} and {} bytes are of more than one table", asked.address, asked.bytes));
+    let (first, count) = (index(request.address, 0), request.bytes / request.page);
+    if first + count > request.page / 8 {
+        return Err(format!("the {} bytes at {:#x} span more than one table", request.bytes, request.address));
     }
     let entries = guest.words(root + first * 8, count)?;
     let found = format.frame(entries[0], shift);
-    if found != asked.frame {
-        return Err(format!("the first entry leads to frame {found:#x}, and pagemap says {:#x}", asked.frame));
+    if found != request.frame {
+        return Err(format!("expected the frame {:#x} of pagemap in the first entry, found {found:#x}", request.frame));
     }
     Ok((bits, entries))
 }
@@ -115,10 +111,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_guest_asks_for_is_read() {
-        let asked = Asked::read("ffff80000000 65536 4096 4a000 2").unwrap();
-        assert_eq!((asked.address, asked.frame, asked.processor), (0xffff_8000_0000, 0x4a000, 2));
-        assert_eq!((Asked::read("1 2 3 4 5"), Asked::read("1 2"), Asked::read("")), (None, None, None));
+    fn reads_the_request_of_a_guest() {
+        let request = TableRequest::read("ffff80000000 65536 4096 4a000 2").unwrap();
+        assert_eq!((request.address, request.frame, request.processor), (0xffff_8000_0000, 0x4a000, 2));
+        assert_eq!(
+            (TableRequest::read("1 2 3 4 5"), TableRequest::read("1 2"), TableRequest::read("")),
+            (None, None, None)
+        );
     }
 
     #[test]

@@ -3,11 +3,11 @@
 /// The prefix of the lines of `init.sh`, in contrast to the output of commands.
 const MARK: &str = "@@ ";
 /// The largest part of the output of a failed command that is repeated in a message, in characters.
-const MAX_SAID: usize = 400;
+const MAX_PRINTED: usize = 400;
 
 /// A command that ran in a guest, and its output.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Ran {
+pub struct CommandOutput {
     /// The name of the command in its check.
     pub name: String,
     /// Standard output.
@@ -20,59 +20,53 @@ pub struct Ran {
 
 /// The part of the output of one check.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Part {
+pub struct CheckOutput {
     /// The name of the check.
     pub check: String,
     /// What it needs and was not available.
     pub needs: Vec<String>,
     /// Its commands, in order.
-    pub ran: Vec<Ran>,
+    pub ran: Vec<CommandOutput>,
     /// The guest continued after the check.
-    pub is_whole: bool,
+    pub is_complete: bool,
 }
 
-impl Part {
+impl CheckOutput {
     /// The command with this name.
-    ///
-    /// # Errors
-    /// It did not run, or did not end.
-    pub fn of(&self, name: &str) -> Result<&Ran, String> {
+    pub fn of(&self, name: &str) -> Result<&CommandOutput, String> {
         let ran = self.ran.iter().find(|ran| ran.name == name).ok_or_else(|| format!("{name} did not run"))?;
         if ran.code.is_none() { Err(format!("{name} did not end")) } else { Ok(ran) }
     }
 
-    /// The standard output of a command that succeeded.
-    ///
-    /// # Errors
-    /// It failed; the message contains its output.
+    /// The standard output of a command that succeeded. If it failed, the error contains its output.
     pub fn output(&self, name: &str) -> Result<&str, String> {
         let ran = self.of(name)?;
         if ran.code == Some(0) {
             return Ok(&ran.output);
         }
-        let said = format!("{}{}", ran.error, ran.output);
+        let printed = format!("{}{}", ran.error, ran.output);
         let code = ran.code.unwrap_or(-1);
-        let said: String = said.trim().replace('\n', " / ").chars().take(MAX_SAID).collect();
-        Err(format!("{name} ended with {code}: {said}"))
+        let printed: String = printed.trim().replace('\n', " / ").chars().take(MAX_PRINTED).collect();
+        Err(format!("{name} ended with {code}: {printed}"))
     }
 }
 
 /// Parses the console output.
-pub fn read(console: &str) -> Vec<Part> {
-    let mut parts: Vec<Part> = Vec::new();
+pub fn read(console: &str) -> Vec<CheckOutput> {
+    let mut parts: Vec<CheckOutput> = Vec::new();
     let mut is_error = false;
     for line in console.lines().map(|line| line.trim_end_matches('\r')) {
         let marked = line.strip_prefix(MARK).map(|words| words.split_once(' ').unwrap_or((words, "")));
         match (marked, parts.last_mut()) {
             (Some(("check", name)), last) => {
-                last.into_iter().for_each(|part| part.is_whole = true);
-                parts.push(Part { check: name.to_owned(), ..Part::default() });
+                last.into_iter().for_each(|part| part.is_complete = true);
+                parts.push(CheckOutput { check: name.to_owned(), ..CheckOutput::default() });
             }
-            (Some(("done", _)), Some(part)) => part.is_whole = true,
+            (Some(("done", _)), Some(part)) => part.is_complete = true,
             (Some(("needs", what)), Some(part)) => part.needs.push(what.to_owned()),
             (Some(("run", name)), Some(part)) => {
                 is_error = false;
-                part.ran.push(Ran { name: name.to_owned(), ..Ran::default() });
+                part.ran.push(CommandOutput { name: name.to_owned(), ..CommandOutput::default() });
             }
             (Some(("said", _)), _) => is_error = true,
             (Some(("ran", code)), Some(part)) => {
@@ -98,11 +92,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_console_is_taken_apart() {
+    fn a_console_is_parsed() {
         let console = "[ 0.1] boots\n@@ check one\r\n@@ needs x of y\r\n@@ run a\r\n{\r\n}\r\n\r\n@@ said\r\nwarning\r\n@@ ran 0\r\n\
                        noise\n@@ check two\n@@ run b\nhalf";
         let parts = read(console);
-        let names: Vec<(&str, bool)> = parts.iter().map(|part| (part.check.as_str(), part.is_whole)).collect();
+        let names: Vec<(&str, bool)> = parts.iter().map(|part| (part.check.as_str(), part.is_complete)).collect();
         assert_eq!(names, [("one", true), ("two", false)]);
         let ran = parts[0].of("a").unwrap();
         assert_eq!((ran.output.as_str(), ran.error.as_str(), ran.code), ("{\n}\n\n", "warning\n", Some(0)));

@@ -17,9 +17,6 @@ pub struct Counts {
 
 impl Counts {
     /// Parses lines `PATH/NAME:VALUE`.
-    ///
-    /// # Errors
-    /// A counter is missing or not a number.
     pub fn read(lines: &str) -> Result<Counts, String> {
         let of = |name: &str| {
             let value = lines.lines().find_map(|line| {
@@ -34,11 +31,8 @@ impl Counts {
     }
 
     /// The increase since `before`.
-    ///
-    /// # Errors
-    /// A counter has decreased.
     pub fn since(self, before: Counts) -> Result<Counts, String> {
-        let less = |now: u64, before: u64| now.checked_sub(before).ok_or("a counter of the kernel went back");
+        let less = |now: u64, before: u64| now.checked_sub(before).ok_or("a counter of the kernel decreased");
         Ok(Counts {
             split_visits: less(self.split_visits, before.split_visits)?,
             built_entries: less(self.built_entries, before.built_entries)?,

@@ -9,16 +9,13 @@ use super::record::Record;
 use super::report;
 
 /// The stored records.
-const KEPT: &str = "docs/evidence/kvm-arm64.json";
+const RECORDS: &str = "docs/evidence/kvm-arm64.json";
 /// The page made from them.
-const SHOWN: &str = "docs/evidence/kvm-arm64.md";
+const PAGE: &str = "docs/evidence/kvm-arm64.md";
 
 /// Replaces the previous record with the same base pages, and writes the page.
-///
-/// # Errors
-/// A file cannot be read or written.
 pub fn keep(root: &Path, record: Record) -> Result<(), String> {
-    let kept = root.join(KEPT);
+    let kept = root.join(RECORDS);
     let mut all = read(&kept)?;
     all.retain(|one| one.granule != record.granule);
     all.push(record);
@@ -29,12 +26,9 @@ pub fn keep(root: &Path, record: Record) -> Result<(), String> {
 }
 
 /// Writes the page of the stored records.
-///
-/// # Errors
-/// A file cannot be read or written.
 pub fn show(root: &Path) -> Result<(), String> {
-    let page = report::page(&read(&root.join(KEPT))?, &Published::read(root)?);
-    let shown = root.join(SHOWN);
+    let page = report::page(&read(&root.join(RECORDS))?, &Published::read(root)?);
+    let shown = root.join(PAGE);
     fs::write(&shown, &page).map_err(|error| format!("{}: {error}", shown.display()))?;
     println!("{}", shown.display());
     Ok(())

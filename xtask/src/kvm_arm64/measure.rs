@@ -13,7 +13,7 @@ use crate::command;
 use crate::dist::{self, Compiler, Target};
 use crate::guests::initrd::{self, Programs};
 use crate::guests::machine::{self, Board, Boot, End};
-use crate::guests::transcript::{self, Part};
+use crate::guests::transcript::{self, CheckOutput};
 use crate::linux::Granule;
 use crate::test::packages::is_in_path;
 
@@ -64,7 +64,7 @@ pub struct Counted {
 
 /// The output of a guest: its phases, and the commit of the program in it.
 #[derive(Debug)]
-pub struct Seen {
+pub struct GuestOutput {
     pub phases: Vec<Phase>,
     /// The commit that the program reports.
     pub commit: String,
@@ -84,9 +84,6 @@ const BYTES: u64 = 256 << 20;
 
 impl Memory {
     /// The sizes for kernels with these base pages.
-    ///
-    /// # Errors
-    /// The size is not a multiple of a THP block.
     pub fn of(granule: Granule, bytes: Option<u64>, gigabytes: u64) -> Result<Memory, String> {
         let block = granule.block_bytes();
         let bytes = bytes.unwrap_or(BYTES.max(block));
@@ -119,9 +116,6 @@ pub struct Bench {
 
 impl Bench {
     /// Builds the programs of the guests.
-    ///
-    /// # Errors
-    /// There is no QEMU, no compiler, or no busybox.
     pub fn prepare(
         root: &Path,
         granule: Granule,
@@ -156,18 +150,15 @@ impl Bench {
     }
 
     /// Measures a kernel with a clock that counts instructions.
-    ///
-    /// # Errors
-    /// A guest does not end by itself, runs another kernel, or a run in it fails.
-    pub fn instructions(&self, variant: &str, image: &Path) -> Result<Seen, String> {
-        let mut seen = Seen { phases: Vec::new(), commit: String::new() };
+    pub fn instructions(&self, variant: &str, image: &Path) -> Result<GuestOutput, String> {
+        let mut seen = GuestOutput { phases: Vec::new(), commit: String::new() };
         for backings in self.boots() {
             let part = self.boot(variant, image, backings, Kind::Instructions)?;
             seen.commit = command::commit_in(part.output("version")?);
             for backing in backings.iter() {
                 for (name, phase, run) in PHASES {
                     let document: Value = serde_json::from_str(part.output(&format!("{backing}.{run}"))?)
-                        .map_err(|error| format!("{backing}.{run}: no JSON: {error}"))?;
+                        .map_err(|error| format!("{backing}.{run}: expected JSON: {error}"))?;
                     let instructions = instructions_of(&document, phase)?;
                     seen.phases.push(Phase { backing: (*backing).into(), name: name.into(), instructions });
                 }
@@ -177,9 +168,6 @@ impl Bench {
     }
 
     /// Runs the same once on a kernel with counters.
-    ///
-    /// # Errors
-    /// As above, or the kernel has no counters.
     pub fn counts(&self, variant: &str, image: &Path) -> Result<Vec<Counted>, String> {
         let mut all = Vec::new();
         for backings in self.boots() {
@@ -194,19 +182,19 @@ impl Bench {
         Ok(all)
     }
 
-    /// The backings of each boot. A pool of 1G pages has a boot of its own, in which it allocates its pages before anything else.
+    /// The backings of each boot. 1G pages have a separate boot, which allocates the pool before anything else.
     fn boots(&self) -> &'static [&'static [&'static str]] {
         if self.granule == Granule::K4 { &[&["base", "thp"], &["hugetlb-1g"]] } else { &[&["base", "thp"]] }
     }
 
-    fn boot(&self, variant: &str, image: &Path, backings: &[&str], kind: Kind) -> Result<Part, String> {
+    fn boot(&self, variant: &str, image: &Path, backings: &[&str], kind: Kind) -> Result<CheckOutput, String> {
         let name = format!("kvm-arm64-{}-{variant}-{}", self.granule, backings.join("-"));
         let bytes = self.memory.of_backing(backings.first().copied().unwrap_or_default());
         let given = format!("bytes={bytes}\nchunk={}\nbackings=\"{}\"\n", self.chunk_bytes, backings.join(" "));
         let initrd = self.logs.join(format!("{name}.initrd"));
         fs::write(&initrd, self.programs.initrd(&[(CHECK, SCRIPT)], &[("checks/given", given.as_bytes())]))
             .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
-        let _alone = machine::alone(&self.logs.join(format!("{name}.lock")))?;
+        let _lock = machine::lock_guest(&self.logs.join(format!("{name}.lock")))?;
         println!("==> {name}: {}", self.board.program.0);
         let pool = format!("hugepagesz=1G hugepages={}", self.memory.gigabyte_bytes >> 30);
         let boot = Boot {
@@ -221,10 +209,10 @@ impl Bench {
         };
         let (console, end) = machine::run(&boot)?;
         let _ = fs::remove_file(&initrd);
-        let part = transcript::read(&console).into_iter().find(|part| part.check == CHECK && part.is_whole);
+        let part = transcript::read(&console).into_iter().find(|part| part.check == CHECK && part.is_complete);
         let part = part.ok_or_else(|| match end {
-            End::TooSlow => format!("{name}: no end within {} s; see {name}.log", self.limit.as_secs()),
-            End::Off => format!("{name}: the guest ended with {:?}; see {name}.log", machine::last_words(&console)),
+            End::TooSlow => format!("{name}: timed out after {} s; see {name}.log", self.limit.as_secs()),
+            End::Off => format!("{name}: the guest ended with {:?}; see {name}.log", machine::last_line(&console)),
         })?;
         if !part.needs.is_empty() {
             return Err(format!("{name}: needs {}", part.needs.join(", ")));
@@ -240,7 +228,8 @@ impl Bench {
 /// Instructions of a phase in each cycle: QEMU's clock advances by one nanosecond per instruction.
 fn instructions_of(document: &Value, phase: &str) -> Result<Vec<u64>, String> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let found = phases.iter().find(|one| one["name"] == phase).ok_or_else(|| format!("there is no phase {phase:?}"))?;
+    let found =
+        phases.iter().find(|one| one["name"] == phase).ok_or_else(|| format!("the document has no phase {phase:?}"))?;
     let walls = found["walls_s"].as_array().map(Vec::as_slice).unwrap_or_default();
     let walls: Option<Vec<f64>> = walls.iter().map(Value::as_f64).collect();
     let walls = walls.filter(|walls| !walls.is_empty()).ok_or_else(|| format!("phase {phase:?} has no times"))?;

@@ -19,21 +19,21 @@ use record::Record;
 
 use crate::cache::cache;
 use crate::dist::Target;
-use crate::linux::{Granule, Linux, Patch, RELEASE, UNCHANGED, Wanted};
+use crate::linux::{Granule, KernelBuild, Linux, Patch, RELEASE, UNCHANGED};
 
 const USAGE: &str = "usage: cargo xtask kvm-arm64 [--granule SIZE] [--bytes SIZE] [--gigabytes COUNT] [--release NAME] [--again] [--build]
                          [--limit MINUTES] [--program FILE] | --page
   --granule SIZE   base pages of the kernels: 4K, 16K or 64K; default: 4K
-  --bytes SIZE     memory of base pages, and of THP, that is logged; default: 256M, or the block of THP where that is larger
+  --bytes SIZE     logged memory, for base pages and for THP; default: 256M, or the THP block if it is larger
   --gigabytes COUNT
-                   pages of 1G that are logged, where base pages are of 4K; default: 1
-  --release NAME   the release of Debian whose newest Linux is built; default: trixie
-  --again          ask Debian for a newer one
-  --build          build the kernels, and boot none
+                   logged pages of 1G, if base pages are 4K; default: 1
+  --release NAME   build the newest Linux of this Debian release; default: trixie
+  --again          fetch a newer one, if there is one
+  --build          only build the kernels
   --limit MINUTES  end a guest that takes longer; default: 120
-  --program FILE   measure by this arm64 pagelab, such as `cargo xtask dist` makes one, instead of building it
-  --page           write the page of what was measured before, and measure nothing
-The first build takes 15 minutes or so on two processors, and each guest some. What came of it is kept in docs/evidence.";
+  --program FILE   use this arm64 pagelab, for example one that `cargo xtask dist` made, instead of building it
+  --page           only rewrite the page from the stored measurements
+The first build takes about 15 minutes on two processors, and each guest several more. Results are stored in docs/evidence.";
 
 const SKIP_LEVELS: Patch = Patch { name: "skip-levels.patch", text: include_str!("../../kvm-arm64/skip-levels.patch") };
 const SKIP_CHILDREN: Patch =
@@ -80,7 +80,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if words == ["--page"] {
-        return ended(kept::show(root));
+        return exit_code(kept::show(root));
     }
     let arguments = match parse(words) {
         Ok(arguments) => arguments,
@@ -89,10 +89,10 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    ended(measured(root, &arguments))
+    exit_code(measure(root, &arguments))
 }
 
-fn ended(outcome: Result<(), String>) -> ExitCode {
+fn exit_code(outcome: Result<(), String>) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => {
@@ -102,13 +102,13 @@ fn ended(outcome: Result<(), String>) -> ExitCode {
     }
 }
 
-fn measured(root: &Path, arguments: &Arguments) -> Result<(), String> {
+fn measure(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let linux = Linux::open(&arguments.release, &cache()?.join("pagelab"), arguments.again)?;
     let target = Target::named("arm64")?;
     let mut images = Vec::new();
     for variant in &VARIANTS {
         let granule = arguments.granule;
-        let of = |(variant, patches)| linux.image(Wanted { target, granule, variant, patches });
+        let of = |(variant, patches)| linux.image(KernelBuild { target, granule, variant, patches });
         images.push((of((variant.name, variant.patches))?, of(variant.counting)?));
     }
     for (plain, counting) in &images {
@@ -159,7 +159,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
                 arguments.limit = Duration::from_secs(minutes.saturating_mul(60));
             }
             "--program" => arguments.program = Some(PathBuf::from(value()?)),
-            other => return Err(format!("there is no option {other:?}")),
+            other => return Err(format!("unknown option {other:?}")),
         }
     }
     Ok(arguments)
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_is_read() {
+    fn reads_the_requested_options() {
         let given =
             parsed(&["--granule", "64K", "--bytes", "4G", "--gigabytes", "2", "--build", "--limit", "9"]).unwrap();
         assert_eq!((given.granule, given.bytes, given.gigabytes), (Granule::K64, Some(4 << 30), 2));

@@ -42,9 +42,6 @@ struct Cost {
 
 impl Published {
     /// Reads the study.
-    ///
-    /// # Errors
-    /// It cannot be read.
     pub fn read(root: &Path) -> Result<Published, String> {
         let path = root.join(STUDY);
         let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;

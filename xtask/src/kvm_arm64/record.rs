@@ -5,7 +5,7 @@ use std::process::Command;
 
 use serde::{Deserialize, Serialize};
 
-use super::measure::{Bench, Counted, Memory, Phase, Seen};
+use super::measure::{Bench, Counted, GuestOutput, Memory, Phase};
 use crate::dist::Target;
 use crate::linux::Granule;
 
@@ -45,9 +45,6 @@ pub struct Kernel {
 
 impl Record {
     /// A record without results.
-    ///
-    /// # Errors
-    /// There is no compiler.
     pub fn begin(root: &Path, bench: &Bench, source: &str) -> Result<Record, String> {
         Ok(Record {
             granule: bench.granule,
@@ -63,7 +60,7 @@ impl Record {
     }
 
     /// Adds the results of a kernel.
-    pub fn add(&mut self, variant: &str, seen: Seen, counted: Vec<Counted>) {
+    pub fn add(&mut self, variant: &str, seen: GuestOutput, counted: Vec<Counted>) {
         self.commit = seen.commit;
         self.kernels.push(Kernel { variant: variant.to_owned(), phases: seen.phases, counted });
     }

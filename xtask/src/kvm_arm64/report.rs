@@ -19,18 +19,18 @@ struct Row {
     /// Phases that are added up.
     added: &'static [&'static str],
     /// A phase that is subtracted.
-    taken: Option<&'static str>,
+    subtracted: Option<&'static str>,
     /// The name of the row in the study, if it has one.
     studied: Option<&'static str>,
 }
 
 const ROWS: [Row; 6] = [
-    Row { name: "enable", added: &["enable"], taken: None, studied: Some("enable") },
-    Row { name: "enable, nothing split", added: &["protect"], taken: None, studied: None },
-    Row { name: "the split in it alone", added: &["enable"], taken: Some("protect"), studied: Some("split") },
-    Row { name: "clear, first", added: &["clear"], taken: None, studied: None },
-    Row { name: "clear, second", added: &["clear again"], taken: None, studied: None },
-    Row { name: "clear, both", added: &["clear", "clear again"], taken: None, studied: Some("clear") },
+    Row { name: "enable", added: &["enable"], subtracted: None, studied: Some("enable") },
+    Row { name: "enable, nothing split", added: &["protect"], subtracted: None, studied: None },
+    Row { name: "the split in it alone", added: &["enable"], subtracted: Some("protect"), studied: Some("split") },
+    Row { name: "clear, first", added: &["clear"], subtracted: None, studied: None },
+    Row { name: "clear, second", added: &["clear again"], subtracted: None, studied: None },
+    Row { name: "clear, both", added: &["clear", "clear again"], subtracted: None, studied: Some("clear") },
 ];
 
 /// The number of bytes that one `DC ZVA` zeroes, which is the study's event `zeroed_line`.
@@ -120,11 +120,11 @@ fn phases(record: &Record, published: &Published) -> String {
     text.push_str(" published, skipping levels | with children |\n|---|---|---:|");
     text.push_str(&"---:|---:|".repeat(names.len() - 1));
     text.push_str("---|---|\n");
-    for Row { name: row, added, taken, studied: phase } in ROWS {
+    for Row { name: row, added, subtracted, studied: phase } in ROWS {
         for (backing, shown, studied) in BACKINGS {
             let of = |kernel: &Kernel| {
                 let sum: Option<f64> = added.iter().map(|name| kernel.instructions(backing, name)).sum();
-                Some(sum? - taken.map_or(Some(0.0), |name| kernel.instructions(backing, name))?)
+                Some(sum? - subtracted.map_or(Some(0.0), |name| kernel.instructions(backing, name))?)
             };
             let values: Option<Vec<f64>> = record.kernels.iter().map(of).collect();
             let Some((first, others)) = values.as_deref().and_then(<[f64]>::split_first) else { continue };
@@ -186,7 +186,7 @@ fn events(record: &Record, published: &Published) -> String {
     // The cost of splitting THP blocks, minus the cost of as many entries when a block of 1G is replaced by a table for all of
     // them.
     let of_entries = times(entry("hugetlb-1g"), built("thp"));
-    let beside = minus(minus(split(levels, "thp"), filling), of_entries);
+    let besides_entries = minus(minus(split(levels, "thp"), filling), of_entries);
     let pages = memory.bytes as f64 / granule.page_bytes() as f64;
     // With a single table, its cost cannot be separated from other work that is done once and has no cost in the study.
     let (table, of_table) = match cached {
@@ -210,8 +210,8 @@ fn events(record: &Record, published: &Published) -> String {
         ("an entry that is built, of THP", entry("thp"), published.cost(&[("built_entry", 1.0)])),
         ("an entry that is built, of 1G", entry("hugetlb-1g"), published.cost(&[("built_entry", 1.0)])),
         (
-            "a block of THP beside its entries: visited, broken, invalidated (a small difference of large numbers)",
-            over(beside, count(levels, "thp", |all| all.blocks)),
+            "a block of THP without its entries: visited, broken, invalidated (a small difference of large numbers)",
+            over(besides_entries, count(levels, "thp", |all| all.blocks)),
             published.cost(&[("split_visit", 1.0), ("split_block", 1.0)]),
         ),
     ];
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_saved_stands_beside_what_was_published() {
+    fn shows_measured_savings_next_to_published_ones() {
         let text = section(&record(), &study());
         assert!(
             text.contains("| enable | pages | 12,000,000 | 3,000,000 | 75.0 % | 35.5 % Some machine |  |"),
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_granule_has_not_is_not_named() {
+    fn omits_what_a_granule_lacks() {
         let of_16k = Record { granule: Granule::K16, chunk_bytes: 32 << 20, ..record() };
         let text = section(&of_16k, &study());
         assert!(

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use super::needs;
 use super::source::Source;
-use super::tool::needs;
-use super::{Granule, Wanted};
+use super::{Granule, KernelBuild};
 use crate::cache::{Work, put};
 use crate::dist::Target;
 
@@ -36,12 +36,12 @@ pub struct Image {
 /// A kernel to build, and all its inputs.
 pub struct Order<'a> {
     source: &'a Source,
-    wanted: Wanted<'a>,
+    wanted: KernelBuild<'a>,
     /// Linux's name of the architecture.
     architecture: &'static str,
     fragment: String,
     /// The inputs of the image, as text.
-    made_of: String,
+    inputs: String,
     images: PathBuf,
     /// The name of the image.
     name: String,
@@ -49,20 +49,17 @@ pub struct Order<'a> {
 
 impl<'a> Order<'a> {
     /// The order for a kernel from a source. Images are stored below `place`.
-    ///
-    /// # Errors
-    /// There is no compiler, or the architecture or its base page size is not supported.
-    pub fn new(place: &Path, source: &'a Source, wanted: Wanted<'a>) -> Result<Order<'a>, String> {
+    pub fn new(place: &Path, source: &'a Source, wanted: KernelBuild<'a>) -> Result<Order<'a>, String> {
         let (architecture, fragment) = configuration(wanted.target, wanted.granule)?;
-        let made_of = made_of(source, &fragment, &compiler(wanted.target)?, wanted);
+        let inputs = inputs(source, &fragment, &compiler(wanted.target)?, wanted);
         let name = format!("{}-{}", pages_of(wanted), wanted.variant);
-        Ok(Order { source, wanted, architecture, fragment, made_of, images: place.join("images"), name })
+        Ok(Order { source, wanted, architecture, fragment, inputs, images: place.join("images"), name })
     }
 
     /// The existing image, if it was built from the same inputs.
-    pub fn made(&self) -> Option<Image> {
+    pub fn existing_image(&self) -> Option<Image> {
         let path = self.images.join(&self.name);
-        let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.made_of);
+        let is_same = fs::read_to_string(self.images.join(self.note())).is_ok_and(|text| text == self.inputs);
         let has_modules = is_same && self.modules().is_some_and(|list| list.is_file());
         (has_modules && path.is_file()).then(|| Image { path, package: self.source.package.clone() })
     }
@@ -74,9 +71,6 @@ impl<'a> Order<'a> {
     }
 
     /// Builds the image. Only one kernel is built in a place at a time.
-    ///
-    /// # Errors
-    /// A tool is missing, a patch does not apply, an option was lost, or the build fails.
     pub fn make(&self, place: &Path) -> Result<Image, String> {
         let work = Work::begin(place)?;
         for (tool, package) in TOOLS {
@@ -95,10 +89,10 @@ impl<'a> Order<'a> {
         let _ = fs::remove_file(self.images.join(self.note()));
         let (new, partial) = (build.join("arch").join(self.architecture).join("boot/Image"), work.path.join("Image"));
         let kept = fs::copy(&new, &partial).and_then(|_| fs::rename(&partial, self.images.join(&self.name)));
-        kept.map_err(|error| format!("cannot keep {}: {error}", new.display()))?;
+        kept.map_err(|error| format!("cannot store {}: {error}", new.display()))?;
         self.keep_modules(&build, &work)?;
-        put(&self.images, &self.note(), self.made_of.as_bytes(), &work)?;
-        self.made().ok_or_else(|| format!("{} is not there although it was built", self.name))
+        put(&self.images, &self.note(), self.inputs.as_bytes(), &work)?;
+        self.existing_image().ok_or_else(|| format!("{} is missing after the build", self.name))
     }
 
     /// Stores the list of built-in modules and the kernel's release.
@@ -126,12 +120,12 @@ impl<'a> Order<'a> {
         crate::command::succeed(&mut make).map_err(|problem| format!("make allnoconfig: {problem}"))?;
         let path = build.join(".config");
         let made = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let lost = lost(&self.fragment, &made);
-        if lost.is_empty() {
+        let missing_options = missing_options(&self.fragment, &made);
+        if missing_options.is_empty() {
             return Ok(());
         }
         let package = &self.source.package;
-        Err(format!("{package} has no such options, or not what they depend on: {}", lost.join(", ")))
+        Err(format!("{package} lacks these options or their dependencies: {}", missing_options.join(", ")))
     }
 
     /// make, for this build, independent of the programs of this machine.
@@ -144,8 +138,8 @@ impl<'a> Order<'a> {
             make.arg(format!("CROSS_COMPILE={}", target.gcc.trim_end_matches("gcc")));
         }
         // The image does not depend on this machine, the user or the date.
-        let said = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
-        make.envs(said.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
+        let variables = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
+        make.envs(variables.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
         make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
         make
     }
@@ -172,7 +166,7 @@ fn configuration(target: &Target, granule: Granule) -> Result<(&'static str, Str
 }
 
 /// The base page size, preceded by the architecture unless that is arm64, which supports several sizes.
-fn pages_of(wanted: Wanted) -> String {
+fn pages_of(wanted: KernelBuild) -> String {
     match wanted.target.architecture {
         "arm64" => wanted.granule.to_string(),
         other => format!("{other}-{}", wanted.granule),
@@ -180,13 +174,13 @@ fn pages_of(wanted: Wanted) -> String {
 }
 
 /// The lines of a fragment that are missing from the configuration made from it.
-fn lost<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
+fn missing_options<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));
     options.filter(|option| !made.lines().any(|line| line == *option)).collect()
 }
 
 /// All inputs of an image.
-fn made_of(source: &Source, fragment: &str, compiler: &str, wanted: Wanted) -> String {
+fn inputs(source: &Source, fragment: &str, compiler: &str, wanted: KernelBuild) -> String {
     let patches = wanted.patches.iter().map(|patch| patch.text);
     [source.package.as_str(), compiler, fragment].into_iter().chain(patches).collect::<Vec<_>>().join("\n")
 }
@@ -197,20 +191,20 @@ mod tests {
     use crate::linux::Patch;
 
     #[test]
-    fn options_that_were_lost_are_named() {
+    fn missing_options_are_reported() {
         let fragment = "# why\nCONFIG_A=y\nCONFIG_B=2\n";
-        assert_eq!(lost(fragment, "CONFIG_A=y\nCONFIG_B=2\nCONFIG_C=y\n"), Vec::<&str>::new());
-        assert_eq!(lost(fragment, "CONFIG_A=yes\n# CONFIG_B is not set\n"), ["CONFIG_A=y", "CONFIG_B=2"]);
+        assert_eq!(missing_options(fragment, "CONFIG_A=y\nCONFIG_B=2\nCONFIG_C=y\n"), Vec::<&str>::new());
+        assert_eq!(missing_options(fragment, "CONFIG_A=yes\n# CONFIG_B is not set\n"), ["CONFIG_A=y", "CONFIG_B=2"]);
     }
 
     #[test]
-    fn an_image_is_of_its_source_configuration_compiler_and_patches() {
+    fn inputs_contain_source_configuration_compiler_and_patches() {
         let source = Source { package: "linux-source-1_2".into(), tree: PathBuf::new(), originals: PathBuf::new() };
         let patches = [Patch { name: "x", text: "one" }, Patch { name: "y", text: "two" }];
         let target = Target::named("arm64").unwrap();
         let of = |patches| {
-            let wanted = Wanted { target, granule: Granule::K16, variant: "v", patches };
-            made_of(&source, &configuration(target, wanted.granule).unwrap().1, "gcc 1", wanted)
+            let wanted = KernelBuild { target, granule: Granule::K16, variant: "v", patches };
+            inputs(&source, &configuration(target, wanted.granule).unwrap().1, "gcc 1", wanted)
         };
         let all = [of(&patches), of(&patches[..1]), of(&[])];
         assert!(all[0] != all[1] && all[1] != all[2]);

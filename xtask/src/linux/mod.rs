@@ -3,7 +3,6 @@
 
 mod build;
 mod source;
-mod tool;
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use source::Source;
 
 use crate::dist::Target;
+use crate::test::packages::is_in_path;
 
 /// The release whose source is used. It is the stable one, so that the patches continue to apply.
 pub const RELEASE: &str = "trixie";
@@ -37,9 +37,6 @@ impl Granule {
     pub const ALL: [Granule; 3] = [Granule::K4, Granule::K16, Granule::K64];
 
     /// The size with this name.
-    ///
-    /// # Errors
-    /// There is none.
     pub fn named(name: &str) -> Result<Granule, String> {
         let found = Granule::ALL.into_iter().find(|granule| granule.to_string() == name);
         found.ok_or_else(|| format!("expected 4K, 16K or 64K, found {name:?}"))
@@ -81,7 +78,7 @@ pub struct Patch {
 
 /// A kernel to build.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted<'a> {
+pub struct KernelBuild<'a> {
     /// The architecture.
     pub target: &'static Target,
     /// The base page size.
@@ -102,10 +99,6 @@ pub struct Linux {
 impl Linux {
     /// Opens the source. It is fetched if it is missing, and with `again` if Debian has a newer one. If that fails, the existing
     /// source is used.
-    ///
-    /// # Errors
-    /// It was never fetched, and cannot be fetched now: no network, no such package, too little space on the disk, or a missing
-    /// tool.
     pub fn open(release: &str, cache: &Path, again: bool) -> Result<Linux, String> {
         let place = cache.join("linux").join(release);
         let source = Source::fetch(release, cache, &place, again)?;
@@ -118,18 +111,19 @@ impl Linux {
     }
 
     /// The image of a kernel, built unless it exists for exactly this source, configuration, compiler and patches.
-    ///
-    /// # Errors
-    /// A compiler or tool is missing (the message names its package), a patch does not apply, the configuration lost an option, or
-    /// the build fails.
-    pub fn image(&self, wanted: Wanted) -> Result<Image, String> {
+    pub fn image(&self, wanted: KernelBuild) -> Result<Image, String> {
         let order = Order::new(&self.place, &self.source, wanted)?;
-        match order.made() {
+        match order.existing_image() {
             // Does not wait for another run that builds a kernel.
             Some(image) => Ok(image),
             None => order.make(&self.place),
         }
     }
+}
+
+/// Checks that a program is installed.
+pub fn needs(tool: &str, package: &str) -> Result<(), String> {
+    if is_in_path(tool) { Ok(()) } else { Err(format!("needs {tool}; apt-get install {package}")) }
 }
 
 #[cfg(test)]
@@ -142,5 +136,14 @@ mod tests {
         assert_eq!(blocks, [2 << 20, 32 << 20, 512 << 20]);
         assert_eq!(Granule::named("16K"), Ok(Granule::K16));
         assert!(Granule::named("8K").unwrap_err().contains("4K, 16K or 64K"));
+    }
+
+    #[test]
+    fn a_tool_that_is_missing_is_named_with_its_package() {
+        assert_eq!(needs("sh", "dash"), Ok(()));
+        assert_eq!(
+            needs("no-such-program", "a-package").unwrap_err(),
+            "needs no-such-program; apt-get install a-package"
+        );
     }
 }

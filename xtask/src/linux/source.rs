@@ -7,14 +7,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Patch;
-use super::tool::needs;
+use super::needs;
 use crate::cache::{Work, put};
 use crate::debian::{Archive, unpack_file};
 
 /// The package that depends on the release's newest source.
 const NEWEST: &str = "linux-source";
 /// The disk space for the source and its builds, in bytes: 1.7 GB, and 0.3 GB for each base page size.
-const ROOM_BYTES: u64 = 4 << 30;
+const NEEDED_BYTES: u64 = 4 << 30;
 
 /// An unpacked source.
 #[derive(Debug)]
@@ -29,9 +29,6 @@ pub struct Source {
 
 impl Source {
     /// The newest source of a release.
-    ///
-    /// # Errors
-    /// It was never fetched, and cannot be fetched now.
     pub fn fetch(release: &str, cache: &Path, place: &Path, again: bool) -> Result<Source, String> {
         fs::create_dir_all(place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
         let (name, tree) = (place.join("package"), place.join("source"));
@@ -39,7 +36,7 @@ impl Source {
         if again || !is_here {
             let work = Work::begin(place)?;
             match replace(release, cache, place, &work) {
-                Err(problem) if is_here => println!("{problem}; the source that was fetched before serves"),
+                Err(problem) if is_here => println!("{problem}; using the source that was fetched before"),
                 outcome => outcome?,
             }
         }
@@ -49,9 +46,6 @@ impl Source {
 
     /// Applies exactly these patches to the source of the package, and reverts others. Files that are already correct are left
     /// alone.
-    ///
-    /// # Errors
-    /// A patch does not apply to this source, or a file cannot be written.
     pub fn patch(&self, patches: &[Patch], work: &Work) -> Result<(), String> {
         let cannot = |path: &Path| {
             let path = path.display().to_string();
@@ -64,24 +58,24 @@ impl Source {
                 copy(&self.tree.join(file), &original).map_err(cannot(&original))?;
             }
         }
-        let room = work.path.join("patched");
+        let patched = work.path.join("patched");
         let all = below(&self.originals).map_err(cannot(&self.originals))?;
         for file in &all {
-            copy(&self.originals.join(file), &room.join(file)).map_err(cannot(file))?;
+            copy(&self.originals.join(file), &patched.join(file)).map_err(cannot(file))?;
         }
         for patch in patches {
-            apply(patch, &room, &self.package)?;
+            apply(patch, &patched, &self.package)?;
         }
         for file in &all {
-            let (new, there) = (room.join(file), self.tree.join(file));
+            let (new, there) = (patched.join(file), self.tree.join(file));
             let wanted = fs::read(&new).map_err(cannot(&new))?;
             if fs::read(&there).ok().as_ref() != Some(&wanted) {
                 fs::write(&there, wanted).map_err(cannot(&there))?;
             }
         }
-        fs::remove_dir_all(&room)
+        fs::remove_dir_all(&patched)
             .or_else(|error| if all.is_empty() { Ok(()) } else { Err(error) })
-            .map_err(cannot(&room))
+            .map_err(cannot(&patched))
     }
 }
 
@@ -90,7 +84,7 @@ fn replace(release: &str, cache: &Path, place: &Path, work: &Work) -> Result<(),
     for (tool, package) in [("xz", "xz-utils"), ("patch", "patch")] {
         needs(tool, package)?;
     }
-    has_room(place)?;
+    check_free_space(place)?;
     let of = |again| -> Result<(PathBuf, String), String> {
         let archive = Archive::open(cache, release, "arm64", again)?;
         let mut names = archive.dependencies(NEWEST)?.into_iter();
@@ -128,20 +122,23 @@ fn absent(error: std::io::Error) -> std::io::Result<()> {
 }
 
 /// Checks that the disk has space for a source and its builds.
-fn has_room(place: &Path) -> Result<(), String> {
+fn check_free_space(place: &Path) -> Result<(), String> {
     let output = Command::new("df").args(["-B1", "--output=avail"]).arg(place).output();
     let output = output.map_err(|error| format!("cannot run df: {error}"))?;
     let free: u64 = free_bytes(&String::from_utf8_lossy(&output.stdout))
-        .ok_or_else(|| format!("df does not say how much room {} has", place.display()))?;
-    if free >= ROOM_BYTES {
+        .ok_or_else(|| format!("df does not report the free space of {}", place.display()))?;
+    if free >= NEEDED_BYTES {
         return Ok(());
     }
-    let [free, room] = [free, ROOM_BYTES].map(|bytes| bytes >> 20);
-    Err(format!("{} has {free} MiB of room, and Linux takes {room} MiB to unpack and build", place.display()))
+    let [free, needed] = [free, NEEDED_BYTES].map(|bytes| bytes >> 20);
+    Err(format!(
+        "expected {needed} MiB of free space in {} to unpack and build Linux, found {free} MiB",
+        place.display()
+    ))
 }
 
-fn free_bytes(said: &str) -> Option<u64> {
-    said.lines().nth(1)?.trim().parse().ok()
+fn free_bytes(printed: &str) -> Option<u64> {
+    printed.lines().nth(1)?.trim().parse().ok()
 }
 
 /// The files that a patch changes.
@@ -159,8 +156,8 @@ fn apply(patch: &Patch, directory: &Path, package: &str) -> Result<(), String> {
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stdout).trim().replace('\n', " / ");
-    Err(format!("{} does not fit {package}; it must be changed: {said}", patch.name))
+    let printed = String::from_utf8_lossy(&output.stdout).trim().replace('\n', " / ");
+    Err(format!("{} does not apply to {package}; adapt it: {printed}", patch.name))
 }
 
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
@@ -203,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_come_and_go() {
+    fn patches_are_applied_and_reverted() {
         let scratch = Scratch::new("patches");
         let source = source(&scratch, "a\nb\n");
         let work = Work::begin(&scratch.0).unwrap();
@@ -214,25 +211,25 @@ mod tests {
         let when = || fs::metadata(source.tree.join("d/one")).unwrap().modified().unwrap();
         let before = when();
         source.patch(&[PATCH], &work).unwrap();
-        assert_eq!((text().as_str(), when()), ("a\nc\n", before), "a file that is so already is not written");
+        assert_eq!((text().as_str(), when()), ("a\nc\n", before), "an unchanged file is not written");
         source.patch(&[], &work).unwrap();
         assert_eq!(text(), "a\nb\n");
     }
 
     #[test]
-    fn a_patch_that_does_not_fit_names_itself_and_the_source() {
+    fn the_error_of_a_patch_names_it_and_the_source() {
         let scratch = Scratch::new("misfit");
         let source = source(&scratch, "x\ny\n");
         let work = Work::begin(&scratch.0).unwrap();
         let problem = source.patch(&[PATCH], &work).unwrap_err();
-        assert!(problem.contains("x.patch does not fit linux-source-1_2"), "{problem}");
+        assert!(problem.contains("x.patch does not apply to linux-source-1_2"), "{problem}");
         assert_eq!(fs::read_to_string(source.tree.join("d/one")).unwrap(), "x\ny\n", "nothing was changed");
     }
 
     #[test]
-    fn room_is_what_df_says() {
+    fn free_space_is_as_df_reports() {
         assert_eq!(free_bytes("Avail\n79975153664\n"), Some(79_975_153_664));
         assert_eq!(free_bytes("df: no such file"), None);
-        assert!(has_room(Path::new("/proc")).unwrap_err().contains("0 MiB"));
+        assert!(check_free_space(Path::new("/proc")).unwrap_err().contains("0 MiB"));
     }
 }

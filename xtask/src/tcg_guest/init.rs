@@ -4,7 +4,7 @@ use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 
 /// The line that the guest prints when it has started; `pagelab workload tcg-boot` waits for it.
-pub(super) const SAYS: &str = "pagelab guest: init reached, powering off\n";
+pub(super) const READY_LINE: &str = "pagelab guest: init reached, powering off\n";
 
 /// The load address of the file: any except 0.
 const BASE: u64 = 0x40_0000;
@@ -21,11 +21,11 @@ pub fn program() -> Vec<u8> {
     file
 }
 
-/// As process 1 it calls write(1, SAYS) and reboot(POWER_OFF). As any other process it exits at once, so that it cannot power off a
-/// real machine by mistake. If the reboot fails it exits, and the guest's kernel panics.
+/// As process 1 it calls write(1, READY_LINE) and reboot(POWER_OFF). As any other process it exits at once, so that it cannot power
+/// off a real machine by mistake. If the reboot fails it exits, and the guest's kernel panics.
 fn code() -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
-    let length = SAYS.len() as u32;
+    let length = READY_LINE.len() as u32;
     dynasm!(ops
         ; .arch aarch64
         ; mov x8, 172 // getpid
@@ -51,9 +51,9 @@ fn code() -> Vec<u8> {
         ; mov x8, 93 // exit
         ; svc 0
         ; says:
-        ; .bytes SAYS.as_bytes()
+        ; .bytes READY_LINE.as_bytes()
     );
-    ops.finalize().expect("a label that is there")
+    ops.finalize().expect("all labels are defined")
 }
 
 fn elf_header() -> Vec<u8> {
@@ -92,8 +92,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_headers_are_as_long_as_they_say() {
+    fn the_headers_have_their_stated_length() {
         assert_eq!(elf_header().len() as u64 + program_header(0).len() as u64, HEADERS_BYTES);
-        assert!(program().ends_with(SAYS.as_bytes()));
+        assert!(program().ends_with(READY_LINE.as_bytes()));
     }
 }

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use guest::cpio;
 
-use super::init::SAYS;
+use super::init::READY_LINE;
 
 /// Replaces the installer's own init. It does the same until the devices are set up, then the same as the first guest's program. It
 /// does so only as process 1, so that it cannot power off a real machine by mistake.
@@ -40,7 +40,7 @@ pub fn make(compressed: &Path, initrd: &Path) -> Result<(), String> {
 }
 
 fn script() -> String {
-    format!("{SCRIPT}echo '{}'\npoweroff -f\n", SAYS.trim_end())
+    format!("{SCRIPT}echo '{}'\npoweroff -f\n", READY_LINE.trim_end())
 }
 
 #[cfg(test)]
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_else_runs_the_script() {
+    fn only_process_1_runs_the_script() {
         let ran = Command::new("sh").args(["-c", &script().replace("poweroff -f", "true")]).output().unwrap();
         assert_eq!((ran.status.code(), ran.stdout.len()), (Some(1), 0));
     }

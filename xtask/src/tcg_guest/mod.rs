@@ -31,7 +31,7 @@ const SYSTEM_NAME: &str = "system";
 
 /// Selects the parts of the guest to make.
 #[derive(Clone, Copy, Debug)]
-pub struct Wanted {
+pub struct GuestParts {
     /// Make existing parts again.
     pub again: bool,
     /// Make the whole Debian too.
@@ -39,9 +39,9 @@ pub struct Wanted {
 }
 
 /// Makes the missing parts and prints where they are.
-pub fn run(wanted: Wanted) -> ExitCode {
-    let made = assemble(wanted.again).and_then(|directory| {
-        if wanted.system { assemble_system(&directory, wanted.again).map(|()| directory) } else { Ok(directory) }
+pub fn run(parts: GuestParts) -> ExitCode {
+    let made = assemble(parts.again).and_then(|directory| {
+        if parts.system { assemble_system(&directory, parts.again).map(|()| directory) } else { Ok(directory) }
     });
     match made {
         Ok(directory) => {
@@ -82,7 +82,7 @@ fn assemble_system(directory: &Path, again: bool) -> Result<(), String> {
     }
     let release = value(&fs::read_to_string("/etc/os-release").unwrap_or_default(), "VERSION_CODENAME").to_owned();
     if release.is_empty() {
-        return Err("/etc/os-release has no VERSION_CODENAME, so it is not known which Debian to make".to_owned());
+        return Err("/etc/os-release has no VERSION_CODENAME, which names the Debian release to make".to_owned());
     }
     let archive = Archive::open(&cache()?.join("pagelab"), &release, "arm64", again)?;
     let work = Work::begin(directory)?;
@@ -142,7 +142,7 @@ fn download(package: &str, into: &Path) -> Result<PathBuf, String> {
     match archive {
         Some(archive) if output.status.success() => Ok(archive),
         _ => Err(format!(
-            "apt-get download {package} failed: {}; is there a network, and are the lists there (apt-get update)?",
+            "apt-get download {package} failed: {}; check the network and the package lists (apt-get update)",
             String::from_utf8_lossy(&output.stderr).trim()
         )),
     }
@@ -163,15 +163,15 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_is_never_said_to_be_of_another_package() {
+    fn a_kernel_is_never_attributed_to_another_package() {
         let scratch = Scratch::new("replace");
         let work = Work::begin(&scratch.0).unwrap();
         put(&scratch.0, "linux", b"old", &work).unwrap();
         put(&scratch.0, "package", b"1", &work).unwrap();
         fs::write(work.path.join("linux"), "new").unwrap();
-        let lost = replace(&scratch.0, "2", &work).unwrap_err();
-        assert!(lost.contains("initrd-installer"), "{lost}");
-        assert!(!scratch.0.join("package").exists(), "what is half done is fetched again");
+        let problem = replace(&scratch.0, "2", &work).unwrap_err();
+        assert!(problem.contains("initrd-installer"), "{problem}");
+        assert!(!scratch.0.join("package").exists(), "an incomplete guest is fetched again");
         fs::write(work.path.join("linux"), "new").unwrap();
         fs::write(work.path.join("initrd-installer"), "more").unwrap();
         replace(&scratch.0, "2", &work).unwrap();

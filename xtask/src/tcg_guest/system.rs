@@ -8,7 +8,7 @@ use std::io::{self, BufWriter};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
-use super::init::SAYS;
+use super::init::READY_LINE;
 use crate::cache::Work;
 use crate::debian::{Archive, merged, unpack_among};
 use guest::cpio;
@@ -37,21 +37,18 @@ fn unit() -> String {
         "[Unit]\nDescription=Powers off as soon as the system is up\nAfter=multi-user.target\n\n[Service]\nType=oneshot\n\
          StandardOutput=tty\nTTYPath=/dev/console\nExecStart=/bin/echo '{}'\n\
          ExecStart=/bin/systemctl --no-block poweroff\n",
-        SAYS.trim_end()
+        READY_LINE.trim_end()
     )
 }
 
 /// Makes the initrd from the newest packages, and returns its description as one word.
-///
-/// # Errors
-/// apt fails, or a package cannot be unpacked, or a file cannot be written.
 pub fn make(archive: &Archive, work: &Work, initrd: &Path) -> Result<String, String> {
     let packages = archive.fetch_all(&PACKAGES, work)?;
     let root = work.path.join("root");
     let cannot = |error: io::Error| format!("cannot make {}: {error}", root.display());
     merged(&root).map_err(cannot)?;
     packages.iter().try_for_each(|package| unpack_among(package, &root))?;
-    configured(&root).map_err(cannot)?;
+    configure(&root).map_err(cannot)?;
     let cannot = |error: io::Error| format!("cannot make {}: {error}", initrd.display());
     let mut file = BufWriter::new(File::create(initrd).map_err(cannot)?);
     cpio::of_directory(&root, &LEFT_OUT, &mut file).map_err(cannot)?;
@@ -70,7 +67,7 @@ fn name(archive: &Archive, packages: &[PathBuf]) -> String {
 }
 
 /// Makes the files that configuring the packages, and an installer, would have made.
-fn configured(root: &Path) -> io::Result<()> {
+fn configure(root: &Path) -> io::Result<()> {
     let units = root.join("etc/systemd/system");
     let wanted = units.join("multi-user.target.wants");
     fs::create_dir_all(&wanted)?;
@@ -110,11 +107,11 @@ mod tests {
         fs::create_dir_all(root.join("usr/share/base-passwd")).unwrap();
         fs::create_dir(root.join("etc")).unwrap();
         fs::write(root.join("usr/share/base-passwd/passwd.master"), "root:*:0:0::/root:/bin/sh\n").unwrap();
-        assert!(configured(root).is_err(), "there is no list of groups");
+        assert!(configure(root).is_err(), "there is no list of groups");
         fs::remove_dir_all(root.join("etc")).unwrap();
         fs::create_dir(root.join("etc")).unwrap();
         fs::write(root.join("usr/share/base-passwd/group.master"), "root:*:0:\n").unwrap();
-        configured(root).unwrap();
+        configure(root).unwrap();
         let read = |name: &str| fs::read_to_string(root.join(name)).unwrap();
         assert!(
             read("etc/systemd/system/pagelab.service").contains("echo 'pagelab guest: init reached, powering off'\n")

@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-use super::tally::{Skip, Why};
+use super::tally::{Skip, SkipReason};
 
 const FILE: &str = include_str!("allowed_skips.toml");
 
@@ -30,9 +30,6 @@ pub struct Expected(AllowedSkips);
 
 impl Expected {
     /// Reads the file.
-    ///
-    /// # Errors
-    /// The file cannot be parsed.
     pub fn read() -> Result<Expected, String> {
         toml::from_str(FILE).map(Expected).map_err(|error| format!("allowed_skips.toml: {error}"))
     }
@@ -40,8 +37,8 @@ impl Expected {
     /// Why a skip is expected; `None` if it is not.
     pub fn reason(&self, skip: &Skip) -> Option<&str> {
         let (list, text) = match &skip.why {
-            Why::Ignored => (&self.0.ignored, &skip.test),
-            Why::Needs(what) => (&self.0.needs, what),
+            SkipReason::Ignored => (&self.0.ignored, &skip.test),
+            SkipReason::Needs(what) => (&self.0.needs, what),
         };
         list.iter().find(|allowed| text.contains(&allowed.text)).map(|allowed| allowed.reason.as_str())
     }
@@ -49,13 +46,16 @@ impl Expected {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::tidy::tree::Tree;
 
     #[test]
     fn packages_and_root_are_never_expected_to_be_missing() {
         let expected = Expected::read().unwrap();
         let is_expected = |needs: &str| {
-            let skip = Skip { test: "pagelab::a b".to_owned(), why: Why::Needs(needs.to_owned()) };
+            let skip = Skip { test: "pagelab::a b".to_owned(), why: SkipReason::Needs(needs.to_owned()) };
             expected.reason(&skip).is_some()
         };
         for needs in ["redis-server and redis-tools", "root, to mount", "chromium", "gcc", "root"] {
@@ -68,5 +68,28 @@ mod tests {
     fn each_entry_has_a_reason() {
         let Expected(AllowedSkips { ignored, needs }) = Expected::read().unwrap();
         assert!(ignored.iter().chain(&needs).all(|allowed| !allowed.text.is_empty() && !allowed.reason.is_empty()));
+    }
+
+    #[test]
+    fn each_ignored_test_has_an_entry_and_each_entry_a_test() {
+        let tree = Tree::read(Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap()).unwrap();
+        let names: Vec<&str> =
+            tree.files.iter().filter(|file| file.is_rust()).flat_map(|file| ignored(&file.code)).collect();
+        let Expected(AllowedSkips { ignored: entries, .. }) = Expected::read().unwrap();
+        let is_of = |name: &str, entry: &Allowed| name.contains(entry.text.rsplit([' ', ':']).next().unwrap());
+        for name in &names {
+            assert!(entries.iter().any(|entry| is_of(name, entry)), "no reason for the ignored test {name}");
+        }
+        for entry in &entries {
+            assert!(names.iter().any(|name| is_of(name, entry)), "{} is no ignored test", entry.text);
+        }
+    }
+
+    /// The names of the ignored tests of a file.
+    fn ignored(code: &str) -> impl Iterator<Item = &str> {
+        code.split("\n#[ignore").skip(1).chain(code.split("\n    #[ignore").skip(1)).filter_map(|rest| {
+            let (_, rest) = rest.split_once("fn ")?;
+            rest.split('(').next()
+        })
     }
 }

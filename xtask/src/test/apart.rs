@@ -12,7 +12,7 @@ use super::tally::{Failure, Tally};
 /// Runs these steps one after the other, with the processor time that the tests leave. Runs the documentation tests only with
 /// `with_documentation`: without nextest, cargo runs them with the other tests.
 pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -> Tally {
-    if let Err(problem) = give_way() {
+    if let Err(problem) = lower_priority() {
         println!("fuzz targets, documentation and guests run at the priority of the tests: {problem}");
     }
     let mut tally = steps.take("fuzz targets", || fuzz::check(root));
@@ -28,7 +28,7 @@ pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -
 }
 
 /// Gives this thread, and the processes that it starts from now on, the lowest priority.
-fn give_way() -> Result<(), String> {
+fn lower_priority() -> Result<(), String> {
     let place = fs::read_link("/proc/thread-self").map_err(|error| format!("/proc/thread-self: {error}"))?;
     let thread = place.file_name().unwrap_or_default();
     let output = Command::new("renice").args(["-n", "19", "-p"]).arg(thread).output();
@@ -50,7 +50,7 @@ mod tests {
     #[test]
     fn one_thread_gives_way_and_the_others_do_not() {
         let before = priority();
-        let other = std::thread::spawn(|| give_way().map(|()| priority())).join().unwrap();
+        let other = std::thread::spawn(|| lower_priority().map(|()| priority())).join().unwrap();
         assert_eq!((other, priority()), (Ok("19".to_owned()), before));
     }
 }

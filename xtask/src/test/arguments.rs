@@ -2,16 +2,16 @@
 
 pub const USAGE: &str = "usage: cargo xtask test [--quick]
        cargo xtask test --soak N [--load] [--flaky | FILTER]
-  --quick   the inner loop: rules, rustfmt, and the tests of libraries and programs that need neither root nor guests
-  --soak N  run the tests N times, and list what failed how often, with seeds and logs. A run that was completed for this
-            commit is not repeated: start the command again to resume. Results are in target/soak
+  --quick   the inner loop: rules, rustfmt, clippy, and the unit tests, which need neither root nor guests
+  --soak N  run the tests N times, and list how often each failed, with seeds and logs. Completed runs of this commit
+            count: start the command again to resume. Results are in target/soak
   --load    keep all processors busy meanwhile
-  --flaky   only the tests that once failed now and then (xtask/src/test/once_flaky.txt)
+  --flaky   only the tests that used to fail occasionally (xtask/src/test/once_flaky.txt)
   FILTER    only these tests, as nextest's filtersets: 'test(a_name) | package(lease)'";
 
 /// Selects what to run.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Wanted {
+pub enum Selection {
     /// Everything.
     All,
     /// Only the fast tests that need no privileges.
@@ -41,16 +41,13 @@ pub enum Tests {
 }
 
 /// Parses the words after `test`.
-///
-/// # Errors
-/// They are not valid.
-pub fn parse(words: &[String]) -> Result<Wanted, String> {
+pub fn parse(words: &[String]) -> Result<Selection, String> {
     let mut words = words.iter().map(String::as_str);
     match words.next() {
-        None => Ok(Wanted::All),
+        None => Ok(Selection::All),
         Some("--quick") => match words.next() {
-            None => Ok(Wanted::Quick),
-            Some(word) => Err(format!("--quick takes nothing more, found {word:?}")),
+            None => Ok(Selection::Quick),
+            Some(word) => Err(format!("--quick takes no other argument, found {word:?}")),
         },
         Some("--soak") => {
             let number = words.next().unwrap_or_default();
@@ -61,16 +58,16 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
                 match (word, &soak.tests) {
                     ("--load", _) => soak.load = true,
                     (_, Tests::OnceFlaky | Tests::Filter(_)) => {
-                        return Err(format!("one choice of tests is enough, found {word:?} as well"));
+                        return Err(format!("expected one selection of tests, also found {word:?}"));
                     }
                     ("--flaky", _) => soak.tests = Tests::OnceFlaky,
-                    (word, _) if word.starts_with('-') => return Err(format!("there is no option {word:?}")),
+                    (word, _) if word.starts_with('-') => return Err(format!("unknown option {word:?}")),
                     (filter, _) => soak.tests = Tests::Filter(filter.to_owned()),
                 }
             }
-            Ok(Wanted::Soak(soak))
+            Ok(Selection::Soak(soak))
         }
-        Some(word) => Err(format!("there is no option {word:?}")),
+        Some(word) => Err(format!("unknown option {word:?}")),
     }
 }
 
@@ -78,22 +75,22 @@ pub fn parse(words: &[String]) -> Result<Wanted, String> {
 mod tests {
     use super::*;
 
-    fn parsed(words: &str) -> Result<Wanted, String> {
+    fn parsed(words: &str) -> Result<Selection, String> {
         parse(&words.split_whitespace().map(str::to_owned).collect::<Vec<_>>())
     }
 
     #[test]
-    fn all_quick_and_soak_are_understood() {
-        assert_eq!(parsed(""), Ok(Wanted::All));
-        assert_eq!(parsed("--quick"), Ok(Wanted::Quick));
-        let soak = |load, tests| Ok(Wanted::Soak(Soak { runs: 10, load, tests }));
+    fn all_quick_and_soak_are_parsed() {
+        assert_eq!(parsed(""), Ok(Selection::All));
+        assert_eq!(parsed("--quick"), Ok(Selection::Quick));
+        let soak = |load, tests| Ok(Selection::Soak(Soak { runs: 10, load, tests }));
         assert_eq!(parsed("--soak 10"), soak(false, Tests::All));
         assert_eq!(parsed("--soak 10 --load --flaky"), soak(true, Tests::OnceFlaky));
         assert_eq!(parsed("--soak 10 test(x) --load"), soak(true, Tests::Filter("test(x)".to_owned())));
     }
 
     #[test]
-    fn wrong_words_are_named() {
+    fn errors_name_the_wrong_argument() {
         for (words, named) in [
             ("--slow", "\"--slow\""),
             ("--quick x", "\"x\""),

@@ -12,9 +12,6 @@ use super::{libtest, modules};
 pub const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
 /// Runs tests of the workspace. Their output is shown as it comes.
-///
-/// # Errors
-/// cargo cannot be started.
 pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: &Path) -> Result<Tally, String> {
     let io = |error: std::io::Error| format!("cannot run cargo test: {error}");
     let (reader, writer) = std::io::pipe().map_err(io)?;

@@ -5,7 +5,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::tally::{Failure, Skip, Tally, Why};
+use super::tally::{Failure, Skip, SkipReason, Tally};
 
 /// A path without a library: nothing is linked, so libFuzzer is not built (its build.rs).
 const NO_LIBFUZZER: (&str, &str) = ("CUSTOM_LIBFUZZER_PATH", "/nowhere/libfuzzer.a");
@@ -20,7 +20,7 @@ pub fn check(root: &Path) -> Tally {
                 tally.passed.insert(format!("fuzz {name}"));
             }
             Err(NotChecked::Needs(what)) => {
-                tally.skips.push(Skip { test: format!("fuzz {name}"), why: Why::Needs(what) });
+                tally.skips.push(Skip { test: format!("fuzz {name}"), why: SkipReason::Needs(what) });
             }
             Err(NotChecked::Failed(problem)) => {
                 let repeat = Some(format!("cargo check --manifest-path {name}/Cargo.toml"));
@@ -70,7 +70,7 @@ fn not_fetched(message: &str, directory: &Path) -> NotChecked {
     if message.contains("--locked") {
         let manifest = directory.join("Cargo.toml");
         NotChecked::Failed(format!(
-            "Cargo.lock is not current; cargo update --workspace --manifest-path {}",
+            "Cargo.lock is stale; run cargo update --workspace --manifest-path {}",
             manifest.display()
         ))
     } else {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_lock_file_that_is_not_current_is_a_failure_and_no_registry_is_a_want() {
+    fn a_stale_lock_file_is_a_failure_and_a_missing_registry_is_a_skip() {
         let of = |message: &str| not_fetched(message, Path::new("crates/trace/fuzz"));
         let stale = "error: cannot update the lock file because --locked was passed to prevent this";
         assert!(matches!(of(stale), NotChecked::Failed(what) if what.contains("cargo update")));

@@ -1,5 +1,5 @@
-//! Finds state of this host that makes tests fail or wait for a reason of the host: folio sizes enabled for all programs, settings
-//! that a lease left changed, or a process that holds the lease.
+//! Finds host state that makes tests fail or wait: folio sizes enabled for all programs, settings that a lease left
+//! changed, or a process that holds the lease.
 
 use std::fs;
 use std::path::Path;
@@ -21,41 +21,41 @@ struct Holder {
 }
 
 /// The obstacles for tests on the host below `root`, one per line, each with advice.
-pub fn in_the_way(root: &Path) -> Vec<String> {
+pub fn obstacles(root: &Path) -> Vec<String> {
     let holder = holder(root);
     let left = || {
         root.join(JOURNAL)
             .exists()
-            .then(|| format!("/{JOURNAL}: a lease ended before its settings were put back; pagelab restore"))
+            .then(|| format!("/{JOURNAL}: a lease ended without restoring its settings; run pagelab restore"))
     };
-    let mut found = folios_for_everybody(root);
+    let mut found = folios_for_all_programs(root);
     // The holder restores the settings that it has changed.
     found.extend(holder.or_else(left));
     found
 }
 
 /// The folio sizes that the kernel gives to every program without madvise.
-fn folios_for_everybody(root: &Path) -> Vec<String> {
+fn folios_for_all_programs(root: &Path) -> Vec<String> {
     let sizes = fs::read_dir(root.join(FOLIOS)).into_iter().flatten().flatten();
     let mut settings: Vec<String> = sizes.map(|size| size.file_name().to_string_lossy().into_owned()).collect();
     settings.retain(|size| {
         size.starts_with("hugepages-") && read(root, &format!("{FOLIOS}/{size}/enabled")).contains("[always]")
     });
     settings.sort();
-    let told = |size: String| {
+    let advice = |size: String| {
         let path = format!("/{FOLIOS}/{size}/enabled");
         format!(
-            "{path} is `always`: programs of the tests get these folios under every policy; pagelab restore, or echo never >{path}"
+            "{path} is `always`: test programs get these folios under every policy; run pagelab restore, or echo never >{path}"
         )
     };
-    settings.into_iter().map(told).collect()
+    settings.into_iter().map(advice).collect()
 }
 
 fn holder(root: &Path) -> Option<String> {
     let Holder { pid, command } = serde_json::from_str(&read(root, LOCK)).ok()?;
-    let lives = root.join(format!("proc/{pid}")).exists();
-    lives
-        .then(|| format!("process {pid} ({command}) has the lease of the settings: tests that change some wait for it"))
+    let is_running = root.join(format!("proc/{pid}")).exists();
+    is_running
+        .then(|| format!("process {pid} ({command}) holds the settings lease: tests that change settings wait for it"))
 }
 
 fn read(root: &Path, path: &str) -> String {
@@ -74,13 +74,13 @@ mod tests {
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, text).unwrap();
         }
-        let found = in_the_way(&root);
+        let found = obstacles(&root);
         let _ = fs::remove_dir_all(&root);
         found
     }
 
     #[test]
-    fn a_host_at_rest_is_in_nobodys_way() {
+    fn an_idle_host_has_no_obstacles() {
         let folder = "sys/kernel/mm/transparent_hugepage";
         let files = [
             (format!("{folder}/enabled"), "[always] madvise never\n"),
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn folios_for_everybody_and_a_lease_are_named_with_what_to_do() {
+    fn folios_for_all_programs_and_a_lease_are_reported_with_advice() {
         let size = "sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
         let lock = r#"{"pid":4711,"start_ticks":1,"command":"pagelab compare","since_unix_s":1}"#;
         let files = [

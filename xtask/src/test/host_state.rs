@@ -38,7 +38,7 @@ pub struct HostState {
     /// The content of each settings file, by path.
     settings: BTreeMap<String, String>,
     /// What delays tests or changes their outcome, as text.
-    in_the_way: Vec<String>,
+    obstacles: Vec<String>,
     /// The number of processes of each notable program.
     programs: BTreeMap<String, usize>,
     /// The content of /proc/loadavg.
@@ -59,7 +59,7 @@ impl HostState {
         }
         HostState {
             settings,
-            in_the_way: host::in_the_way(root),
+            obstacles: host::obstacles(root),
             programs: programs(root),
             load: text(root, "proc/loadavg").unwrap_or_else(|| "unknown".to_owned()),
             free_blocks: free_blocks(&text(root, "proc/buddyinfo").unwrap_or_default()),
@@ -81,16 +81,16 @@ impl HostState {
             let _ = match before.settings.get(path) {
                 Some(was) if was == now => Ok(()),
                 Some(was) => write!(text, "\n/{path}: {now:?}, was {was:?} when the run began"),
-                None => write!(text, "\n/{path}: {now:?}, was not there when the run began"),
+                None => write!(text, "\n/{path}: {now:?}, did not exist when the run began"),
             };
         }
-        self.in_the_way.iter().for_each(|line| text.extend(["\n", line]));
+        self.obstacles.iter().for_each(|line| text.extend(["\n", line]));
         text
     }
 
     /// Whether a process holds the lease of the settings.
     pub fn is_lease_held(&self) -> bool {
-        self.in_the_way.iter().any(|line| line.starts_with("process "))
+        self.obstacles.iter().any(|line| line.starts_with("process "))
     }
 }
 
@@ -171,7 +171,7 @@ mod tests {
         let now = host("now", &[(enabled, "[always] never\n"), (scans, "2\n"), (pool, "7\n")]);
         let text = now.describe(&before);
         assert!(text.contains("/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled: \"[always] never\", was"));
-        assert!(text.contains(&format!("/{pool}: \"7\", was not there")) && !text.contains("full_scans"), "{text}");
+        assert!(text.contains(&format!("/{pool}: \"7\", did not exist")) && !text.contains("full_scans"), "{text}");
     }
 
     #[test]
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_unknown() {
+    fn unreadable_settings_are_unknown() {
         let text = HostState::default().describe(&HostState::default());
         assert!(text.contains("available memory unknown"), "{text}");
         assert!(!HostState::default().is_lease_held());

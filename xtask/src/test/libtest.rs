@@ -1,6 +1,6 @@
 //! Parses and counts the output of `cargo test`, for documentation tests, and if there is no nextest.
 
-use super::tally::{Failure, Skip, Tally, Why};
+use super::tally::{Failure, Skip, SkipReason, Tally};
 
 /// The state of the parser.
 #[derive(Debug, Default)]
@@ -40,8 +40,8 @@ impl Output {
         if let Some(program) = program(line) {
             self.end_program();
             self.program = Some(program);
-        } else if let Some(told) = line.strip_prefix("test result: ") {
-            self.read_result(told);
+        } else if let Some(counts) = line.strip_prefix("test result: ") {
+            self.read_result(counts);
         } else if let Some((test, outcome)) = line.strip_prefix("test ").and_then(|rest| rest.rsplit_once(" ... ")) {
             self.read_outcome(test, outcome);
         }
@@ -53,7 +53,7 @@ impl Output {
         if !success && self.tally.failed.is_empty() {
             self.tally
                 .failed
-                .push(Failure::of_test("cargo test", None).because("it failed before a test did, see above"));
+                .push(Failure::of_test("cargo test", None).because("cargo failed before any test did, see above"));
         }
         self.tally
     }
@@ -70,18 +70,18 @@ impl Output {
         match outcome {
             Outcome::Passed => drop(self.tally.passed.insert(test)),
             Outcome::Failed => self.tally.failed.push(Failure::of_test(&test, None)),
-            Outcome::Ignored => self.tally.skips.push(Skip { test, why: Why::Ignored }),
+            Outcome::Ignored => self.tally.skips.push(Skip { test, why: SkipReason::Ignored }),
         }
     }
 
     /// Reads the closing line of a program: `ok. 2 passed; 0 failed; 1 ignored; ...`. If it counts more tests than were read, the
     /// lines of these tests were broken by output of a child process. They are counted without their names.
-    fn read_result(&mut self, told: &str) {
-        let numbers = told.split([';', '.']).map(str::trim);
+    fn read_result(&mut self, counts: &str) {
+        let numbers = counts.split([';', '.']).map(str::trim);
         let of = |outcome: &str| numbers.clone().find_map(|part| part.strip_suffix(outcome)?.trim().parse().ok());
         for (outcome, word) in Outcome::ALL {
-            let told: usize = of(word).unwrap_or(0);
-            for number in self.read[outcome as usize]..told {
+            let counts: usize = of(word).unwrap_or(0);
+            for number in self.read[outcome as usize]..counts {
                 self.count(outcome, &format!("({word}, number {}: its line is broken, see above)", number + 1));
             }
         }
@@ -93,7 +93,7 @@ impl Output {
     fn end_program(&mut self) {
         self.read = [0; 3];
         if let Some(program) = self.program.take() {
-            let why = "it did not end as a test program does, see above";
+            let why = "the test program ended without a result, see above";
             self.tally.failed.push(Failure::of_test(&program, None).because(why));
         }
     }

@@ -25,7 +25,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use allowed::Expected;
-use arguments::Wanted;
+use arguments::Selection;
 use steps::Steps;
 use tally::{Failure, Tally};
 
@@ -38,9 +38,9 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     }
     match arguments::parse(words) {
-        Ok(Wanted::All) => all(root),
-        Ok(Wanted::Quick) => quick::run(root),
-        Ok(Wanted::Soak(soak)) => soak::run(root, &soak),
+        Ok(Selection::All) => all(root),
+        Ok(Selection::Quick) => quick::run(root),
+        Ok(Selection::Soak(soak)) => soak::run(root, &soak),
         Err(problem) => {
             eprintln!("xtask: test: {problem}\n{}", arguments::USAGE);
             ExitCode::from(2)
@@ -53,8 +53,8 @@ fn all(root: &Path) -> ExitCode {
     let steps = Steps::begin();
     println!("==> {}; cargo xtask test --quick is for the inner loop", times::expected(root));
     let missing = packages::install_or_name();
-    let mut in_the_way = host::in_the_way(Path::new("/"));
-    in_the_way.iter().for_each(|line| println!("in the way: {line}"));
+    let mut obstacles = host::obstacles(Path::new("/"));
+    obstacles.iter().for_each(|line| println!("obstacle: {line}"));
     let mut failures = rules(root, &steps);
     let mut step = |name: &'static str, repeat: &str, step: &dyn Fn() -> Result<(), String>| {
         failures.extend(steps.take(name, step).err().map(|why| failed_step(name, repeat, why)));
@@ -68,7 +68,7 @@ fn all(root: &Path) -> ExitCode {
         println!("the tests of `compare --kernel` are skipped: {problem}");
     }
     let modules = modules::find_or_install(root)
-        .inspect_err(|problem| println!("the test that reads Parquet files by another program is skipped: {problem}"))
+        .inspect_err(|problem| println!("the test that reads Parquet files with another program is skipped: {problem}"))
         .ok();
     let mut tally = Tally::default();
     match suite::run(root, modules.as_deref(), &steps) {
@@ -76,16 +76,16 @@ fn all(root: &Path) -> ExitCode {
         Err(problem) => failures.push(failed_step("tests", "cargo test --workspace", problem)),
     }
     // Includes obstacles that appeared during the run or were left by a test.
-    let now = host::in_the_way(Path::new("/")).into_iter().filter(|line| !in_the_way.contains(line));
-    in_the_way.extend(now.collect::<Vec<_>>());
+    let now = host::obstacles(Path::new("/")).into_iter().filter(|line| !obstacles.contains(line));
+    obstacles.extend(now.collect::<Vec<_>>());
     tally.failed.extend(failures);
     println!();
     let unexpected = unexpected_skips(&tally);
     tally.failed.extend(unexpected.into_iter().filter(|_| packages::must_have_all()));
     missing.iter().for_each(|package| println!("missing: {package}"));
-    in_the_way.iter().for_each(|line| println!("in the way: {line}"));
+    obstacles.iter().for_each(|line| println!("obstacle: {line}"));
     if let Err(problem) = times::keep(root, steps.elapsed()) {
-        println!("the time of this run is not kept: {problem}");
+        println!("cannot store the time of this run: {problem}");
     }
     close(&tally, &steps)
 }

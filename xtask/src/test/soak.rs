@@ -47,7 +47,7 @@ struct Failed {
 
 /// Runs the tests as often as requested, minus the runs that are complete already.
 pub fn run(root: &Path, soak: &Soak) -> ExitCode {
-    match soaked(root, soak) {
+    match run_remaining(root, soak) {
         Ok(runs) => {
             println!("\n{}", table(&runs));
             let is_clean = runs.iter().all(|run| run.failures.is_empty());
@@ -60,7 +60,7 @@ pub fn run(root: &Path, soak: &Soak) -> ExitCode {
     }
 }
 
-fn soaked(root: &Path, soak: &Soak) -> Result<Vec<Completed>, String> {
+fn run_remaining(root: &Path, soak: &Soak) -> Result<Vec<Completed>, String> {
     packages::install_or_name().iter().for_each(|package| println!("missing: {package}"));
     let arguments = arguments(&soak.tests)?;
     let directory = root.join("target/soak").join(key(root, &arguments, soak.load)?);

@@ -14,9 +14,6 @@ use super::{apart, modules, times};
 use crate::command::succeed;
 
 /// Runs all tests of the workspace, including documentation tests, and at the same time guests and fuzz targets.
-///
-/// # Errors
-/// The tests do not build.
 pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
     let skips = empty_skips(root)?;
     let nextest = Nextest::find_or_install(root);
@@ -27,11 +24,11 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
         let tests = steps.take("tests", || match &nextest {
             Ok(nextest) => by_nextest(root, nextest, modules, &skips),
             Err(problem) => {
-                println!("nextest cannot be had: {problem}; cargo test runs the tests, one program after the other");
+                println!("nextest is not available: {problem}; cargo test runs the tests, one program after the other");
                 cargo_test(root, &[], modules, &skips)
             }
         });
-        let mut tally = apart.join().map_err(|_| "a step next to the tests panicked".to_owned())?;
+        let mut tally = apart.join().map_err(|_| "a step in parallel to the tests panicked".to_owned())?;
         match tests {
             Ok(tests) => tally.add(tests),
             Err(problem) => tally.failed.push(Failure::of_test("tests", None).because(problem)),
@@ -44,25 +41,15 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
 
 /// Builds the programs and the recorder, which tests start. This must be the whole workspace: for a subset of packages, cargo
 /// selects other features of shared dependencies and compiles them twice.
-///
-/// # Errors
-/// They do not build.
 pub fn build_programs(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["build", "--workspace", "--quiet"]))
 }
 
-/// Builds the tests.
-///
-/// # Errors
-/// They do not build.
 pub fn build_tests(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))
 }
 
 /// Empties the file of skips, and returns its path.
-///
-/// # Errors
-/// It cannot be written.
 pub fn empty_skips(root: &Path) -> Result<PathBuf, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
@@ -107,9 +94,6 @@ pub struct RunOutcome {
 
 impl Run<'_> {
     /// Runs nextest until it ends.
-    ///
-    /// # Errors
-    /// A thread cannot be created, or nextest cannot be started.
     pub fn start(&self, root: &Path, nextest: &Nextest) -> Result<RunOutcome, String> {
         let profile = if std::env::var_os("CI").is_some_and(|value| value == "true") { "ci" } else { "default" };
         let report = report_path(root, profile);
@@ -125,6 +109,7 @@ impl Run<'_> {
         // One more than there are processors, because tests of signals, terminals and Slurm wait most of the time.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         command.arg("--test-threads").arg((processors + 1).to_string());
+        validation::free_large_blocks();
         let watch = Watch::begin()?;
         let problem = succeed(&mut answering_signals(command)).err();
         let cases = report::cases(&fs::read_to_string(&report).unwrap_or_default());

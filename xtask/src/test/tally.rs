@@ -14,12 +14,12 @@ use crate::guests::Outcome;
 pub struct Skip {
     /// The program and the test.
     pub test: String,
-    pub why: Why,
+    pub why: SkipReason,
 }
 
 /// Why a test did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum SkipReason {
     /// It needs something that is not available.
     Needs(String),
     /// It is marked `#[ignore]`.
@@ -29,8 +29,8 @@ pub enum Why {
 impl fmt::Display for Skip {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.why {
-            Why::Needs(what) => write!(f, "{} needs {what}", self.test),
-            Why::Ignored => write!(f, "{} is ignored", self.test),
+            SkipReason::Needs(what) => write!(f, "{} needs {what}", self.test),
+            SkipReason::Ignored => write!(f, "{} is ignored", self.test),
         }
     }
 }
@@ -94,7 +94,7 @@ impl Tally {
     /// Adds a check of a guest. The parts of it that could not run are added as skips with names of their own.
     pub fn add_guest(&mut self, check: String, outcome: Outcome) {
         println!("{check} {outcome}");
-        let mut skip = |test: String, what: String| self.skips.push(Skip { test, why: Why::Needs(what) });
+        let mut skip = |test: String, what: String| self.skips.push(Skip { test, why: SkipReason::Needs(what) });
         match outcome {
             Outcome::Held { needs, .. } => {
                 needs.into_iter().for_each(|what| skip(format!("{check} in part"), what));
@@ -113,7 +113,7 @@ impl Tally {
             let (Some(program), Some(test), Some(needs)) = (parts.next(), parts.next(), parts.next()) else { continue };
             let test = format!("{program} {test}");
             if self.passed.remove(&test) {
-                self.skips.push(Skip { test, why: Why::Needs(needs.to_string()) });
+                self.skips.push(Skip { test, why: SkipReason::Needs(needs.to_string()) });
             }
         }
     }

@@ -44,9 +44,6 @@ pub fn expected(root: &Path) -> String {
 }
 
 /// Stores the duration of a whole run.
-///
-/// # Errors
-/// The file cannot be written.
 pub fn keep(root: &Path, took: Duration) -> Result<(), String> {
     let file = file(root);
     fs::write(&file, took.as_secs().to_string()).map_err(|error| format!("{}: {error}", file.display()))
@@ -88,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_run_is_what_is_expected() {
+    fn expects_the_times_of_the_last_run() {
         let root = std::env::temp_dir().join(format!("xtask-times-{}", std::process::id()));
         fs::create_dir_all(root.join("target")).unwrap();
         assert!(expected(&root).contains("about 30 minutes"));

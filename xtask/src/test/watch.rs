@@ -25,9 +25,6 @@ pub struct Watched {
 
 impl Watch {
     /// Starts watching this host.
-    ///
-    /// # Errors
-    /// A thread cannot be created.
     pub fn begin() -> Result<Watch, String> {
         let (stop, stopped) = channel();
         let look = || (SystemTime::now(), HostState::read(Path::new("/")));

@@ -14,8 +14,8 @@ const TRACING: [&str; 7] =
 const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
 /// The crate that may write system settings.
 const LEASE: &str = "crates/lease/";
-/// Files that ask the kernel to compact memory once. There is no value to restore, so this is not a setting.
-const COMPACTION: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/validation/src/compaction.rs"];
+/// Files that ask the kernel to free or compact memory once. There is no value to restore, so this is not a setting.
+const FREEING_MEMORY: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/validation/src/memory.rs"];
 /// Prefixes of words that open files for writing, or change directories.
 const OPENING: [&str; 10] = [
     "fs::write",
@@ -36,14 +36,14 @@ const SETTINGS: [&str; 2] = ["\"/sys/", "\"/proc/sys/"];
 
 /// The directories that may read the page information of other processes: the census, and the code that finds out whether one page
 /// is present.
-const SEE_PAGES: [&str; 2] = ["crates/census/", "crates/host/src/maps/"];
+const PAGE_READERS: [&str; 2] = ["crates/census/", "crates/host/src/maps/"];
 /// Suffixes of the names of these files in a format string (`/proc/{pid}/smaps`).
-const PAGES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
+const PAGE_FILES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
 
 /// Findings about such calls in the sources of the crates.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let sources = tree.rust_below("crates/").filter(|file| file.path.contains("/src/") && !is_of_tests(&file.path));
-    sources.flat_map(|file| [tracing(file), writing(file), looking(file)].concat()).collect()
+    sources.flat_map(|file| [tracing(file), writing(file), reading_pages(file)].concat()).collect()
 }
 
 fn is_of_tests(path: &str) -> bool {
@@ -54,29 +54,30 @@ fn tracing(file: &File) -> Vec<Finding> {
     if file.path.starts_with(TRACER) {
         return Vec::new();
     }
-    named(file, &TRACING, |call| format!("only tracer uses ptrace and seccomp, found {call}"))
+    named(file, &TRACING, |call| format!("only tracer may use ptrace and seccomp, found {call}"))
 }
 
 fn writing(file: &File) -> Vec<Finding> {
     if READERS.iter().any(|reader| file.path.starts_with(reader)) {
         let words = [&OPENING[..], &WRITING[..]].concat();
-        return named(file, &words, |call| format!("this crate writes nothing, found {call}"));
+        return named(file, &words, |call| format!("this crate must not write, found {call}"));
     }
     let knows_settings = SETTINGS.iter().any(|place| without_tests(&file.text).contains(place));
-    if !knows_settings || file.path.starts_with(LEASE) || COMPACTION.contains(&file.path.as_str()) {
+    if !knows_settings || file.path.starts_with(LEASE) || FREEING_MEMORY.contains(&file.path.as_str()) {
         return Vec::new();
     }
-    let found = |call: &str| format!("only lease writes system settings: this file names some, and has {call}");
+    let found = |call: &str| format!("only lease may write system settings: this file names some, and uses {call}");
     named(file, &OPENING, found)
 }
 
-fn looking(file: &File) -> Vec<Finding> {
-    if SEE_PAGES.iter().any(|path| file.path.starts_with(path)) {
+fn reading_pages(file: &File) -> Vec<Finding> {
+    if PAGE_READERS.iter().any(|path| file.path.starts_with(path)) {
         return Vec::new();
     }
-    let found = |line: &str| PAGES.iter().find(|name| line.contains(**name)).map(|name| name.trim_start_matches('}'));
+    let found =
+        |line: &str| PAGE_FILES.iter().find(|name| line.contains(**name)).map(|name| name.trim_start_matches('}'));
     let finding = |(line, number)| {
-        let message = format!("only census looks at the pages of other processes, found {}", found(line)?);
+        let message = format!("only census may read the page information of other processes, found {}", found(line)?);
         Some(Finding::new(&file.path, number, message))
     };
     without_tests(&file.text).lines().zip(1..).filter_map(finding).collect()
@@ -151,7 +152,7 @@ mod tests {
         let source = "const A: &str = \"/sys/kernel/mm/ksm/run\"; std::fs::write(A, b);";
         assert_eq!(found("crates/platform/src/a.rs", source).len(), 1);
         assert_eq!(found("crates/lease/src/a.rs", source), [""; 0]);
-        assert_eq!(found(COMPACTION[0], source), [""; 0]);
+        assert_eq!(found(FREEING_MEMORY[0], source), [""; 0]);
         assert_eq!(found("crates/platform/src/a.rs", "const A: &str = \"/sys/kernel/mm/ksm/run\"; read(A);"), [""; 0]);
     }
 }

@@ -50,7 +50,7 @@ fn unexplained(file: &File) -> Vec<Finding> {
         let around = of.start().saturating_sub(2)..*of.end();
         lines.get(around).is_some_and(|lines| lines.iter().any(|line| line.contains("//")))
     };
-    let message = "unwrap_or_default on what was read from the system: report the error, or say in a comment why it may be nothing";
+    let message = "unwrap_or_default drops an error of reading the system: report it, or say in a comment why an empty value is correct";
     let bare = fallbacks.0.iter().filter(|of| !has_comment(of));
     bare.map(|of| Finding::new(&file.path, *of.end(), message)).collect()
 }
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_read_may_have_a_default() {
+    fn values_that_were_not_read_may_have_a_default() {
         for body in ["words.next().unwrap_or_default();", "map.get(&key).copied().unwrap_or_default();"] {
             assert_eq!(lines(CENSUS, body), [0usize; 0], "{body}");
         }

@@ -48,7 +48,7 @@ fn problem(tree: &Tree, from: &str, target: &str) -> Option<String> {
     let (path, heading) = target.split_once('#').map_or((target, None), |(path, heading)| (path, Some(heading)));
     let path = if path.is_empty() { Some(from.to_string()) } else { resolve(from, path) };
     let Some(path) = path.filter(|path| path.is_empty() || tree.has(path)) else {
-        return Some(format!("the link {target} leads nowhere"));
+        return Some(format!("the link {target} is broken"));
     };
     let heading = heading?;
     let found = tree.get(&path).is_some_and(|file| headings(&file.text).any(|name| name == heading));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_somewhere_are_fine() {
+    fn valid_links_are_accepted() {
         for link in [
             "../README.md",
             "b/c.txt",
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn links_that_lead_nowhere_are_found() {
+    fn broken_links_are_found() {
         for link in ["gone.md", "../../README.md", "b/gone", "#other", "../README.md#gone"] {
             assert_eq!(found(&format!("# Own\n[x]({link})")).len(), 1, "{link}");
         }

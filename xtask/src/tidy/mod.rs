@@ -9,7 +9,7 @@ mod shape;
 mod skips;
 mod source;
 mod text;
-mod tree;
+pub mod tree;
 mod unsafety;
 mod words;
 mod writing;
@@ -48,9 +48,6 @@ impl fmt::Display for Finding {
 }
 
 /// All findings in the workspace at `root`.
-///
-/// # Errors
-/// git cannot list the files, or cargo cannot read the manifests.
 pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     let tree = Tree::read(root)?;
     let workspace = Workspace::read(root)?;
@@ -72,7 +69,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     Ok(findings)
 }
 
-/// Writes the diagram of crates and their parts into ARCHITECTURE.md.
+/// Writes the diagram of crates and their parts into docs/reference/modules.md.
 pub fn draw(root: &Path) -> ExitCode {
     let drawn = || {
         let tree = Tree::read(root)?;

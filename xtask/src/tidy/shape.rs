@@ -38,8 +38,8 @@ fn has_reason(text: &str) -> bool {
 }
 
 fn globs(source: &Source) -> Vec<Finding> {
-    let message = "use super::* says not what is used; import by name";
-    lines(source, message, |module| &module.said.super_globs)
+    let message = "use super::* hides what is used; import by name";
+    lines(source, message, |module| &module.contents.super_globs)
 }
 
 /// The errors of a library must be types. A program may use text.
@@ -48,7 +48,7 @@ fn text_errors(source: &Source) -> Vec<Finding> {
         return Vec::new();
     }
     let message = "Result<_, String> in a library; give the error a type that says its source";
-    lines(source, message, |module| &module.said.text_errors)
+    lines(source, message, |module| &module.contents.text_errors)
 }
 
 /// A finding for each of these lines in a crate's modules.

@@ -23,7 +23,7 @@ fn check_tests(file: &File) -> Vec<Finding> {
     let Some(first) = first_test_line(file) else { return Vec::new() };
     let (text, code): (Vec<&str>, Vec<&str>) = (file.text.lines().collect(), file.code.lines().collect());
     let prints = |line: &usize| PRINTS.into_iter().any(|name| has_macro(code[*line], name));
-    let finding = |line: usize| Some(Finding::new(&file.path, line + 1, complaint(&text, &code, line)?));
+    let finding = |line: usize| Some(Finding::new(&file.path, line + 1, problem(&text, &code, line)?));
     (first..code.len()).filter(prints).filter_map(finding).collect()
 }
 
@@ -43,17 +43,17 @@ fn has_macro(line: &str, name: &str) -> bool {
 }
 
 /// The problem of the printing statement that starts in a line.
-fn complaint(text: &[&str], code: &[&str], line: usize) -> Option<&'static str> {
+fn problem(text: &[&str], code: &[&str], line: usize) -> Option<&'static str> {
     let end =
         (line..text.len()).take(STATEMENT_LINES).find(|at| code[*at].trim_end().ends_with([';', ','])).unwrap_or(line);
     let printed = text[line..=end].join(" ").to_lowercase();
     if WORDS.into_iter().any(|word| printed.contains(word)) {
-        return Some("a test that does not run says so by testing::skip, which is counted");
+        return Some("a test that does not run must call testing::skip, so that it is counted");
     }
     let next = code.get(end + 1).map_or("", |line| line.trim());
     let returns =
         code[line].contains("return println!") || code[line].contains("return eprintln!") || next == "return;";
-    returns.then_some("a test that prints and returns counts as passed; say what it needs by testing::skip")
+    returns.then_some("a test that prints and returns counts as passed; report what it needs with testing::skip")
 }
 
 /// Only tests may depend on the helper.
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_says_it_by_itself_is_found() {
+    fn a_test_that_prints_its_skip_is_found() {
         for what in [
             "PRINT(\"skipped: needs root\");",
             "ePRINT(\"{name}: Skipped, no chromium\");",

@@ -35,7 +35,7 @@ pub fn check(tree: &Tree) -> Vec<Finding> {
 fn unfinished(file: &File) -> Vec<Finding> {
     let unfinished = |line: &str| UNFINISHED.into_iter().find(|name| has_word(line, name));
     let finding = |(line, number)| {
-        let message = format!("{} is unfinished code; finish it or take it out", unfinished(line)?);
+        let message = format!("{} is unfinished code; finish it or remove it", unfinished(line)?);
         Some(Finding::new(&file.path, number, message))
     };
     file.code.lines().zip(1..).filter_map(finding).collect()
@@ -44,7 +44,7 @@ fn unfinished(file: &File) -> Vec<Finding> {
 fn names_clocks(file: &File) -> Vec<Finding> {
     let clock = |line: &str| CLOCKS.into_iter().find(|name| has_word(line, name));
     let finding = |(line, number)| {
-        Some(Finding::new(&file.path, number, format!("this crate reads no clock, found {}", clock(line)?)))
+        Some(Finding::new(&file.path, number, format!("this crate must not read a clock, found {}", clock(line)?)))
     };
     file.code.lines().zip(1..).filter_map(finding).collect()
 }
@@ -57,7 +57,7 @@ fn names_modules(file: &File, modules: &[&str]) -> Vec<Finding> {
         let named = if rest.starts_with('{') { group(rest) } else { vec![first_word(rest)] };
         for module in named.into_iter().filter(|name| modules.contains(name)) {
             let line = file.code[..at].matches('\n').count() + 1;
-            findings.push(Finding::new(&file.path, line, format!("this crate does no I/O, found std::{module}")));
+            findings.push(Finding::new(&file.path, line, format!("this crate must not do I/O, found std::{module}")));
         }
     }
     findings

@@ -40,9 +40,7 @@ impl Tree {
             .args(["ls-files", "-z", "--cached", "--others", "--exclude-standard"])
             .current_dir(root)
             .output()
-            .map_err(|error| {
-                format!("cannot run git in {}: {error}; it takes git, and a checkout there", root.display())
-            })?;
+            .map_err(|error| format!("cannot run git in {}: {error}; needs git and a checkout", root.display()))?;
         if !output.status.success() {
             return Err(format!("git ls-files failed: {}", String::from_utf8_lossy(&output.stderr).trim()));
         }
@@ -163,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_first_command_of_the_readme_writes_is_not_of_the_tree() {
+    fn output_of_the_first_command_of_the_readme_is_not_in_the_tree() {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let readme = std::fs::read_to_string(root.join("README.md")).unwrap();
         let (_, demo) = readme.lines().find_map(|line| line.split_once("-- demo ")).unwrap();
@@ -196,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_is_there_when_a_file_is_in_it() {
+    fn a_directory_exists_if_it_has_a_file() {
         let tree = Tree::of(&[("a/b.md", "")]);
         assert!(tree.has("a") && tree.has("a/b.md") && !tree.has("a/b"));
     }

@@ -16,7 +16,10 @@ pub fn check(workspace: &Workspace, tree: &Tree) -> Vec<Finding> {
                 findings.push(Finding::new(
                     &root.path,
                     1,
-                    format!("expected #![forbid(unsafe_code)]: unsafe code is in {} alone", MAY_BE_UNSAFE.join(", ")),
+                    format!(
+                        "expected #![forbid(unsafe_code)]: only {} may contain unsafe code",
+                        MAY_BE_UNSAFE.join(", ")
+                    ),
                 ));
             }
         }

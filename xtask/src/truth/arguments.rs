@@ -22,12 +22,12 @@ pub enum Job {
     /// Make the table, of these programs or of all. Rows of the same kernel and commit are not measured again, except with `again`.
     Table { names: Vec<String>, again: bool },
     /// Run random programs.
-    Random(Wanted),
+    Random(RandomScripts),
 }
 
 /// Selects random programs.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Wanted {
+pub struct RandomScripts {
     /// The seed of the first program. The next programs use the seeds after it.
     pub seed: u64,
     pub until: Until,
@@ -46,9 +46,6 @@ pub enum Until {
 
 impl Arguments {
     /// Parses the words after `truth`.
-    ///
-    /// # Errors
-    /// They are not valid; the message contains the usage.
     pub fn parse(words: &[String]) -> Result<Arguments, String> {
         let (mut names, mut again, mut is_random, mut policies, mut built) =
             (Vec::new(), false, false, Vec::new(), None);
@@ -62,22 +59,32 @@ impl Arguments {
                 "--built" => built = Some(PathBuf::from(value()?)),
                 "-p" => policies.extend(value()?.split(',').map(str::to_owned)),
                 "--seed" => seed = Some(number(word, value()?)?),
-                "--minutes" => until = Some(Until::Minutes(number(word, value()?)?)),
+                "--minutes" => {
+                    let minutes: f64 = number(word, value()?)?;
+                    if !(0.0..=1e6).contains(&minutes) {
+                        return Err(format!(
+                            "--minutes: expected a number from 0 to 1000000, found {minutes}\n{USAGE}"
+                        ));
+                    }
+                    until = Some(Until::Minutes(minutes));
+                }
                 "--scripts" => until = Some(Until::Scripts(number(word, value()?)?)),
                 "--script" => until = Some(Until::Given(PathBuf::from(value()?))),
-                option if option.starts_with('-') => return Err(format!("there is no option {option}\n{USAGE}")),
+                option if option.starts_with('-') => return Err(format!("unknown option {option}\n{USAGE}")),
                 name => names.push(name.to_owned()),
             }
         }
         let job = match is_random {
             false if seed.is_some() || until.is_some() => {
-                return Err(format!("--seed, --minutes, --scripts and --script are of --random\n{USAGE}"));
+                return Err(format!("--seed, --minutes, --scripts and --script apply only to --random\n{USAGE}"));
             }
             false => Job::Table { names, again },
             true if !names.is_empty() || again => {
                 return Err(format!("--random takes no programs of the table\n{USAGE}"));
             }
-            true => Job::Random(Wanted { seed: seed.unwrap_or(1), until: until.unwrap_or(Until::Minutes(10.0)) }),
+            true => {
+                Job::Random(RandomScripts { seed: seed.unwrap_or(1), until: until.unwrap_or(Until::Minutes(10.0)) })
+            }
         };
         Ok(Arguments { job, policies: chosen(&policies)?, built })
     }
@@ -116,23 +123,26 @@ mod tests {
         let random = |line| parsed(line).map(|arguments| arguments.job);
         assert_eq!(
             random("--random --seed 7 --minutes 0.5"),
-            Ok(Job::Random(Wanted { seed: 7, until: Until::Minutes(0.5) }))
+            Ok(Job::Random(RandomScripts { seed: 7, until: Until::Minutes(0.5) }))
         );
-        assert_eq!(random("--random --scripts 20"), Ok(Job::Random(Wanted { seed: 1, until: Until::Scripts(20) })));
+        assert_eq!(
+            random("--random --scripts 20"),
+            Ok(Job::Random(RandomScripts { seed: 1, until: Until::Scripts(20) }))
+        );
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
-        for (line, told) in [
+    fn names_the_wrong_argument() {
+        for (line, expected) in [
             ("-p thq", "found \"thq\""),
-            ("--minutes 3", "are of --random"),
+            ("--minutes 3", "apply only to --random"),
             ("--random sqlite", "no programs of the table"),
             ("--random --seed x", "--seed: expected a number"),
             ("--seed", "needs a value"),
-            ("--nothing", "no option --nothing"),
+            ("--nothing", "unknown option --nothing"),
         ] {
             let message = parsed(line).unwrap_err();
-            assert!(message.contains(told), "{line}: {message}");
+            assert!(message.contains(expected), "{line}: {message}");
         }
     }
 }

@@ -39,7 +39,6 @@ impl fmt::Display for NotReady {
 pub struct Bench {
     /// Where it is measured and simulated.
     pub lab: Lab,
-    /// Its command line.
     pub command: Vec<String>,
     /// The launch with which it maps the same on both sides.
     pub launch: Launch,
@@ -53,9 +52,6 @@ pub struct Directory(PathBuf);
 
 impl Directory {
     /// Makes a directory in tmpfs that every user can read.
-    ///
-    /// # Errors
-    /// It cannot be made.
     pub fn new(name: &str) -> Result<Directory, NotReady> {
         let path = Path::new(MEMORY).join(format!("pagelab-truth-{}-{name}", std::process::id()));
         let made = fs::create_dir(&path).and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)));
@@ -76,9 +72,6 @@ impl Drop for Directory {
 
 impl Bench {
     /// Prepares a program.
-    ///
-    /// # Errors
-    /// See [`NotReady`].
     pub fn new(program: &Program, tools: &Tools) -> Result<Bench, NotReady> {
         let directory = Directory::new(&program.name.replace(' ', "-"))?;
         let place = directory.0.display().to_string();
@@ -101,7 +94,7 @@ impl Bench {
         }
         let run = PathBuf::from(filled(&program.run));
         let libraries = directory.0.join("lib");
-        let run = if is_made || program.in_place { run } else { copied(&run, &directory.0)? };
+        let run = if is_made || program.in_place { run } else { copy_into(&run, &directory.0)? };
         let has_interpreter = copy_libraries(&run, &libraries)?;
         let words = std::iter::once(run.display().to_string()).chain(program.arguments.iter().map(|word| filled(word)));
         let command: Vec<String> = words.collect();
@@ -160,13 +153,13 @@ fn make(words: &[String], program: &Program) -> Result<(), NotReady> {
     if output.status.success() {
         Ok(())
     } else {
-        let said = String::from_utf8_lossy(&output.stderr);
-        Err(NotReady::Failed(format!("{}: {}", words.join(" "), said.lines().last().unwrap_or_default())))
+        let errors = String::from_utf8_lossy(&output.stderr);
+        Err(NotReady::Failed(format!("{}: {}", words.join(" "), errors.lines().last().unwrap_or_default())))
     }
 }
 
 /// Copies a file into the directory, and returns the path of the copy.
-fn copied(file: &Path, directory: &Path) -> Result<PathBuf, NotReady> {
+fn copy_into(file: &Path, directory: &Path) -> Result<PathBuf, NotReady> {
     let copy = directory.join(file.file_name().unwrap_or_default());
     let done = fs::copy(file, &copy);
     done.map_err(|error| NotReady::Failed(format!("cannot copy {}: {error}", file.display())))?;
@@ -182,7 +175,7 @@ fn copy_libraries(program: &Path, to: &Path) -> Result<bool, NotReady> {
     let failed = |error: std::io::Error| NotReady::Failed(format!("cannot make {}: {error}", to.display()));
     fs::create_dir_all(to).map_err(failed)?;
     for library in libraries.iter().filter(|library| library.starts_with('/')) {
-        copied(Path::new(library), to)?;
+        copy_into(Path::new(library), to)?;
     }
     Ok(!libraries.is_empty())
 }

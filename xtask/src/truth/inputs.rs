@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_kind_has_so_many_lines_and_the_same_each_time() {
+    fn each_kind_has_the_requested_lines_and_is_reproducible() {
         for content in [Content::Lines(9), Content::Json(9), Content::Words(9), Content::Functions(9), Content::Sql(9)]
         {
             let bytes = content.bytes();

@@ -68,9 +68,7 @@ pub enum Cell {
 pub struct Spread {
     /// The median; the lower one of an even number of values.
     pub median: f64,
-    /// The minimum.
     pub least: f64,
-    /// The maximum.
     pub most: f64,
 }
 

@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::ExitCode;
 
-use validation::compact;
+use validation::StablePageCache;
 use validation::lab::{Figures, Problem, Trials};
 
 use arguments::{Arguments, Job};
@@ -74,7 +74,7 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
         let row = match kept_row {
             Some(row) => row,
             None => {
-                let row = measured(program, tools, policies, &made_with, &mut launches);
+                let row = measure(program, tools, policies, &made_with, &mut launches);
                 if row.missing().is_none() {
                     row.keep(&kept)?;
                 }
@@ -87,17 +87,17 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
     let rows = programs.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
     let without = reasons.without(&programs);
     if !without.is_empty() {
-        println!("\nWithout what is said to be the cause:\n");
+        println!("\nVariants without the supposed cause:\n");
         print!("{}", row::head());
     }
     let without = without.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
-    Ok(concluded(&rows, &without, &reasons))
+    Ok(summarize(&rows, &without, &reasons))
 }
 
 /// The native faults of a launch, for each user that runs programs.
 type Launches = BTreeMap<Option<String>, f64>;
 
-fn measured(
+fn measure(
     program: &Program,
     tools: &Tools,
     policies: &[&'static str],
@@ -135,7 +135,8 @@ fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> R
 /// The cells of a program under the policies. If one differs, the program is run more often under its policy. If it still differs,
 /// the program is recorded more often.
 fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result<Vec<Column>, Problem> {
-    compact();
+    let directory = &bench.lab.directory;
+    let _stable = StablePageCache::new(directory).map_err(|error| Problem::Cache(directory.clone(), error))?;
     let (lab, launch, command) = (&bench.lab, &bench.launch, &bench.command);
     // One list for each policy, with one entry for each trace.
     let mut simulated: Vec<Vec<Figures>> = policies.iter().map(|_| Vec::new()).collect();
@@ -177,7 +178,7 @@ fn judged_of(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> Resu
 }
 
 /// Prints how many cells agree, why the others do not, and the necessary changes to the list of reasons.
-fn concluded(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
+fn summarize(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
     let miss = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
@@ -213,7 +214,7 @@ fn concluded(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
         row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));
     }
     let mut unsettled = reasons.unsettled(&misses, &looked);
-    unsettled.extend(reasons.unshown(without));
+    unsettled.extend(reasons.unconfirmed(without));
     unsettled.iter().for_each(|what| println!("unsettled: {what}"));
     unsettled.is_empty()
 }

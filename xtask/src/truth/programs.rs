@@ -83,15 +83,12 @@ struct List {
 }
 
 /// All programs, or those with these names.
-///
-/// # Errors
-/// The list cannot be parsed, or a name is not in it.
 pub fn named(names: &[String]) -> Result<Vec<Program>, String> {
     let list: List = toml::from_str(LIST).map_err(|error| format!("programs.toml: {error}"))?;
     let known = |name: &&String| list.program.iter().any(|program| program.name == **name);
     if let Some(unknown) = names.iter().find(|name| !known(name)) {
         let known: Vec<&str> = list.program.iter().map(|program| program.name.as_str()).collect();
-        return Err(format!("expected a program of the table, found {unknown:?}; there are {}", known.join(", ")));
+        return Err(format!("unknown program {unknown:?}; expected one of {}", known.join(", ")));
     }
     let wanted = |program: &Program| names.is_empty() || names.contains(&program.name);
     Ok(list.program.into_iter().filter(wanted).collect())
@@ -115,9 +112,9 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_name_is_told_what_there_is() {
-        let told = named(&["sqlit".to_owned()]).unwrap_err();
-        assert!(told.contains("\"sqlit\"") && told.contains("sqlite, "), "{told}");
+    fn lists_the_programs_when_a_name_is_unknown() {
+        let message = named(&["sqlit".to_owned()]).unwrap_err();
+        assert!(message.contains("\"sqlit\"") && message.contains("sqlite, "), "{message}");
         assert_eq!(named(&["sqlite".to_owned()]).unwrap().len(), 1);
     }
 }

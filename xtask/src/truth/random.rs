@@ -5,26 +5,23 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use validation::compact;
-use validation::kinds::Kind;
+use validation::StablePageCache;
+use validation::kinds::DifferenceKind;
 use validation::lab::Lab;
 use validation::script::Script;
-use validation::scripts::{Off, Scripts};
+use validation::scripts::{Difference, Scripts};
 
-use super::arguments::{Until, Wanted};
+use super::arguments::{RandomScripts, Until};
 use super::bench::Directory;
 use super::tools::Tools;
 
 /// The source of the interpreter of scripts.
 const INTERPRETER: &str = "crates/pagelab/tests/programs/script.c";
 /// The number of scripts after which memory is compacted again.
-const COMPACTED: u64 = 50;
+const COMPACTION_INTERVAL: u64 = 50;
 
 /// Tries the selected scripts. Returns whether every difference is of a known kind.
-///
-/// # Errors
-/// No script can be run.
-pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str]) -> Result<bool, String> {
+pub fn run(root: &Path, tools: &Tools, requested: &RandomScripts, policies: &[&'static str]) -> Result<bool, String> {
     let directory = Directory::new("scripts").map_err(|why| why.to_string())?;
     let lab = Lab {
         pagelab: tools.pagelab.clone(),
@@ -36,51 +33,66 @@ pub fn run(root: &Path, tools: &Tools, wanted: &Wanted, policies: &[&'static str
         prepare: None,
     };
     let mut scripts = Scripts::new(lab, &root.join(INTERPRETER), policies).map_err(|problem| problem.to_string())?;
-    match &wanted.until {
-        Until::Given(file) => given(&mut scripts, file),
+    match &requested.until {
+        Until::Given(file) => run_given(&mut scripts, file),
         Until::Minutes(minutes) => {
             let end = Instant::now() + Duration::from_secs_f64(minutes * 60.0);
-            Ok(tried(&mut scripts, wanted.seed, |_| Instant::now() < end))
+            run_random(&mut scripts, directory.path(), requested.seed, |_| Instant::now() < end)
         }
-        Until::Scripts(count) => Ok(tried(&mut scripts, wanted.seed, |tried| tried < *count)),
+        Until::Scripts(count) => run_random(&mut scripts, directory.path(), requested.seed, |tried| tried < *count),
     }
 }
 
 /// Tries the script in a file.
-fn given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
+fn run_given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
     let text = fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    let off = scripts.off(&text).map_err(|problem| problem.to_string())?;
+    let off = scripts.differences(&text).map_err(|problem| problem.to_string())?;
     print(&off);
-    println!("{}", if off.is_empty() { "agrees" } else { "off" });
+    println!("{}", if off.is_empty() { "agrees" } else { "differs" });
     // The script is not known to be minimal, so its difference is not assigned a kind.
     Ok(off.is_empty())
 }
 
-/// Tries one script after the other while `goes_on` returns true for the number of scripts so far.
-fn tried(scripts: &mut Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bool {
+/// Tries one script after the other while `continues` returns true for the number of scripts so far.
+fn run_random(
+    scripts: &mut Scripts,
+    directory: &Path,
+    first: u64,
+    continues: impl Fn(u64) -> bool,
+) -> Result<bool, String> {
+    let mut stable = None;
     let (start, mut count, mut wrong, mut failed) = (Instant::now(), 0, 0, 0);
-    let mut known: Vec<Kind> = Vec::new();
-    while goes_on(count) {
-        if count.is_multiple_of(COMPACTED) {
-            compact();
+    let mut known: Vec<DifferenceKind> = Vec::new();
+    while continues(count) {
+        if count.is_multiple_of(COMPACTION_INTERVAL) {
+            drop(stable.take());
+            stable =
+                Some(StablePageCache::new(directory).map_err(|error| format!("{}: {error}", directory.display()))?);
         }
         let seed = first + count;
         let script = Script::random(seed);
-        match scripts.off(&script.text()) {
+        match scripts.differences(&script.text()) {
             Ok(off) if off.is_empty() => {}
             Ok(off) => {
-                println!("seed {seed} is off:");
+                println!("seed {seed} differs:");
                 print(&off);
-                let least = scripts.shrunk(&script, &off);
-                println!("the least of it (--script FILE tries it again):\n{}", least.text());
-                let still_off = scripts.off(&least.text()).unwrap_or_default();
-                print(&still_off);
-                match Kind::of(&off, &least, &still_off) {
-                    Some(kind) => {
-                        println!("  known: {}", kind.reason());
-                        known.push(kind);
+                let least = scripts.shrink(&script, &off);
+                println!("the shrunk script (--script FILE runs it again):\n{}", least.text());
+                match scripts.differences(&least.text()) {
+                    Ok(still_off) => {
+                        print(&still_off);
+                        match DifferenceKind::of(&off, &least, &still_off) {
+                            Some(kind) => {
+                                println!("  known: {}", kind.reason());
+                                known.push(kind);
+                            }
+                            None => wrong += 1,
+                        }
                     }
-                    None => wrong += 1,
+                    Err(problem) => {
+                        println!("  the shrunk script could not be compared: {problem}");
+                        wrong += 1;
+                    }
                 }
             }
             Err(problem) => {
@@ -93,12 +105,12 @@ fn tried(scripts: &mut Scripts, first: u64, goes_on: impl Fn(u64) -> bool) -> bo
     let minutes = start.elapsed().as_secs_f64() / 60.0;
     let known = known.len();
     println!(
-        "{count} scripts from seed {first} on in {minutes:.1} min: {known} off by a known kind, {wrong} by no known one, \
+        "{count} scripts from seed {first} on in {minutes:.1} min: {known} differ in a known way, {wrong} in an unknown way, \
          {failed} not compared"
     );
-    wrong == 0 && failed == 0
+    Ok(wrong == 0 && failed == 0)
 }
 
-fn print(off: &[Off]) {
+fn print(off: &[Difference]) {
     off.iter().for_each(|off| println!("  {off}"));
 }

@@ -70,9 +70,6 @@ pub struct Reasons(Vec<Reason>);
 
 impl Reasons {
     /// Reads the list.
-    ///
-    /// # Errors
-    /// It cannot be parsed.
     pub fn read() -> Result<Reasons, String> {
         let list: List = toml::from_str(LIST).map_err(|error| format!("reasons.toml: {error}"))?;
         Ok(Reasons(list.reason))
@@ -105,14 +102,15 @@ impl Reasons {
     }
 
     /// The reasons that these rows of variants do not confirm: cells that differ in them too.
-    pub fn unshown(&self, rows: &[Row]) -> Vec<String> {
-        let mut unshown = Vec::new();
+    pub fn unconfirmed(&self, rows: &[Row]) -> Vec<String> {
+        let mut unconfirmed = Vec::new();
         for row in rows {
             let shows = |reason: &&Reason| {
                 reason.without.as_ref().is_some_and(|without| without.name(&reason.program) == row.program)
             };
             if let Some(why) = row.missing() {
-                unshown.push(format!("{}: not measured, and is to show a reason of reasons.toml: {why}", row.program));
+                unconfirmed
+                    .push(format!("{}: not measured, but should confirm a reason in reasons.toml: {why}", row.program));
             }
             let cells: Vec<(&str, Figure, bool)> = row.cells().collect();
             for reason in self.0.iter().filter(shows) {
@@ -120,16 +118,16 @@ impl Reasons {
                     reason.policies.iter().any(|name| name == policy) && reason.figures.contains(&figure)
                 };
                 let off = cells.iter().filter(|(policy, figure, agrees)| !agrees && concerns(policy, *figure));
-                unshown.extend(off.map(|(policy, figure, _)| {
+                unconfirmed.extend(off.map(|(policy, figure, _)| {
                     format!(
-                        "{} under {policy}, {}: off, and is to show a reason of reasons.toml",
+                        "{} under {policy}, {}: off, but should confirm a reason in reasons.toml",
                         row.program,
                         figure.name()
                     )
                 }));
             }
         }
-        unshown
+        unconfirmed
     }
 
     /// The necessary changes to the list: differing cells without a reason, and reasons without a differing cell among the cells in
@@ -140,7 +138,7 @@ impl Reasons {
         let without = without.map(|miss| format!("{}: off without a reason in reasons.toml", cell(miss)));
         let is_always_off = |looked: &&Miss| self.reason(looked).is_some_and(|reason| !reason.by_chance);
         let agreed = looked.iter().filter(|looked| !misses.contains(*looked)).filter(is_always_off);
-        let agreed = agreed.map(|looked| format!("{}: agrees, and reasons.toml says why it is off", cell(looked)));
+        let agreed = agreed.map(|looked| format!("{}: agrees, but reasons.toml says why it is off", cell(looked)));
         without.chain(agreed).collect()
     }
 }
@@ -151,7 +149,7 @@ mod tests {
     use crate::truth::judge::{Cell, Spread};
 
     #[test]
-    fn a_miss_without_a_reason_and_a_reason_without_a_miss_are_told() {
+    fn reports_misses_without_reasons_and_reasons_without_misses() {
         let reason = Reason {
             program: "a".into(),
             policies: vec!["thp".into()],
@@ -163,10 +161,10 @@ mod tests {
         let cell = |policy: &str, figure| ("a".to_owned(), policy.to_owned(), figure);
         let misses = BTreeSet::from([cell("thp", Figure::Faults), cell("base", Figure::Faults)]);
         let looked = BTreeSet::from([cell("thp", Figure::TableBytes), cell("thp", Figure::Faults)]);
-        let told = Reasons(vec![reason]).unsettled(&misses, &looked);
-        assert_eq!(told.len(), 2, "{told:?}");
-        assert!(told[0].contains("a under base, faults: off without a reason"), "{told:?}");
-        assert!(told[1].contains("a under thp, table_bytes: agrees"), "{told:?}");
+        let problems = Reasons(vec![reason]).unsettled(&misses, &looked);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("a under base, faults: off without a reason"), "{problems:?}");
+        assert!(problems[1].contains("a under thp, table_bytes: agrees"), "{problems:?}");
     }
 
     #[test]
@@ -198,8 +196,8 @@ mod tests {
         };
         let looked = BTreeSet::from([("sort".to_owned(), "base".to_owned(), Figure::Faults)]);
         assert_eq!(reasons.unsettled(&BTreeSet::new(), &looked), Vec::<String>::new(), "by chance it agrees");
-        assert_eq!(reasons.unshown(&[row(1001.0)]), Vec::<String>::new());
-        assert!(reasons.unshown(&[row(1100.0)])[0].contains("sort without chance under base, faults: off"));
+        assert_eq!(reasons.unconfirmed(&[row(1001.0)]), Vec::<String>::new());
+        assert!(reasons.unconfirmed(&[row(1100.0)])[0].contains("sort without chance under base, faults: off"));
     }
 
     #[test]

@@ -70,13 +70,10 @@ impl Row {
     }
 
     /// Stores the row.
-    ///
-    /// # Errors
-    /// It cannot be written.
     pub fn keep(&self, directory: &Path) -> Result<(), String> {
         let text = serde_json::to_string(self).map_err(|error| error.to_string())?;
         let written = fs::create_dir_all(directory).and_then(|()| fs::write(file(directory, &self.program), text));
-        written.map_err(|error| format!("cannot keep a row in {}: {error}", directory.display()))
+        written.map_err(|error| format!("cannot store a row in {}: {error}", directory.display()))
     }
 
     /// The stored row of a program.
@@ -112,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_off_is_bold_and_counts() {
+    fn a_difference_is_bold_and_counted() {
         let measured = Spread { median: 100.0, least: 99.0, most: 101.0 };
         let cell = |all| Cell::Number { measured, simulated: Spread::of([all]) };
         let row = Row {

@@ -6,7 +6,7 @@ use std::process::Command;
 use crate::test::packages::is_in_path;
 
 /// The other programs that a comparison needs, each with its package.
-const AROUND: [(&str, &str); 7] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("setarch", "util-linux"),
     ("prlimit", "util-linux"),
     ("setpriv", "util-linux"),
@@ -31,20 +31,15 @@ pub struct Tools {
 
 impl Tools {
     /// The tools in a directory; otherwise builds them for release.
-    ///
-    /// # Errors
-    /// Something is missing: root, the architecture, or a program; or a build fails.
     pub fn ready(root: &Path, built: Option<&Path>) -> Result<Tools, String> {
         if !cfg!(target_arch = "x86_64") {
-            return Err("expected x86-64, of which the model of the kernel is compared".to_owned());
+            return Err("expected x86-64, which the model of the kernel describes".to_owned());
         }
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
         if !status.lines().any(|line| line.starts_with("Uid:") && line.split_whitespace().nth(2) == Some("0")) {
-            return Err(
-                "needs root: pools of hugetlb pages, and /proc/kpageflags, which says what maps a page".to_owned()
-            );
+            return Err("needs root, for hugetlb pools and /proc/kpageflags".to_owned());
         }
-        if let Some((program, package)) = AROUND.iter().find(|(program, _)| !is_in_path(program)) {
+        if let Some((program, package)) = PROGRAMS.iter().find(|(program, _)| !is_in_path(program)) {
             return Err(format!("needs {program}: apt-get install {package}"));
         }
         let directory = match built {
@@ -54,7 +49,7 @@ impl Tools {
         let (pagelab, plugin) = (directory.join("pagelab"), directory.join(PLUGIN));
         if let Some(missing) = [&pagelab, &plugin].into_iter().find(|file| !file.is_file()) {
             let missing = missing.display();
-            return Err(format!("there is no {missing}; cargo build --release -p pagelab -p qemu-plugin"));
+            return Err(format!("{missing} does not exist; run cargo build --release -p pagelab -p qemu-plugin"));
         }
         Ok(Tools { pagelab, plugin })
     }
@@ -73,13 +68,13 @@ fn build(root: &Path) -> Result<PathBuf, String> {
 
 /// The provenance of the table: the kernel, and pagelab's commit.
 pub fn provenance(root: &Path) -> (String, String) {
-    let said = |command: &mut Command| {
+    let printed = |command: &mut Command| {
         let output = command.output().map(|output| output.stdout).unwrap_or_default();
         String::from_utf8_lossy(&output).trim().to_owned()
     };
-    let commit = said(Command::new("git").args(["rev-parse", "--short=10", "HEAD"]).current_dir(root));
-    let is_dirty = !said(Command::new("git").args(["status", "--porcelain", "crates"]).current_dir(root)).is_empty();
-    let kernel = said(Command::new("uname").args(["-sr"]));
+    let commit = printed(Command::new("git").args(["rev-parse", "--short=10", "HEAD"]).current_dir(root));
+    let is_dirty = !printed(Command::new("git").args(["status", "--porcelain", "crates"]).current_dir(root)).is_empty();
+    let kernel = printed(Command::new("uname").args(["-sr"]));
     (kernel, if is_dirty { format!("{commit}{CHANGED}") } else { commit })
 }
 

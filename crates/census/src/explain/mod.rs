@@ -5,24 +5,20 @@ use std::io;
 
 use host::if_there;
 use policy::census::Advice;
-use policy::judge::{self, Answer, Examination, Look, Unread};
+use policy::judge::{self, Answer, Examination, FoundMemory, Unread};
 use policy::size::PageSize;
 use policy::{PageSizes, Policy};
 use study::machine::State;
 
 use crate::{CensusError, Observer, ProcessCensus, SmapsEntry};
 
-/// The amount of unexplained memory from which on the flags of mappings are read: smaps walks every page of a process.
+/// The flags of mappings are read only if at least this much memory is unexplained, because smaps walks every page of a process.
 const WORTH_SMAPS_BYTES: u64 = 1 << 20;
 
 /// Examines a process: its census, and what the census shows about the policy.
 ///
 /// At a ptrace exit stop pass the TID of the stopped thread. A small process that is mapped as asked costs one census and nothing
-/// else.
-///
-/// # Errors
-/// Those of [`Observer::process`]. Facts that cannot be read in addition to the census make a cause unknown; this is not an
-/// error.
+/// else. Facts that cannot be read in addition to the census are no error: they make a cause unknown.
 pub fn examine(
     observer: &Observer,
     pid: u32,
@@ -34,7 +30,7 @@ pub fn examine(
     Ok(Question { policy, page_sizes, state, smaps: Some(observer), after_fork: false }.answer(&seen))
 }
 
-/// The question about an existing census.
+/// What to judge a census against, and whether smaps may be read to explain it.
 pub struct Question<'a> {
     /// The policy under which the memory was mapped.
     pub policy: &'a Policy,
@@ -56,7 +52,7 @@ impl Question<'_> {
         let question = judge::Question { after_fork: self.after_fork, ..question };
         let areas: Vec<policy::census::Area> = seen.areas.iter().map(|area| area.as_seen()).collect();
         let process = Process { seen, smaps: self.smaps };
-        question.answer(&Look { census: &seen.census, areas: &areas }, &process)
+        question.answer(&FoundMemory { census: &seen.census, areas: &areas }, &process)
     }
 }
 
@@ -70,12 +66,12 @@ impl judge::Process for Process<'_> {
     /// `THP_enabled: 0` in /proc/PID/status (Linux 5.0). The mode with the exception for advised memory (Linux 6.18) is not
     /// visible there.
     fn is_thp_disabled(&self) -> Answer<bool> {
-        says_disabled(host::content(format!("/proc/{}/status", self.seen.pid)))
+        is_disabled_in(host::content(format!("/proc/{}/status", self.seen.pid)))
     }
 
     fn advice(&self, bytes: u64) -> Answer<Vec<(u64, Advice)>> {
         let Some(observer) = self.smaps.filter(|_| bytes >= WORTH_SMAPS_BYTES) else { return Ok(Vec::new()) };
-        let entries = observer.smaps(self.seen.pid).map_err(|error| Unread(error.of_any_process()))?;
+        let entries = observer.smaps(self.seen.pid).map_err(|error| Unread(error.without_pid()))?;
         Ok(entries.iter().map(|entry| (entry.vma.start, advice(entry))).collect())
     }
 
@@ -83,14 +79,15 @@ impl judge::Process for Process<'_> {
         self.seen.folios_of_system.as_ref().is_none_or(|all| all.exist(size))
     }
 
-    /// No page is free except reserved ones, and no surplus is allowed (Documentation/admin-guide/mm/hugetlbpage.rst).
+    /// A pool is exhausted if its free pages are all reserved and it may take no surplus page
+    /// (Documentation/admin-guide/mm/hugetlbpage.rst).
     fn is_pool_exhausted(&self, size: PageSize) -> Answer<bool> {
         is_exhausted(|file| host::content(host::hugetlb_file(size, file)), size)
     }
 }
 
 /// A kernel before Linux 5.0 has no such line; a process that has ended counts as not disabled.
-fn says_disabled(status: io::Result<String>) -> Answer<bool> {
+fn is_disabled_in(status: io::Result<String>) -> Answer<bool> {
     let status = if_there(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
     let is_disabled = |line: &str| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0");
     Ok(status.is_some_and(|status| status.lines().any(is_disabled)))
@@ -167,12 +164,12 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_answered_with_no() {
+    fn an_unreadable_fact_is_unknown_and_not_false() {
         let refused = || Err(io::Error::from_raw_os_error(libc::EMFILE));
-        let Unread(reason) = says_disabled(refused()).unwrap_err();
+        let Unread(reason) = is_disabled_in(refused()).unwrap_err();
         assert!(reason.starts_with("/proc/PID/status: Too many open files"), "{reason}");
-        assert_eq!(says_disabled(Ok("Name: a\nTHP_enabled:\t0\n".into())), Ok(true));
-        assert_eq!(says_disabled(Ok("Name: a\n".into())), Ok(false));
+        assert_eq!(is_disabled_in(Ok("Name: a\nTHP_enabled:\t0\n".into())), Ok(true));
+        assert_eq!(is_disabled_in(Ok("Name: a\n".into())), Ok(false));
         let pool = |refused_file: &'static str, number: &'static str| {
             let read = move |file: &str| if file == refused_file { refused() } else { Ok(number.into()) };
             is_exhausted(read, PageSize::M2)

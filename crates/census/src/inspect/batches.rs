@@ -10,7 +10,7 @@ const BATCH_BYTES: u64 = 1 << 30;
 /// The most mappings in such a batch.
 const BATCH_MAPPINGS: usize = 4096;
 /// Splits the mappings into batches small enough to inspect at once, and a larger mapping into steps of at most `max_bytes` that
-/// cut no window. Yields indexes of mappings and address ranges.
+/// divide no window. Yields ranges of mapping indexes and of addresses.
 pub fn batches(
     vmas: &[VmaFacts],
     max_bytes: u64,

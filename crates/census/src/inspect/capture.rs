@@ -1,4 +1,4 @@
-//! Captures what an inspection reads of a process and its system, as a tree of files, and reads it again.
+//! Captures, as a tree of files, what an inspection reads about a process and its system; and reads such a capture.
 //!
 //! A capture never contains memory contents, the command line or the environment, which may contain secrets. Facts that only a
 //! running kernel reports (runs of pages, guards, stack pointers) are in the file [`PAGES`] next to the copies of /proc and /sys.
@@ -6,13 +6,13 @@
 use std::io::{self, BufRead};
 
 use host::{Host, Root};
-use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, VmaFacts};
+use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, VmaFacts};
 use policy::size::PageSize;
 
 use super::captured_pages::Pages;
 use super::error::InspectError;
 use super::status;
-use super::subject::{Found, Sizes, Subject};
+use super::subject::{PresentMemory, Sizes, Subject};
 use crate::CensusError;
 
 /// The file of a process in pagelab's own format.
@@ -34,10 +34,7 @@ impl Content {
     }
 }
 
-/// Captures the system of a host.
-///
-/// # Errors
-/// A file exists and is permitted, but cannot be read.
+/// Captures the system of a host. Only a file that exists and is permitted, but cannot be read, is an error.
 pub fn system(host: &Host) -> Result<Vec<CapturedFile>, InspectError> {
     let mut files = Vec::new();
     for path in host.files() {
@@ -61,17 +58,14 @@ fn whole(file: io::Result<Box<dyn BufRead>>) -> io::Result<Content> {
 }
 
 /// Captures a running process.
-///
-/// # Errors
-/// It has ended, or this user may not inspect it.
 pub fn process(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Vec<CapturedFile>, InspectError> {
     let mut files = Vec::new();
     for name in COPIED {
-        let content = whole(subject.lines(name)).map_err(|error| subject.failed(name, error))?;
+        let content = whole(subject.lines(name)).map_err(|error| subject.read_error(name, error))?;
         files.push((subject.path(name), content));
     }
     let mut pages = Pages::of(subject, vmas)?;
-    let group = subject.text("cgroup").map_err(|error| subject.failed("cgroup", error))?;
+    let group = subject.text("cgroup").map_err(|error| subject.read_error("cgroup", error))?;
     pages.memory_limit = status::memory_cgroup(&group).and_then(|group| subject.memory_limit(&group));
     files.push((subject.path(PAGES), Content(pages.text().into_bytes())));
     Ok(files)
@@ -87,9 +81,6 @@ pub struct Captured {
 
 impl Captured {
     /// Opens a process in a capture.
-    ///
-    /// # Errors
-    /// It is not in the capture, or its file of pages cannot be parsed.
     pub fn open(host: &Host, sizes: Sizes, pid: u32) -> Result<Captured, InspectError> {
         let root = host.root().clone();
         if !host::absent::exists(&root, &format!("/proc/{pid}"))? {
@@ -98,7 +89,7 @@ impl Captured {
         let mut captured = Captured { root, pid, sizes, pages: Pages::default() };
         captured.pages = match captured.lines(PAGES) {
             Ok(lines) => {
-                let failed = |error| captured.failed(PAGES, error);
+                let failed = |error| captured.read_error(PAGES, error);
                 Pages::read(lines, captured.sizes.base, &captured.path(PAGES), failed)?
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => Pages::default(),
@@ -129,7 +120,7 @@ impl Subject for Captured {
         self.root.lines(&self.on_host(name))
     }
 
-    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+    fn read_error(&self, name: &str, error: io::Error) -> CensusError {
         CensusError::Io { path: self.path(name), error }
     }
 
@@ -149,8 +140,12 @@ impl Subject for Captured {
         SecondStage::NotRead("a capture does not have it".into())
     }
 
-    fn loaded_with(&self, _: &[VmaFacts]) -> LoadedWith {
-        LoadedWith::Unknown
+    fn base_page_support(&self, _: &[VmaFacts]) -> BasePageSupport {
+        BasePageSupport::Unknown
+    }
+
+    fn jemalloc(&self, _: &[VmaFacts]) -> Option<Vec<Jemalloc>> {
+        None
     }
 
     fn has_children(&self) -> Option<bool> {
@@ -197,13 +192,13 @@ impl Subject for Captured {
 
     fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64 {
         let all: u64 = self.pages.runs.iter().map(|run| run.length_bytes()).sum();
-        let runs = |vma: &VmaFacts| self.pages.found(vma.start, vma.end).runs;
+        let runs = |vma: &VmaFacts| self.pages.present_memory(vma.start, vma.end).runs;
         let placed: u64 = vmas.iter().flat_map(runs).map(|run| run.length_bytes()).sum();
         all - placed
     }
 
-    fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {
-        let found = vmas.iter().map(|vma| self.pages.found(vma.start.max(start), vma.end.min(end)));
+    fn present_memory(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<PresentMemory>, CensusError> {
+        let found = vmas.iter().map(|vma| self.pages.present_memory(vma.start.max(start), vma.end.min(end)));
         Ok(found.collect())
     }
 

@@ -11,7 +11,7 @@ use policy::census::{Backing, Folio, Mapping, Region as Run};
 use policy::inspect::{FileSystem, MemoryLimit, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
-use super::subject::{Found, Subject};
+use super::subject::{PresentMemory, Subject};
 use crate::CensusError;
 
 /// The first line of the file.
@@ -26,9 +26,9 @@ pub struct Pages {
     pub is_by_page: bool,
     /// Whether folios behind base-page PTEs were visible.
     pub sees_folios: bool,
-    /// Whether it had a KVM virtual machine open.
+    /// Whether the process had a KVM virtual machine open.
     pub has_guest: bool,
-    /// Whether it is known to have no children.
+    /// Whether the process is known to have no children.
     pub has_no_children: bool,
     /// Whether its program was built by Go.
     pub is_go: bool,
@@ -60,9 +60,6 @@ const BACKINGS: [(&str, Backing); 5] = [
 
 impl Pages {
     /// The pages of a process; `vmas` are its mappings, cut at guards.
-    ///
-    /// # Errors
-    /// It has ended, or this user may not inspect it.
     pub fn of(subject: &dyn Subject, vmas: &[VmaFacts]) -> Result<Pages, CensusError> {
         let mut pages = Pages {
             program: subject.program(),
@@ -87,7 +84,7 @@ impl Pages {
                 pages.guards.push((vma.start, vma.end));
             }
             if pages.is_by_page {
-                let found = subject.found(std::slice::from_ref(vma), vma.start, vma.end)?;
+                let found = subject.present_memory(std::slice::from_ref(vma), vma.start, vma.end)?;
                 for found in found {
                     pages.runs.extend(found.runs);
                     pages.tlb_runs.extend(found.tlb_runs.map(|runs| (vma.start, runs)));
@@ -98,12 +95,12 @@ impl Pages {
     }
 
     /// Present memory between two addresses of one mapping.
-    pub fn found(&self, start: u64, end: u64) -> Found {
+    pub fn present_memory(&self, start: u64, end: u64) -> PresentMemory {
         let first = self.runs.partition_point(|run| run.end <= start);
         let inside = self.runs[first..].iter().take_while(|run| run.start < end);
         let runs = inside.map(|run| Run { start: run.start.max(start), end: run.end.min(end), ..*run }).collect();
         let at = self.tlb_runs.binary_search_by_key(&start, |(start, _)| *start);
-        Found { runs, tlb_runs: at.ok().map(|at| self.tlb_runs[at].1) }
+        PresentMemory { runs, tlb_runs: at.ok().map(|at| self.tlb_runs[at].1) }
     }
 
     /// The text of the file.
@@ -161,9 +158,6 @@ impl Pages {
 
     /// Reads the file of a process on a kernel with this base page. `path` is used in errors, and `failed` makes the error of a
     /// failed read.
-    ///
-    /// # Errors
-    /// It cannot be read, or a line cannot be parsed.
     pub fn read(
         mut text: impl BufRead,
         base: PageSize,
@@ -189,8 +183,7 @@ impl Pages {
 }
 
 /// What every line except the first must be.
-const LINE: &str =
-    "a line of pagelab.capture/1, addresses of user space in multiples of the base page, each above those before";
+const LINE: &str = "a line of pagelab.capture/1, with ascending user-space addresses in multiples of the base page";
 /// The most runs of pages; memory is allocated in proportion to their number.
 const MAX_RUNS: usize = 16 << 20;
 
@@ -319,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn reads_what_was_written() {
         let mapping = Mapping { backing: Backing::Shmem, leaf: PageSize::K4, folio: Folio::Part(PageSize::K64) };
         let zero = Mapping { backing: Backing::Zero, leaf: PageSize::M2, folio: Folio::Whole(PageSize::M2) };
         let pages = Pages {
@@ -351,7 +344,7 @@ mod tests {
         };
         assert_eq!(read(&pages.text()).unwrap(), pages);
         assert_eq!(read(&Pages::default().text()).unwrap(), Pages::default());
-        let part = pages.found(0x2000, 0x201000);
+        let part = pages.present_memory(0x2000, 0x201000);
         assert_eq!(
             part.runs.iter().map(|run| (run.start, run.end)).collect::<Vec<_>>(),
             [(0x2000, 0x3000), (0x200000, 0x201000)]

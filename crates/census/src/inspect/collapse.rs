@@ -18,11 +18,9 @@ use crate::CensusError;
 /// The advice (include/uapi/asm-generic/mman-common.h).
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Collapses memory in these regions of a process that could be larger, slot by slot. Where the windows of a region are known,
-/// only windows with pages below the size are requested: the others have none, or may be empty (EINVAL).
-///
-/// # Errors
-/// The process is gone, or is not the one that was inspected. A refusal by the kernel is not an error; it is in the result.
+/// Collapses memory in these regions of a process that could be larger, slot by slot. Where the windows of a region are known, only
+/// windows with pages below the size are requested: the others have none, or may be empty (EINVAL). A refusal by the kernel is no
+/// error; it is in the result.
 pub fn collapse(
     pid: u32,
     started_ticks: u64,
@@ -33,7 +31,7 @@ pub fn collapse(
         Some(libc::ESRCH) => InspectError::NoSuchProcess { pid },
         _ => CensusError::Io { path: format!("pidfd_open({pid})"), error }.into(),
     })?;
-    // If the pidfd is that of the inspected process, its PID was not reused before.
+    // The PID may have been reused before the pidfd was opened.
     if Identity::of(pid)?.started_ticks != started_ticks {
         return Err(InspectError::Replaced { pid });
     }

@@ -13,10 +13,8 @@ const MAX_READ_BYTES: u64 = 64 << 30;
 /// Bytes that are read in one call.
 const STEP_BYTES: u64 = 1 << 20;
 
-/// Adds what large pages in these runs hold. The process is not stopped: memory that goes meanwhile counts as not read.
-///
-/// # Errors
-/// This user may not read the memory.
+/// Adds the contents of the large pages in these runs. The process is not stopped: memory that it frees in the meantime counts as
+/// not read.
 pub fn add(contents: &mut Contents, subject: &dyn Subject, runs: &[Run], base: PageSize) -> io::Result<()> {
     let is_large = |run: &&Run| {
         matches!(run.mapping.backing, Backing::Anonymous | Backing::Shmem) && run.mapping.effective() > base
@@ -45,6 +43,6 @@ pub fn add(contents: &mut Contents, subject: &dyn Subject, runs: &[Run], base: P
 }
 
 fn is_zero(page: &[u8]) -> bool {
-    // Whole words at a time, because most of the time goes into this comparison.
+    // Compares 16 bytes at a time: this comparison takes most of the time.
     page.chunks_exact(16).all(|words| words == [0; 16])
 }

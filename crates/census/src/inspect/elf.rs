@@ -1,61 +1,102 @@
-//! Sections of a program's file (elf(5)), by name.
+//! ELF files (elf(5)): fields of their headers, and sections by name.
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::Path;
+
+use nix::fcntl::OFlag;
+use nix::sys::stat::Mode;
 
 /// The most sections that are searched.
 const MAX_SECTIONS: usize = 4096;
 /// The most bytes of section names.
 const MAX_NAMES: u64 = 1 << 20;
 
+/// A section of a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its address, before the file is placed.
+    pub address: u64,
+    /// Its offset in the file, in bytes.
+    pub offset: u64,
+    /// Its length in bytes.
+    pub bytes: u64,
+}
+
+/// Opens a regular file; `None` for anything else, and with `inode` for another file. The path may belong to another user, who
+/// can replace the file at any time: the file that was checked is opened through its descriptor, and never a device or pipe.
+#[expect(clippy::disallowed_methods, reason = "O_PATH opens nothing, and the second open only reads")]
+pub fn open(path: &Path, inode: Option<u64>) -> io::Result<Option<File>> {
+    let found = File::from(nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?);
+    let about = found.metadata()?;
+    if !about.is_file() || inode.is_some_and(|inode| about.ino() != inode) {
+        return Ok(None);
+    }
+    File::open(format!("/proc/self/fd/{}", found.as_raw_fd())).map(Some)
+}
+
 /// Whether a 64-bit little-endian program has a section of this name; `None` where the file is something else, or ends early.
-///
-/// # Errors
-/// The file cannot be read.
 pub fn has_section(path: &str, name: &str) -> io::Result<Option<bool>> {
-    match find_section(&File::open(path)?, name) {
+    let file = File::open(path)?;
+    let found = header(&file).and_then(|header| header.map(|_| section(&file, name)).transpose());
+    none_if_truncated(found.map(|found| found.map(|section| section.is_some())))
+}
+
+/// Turns the error of a file that ends early into `None`.
+pub fn none_if_truncated<T>(read: io::Result<Option<T>>) -> io::Result<Option<T>> {
+    match read {
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
-        found => found,
+        read => read,
     }
 }
 
-fn find_section(file: &File, name: &str) -> io::Result<Option<bool>> {
-    let header: [u8; 64] = read(file, 0)?;
-    if header[..6] != *b"\x7fELF\x02\x01" {
-        return Ok(None);
-    }
-    let (table, count, names) = (long(&header, 0x28), short(&header, 0x3c), short(&header, 0x3e));
-    let section = |at: usize| read::<64>(file, table.saturating_add(at as u64 * 64));
-    let strings = section(names)?;
-    let (start, length) = (long(&strings, 0x18), long(&strings, 0x20).min(MAX_NAMES));
+/// The section of this name of a 64-bit little-endian file; `None` where it has none.
+pub fn section(file: &File, name: &str) -> io::Result<Option<Section>> {
+    let Some(header) = header(file)? else { return Ok(None) };
+    let (table, count, names) = (u64_at(&header, 0x28), u16_at(&header, 0x3c), u16_at(&header, 0x3e));
+    let entry = |at: usize| read::<64>(file, table.saturating_add(at as u64 * 64));
+    let strings = entry(names)?;
+    let (start, length) = (u64_at(&strings, 0x18), u64_at(&strings, 0x20).min(MAX_NAMES));
     let mut text = vec![0; length as usize];
     file.read_exact_at(&mut text, start)?;
     for at in 0..count.min(MAX_SECTIONS) {
-        let begin = int(&section(at)?, 0) as usize;
-        let found = text.get(begin..).and_then(|rest| rest.split(|byte| *byte == 0).next());
+        let entry = entry(at)?;
+        let found = text.get(u32_at(&entry, 0) as usize..).and_then(|rest| rest.split(|byte| *byte == 0).next());
         if found == Some(name.as_bytes()) {
-            return Ok(Some(true));
+            let (address, offset, bytes) = (u64_at(&entry, 0x10), u64_at(&entry, 0x18), u64_at(&entry, 0x20));
+            return Ok(Some(Section { address, offset, bytes }));
         }
     }
-    Ok(Some(false))
+    Ok(None)
 }
 
-fn read<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
+/// The header of a 64-bit little-endian file; `None` where the file is something else.
+pub fn header(file: &File) -> io::Result<Option<[u8; 64]>> {
+    let header: [u8; 64] = read(file, 0)?;
+    Ok((header[..6] == *b"\x7fELF\x02\x01").then_some(header))
+}
+
+/// The bytes at an offset.
+pub fn read<const N: usize>(file: &File, at: u64) -> io::Result<[u8; N]> {
     let mut bytes = [0; N];
     file.read_exact_at(&mut bytes, at)?;
     Ok(bytes)
 }
 
-fn long(bytes: &[u8; 64], at: usize) -> u64 {
-    u64::from(int(bytes, at)) | u64::from(int(bytes, at + 4)) << 32
+/// A field of 8 bytes.
+pub fn u64_at(bytes: &[u8], at: usize) -> u64 {
+    u64::from(u32_at(bytes, at)) | u64::from(u32_at(bytes, at + 4)) << 32
 }
 
-fn int(bytes: &[u8; 64], at: usize) -> u32 {
+/// A field of 4 bytes.
+pub fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
 }
 
-fn short(bytes: &[u8; 64], at: usize) -> usize {
+/// A field of 2 bytes.
+pub fn u16_at(bytes: &[u8], at: usize) -> usize {
     usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]))
 }
 

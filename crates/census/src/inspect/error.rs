@@ -12,8 +12,8 @@ use crate::CensusError;
 pub enum InspectError {
     /// There is no such process.
     #[error(
-        "there is no process {pid} here: it has ended, belongs to another PID namespace (ask by the number that it has in \
-         this /proc), or /proc hides it (mount option hidepid: ask as root or as its user)"
+        "there is no process {pid} here: it has ended, belongs to another PID namespace (give the PID that it has in \
+         this /proc), or /proc hides it (mount option hidepid: run as root or as its user)"
     )]
     NoSuchProcess {
         /// PID of the process.
@@ -30,9 +30,9 @@ pub enum InspectError {
         /// PID of its parent.
         parent: u32,
     },
-    /// It is a kernel thread.
+    /// A kernel thread has no address space.
     #[error(
-        "{pid} ({name}) is a thread of the kernel, which has no memory of its own (pagelab direct-map status shows its map)"
+        "{pid} ({name}) is a kernel thread, which has no memory of its own (pagelab direct-map status shows the kernel's map)"
     )]
     KernelThread { pid: u32, name: String },
     /// The capture does not contain the process.
@@ -51,15 +51,14 @@ pub enum InspectError {
     )]
     NoSuchName { name: String },
     /// Its PID was reused for another process during the inspection.
-    #[error("process {pid} ended during the inspection, and its number belongs to another process now: ask again")]
+    #[error("process {pid} ended during the inspection, and its PID belongs to another process now: inspect again")]
     Replaced {
         /// PID of the process.
         pid: u32,
     },
     /// A file of the process has unexpected content.
-    #[error("{path} is not as expected ({what}); the kernel or the capture may be newer than this program")]
+    #[error("{path} has unexpected content ({what}); the kernel or the capture may be newer than this program")]
     Unexpected {
-        /// The file.
         path: String,
         /// What is wrong with it.
         what: &'static str,
@@ -71,9 +70,7 @@ pub enum InspectError {
     },
     #[error("{path:?}: {error}")]
     Group {
-        /// Its directory.
         path: PathBuf,
-        /// The kernel's error.
         #[source]
         error: io::Error,
     },

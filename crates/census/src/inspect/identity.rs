@@ -18,7 +18,7 @@ pub struct Identity {
     pub started_ticks: u64,
     /// Whether it was forked and has not executed a program since.
     pub is_fork: bool,
-    /// Its page faults since it was made.
+    /// Its page faults since its creation.
     pub faults: Option<u64>,
     /// Page faults of children that it has waited for.
     pub child_faults: Option<u64>,
@@ -27,9 +27,6 @@ pub struct Identity {
 }
 
 /// The parent of a process; `None` where the process is gone, or belongs to another user under `hidepid=1`.
-///
-/// # Errors
-/// Its file cannot be read or parsed.
 pub fn parent_of(pid: u32) -> Result<Option<u32>, InspectError> {
     let path = format!("/proc/{pid}/stat");
     let text = match if_there(host::content(&path)) {
@@ -42,15 +39,18 @@ pub fn parent_of(pid: u32) -> Result<Option<u32>, InspectError> {
     parent.map(Some).ok_or(InspectError::Unexpected { path, what: "no parent" })
 }
 
+/// The page faults of a process, or of the process that a thread belongs to, since its creation. `None` where they cannot be
+/// read.
+pub fn faults(pid: u32) -> Option<u64> {
+    Identity::of(pid).ok()?.faults
+}
+
 /// Flags of a task (include/linux/sched.h).
 const PF_FORKNOEXEC: u64 = 0x40;
 const PF_KTHREAD: u64 = 0x20_0000;
 
 impl Identity {
     /// The identity of a process with memory.
-    ///
-    /// # Errors
-    /// There is no such process, or it has no memory.
     pub fn of(pid: u32) -> Result<Identity, InspectError> {
         let path = format!("/proc/{pid}/stat");
         let text = host::content(&path).map_err(|error| match error.raw_os_error() {
@@ -113,10 +113,10 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_memory_is_named() {
+    fn names_processes_without_memory() {
         let error = |state: &str, flags: u64| Identity::parse(7, &stat("a", state, flags)).unwrap_err().to_string();
         assert!(error("Z", 0).contains("zombie") && error("Z", 0).contains("parent 3"));
-        assert!(error("S", PF_KTHREAD).contains("thread of the kernel"));
+        assert!(error("S", PF_KTHREAD).contains("kernel thread"));
         for text in ["", "7 (a", "7 (a) S", "7 (a) S 1 2 3"] {
             assert!(matches!(Identity::parse(7, text), Err(InspectError::Unexpected { .. })), "{text:?}");
         }

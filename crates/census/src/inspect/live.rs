@@ -12,18 +12,21 @@ use host::maps::{Vma, VmaKind};
 use host::{HostError, HugetlbGroups, Root, if_there};
 use policy::call::prot;
 use policy::hugetlb::HugetlbLimit;
-use policy::inspect::{BasePages, FileSystem, LoadSegment, LoadedWith, Loader, MemoryLimit, SecondStage, VmaFacts};
+use policy::inspect::{
+    BasePageSupport, FileSystem, Jemalloc, LoadSegment, Loader, MemoryLimit, RefusedBasePages, SecondStage, VmaFacts,
+};
 use policy::size::PageSize;
 
-use super::subject::{Found, Sizes, Subject};
-use super::{elf, load_segments, second_stage, stacks, status};
+use super::second_stage::Descriptors;
+use super::subject::{PresentMemory, Sizes, Subject};
+use super::{elf, jemalloc, load_segments, second_stage, stacks, status};
 use crate::process_census::Process;
 use crate::{CensusError, Observer, Source};
 
 /// Addresses that are inspected in one call; the limit keeps the results in memory small.
 const STEP_BYTES: u64 = 1 << 30;
 
-/// A file, who maps it, and its segments.
+/// The name of a file, its loader, and its segments.
 type LoadedFile = (String, Loader, Vec<LoadSegment>);
 
 /// A process that is open for inspection.
@@ -42,9 +45,6 @@ pub struct Live<'a> {
 
 impl<'a> Live<'a> {
     /// Opens the process.
-    ///
-    /// # Errors
-    /// It has ended, or this user may not inspect it.
     pub fn open(observer: &'a Observer, sizes: &'a Sizes, pid: u32) -> Result<Live<'a>, CensusError> {
         let process = Process::at(observer, pid)?;
         Ok(Live {
@@ -59,8 +59,8 @@ impl<'a> Live<'a> {
     }
 
     /// The value read; otherwise records the reason, with the fact that is unknown because of it.
-    fn known<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
-        let keep = |error: io::Error| self.keep(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
+    fn read_or_record<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
+        let keep = |error: io::Error| self.record_unread(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
         if_there(read).unwrap_or_else(|error| {
             keep(error);
             None
@@ -68,32 +68,35 @@ impl<'a> Live<'a> {
     }
 
     /// Records a reason once.
-    fn keep(&self, reason: String) {
+    fn record_unread(&self, reason: String) {
         let mut unread = self.unread.borrow_mut();
         if !unread.contains(&reason) {
             unread.push(reason);
         }
     }
 
-    /// An answer that the inspection requires.
-    fn needed<T: Default>(&self, answer: Result<T, CensusError>) -> T {
+    /// The value of an answer that the inspection requires; records the first error.
+    fn require<T: Default>(&self, answer: Result<T, CensusError>) -> T {
         answer.unwrap_or_else(|error| {
             self.failed.borrow_mut().get_or_insert(error);
             T::default()
         })
     }
 
-    /// The descriptors of KVM virtual machines. One that is closed in the meantime does not count.
-    fn machines(&self) -> io::Result<Vec<u32>> {
-        let mut machines = Vec::new();
+    /// The descriptors of KVM. One that is closed in the meantime does not count.
+    fn descriptors(&self) -> io::Result<Descriptors> {
+        let mut found = Descriptors::default();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
             let entry = entry?;
-            let target = if_there(fs::read_link(entry.path()))?;
-            if target.is_some_and(|target| target.as_os_str().as_bytes() == b"anon_inode:kvm-vm") {
-                machines.extend(entry.file_name().to_str().and_then(|number| number.parse::<u32>().ok()));
-            }
+            let Some(target) = if_there(fs::read_link(entry.path()))? else { continue };
+            let list = match target.as_os_str().as_bytes() {
+                b"anon_inode:kvm-vm" => &mut found.machines,
+                b"anon_inode:kvm-vm-stats" => &mut found.statistics,
+                _ => continue,
+            };
+            list.extend(entry.file_name().to_str().and_then(|number| number.parse::<u32>().ok()));
         }
-        Ok(machines)
+        Ok(found)
     }
 
     fn tasks(&self) -> io::Result<Vec<u32>> {
@@ -104,21 +107,36 @@ impl<'a> Live<'a> {
             .collect()
     }
 
+    /// Opens its program; `None` where it has none.
+    fn program_file(&self) -> io::Result<Option<File>> {
+        let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
+        Ok(if_there(elf::open(&exe, None))?.flatten())
+    }
+
+    /// Opens the files that are mapped as code, except the program. A file that was replaced, or is not visible here, is left
+    /// out: its path no longer leads to the mapped file.
+    fn libraries<'b>(
+        &self,
+        program: &File,
+        vmas: &'b [VmaFacts],
+    ) -> io::Result<impl Iterator<Item = io::Result<(&'b VmaFacts, File)>>> {
+        let mut seen = HashSet::from([program.metadata()?.ino()]);
+        let is_code = |vma: &&VmaFacts| vma.inode != 0 && vma.protection & prot::EXEC != 0;
+        let opened = |vma: &'b VmaFacts| {
+            let opened = if_there(elf::open(Path::new(&self.in_root(&vma.name)), Some(vma.inode)));
+            opened.map(|file| file.flatten().map(|file| (vma, file))).transpose()
+        };
+        Ok(vmas.iter().filter(is_code).filter(move |vma| seen.insert(vma.inode)).filter_map(opened))
+    }
+
     /// The program, its dynamic linker and its libraries, with their LOAD segments. `None` where it has no program.
     fn loaded_files(&self, vmas: &[VmaFacts]) -> io::Result<Option<Vec<LoadedFile>>> {
-        let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
-        let Some(program) = if_there(load_segments::of_file(&exe, None))?.flatten() else { return Ok(None) };
-        let about = fs::metadata(&exe)?;
-        let mut seen = HashSet::from([about.ino()]);
+        let Some(exe) = self.program_file()? else { return Ok(None) };
+        let Some(program) = load_segments::of(&exe)? else { return Ok(None) };
         let mut files = vec![(self.program().unwrap_or_default(), Loader::Kernel, program.segments)];
-        let is_code = |vma: &&VmaFacts| vma.inode != 0 && vma.protection & prot::EXEC != 0;
-        for vma in vmas.iter().filter(is_code) {
-            if !seen.insert(vma.inode) {
-                continue;
-            }
-            // A file that has been replaced, or is not visible here, is left out: what is mapped is no file any more.
-            let path = self.in_root(&vma.name);
-            if let Some(library) = if_there(load_segments::of_file(Path::new(&path), Some(vma.inode)))?.flatten() {
+        for library in self.libraries(&exe, vmas)? {
+            let (vma, file) = library?;
+            if let Some(library) = load_segments::of(&file)? {
                 let is_linker =
                     program.linker.as_deref().is_some_and(|linker| is_same_file(&self.in_root(linker), vma.inode));
                 let loader = if is_linker { Loader::Kernel } else { Loader::Linker };
@@ -128,12 +146,26 @@ impl<'a> Live<'a> {
         Ok(Some(files))
     }
 
+    /// The jemalloc in its program and libraries. `None` where it has no program.
+    fn jemalloc_in_files(&self, vmas: &[VmaFacts]) -> io::Result<Option<Vec<Jemalloc>>> {
+        let Some(exe) = self.program_file()? else { return Ok(None) };
+        let found = |file: &File, name: &dyn Fn() -> String| {
+            Ok::<_, io::Error>(jemalloc::of(file)?.map(|built_for| Jemalloc { file: name(), built_for }))
+        };
+        let mut all: Vec<Jemalloc> = found(&exe, &|| self.program().unwrap_or_default())?.into_iter().collect();
+        for library in self.libraries(&exe, vmas)? {
+            let (vma, file) = library?;
+            all.extend(found(&file, &|| vma.name.clone())?);
+        }
+        Ok(Some(all))
+    }
+
     fn in_root(&self, path: &str) -> String {
         format!("/proc/{}/root{path}", self.pid)
     }
 
     /// Whether a task of the process has children (`/proc/PID/task/TID/children`, CONFIG_PROC_CHILDREN). A task that ends
-    /// meanwhile does not count: its children become those of another one.
+    /// meanwhile does not count: its children get another parent.
     fn children(&self) -> io::Result<bool> {
         let mut lists = 0;
         for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
@@ -171,78 +203,87 @@ impl Subject for Live<'_> {
         Ok(Box::new(BufReader::with_capacity(1 << 16, File::open(self.path(name))?)))
     }
 
-    fn failed(&self, name: &str, error: io::Error) -> CensusError {
+    fn read_error(&self, name: &str, error: io::Error) -> CensusError {
         CensusError::io(self.pid, &self.path(name), error)
     }
 
     fn program(&self) -> Option<String> {
-        let path = self.known("its program is not known", "exe", fs::read_link(format!("/proc/{}/exe", self.pid)))?;
+        let path =
+            self.read_or_record("its program is not known", "exe", fs::read_link(format!("/proc/{}/exe", self.pid)))?;
         Some(host::read::escaped(path.into_os_string().into_vec()))
     }
 
     fn stacks(&self) -> Vec<u64> {
         let unknown = "where threads have their stacks is not known";
-        let stacks = self.known(unknown, "task", stacks::of_process(self.pid)).unwrap_or_default();
+        let stacks = self.read_or_record(unknown, "task", stacks::of_process(self.pid)).unwrap_or_default();
         if let Some(error) = stacks.refused {
-            self.keep(format!("{unknown}: /proc/{}/task/TID/syscall: {error}", self.pid));
+            self.record_unread(format!("{unknown}: /proc/{}/task/TID/syscall: {error}", self.pid));
         }
         stacks.pointers
     }
 
     fn has_guest(&self) -> bool {
-        let machines = self.known("whether it runs a virtual machine is not known", "fd", self.machines());
-        machines.is_some_and(|machines| !machines.is_empty())
+        let descriptors =
+            self.read_or_record("whether it runs a virtual machine is not known", "fd", self.descriptors());
+        descriptors.is_some_and(|descriptors| !descriptors.machines.is_empty())
     }
 
     fn second_stage(&self) -> SecondStage {
-        let found = self.machines().and_then(|machines| Ok((self.tasks()?, machines)));
+        let found = self.descriptors().and_then(|descriptors| Ok((self.tasks()?, descriptors)));
         match found {
-            Ok((tasks, machines)) => second_stage::of(Path::new(second_stage::DEBUGFS), &tasks, &machines),
+            Ok((tasks, descriptors)) => second_stage::of(self.pid, &tasks, &descriptors),
             Err(error) => SecondStage::NotRead(format!("/proc/{}: {error}", self.pid)),
         }
     }
 
-    fn loaded_with(&self, vmas: &[VmaFacts]) -> LoadedWith {
-        let files =
-            self.known("with which base pages it can start is not known", "exe", self.loaded_files(vmas)).flatten();
-        match files.map(|files| BasePages::refused(self.sizes.base, &files)) {
-            None => LoadedWith::Unknown,
-            Some(None) => LoadedWith::All,
-            Some(Some(refused)) => LoadedWith::Refused(refused),
+    fn base_page_support(&self, vmas: &[VmaFacts]) -> BasePageSupport {
+        let files = self
+            .read_or_record("with which base pages it can start is not known", "exe", self.loaded_files(vmas))
+            .flatten();
+        match files.map(|files| RefusedBasePages::refused(self.sizes.base, &files)) {
+            None => BasePageSupport::Unknown,
+            Some(None) => BasePageSupport::All,
+            Some(Some(refused)) => BasePageSupport::Refused(refused),
         }
     }
 
+    fn jemalloc(&self, vmas: &[VmaFacts]) -> Option<Vec<Jemalloc>> {
+        let unknown = "whether its files have jemalloc is not known";
+        let found = self.read_or_record(unknown, "exe", self.jemalloc_in_files(vmas)).flatten()?;
+        Some(found.into_iter().filter(Jemalloc::may_refuse).collect())
+    }
+
     fn has_children(&self) -> Option<bool> {
-        self.known("whether it has children is not known", "task", self.children())
+        self.read_or_record("whether it has children is not known", "task", self.children())
     }
 
     fn is_go(&self) -> bool {
         let found = elf::has_section(&format!("/proc/{}/exe", self.pid), ".go.buildinfo");
-        self.known("whether it is a program of Go is not known", "exe", found).flatten().unwrap_or(false)
+        self.read_or_record("whether it is a program of Go is not known", "exe", found).flatten().unwrap_or(false)
     }
 
     fn is_shmem(&self, device: (u32, u32)) -> bool {
-        self.needed(self.observer.file_systems.is_shmem(self.pid, device))
+        self.require(self.observer.file_systems.is_shmem(self.pid, device))
     }
 
     fn file_system(&self, device: (u32, u32)) -> Option<FileSystem> {
-        self.needed(self.observer.file_systems.of(self.pid, device))
+        self.require(self.observer.file_systems.of(self.pid, device))
     }
 
     /// The path of the group may contain any bytes, so it is read again here.
     fn memory_limit(&self, _: &str) -> Option<MemoryLimit> {
         let unknown = "what its memory control group allows is not known";
-        let group = self.known(unknown, "cgroup", fs::read(format!("/proc/{}/cgroup", self.pid)))?;
+        let group = self.read_or_record(unknown, "cgroup", fs::read(format!("/proc/{}/cgroup", self.pid)))?;
         let limit = status::memory_limit(&status::memory_cgroup_path(&group)?);
         limit.unwrap_or_else(|error| {
-            self.keep(format!("{unknown}: {error}"));
+            self.record_unread(format!("{unknown}: {error}"));
             None
         })
     }
 
     fn hugetlb_limits(&self) -> Vec<HugetlbLimit> {
         let unknown = "what its control groups allow of hugetlb pages is not known";
-        let Some(memberships) = self.known(unknown, "cgroup", self.text("cgroup")) else { return Vec::new() };
+        let Some(memberships) = self.read_or_record(unknown, "cgroup", self.text("cgroup")) else { return Vec::new() };
         let root = Root::live();
         let of_size = |groups: &HugetlbGroups, size: &PageSize| Ok(groups.limits(&root, *size)?.limits);
         let limits = HugetlbGroups::of(&root, &memberships).and_then(|groups| {
@@ -251,7 +292,7 @@ impl Subject for Live<'_> {
         });
         limits
             .unwrap_or_else(|error| {
-                self.keep(format!("{unknown}: {error}"));
+                self.record_unread(format!("{unknown}: {error}"));
                 Vec::new()
             })
             .concat()
@@ -260,7 +301,7 @@ impl Subject for Live<'_> {
     fn guards(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
         let guards = self.process.guards(start, end);
         // A process that has ended has no guards.
-        self.known("guards inside mappings are not known", "pagemap", guards).unwrap_or_default()
+        self.read_or_record("guards inside mappings are not known", "pagemap", guards).unwrap_or_default()
     }
 
     fn is_by_page(&self) -> bool {
@@ -283,10 +324,10 @@ impl Subject for Live<'_> {
         0
     }
 
-    fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError> {
+    fn present_memory(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<PresentMemory>, CensusError> {
         let mapped: Vec<Vma> = vmas.iter().map(as_mapped).collect();
         let present = self.process.present(&mapped, start, end)?;
-        let found = present.into_iter().zip(vmas).map(|(present, vma)| Found {
+        let found = present.into_iter().zip(vmas).map(|(present, vma)| PresentMemory {
             runs: present.regions,
             tlb_runs: Some(present.tlb_runs).filter(|_| self.sees_frames(vma)),
         });
@@ -316,7 +357,7 @@ impl Subject for Live<'_> {
         self.unread.borrow().clone()
     }
 
-    fn usable(&self) -> Result<(), CensusError> {
+    fn check(&self) -> Result<(), CensusError> {
         self.failed.borrow_mut().take().map_or(Ok(()), Err)
     }
 }

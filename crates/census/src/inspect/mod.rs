@@ -12,9 +12,10 @@ mod contents;
 mod elf;
 mod error;
 mod identity;
+mod inspect_once;
+pub mod jemalloc;
 mod live;
 pub mod load_segments;
-mod look;
 mod pid_fd;
 mod second_stage;
 mod stacks;
@@ -35,6 +36,7 @@ use capture::Captured;
 pub use capture::{CapturedFile, Content};
 pub use error::InspectError;
 use identity::Identity;
+pub use identity::faults;
 use live::Live;
 use pid_fd::PidFd;
 use subject::Sizes;
@@ -47,12 +49,14 @@ pub struct Detail {
     /// Whether to report page sizes only, without smaps: for each page mapped by a base-page PTE, the kernel takes about four
     /// times as long for smaps as for PAGEMAP_SCAN. Without effect where smaps is the only source.
     pub sizes_only: bool,
+    /// Whether to search the program and its libraries for jemalloc, for which their constants (`.rodata`) are read.
+    pub jemalloc: bool,
     /// Whether to read the memory of large pages, and count the base pages in them that hold only zeros.
     pub contents: bool,
 }
 
-/// How often a process is inspected that executes another program in the meantime.
-const LOOKS: usize = 3;
+/// How often a process is inspected at most if it executes another program each time.
+const MAX_ATTEMPTS: usize = 3;
 
 /// Inspects processes of the running kernel.
 pub struct Inspector {
@@ -75,9 +79,6 @@ impl Inspector {
     }
 
     /// What the kernel could currently allocate. It is the same for all processes of one inspection run.
-    ///
-    /// # Errors
-    /// Files that every kernel has cannot be read.
     pub fn supply(&self) -> Result<Supply, InspectError> {
         let state = self.host.state()?;
         let counters = self.host.counters()?;
@@ -92,32 +93,28 @@ impl Inspector {
         })
     }
 
-    /// Inspects a process.
-    ///
-    /// # Errors
-    /// [`InspectError`]: there is no such process, it has no memory, or this user may not inspect it.
     pub fn process(&self, pid: u32, supply: &Supply) -> Result<Inspection, InspectError> {
-        let mut looks = 0;
+        let mut attempts = 0;
         if !self.host.is_live() {
             return self.captured(pid, supply);
         }
         loop {
-            looks += 1;
+            attempts += 1;
             // Two processes can have the same PID and start in the same clock tick, so start times alone do not distinguish them.
-            let held = held(pid)?;
+            let held = open_pidfd(pid)?;
             let before = Identity::of(pid)?;
             let inspected = Live::open(&self.observer, &self.sizes, pid)
                 .map_err(InspectError::from)
-                .and_then(|subject| look::look(&subject, &before, supply, self.detail));
+                .and_then(|subject| inspect_once::inspect_once(&subject, &before, supply, self.detail));
             let has_ended = held.as_ref().is_some_and(PidFd::has_ended);
             let now = Identity::of(pid);
-            // A process that ended is not there for its files, whichever process has its number by now.
+            // If the process ended, some of the files may have been those of another process with the same PID.
             if now.as_ref().is_ok_and(|after| has_ended || after.started_ticks != before.started_ticks) {
                 return Err(InspectError::Replaced { pid });
             }
             let mut inspection = inspected?;
             match now {
-                Ok(after) if !before.is_same_program(&after) && looks < LOOKS => continue,
+                Ok(after) if !before.is_same_program(&after) && attempts < MAX_ATTEMPTS => continue,
                 Ok(after) if !before.is_same_program(&after) => {
                     inspection.partial.push("it executed other programs meanwhile, again and again".into());
                 }
@@ -138,7 +135,7 @@ impl Inspector {
             io::ErrorKind::NotFound => InspectError::NotCaptured { pid, root: root.path().into() },
             _ => root.unreadable(&path, error).into(),
         })?;
-        let inspection = look::look(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)?;
+        let inspection = inspect_once::inspect_once(&subject, &Identity::parse(pid, &stat)?, supply, self.detail)?;
         root.verify()?;
         Ok(inspection)
     }
@@ -150,33 +147,28 @@ impl Inspector {
 
     /// Asks the kernel to collapse memory of a process that could be larger, region by region. This changes the process
     /// permanently.
-    ///
-    /// # Errors
-    /// The process is gone, or its PID was reused.
     pub fn collapse(&self, inspected: &Inspection) -> Result<Vec<Collapsed>, InspectError> {
         let Some(leaf) = self.sizes.pmd else { return Ok(Vec::new()) };
-        let could = |region: &&Region| region.win.bytes > 0 && region.target == Some(leaf);
+        let could = |region: &&Region| region.benefit.bytes > 0 && region.target == Some(leaf);
         let regions: Vec<&Region> = inspected.regions.iter().filter(could).collect();
         collapse::collapse(inspected.process.pid, inspected.process.started_ticks, &regions, leaf)
     }
 
-    /// Captures a process of the running kernel with the facts about the system: files to be written below a directory. An
-    /// inspector of that directory inspects them like the process. Memory contents are not included.
-    ///
-    /// # Errors
-    /// As [`Inspector::process`].
+    /// Captures a process of the running kernel and the facts about the system, as files to write below a directory. An inspector
+    /// of that directory reports the same as one of the process. Memory contents are not included.
     pub fn capture(&self, pid: u32) -> Result<Vec<CapturedFile>, InspectError> {
         Identity::of(pid)?;
         let subject = Live::open(&self.observer, &self.sizes, pid)?;
-        let vmas = look::mappings(&subject, pid)?;
+        let vmas = inspect_once::mappings(&subject, pid)?;
         let mut files = capture::system(&self.host)?;
         files.extend(capture::process(&subject, &vmas)?);
         Ok(files)
     }
 }
 
-/// A pidfd of the process; `None` where it has ended, which its identity then shows, and before Linux 5.3.
-fn held(pid: u32) -> Result<Option<PidFd>, CensusError> {
+/// A pidfd of the process or thread. `None` before Linux 5.3, for threads before Linux 6.9, and if it has ended: reading its
+/// identity reports that.
+fn open_pidfd(pid: u32) -> Result<Option<PidFd>, CensusError> {
     match PidFd::open(pid) {
         Ok(held) => Ok(Some(held)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ESRCH | libc::ENOSYS | libc::EINVAL)) => Ok(None),

@@ -1,29 +1,79 @@
 //! KVM's counts of the leaves that map the guests of a process: files of debugfs, one directory for each virtual machine
-//! (`kvm_create_vm_debugfs`, virt/kvm/kvm_main.c). debugfs is read where it is mounted, and never mounted here.
+//! (`kvm_create_vm_debugfs`, virt/kvm/kvm_main.c), or descriptors that the process has for its own use (KVM_GET_STATS_FD). debugfs
+//! is read where it is mounted, and never mounted here. No descriptor is made here: KVM refuses every ioctl on a virtual machine to
+//! processes with another address space (EIO, `kvm_vm_ioctl`).
 
+use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use policy::inspect::SecondStage;
+use host::kvm_statistics;
+use policy::inspect::{SecondStage, Statistics};
 use policy::judge::Unread;
 use policy::size::PageSize;
 
+use super::pid_fd::PidFd;
+
 /// Where debugfs is mounted.
-pub const DEBUGFS: &str = "/sys/kernel/debug";
+const DEBUGFS: &str = "/sys/kernel/debug";
 /// The counts of x86 (arch/x86/kvm/x86.c). Other architectures have none.
 const COUNTS: [(PageSize, &str); 3] =
     [(PageSize::G1, "pages_1g"), (PageSize::M2, "pages_2m"), (PageSize::K4, "pages_4k")];
 
-/// The second stage of virtual machines. `tasks` are the tasks of the process and `machines` its descriptors of virtual machines:
-/// a directory is named by the task that created the machine, and by its descriptor then.
-pub fn of(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> SecondStage {
-    match leaves(debugfs, tasks, machines) {
-        Ok(leaves) => SecondStage::Leaves(leaves),
-        Err(Unread(reason)) => SecondStage::NotRead(reason),
+/// The descriptors of a process that belong to KVM.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Virtual machines.
+    pub machines: Vec<u32>,
+    /// Statistics of virtual machines.
+    pub statistics: Vec<u32>,
+}
+
+/// The second stage of the virtual machines of a process, whose tasks are `tasks`.
+pub fn of(pid: u32, tasks: &[u32], descriptors: &Descriptors) -> SecondStage {
+    let Descriptors { machines, statistics } = descriptors;
+    let Unread(reason) = match read_debugfs(Path::new(DEBUGFS), tasks, machines) {
+        Ok(leaves) => return SecondStage::Leaves(leaves, Statistics::Debugfs),
+        Err(unread) => unread,
+    };
+    // As many descriptors as machines are assumed to be one of each machine.
+    if statistics.len() != machines.len() {
+        let other = match statistics.len() {
+            0 => "it has no descriptor of KVM's statistics".to_owned(),
+            found => format!("it has {found} descriptors of KVM's statistics for {} virtual machines", machines.len()),
+        };
+        return SecondStage::NotRead(format!("{reason}; {other}"));
+    }
+    match read_descriptors(pid, statistics) {
+        Ok(leaves) => SecondStage::Leaves(leaves, Statistics::Descriptor),
+        Err(Unread(other)) => SecondStage::NotRead(format!("{reason}; {other}")),
     }
 }
 
-fn leaves(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> Result<Vec<(PageSize, u64)>, Unread> {
+/// The leaf counts from copies of these descriptors.
+fn read_descriptors(pid: u32, statistics: &[u32]) -> Result<Vec<(PageSize, u64)>, Unread> {
+    let failed = |error: io::Error| Unread(format!("its descriptor of KVM's statistics: {error}"));
+    let process = PidFd::open(pid).map_err(failed)?;
+    let mut sums = COUNTS.map(|(size, _)| (size, 0));
+    for descriptor in statistics {
+        let file = File::from(process.copy_of(*descriptor).map_err(failed)?);
+        let bytes = kvm_statistics::read(&file).map_err(failed)?;
+        let leaves = kvm_statistics::leaves(&bytes).map_err(|error| Unread(format!("KVM's statistics: {error}")))?;
+        let leaves = leaves.ok_or_else(no_counts)?;
+        for ((_, sum), count) in sums.iter_mut().zip([leaves.pages_1g, leaves.pages_2m, leaves.pages_4k]) {
+            *sum += count;
+        }
+    }
+    Ok(sums.into())
+}
+
+fn no_counts() -> Unread {
+    Unread("this architecture's KVM does not count leaves".to_owned())
+}
+
+/// The leaf counts from debugfs. The name of a directory is the task that created the machine, a dash, and the machine's
+/// descriptor.
+fn read_debugfs(debugfs: &Path, tasks: &[u32], machines: &[u32]) -> Result<Vec<(PageSize, u64)>, Unread> {
     let kvm = debugfs.join("kvm");
     match std::fs::read_dir(&kvm) {
         Ok(_) => {}
@@ -62,9 +112,7 @@ fn count(path: &Path) -> Result<u64, Unread> {
             .trim()
             .parse()
             .map_err(|_| Unread(format!("{}: expected a number, found {:?}", path.display(), text.trim()))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            Err(Unread("this architecture's KVM does not count leaves".to_owned()))
-        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Err(no_counts()),
         Err(error) => Err(Unread(format!("{}: {error}", path.display()))),
     }
 }
@@ -81,16 +129,13 @@ mod tests {
             fs::create_dir_all(root.path().join("kvm").join(machine)).unwrap();
             fs::write(root.path().join("kvm").join(machine).join(name), count).unwrap();
         };
-        let reason = |tasks: &[u32], machines: &[u32]| match of(root.path(), tasks, machines) {
-            SecondStage::NotRead(reason) => reason,
-            leaves => panic!("{leaves:?}"),
-        };
+        let reason = |tasks: &[u32], machines: &[u32]| read_debugfs(root.path(), tasks, machines).unwrap_err().0;
         assert!(reason(&[7], &[9]).contains("mount debugfs"));
         for (machine, count) in [("7-9", "3\n"), ("8-12", "4\n"), ("70-9", "50\n")] {
             COUNTS.iter().for_each(|(_, name)| write(machine, name, count));
         }
         let expected = [PageSize::G1, PageSize::M2, PageSize::K4].map(|size| (size, 7));
-        assert_eq!(of(root.path(), &[7, 8], &[9, 12]), SecondStage::Leaves(expected.into()));
+        assert_eq!(read_debugfs(root.path(), &[7, 8], &[9, 12]).unwrap(), expected);
         assert!(reason(&[7], &[9, 12]).contains("1 of its 2 virtual machines"));
         write("7-9", "pages_2m", "many\n");
         assert!(reason(&[7], &[9]).ends_with("pages_2m: expected a number, found \"many\""));

@@ -15,9 +15,6 @@ pub struct Stacks {
 }
 
 /// The stacks of a process. A thread that ends in the meantime is left out.
-///
-/// # Errors
-/// The threads cannot be listed.
 pub fn of_process(pid: u32) -> io::Result<Stacks> {
     let mut stacks = Stacks::default();
     for entry in fs::read_dir(format!("/proc/{pid}/task"))? {

@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use host::if_there;
-use policy::inspect::{LoadedWith, MemoryLimit, Process, ThpMode};
+use policy::inspect::{BasePageSupport, MemoryLimit, Process, ThpMode};
 
 use super::identity::Identity;
 use super::subject::Subject;
@@ -19,7 +19,7 @@ const SIGCHLD: u64 = 1 << 16;
 pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
     let mut text = |name: &str| {
         let read = if_there(subject.text(name));
-        // A missing file is not reported.
+        // A capture may lack a file, so a missing one is not reported.
         read.map_err(|error| partial.push(format!("/proc/{}/{name} could not be read: {error}", identity.pid)))
             .ok()
             .flatten()
@@ -60,7 +60,8 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         memory_limit: memory_cgroup.as_deref().and_then(|group| subject.memory_limit(group)),
         memory_cgroup,
         // These are known only with the mappings.
-        loaded_with: LoadedWith::Unknown,
+        base_page_support: BasePageSupport::Unknown,
+        jemalloc: None,
         second_stage: None,
         hugetlb_limits: subject.hugetlb_limits(),
     }
@@ -94,9 +95,6 @@ pub fn memory_cgroup_path(text: &[u8]) -> Option<PathBuf> {
 
 /// The limit of the first group, from the process's own upwards, whose limit was reached; if none was, that of the lowest group that
 /// accounts for memory. `None` if neither the group nor an ancestor does.
-///
-/// # Errors
-/// A file of a group exists but cannot be read.
 pub fn memory_limit(directory: &Path) -> io::Result<Option<MemoryLimit>> {
     let mut limits = Vec::new();
     for group in directory.ancestors().take_while(|group| group.starts_with(MOUNT) && *group != Path::new(MOUNT)) {
@@ -115,10 +113,10 @@ fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
     let first = |v2: Option<u64>, v1: &str| v2.map_or_else(|| number(v1), |found| Ok(Some(found)));
     // `memory.events` counts the hits of all groups below, too (Linux 5.2); `memory.events.local` those of the group alone.
     let events = read("memory.events.local")?.map_or_else(|| read("memory.events"), |text| Ok(Some(text)))?;
-    let met = events.and_then(|events| events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()));
+    let hits = events.and_then(|events| events.lines().find_map(|line| line.strip_prefix("max ")?.parse().ok()));
     let charged = first(number("memory.current")?, "memory.usage_in_bytes")?;
     let limit = first(number("memory.max")?, "memory.limit_in_bytes")?;
-    let reached = first(met, "memory.failcnt")?;
+    let reached = first(hits, "memory.failcnt")?;
     Ok(charged.zip(reached).map(|(charged_bytes, reached)| MemoryLimit {
         group: group.display().to_string(),
         // Without a limit, version 1 reports LONG_MAX rounded down to a page.

@@ -4,7 +4,7 @@ use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
 use policy::hugetlb::HugetlbLimit;
-use policy::inspect::{FileSystem, LoadedWith, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
+use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
 use policy::size::PageSize;
 
 use crate::CensusError;
@@ -24,14 +24,14 @@ pub struct Sizes {
 
 /// Present memory in a mapping or in a part of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct PresentMemory {
     /// Runs of memory in address order.
     pub runs: Vec<Run>,
     /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers were not read.
     pub tlb_runs: Option<TlbRuns>,
 }
 
-impl Found {
+impl PresentMemory {
     /// Upper bound of the number of windows that have memory.
     pub fn max_windows(&self, window: PageSize) -> u64 {
         let touched = |bytes: u64| bytes / window.bytes() + 2;
@@ -52,7 +52,7 @@ pub trait Subject {
     /// Opens a file of `/proc/PID` to be read line by line.
     fn lines(&self, name: &str) -> io::Result<Box<dyn BufRead>>;
     /// The error for a file of `/proc/PID` that cannot be read.
-    fn failed(&self, name: &str, error: io::Error) -> CensusError;
+    fn read_error(&self, name: &str, error: io::Error) -> CensusError;
     /// The path of its program; `None` where it cannot be read.
     fn program(&self) -> Option<String>;
     /// Stack pointers of its threads, sorted.
@@ -61,9 +61,12 @@ pub trait Subject {
     fn has_guest(&self) -> bool;
     /// What maps the memory of its KVM virtual machines.
     fn second_stage(&self) -> SecondStage;
-    /// With which larger base pages its program, and the libraries among these mappings, can be loaded.
-    fn loaded_with(&self, vmas: &[VmaFacts]) -> LoadedWith;
-    /// Whether it has children; `None` where the kernel does not list them, and for a capture of such a kernel.
+    /// Which larger base page sizes its program, and the libraries among these mappings, can be loaded with.
+    fn base_page_support(&self, vmas: &[VmaFacts]) -> BasePageSupport;
+    /// Copies of jemalloc, in its program and in the libraries among these mappings, that may refuse larger base pages; `None`
+    /// where the files were not read.
+    fn jemalloc(&self, vmas: &[VmaFacts]) -> Option<Vec<Jemalloc>>;
+    /// Whether it has children; `None` where the kernel does not list them, and for a capture that does not exclude them.
     fn has_children(&self) -> Option<bool>;
     /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
@@ -85,24 +88,18 @@ pub trait Subject {
     fn sees_folios(&self) -> bool;
     /// Whether anonymous folios of a size may exist on its kernel.
     fn may_have(&self, size: PageSize) -> bool;
-    /// The most addresses of one mapping that one call of [`Subject::found`] covers.
+    /// The most addresses of one mapping that one call of [`Subject::present_memory`] covers.
     fn max_step_bytes(&self) -> u64;
     /// Bytes of pages at addresses outside these mappings.
     fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64;
     /// Present memory of these mappings between two addresses.
-    ///
-    /// # Errors
-    /// It has ended, or this user may not inspect it.
-    fn found(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<Found>, CensusError>;
-    /// Bytes of folios that it maps in part, without these parts, in the mappings found so far; `None` where folios are not
+    fn present_memory(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<PresentMemory>, CensusError>;
+    /// Bytes that it does not map of the folios that it maps in part, for the mappings found so far; `None` where folios are not
     /// visible, and for a capture.
     fn held_unmapped_bytes(&self) -> Option<u64> {
         None
     }
     /// Fills a buffer with its memory from an address on; returns how many bytes were read. A capture has no contents.
-    ///
-    /// # Errors
-    /// It has ended, or this user may not read its memory.
     fn read_memory(&self, _: u64, _: &mut [u8]) -> io::Result<usize> {
         Err(io::ErrorKind::Unsupported.into())
     }
@@ -112,11 +109,8 @@ pub trait Subject {
     fn unread(&self) -> Vec<String> {
         Vec::new()
     }
-    /// Whether the answers so far may be used at all.
-    ///
-    /// # Errors
-    /// The first file that could not be read and without which an answer would be wrong.
-    fn usable(&self) -> Result<(), CensusError> {
+    /// Fails if an answer so far may be wrong: the error names the first file that is necessary and could not be read.
+    fn check(&self) -> Result<(), CensusError> {
         Ok(())
     }
 }

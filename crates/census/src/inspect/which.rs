@@ -1,4 +1,4 @@
-//! Lists processes: all, those of a name, those of a tree, those of a control group.
+//! Lists processes: all of them, or those of a name, a tree or a control group.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -16,9 +16,6 @@ use crate::CensusError;
 const CGROUPS: &str = "/sys/fs/cgroup";
 
 /// All processes that this /proc shows, sorted.
-///
-/// # Errors
-/// /proc cannot be listed.
 pub fn all() -> Result<Vec<u32>, InspectError> {
     let names = host::absent::names(&Root::live(), "/proc")?;
     let mut found: Vec<u32> = names.iter().filter_map(|name| name.parse().ok()).collect();
@@ -26,11 +23,9 @@ pub fn all() -> Result<Vec<u32>, InspectError> {
     Ok(found)
 }
 
-/// The processes of a name, without this one: their own (`comm`, at most 15 bytes), or that of the file of their program. Those
-/// without memory count only where no other has the name: inspecting them says what they are.
-///
-/// # Errors
-/// There is none, or processes cannot be listed.
+/// The processes with this name, except this process. The name is the process's own (`comm`, at most 15 bytes) or that of its
+/// program's file. Processes without memory are listed only if no other has the name: inspecting them reports what they are.
+/// Fails if there is none.
 pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
     let (mut found, mut without_memory) = (Vec::new(), Vec::new());
     for pid in all()?.into_iter().filter(|pid| *pid != std::process::id()) {
@@ -64,9 +59,6 @@ fn has_program(pid: u32, name: &str) -> bool {
 }
 
 /// A process and all its descendants, by the current parents.
-///
-/// # Errors
-/// There is no such process, or processes cannot be listed.
 pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
     if !host::absent::exists(&Root::live(), &format!("/proc/{root}"))? {
         return Err(InspectError::NoSuchProcess { pid: root });
@@ -87,9 +79,6 @@ pub fn tree(root: u32) -> Result<Vec<u32>, InspectError> {
 }
 
 /// The processes of a control group and of its descendants. `path` is a directory, or a path below the cgroup mount.
-///
-/// # Errors
-/// There is no such group, or it cannot be read.
 pub fn cgroup(path: &Path) -> Result<Vec<u32>, InspectError> {
     let relative = path.strip_prefix("/").unwrap_or(path);
     let candidates =
@@ -98,7 +87,7 @@ pub fn cgroup(path: &Path) -> Result<Vec<u32>, InspectError> {
     for directory in candidates {
         match collect(&directory, &mut found) {
             Ok(()) => return Ok(found.into_iter().collect()),
-            Err(error) if is_none(&error) => {}
+            Err(error) if is_no_group(&error) => {}
             Err(error) => return Err(InspectError::Group { path: directory, error }),
         }
     }
@@ -106,7 +95,7 @@ pub fn cgroup(path: &Path) -> Result<Vec<u32>, InspectError> {
 }
 
 /// Whether an error means that a path is not a control group.
-fn is_none(error: &io::Error) -> bool {
+fn is_no_group(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
 }
 
@@ -122,7 +111,7 @@ fn collect(directory: &Path, found: &mut BTreeSet<u32>) -> io::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         match collect(&entry?.path(), found) {
             // A file of the group, or a group that was removed in the meantime.
-            Err(error) if is_none(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
+            Err(error) if is_no_group(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
             collected => collected?,
         }
     }
@@ -148,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_is_listed_with_what_is_below_it_whatever_its_name() {
+    fn lists_a_control_group_with_its_descendants_whatever_its_name() {
         let group = group("9\n");
         assert_eq!(cgroup(group.path()).unwrap(), [7, 9]);
         assert_eq!(cgroup(&group.path().join(OsStr::from_bytes(b"not\xffUTF-8"))).unwrap(), [9]);

@@ -7,30 +7,26 @@ use super::Lowering;
 use crate::Host;
 use crate::direct_map::{self, cost_of_leaves, leaves};
 
-/// What the policy needs: nothing where this boot has such leaves.
-///
-/// # Errors
-/// This boot does not have them; the error names the boot that would, or a demotion that can give them.
+/// What the policy needs: nothing where this boot has such leaves. Otherwise the error names the boot that would have them, or a
+/// demotion that can give them.
 pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     direct_map::standing(leaf, host).admitted()?;
     let found = leaves(host)?;
     let (share, file) = (found.share(leaf), found.source.file());
     Ok(Lowering {
-        mechanism: format!("{share} of the direct map lie in leaves of {leaf} in this boot ({file})"),
+        mechanism: format!("{share} of the direct map is in leaves of {leaf} in this boot ({file})"),
         settings: Vec::new(),
         notes: cost_of_leaves(host)?.into_iter().collect(),
     })
 }
 
-/// What a boot without a dominant leaf size needs: nothing where no leaf size is certain to map nine tenths.
-///
-/// # Errors
-/// One size does, and the boot belongs to that arm; or the leaves cannot be read.
+/// What a boot without a dominant leaf size needs: nothing where no leaf size is certain to map nine tenths. Refused if one size
+/// does, because the boot belongs to that arm, or if the leaves cannot be read.
 pub fn lower_mixed(host: &Host) -> Result<Lowering, Unsupported> {
     let found = leaves(host)?;
-    if let Some(leaf) = found.shown() {
+    if let Some(leaf) = found.dominant() {
         return Err(Unsupported {
-            reason: format!("{} of the direct map of this boot lie in leaves of {leaf}", found.share(leaf)),
+            reason: format!("{} of the direct map of this boot is in leaves of {leaf}", found.share(leaf)),
             remedy: format!("compare direct-map-{leaf} here").to_ascii_lowercase(),
         });
     }

@@ -4,8 +4,9 @@ use std::fs::File;
 use std::io;
 
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
+use policy::remedy::{Change, describe};
 use policy::size::{PageSize, format_bytes};
-use policy::{Modifier, Policy};
+use policy::{Granularity, Modifier, Policy};
 use study::comparison::Unsupported;
 use study::machine::State;
 
@@ -33,7 +34,7 @@ pub struct DoctorLine {
 
 /// How well a fact suits measurements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Suitability {
     /// Suitable.
     Good,
     /// It limits what is available or visible.
@@ -51,13 +52,16 @@ pub struct Fact {
     /// What it means here, and what can be done about it.
     pub meaning: String,
     /// How well it suits measurements.
-    pub standing: Standing,
+    pub suitability: Suitability,
 }
 
 /// One line for each policy that this kernel offers, and one for each modifier.
 pub fn doctor_lines(host: &Host, terms: &Terms) -> Vec<DoctorLine> {
     let plain = Policy::granularities(host.page_sizes()).into_iter().map(Policy::plain);
-    let modified = Modifier::ALL.into_iter().map(|modifier| Policy::DEFAULT.with(modifier));
+    let modified = Modifier::ALL.into_iter().map(|modifier| match modifier {
+        Modifier::PteMapped => Policy::plain(Granularity::Thp).with(modifier),
+        _ => Policy::DEFAULT.with(modifier),
+    });
     plain.chain(modified).map(|policy| line(policy, host, terms)).collect()
 }
 
@@ -120,15 +124,15 @@ fn unknown(name: &'static str, error: HostError) -> Fact {
 }
 
 fn fact(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
-    Fact { name, value: value.into(), meaning: meaning.into(), standing: Standing::Neutral }
+    Fact { name, value: value.into(), meaning: meaning.into(), suitability: Suitability::Neutral }
 }
 
 fn good(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
-    Fact { standing: Standing::Good, ..fact(name, value, meaning) }
+    Fact { suitability: Suitability::Good, ..fact(name, value, meaning) }
 }
 
 fn limited(name: &'static str, value: impl Into<String>, meaning: impl Into<String>) -> Fact {
-    Fact { standing: Standing::Limited, ..fact(name, value, meaning) }
+    Fact { suitability: Suitability::Limited, ..fact(name, value, meaning) }
 }
 
 fn kernel(host: &Host) -> Result<Fact, HostError> {
@@ -163,7 +167,9 @@ fn thp(host: &Host) -> Result<Fact, HostError> {
 fn census(host: &Host) -> Result<Fact, HostError> {
     Ok(match host.kernel_version()? {
         Some(version) if version >= PAGEMAP_SCAN => good(SCAN, "yes", "huge pages can be seen without root"),
-        Some(_) => limited(SCAN, "no", format!("came with Linux {PAGEMAP_SCAN}; without it smaps is read, slower")),
+        Some(_) => {
+            limited(SCAN, "no", format!("came with Linux {PAGEMAP_SCAN}; older kernels need smaps, which is slower"))
+        }
         None => limited(SCAN, "unknown", "the kernel's release does not begin with two numbers"),
     })
 }
@@ -197,7 +203,7 @@ fn tracing(terms: &Terms) -> Fact {
 fn yama(host: &Host) -> Result<Fact, HostError> {
     let meaning = match host.ptrace_limit()? {
         PtraceLimit::None => "every process of the same user may be traced",
-        PtraceLimit::Descendants => "descendants may be traced, which a measured program is",
+        PtraceLimit::Descendants => "pagelab may trace its descendants, and a measured program is one",
         PtraceLimit::Privileged => "only CAP_SYS_PTRACE may trace",
         PtraceLimit::NoProcess => "no process may trace until the next boot",
     };
@@ -217,8 +223,7 @@ fn filter(host: &Host) -> Result<Fact, HostError> {
     })
 }
 
-/// A processor's PMU has a name of its own in sysfs: `cpu` (x86, RISC-V: `cpu`, hybrid x86: `cpu_core`), `armv8_pmuv3_0`,
-/// `armv8_cortex_a57`.
+/// Names of a processor's PMU in sysfs: `cpu` (x86, RISC-V), `cpu_core` (hybrid x86), `armv8_pmuv3_0`, `armv8_cortex_a57`.
 fn counters(host: &Host) -> Result<Fact, HostError> {
     let names = absent::names(host.root(), "/sys/bus/event_source/devices")?.into_iter();
     let pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();
@@ -231,7 +236,7 @@ fn counters(host: &Host) -> Result<Fact, HostError> {
             COUNTERS,
             pmus.join(", "),
             format!(
-                "perf_event_paranoid {paranoid} keeps them from users; as root: sysctl kernel.perf_event_paranoid=2"
+                "perf_event_paranoid {paranoid} denies them to users; as root: sysctl kernel.perf_event_paranoid=2"
             ),
         ),
     })
@@ -271,7 +276,8 @@ fn fragmentation(pmd: PageSize, host: &Host, state: &State) -> Fact {
     if large.saturating_mul(4) >= all {
         good("fragmentation", value, "")
     } else {
-        limited("fragmentation", value, "large pages may be lacking; as root: echo 1 > /proc/sys/vm/compact_memory")
+        let remedy = describe(&Change::free_blocks());
+        limited("fragmentation", value, format!("large pages may be lacking; {remedy}"))
     }
 }
 

@@ -12,15 +12,13 @@ use crate::{Host, KHUGEPAGED};
 /// Longer than any comparison: a week, in milliseconds.
 const LONG_MS: u64 = 7 * 24 * 3600 * 1000;
 
-/// The settings that hold khugepaged still. Each stage must be leased while the previous one is in force and khugepaged sleeps;
+/// The settings that keep khugepaged asleep. Each stage must be leased while the previous one is in force and khugepaged sleeps;
 /// the last stage stays. Empty where the kernel has none.
 ///
 /// There are two stages, because a time that is written while khugepaged begins to sleep for the old time has no effect on that
-/// sleep, and khugepaged then wakes up once more. Its other wait, for memory after a failed allocation, does not last.
-///
-/// # Errors
-/// Not root, a read-only sysfs, or kernel threads that are not visible.
-pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupported> {
+/// sleep, and khugepaged then wakes up once more. Its other wait, for memory after a failed allocation, does not last. Needs root,
+/// a writable sysfs, and visible kernel threads.
+pub fn khugepaged_settings(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupported> {
     let [scans, allocations] =
         ["scan_sleep_millisecs", "alloc_sleep_millisecs"].map(|name| format!("{KHUGEPAGED}/{name}"));
     if !host.has(&scans)? {
@@ -43,9 +41,7 @@ pub fn still(host: &Host, terms: &Terms) -> Result<Vec<Vec<Setting>>, Unsupporte
     if host.is_live() && host.value("/proc/2/comm")?.as_deref() != Some("kthreadd") {
         return Err(Unsupported {
             reason: "kernel threads cannot be seen here, so it is not known when khugepaged sleeps".into(),
-            remedy:
-                "run pagelab in the first namespace of process numbers (docker run --pid=host), or leave the option out"
-                    .into(),
+            remedy: "run pagelab in the initial PID namespace (docker run --pid=host), or leave the option out".into(),
         });
     }
     Ok(stages)

@@ -1,13 +1,13 @@
-//! Whether a host can provide a policy, what that needs, and how to have the policy permanently.
+//! Whether a host can provide a policy, what that needs, and how to make the policy permanent.
 //!
 //! [`lower`] turns an intent into the system settings that must be in force while a program runs under it (the tracer does the
 //! rest, for the program alone). It reads the current settings, so call it before a lease changes them.
 
-mod adoption;
 mod direct_map;
 mod doctor;
 mod khugepaged;
 mod pool;
+mod pte_mapped;
 mod terms;
 mod transparent;
 
@@ -17,9 +17,8 @@ use study::comparison::{Admission, Unsupported};
 
 use crate::{Host, KernelVersion, leaseholder};
 
-pub use adoption::adoption;
-pub use doctor::{DoctorLine, Fact, Standing, doctor_lines, facts};
-pub use khugepaged::still;
+pub use doctor::{DoctorLine, Fact, Suitability, doctor_lines, facts};
+pub use khugepaged::khugepaged_settings;
 pub use pool::not_granted;
 pub use terms::{Privilege, Terms};
 pub use transparent::thp_in_force;
@@ -54,9 +53,6 @@ impl Lowering {
 }
 
 /// What `policy` needs on `host`.
-///
-/// # Errors
-/// What is missing, and how to get it.
 pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Unsupported> {
     let lowering = match policy.granularity {
         Granularity::Default => Lowering::default(),
@@ -70,11 +66,10 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
     let is_advised = matches!(policy.granularity, Granularity::Mthp(_) | Granularity::Thp);
     let advice = is_advised && !policy.has(Modifier::NoHuge);
     let disables = |modifier: &&Modifier| **modifier == Modifier::NoHuge && policy.granularity == Granularity::Base;
-    let mut means: Vec<String> =
-        advice.then(|| "madvise(MADV_HUGEPAGE) injected after mmap and brk".into()).into_iter().collect();
+    let mut means: Vec<String> = advice.then(|| advised(policy)).into_iter().collect();
     means.extend((!lowering.mechanism.is_empty()).then_some(lowering.mechanism));
     for modifier in policy.modifiers().iter().filter(|modifier| !disables(modifier)) {
-        means.push(modifier_means(*modifier, host)?.into());
+        means.push(modifier_means(*modifier, policy.granularity, host)?.into());
     }
     if policy.touches_program() {
         terms.tracing.clone()?;
@@ -82,6 +77,14 @@ pub fn lower(policy: &Policy, host: &Host, terms: &Terms) -> Result<Lowering, Un
     settable(&lowering.settings, host, terms)?;
     let mechanism = if means.is_empty() { "nothing is touched".into() } else { means.join("; ") };
     Ok(Lowering { mechanism, ..lowering })
+}
+
+fn advised(policy: &Policy) -> String {
+    let whole = "madvise(MADV_HUGEPAGE) injected after mmap and brk";
+    match policy.windows() {
+        Some(_) => format!("{whole} in a part of the windows, MADV_NOHUGEPAGE in the others"),
+        None => whole.into(),
+    }
 }
 
 /// [`lower`], as the admission of an arm of a comparison.
@@ -102,10 +105,11 @@ fn base() -> Lowering {
     Lowering { mechanism: DISABLED.into(), settings: Vec::new(), notes: vec![note.into()] }
 }
 
-fn modifier_means(modifier: Modifier, host: &Host) -> Result<&'static str, Unsupported> {
+fn modifier_means(modifier: Modifier, granularity: Granularity, host: &Host) -> Result<&'static str, Unsupported> {
     match modifier {
         Modifier::NoGuards => Ok("guard pages are left accessible at mprotect and mmap"),
         Modifier::NoHuge => Ok(DISABLED),
+        Modifier::PteMapped => pte_mapped::means(granularity, host),
         Modifier::Prefault => match host.kernel_version()? {
             Some(version) if version < POPULATE_WRITE => Err(Unsupported {
                 reason: format!("MADV_POPULATE_WRITE came with Linux {POPULATE_WRITE}, this is {version}"),

@@ -11,14 +11,15 @@ use crate::{Host, KernelVersion, hugetlb_file};
 
 use super::{Lowering, Privilege, Setting, Terms, list};
 
-/// How much of the available memory a policy may turn into surplus pages where the program's need is not given: three quarters,
-/// so that the rest of the system keeps running.
+/// Quarters of the available memory that a policy may turn into surplus pages if the user did not specify the program's need. The
+/// rest keeps the system running.
 const SURPLUS_QUARTERS: u64 = 3;
-/// How much of it is put into a pool whose pages must be allocated in advance: one quarter, because the rest of the system lacks
-/// it whether or not the program uses it.
+/// Quarters of the available memory put into a pool whose pages must be allocated in advance: one, because the rest of the system
+/// lacks that memory whether or not the program uses it.
 const POOL_QUARTERS: u64 = 1;
 
-/// The version since which a kernel that limits pages in use can be asked for them without risk (madvise(MADV_POPULATE_WRITE)).
+/// The version since which pages can be populated without a risk of SIGBUS under a limit on pages in use
+/// (madvise(MADV_POPULATE_WRITE)).
 const SAFE_UNDER_LIMITS: KernelVersion = super::POPULATE_WRITE;
 
 /// The lowering for hugetlb pages of `size`.
@@ -38,12 +39,12 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
     let room = limits.room_pages();
     let pages = terms.pool_bytes.map(|bytes| bytes.div_ceil(size.bytes()).max(1).min(room));
     let lowering = if pages.is_some_and(|pages| pool.available() >= pages) || (pages.is_none() && pool.free > 0) {
-        as_it_is(&pool)
+        from_unchanged_pool(&pool)
     } else {
         match (pages, terms.privilege) {
-            (None, Privilege::User) if pool.surplus_left > 0 => as_it_is(&pool),
+            (None, Privilege::User) if pool.surplus_left > 0 => from_unchanged_pool(&pool),
             (_, Privilege::User) => return Err(too_small(&pool, pages)),
-            (Some(pages), Privilege::Root) => grown(&pool, pages),
+            (Some(pages), Privilege::Root) => from_enlarged_pool(&pool, pages),
             (None, Privilege::Root) => on_demand(&pool, room, host)?,
         }
     };
@@ -68,7 +69,7 @@ fn usable(size: PageSize, limits: &HugetlbLimits, host: &Host) -> Result<(), Uns
                 "control groups may limit pages of {size}, and before Linux {SAFE_UNDER_LIMITS} a page beyond the limit cannot be \
                  asked for without a risk of SIGBUS; this is {version}"
             ),
-            remedy: "run pagelab in a control group without limits of hugetlb".into(),
+            remedy: "run pagelab in a control group without hugetlb limits".into(),
         }),
         _ => Ok(()),
     }
@@ -84,7 +85,7 @@ fn limited(limits: &HugetlbLimits) -> Option<String> {
         None => return None,
     };
     let populated =
-        "pages are taken when memory is mapped, not when it is touched; memory for which there is no room is ordinary";
+        "pages are taken when memory is mapped, not when it is touched; mappings beyond that are ordinary memory";
     Some(format!("{why}: {}", if limits.may_refuse_faults() { populated } else { "memory beyond it is ordinary" }))
 }
 
@@ -105,17 +106,17 @@ pub fn boot_option(size: PageSize, pages: impl Display) -> String {
     format!("hugepagesz={size} hugepages={pages}")
 }
 
-/// Whether the kernel can do it only shows when it tries.
+/// Nothing predicts whether the kernel finds them.
 const IF_FOUND: &str = "if the kernel finds contiguous memory for them";
 
-fn as_it_is(pool: &Pool) -> Lowering {
+fn from_unchanged_pool(pool: &Pool) -> Lowering {
     let Pool { size, free, surplus_left, .. } = pool;
-    let note = format!("the pool of {size} pages can give {free} free ones and {surplus_left} on demand, no more");
+    let note = format!("the pool of {size} pages has {free} free pages and can add at most {surplus_left} on demand");
     Lowering { mechanism: means(*size, "from the pool as it is"), settings: Vec::new(), notes: vec![note] }
 }
 
-fn grown(pool: &Pool, pages: u64) -> Lowering {
-    let target = enlarged(pool, pages);
+fn from_enlarged_pool(pool: &Pool, pages: u64) -> Lowering {
+    let target = enlarged_count(pool, pages);
     let settings = vec![Setting::new(hugetlb_file(pool.size, "nr_hugepages"), target)];
     Lowering {
         mechanism: means(pool.size, &format!("from a pool grown to {target} pages")),
@@ -125,11 +126,11 @@ fn grown(pool: &Pool, pages: u64) -> Lowering {
 }
 
 /// The number of configured pages with which the pool has `pages` free ones.
-fn enlarged(pool: &Pool, pages: u64) -> u64 {
+fn enlarged_count(pool: &Pool, pages: u64) -> u64 {
     pool.pages.saturating_sub(pool.surplus).saturating_add(pages.saturating_sub(pool.free))
 }
 
-/// The lowering where the program's need is not given. Pages up to the buddy allocator's largest order are allocated when they
+/// The lowering if the user did not specify the program's need. Pages up to the buddy allocator's largest order are allocated when they
 /// are mapped (surplus pages). The kernel does not allocate larger ones that way (`nr_overcommit_hugepages_store`, mm/hugetlb.c),
 /// so they are put into the pool in advance.
 fn on_demand(pool: &Pool, room: u64, host: &Host) -> Result<Lowering, Unsupported> {
@@ -140,10 +141,12 @@ fn on_demand(pool: &Pool, room: u64, host: &Host) -> Result<Lowering, Unsupporte
     let orders = state.free_blocks_by_order.len() as u32;
     let size = pool.size;
     if size.order(host.page_sizes().base) >= orders {
-        let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE says how much it shall be";
+        let note = "the pool takes a quarter of the available memory; --hugetlb-pool SIZE sets another size";
         return match state.available_bytes / 4 * POOL_QUARTERS / size.bytes() {
             0 => Err(too_little_memory(size, state.available_bytes)),
-            pages => Ok(Lowering { notes: vec![note.into(), IF_FOUND.into()], ..grown(pool, pages.min(room)) }),
+            pages => {
+                Ok(Lowering { notes: vec![note.into(), IF_FOUND.into()], ..from_enlarged_pool(pool, pages.min(room)) })
+            }
         };
     }
     let surplus = state.available_bytes / 4 * SURPLUS_QUARTERS / size.bytes();
@@ -164,7 +167,7 @@ fn means(size: PageSize, from: &str) -> String {
 
 fn too_small(pool: &Pool, pages: Option<u64>) -> Unsupported {
     let (size, can) = (pool.size, pool.available());
-    let target = enlarged(pool, pages.unwrap_or(1));
+    let target = enlarged_count(pool, pages.unwrap_or(1));
     let count = pages.map_or("N".to_string(), |_| target.to_string());
     let needs = pages.map_or(String::new(), |pages| format!(", {pages} are needed"));
     let path = hugetlb_file(size, "nr_hugepages");

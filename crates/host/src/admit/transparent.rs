@@ -40,7 +40,7 @@ pub fn thp(host: &Host) -> Result<Lowering, Unsupported> {
     let pmd = host.page_sizes().pmd.ok_or_else(no_thp)?;
     let settings = only(pmd, host)?;
     let defrag = host.value(&format!("{THP}/defrag"))?;
-    let never = "transparent_hugepage/defrag is `never`: where no free block of that size is left, none is made";
+    let never = "transparent_hugepage/defrag is `never`: if no free block of that size is left, the kernel does not compact memory";
     let notes = if defrag.as_deref() == Some("never") { vec![never.to_string()] } else { Vec::new() };
     Ok(Lowering { mechanism: mechanism(pmd, &settings), settings, notes })
 }
@@ -68,26 +68,8 @@ fn is_on(size: PageSize, host: &Host) -> Result<bool, HostError> {
     Ok(matches!(thp_in_force(size, host)?.as_str(), "always" | "madvise"))
 }
 
-/// Whether advised memory, or with `for_all` all memory, currently has folios of `size` and none of a larger size.
-///
-/// # Errors
-/// A setting cannot be read.
-pub(super) fn is_had(size: PageSize, for_all: bool, host: &Host) -> Result<bool, HostError> {
-    let page_sizes = host.page_sizes();
-    let wanted = thp_in_force(size, host)?;
-    for larger in page_sizes.mthp.iter().copied().chain(page_sizes.pmd).filter(|other| *other > size) {
-        if is_on(larger, host)? {
-            return Ok(false);
-        }
-    }
-    Ok(wanted == "always" || (wanted == "madvise" && !for_all))
-}
-
 /// The word that currently decides about a transparent size: from its own file or, where that contains `inherit` or does not
 /// exist (before Linux 6.8), from the file for all sizes.
-///
-/// # Errors
-/// A setting cannot be read.
 pub fn thp_in_force(size: PageSize, host: &Host) -> Result<String, HostError> {
     match host.value(&thp_size_enabled(size))? {
         Some(own) if own != "inherit" => Ok(own),

@@ -16,9 +16,6 @@ pub struct Changes {
 
 /// Splits and collapses of each large leaf, smallest first. Level 2 is the PMD, level 3 the PUD (mm/vmstat.c,
 /// arch/x86/mm/pat/set_memory.c: PG_LEVEL_2M, PG_LEVEL_1G).
-///
-/// # Errors
-/// /proc/vmstat cannot be read.
 pub fn changes(host: &Host) -> Result<Vec<Changes>, HostError> {
     let counters = host.counters()?;
     let of_level = |(at, leaf): (usize, &PageSize)| {

@@ -35,8 +35,8 @@ impl KernelConfig {
         KernelConfig { file: None, problem, text: String::new() }
     }
 
-    /// The value of an option (`CONFIG_SECRETMEM`): `y`, `m`, a number; `n` where the file has it as not set or does not have it;
-    /// `None` where there is no file.
+    /// The value of an option (`CONFIG_SECRETMEM`): `y`, `m`, a number; `n` if the file marks it as not set or omits it; `None` if
+    /// there is no file.
     pub fn value(&self, option: &str) -> Option<&str> {
         self.file.as_ref()?;
         let value = |line| str::strip_prefix(line, option)?.strip_prefix('=');

@@ -28,8 +28,6 @@ pub(super) struct Boot {
 }
 
 impl Boot {
-    /// # Errors
-    /// The command line cannot be read.
     pub fn of(host: &Host) -> Result<Boot, HostError> {
         // A capture of a process may lack the command line.
         let line = absent::text(host.root(), "/proc/cmdline")?.unwrap_or_default();
@@ -75,10 +73,8 @@ impl Boot {
     }
 }
 
-/// The features that decide the leaves of the direct map here, and what can be done to them.
-///
-/// # Errors
-/// A file that every kernel has cannot be read. Values that only root can read are shown as unknown.
+/// The features that decide the leaves of the direct map here, and what can be done to them. Values that only root can read are
+/// shown as unknown.
 pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
     let boot = Boot::of(host)?;
     let mut features = Vec::new();
@@ -100,9 +96,6 @@ pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
 }
 
 /// A cost that comes with the leaves but is not what they are compared for; `None` where there is none.
-///
-/// # Errors
-/// The kernel's command line cannot be read.
 pub(crate) fn cost_of_leaves(host: &Host) -> Result<Option<String>, HostError> {
     let boot = Boot::of(host)?;
     Ok(boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning)))
@@ -128,8 +121,8 @@ pub(super) fn has_gigabyte_leaves(host: &Host) -> Result<Option<bool>, HostError
 fn gigabyte_flag(host: &Host) -> Result<Feature, HostError> {
     let (value, meaning) = match has_gigabyte_leaves(host)? {
         Some(true) => ("yes", "the processor has 1G leaves"),
-        Some(false) => ("no", "the processor, or the hypervisor's idea of it, has no 1G leaves"),
-        None => ("unknown", "/proc/cpuinfo has no line flags"),
+        Some(false) => ("no", "the processor has no 1G leaves, or the hypervisor hides them"),
+        None => ("unknown", "/proc/cpuinfo has no line `flags`"),
     };
     Ok(Feature { name: "pdpe1gb", value: value.into(), meaning: meaning.into() })
 }
@@ -154,7 +147,7 @@ fn debug_pagealloc(boot: &Boot) -> Feature {
         None => "not given".into(),
     };
     let meaning = match boot.debugs_page_allocation() {
-        true => "every page has an entry of its own, and each free page is unmapped, which costs time of its own",
+        true => "every page has its own entry, and each free page is unmapped, which costs time",
         false if boot.config.value("CONFIG_DEBUG_PAGEALLOC") == Some("n") => {
             "the kernel cannot (CONFIG_DEBUG_PAGEALLOC is off)"
         }
@@ -218,7 +211,7 @@ pub(super) fn secretmem_by_files(host: &Host, boot: &Boot) -> SecretMemory {
         }
         (Err(error), None) => SecretMemory::Unknown(error.to_string()),
         (Ok(None), None) if boot.config.value("CONFIG_SECRETMEM").is_none() => {
-            SecretMemory::Unknown("neither a parameter nor the configuration says it".into())
+            SecretMemory::Unknown("neither a module parameter nor the configuration shows it".into())
         }
         _ => SecretMemory::Available,
     }

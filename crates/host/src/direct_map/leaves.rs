@@ -87,7 +87,7 @@ impl Leaves {
     }
 
     /// Records that `bytes` of memory were certainly taken out of leaves of this size.
-    pub fn split(&mut self, leaf: PageSize, bytes: u64) {
+    pub fn record_split(&mut self, leaf: PageSize, bytes: u64) {
         let known = self.split_bytes.entry(leaf).or_default();
         *known = bytes.max(*known);
     }
@@ -113,7 +113,7 @@ impl Leaves {
     }
 
     /// The leaf size that certainly maps nine tenths ([`Verdict::HELD`]), if there is one.
-    pub fn shown(&self) -> Option<PageSize> {
+    pub fn dominant(&self) -> Option<PageSize> {
         self.bytes.keys().copied().find(|leaf| self.ratio(*leaf) >= Verdict::HELD)
     }
 

@@ -34,7 +34,7 @@ pub struct Marker {
 
 /// A marker that cannot be read or parsed.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot {what} the mark of demotions {}: {source}; {remedy}", path.display())]
+#[error("cannot {what} the demotion marker {}: {source}; {remedy}", path.display())]
 pub struct MarkerError {
     what: &'static str,
     path: PathBuf,
@@ -50,9 +50,6 @@ impl Marker {
     }
 
     /// The marker of this boot below `root`; `None` where nothing was demoted since it began.
-    ///
-    /// # Errors
-    /// There is a marker that cannot be read or parsed.
     pub fn of_boot(root: &Root, boot_id: &str) -> Result<Option<Marker>, MarkerError> {
         let path = root.under(MARKER_FILE);
         let text = match root.text(MARKER_FILE) {
@@ -80,8 +77,8 @@ fn not_understood(path: PathBuf, what: String) -> MarkerError {
 pub struct Mark {
     /// Path of the marker file on the running host.
     pub file: &'static str,
-    /// The smallest leaf that pagelab demoted the direct map of this boot to. A marker that cannot be read counts as one of base
-    /// pages, because it exists and its content is not known.
+    /// The smallest leaf that pagelab demoted the direct map of this boot to. If the marker cannot be read, base pages are
+    /// assumed: it exists, but its content is not known.
     pub leaf: PageSize,
     /// Its content as text, which another demotion changes.
     pub text: String,
@@ -89,8 +86,8 @@ pub struct Mark {
 
 /// The mark of a host's boot; `None` where nothing was demoted since it began.
 pub fn mark_of(root: &Root, base: PageSize) -> Option<Mark> {
-    let told = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
-    let unknown = |why: String| told(base, format!("unknown: {why}"));
+    let mark = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
+    let unknown = |why: String| mark(base, format!("unknown: {why}"));
     if root.file(MARKER_FILE).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return None;
     }
@@ -100,7 +97,7 @@ pub fn mark_of(root: &Root, base: PageSize) -> Option<Mark> {
     };
     match Marker::of_boot(root, boot_id.trim()) {
         Ok(marker) => {
-            marker.map(|marker| told(marker.leaf_bytes, format!("{}, {} times", marker.leaf_bytes, marker.demotions)))
+            marker.map(|marker| mark(marker.leaf_bytes, format!("{}, {} times", marker.leaf_bytes, marker.demotions)))
         }
         Err(error) => Some(unknown(error.to_string())),
     }
@@ -119,16 +116,16 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_that_is_not_understood_is_no_mark_of_nothing() {
+    fn an_invalid_mark_still_counts_as_a_mark() {
         let tree = tempfile::tempdir().unwrap();
         let root = Root::open(tree.path()).unwrap();
-        let told = |root: &Root| mark_of(root, PageSize::K4).map(|mark| mark.text);
+        let text_of = |root: &Root| mark_of(root, PageSize::K4).map(|mark| mark.text);
         write(&root, "/proc/sys/kernel/random/boot_id", "x\n");
         for text in ["", "{}", r#"{"schema":"other/1","boot_id":"x","leaf_bytes":4096,"began_unix_s":1,"demotions":1}"#]
         {
             write(&root, MARKER_FILE, text);
             assert!(Marker::of_boot(&root, "x").unwrap_err().to_string().contains("pagelab.direct-map.json"), "{text}");
-            assert!(told(&root).unwrap().starts_with("unknown: cannot understand"), "{text}");
+            assert!(text_of(&root).unwrap().starts_with("unknown: cannot understand"), "{text}");
         }
     }
 

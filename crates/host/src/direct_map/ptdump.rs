@@ -5,9 +5,8 @@
 //! 0xffff000000000000-0xffff000000200000           2M PTE       RW NX SHD AF        CON     UXN    MEM/NORMAL
 //! 0xffff000000200000-0xffff000040000000        1022M PMD       RW NX SHD AF            BLK UXN    MEM/NORMAL
 //! ```
-//! A line is a range of one level and one protection; a range that has none is not mapped, and one with `F`
-//! has entries that are not valid (memory that was taken out of the map). Such memory still counts under
-//! the level of its entries.
+//! A line is a range of one level and one protection. A range without attributes is not mapped. A range with `F` has invalid
+//! entries: its memory was taken out of the map, but still counts under the level of its entries.
 
 use std::collections::BTreeMap;
 
@@ -90,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mixed_map_is_told_by_leaf_and_run() {
+    fn sums_a_mixed_map_by_leaf_and_run() {
         let leaves = parse(MIXED, &page_sizes(4)).unwrap();
         let expected = [(PageSize::K4, 4 << 20), (PageSize::M2, 1020 << 20), (PageSize::G1, 5 << 30)];
         assert_eq!(leaves.bytes, BTreeMap::from(expected));
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dump_of_something_else_says_nothing() {
+    fn a_dump_without_a_linear_mapping_has_no_leaves() {
         assert_eq!(parse("", &page_sizes(4)), None);
         assert_eq!(parse("---[ User Space ]---\n0x0-0x1000 4K PTE RW\n", &page_sizes(4)), None);
         let broken = "---[ Linear Mapping ]---\n0x2000-0x1000 4K PTE RW\nzz\n0x-0x 1 PMD RW\n";

@@ -1,4 +1,4 @@
-//! Reads the leaves: from the kernel's counters, or where it has none from a dump of its page tables.
+//! Reads the leaves from the kernel's counters, or if it has none, from a dump of its page tables.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -9,10 +9,7 @@ use study::comparison::Unsupported;
 use super::{Changes, Leaves, Marker, Source, changes, ptdump};
 use crate::{Host, HostError, absent};
 
-/// Reads the leaves of the direct map.
-///
-/// # Errors
-/// Why they are not visible, and how to make them visible.
+/// Reads the leaves of the direct map. The error says why they are not visible, and how to make them visible.
 pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
     let meminfo = host.root().required("/proc/meminfo")?;
     if let Some(leaves) = counted_leaves(&meminfo, host)? {
@@ -21,7 +18,7 @@ pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
     let dump = host.root().text(Source::Ptdump.file()).map_err(unreadable)?;
     ptdump::parse(&dump, host.page_sizes()).ok_or_else(|| Unsupported {
         reason: format!(
-            "{} has no section \"Linear Mapping\", or ranges in it that add up to more than 64 bits hold",
+            "{} has no section \"Linear Mapping\", or the ranges in it add up to 2^64 bytes or more",
             Source::Ptdump.file()
         ),
         remedy: "report it with the file's first lines".into(),
@@ -29,9 +26,6 @@ pub fn leaves(host: &Host) -> Result<Leaves, Unsupported> {
 }
 
 /// Leaves from the counters of /proc/meminfo, with the bounds of their error; `None` where the kernel has no such counters.
-///
-/// # Errors
-/// A file that bounds the error exists but cannot be read; a sum exceeds 64 bits.
 pub(crate) fn counted_leaves(meminfo: &str, host: &Host) -> Result<Option<Leaves>, HostError> {
     let bytes = of_meminfo(meminfo);
     if bytes.is_empty() {
@@ -125,7 +119,7 @@ mod tests {
 
     /// A machine of 24G whose counters showed 26G at boot, before and after nearly all of it was split.
     #[test]
-    fn what_is_counted_twice_is_in_no_share() {
+    fn memory_counted_twice_is_in_no_share() {
         let change = |leaf, splits| Changes { leaf, splits: Some(splits), collapses: Some(0) };
         let of = |k4: u64, m2: u64, g1: u64, splits: [u64; 2]| {
             let bytes = BTreeMap::from([(PageSize::K4, k4 << 20), (PageSize::M2, m2 << 20), (PageSize::G1, g1 << 30)]);
@@ -148,26 +142,26 @@ mod tests {
     /// A machine of 8G whose counters showed 10G at boot: all its 1G frames were split, but two leaves of 1G stay counted for
     /// good.
     #[test]
-    fn what_a_demotion_split_is_certain_whatever_is_counted() {
+    fn bytes_split_by_a_demotion_are_certain_whatever_is_counted() {
         let bytes =
             BTreeMap::from([(PageSize::K4, 64 << 20), (PageSize::M2, (8 << 30) - (64 << 20)), (PageSize::G1, 2 << 30)]);
         let split = |splits| Changes { leaf: PageSize::G1, splits: Some(splits), collapses: Some(0) };
         let mut leaves = leaves(bytes, &[split(4)], Some(8 << 30));
         assert_eq!(leaves.certain(PageSize::M2), (6 << 30) - (64 << 20), "by counters");
         assert_eq!(leaves.possible(PageSize::G1), 2 << 30);
-        leaves.split(PageSize::G1, 8 << 30);
-        leaves.split(PageSize::G1, 7 << 30);
+        leaves.record_split(PageSize::G1, 8 << 30);
+        leaves.record_split(PageSize::G1, 7 << 30);
         assert_eq!(leaves.certain(PageSize::M2), (8 << 30) - (64 << 20));
         assert_eq!(leaves.possible(PageSize::G1), 0);
         assert_eq!(
             (leaves.certain(PageSize::K4), leaves.possible(PageSize::K4)),
             (0, 64 << 20),
-            "1G leaves say nothing"
+            "1G leaves say nothing about 4K"
         );
     }
 
     #[test]
-    fn what_may_have_been_joined_again_is_not_certain() {
+    fn split_bytes_that_may_have_been_collapsed_are_not_certain() {
         let collapses = |collapses| Changes { leaf: PageSize::G1, splits: Some(9), collapses };
         let still = |changes| still_split(BTreeMap::from([(PageSize::G1, 8 << 30)]), &[changes])[&PageSize::G1] >> 30;
         assert_eq!([Some(3), Some(0), Some(9), None].map(|count| still(collapses(count))), [5, 8, 0, 8]);
@@ -180,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_meminfo_are_told_by_leaf() {
+    fn assigns_lines_of_meminfo_to_leaf_sizes() {
         let text = "MemFree: 1 kB\nDirectMap4k:      100 kB\nDirectMap2M:  2048 kB\nDirectMap1G:  0 kB\n";
         let leaves = leaves(of_meminfo(text), &[], None);
         assert_eq!((leaves.of(PageSize::K4), leaves.of(PageSize::M2)), (102_400, 2 << 20));

@@ -35,9 +35,6 @@ pub struct Remainder {
 
 impl Remainder {
     /// The use of parts of the memory of the host below `root`, whose base pages have `page_bytes` bytes.
-    ///
-    /// # Errors
-    /// Page flags cannot be read.
     pub fn of(root: &Root, page_bytes: u64, memory: impl Iterator<Item = Range<u64>>) -> io::Result<Remainder> {
         let file = root.file(FLAGS)?;
         let mut remainder = Remainder::default();
@@ -77,7 +74,7 @@ impl Remainder {
         ];
         let parts = parts.into_iter().filter(|(bytes, _)| *bytes > 0);
         let parts: Vec<String> = parts.map(|(bytes, what)| format!("{} {what}", format_bytes(bytes))).collect();
-        format!("no secret page came to lie in the frames of {}: {}", format_bytes(self.bytes()), parts.join(", "))
+        format!("no secret page was allocated in the frames of {}: {}", format_bytes(self.bytes()), parts.join(", "))
     }
 }
 
@@ -102,8 +99,11 @@ mod tests {
         let found = of(5..10).unwrap();
         let counts = [found.boot_bytes, found.free_bytes, found.program_bytes, found.kernel_bytes];
         assert_eq!(counts, [page, page, page, 2 * page]);
-        let told = Remainder { free_bytes: 0, ..found }.describe();
-        assert!(told.contains("16K: 4K the kernel took at boot, 8K it") && !told.contains("free"), "{told}");
+        let described = Remainder { free_bytes: 0, ..found }.describe();
+        assert!(
+            described.contains("16K: 4K the kernel took at boot, 8K it") && !described.contains("free"),
+            "{described}"
+        );
         assert_eq!(of(0..1030).unwrap().bytes(), 1030 * page, "more than one read");
         assert!(of(2000..2049).is_err(), "the file ends");
     }

@@ -8,7 +8,7 @@ use super::features::{Boot, SecretMemory, has_gigabyte_leaves, secretmem_by_file
 use super::{Leaves, leaves};
 use crate::Host;
 
-/// Whether the boot's direct map has leaves of one size.
+/// Whether this boot's direct map has leaves of one size, or how to get them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// At least nine tenths of the direct map ([`Verdict::HELD`]) are in leaves of that size.
@@ -72,7 +72,7 @@ fn reason(leaves: &Leaves, leaf: PageSize) -> String {
         leaves.bytes.iter().map(|(leaf, bytes)| format!("{} in {leaf}", format_bytes(*bytes))).collect();
     let twice = leaves.counted_twice_bytes().map(|bytes| format!(", {} of that twice", format_bytes(bytes)));
     format!(
-        "{} of the direct map of this boot lie in leaves of {leaf} ({} counted{}), and {:.0} % are needed",
+        "{} of the direct map of this boot is in leaves of {leaf} ({} counted{}), and {:.0} % are needed",
         leaves.share(leaf),
         bytes.join(", "),
         twice.unwrap_or_default(),
@@ -114,7 +114,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
             "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
         }
         _ => format!(
-            "reboot{}; memory below 4G and at the ends of nodes never is, so it takes a large machine",
+            "reboot{}; memory below 4G and at the ends of nodes never gets such leaves, so it takes a large machine",
             without(boot, true)
         ),
     }

@@ -25,9 +25,6 @@ pub struct Status {
 }
 
 /// Reads the direct map of a host.
-///
-/// # Errors
-/// A file that every kernel has cannot be read, or one of a captured tree is refused.
 pub fn status(host: &Host) -> Result<Status, HostError> {
     let machine = host.machine()?;
     let status = Status {

@@ -20,9 +20,6 @@ pub use text::{MAX_USER_END, MalformedLine, append, parse, parse_line};
 pub use vma::Vma;
 
 /// The current mappings of a process in address order; empty where it is gone.
-///
-/// # Errors
-/// They cannot be read, or a line cannot be parsed.
 pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
     let path = format!("/proc/{process}/maps");
     let Some(text) = if_there(content(&path))? else { return Ok(Vec::new()) };
@@ -33,9 +30,6 @@ pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
 
 /// The mapping of a process that contains an address; `None` where there is none or the process is gone. PROCMAP_QUERY finds it
 /// in the kernel's tree (Linux 6.11); on older kernels the text is read up to the address.
-///
-/// # Errors
-/// The mappings cannot be read, or a line cannot be parsed.
 pub fn at(process: libc::pid_t, address: u64) -> io::Result<Option<Vma>> {
     let path = format!("/proc/{process}/maps");
     let Some(mut maps) = if_there(File::open(&path))? else { return Ok(None) };

@@ -13,20 +13,14 @@ pub struct Presence {
 }
 
 impl Presence {
-    /// The presence of pages of a process on a kernel with this base page.
-    ///
-    /// # Errors
-    /// The process is gone, or this process may not inspect it.
+    /// Opens the pagemap of a process, on a kernel with this base page.
     pub fn of(process: libc::pid_t, base: PageSize) -> io::Result<Presence> {
         Ok(Presence { pagemap: File::open(format!("/proc/{process}/pagemap"))?, base })
     }
 
     /// Whether the page that contains an address is in memory or swapped out (Documentation/admin-guide/mm/pagemap.rst, bits 63
     /// and 62).
-    ///
-    /// # Errors
-    /// Those of read.
-    pub fn is_there(&self, address: u64) -> io::Result<bool> {
+    pub fn is_populated(&self, address: u64) -> io::Result<bool> {
         let mut entry = [0; size_of::<u64>()];
         self.pagemap.read_exact_at(&mut entry, address / self.base.bytes() * size_of::<u64>() as u64)?;
         Ok(u64::from_ne_bytes(entry) >> 62 != 0)
@@ -39,14 +33,14 @@ mod tests {
     use crate::Host;
 
     #[test]
-    fn memory_is_there_when_it_was_written_to() {
+    fn memory_is_populated_once_it_is_written() {
         // Fresh memory from the kernel, written at one address; the other address is farther away than a leaf covers.
         let mut memory = vec![0u8; 64 << 20];
         memory[48 << 20] = 1;
         let base = Host::open("/").unwrap().page_sizes().base;
         let presence = Presence::of(std::process::id() as libc::pid_t, base).unwrap();
-        let is_there = |at: usize| presence.is_there(std::ptr::from_ref(&memory[at]) as u64).unwrap();
-        assert!(is_there(48 << 20) && !is_there(8 << 20));
+        let is_populated = |at: usize| presence.is_populated(std::ptr::from_ref(&memory[at]) as u64).unwrap();
+        assert!(is_populated(48 << 20) && !is_populated(8 << 20));
         assert!(Presence::of(-1, base).is_err());
     }
 }

@@ -34,10 +34,7 @@ const QUERY_COVERING_OR_NEXT: u64 = 1 << 4;
 const NAME_BYTES: usize = libc::PATH_MAX as usize;
 
 /// The mapping at `address` or the next one above, with its page size (`vma_kernel_pagesize`: larger than a base page only for
-/// hugetlb and device DAX); `None` above the last mapping.
-///
-/// # Errors
-/// `ENOTTY` on kernels before 6.11.
+/// hugetlb and device DAX); `None` above the last mapping. Fails with `ENOTTY` on kernels before 6.11.
 pub fn query(maps: &File, address: u64) -> io::Result<Option<(Vma, u64)>> {
     let mut name = [0u8; NAME_BYTES];
     let mut argument = QueryArgument {

@@ -33,7 +33,7 @@ const VSYSCALL: (&str, u64, u64) = ("[vsyscall]", 0xffff_ffff_ff60_0000, 0xffff_
 
 const LINE: &str = "a line as in proc(5)";
 const RANGE: &str = "addresses of user space, in multiples of 4K";
-const ORDER: &str = "a mapping above those before it";
+const ORDER: &str = "a mapping above the previous ones";
 
 /// Reads lines of `/proc/PID/maps` up to the first mapping that ends above an address. `path` is used in errors.
 pub fn first_ending_above(text: &mut impl BufRead, address: u64, path: &str) -> io::Result<Option<Vma>> {
@@ -59,10 +59,8 @@ pub fn parse(text: &str, path: &str) -> Result<Vec<Vma>, MalformedLine> {
     Ok(vmas)
 }
 
-/// Parses a line of `/proc/PID/maps`, and appends its mapping to those of the lines before it, as in [`parse`].
-///
-/// # Errors
-/// The line cannot be parsed, or its mapping is not above those before it.
+/// Parses a line of `/proc/PID/maps`, and appends its mapping to those of the lines before it, as in [`parse`]. Refuses a mapping
+/// that is not above those before it.
 pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), MalformedLine> {
     let malformed = |expected| MalformedLine::new(path, expected, line);
     let mut vma = parse_line(line).map_err(malformed)?;
@@ -76,9 +74,6 @@ pub fn append(vmas: &mut Vec<Vma>, line: &str, path: &str) -> Result<(), Malform
 
 /// Parses one line: `START-END PERMISSIONS OFFSET MAJOR:MINOR INODE NAME`. Addresses are checked only here: they must be in user
 /// space, or be the kernel's page `[vsyscall]`.
-///
-/// # Errors
-/// What was expected.
 pub fn parse_line(line: &str) -> Result<Vma, &'static str> {
     let vma = fields(line).ok_or(LINE)?;
     let is_aligned = (vma.start | vma.end).is_multiple_of(MIN_PAGE);
@@ -206,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_mapping_is_refused_with_its_line() {
+    fn refuses_malformed_mappings_and_quotes_the_line() {
         for line in ["", "x", "1-2", "2-1 rw-p 0 0:0 0", "1-2 rw 0 0:0 0", "1-2 rw-p 0 0:0 x", "1-2 rw-p 0 00 1 a"] {
             assert_eq!(parse_line(line), Err(LINE), "{line:?}");
         }

@@ -5,9 +5,8 @@ use policy::census::VmaKind;
 /// One mapping of `/proc/PID/maps`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// The first address.
     pub start: u64,
-    /// The address after the last.
+    /// The address after the last byte.
     pub end: u64,
     /// PROT_READ, PROT_WRITE and PROT_EXEC, as for mmap; 0 (PROT_NONE) means no access.
     pub protection: u64,
@@ -29,12 +28,12 @@ impl Vma {
         self.end - self.start
     }
 
-    /// Whether it can be written.
+    /// Whether it has PROT_WRITE.
     pub fn is_writable(&self) -> bool {
         self.protection & libc::PROT_WRITE as u64 != 0
     }
 
-    /// Whether what it holds can be executed.
+    /// Whether it has PROT_EXEC.
     pub fn is_executable(&self) -> bool {
         self.protection & libc::PROT_EXEC as u64 != 0
     }

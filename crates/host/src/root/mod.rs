@@ -38,9 +38,6 @@ impl Root {
     }
 
     /// The running system for `/`, else the captured tree in this directory.
-    ///
-    /// # Errors
-    /// There is no such directory.
     pub fn open(path: impl Into<PathBuf>) -> Result<Root, HostError> {
         let path = path.into();
         if path == Path::new("/") {
@@ -67,21 +64,15 @@ impl Root {
         read::under(&self.path, path)
     }
 
-    /// Opens a file.
-    ///
-    /// # Errors
-    /// It is absent (`NotFound`), or it is in a captured tree and refused.
+    /// Opens a file. An absent file is `NotFound`.
     pub fn file(&self, path: &str) -> io::Result<File> {
         match &self.tree {
             None => File::open(path),
-            Some(tree) => self.kept(path, tree.file(path, MAX_STREAM_BYTES)),
+            Some(tree) => self.record_refusal(path, tree.file(path, MAX_STREAM_BYTES)),
         }
     }
 
-    /// The whole content of a file, as [`read::content`].
-    ///
-    /// # Errors
-    /// As [`Root::file`]; a captured file may have at most [`MAX_TEXT_BYTES`].
+    /// The whole content of a file, as [`read::content`]. A captured file may have at most [`MAX_TEXT_BYTES`].
     pub fn text(&self, path: &str) -> io::Result<String> {
         match &self.tree {
             None => read::content(path),
@@ -92,15 +83,12 @@ impl Root {
                     Bounded::new(file, MAX_TEXT_BYTES).read_to_end(&mut bytes)?;
                     Ok(read::escaped(bytes))
                 };
-                self.kept(path, bytes())
+                self.record_refusal(path, bytes())
             }
         }
     }
 
     /// As [`Root::text`], for a file that every host has.
-    ///
-    /// # Errors
-    /// The file cannot be read.
     pub fn required(&self, path: &str) -> Result<String, HostError> {
         self.text(path).map_err(|error| self.unreadable(path, error))
     }
@@ -114,10 +102,7 @@ impl Root {
         HostError::Unreadable { path: self.under(path), source, remedy }
     }
 
-    /// Opens a file to be read line by line.
-    ///
-    /// # Errors
-    /// As [`Root::file`]; reading more than [`MAX_STREAM_BYTES`] of a captured file fails.
+    /// Opens a file to be read line by line. Reading more than [`MAX_STREAM_BYTES`] of a captured file fails.
     pub fn lines(&self, path: &str) -> io::Result<Box<dyn BufRead>> {
         const PIECE: usize = 1 << 16;
         let file = self.file(path)?;
@@ -129,48 +114,38 @@ impl Root {
     }
 
     /// Whether a file or directory of this name exists.
-    ///
-    /// # Errors
-    /// This cannot be determined, or it is in a captured tree and refused.
     pub fn has(&self, path: &str) -> io::Result<bool> {
         let found = match &self.tree {
             None => return Path::new(path).try_exists(),
-            Some(tree) => if_there(self.kept(path, tree.resolve(path))),
+            Some(tree) => if_there(self.record_refusal(path, tree.resolve(path))),
         };
         Ok(found?.is_some())
     }
 
     /// Whether a regular file of this name exists. In a captured tree everything except files and directories is refused.
-    ///
-    /// # Errors
-    /// This cannot be determined, or it is in a captured tree and refused.
     pub fn has_file(&self, path: &str) -> io::Result<bool> {
         let Some(tree) = &self.tree else {
             return Ok(if_there(Path::new(path).metadata())?.is_some_and(|found| found.is_file()));
         };
-        match if_there(self.kept(path, tree.resolve(path).and_then(|it| kind_of(&it))))? {
+        match if_there(self.record_refusal(path, tree.resolve(path).and_then(|it| kind_of(&it))))? {
             None | Some(SFlag::S_IFDIR) => Ok(false),
             Some(_) => self.file(path).map(|_| true),
         }
     }
 
-    /// The names in a directory, sorted. The kernel's names are always UTF-8; in other names invalid bytes are replaced.
-    ///
-    /// # Errors
-    /// The directory does not exist (`NotFound`), cannot be listed, or is in a captured tree and refused.
+    /// The names in a directory, sorted. The kernel's names are always UTF-8; in other names invalid bytes are replaced. A missing
+    /// directory is `NotFound`.
     pub fn entries(&self, path: &str) -> io::Result<Vec<String>> {
         let mut names = match &self.tree {
             None => names(Path::new(path), usize::MAX),
-            Some(tree) => self.kept(path, tree.entries(path)),
+            Some(tree) => self.record_refusal(path, tree.entries(path)),
         }?;
         names.sort();
         Ok(names)
     }
 
-    /// Fails if a file of a captured tree exists and has been refused.
-    ///
-    /// # Errors
-    /// [`HostError::Unreadable`] for the first of these files.
+    /// Fails if a file of a captured tree exists and has been refused. The error is [`HostError::Unreadable`] for the first of
+    /// them.
     pub fn verify(&self) -> Result<(), HostError> {
         match self.tree.as_ref().and_then(|tree| tree.refused.get()) {
             None => Ok(()),
@@ -180,8 +155,8 @@ impl Root {
         }
     }
 
-    /// Records a refusal.
-    fn kept<T>(&self, path: &str, result: io::Result<T>) -> io::Result<T> {
+    /// Records the error of a file that exists but was refused.
+    fn record_refusal<T>(&self, path: &str, result: io::Result<T>) -> io::Result<T> {
         if let (Some(tree), Err(error)) = (&self.tree, &result)
             && error.kind() != io::ErrorKind::NotFound
         {
@@ -251,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_regular_file_inside_is_refused_and_never_absent() {
+    fn refuses_a_non_regular_file_and_never_calls_it_absent() {
         for (path, why) in [
             ("/fifo", "expected a regular file, found a FIFO"),
             ("/socket", "expected a regular file, found a socket"),

@@ -1,4 +1,4 @@
-//! A captured tree: files are opened beneath its root, and some are refused.
+//! A captured tree: files are opened beneath its root, and only if they are regular.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -27,9 +27,6 @@ pub struct Tree {
 
 impl Tree {
     /// Opens the tree in this directory.
-    ///
-    /// # Errors
-    /// The directory does not exist.
     #[expect(clippy::disallowed_methods, reason = "it only reads, below the directory that its user names")]
     pub fn open(path: &Path) -> io::Result<Tree> {
         let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;

@@ -23,7 +23,7 @@ fn fifty_kills_at_any_moment_leave_nothing_behind() {
 }
 
 #[test]
-fn fifty_kills_leave_the_hosts_own_settings_alone() {
+fn fifty_kills_leave_the_hosts_own_settings_unchanged() {
     let _turn = HOST.lock().unwrap_or_else(PoisonError::into_inner);
     if !is_root() || !Path::new(NONE).exists() || fs::OpenOptions::new().write(true).open(NONE).is_err() {
         skip(format!("root and a writable {NONE}"));
@@ -48,7 +48,7 @@ fn fifty_kills_leave_the_hosts_own_settings_alone() {
 }
 
 #[test]
-fn when_the_watchdog_is_killed_too_the_journal_puts_things_back() {
+fn if_the_watchdog_is_killed_too_the_settings_are_restored_from_the_journal() {
     let tree = abandoned();
     assert_eq!((tree.value(ENABLED).as_str(), tree.value(POOL).as_str()), ("madvise", "12"));
     let Recovered::PutBack(report) = tree.site().recover().unwrap() else { panic!("nothing recovered") };
@@ -62,15 +62,15 @@ fn when_the_watchdog_is_killed_too_the_journal_puts_things_back() {
 fn a_forked_process_that_lives_on_keeps_neither_the_settings_nor_the_lease() {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "fork");
-    let said = ready(&mut helper);
-    let child: i32 = said.iter().find_map(|line| line.split("CHILD ").nth(1)?.parse().ok()).expect("a child");
+    let lines = ready(&mut helper);
+    let child: i32 = lines.iter().find_map(|line| line.split("CHILD ").nth(1)?.parse().ok()).expect("a child");
     helper.kill().unwrap();
     helper.wait().unwrap();
     let leased = tree.site().acquire(LIMIT, |_, _| true);
     let at_rest = tree.is_at_rest();
     let holds_the_lock = descriptors(child).contains(&tree.root().join("run/pagelab/lease.lock"));
     kill(child, libc::SIGKILL);
-    assert!(holds_the_lock, "the child that was to have the lock is gone: this test tests nothing");
+    assert!(holds_the_lock, "the child with the lock is gone: this test tests nothing");
     assert!(at_rest, "the watchdog waits for the child");
     leased.unwrap().restore().unwrap();
 }

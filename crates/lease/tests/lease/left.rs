@@ -44,8 +44,8 @@ fn a_corrupt_journal_is_neither_ignored_nor_removed() {
     ] {
         fs::write(tree.journal(), &spoiled).unwrap();
         for error in [tree.site().recover().unwrap_err(), tree.site().acquire(LIMIT, |_, _| true).unwrap_err()] {
-            let told = error.to_string();
-            assert!(matches!(error, LeaseError::JournalCorrupt { .. }) && told.contains("by hand"), "{told}");
+            let message = error.to_string();
+            assert!(matches!(error, LeaseError::JournalCorrupt { .. }) && message.contains("by hand"), "{message}");
         }
         assert!(tree.journal().exists());
         assert_eq!(tree.value(ENABLED), "madvise", "nothing is put back by half a journal");

@@ -8,9 +8,9 @@ fn settings_are_lent_and_put_back() {
     let mut lease = tree.lease();
     assert_eq!(*lease.recovered(), Recovered::Nothing);
     assert!(!tree.journal().exists(), "no journal before the first setting");
-    assert_eq!(lease.set(ENABLED, "madvise").unwrap(), Taken::Whole);
-    assert_eq!(lease.set(SCAN, "4096").unwrap(), Taken::Whole, "has it already");
-    assert_eq!(lease.set(ENABLED, "always").unwrap(), Taken::Whole);
+    assert_eq!(lease.set(ENABLED, "madvise").unwrap(), Written::InFull);
+    assert_eq!(lease.set(SCAN, "4096").unwrap(), Written::InFull, "it already has the value");
+    assert_eq!(lease.set(ENABLED, "always").unwrap(), Written::InFull);
     assert_eq!((tree.value(ENABLED).as_str(), tree.journal().exists()), ("always", true));
     let report = lease.restore().unwrap();
     let fates: Vec<(&str, &Fate)> = report.settings.iter().map(|one| (one.path.as_str(), &one.fate)).collect();
@@ -33,7 +33,7 @@ fn dropping_puts_back_too() {
 }
 
 #[test]
-fn applying_makes_exactly_these_settings_hold() {
+fn applying_puts_exactly_these_settings_in_force() {
     let tree = Tree::new();
     let mut lease = tree.lease();
     lease.apply([(ENABLED, "madvise"), (SCAN, "1")]).unwrap();
@@ -46,13 +46,13 @@ fn applying_makes_exactly_these_settings_hold() {
         lease.apply([(ENABLED, "madvise"), (SCAN, "1")]).unwrap();
         lease.apply([(NONE, "0")]).unwrap();
     }
-    assert_eq!(fs::read_to_string(tree.journal()).unwrap(), journal, "what is known is not written again");
+    assert_eq!(fs::read_to_string(tree.journal()).unwrap(), journal, "a recorded value is not recorded again");
     lease.apply([]).unwrap();
     assert!(tree.is_at_rest());
 }
 
 #[test]
-fn a_value_that_the_kernel_changes_by_the_way_is_put_back_last() {
+fn a_value_that_the_kernel_changes_as_a_side_effect_is_put_back_last() {
     let tree = Tree::new();
     let mut lease = tree.lease();
     lease.set(TOP, "never").unwrap();
@@ -67,16 +67,16 @@ fn a_pool_may_give_fewer_pages() {
     let tree = Tree::new();
     let mut lease = tree.lease();
     tree.write("/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "1\n");
-    assert_eq!(lease.set(POOL, "12").unwrap(), Taken::Granted { asked: 12, got: 11 });
+    assert_eq!(lease.set(POOL, "12").unwrap(), Written::Granted { asked: 12, got: 11 });
     tree.write("/sys/kernel/mm/hugepages/hugepages-2048kB/surplus_hugepages", "0\n");
     tree.write(POOL, "7\n");
-    assert!(!lease.restore().unwrap().has_failed(), "some of the pages asked for are the lease's own");
+    assert!(!lease.restore().unwrap().has_failed(), "fewer pages than requested count as written by the lease");
     // The surplus page was included in the three that the file showed before: two are the administrator's.
     assert_eq!(tree.value(POOL), "2");
 }
 
 #[test]
-fn what_somebody_else_wrote_is_left_alone_and_told() {
+fn keeps_and_reports_values_written_by_others() {
     let tree = Tree::new();
     let mut lease = tree.lease();
     lease.apply([(SCAN, "1"), (NONE, "0")]).unwrap();
@@ -92,7 +92,7 @@ fn what_somebody_else_wrote_is_left_alone_and_told() {
 }
 
 #[test]
-fn the_watchdog_is_nobodys_child_and_has_nothing_of_the_programs() {
+fn the_watchdog_is_not_a_child_and_keeps_only_its_own_descriptors() {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "hold");
     ready(&mut helper);
@@ -122,7 +122,7 @@ fn the_watchdog_is_nobodys_child_and_has_nothing_of_the_programs() {
 }
 
 #[test]
-fn a_second_process_waits_and_is_told_for_whom() {
+fn a_second_process_waits_and_learns_the_holder() {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "hold");
     ready(&mut helper);
@@ -134,15 +134,15 @@ fn a_second_process_waits_and_is_told_for_whom() {
     let refused = tree.site().acquire(LIMIT, |_, waited| waited < Duration::from_millis(50));
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
     // The first holder that is reported: while a holder gives the lease up, the file no longer contains its name.
-    let mut heard = None;
+    let mut reported = None;
     let lease = tree.site().acquire(Duration::from_secs(10), |holder, _| {
-        heard.get_or_insert(holder.pid);
+        reported.get_or_insert(holder.pid);
         drop(helper.stdin.take());
         true
     });
     let mut lease = lease.unwrap();
-    assert_eq!(heard, Some(helper.id() as i32));
-    assert!(tree.is_at_rest(), "the other one put its settings back before");
+    assert_eq!(reported, Some(helper.id() as i32));
+    assert!(tree.is_at_rest(), "the other process put its settings back before");
     lease.set(NONE, "0").unwrap();
     lease.restore().unwrap();
     assert!(helper.wait().unwrap().success());
@@ -153,7 +153,7 @@ fn many_processes_take_turns() {
     let tree = Tree::new();
     let take = || {
         let mut lease = tree.site().acquire(Duration::from_secs(20), |_, _| true).unwrap();
-        assert!(tree.is_at_rest(), "somebody else's setting is in force");
+        assert!(tree.is_at_rest(), "a setting of another lease is in force");
         lease.set(NONE, "0").unwrap();
         lease.restore().unwrap();
     };

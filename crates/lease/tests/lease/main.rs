@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lease::{Fate, Hold, Lease, LeaseError, Recovered, Site, Taken};
+use lease::{Fate, Hold, Lease, LeaseError, Recovered, Site, Written};
 use testing::{Random, skip};
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -165,7 +165,7 @@ fn ready(helper: &mut Child) -> Vec<String> {
     let mut lines = BufReader::new(helper.stdout.as_mut().unwrap()).lines().map(Result::unwrap);
     let mut before = Vec::new();
     loop {
-        match lines.next().expect("the helper said nothing more, so it ended before it was ready") {
+        match lines.next().expect("the helper prints until it is ready, unless it ends before") {
             line if line.contains("READY") => return before,
             line => before.push(line),
         }

@@ -38,7 +38,7 @@ fn the_kernel_refuses_and_nothing_changes() {
     let refused = lease.set(TOP, "sometimes").unwrap_err();
     assert!(matches!(&refused, LeaseError::Refused { takes, .. } if takes.contains("madvise")), "{refused}");
     let denied = lease.set("/proc/sys/vm/compact_memory", "1").unwrap_err();
-    assert!(matches!(denied, LeaseError::Denied { operation: "read", .. }), "what cannot be read: {denied}");
+    assert!(matches!(denied, LeaseError::Denied { operation: "read", .. }), "a write-only file: {denied}");
     lease.restore().unwrap();
     assert_eq!(fs::read_to_string(TOP).unwrap(), before);
 }
@@ -104,7 +104,7 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
         let mut lease = Lease::acquire(TURN, |_, _| true).unwrap();
         let before = fs::read_to_string(POOL).unwrap();
         let pages = before.trim().parse::<u64>().unwrap() + 24;
-        if lease.set(POOL, &pages.to_string()).unwrap() != Taken::Whole {
+        if lease.set(POOL, &pages.to_string()).unwrap() != Written::InFull {
             skip(format!("contiguous memory for {pages} pages of the pool"));
             return;
         }
@@ -121,7 +121,7 @@ fn a_pool_that_shrinks_under_a_dying_program_keeps_no_page() {
 }
 
 #[test]
-fn a_read_only_sysfs_is_told_with_its_remedy() {
+fn reports_a_read_only_sysfs_with_its_remedy() {
     if !is_root() {
         skip("root, to mount");
         return;

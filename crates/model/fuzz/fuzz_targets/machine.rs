@@ -1,4 +1,4 @@
-//! Reads machine files of arbitrary text: each is either refused with a reason, or a machine that can be simulated.
+//! Reads arbitrary text as a machine file: it is either refused with a reason, or a machine that can be simulated.
 
 #![no_main]
 

@@ -1,5 +1,5 @@
-//! Simulates traces of arbitrary calls, accesses and forks, with addresses at and beyond all limits, under every kind
-//! of policy, or refuses them with a reason. At the end the mapped memory and the counts must be consistent.
+//! Replays traces of arbitrary calls, accesses and forks, with addresses at and beyond all limits, under every kind of policy. Each
+//! is simulated or refused with a reason. At the end, the mapped memory and the counts must be consistent.
 
 #![no_main]
 
@@ -13,9 +13,9 @@ use model::simulation::Simulation;
 use model::space::{Kernel, Khugepaged, Physical};
 use trace::{Call, Chunk, Emulator, Event, Header, Image, Kind, Writer};
 
-/// Disables leak detection (`sanitizer/lsan_interface.h`). A thread scope only waits until its threads have done their
-/// work. Their thread-local memory can live a moment longer, which a fuzzer reports as a leak once in some minutes.
-// SAFETY: the sanitizer looks up a function of this name and signature, and nothing else has that name.
+/// Disables leak detection (`sanitizer/lsan_interface.h`). A thread scope waits only until its threads have done their work. Their
+/// thread-local memory can live a little longer, which the fuzzer reports as a leak every few minutes.
+// SAFETY: the sanitizer looks up a function with this name and signature, and nothing else has that name.
 #[unsafe(no_mangle)]
 extern "C" fn __lsan_is_turned_off() -> std::ffi::c_int {
     1
@@ -41,7 +41,7 @@ const MAX_STEPS: usize = 200;
 static MACHINES: LazyLock<Vec<Machine>> =
     LazyLock::new(|| CASES.iter().map(|(machine, _)| built_in(machine).expect("a machine")).collect());
 
-/// Takes numbers from the front of the bytes; zeros at the end.
+/// Takes numbers from the front of the bytes; zeros after the end.
 struct Bytes<'a>(&'a [u8]);
 
 impl Bytes<'_> {
@@ -55,7 +55,7 @@ impl Bytes<'_> {
         u64::from_le_bytes(std::array::from_fn(|_| self.byte()))
     }
 
-    /// An address: most are in a few megabytes, some at a limit, some anywhere.
+    /// An address: mostly in the same 8M, sometimes at a limit or anywhere.
     fn address(&mut self) -> u64 {
         let place = self.byte();
         self.address_in(place)
@@ -185,7 +185,7 @@ fuzz_target!(|data: &[u8]| {
     let traces = [bytes.trace(emulated), bytes.trace(emulated), bytes.trace(emulated)];
     let inferred = infer(Cursor::new(&traces[0])).expect("a sound trace with runs");
     let mut child = |image: Image| {
-        // The trace of a program that a process executes is that of an arbitrary later process.
+        // An executed program has the trace of some later process.
         let found = traces.get(image.process as usize + image.execs as usize).filter(|_| image.process > 0);
         Ok(found.map(|bytes| Child { name: image.suffix(), from: Box::new(Cursor::new(bytes.clone())) }))
     };
@@ -196,7 +196,7 @@ fuzz_target!(|data: &[u8]| {
         };
         let outcome = match simulation.outcome() {
             Ok(outcome) => outcome,
-            // The mapping is at an address that this machine does not have.
+            // Memory is mapped at an address that this machine does not have.
             Err(error) => {
                 assert!(is_expected(&error.to_string()), "{error}");
                 continue;

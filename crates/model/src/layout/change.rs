@@ -1,45 +1,37 @@
-//! Changes to a program's memory, at the addresses that Linux chooses.
+//! Changes to a program's memory, in Linux's layout.
 
 use ::policy::cause::Cause;
 use ::policy::pool::Content;
 use trace::Event;
 
-/// A change, in the order in which the kernel sees it.
+/// A change to a program's memory.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Change {
-    /// A call of the program, or one made on its behalf.
+    /// A call, by the program or on its behalf.
     Call(Event),
-    /// The program frees memory. The verdict inspects it before it is freed.
-    GivenBack {
-        /// The first address.
+    /// The program is about to free memory, which the verdict inspects first.
+    Freed {
         begin: u64,
-        /// Length in bytes.
         bytes: u64,
-        /// Whether `pagelab compare` inspects it without `--prove-all`.
-        is_looked_at: bool,
+        /// Whether `pagelab compare` would inspect it without `--prove-all`.
+        is_inspected: bool,
     },
-    /// The present memory of a range is written on behalf of the program.
-    Write {
-        /// The first address.
-        begin: u64,
-        /// Length in bytes.
-        bytes: u64,
-    },
+    /// The present pages of a range are written on behalf of the program.
+    Write { begin: u64, bytes: u64 },
     /// A range is copied to another one on behalf of the program.
     Copy {
         /// The first address of the source.
         from: u64,
         /// The first address of the copy.
         to: u64,
-        /// Length in bytes.
         bytes: u64,
-        /// The part of the content that is copied.
+        /// Which pages are copied.
         content: Content,
     },
-    /// A call that succeeded when it was recorded would fail now.
+    /// A call that succeeded in the recording would fail under the policy.
     Refused,
-    /// A call was answered without the kernel.
+    /// A call was answered without being made.
     Answered(&'static str),
-    /// Why memory is not mapped as requested, and how many bytes.
+    /// Why memory is not mapped as the policy requests, and how many bytes.
     Noted(Cause, u64),
 }

@@ -1,7 +1,7 @@
-//! Addresses under a pool policy: applies the actions of `policy::pool` for the program's calls to addresses and VMAs
-//! without content.
+//! A process under a hugetlb policy: carries out what `policy::pool` decides about its calls, on addresses and VMAs without
+//! content.
 //!
-//! The pool never runs out: a model does not know how many pages it has.
+//! The pool never runs out, because the model does not know how many pages it has.
 
 use std::convert::Infallible;
 
@@ -10,7 +10,7 @@ use ::policy::call::{Call, Vma, map, mremap};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
-use ::policy::looks::{Extent, Removal};
+use ::policy::extent::{Extent, Removal};
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 use ::policy::ranges::Ranges;
 use ::policy::size::PageSize;
@@ -18,14 +18,14 @@ use trace::Event;
 
 use super::change::Change;
 use super::linux::pages;
-use super::taken::{Asked, Taken};
+use super::used_ranges::{MappingRequest, UsedRanges};
 
 // include/uapi/asm-generic/errno-base.h, negated.
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EEXIST: i64 = -17;
 
-/// The properties of a VMA that calls depend on. Adjacent VMAs with the same properties are one.
+/// The properties of a VMA on which the result of calls depends. Adjacent VMAs with the same properties are merged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Mapped {
     protection: u64,
@@ -34,66 +34,81 @@ struct Mapped {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
-    /// How far it was moved with its content. It prevents merging with new neighbours (`vma->vm_pgoff`).
     Anonymous {
+        /// The distance of all moves with its content. If it differs, VMAs are not merged (`vma->vm_pgoff`).
         moved_by: u64,
     },
-    /// Each mapping of pool pages has a file of its own.
     Pool {
+        /// Each mapping of hugetlb pages has its own file, so it is never merged.
         number: u64,
     },
     File,
 }
 
-/// A process whose memory comes from a pool if possible.
+/// The state of a process whose memory comes from the hugetlb pool if possible.
 #[derive(Clone, Debug)]
 pub(super) struct Pool {
     mechanism: Mechanism,
     /// The program's view of its memory, and the kernel's.
     views: Views,
     vmas: Ranges<Mapped>,
-    /// Number of pool mappings so far.
+    /// Number of hugetlb mappings so far.
     mappings: u64,
 }
 
 impl Pool {
-    /// A process without memory. Calls count in the 4K base pages with which they were recorded, whatever the machine has.
+    /// A process without memory. Calls count in 4K base pages, as recorded, whatever base page the machine has.
     pub fn new(mechanism: Mechanism) -> Pool {
         let mechanism = Mechanism { base: PageSize::K4, ..mechanism };
         Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
     }
 
-    /// The state of a copy made by fork.
+    /// The state of a forked child.
     pub fn forked(&self) -> Pool {
         Pool { views: self.views.forked(), ..self.clone() }
     }
 
-    /// The state of a process that loads another program.
+    /// The state after the process has executed another program.
     pub fn executed(&self) -> Pool {
         Pool { mappings: self.mappings, ..Pool::new(self.mechanism) }
     }
 
-    /// Adds memory that the program had when it began.
-    pub fn begins_with(&mut self, begin: u64, bytes: u64, protection: u64, is_anonymous: bool) {
+    /// Adds memory with which the program starts.
+    pub fn add_existing(&mut self, begin: u64, bytes: u64, protection: u64, is_anonymous: bool) {
         let backing = if is_anonymous { Backing::Anonymous { moved_by: 0 } } else { Backing::File };
         self.vmas.set(begin, begin.saturating_add(bytes), Mapped { protection, backing });
     }
 
-    /// Serves a call of the program, at its addresses, as the policy does, and returns its result. `heap` is the
-    /// beginning of the kernel's heap; `event` is the call as it was recorded.
-    pub fn serve(&mut self, call: Call, event: &Event, heap: u64, taken: &mut Taken, changes: &mut Vec<Change>) -> i64 {
+    /// Serves a call of the program, with addresses in Linux's layout, as the policy does, and returns its result. `heap` is the
+    /// kernel's start of the heap; `event` is the call as recorded.
+    pub fn serve(
+        &mut self,
+        call: Call,
+        event: &Event,
+        heap: u64,
+        used_ranges: &mut UsedRanges,
+        changes: &mut Vec<Change>,
+    ) -> i64 {
         let Pool { mechanism, views, vmas, mappings } = self;
-        let going = match call {
-            Call::Brk { end } => views.heap_loses(end, mechanism.base),
+        let removal = match call {
+            Call::Brk { end } => views.heap_removal(end, mechanism.base),
             _ => Removal::by(&call, mechanism.base),
         };
-        if let Some(going) = going {
-            let is_looked_at = Extent::Large.has(&going, &call);
-            let ranges = views.given_back(&going, mechanism.large).into_iter();
-            changes.extend(ranges.map(|(begin, end)| Change::GivenBack { begin, bytes: end - begin, is_looked_at }));
+        if let Some(removal) = removal {
+            let is_inspected = Extent::Large.includes(&removal, &call);
+            let ranges = views.given_back(&removal, mechanism.large).into_iter();
+            changes.extend(ranges.map(|(begin, end)| Change::Freed { begin, bytes: end - begin, is_inspected }));
         }
-        let mut addresses =
-            Addresses { own: call, event, heap, page_bytes: mechanism.large.bytes(), taken, vmas, mappings, changes };
+        let mut addresses = Addresses {
+            own: call,
+            event,
+            heap,
+            page_bytes: mechanism.large.bytes(),
+            used_ranges,
+            vmas,
+            mappings,
+            changes,
+        };
         let served = carry_out(decide(mechanism, views, &call), &mut addresses);
         match served.unwrap_or_else(|never| match never {}) {
             Outcome::Returned(result) => result,
@@ -102,7 +117,7 @@ impl Pool {
     }
 }
 
-/// A kernel that manages addresses and VMAs, and records the changes to memory.
+/// A kernel that has only addresses and VMAs, and records the changes to memory.
 struct Addresses<'a> {
     /// The program's own call.
     own: Call,
@@ -110,14 +125,14 @@ struct Addresses<'a> {
     event: &'a Event,
     heap: u64,
     page_bytes: u64,
-    taken: &'a mut Taken,
+    used_ranges: &'a mut UsedRanges,
     vmas: &'a mut Ranges<Mapped>,
     mappings: &'a mut u64,
     changes: &'a mut Vec<Change>,
 }
 
 impl Addresses<'_> {
-    /// Makes a call. It succeeds if a kernel with enough memory lets it succeed.
+    /// Makes a call. It succeeds if it would succeed on a kernel with enough memory.
     fn make(&mut self, call: &Call) -> i64 {
         match *call {
             Call::Mmap { .. } => self.mmap(call),
@@ -126,30 +141,31 @@ impl Addresses<'_> {
             }
             Call::Munmap { address, bytes } => {
                 let end = address.saturating_add(pages(bytes));
-                self.taken.free(address, end);
+                self.used_ranges.free(address, end);
                 self.vmas.clear(address, end);
-                self.tell(trace::Call::Munmap { address, bytes }, 0)
+                self.record(trace::Call::Munmap { address, bytes }, 0)
             }
             Call::Mprotect { address, bytes, protection } => {
                 for (begin, end, mapped) in self.vmas.within(address, address.saturating_add(pages(bytes))) {
                     self.vmas.set(begin, end, Mapped { protection, ..mapped });
                 }
-                self.tell(trace::Call::Mprotect { address, bytes, protection }, 0)
+                self.record(trace::Call::Mprotect { address, bytes, protection }, 0)
             }
             Call::Madvise { bytes: 0, .. } => 0,
-            Call::Madvise { address, bytes, advice } => self.tell(trace::Call::Madvise { address, bytes, advice }, 0),
+            Call::Madvise { address, bytes, advice } => self.record(trace::Call::Madvise { address, bytes, advice }, 0),
             Call::Brk { .. } => self.heap as i64,
-            // Traces do not contain these calls.
+            // A trace does not contain these calls.
             Call::ProcessMadvise { .. } | Call::Prctl { .. } | Call::OnRange { .. } => 0,
         }
     }
 
-    fn tell(&mut self, call: trace::Call, result: i64) -> i64 {
+    /// Records a call that was made, and returns its result.
+    fn record(&mut self, call: trace::Call, result: i64) -> i64 {
         self.changes.push(Change::Call(Event { call, result, ..self.event.clone() }));
         result
     }
 
-    /// The file system of the file that the program maps, if it maps one.
+    /// The type of the file system of the file that the program maps, if it maps one.
     fn file_system(&self) -> Option<u64> {
         match self.event.call {
             trace::Call::Mmap { file_system, .. } => file_system,
@@ -159,23 +175,24 @@ impl Addresses<'_> {
 
     fn mmap(&mut self, call: &Call) -> i64 {
         let Call::Mmap { address, bytes, protection, flags, file, offset } = *call else { return EFAULT };
-        let (own_bytes, is_of_pool) = (pages(bytes), flags & map::HUGETLB != 0);
-        let is_free = || self.taken.is_free(address, address.saturating_add(own_bytes));
+        let (rounded_bytes, is_hugetlb) = (pages(bytes), flags & map::HUGETLB != 0);
+        let is_free = || self.used_ranges.is_free(address, address.saturating_add(rounded_bytes));
         if flags & map::FIXED == 0 && flags & map::FIXED_NOREPLACE != 0 && !is_free() {
             return EEXIST;
         }
         let to = match flags & (map::FIXED | map::FIXED_NOREPLACE) {
-            0 if is_of_pool => self.taken.place_in_pages(address, own_bytes, self.page_bytes),
+            0 if is_hugetlb => self.used_ranges.place_hugetlb(address, rounded_bytes, self.page_bytes),
             0 if *call == self.own => {
-                let asked = Asked { bytes, flags, offset, file_system: self.file_system(), has_hint: address != 0 };
-                self.taken.place_for(&asked, address)
+                let request =
+                    MappingRequest { bytes, flags, offset, file_system: self.file_system(), has_hint: address != 0 };
+                self.used_ranges.place_mapping(&request, address)
             }
-            0 => self.taken.place_memory(bytes),
+            0 => self.used_ranges.place_anonymous(bytes),
             _ => address,
         };
-        self.taken.take(to, to.saturating_add(own_bytes));
+        self.used_ranges.take(to, to.saturating_add(rounded_bytes));
         let backing = match flags & map::ANONYMOUS != 0 {
-            true if is_of_pool => {
+            true if is_hugetlb => {
                 *self.mappings += 1;
                 Backing::Pool { number: *self.mappings }
             }
@@ -184,20 +201,23 @@ impl Addresses<'_> {
             }
             _ => Backing::File,
         };
-        self.vmas.set(to, to.saturating_add(own_bytes), Mapped { protection, backing });
+        self.vmas.set(to, to.saturating_add(rounded_bytes), Mapped { protection, backing });
         let (file, file_system) = (file as i64, self.file_system());
-        self.tell(trace::Call::Mmap { address: to, bytes, protection, flags, file, offset, file_system }, to as i64)
+        self.record(trace::Call::Mmap { address: to, bytes, protection, flags, file, offset, file_system }, to as i64)
     }
 
     fn mremap(&mut self, (old, old_bytes): (u64, u64), new_bytes: u64, flags: u64, target: u64) -> i64 {
         let (old_end, grown_end) = (old.saturating_add(old_bytes), old.saturating_add(new_bytes));
-        // A range that grows must be one VMA (`check_prep_vma`, mm/mremap.c).
+        // Only a range in one VMA can grow (`check_prep_vma`, mm/mremap.c).
         if new_bytes > old_bytes && self.vmas.within(old, old_end).len() > 1 {
             return EFAULT;
         }
-        let keeps = flags & !(mremap::MAY_MOVE | mremap::FIXED) != 0;
+        let keeps_old = flags & !(mremap::MAY_MOVE | mremap::FIXED) != 0;
         let may_move = flags & mremap::MAY_MOVE != 0;
-        let stays = flags & mremap::FIXED == 0 && !keeps && old_bytes > 0 && self.taken.may_end_at(old_end, grown_end);
+        let stays = flags & mremap::FIXED == 0
+            && !keeps_old
+            && old_bytes > 0
+            && self.used_ranges.may_end_at(old_end, grown_end);
         if !stays && !may_move {
             return ENOMEM;
         }
@@ -207,14 +227,14 @@ impl Addresses<'_> {
         } else if stays {
             old
         } else {
-            self.taken.place_memory(new_bytes)
+            self.used_ranges.place_anonymous(new_bytes)
         };
-        if !keeps {
+        if !keeps_old {
             self.vmas.clear(old, old_end);
-            self.taken.free(old, old_end);
+            self.used_ranges.free(old, old_end);
         }
         let distance = to.wrapping_sub(old);
-        self.taken.take(to, to.saturating_add(new_bytes));
+        self.used_ranges.take(to, to.saturating_add(new_bytes));
         self.vmas.clear(to, to.saturating_add(new_bytes));
         for (begin, end, mapped) in &moved {
             let backing = match mapped.backing {
@@ -228,7 +248,7 @@ impl Addresses<'_> {
             self.vmas.set(grown_from, to.saturating_add(new_bytes), last);
         }
         let call = trace::Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: to };
-        self.tell(call, to as i64)
+        self.record(call, to as i64)
     }
 }
 
@@ -260,7 +280,7 @@ impl Kernel for Addresses<'_> {
         Ok(())
     }
 
-    fn look(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
+    fn check_mapped(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
         Ok(0)
     }
 
@@ -273,13 +293,13 @@ impl Kernel for Addresses<'_> {
         true
     }
 
-    fn answered(&mut self, said: &'static str) {
-        self.changes.push(Change::Answered(said));
+    fn record_answer(&mut self, call: &'static str) {
+        self.changes.push(Change::Answered(call));
     }
 }
 
 impl PoolKernel for Addresses<'_> {
-    /// Traces contain no calls that are made on a part only.
+    /// No call in a trace is made on a part of its range.
     fn own_call_on(&mut self, _: (u64, u64)) -> Result<i64, Infallible> {
         Ok(0)
     }

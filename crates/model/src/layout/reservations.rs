@@ -1,6 +1,6 @@
-//! Mappings of which a program unmaps both ends to keep an aligned part: arenas of glibc and jemalloc, heaps of V8 and
-//! of Java. The amount unmapped at the beginning depends on the mapping's address. So the recorded calls are not those
-//! that the program would have made on Linux, where it would have kept the aligned part of its mapping there.
+//! Mappings that a program trims to an aligned part by unmapping both ends: arenas of glibc and jemalloc, heaps of V8 and Java. How
+//! much it unmaps depends on the mapping's address. On Linux it would have unmapped other ranges than recorded, and kept the part
+//! that is aligned there.
 
 use std::collections::BTreeMap;
 
@@ -9,36 +9,37 @@ use trace::{Call, Event};
 
 use super::linux::{PAGE, pages};
 
-/// Smaller alignments are ignored: no simulated page or folio size depends on them, and ranges that are unmapped by
-/// chance look like them.
+/// The minimum alignment in bytes. No simulated page or folio size depends on a smaller one, and a program may unmap a small end
+/// for another reason.
 const MIN_BYTES: u64 = 64 << 10;
 
-/// A mapping that is not in use yet, as far as its calls show.
+/// A mapping that the program does not use yet, as far as its calls show.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     /// The recorded end of the mapping.
     end: u64,
-    /// The recorded range that is left of it.
+    /// The recorded range that is still mapped.
     kept: (u64, u64),
-    /// Its address in Linux's layout, and the address of the part that is left.
+    /// Its address in Linux's layout.
     to: u64,
+    /// The address of the kept range in Linux's layout.
     kept_to: u64,
-    /// The program can use it without a further call, so only the calls that follow at once show its purpose.
+    /// Whether the program can use it without another call. Then it counts as trimmed only if the next calls are the trims.
     is_open: bool,
 }
 
-/// The result of unmapping an end.
+/// The result of trimming an end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Trimmed {
     /// The whole mapping, as recorded.
     pub recorded: (u64, u64),
-    /// The part that is left: its recorded address, its bytes, and its address in Linux's layout.
+    /// The kept part: its recorded address, its bytes, and its address in Linux's layout.
     pub kept: (u64, u64, u64),
-    /// The ranges to unmap in Linux's layout: addresses and bytes.
+    /// The ranges to unmap in Linux's layout, as address and bytes.
     pub unmapped: Vec<(u64, u64)>,
 }
 
-/// Mappings that may be trimmed, by recorded address.
+/// Mappings that the program may trim, by recorded address.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Reservations(BTreeMap<u64, Reservation>);
 
@@ -56,8 +57,8 @@ impl Reservations {
         }
     }
 
-    /// Processes a call: a mapping that it puts to use is no longer a reservation.
-    pub fn hear(&mut self, event: &Event) {
+    /// Processes a call. A mapping that the program starts to use is no longer a reservation.
+    pub fn apply(&mut self, event: &Event) {
         let used = match event.call {
             Call::Munmap { .. } => return,
             Call::Mprotect { address, bytes, .. } => (address, bytes),
@@ -69,8 +70,7 @@ impl Reservations {
         self.0.retain(|begin, reservation| !reservation.is_open && (reservation.end <= used.0 || end <= *begin));
     }
 
-    /// Handles the unmapping of a recorded range. Returns the result if that leaves an aligned part of a reservation;
-    /// otherwise `None`.
+    /// Handles the unmapping of a recorded range. Returns `None` unless it trims a reservation to an aligned part.
     pub fn trim(&mut self, address: u64, bytes: u64) -> Option<Trimmed> {
         let (begin, reservation) = self.0.range(..=address).next_back().map(|(begin, found)| (*begin, *found))?;
         let trimmed = reservation.without(begin, (address, address.saturating_add(bytes)));
@@ -84,17 +84,17 @@ impl Reservations {
 }
 
 impl Reservation {
-    /// The reservation that begins at a recorded address, without a range at one of its ends.
+    /// Trims a recorded range from an end of this reservation, whose recorded address is `begin`.
     fn without(self, begin: u64, (from, to): (u64, u64)) -> Option<(Reservation, Trimmed)> {
         let kept = match self.kept {
             (first, end) if from == first && first == begin && to < end => (to, end),
             (first, end) if to == end && end == self.end && first < from => (first, from),
             _ => return None,
         };
-        // Each unmapped end is shorter than the alignment, and together they are as long as it, or a page shorter.
+        // Each unmapped end is shorter than the alignment. Together they are as long as the alignment, or a page shorter.
         let (head, tail) = (kept.0 - begin, self.end - kept.1);
         let alignment = (head + tail).max(head + PAGE).next_power_of_two();
-        // No program reserves more for an alignment than for the aligned part.
+        // No program reserves more for the alignment than for the aligned part.
         let is_for_alignment = head <= (self.end - begin) / 2 && alignment >= MIN_BYTES;
         if !is_for_alignment || !kept.0.is_multiple_of(alignment) {
             return None;
@@ -102,10 +102,10 @@ impl Reservation {
         let kept_to = self.to.next_multiple_of(alignment);
         let all_end = self.to + (self.end - begin);
         let bytes = (kept.1 - kept.0).min(all_end.checked_sub(kept_to)?);
-        // Anything behind the kept part is unmapped with the other end.
+        // Whatever is behind the kept part is unmapped with the tail.
         let rest = if tail > 0 { (kept_to + bytes, all_end) } else { (all_end, all_end) };
-        let gone = [(self.kept_to, kept_to), rest].into_iter().filter(|(from, to)| from < to);
-        let unmapped = gone.map(|(from, to)| (from, to - from)).collect();
+        let unmapped = [(self.kept_to, kept_to), rest].into_iter().filter(|(from, to)| from < to);
+        let unmapped = unmapped.map(|(from, to)| (from, to - from)).collect();
         let trimmed = Trimmed { recorded: (begin, self.end), kept: (kept.0, bytes, kept_to), unmapped };
         Some((Reservation { kept, kept_to, ..self }, trimmed))
     }
@@ -128,8 +128,8 @@ mod tests {
     }
 
     #[test]
-    fn what_a_program_aligns_is_aligned_where_it_lies() {
-        // 16M and up to 16M more: the beginning up to the alignment is unmapped, then the rest.
+    fn keeps_the_part_that_is_aligned_on_linux() {
+        // 32M for an aligned part of 16M: the program unmaps the head, then the tail.
         let mut reservations = reserved(32 * M, 0);
         let aligned = FROM.next_multiple_of(16 * M);
         let first = reservations.trim(FROM, aligned - FROM).unwrap();
@@ -137,14 +137,14 @@ mod tests {
         let last = reservations.trim(aligned + 16 * M, FROM + 16 * M - aligned).unwrap();
         let to = TO.next_multiple_of(16 * M);
         assert_eq!(last.kept, (aligned, 16 * M, to));
-        let mut gone: Vec<(u64, u64)> = first.unmapped.iter().chain(&last.unmapped).copied().collect();
-        gone.sort_unstable();
-        assert_eq!(gone.iter().map(|(_, bytes)| bytes).sum::<u64>(), 16 * M);
-        assert_eq!((gone[0].0, gone[gone.len() - 1].0), (TO, to + 16 * M));
+        let mut unmapped: Vec<(u64, u64)> = first.unmapped.iter().chain(&last.unmapped).copied().collect();
+        unmapped.sort_unstable();
+        assert_eq!(unmapped.iter().map(|(_, bytes)| bytes).sum::<u64>(), 16 * M);
+        assert_eq!((unmapped[0].0, unmapped[unmapped.len() - 1].0), (TO, to + 16 * M));
     }
 
     #[test]
-    fn an_end_that_is_missing_is_none() {
+    fn trims_a_head_that_the_recording_did_not_need() {
         // The recorded address was already aligned; the address here is not.
         let mut reservations = Reservations::default();
         let call = Call::Mmap {
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_that_leave_nothing_aligned_are_what_they_are() {
+    fn ignores_unmapping_that_leaves_no_aligned_part() {
         assert_eq!(reserved(32 * M, 0).trim(FROM, 4096), None);
         assert_eq!(reserved(32 * M, 0).trim(FROM + 4096, 8192), None);
         assert_eq!(reserved(32 * M, 0).trim(FROM, 32 * M), None);
@@ -172,15 +172,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_stays_where_it_is() {
+    fn ignores_mappings_in_use() {
         let head = FROM.next_multiple_of(16 * M) - FROM;
         let event = |call| Event { run: 0, order: 0, call, result: 0 };
         let other = event(Call::Madvise { address: 0, bytes: 0, advice: 10 });
         let protect = event(Call::Mprotect { address: FROM + M, bytes: M, protection: 3 });
-        for (protection, heard, is_trimmed) in [(0, &other, true), (0, &protect, false), (3, &other, false)] {
+        for (protection, call, is_trimmed) in [(0, &other, true), (0, &protect, false), (3, &other, false)] {
             let mut reservations = reserved(32 * M, protection);
-            reservations.hear(heard);
-            assert_eq!(reservations.trim(FROM, head).is_some(), is_trimmed, "{protection} {heard:?}");
+            reservations.apply(call);
+            assert_eq!(reservations.trim(FROM, head).is_some(), is_trimmed, "{protection} {call:?}");
         }
     }
 }

@@ -1,9 +1,9 @@
-//! Translates recorded addresses to those that Linux chooses.
+//! Compares translated addresses with those that Linux chooses.
 
-use super::linux::{HUGE, MMAP_BASE, PROGRAM, STACK_END, VDSO_BYTES};
+use super::linux::{HUGE, INTERPRETER_BYTES, MMAP_BASE, PROGRAM, QEMU_BASE, STACK_END, VDSO_BYTES};
 use super::*;
 
-fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
+fn translated(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
     let changes = layout.translate(&Event { run: 0, order: 0, call, result: result as i64 }).into_iter();
     let calls = changes.map(|change| match change {
         Change::Call(event) => event,
@@ -14,99 +14,133 @@ fn told(layout: &mut Layout, call: Call, result: u64) -> Vec<Event> {
 
 fn mmap(layout: &mut Layout, recorded: u64, bytes: u64) -> u64 {
     let call = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system: None };
-    let told = told(layout, call, recorded);
-    assert_eq!(told.len(), 1);
-    told[0].result as u64
+    let translated = translated(layout, call, recorded);
+    assert_eq!(translated.len(), 1);
+    translated[0].result as u64
 }
 
 fn calls(layout: &mut Layout, call: Call, result: u64) -> Vec<Call> {
-    told(layout, call, result).into_iter().map(|event| event.call).collect()
+    translated(layout, call, result).into_iter().map(|event| event.call).collect()
 }
 
 const TOP: u64 = MMAP_BASE - VDSO_BYTES;
 
 #[test]
-fn mappings_go_downwards_and_whole_huge_pages_are_aligned() {
+fn places_mappings_downwards_and_aligns_whole_huge_pages() {
     let mut layout = Layout::default();
-    assert_eq!(mmap(&mut layout, EMULATED, 8192), TOP - 8192);
-    assert_eq!(mmap(&mut layout, EMULATED + 8192, 4096), TOP - 12288);
-    let huge = mmap(&mut layout, EMULATED + 12288, 32 << 20);
+    assert_eq!(mmap(&mut layout, QEMU_BASE, 8192), TOP - 8192);
+    assert_eq!(mmap(&mut layout, QEMU_BASE + 8192, 4096), TOP - 12288);
+    let huge = mmap(&mut layout, QEMU_BASE + 12288, 32 << 20);
     assert_eq!(huge % HUGE, 0);
     assert!(huge + (32 << 20) <= TOP - 12288 && huge + (32 << 20) + HUGE > TOP - 12288);
-    // A small mapping fits in the hole above it.
-    assert!(mmap(&mut layout, EMULATED + (64 << 20), 4096) > huge);
-    assert_eq!(layout.address(EMULATED + 8192 + 5), TOP - 12288 + 5);
+    // A small mapping fits into the gap above it.
+    assert!(mmap(&mut layout, QEMU_BASE + (64 << 20), 4096) > huge);
+    assert_eq!(layout.address(QEMU_BASE + 8192 + 5), TOP - 12288 + 5);
     assert_eq!(layout.address(77), 77);
-    // Unmapping leaves a gap, which is used again.
-    assert_eq!(calls(&mut layout, Call::Munmap { address: EMULATED, bytes: 8192 }, 0).len(), 1);
-    assert_eq!(mmap(&mut layout, EMULATED, 4096), TOP - 4096);
+    // The next mapping fills the gap that unmapping leaves.
+    assert_eq!(calls(&mut layout, Call::Munmap { address: QEMU_BASE, bytes: 8192 }, 0).len(), 1);
+    assert_eq!(mmap(&mut layout, QEMU_BASE, 4096), TOP - 4096);
 }
 
 fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64) -> u64 {
     let call = Call::Mmap { address: hint, bytes, protection: 3, flags, file: -1, offset: 0, file_system: None };
-    told(layout, call, recorded)[0].result as u64
+    translated(layout, call, recorded)[0].result as u64
 }
 
 const PRIVATE: u64 = 0x22;
 
 /// The results of Linux 6.18 without randomisation.
 #[test]
-fn what_a_program_asks_for_it_gets_where_there_is_room() {
+fn a_hint_is_the_address_if_the_range_is_free() {
     let mut layout = Layout::default();
-    // A constant of the program, which is not aligned for large pages.
-    assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, EMULATED, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
-    assert_eq!(mmap_at(&mut layout, 0x1000, EMULATED + 2 * HUGE, 4096, PRIVATE), 0x10000);
-    assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, EMULATED + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
-    let above_all = mmap_at(&mut layout, 0x8000_0000_0000, EMULATED + 4 * HUGE, 4096, PRIVATE);
+    // A constant of the program: it is not aligned to large pages.
+    assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, QEMU_BASE, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
+    assert_eq!(mmap_at(&mut layout, 0x1000, QEMU_BASE + 2 * HUGE, 4096, PRIVATE), 0x10000);
+    assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, QEMU_BASE + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
+    let above_all = mmap_at(&mut layout, 0x8000_0000_0000, QEMU_BASE + 4 * HUGE, 4096, PRIVATE);
     assert_eq!(above_all, TOP - 4096);
-    // The address is already in use.
-    let taken = mmap_at(&mut layout, 0x1234_5678_a000, EMULATED + 5 * HUGE, 2 * HUGE, PRIVATE);
+    // The range is in use.
+    let taken = mmap_at(&mut layout, 0x1234_5678_a000, QEMU_BASE + 5 * HUGE, 2 * HUGE, PRIVATE);
     assert_eq!(taken, TOP - 4096 - 2 * HUGE);
 }
 
 #[test]
-fn what_is_asked_for_beside_a_mapping_is_beside_it_here() {
+fn a_hint_moves_with_the_mapping_that_it_is_near() {
     let mut layout = Layout::default();
-    let (first, second) = (mmap(&mut layout, EMULATED, 8192), mmap(&mut layout, EMULATED + HUGE, 4096));
-    // Behind the second, where the first is; far behind it; below it.
-    let behind = mmap_at(&mut layout, EMULATED + HUGE + 4096, EMULATED + HUGE + 4096, 4096, PRIVATE);
+    let (first, second) = (mmap(&mut layout, QEMU_BASE, 8192), mmap(&mut layout, QEMU_BASE + HUGE, 4096));
+    // Directly behind the second, where the first is on Linux; 1G below; 9G below, thus a constant.
+    let behind = mmap_at(&mut layout, QEMU_BASE + HUGE + 4096, QEMU_BASE + HUGE + 4096, 4096, PRIVATE);
     assert_eq!((behind, second), (second - 4096, first - 4096));
-    let below = mmap_at(&mut layout, EMULATED - (1 << 30), EMULATED - (1 << 30), 4096, PRIVATE);
+    let below = mmap_at(&mut layout, QEMU_BASE - (1 << 30), QEMU_BASE - (1 << 30), 4096, PRIVATE);
     assert_eq!(below, first - (1 << 30));
-    let own = EMULATED - (9 << 30);
-    assert_eq!(mmap_at(&mut layout, own, own, 4096, PRIVATE), own);
+    let constant = QEMU_BASE - (9 << 30);
+    assert_eq!(mmap_at(&mut layout, constant, constant, 4096, PRIVATE), constant);
+}
+
+#[test]
+fn a_fixed_mapping_in_a_hole_moves_with_the_hole() {
+    let mut layout = Layout::default();
+    let to = mmap(&mut layout, QEMU_BASE, 4 * HUGE + 4096);
+    calls(&mut layout, Call::Munmap { address: QEMU_BASE + HUGE, bytes: 2 * HUGE }, 0);
+    let hole = QEMU_BASE + HUGE + 8192;
+    assert_eq!(mmap_at(&mut layout, hole, hole, HUGE, PRIVATE | MAP_FIXED), to + HUGE + 8192);
+    let far = QEMU_BASE + (8 << 30);
+    assert_eq!(mmap_at(&mut layout, far, far, HUGE, PRIVATE | MAP_FIXED), far);
+    // Another mapping is in the hole in Linux's layout.
+    calls(&mut layout, Call::Munmap { address: hole, bytes: HUGE }, 0);
+    mmap(&mut layout, QEMU_BASE + (1 << 30), 2 * HUGE - 4096);
+    assert_eq!(mmap_at(&mut layout, hole, hole, HUGE, PRIVATE | MAP_FIXED), hole);
+}
+
+/// glibc's `aligned_alloc(2M, 16M)`: the mapping and its first touches, then the call that frees it.
+#[test]
+fn aligns_the_part_that_the_program_has_aligned() {
+    let mut layout = Layout::default();
+    let (recorded, bytes) = (QEMU_BASE + 12288, 9 * HUGE + 4096);
+    let to = mmap(&mut layout, recorded, bytes);
+    let (part, part_to) = (QEMU_BASE + HUGE, to.next_multiple_of(HUGE));
+    assert_ne!(to % HUGE, recorded % HUGE);
+    layout.first_touched(recorded, &[recorded, part - 4096]);
+    assert_eq!([recorded, part - 4096, part].map(|at| layout.address(at)), [to, part_to - 4096, part_to]);
+    assert_eq!(layout.address(part + 8 * HUGE - 1), part_to + 8 * HUGE - 1);
+    let whole = Call::Munmap { address: recorded, bytes };
+    assert_eq!(calls(&mut layout, whole, 0), [Call::Munmap { address: to, bytes }]);
+    assert_eq!(mmap(&mut layout, recorded, bytes), to, "all of it is free again");
+    let advice = Call::Madvise { address: part, bytes: 8 * HUGE, advice: 14 };
+    let advised = calls(&mut layout, advice, 0);
+    assert_eq!(advised, [Call::Madvise { address: part_to, bytes: 8 * HUGE, advice: 14 }]);
 }
 
 /// The results of Linux 6.18, with large pages of shared memory disabled.
 #[test]
-fn only_what_can_have_a_large_page_is_aligned() {
+fn aligns_only_mappings_that_can_have_a_large_page() {
     let mut layout = Layout::default();
-    mmap(&mut layout, EMULATED, 4096);
-    let (hint, shared) = (EMULATED, 0x21);
-    assert_eq!(mmap_at(&mut layout, hint, EMULATED + HUGE, 2 * HUGE, PRIVATE), TOP - 4096 - 2 * HUGE);
-    assert_eq!(mmap_at(&mut layout, 0, EMULATED + 3 * HUGE, HUGE, shared), TOP - 4096 - 3 * HUGE);
+    mmap(&mut layout, QEMU_BASE, 4096);
+    let (hint, shared) = (QEMU_BASE, 0x21);
+    assert_eq!(mmap_at(&mut layout, hint, QEMU_BASE + HUGE, 2 * HUGE, PRIVATE), TOP - 4096 - 2 * HUGE);
+    assert_eq!(mmap_at(&mut layout, 0, QEMU_BASE + 3 * HUGE, HUGE, shared), TOP - 4096 - 3 * HUGE);
     let (ext4, tmpfs) = (Some(0xef53), Some(0x0102_1994));
     let mut file = |recorded, bytes, offset, file_system| {
         let call = Call::Mmap { address: 0, bytes, protection: 1, flags: 2, file: 3, offset, file_system };
-        told(&mut layout, call, recorded)[0].result as u64
+        translated(&mut layout, call, recorded)[0].result as u64
     };
-    assert_eq!(file(EMULATED + 4 * HUGE, HUGE + 4096, 0, ext4) % HUGE, 0);
-    assert_eq!(file(EMULATED + 6 * HUGE, 2 * HUGE, 4096, None) % HUGE, 4096);
-    // It contains no whole 2M of the file, so it is placed where there is room.
-    assert_ne!(file(EMULATED + 9 * HUGE, HUGE + 4096, 4096, ext4) % HUGE, 4096);
-    // tmpfs without large pages places it where there is room, directly below the last one.
+    assert_eq!(file(QEMU_BASE + 4 * HUGE, HUGE + 4096, 0, ext4) % HUGE, 0);
+    assert_eq!(file(QEMU_BASE + 6 * HUGE, 2 * HUGE, 4096, None) % HUGE, 4096);
+    // Without a whole 2M of the file, it is not aligned.
+    assert_ne!(file(QEMU_BASE + 9 * HUGE, HUGE + 4096, 4096, ext4) % HUGE, 4096);
+    // tmpfs without large pages does not align it, so it is directly below the last one.
     let bytes = 3 * HUGE + 4096;
-    let last = file(EMULATED + 12 * HUGE, bytes, 0, tmpfs);
-    assert_eq!(file(EMULATED + 16 * HUGE, bytes, 0, tmpfs), last - bytes);
+    let last = file(QEMU_BASE + 12 * HUGE, bytes, 0, tmpfs);
+    assert_eq!(file(QEMU_BASE + 16 * HUGE, bytes, 0, tmpfs), last - bytes);
 }
 
-/// glibc's arenas, with the ranges that it unmaps on both sides under QEMU.
+/// An arena of glibc, which unmaps both ends of its reservation under QEMU.
 #[test]
-fn an_aligned_part_that_is_cut_out_is_aligned_here() {
+fn aligns_the_part_to_which_a_reservation_is_trimmed() {
     const ARENA: u64 = 64 << 20;
     let mut layout = Layout::default();
-    mmap(&mut layout, EMULATED, 12288);
-    let recorded = EMULATED + 12288;
+    mmap(&mut layout, QEMU_BASE, 12288);
+    let recorded = QEMU_BASE + 12288;
     let reserve = Call::Mmap {
         address: 0,
         bytes: 2 * ARENA,
@@ -116,102 +150,103 @@ fn an_aligned_part_that_is_cut_out_is_aligned_here() {
         offset: 0,
         file_system: None,
     };
-    let reserved = told(&mut layout, reserve, recorded)[0].result as u64;
+    let reserved = translated(&mut layout, reserve, recorded)[0].result as u64;
     let arena = recorded.next_multiple_of(ARENA);
-    let mut gone = calls(&mut layout, Call::Munmap { address: recorded, bytes: arena - recorded }, 0);
+    let mut unmapped = calls(&mut layout, Call::Munmap { address: recorded, bytes: arena - recorded }, 0);
     let rest = recorded + ARENA - arena;
-    gone.extend(calls(&mut layout, Call::Munmap { address: arena + ARENA, bytes: rest }, 0));
+    unmapped.extend(calls(&mut layout, Call::Munmap { address: arena + ARENA, bytes: rest }, 0));
     let bytes = |call: &Call| if let Call::Munmap { bytes, .. } = call { *bytes } else { 0 };
-    assert_eq!(gone.iter().map(bytes).sum::<u64>(), ARENA);
+    assert_eq!(unmapped.iter().map(bytes).sum::<u64>(), ARENA);
     assert_eq!(layout.address(arena), reserved.next_multiple_of(ARENA));
     assert_eq!(layout.address(arena + ARENA - 1), reserved.next_multiple_of(ARENA) + ARENA - 1);
     // The unmapped range is free.
-    let next = mmap(&mut layout, EMULATED + 4 * ARENA, 4096);
+    let next = mmap(&mut layout, QEMU_BASE + 4 * ARENA, 4096);
     assert!(next < TOP - 12288 && next >= reserved.next_multiple_of(ARENA) + ARENA, "{next:#x}");
 }
 
 #[test]
-fn a_call_over_mappings_that_lie_apart_becomes_several() {
+fn splits_a_call_over_mappings_that_are_not_adjacent() {
     let mut layout = Layout::default();
-    mmap(&mut layout, EMULATED, HUGE);
-    mmap(&mut layout, EMULATED + HUGE, 4096);
-    let protect = Call::Mprotect { address: EMULATED, bytes: HUGE + 4096, protection: 1 };
-    let told = calls(&mut layout, protect, 0);
-    let total: u64 = told.iter().map(|call| if let Call::Mprotect { bytes, .. } = call { *bytes } else { 0 }).sum();
-    assert_eq!((told.len(), total), (2, HUGE + 4096));
+    mmap(&mut layout, QEMU_BASE, HUGE);
+    mmap(&mut layout, QEMU_BASE + HUGE, 4096);
+    let protect = Call::Mprotect { address: QEMU_BASE, bytes: HUGE + 4096, protection: 1 };
+    let translated = calls(&mut layout, protect, 0);
+    let total: u64 =
+        translated.iter().map(|call| if let Call::Mprotect { bytes, .. } = call { *bytes } else { 0 }).sum();
+    assert_eq!((translated.len(), total), (2, HUGE + 4096));
 }
 
 #[test]
-fn a_program_its_heap_and_its_stack_are_where_linux_puts_them() {
+fn places_program_heap_stack_and_interpreter_as_linux_does() {
     let mut layout = Layout::default();
     let region = |layout: &mut Layout, address, bytes, name: &str| {
-        let told = calls(layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
-        if let Call::Region { address, .. } = told[0] { address } else { 0 }
+        let translated = calls(layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
+        if let Call::Region { address, .. } = translated[0] { address } else { 0 }
     };
-    assert_eq!(region(&mut layout, EMULATED, 8192, "/bin/a"), PROGRAM);
-    assert_eq!(region(&mut layout, EMULATED + 12288, 4096, "/bin/a"), PROGRAM + 12288);
-    assert_eq!(region(&mut layout, EMULATED + 5 * HUGE, 4096, "/bin/a"), PROGRAM + 5 * HUGE);
-    assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
-    let ld = region(&mut layout, EMULATED + (32 << 20), 4096, "/lib/ld.so");
-    assert_eq!(region(&mut layout, EMULATED + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
+    assert_eq!(region(&mut layout, QEMU_BASE, 8192, "/bin/a"), PROGRAM);
+    assert_eq!(region(&mut layout, QEMU_BASE + 12288, 4096, "/bin/a"), PROGRAM + 12288);
+    assert_eq!(region(&mut layout, QEMU_BASE + 5 * HUGE, 4096, "/bin/a"), PROGRAM + 5 * HUGE);
+    assert_eq!(region(&mut layout, QEMU_BASE + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
+    let ld = region(&mut layout, QEMU_BASE + (32 << 20), 4096, "/lib/ld.so");
+    assert_eq!(region(&mut layout, QEMU_BASE + (32 << 20) + 8192, 4096, "/lib/ld.so"), ld + 8192);
     assert_eq!(ld, MMAP_BASE - INTERPRETER_BYTES);
-    assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), ld - VDSO_BYTES - 8192);
-    let brk = |layout: &mut Layout, end| told(layout, Call::Brk { address: end }, end)[0].result as u64;
-    let begin = brk(&mut layout, EMULATED + 5 * HUGE + 20480);
+    assert_eq!(mmap(&mut layout, QEMU_BASE + (40 << 20), 8192), ld - VDSO_BYTES - 8192);
+    let brk = |layout: &mut Layout, end| translated(layout, Call::Brk { address: end }, end)[0].result as u64;
+    let begin = brk(&mut layout, QEMU_BASE + 5 * HUGE + 20480);
     assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
-    assert_eq!(brk(&mut layout, EMULATED + 5 * HUGE + 20480 + 135168), begin + 135168);
-    assert_eq!(layout.address(EMULATED + 5 * HUGE + 20480 + 4096), begin + 4096);
-    // A program that is linked for an address stays there, and its heap behind it.
+    assert_eq!(brk(&mut layout, QEMU_BASE + 5 * HUGE + 20480 + 135168), begin + 135168);
+    assert_eq!(layout.address(QEMU_BASE + 5 * HUGE + 20480 + 4096), begin + 4096);
+    // A program at its link address stays there, with its heap behind it.
     let mut layout = Layout::default();
     assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
-    assert_eq!(region(&mut layout, EMULATED + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
-    let mut looks = layout.clone();
-    assert_eq!(region(&mut layout, EMULATED + (16 << 20) + 8192, 8192, ""), MMAP_BASE - 8192);
-    assert_eq!(region(&mut looks, EMULATED + (16 << 20) + 8192, 4096, "[vdso]"), MMAP_BASE - 4096);
+    assert_eq!(region(&mut layout, QEMU_BASE + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
+    let mut reads_vdso = layout.clone();
+    assert_eq!(region(&mut layout, QEMU_BASE + (16 << 20) + 8192, 8192, ""), MMAP_BASE - 8192);
+    assert_eq!(region(&mut reads_vdso, QEMU_BASE + (16 << 20) + 8192, 4096, "[vdso]"), MMAP_BASE - 4096);
     assert_eq!(brk(&mut layout, 0x40_1000), 0x40_1000);
-    assert_eq!(mmap(&mut layout, EMULATED + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
+    assert_eq!(mmap(&mut layout, QEMU_BASE + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }
 
 /// As in /proc/self/maps of Linux 6.12 and 7.2 on arm64, with 48-bit addresses, and of 6.12 with pages of 16K.
 #[test]
-fn a_program_of_arm64_has_all_addresses_up_to_its_stack() {
+fn on_arm64_the_stack_ends_at_the_end_of_user_addresses() {
     const END: u64 = 1 << 47;
     for (page, vdso_pages, vdso_bytes) in [(4096, Some(4), 0x4000), (4096, None, 0x6000), (16384, Some(3), 0xc000)] {
-        let scheme = Scheme { home: Home::of("aarch64", page, Some(page * page / 8), vdso_pages), ..Scheme::default() };
+        let scheme =
+            Scheme { platform: Platform::of("aarch64", page, Some(page * page / 8), vdso_pages), ..Scheme::default() };
         let mut layout = Layout::new(scheme, Image::default());
-        let stack = Call::Region { address: EMULATED, bytes: page, protection: 3, name: "[stack]".into() };
-        let told = calls(&mut layout, stack, 0).remove(0);
-        assert!(matches!(told, Call::Region { address, .. } if address == END - page), "{told:?}");
-        assert_eq!(mmap(&mut layout, EMULATED + HUGE, 4 * page), END - (128 << 20) - vdso_bytes - 4 * page);
+        let stack = Call::Region { address: QEMU_BASE, bytes: page, protection: 3, name: "[stack]".into() };
+        let translated = calls(&mut layout, stack, 0).remove(0);
+        assert!(matches!(translated, Call::Region { address, .. } if address == END - page), "{translated:?}");
+        assert_eq!(mmap(&mut layout, QEMU_BASE + HUGE, 4 * page), END - (128 << 20) - vdso_bytes - 4 * page);
     }
-    let of_risc_v = Home::of("riscv64", 4096, Some(HUGE), Some(6));
+    let of_risc_v = Platform::of("riscv64", 4096, Some(HUGE), Some(6));
     assert_eq!((of_risc_v.stack_end, of_risc_v.vdso_bytes), (END, 0x6000));
-    assert_eq!(Home::of("x86_64", 4096, Some(HUGE), None), Home::default());
-    assert_eq!(Home::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
+    assert_eq!(Platform::of("x86_64", 4096, Some(HUGE), None), Platform::default());
+    assert_eq!(Platform::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
 }
 
-/// As in /proc/self/maps of Linux 6.12 for arm64: with pages of 16K, memory of whole 32M is aligned, and memory of
-/// whole 2M is not.
+/// As in /proc/self/maps of Linux 6.12 on arm64: with pages of 16K, a mapping of 32M is aligned, and one of 4M is not.
 #[test]
-fn mappings_have_the_pages_of_their_kernel() {
+fn rounds_and_aligns_mappings_to_the_pages_of_the_kernel() {
     const KIB: u64 = 1 << 10;
     let layout = |page: u64| {
-        let home = Home::of("aarch64", page, Some(page * page / 8), Some(3));
-        Layout::new(Scheme { home, ..Scheme::default() }, Image::default())
+        let platform = Platform::of("aarch64", page, Some(page * page / 8), Some(3));
+        Layout::new(Scheme { platform, ..Scheme::default() }, Image::default())
     };
     let (mut of_4k, mut of_16k) = (layout(4 * KIB), layout(16 * KIB));
     let base = |page: u64| (1 << 47) - (128 << 20) - 3 * page;
-    assert_eq!(mmap(&mut of_4k, EMULATED, 2 * HUGE) % HUGE, 0);
-    assert_eq!(mmap(&mut of_16k, EMULATED, 2 * HUGE), base(16 * KIB) - 2 * HUGE);
-    assert_eq!(mmap(&mut of_16k, EMULATED + 8 * HUGE, 32 << 20) % (32 << 20), 0);
-    // The rest of the last page belongs to the mapping, and is freed with it.
-    assert_eq!(mmap(&mut of_4k, EMULATED + 4 * HUGE, 20 * KIB), base(4 * KIB) - 20 * KIB);
+    assert_eq!(mmap(&mut of_4k, QEMU_BASE, 2 * HUGE) % HUGE, 0);
+    assert_eq!(mmap(&mut of_16k, QEMU_BASE, 2 * HUGE), base(16 * KIB) - 2 * HUGE);
+    assert_eq!(mmap(&mut of_16k, QEMU_BASE + 8 * HUGE, 32 << 20) % (32 << 20), 0);
+    // The rest of the last base page belongs to the mapping and is freed with it.
+    assert_eq!(mmap(&mut of_4k, QEMU_BASE + 4 * HUGE, 20 * KIB), base(4 * KIB) - 20 * KIB);
     let (two, next) = (base(16 * KIB) - 2 * HUGE - 32 * KIB, base(16 * KIB) - 2 * HUGE - 48 * KIB);
-    assert_eq!(mmap(&mut of_16k, EMULATED + 4 * HUGE, 20 * KIB), two);
-    assert_eq!(mmap(&mut of_16k, EMULATED + 5 * HUGE, 16 * KIB), next);
-    calls(&mut of_16k, Call::Munmap { address: EMULATED + 4 * HUGE, bytes: 20 * KIB }, 0);
-    assert_eq!(mmap(&mut of_16k, EMULATED + 6 * HUGE, 32 * KIB), two);
-    // A file's address has the same offset in a large page as in the file; an offset inside a base page is rounded down.
+    assert_eq!(mmap(&mut of_16k, QEMU_BASE + 4 * HUGE, 20 * KIB), two);
+    assert_eq!(mmap(&mut of_16k, QEMU_BASE + 5 * HUGE, 16 * KIB), next);
+    calls(&mut of_16k, Call::Munmap { address: QEMU_BASE + 4 * HUGE, bytes: 20 * KIB }, 0);
+    assert_eq!(mmap(&mut of_16k, QEMU_BASE + 6 * HUGE, 32 * KIB), two);
+    // The address has the same offset in a large page as the file offset, which is rounded down to a base page.
     let file = |offset| Call::Mmap {
         address: 0,
         bytes: 64 << 20,
@@ -221,32 +256,48 @@ fn mappings_have_the_pages_of_their_kernel() {
         offset,
         file_system: None,
     };
-    assert_eq!(told(&mut of_16k, file(20 * KIB), EMULATED + 64 * HUGE)[0].result as u64 % (32 << 20), 16 * KIB);
+    assert_eq!(translated(&mut of_16k, file(20 * KIB), QEMU_BASE + 64 * HUGE)[0].result as u64 % (32 << 20), 16 * KIB);
 }
 
 #[test]
-fn what_grows_inside_its_last_base_page_stays() {
+fn a_mapping_grows_in_place_within_its_last_base_page() {
     const KIB: u64 = 1 << 10;
-    let home = Home::of("aarch64", 16 * KIB, Some(32 << 20), None);
-    let mut layout = Layout::new(Scheme { home, ..Scheme::default() }, Image::default());
-    mmap(&mut layout, EMULATED, 16 * KIB);
-    let first = mmap(&mut layout, EMULATED + HUGE, 20 * KIB);
+    let platform = Platform::of("aarch64", 16 * KIB, Some(32 << 20), None);
+    let mut layout = Layout::new(Scheme { platform, ..Scheme::default() }, Image::default());
+    mmap(&mut layout, QEMU_BASE, 16 * KIB);
+    let first = mmap(&mut layout, QEMU_BASE + HUGE, 20 * KIB);
     let grow = |old_bytes, new_bytes| Call::Mremap {
-        address: EMULATED + HUGE,
+        address: QEMU_BASE + HUGE,
         old_bytes,
         new_bytes,
         flags: 1,
         new_address: 0,
     };
-    let grown = |layout: &mut Layout, call| told(layout, call, EMULATED + HUGE)[0].result as u64;
+    let grown = |layout: &mut Layout, call| translated(layout, call, QEMU_BASE + HUGE)[0].result as u64;
     assert_eq!(grown(&mut layout, grow(20 * KIB, 24 * KIB)), first, "both are 32K");
     assert_ne!(grown(&mut layout, grow(24 * KIB, 36 * KIB)), first, "the neighbour is in the way");
 }
 
 #[test]
-fn a_program_that_can_be_anywhere_is_where_its_architecture_has_it() {
-    let program = |architecture: &str, page: u64| Home::of(architecture, page, Some(page * page / 8), None).program;
-    // Linux 6.12 for arm64 puts them at 0xaaaaaaaa0000, and with 47-bit addresses at 0x555555550000.
+fn memory_that_a_child_does_not_get_may_move_before_the_fork() {
+    let mut layout = Layout::default();
+    mmap(&mut layout, QEMU_BASE, 2 * HUGE);
+    let address = QEMU_BASE + 16 * HUGE;
+    let placed = mmap(&mut layout, address, 2 * HUGE);
+    translated(&mut layout, Call::Madvise { address, bytes: 2 * HUGE, advice: madv::DONTFORK }, 0);
+    let grow = Call::Mremap { address, old_bytes: 2 * HUGE, new_bytes: 4 * HUGE, flags: 1, new_address: 0 };
+    let moved = translated(&mut layout, grow, QEMU_BASE + 64 * HUGE)[0].result as u64;
+    assert!(moved < placed, "the first mapping is in the way: {moved:#x} {placed:#x}");
+    // The addresses are free in the child only.
+    let new = |layout: &mut Layout| mmap(layout, QEMU_BASE + 128 * HUGE, 6 * HUGE);
+    let (in_child, in_parent) = (new(&mut layout.forked()), new(&mut layout));
+    assert!(in_child >= moved && in_parent + 6 * HUGE <= moved, "{in_child:#x} {in_parent:#x} {moved:#x}");
+}
+
+#[test]
+fn the_architecture_determines_the_address_of_position_independent_programs() {
+    let program = |architecture: &str, page: u64| Platform::of(architecture, page, Some(page * page / 8), None).program;
+    // Linux 6.12 for arm64 places them at 0xaaaaaaaa0000, and with 47-bit addresses at 0x555555550000.
     assert_eq!(program("aarch64", 4096) % (1 << 30), 0xaaaa_aaaa_0000 % (1 << 30));
     assert_eq!(program("aarch64", 16384), 0x5555_5555_0000);
     assert_eq!(program("aarch64", 65536) % (512 << 20), 0xaaaa_aaaa_0000 % (512 << 20));
@@ -255,70 +306,72 @@ fn a_program_that_can_be_anywhere_is_where_its_architecture_has_it() {
 }
 
 #[test]
-fn a_heap_that_would_end_before_it_begins_is_left_where_it_is() {
+fn does_not_translate_a_heap_end_before_the_heap() {
     let mut layout = Layout::default();
-    let begin = EMULATED + 5 * HUGE;
-    let to = |layout: &mut Layout, end: u64| told(layout, Call::Brk { address: end }, end)[0].result as u64;
+    let begin = QEMU_BASE + 5 * HUGE;
+    let to = |layout: &mut Layout, end: u64| translated(layout, Call::Brk { address: end }, end)[0].result as u64;
     let placed = to(&mut layout, begin);
     assert_eq!(to(&mut layout, begin - 4096), begin - 4096);
     assert_eq!(to(&mut layout, begin + 4096), placed + 4096);
 }
 
 #[test]
-fn what_grows_in_place_does_so_only_where_there_is_room() {
+fn a_mapping_grows_in_place_only_into_free_addresses() {
     let mut layout = Layout::default();
-    let first = mmap(&mut layout, EMULATED, 8192);
-    let second = mmap(&mut layout, EMULATED + (1 << 20), 8192);
+    let first = mmap(&mut layout, QEMU_BASE, 8192);
+    let second = mmap(&mut layout, QEMU_BASE + (1 << 20), 8192);
     assert_eq!(first, second + 8192);
     let grow = |address, to| Call::Mremap { address, old_bytes: 8192, new_bytes: to, flags: 1, new_address: 0 };
-    // It was recorded to move, but there is room here; unless the program passes an address, or keeps the old mapping.
+    // The recording moved it. Linux does not move it, unless the program passes an address or keeps the old mapping.
     let move_first =
-        |flags| Call::Mremap { address: EMULATED, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
-    let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), EMULATED + (2 << 20)).remove(0);
+        |flags| Call::Mremap { address: QEMU_BASE, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
+    let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), QEMU_BASE + (2 << 20)).remove(0);
     let to = |call| if let Call::Mremap { address, .. } = call { address } else { 0 };
     assert_eq!(to(moved(&mut layout.clone(), 1)), first);
     let address = |flags: u64| {
         let mut layout = layout.clone();
         moved(&mut layout, flags);
-        layout.address(EMULATED + (2 << 20))
+        layout.address(QEMU_BASE + (2 << 20))
     };
     assert_eq!(address(1), first);
     assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
-    // A mapping is moved to a fixed address; the rest stays where it was.
-    let own = mmap(&mut layout.clone(), EMULATED + (2 << 20), 1 << 20);
+    // The program moves it to a fixed address inside another mapping.
+    let target = mmap(&mut layout.clone(), QEMU_BASE + (2 << 20), 1 << 20);
     let fixed = |flags| {
         let mut layout = layout.clone();
-        mmap(&mut layout, EMULATED + (2 << 20), 1 << 20);
-        let (old_bytes, new_address) = (8192, EMULATED + (2 << 20) + 4096);
-        let call = Call::Mremap { address: EMULATED, old_bytes, new_bytes: 8192, flags, new_address };
-        (to(calls(&mut layout, call, new_address).remove(0)), layout.address(new_address), layout.address(EMULATED))
+        mmap(&mut layout, QEMU_BASE + (2 << 20), 1 << 20);
+        let (old_bytes, new_address) = (8192, QEMU_BASE + (2 << 20) + 4096);
+        let call = Call::Mremap { address: QEMU_BASE, old_bytes, new_bytes: 8192, flags, new_address };
+        (to(calls(&mut layout, call, new_address).remove(0)), layout.address(new_address), layout.address(QEMU_BASE))
     };
-    assert_eq!(fixed(1 | MREMAP_FIXED), (first, own + 4096, EMULATED));
-    assert_eq!(fixed(1 | MREMAP_FIXED | MREMAP_DONTUNMAP), (first, own + 4096, first));
-    // It was recorded to stay in place, but its neighbour is in the way here.
-    let told = told(&mut layout, grow(EMULATED + (1 << 20), 16384), EMULATED + (1 << 20));
-    assert_ne!(told[0].result as u64, second);
-    assert_eq!(layout.address(EMULATED + (1 << 20)), told[0].result as u64);
+    assert_eq!(fixed(1 | MREMAP_FIXED), (first, target + 4096, QEMU_BASE));
+    assert_eq!(fixed(1 | MREMAP_FIXED | MREMAP_DONTUNMAP), (first, target + 4096, first));
+    // The recording did not move it. On Linux its neighbour is in the way.
+    let translated = translated(&mut layout, grow(QEMU_BASE + (1 << 20), 16384), QEMU_BASE + (1 << 20));
+    assert_ne!(translated[0].result as u64, second);
+    assert_eq!(layout.address(QEMU_BASE + (1 << 20)), translated[0].result as u64);
 }
 
 #[test]
-fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
+fn a_randomised_layout_has_its_parts_at_the_randomised_places() {
     let image = Image { process: 7, execs: 0 };
-    let scheme =
-        |seed| Scheme { draw: Some(Draw { seed, bits: Bits::of_addresses(47) }), pool: None, home: Home::default() };
+    let scheme = |seed| Scheme {
+        randomisation: Some(Randomisation { seed, bits: RandomBits::of_addresses(47) }),
+        ..Scheme::default()
+    };
     let lay_out = |scheme: Scheme, image: Image| {
         let mut layout = Layout::new(scheme, image);
         let mut region = |address, bytes, name: &str| {
-            let told = calls(&mut layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
-            if let Call::Region { address, .. } = told[0] { address } else { 0 }
+            let translated = calls(&mut layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
+            if let Call::Region { address, .. } = translated[0] { address } else { 0 }
         };
-        let program = region(EMULATED, 8192, "/bin/a");
-        let stack = region(EMULATED + (16 << 20), 8192, "[stack]");
-        let linker = region(EMULATED + (32 << 20), 4096, "/lib/ld.so");
+        let program = region(QEMU_BASE, 8192, "/bin/a");
+        let stack = region(QEMU_BASE + (16 << 20), 8192, "[stack]");
+        let linker = region(QEMU_BASE + (32 << 20), 4096, "/lib/ld.so");
         let brk = Call::Brk { address: 0 };
-        let heap = EMULATED + 5 * HUGE;
-        let heap = told(&mut layout, brk, heap)[0].result as u64;
-        let first = mmap(&mut layout, EMULATED + (64 << 20), 8192);
+        let heap = QEMU_BASE + 5 * HUGE;
+        let heap = translated(&mut layout, brk, heap)[0].result as u64;
+        let first = mmap(&mut layout, QEMU_BASE + (64 << 20), 8192);
         [program, stack + 8192, linker, heap, first]
     };
     for seed in 0..20 {
@@ -328,8 +381,12 @@ fn a_layout_of_randomisation_has_its_parts_where_they_were_drawn() {
         assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);
         assert_eq!(first, linker - VDSO_BYTES - 8192);
         assert_eq!(heap, program + 8192 + places.heap_gap_bytes);
-        assert_eq!(lay_out(scheme(seed), image), [program, stack_end, linker, heap, first], "the same again");
-        assert_ne!(lay_out(scheme(seed), image.next())[0], program, "another program lies elsewhere");
+        assert_eq!(
+            lay_out(scheme(seed), image),
+            [program, stack_end, linker, heap, first],
+            "the layout is deterministic"
+        );
+        assert_ne!(lay_out(scheme(seed), image.next())[0], program, "another program has another layout");
     }
     let fixed = lay_out(Scheme::default(), image);
     assert_eq!((fixed[0], fixed[1], fixed[2]), (PROGRAM, STACK_END, MMAP_BASE - INTERPRETER_BYTES));

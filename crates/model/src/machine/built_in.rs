@@ -1,4 +1,4 @@
-//! The machines that come with the program.
+//! The built-in machines.
 
 use super::error::MachineError;
 use super::read::read;
@@ -26,9 +26,6 @@ pub const BUILT_IN: [(&str, &str); 17] = [
 ];
 
 /// The built-in machine of this name.
-///
-/// # Errors
-/// There is no such machine, or its file is invalid.
 pub fn built_in(name: &str) -> Result<Machine, MachineError> {
     let found = BUILT_IN.iter().find(|(known, _)| *known == name);
     let (name, text) = found.ok_or_else(|| unknown(name))?;

@@ -4,20 +4,20 @@ use thiserror::Error;
 
 use crate::toml_file::TomlError;
 
-/// Why a machine is not available. Each variant names the file, the key, the value found and the value expected.
+/// Why a machine is not available.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum MachineError {
     /// There is no built-in machine of this name.
     #[error(
-        "there is no machine {name:?}; the nearest is {nearest:?} (`pagelab list machines` shows all, and a FILE.toml is read)"
+        "there is no machine {name:?}; the nearest is {nearest:?} (`pagelab list machines` shows all; or name a FILE.toml)"
     )]
     Unknown {
-        /// The name that was given.
+        /// The requested name.
         name: String,
         /// The most similar name.
         nearest: &'static str,
     },
-    /// The file is not valid TOML, or its keys are not those of a machine.
+    /// The file is not valid TOML, or has wrong keys.
     #[error("{file}: {error}")]
     Syntax {
         /// The name of the file.
@@ -26,7 +26,7 @@ pub enum MachineError {
         #[source]
         error: TomlError,
     },
-    /// The file is of another kind or version.
+    /// The file has another schema or version.
     #[error("{file}: schema: found {found:?}; expected {expected:?}")]
     Schema {
         /// The name of the file.
@@ -36,6 +36,7 @@ pub enum MachineError {
         /// The schema that this version reads.
         expected: &'static str,
     },
+    /// A value is not allowed.
     #[error("{file}: {key}: found {found}; expected {expected}")]
     Value {
         /// The name of the file.

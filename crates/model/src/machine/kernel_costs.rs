@@ -1,16 +1,16 @@
-//! The cost of the kernel's work at a fault, in cycles of a machine.
+//! The cost of the kernel's work at faults, in cycles.
 
 use serde::Serialize;
 
-/// The unit for the cost of copying, in bytes.
+/// The bytes to which [`KernelCosts::copy_4k_cycles`] refers.
 const COPIED_BYTES: u64 = 4096;
 
-/// Cycles of the kernel at faults, from a machine file.
+/// The kernel's costs of faults, from a machine file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelCosts {
-    /// Cycles of a fault from the exception to the return, without zeroing and copying.
+    /// Cycles of a fault, from the exception to the return, without zeroing and copying.
     pub fault_cycles: u32,
-    /// Cycles to zero a page, smallest page first; at least one entry.
+    /// Cycles to zero a page by page size, smallest first; at least one entry.
     pub zeroing: Vec<Zeroing>,
     /// Cycles to copy 4K.
     pub copy_4k_cycles: u32,
@@ -25,14 +25,14 @@ pub struct Zeroing {
     pub cycles: u32,
 }
 
-/// Cycles of the kernel at the faults of a program.
+/// Cycles of the kernel at all faults of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct KernelCycles {
     /// Cycles of the faults themselves.
     pub fault_cycles: u64,
     /// Cycles of zeroing pages.
     pub zeroing_cycles: u64,
-    /// Cycles of copying pages at stores.
+    /// Cycles of copying pages at write faults.
     pub copying_cycles: u64,
 }
 
@@ -44,8 +44,8 @@ impl KernelCycles {
 }
 
 impl KernelCosts {
-    /// The cycles of `faults` faults, with the bytes that they zeroed, by the size that is zeroed at once, and the
-    /// bytes that they copied.
+    /// The cycles of `faults` faults, including zeroing and copying. `zeroed` has pairs: the size that is zeroed in one piece, and
+    /// the bytes zeroed in such pieces.
     pub fn cycles(&self, faults: u64, zeroed: impl Iterator<Item = (u64, u64)>, copied_bytes: u64) -> KernelCycles {
         KernelCycles {
             fault_cycles: faults.saturating_mul(u64::from(self.fault_cycles)),
@@ -56,15 +56,15 @@ impl KernelCosts {
         }
     }
 
-    /// Cycles to zero `bytes` in pages of `page_bytes`, at the rate of the largest page of the file that is no larger,
-    /// or of the smallest page.
+    /// Cycles to zero `bytes` in pages of `page_bytes`: at the rate of the largest known page that is not larger, or else of the
+    /// smallest known page.
     fn zeroing_cycles(&self, page_bytes: u64, bytes: u64) -> u64 {
         let known = self.zeroing.iter().rfind(|known| known.page_bytes <= page_bytes).or(self.zeroing.first());
         known.map_or(0, |known| scaled(bytes, known.cycles, known.page_bytes))
     }
 }
 
-/// Cycles for `bytes`, at a rate of `cycles` for `of` bytes.
+/// Cycles for `bytes` at a rate of `cycles` per `of` bytes.
 fn scaled(bytes: u64, cycles: u32, of: u64) -> u64 {
     let all = u128::from(bytes) * u128::from(cycles) / u128::from(of.max(1));
     u64::try_from(all).unwrap_or(u64::MAX)
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn zeroing_goes_at_the_rate_of_the_largest_page_that_is_no_larger() {
+    fn zeroing_costs_the_rate_of_the_largest_known_page_that_is_not_larger() {
         let page = |page_bytes, cycles| Zeroing { page_bytes, cycles };
         let costs = KernelCosts {
             fault_cycles: 1000,

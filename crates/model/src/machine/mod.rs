@@ -14,8 +14,8 @@ pub use error::MachineError;
 pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};
 pub use shape::{
-    Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach, Replacement,
-    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    AccessKind, Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach,
+    Replacement, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
 
 #[cfg(test)]

@@ -1,72 +1,70 @@
-//! Reads a machine from a file and validates every value.
+//! Reads machine files and validates every value.
 
 use std::fmt::{Debug, Display};
 
 use ::policy::size::{PageSize, format_bytes};
 use paging::format::named::Named;
 
-use super::ambiguity::{level_without_the_one_before, second_of_a_kind};
+use super::ambiguity::{ambiguous_tlb, level_after_gap};
 use super::error::MachineError;
 use super::kernel_costs::{KernelCosts, Zeroing};
 use super::shape::{
-    Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach, Replacement,
-    Serves, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
+    AccessKind, Architecture, Coalescing, Figure, LineCacheShape, MAX_TLB_LEVEL, Machine, Needs, Provenance, Reach,
+    Replacement, Stage2, TableFormat, TlbShape, WalkCacheShape, WalkerShape,
 };
-use super::stages::{has_leaf, of_first_stage, of_second_stage};
+use super::stages::{has_leaf, stage1_architecture, stage2_architecture};
 use super::wire::{self, Cited};
 use crate::toml_file;
 
 /// The name and version of machine files.
 pub const SCHEMA: &str = "pagelab.machine/1";
 
-/// Maximum number of sets of a TLB: a set index has two bytes.
+/// Maximum number of sets: the simulation stores a set index in 16 bits.
 const MAX_SETS: u32 = 1 << 16;
-/// Maximum number of TLBs: a slot of the simulation has seven bits for the TLB.
+/// Maximum number of TLBs: the simulation stores the number of a TLB in seven bits.
 const MAX_TLBS: usize = 127;
-/// Maximum number of entries of a TLB or lines of a cache: far more than any real one has, and few enough to simulate.
+/// Maximum number of entries of a TLB or lines of a cache: far more than any real one has, but few enough to simulate.
 const MAX_ENTRIES: u32 = 1 << 22;
 
-/// Reads a machine file; `file` is its name in messages.
-///
-/// # Errors
-/// The first problem found.
+/// Parses the text of a machine file; `file` is its name in messages. Returns the first error found.
 pub fn read(file: &str, text: &str) -> Result<Machine, MachineError> {
-    let wrong = |error| MachineError::Syntax { file: file.to_owned(), error };
-    let wire: wire::Machine = toml_file::read(text).map_err(wrong)?;
+    let syntax = |error| MachineError::Syntax { file: file.to_owned(), error };
+    let wire: wire::Machine = toml_file::read(text).map_err(syntax)?;
     if wire.schema != SCHEMA {
         return Err(MachineError::Schema { file: file.to_owned(), found: wire.schema, expected: SCHEMA });
     }
-    let mut judge = Judge { file, wire: &wire, figures: Vec::new() };
-    let architecture = judge.named("architecture", &wire.architecture, Architecture::ALL, Architecture::name)?;
+    let mut validator = Validator { file, wire: &wire, figures: Vec::new() };
+    let architecture = validator.named("architecture", &wire.architecture, Architecture::ALL, Architecture::name)?;
     let mut machine = Machine {
-        name: judge.shown("name", &wire.name)?,
-        processor: judge.shown("processor", &wire.processor)?,
+        name: validator.display_name("name", &wire.name)?,
+        processor: validator.display_name("processor", &wire.processor)?,
         architecture,
-        formats: judge.formats(architecture)?,
+        formats: validator.formats(architecture)?,
         cpus: match &wire.cpus {
-            Some(cpus) => judge.cited("cpus", cpus)?.clone(),
+            Some(cpus) => validator.cited("cpus", cpus)?.clone(),
             None => Vec::new(),
         },
-        tlbs: judge.tlbs()?,
-        walk_caches: judge.walk_caches()?,
-        walker: judge.walker()?,
-        stage2: judge.stage2(architecture)?,
-        kernel_costs: judge.kernel_costs()?,
+        tlbs: validator.tlbs()?,
+        walk_caches: validator.walk_caches()?,
+        walker: validator.walker()?,
+        stage2: validator.stage2(architecture)?,
+        kernel_costs: validator.kernel_costs()?,
         figures: Vec::new(),
     };
-    judge.every_page_is_held(&machine)?;
-    machine.figures = judge.figures;
+    validator.check_base_pages(&machine)?;
+    machine.figures = validator.figures;
     Ok(machine)
 }
 
-struct Judge<'a> {
+/// Validates the values of a file and collects their provenance.
+struct Validator<'a> {
     file: &'a str,
     wire: &'a wire::Machine,
     figures: Vec<Figure>,
 }
 
-impl Judge<'_> {
-    fn wrong(&self, key: &str, found: impl Display, expected: impl Into<String>) -> MachineError {
+impl Validator<'_> {
+    fn error(&self, key: &str, found: impl Display, expected: impl Into<String>) -> MachineError {
         MachineError::Value {
             file: self.file.to_owned(),
             key: key.to_owned(),
@@ -75,36 +73,37 @@ impl Judge<'_> {
         }
     }
 
-    /// Checks a name for output in tables.
-    fn shown(&self, key: &str, name: &str) -> Result<String, MachineError> {
+    /// A name that can be printed in tables.
+    fn display_name(&self, key: &str, name: &str) -> Result<String, MachineError> {
         if name.trim().is_empty() || name.chars().any(char::is_control) {
-            return Err(self.wrong(key, format!("{name:?}"), "a name, of a line and without control characters"));
+            return Err(self.error(key, format!("{name:?}"), "a name of one line, without control characters"));
         }
         Ok(name.to_owned())
     }
 
-    /// The value of a figure, whose provenance is recorded.
+    /// The value of a figure. Records its provenance.
     fn cited<'a, T: Debug>(&mut self, key: &str, cited: &'a Cited<T>) -> Result<&'a T, MachineError> {
         let provenance = match (&cited.source, &cited.assumed) {
             (Some(source), None) => match self.wire.sources.get(source) {
                 Some(text) if text.trim().is_empty() => {
-                    return Err(self.wrong(&format!("sources.{source}"), "nothing", "what and where the source is"));
+                    return Err(self.error(&format!("sources.{source}"), "nothing", "what the source is, and where"));
                 }
                 Some(text) => Provenance::Source(text.clone()),
-                None => return Err(self.wrong(&format!("{key}.source"), source, "a key of [sources]")),
+                None => return Err(self.error(&format!("{key}.source"), source, "a key of [sources]")),
             },
             (None, Some(why)) if why.trim().is_empty() => {
-                return Err(self.wrong(&format!("{key}.assumed"), "nothing", "why it is assumed"));
+                return Err(self.error(&format!("{key}.assumed"), "nothing", "why it is assumed"));
             }
             (None, Some(why)) => Provenance::Assumed(why.clone()),
-            (None, None) => return Err(self.wrong(key, "neither", "a `source`, or `assumed` and why")),
-            (Some(_), Some(_)) => return Err(self.wrong(key, "both", "either a `source` or `assumed`")),
+            (None, None) => return Err(self.error(key, "neither", "a `source`, or `assumed` with the reason")),
+            (Some(_), Some(_)) => return Err(self.error(key, "both", "either a `source` or `assumed`")),
         };
         let value = format!("{:?}", cited.is).replace('"', "");
         self.figures.push(Figure { key: key.to_owned(), value, provenance });
         Ok(&cited.is)
     }
 
+    /// The value whose name the file has.
     fn named<T: Copy>(
         &self,
         key: &str,
@@ -114,11 +113,11 @@ impl Judge<'_> {
     ) -> Result<T, MachineError> {
         let names = all.clone().into_iter().map(name).collect::<Vec<_>>().join(", ");
         let known = all.into_iter().find(|value| name(*value) == found);
-        known.ok_or_else(|| self.wrong(key, format!("{found:?}"), format!("one of {names}")))
+        known.ok_or_else(|| self.error(key, format!("{found:?}"), format!("one of {names}")))
     }
 
     fn format(&self, key: &str, name: &str) -> Result<TableFormat, MachineError> {
-        let format = name.parse::<Named>().map_err(|error| self.wrong(key, format!("{name:?}"), error.expected()))?;
+        let format = name.parse::<Named>().map_err(|error| self.error(key, format!("{name:?}"), error.expected()))?;
         Ok(TableFormat { name: name.to_owned(), format })
     }
 
@@ -126,13 +125,13 @@ impl Judge<'_> {
         let wire = self.wire;
         let names = self.cited("formats", &wire.formats)?;
         if names.is_empty() {
-            return Err(self.wrong("formats", "none", "at least one page-table format"));
+            return Err(self.error("formats", "none", "at least one page-table format"));
         }
         let mut formats = Vec::new();
         for name in names {
             let format = self.format("formats", name)?;
-            if of_first_stage(&format.format) != Some(architecture) {
-                return Err(self.wrong("formats", name, format!("a stage 1 format of {}", architecture.name())));
+            if stage1_architecture(&format.format) != Some(architecture) {
+                return Err(self.error("formats", name, format!("a stage 1 format of {}", architecture.name())));
             }
             formats.push(format);
         }
@@ -140,27 +139,27 @@ impl Judge<'_> {
     }
 
     fn size(&self, key: &str, text: &str) -> Result<PageSize, MachineError> {
-        let expected = "a page size: a power of two from 4K on, such as 64K, 2M or 1G";
-        let size: PageSize = text.parse().map_err(|_| self.wrong(key, format!("{text:?}"), expected))?;
+        let expected = "a page size: a power of two of at least 4K, such as 64K, 2M or 1G";
+        let size: PageSize = text.parse().map_err(|_| self.error(key, format!("{text:?}"), expected))?;
         if size.bytes() < 4096 {
-            return Err(self.wrong(key, size, "a page of 4K or more: no processor here has smaller ones"));
+            return Err(self.error(key, size, "4K or more: no supported processor has smaller pages"));
         }
         Ok(size)
     }
 
-    /// The number of sets of a cache with this number of entries and ways.
+    /// The number of sets of a TLB or cache.
     fn sets(&self, key: &str, entries: u32, ways: u32) -> Result<u32, MachineError> {
         if entries == 0 {
-            Err(self.wrong(&format!("{key}.entries"), 0, "at least one entry"))
+            Err(self.error(&format!("{key}.entries"), 0, "at least one entry"))
         } else if entries > MAX_ENTRIES {
-            Err(self.wrong(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
+            Err(self.error(&format!("{key}.entries"), entries, format!("at most {MAX_ENTRIES} entries")))
         } else if ways == 0 {
-            Err(self.wrong(&format!("{key}.ways"), 0, "at least one way"))
+            Err(self.error(&format!("{key}.ways"), 0, "at least one way"))
         } else if !entries.is_multiple_of(ways) {
-            Err(self.wrong(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
+            Err(self.error(&format!("{key}.ways"), ways, format!("a divisor of the {entries} entries")))
         } else if !(entries / ways).is_power_of_two() || entries / ways > MAX_SETS {
-            let found = format!("{entries} entries in {ways} ways, which are {} sets", entries / ways);
-            Err(self.wrong(&format!("{key}.entries"), found, format!("a power of two of up to {MAX_SETS} sets")))
+            let found = format!("{entries} entries in {ways} ways, thus {} sets", entries / ways);
+            Err(self.error(&format!("{key}.entries"), found, format!("a power of two of at most {MAX_SETS} sets")))
         } else {
             Ok(entries / ways)
         }
@@ -173,15 +172,16 @@ impl Judge<'_> {
             tlbs.push(self.tlb(&format!("tlb[{index}]"), tlb)?);
         }
         if tlbs.len() > MAX_TLBS {
-            return Err(self.wrong("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
+            return Err(self.error("tlb", tlbs.len(), format!("at most {MAX_TLBS} TLBs")));
         }
-        if let Some((index, found)) = second_of_a_kind(&tlbs) {
-            let expected = "one for each level, kind of access and page size: otherwise it is not defined which of two holds a page";
-            return Err(self.wrong(&format!("tlb[{index}]"), found, expected));
+        if let Some((index, found)) = ambiguous_tlb(&tlbs) {
+            let expected = "one for each level, kind of access and page size: otherwise it is undefined \
+                            which of the two holds a page";
+            return Err(self.error(&format!("tlb[{index}]"), found, expected));
         }
-        if let Some(level) = level_without_the_one_before(&tlbs) {
-            let found = format!("level {level} and none of level {}", level - 1);
-            return Err(self.wrong("tlb", found, "levels from 1 on without a gap"));
+        if let Some(level) = level_after_gap(&tlbs) {
+            let found = format!("level {level} without level {}", level - 1);
+            return Err(self.error("tlb", found, "consecutive levels from 1 on"));
         }
         tlbs.sort_by_key(|tlb| tlb.level);
         Ok(tlbs)
@@ -190,14 +190,14 @@ impl Judge<'_> {
     fn tlb(&mut self, key: &str, tlb: &wire::Tlb) -> Result<TlbShape, MachineError> {
         let at = |name: &str| format!("{key}.{name}");
         if !(1..=MAX_TLB_LEVEL).contains(&tlb.level) {
-            return Err(self.wrong(&at("level"), tlb.level, format!("1 to {MAX_TLB_LEVEL}")));
+            return Err(self.error(&at("level"), tlb.level, format!("1 to {MAX_TLB_LEVEL}")));
         }
         let mut serves = Vec::new();
         for name in &tlb.serves {
-            serves.push(self.named(&at("serves"), name, Serves::ALL, Serves::name)?);
+            serves.push(self.named(&at("serves"), name, AccessKind::ALL, AccessKind::name)?);
         }
         if serves.is_empty() {
-            return Err(self.wrong(&at("serves"), "nothing", "some of fetch, load, store"));
+            return Err(self.error(&at("serves"), "nothing", "some of fetch, load, store"));
         }
         let mut holds = Vec::new();
         for size in self.cited(&at("holds"), &tlb.holds)? {
@@ -205,7 +205,7 @@ impl Judge<'_> {
         }
         holds.sort_unstable();
         if holds.is_empty() || holds.windows(2).any(|pair| pair[0] == pair[1]) {
-            return Err(self.wrong(&at("holds"), format!("{:?}", tlb.holds.is), "sizes, each once"));
+            return Err(self.error(&at("holds"), format!("{:?}", tlb.holds.is), "sizes, each once"));
         }
         let entries = *self.cited(&at("entries"), &tlb.entries)?;
         let ways = *self.cited(&at("ways"), &tlb.ways)?;
@@ -213,21 +213,17 @@ impl Judge<'_> {
         let replacement = self.cited(&at("replacement"), &tlb.replacement)?;
         let replacement = self.named(&at("replacement"), replacement, Replacement::ALL, Replacement::name)?;
         if replacement == Replacement::TreePlru && !(ways.is_power_of_two() && ways <= 64) {
-            return Err(self.wrong(
-                &at("ways"),
-                ways,
-                "a power of two of up to 64: a tree of directions has no others",
-            ));
+            return Err(self.error(&at("ways"), ways, "a power of two of at most 64, as plru requires"));
         }
         if replacement == Replacement::Srrip && tlb.level == 1 {
-            return Err(self.wrong(
+            return Err(self.error(
                 &at("replacement"),
                 "srrip in level 1",
-                "lru, plru, random or fifo: it tells a second use from the first, and a trace has runs of uses",
+                "lru, plru, random or fifo: srrip depends on each single use, and a trace merges consecutive uses into runs",
             ));
         }
         Ok(TlbShape {
-            name: self.shown(&at("name"), &tlb.name)?,
+            name: self.display_name(&at("name"), &tlb.name)?,
             level: tlb.level,
             serves,
             holds,
@@ -244,7 +240,7 @@ impl Judge<'_> {
         let (coalesces, needs) = match (&tlb.coalesces, &tlb.coalescing_needs) {
             (None, None) => return Ok(None),
             (Some(coalesces), needs) => (self.cited(&at, coalesces)?, needs),
-            (None, Some(_)) => return Err(self.wrong(&at, "nothing", "none, 4, 8, 16 or full")),
+            (None, Some(_)) => return Err(self.error(&at, "nothing", "none, 4, 8, 16 or full")),
         };
         let reach = match coalesces.as_str() {
             "none" => None,
@@ -252,19 +248,23 @@ impl Judge<'_> {
             "8" => Some(Reach::Pages(8)),
             "16" => Some(Reach::Pages(16)),
             "full" => Some(Reach::Group),
-            other => return Err(self.wrong(&at, format!("{other:?}"), "none, 4, 8, 16 or full")),
+            other => return Err(self.error(&at, format!("{other:?}"), "none, 4, 8, 16 or full")),
         };
         let Some(reach) = reach else { return Ok(None) };
         let Some(needs) = needs else {
-            return Err(self.wrong(&needs_at, "nothing", "what the core asks for: bit or contiguity"));
+            return Err(self.error(&needs_at, "nothing", "the condition for coalescing: bit or contiguity"));
         };
         let needs = match (self.cited(&needs_at, needs)?.as_str(), reach) {
             ("bit", _) => Needs::Bit,
             ("contiguity", Reach::Pages(_)) => Needs::Contiguity,
             ("contiguity", Reach::Group) => {
-                return Err(self.wrong(&needs_at, "contiguity", "bit: without it a group has no end (or 4, 8, 16)"));
+                return Err(self.error(
+                    &needs_at,
+                    "contiguity",
+                    "bit, or a reach of 4, 8 or 16: without the bit a group has no end",
+                ));
             }
-            (other, _) => return Err(self.wrong(&needs_at, format!("{other:?}"), "bit or contiguity")),
+            (other, _) => return Err(self.error(&needs_at, format!("{other:?}"), "bit or contiguity")),
         };
         Ok(Some(Coalescing { reach, needs }))
     }
@@ -275,8 +275,8 @@ impl Judge<'_> {
         for (index, cache) in wire.walk_cache.iter().enumerate() {
             let key = format!("walk_cache[{index}]");
             if !(1..=4).contains(&cache.level) || caches.iter().any(|other| other.level == cache.level) {
-                let expected = "a level from 1 to 4, each once: entries of level 0 are pages and are in TLBs";
-                return Err(self.wrong(&format!("{key}.level"), cache.level, expected));
+                let expected = "a level from 1 to 4, each once: entries of level 0 map pages and are in TLBs";
+                return Err(self.error(&format!("{key}.level"), cache.level, expected));
             }
             let entries = *self.cited(&format!("{key}.entries"), &cache.entries)?;
             let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
@@ -290,7 +290,7 @@ impl Judge<'_> {
         let wire = &self.wire.walker;
         let walkers = *self.cited("walker.walkers", &wire.walkers)?;
         if walkers == 0 {
-            return Err(self.wrong("walker.walkers", 0, "at least one"));
+            return Err(self.error("walker.walkers", 0, "at least one"));
         }
         let memory_cycles = *self.cited("walker.memory_cycles", &wire.memory_cycles)?;
         let mut caches = Vec::new();
@@ -299,7 +299,7 @@ impl Judge<'_> {
             let lines = *self.cited(&format!("{key}.lines"), &cache.lines)?;
             let ways = *self.cited(&format!("{key}.ways"), &cache.ways)?;
             let cycles = *self.cited(&format!("{key}.cycles"), &cache.cycles)?;
-            let name = self.shown(&format!("{key}.name"), &cache.name)?;
+            let name = self.display_name(&format!("{key}.name"), &cache.name)?;
             caches.push(LineCacheShape { name, sets: self.sets(&key, lines, ways)?, ways, cycles });
         }
         Ok(WalkerShape { walkers, caches, memory_cycles })
@@ -309,14 +309,14 @@ impl Judge<'_> {
         let Some(wire) = &self.wire.stage2 else { return Ok(None) };
         let name = self.cited("stage2.format", &wire.format)?;
         let format = self.format("stage2.format", name)?;
-        if of_second_stage(&format.format) != Some(architecture) {
-            return Err(self.wrong("stage2.format", name, format!("a stage 2 format of {}", architecture.name())));
+        if stage2_architecture(&format.format) != Some(architecture) {
+            return Err(self.error("stage2.format", name, format!("a stage 2 format of {}", architecture.name())));
         }
         let page = self.cited("stage2.page", &wire.page)?;
         let page = self.size("stage2.page", page)?;
         let has_leaf = paging::with_format!(&format.format, format => has_leaf(format, page.bytes()));
         if !has_leaf {
-            return Err(self.wrong("stage2.page", page, format!("a leaf size of {name}")));
+            return Err(self.error("stage2.page", page, format!("a leaf size of {name}")));
         }
         let entries = *self.cited("stage2.tlb_entries", &wire.tlb_entries)?;
         let ways = *self.cited("stage2.tlb_ways", &wire.tlb_ways)?;
@@ -331,14 +331,14 @@ impl Judge<'_> {
             let key = format!("kernel_costs.zeroing[{index}]");
             let page_bytes = self.size(&format!("{key}.page"), &zeroed.page)?.bytes();
             if zeroing.iter().any(|other| other.page_bytes == page_bytes) {
-                return Err(self.wrong(&format!("{key}.page"), &zeroed.page, "sizes, each once"));
+                return Err(self.error(&format!("{key}.page"), &zeroed.page, "sizes, each once"));
             }
             let cycles = self.cycles(&format!("{key}.cycles"), &zeroed.cycles)?;
             zeroing.push(Zeroing { page_bytes, cycles });
         }
         zeroing.sort_by_key(|zeroing| zeroing.page_bytes);
         if zeroing.is_empty() {
-            return Err(self.wrong("kernel_costs.zeroing", "none", "at least one page size"));
+            return Err(self.error("kernel_costs.zeroing", "none", "at least one page size"));
         }
         Ok(Some(KernelCosts {
             fault_cycles: self.cycles("kernel_costs.fault_cycles", &wire.fault_cycles)?,
@@ -347,27 +347,24 @@ impl Judge<'_> {
         }))
     }
 
-    /// Checks a number of cycles, which must not be zero.
+    /// A number of cycles, which must not be zero.
     fn cycles(&mut self, key: &str, cycles: &Cited<u32>) -> Result<u32, MachineError> {
         match self.cited(key, cycles)? {
-            0 => Err(self.wrong(key, 0, "at least one cycle")),
+            0 => Err(self.error(key, 0, "at least one cycle")),
             cycles => Ok(*cycles),
         }
     }
 
-    /// Refuses machines that have no first-level TLB for the base pages of some format.
-    fn every_page_is_held(&self, machine: &Machine) -> Result<(), MachineError> {
+    /// Refuses a machine if no first-level TLB holds the base pages of one of its formats.
+    fn check_base_pages(&self, machine: &Machine) -> Result<(), MachineError> {
         for format in &machine.formats {
             let base = paging::with_format!(&format.format, format => paging::Format::geometry(format).page_bytes());
-            for kind in Serves::ALL {
+            for kind in AccessKind::ALL {
                 let mut first = machine.tlbs.iter().filter(|tlb| tlb.level == 1 && tlb.serves.contains(&kind));
                 if !first.any(|tlb| tlb.stored_bytes(base, base, base).is_some()) {
-                    let expected = format!(
-                        "a TLB of level 1 that serves {} and holds pages of {}",
-                        kind.name(),
-                        format_bytes(base)
-                    );
-                    return Err(self.wrong("tlb", format!("none for {}", format.name), expected));
+                    let expected =
+                        format!("a level 1 TLB that serves {} and holds pages of {}", kind.name(), format_bytes(base));
+                    return Err(self.error("tlb", format!("none for {}", format.name), expected));
                 }
             }
         }

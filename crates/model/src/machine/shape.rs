@@ -11,7 +11,6 @@ use super::kernel_costs::KernelCosts;
 pub enum Architecture {
     /// x86-64.
     X86_64,
-    /// arm64.
     Arm64,
     /// 64-bit RISC-V.
     RiscV64,
@@ -20,7 +19,7 @@ pub enum Architecture {
 impl Architecture {
     pub const ALL: [Architecture; 3] = [Architecture::X86_64, Architecture::Arm64, Architecture::RiscV64];
 
-    /// Its name in traces and kernels.
+    /// Its name in traces and in the kernel (`uname -m`).
     pub const fn name(self) -> &'static str {
         match self {
             Architecture::X86_64 => "x86_64",
@@ -40,7 +39,7 @@ pub struct TableFormat {
 }
 
 impl TableFormat {
-    /// Base page size of software in bytes.
+    /// Size of the kernel's base page in bytes; it can consist of several hardware pages.
     pub fn base_bytes(&self) -> u64 {
         with_format!(&self.format, format => format.geometry().page_bytes() << format.run_bits())
     }
@@ -59,55 +58,55 @@ pub struct Machine {
     pub processor: String,
     /// The instruction set of the processor.
     pub architecture: Architecture,
-    /// The formats of its page tables. The first determines the kernel's base page, unless a policy asks for another one.
+    /// The formats of its page tables. The first determines the kernel's base page, unless the policy has another one.
     pub formats: Vec<TableFormat>,
-    /// The processors that it describes, in the form that [`Machine::is_cpu`] compares.
+    /// The processors that it describes, in the form that [`Machine::is_cpu`] expects.
     pub cpus: Vec<String>,
-    /// Its TLBs, level 1 first.
+    /// Its TLBs, ordered by level.
     pub tlbs: Vec<TlbShape>,
-    /// Caches of entries that point to tables.
+    /// Caches of page-table entries that point to tables.
     pub walk_caches: Vec<WalkCacheShape>,
     /// The page walker.
     pub walker: WalkerShape,
-    /// The second stage, in a virtual machine.
+    /// The second stage of translation, if the machine is a virtual machine.
     pub stage2: Option<Stage2>,
-    /// The kernel's costs at faults, if the file has them.
+    /// The kernel's costs of faults, if the file has them.
     pub kernel_costs: Option<KernelCosts>,
     /// Every figure of the file with its provenance.
     pub figures: Vec<Figure>,
 }
 
 impl Machine {
-    /// The format that Linux uses unless a policy asks for another base page than that of the first format.
-    pub fn usual_format(&self) -> &TableFormat {
+    /// The format that Linux uses with the base page of the first format.
+    pub fn default_format(&self) -> &TableFormat {
         let first = &self.formats[0];
         self.format_with(first.base_bytes()).unwrap_or(first)
     }
 
     /// The format that Linux uses with base pages of `base_bytes`.
     ///
-    /// On RISC-V the kernel tests at boot which modes the processor supports and uses the one with the most levels
-    /// (`set_satp_mode`, arch/riscv/mm/init.c). Elsewhere it is the first such format of the file.
+    /// On RISC-V the kernel tests at boot which modes the processor supports, and uses the one with the most levels
+    /// (`set_satp_mode`, arch/riscv/mm/init.c). On other architectures it is the first such format of the file.
     pub fn format_with(&self, base_bytes: u64) -> Option<&TableFormat> {
         let mut of_base = self.formats.iter().filter(|format| format.base_bytes() == base_bytes);
         match self.architecture {
-            // `rev` makes the first win among those with the same number of levels.
+            // `max_by_key` returns the last maximum, so `rev` selects the first format with the most levels.
             Architecture::RiscV64 => of_base.rev().max_by_key(|format| format.levels()),
             Architecture::X86_64 | Architecture::Arm64 => of_base.next(),
         }
     }
 
-    /// Whether the machine describes a processor: `VENDOR/FAMILY/MODEL` in decimal on x86 (a machine file may have
-    /// `FIRST-LAST` for the model), `IMPLEMENTER/PART` on arm64, the `uarch` on RISC-V, all as in /proc/cpuinfo.
+    /// Whether the machine describes this processor. A processor is `VENDOR/FAMILY/MODEL` in decimal on x86 (in machine files the
+    /// model can be `FIRST-LAST`), `IMPLEMENTER/PART` on arm64 and the `uarch` on RISC-V, each as in /proc/cpuinfo.
     pub fn is_cpu(&self, cpu: &str) -> bool {
         self.cpus.iter().any(|known| {
-            let Some((before, models)) = known.rsplit_once('/') else { return known == cpu };
-            let Some((found_before, model)) = cpu.rsplit_once('/') else { return false };
+            let Some((prefix, models)) = known.rsplit_once('/') else { return known == cpu };
+            let Some((cpu_prefix, model)) = cpu.rsplit_once('/') else { return false };
             let in_range = models.split_once('-').is_some_and(|(first, last)| {
                 let number = |text: &str| text.parse::<u32>().ok();
                 matches!((number(first), number(model), number(last)), (Some(a), Some(b), Some(c)) if a <= b && b <= c)
             });
-            before == found_before && (models == model || in_range)
+            prefix == cpu_prefix && (models == model || in_range)
         })
     }
 }
@@ -117,40 +116,40 @@ impl Machine {
 pub struct Figure {
     /// Its key, such as `tlb[0].entries`.
     pub key: String,
-    /// Its value, as the file writes it.
+    /// Its value, as in the file.
     pub value: String,
-    /// The provenance for the value.
+    /// Where the value comes from.
     pub provenance: Provenance,
 }
 
-/// The provenance for a figure.
+/// Where a figure comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// A source, as text.
+    /// A source: its description in the file.
     Source(String),
-    /// The value is assumed, for this reason.
+    /// An assumption, with its reason.
     Assumed(String),
 }
 
-/// The kinds of accesses that a TLB serves.
+/// A kind of memory access.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Serves {
-    /// Instruction fetches.
+pub enum AccessKind {
+    /// An instruction fetch.
     Fetch,
     Load,
     Store,
 }
 
-impl Serves {
+impl AccessKind {
     /// All kinds.
-    pub const ALL: [Serves; 3] = [Serves::Fetch, Serves::Load, Serves::Store];
+    pub const ALL: [AccessKind; 3] = [AccessKind::Fetch, AccessKind::Load, AccessKind::Store];
 
     /// The name in machine files.
     pub const fn name(self) -> &'static str {
         match self {
-            Serves::Fetch => "fetch",
-            Serves::Load => "load",
-            Serves::Store => "store",
+            AccessKind::Fetch => "fetch",
+            AccessKind::Load => "load",
+            AccessKind::Store => "store",
         }
     }
 }
@@ -160,14 +159,14 @@ impl Serves {
 pub enum Replacement {
     /// Replaces the least recently used entry.
     Lru,
-    /// Replaces the entry that a binary tree of last directions points to.
+    /// Tree-PLRU: replaces the entry to which a binary tree of one-bit directions leads.
     TreePlru,
-    /// Replaces any entry, chosen by a seeded generator.
+    /// Replaces an entry that a seeded generator chooses.
     Random,
-    /// Replaces the oldest entry; a hit changes nothing.
+    /// Replaces the entry that was inserted first; a hit changes nothing.
     Fifo,
-    /// Replaces the entry whose next use is predicted farthest off: static re-reference interval prediction, two bits
-    /// per entry.
+    /// Static re-reference interval prediction with two bits per entry: replaces the entry whose next use is predicted farthest
+    /// off.
     Srrip,
 }
 
@@ -197,12 +196,12 @@ pub enum Reach {
     Group,
 }
 
-/// The condition under which a core stores neighbouring pages as one.
+/// The condition under which hardware stores neighbouring pages in one entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Needs {
-    /// The contiguous bit, or a NAPOT entry.
+    /// The PTEs have the contiguous bit, or are NAPOT entries.
     Bit,
-    /// Pages and memory are aligned and contiguous.
+    /// Virtual and physical addresses are aligned and contiguous.
     Contiguity,
 }
 
@@ -211,11 +210,11 @@ pub enum Needs {
 pub struct Coalescing {
     /// How many pages one entry can cover.
     pub reach: Reach,
-    /// The condition for coalescing.
+    /// The condition.
     pub needs: Needs,
 }
 
-/// The highest level of TLBs.
+/// The highest TLB level.
 pub const MAX_TLB_LEVEL: u8 = 4;
 
 /// The parameters of one TLB.
@@ -223,21 +222,21 @@ pub const MAX_TLB_LEVEL: u8 = 4;
 pub struct TlbShape {
     /// The name in tables and results.
     pub name: String,
-    /// The level, from 1 to [`MAX_TLB_LEVEL`]. A level is looked up if the previous levels missed.
+    /// The level, from 1 to [`MAX_TLB_LEVEL`]. A level is looked up only after a miss in the previous one.
     pub level: u8,
     /// The kinds of accesses that use it.
-    pub serves: Vec<Serves>,
-    /// The page sizes that it supports natively, smallest first. A larger page is stored as the largest of them.
+    pub serves: Vec<AccessKind>,
+    /// The page sizes that it supports, smallest first. It stores a larger page as the largest of them.
     pub holds: Vec<PageSize>,
     /// Number of sets, a power of two.
     pub sets: u32,
-    /// Number of entries of a set.
+    /// Number of entries in a set.
     pub ways: u32,
     /// The replacement policy.
     pub replacement: Replacement,
-    /// How neighbouring pages share an entry, if they do.
+    /// How neighbouring pages share an entry; `None` if they do not.
     pub coalescing: Option<Coalescing>,
-    /// Cycles of a hit in addition to a hit in level 1.
+    /// Cycles by which a hit takes longer than a level 1 hit.
     pub hit_cycles: u32,
 }
 
@@ -247,28 +246,28 @@ impl TlbShape {
         self.sets * self.ways
     }
 
-    /// The size in bytes that it stores for a page of `leaf_bytes` that belongs to a contiguous group of `group_bytes`
-    /// (`leaf_bytes` if to none) and to aligned contiguous memory of `run_bytes`; `None` if it supports no size that
-    /// small.
+    /// The bytes that one entry covers for a page of `leaf_bytes`. The page belongs to a contiguous group of `group_bytes` (or of
+    /// `leaf_bytes` if to none) and to aligned contiguous memory of `run_bytes`. `None` if all supported sizes are larger than the
+    /// page.
     pub fn stored_bytes(&self, leaf_bytes: u64, group_bytes: u64, run_bytes: u64) -> Option<u64> {
         let native = self.holds.iter().map(|size| size.bytes()).rfind(|bytes| *bytes <= leaf_bytes)?;
-        // A page that is stored smaller than its leaf cannot be coalesced.
+        // A leaf that is stored as a smaller size is not coalesced.
         let Some(Coalescing { reach, needs }) = self.coalescing.filter(|_| native == leaf_bytes) else {
             return Some(native);
         };
-        let together = if needs == Needs::Bit { group_bytes } else { run_bytes.max(group_bytes) };
+        let max_bytes = if needs == Needs::Bit { group_bytes } else { run_bytes.max(group_bytes) };
         match reach {
-            Reach::Pages(pages) => Some(together.min(leaf_bytes * pages)),
-            // A group is stored in a size that the TLB supports.
-            Reach::Group => self.holds.iter().map(|size| size.bytes()).rfind(|bytes| *bytes <= together),
+            Reach::Pages(pages) => Some(max_bytes.min(leaf_bytes * pages)),
+            // A group is stored as the largest supported size that it contains.
+            Reach::Group => self.holds.iter().map(|size| size.bytes()).rfind(|bytes| *bytes <= max_bytes),
         }
     }
 }
 
-/// A cache of entries that point to tables.
+/// A cache of page-table entries that point to tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WalkCacheShape {
-    /// The level of the entries that it holds; 0 is the level of pages. After a hit at most `level` entries are left to read.
+    /// The level of its entries; level 0 maps pages. After a hit, the walker reads at most `level` more entries.
     pub level: u8,
     /// Number of sets, a power of two.
     pub sets: u32,
@@ -294,7 +293,7 @@ pub struct LineCacheShape {
 pub struct WalkerShape {
     /// Number of concurrent walks.
     pub walkers: u32,
-    /// Caches from which it reads entries, the nearest first: the share that page-table entries occupy, not the whole cache.
+    /// Caches from which it reads entries, the nearest first. Their size is the share that page-table entries occupy.
     pub caches: Vec<LineCacheShape>,
     /// Cycles to read an entry from memory.
     pub memory_cycles: u32,
@@ -304,9 +303,9 @@ pub struct WalkerShape {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stage2 {
     pub format: TableFormat,
-    /// The page size with which it maps guest memory.
+    /// The size of the pages that map guest memory.
     pub page: PageSize,
-    /// Number of sets of the TLB of its translations, a power of two.
+    /// Number of sets of the TLB for second-stage translations, a power of two.
     pub sets: u32,
     /// Number of ways of that TLB.
     pub ways: u32,

@@ -1,12 +1,12 @@
-//! The uses of page-table formats: for programs, virtual machines, leaves of a size.
+//! What a page-table format can be used for: programs, virtual machines, leaves of a size.
 
 use paging::format::named::Named;
 use paging::format::riscv::Stage;
 
 use super::shape::Architecture;
 
-/// The architecture whose programs a format is for.
-pub(super) fn of_first_stage(format: &Named) -> Option<Architecture> {
+/// The architecture, if programs can have tables of this format.
+pub(super) fn stage1_architecture(format: &Named) -> Option<Architecture> {
     match format {
         Named::X86_64(_) => Some(Architecture::X86_64),
         Named::Arm64Stage1(_) => Some(Architecture::Arm64),
@@ -16,8 +16,9 @@ pub(super) fn of_first_stage(format: &Named) -> Option<Architecture> {
     }
 }
 
-/// The architecture whose virtual machines a format is for. Nested tables of x86-64 are walked as those of programs are.
-pub(super) fn of_second_stage(format: &Named) -> Option<Architecture> {
+/// The architecture, if virtual machines can have a second stage of this format. Nested tables of x86-64 have the format of a
+/// program's tables.
+pub(super) fn stage2_architecture(format: &Named) -> Option<Architecture> {
     match format {
         Named::X86_64(_) => Some(Architecture::X86_64),
         Named::Arm64Stage2(_) => Some(Architecture::Arm64),

@@ -3,7 +3,7 @@ use proptest::prelude::*;
 
 const WHOLE: &str = include_str!("../../../../fixtures/machine.toml");
 
-fn said(changed: &[(&str, &str)]) -> String {
+fn refusal(changed: &[(&str, &str)]) -> String {
     let text = changed.iter().fold(WHOLE.to_owned(), |text, (from, to)| {
         assert!(text.contains(from), "{from}");
         text.replace(from, to)
@@ -12,7 +12,7 @@ fn said(changed: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn every_machine_of_the_program_is_sound() {
+fn every_built_in_machine_is_valid_and_cites_a_source() {
     for (name, _) in BUILT_IN {
         let machine = built_in(name).unwrap();
         assert_eq!(machine.name, name);
@@ -21,7 +21,7 @@ fn every_machine_of_the_program_is_sound() {
 }
 
 #[test]
-fn a_file_becomes_a_machine() {
+fn reads_values_and_their_provenance() {
     let machine = read("test.toml", WHOLE).unwrap();
     assert_eq!((machine.tlbs[0].sets, machine.tlbs[0].ways), (16, 4));
     let assumed = machine.figures.iter().filter(|figure| matches!(figure.provenance, Provenance::Assumed(_))).count();
@@ -29,7 +29,7 @@ fn a_file_becomes_a_machine() {
 }
 
 #[test]
-fn what_no_processor_has_is_refused_by_key() {
+fn names_the_key_of_an_impossible_value() {
     let entries = "entries = { is = 64,";
     for (from, to, key, words) in [
         ("ways = { is = 4,", "ways = { is = 5,", "tlb[0].ways", "divisor of the 64"),
@@ -41,7 +41,7 @@ fn what_no_processor_has_is_refused_by_key() {
         (r#""2M""#, r#""1K""#, "tlb[0].holds", "4K or more"),
         (r#""4K", "2M""#, r#""2M""#, "tlb", "holds pages of 4K"),
         (r#"is = "lru""#, r#"is = "mru""#, "tlb[0].replacement", "lru, plru, random, fifo, srrip"),
-        (r#"is = "lru""#, r#"is = "srrip""#, "tlb[0].replacement", "a trace has runs of uses"),
+        (r#"is = "lru""#, r#"is = "srrip""#, "tlb[0].replacement", "a trace merges consecutive uses into runs"),
         (r#"["x86-64"]"#, r#"["sv39"]"#, "formats", "x86_64"),
         (r#"["x86-64"]"#, r#"["x86"]"#, "formats", r#"found "x86"; expected x86-64, x86-64-la57, arm64-GRANULE-BITS"#),
         (
@@ -52,7 +52,7 @@ fn what_no_processor_has_is_refused_by_key() {
         ),
         (r#""2M""#, r#""3M""#, "tlb[0].holds", r#"found "3M"; expected a page size: a power of two"#),
         (r#"assumed = "as others""#, r#"assumed = " ""#, "tlb[0].ways.assumed", "why it is assumed"),
-        (r#"manual = "the manual""#, r#"manual = """#, "sources.manual", "what and where"),
+        (r#"manual = "the manual""#, r#"manual = """#, "sources.manual", "what the source is"),
         (r#"name = "test""#, r#"name = """#, "name", "without control characters"),
         (r#"name = "test""#, r#"name = "a\u001b[31m""#, "name", "without control characters"),
         (r#"processor = "a test""#, r#"processor = "a\nb""#, "processor", "without control characters"),
@@ -62,15 +62,18 @@ fn what_no_processor_has_is_refused_by_key() {
         (r#", assumed = "as others""#, "", "tlb[0].ways", "`source`"),
         ("level = 1", "level = 5", "tlb[0].level", "1 to 4"),
         ("level = 1", "level = 0", "tlb[0].level", "1 to 4"),
-        ("level = 1", "level = 3", "tlb", "level 3 and none of level 2; expected levels from 1 on without a gap"),
+        ("level = 1", "level = 3", "tlb", "level 3 without level 2; expected consecutive levels from 1 on"),
     ] {
-        let said = said(&[(from, to)]);
-        assert!(said.starts_with(&format!("test.toml: {key}: found ")) && said.contains(words), "{to}: {said}");
+        let message = refusal(&[(from, to)]);
+        assert!(
+            message.starts_with(&format!("test.toml: {key}: found ")) && message.contains(words),
+            "{to}: {message}"
+        );
     }
 }
 
-/// The text of the first TLB, with another level, other accesses and other sizes.
-fn another_tlb(level: &str, serves: &str, holds: &str) -> String {
+/// The machine file with a second TLB: a copy of the first with another level, other accesses and other sizes.
+fn with_second_tlb(level: &str, serves: &str, holds: &str) -> String {
     let tlb = &WHOLE[WHOLE.find("[[tlb]]").unwrap()..WHOLE.find("[walker]").unwrap()];
     let changes = [("level = 1", level), (r#"["fetch", "load", "store"]"#, serves), (r#"["4K", "2M"]"#, holds)];
     let changed = changes.iter().fold(tlb.to_owned(), |text, (from, to)| text.replace(from, to));
@@ -78,19 +81,20 @@ fn another_tlb(level: &str, serves: &str, holds: &str) -> String {
 }
 
 #[test]
-fn a_second_tlb_of_one_kind_is_refused() {
-    let said = read("test.toml", &another_tlb("level = 1", r#"["store"]"#, r#"["2M", "1G"]"#)).unwrap_err().to_string();
+fn refuses_two_tlbs_for_the_same_pages_and_accesses() {
+    let message =
+        read("test.toml", &with_second_tlb("level = 1", r#"["store"]"#, r#"["2M", "1G"]"#)).unwrap_err().to_string();
     let expected = "test.toml: tlb[1]: found a second TLB of level 1 for stores of 2M pages, in addition to \"L1\"; expected one for \
-                    each level, kind of access and page size: otherwise it is not defined which of two holds a page";
-    assert_eq!(said, expected);
+                    each level, kind of access and page size: otherwise it is undefined which of the two holds a page";
+    assert_eq!(message, expected);
     for (level, holds) in [("level = 1", r#"["1G"]"#), ("level = 2", r#"["4K", "2M"]"#)] {
-        let machine = read("test.toml", &another_tlb(level, r#"["store"]"#, holds)).unwrap();
+        let machine = read("test.toml", &with_second_tlb(level, r#"["store"]"#, holds)).unwrap();
         assert_eq!(machine.tlbs.len(), 2, "{level} {holds}");
     }
 }
 
 #[test]
-fn what_the_kernel_does_has_figures_of_its_own() {
+fn reads_and_validates_kernel_costs() {
     let with = |text: &str| read("test.toml", &format!("{WHOLE}[kernel_costs]\n{text}"));
     let figure = |key: &str, is: u32| format!("{key} = {{ is = {is}, assumed = \"a test\" }}\n");
     let zeroing =
@@ -104,7 +108,7 @@ fn what_the_kernel_does_has_figures_of_its_own() {
         [(4096, 100), (2 << 20, 9000)]
     );
     assert!(machine.figures.iter().any(|figure| figure.key == "kernel_costs.zeroing[1].cycles"));
-    assert!(read("test.toml", WHOLE).unwrap().kernel_costs.is_none(), "it can be left out");
+    assert!(read("test.toml", WHOLE).unwrap().kernel_costs.is_none(), "the section is optional");
     for (text, words) in [
         (faults.clone() + &zeroing("4K", 100) + &zeroing("4K", 90), "kernel_costs.zeroing[1].page: found 4K"),
         (faults.clone() + &zeroing("4K", 0), "kernel_costs.zeroing[0].cycles: found 0; expected at least one cycle"),
@@ -115,13 +119,13 @@ fn what_the_kernel_does_has_figures_of_its_own() {
         ),
         (faults.clone() + "speed = 3\n" + &zeroing("4K", 1), "unknown field `speed`"),
     ] {
-        let said = with(&text).unwrap_err().to_string();
-        assert!(said.contains(words), "{said}");
+        let message = with(&text).unwrap_err().to_string();
+        assert!(message.contains(words), "{message}");
     }
 }
 
 #[test]
-fn a_format_is_of_the_instruction_set_and_of_the_stage() {
+fn refuses_formats_of_another_architecture_or_stage() {
     let stage2 = |format: &str| {
         let figure = |(key, is): (&str, &str)| format!("{key} = {{ is = {is}, assumed = \"a test\" }}\n");
         let keys = [("format", format), ("page", "\"2M\""), ("tlb_entries", "16"), ("tlb_ways", "4")];
@@ -129,30 +133,36 @@ fn a_format_is_of_the_instruction_set_and_of_the_stage() {
     };
     assert!(stage2("\"x86-64\"").is_ok());
     for foreign in ["\"arm64-s2-4k-40\"", "\"sv39x4\""] {
-        let said = stage2(foreign).unwrap_err().to_string();
-        assert!(said.contains("stage2.format: found") && said.contains("a stage 2 format of x86_64"), "{said}");
+        let message = stage2(foreign).unwrap_err().to_string();
+        assert!(
+            message.contains("stage2.format: found") && message.contains("a stage 2 format of x86_64"),
+            "{message}"
+        );
     }
-    let first = |architecture: &str, format: &str| said(&[("\"x86_64\"", architecture), ("[\"x86-64\"]", format)]);
+    let first = |architecture: &str, format: &str| refusal(&[("\"x86_64\"", architecture), ("[\"x86-64\"]", format)]);
     assert!(first("\"riscv64\"", "[\"sv39x4\"]").contains("a stage 1 format of riscv64"));
     assert!(first("\"aarch64\"", "[\"arm64-s2-4k-40\"]").contains("a stage 1 format of aarch64"));
 }
 
 #[test]
-fn a_value_alone_is_no_figure() {
-    let said = said(&[("{ is = 64, source = \"manual\" }", "64")]);
-    assert!(said.contains("expected a figure: { is = VALUE, source = KEY }") && said.contains("line 13"), "{said}");
+fn refuses_a_value_without_provenance() {
+    let message = refusal(&[("{ is = 64, source = \"manual\" }", "64")]);
+    assert!(
+        message.contains("expected a figure: { is = VALUE, source = KEY }") && message.contains("line 13"),
+        "{message}"
+    );
 }
 
 #[test]
-fn unknown_keys_and_other_versions_are_refused() {
-    let message = said(&[("level = 1", "level = 1\nspeed = 3")]);
+fn refuses_unknown_keys_and_other_versions() {
+    let message = refusal(&[("level = 1", "level = 1\nspeed = 3")]);
     assert!(message.contains("unknown field `speed`") && message.contains("line 11"), "{message}");
-    assert!(said(&[("machine/1", "machine/2")]).contains(r#"expected "pagelab.machine/1""#));
+    assert!(refusal(&[("machine/1", "machine/2")]).contains(r#"expected "pagelab.machine/1""#));
     assert!(matches!(built_in("zen-9"), Err(MachineError::Unknown { nearest: "zen-2", .. })));
 }
 
 #[test]
-fn coalescing_says_what_it_needs() {
+fn coalesces_and_coalescing_needs_require_each_other() {
     let with = |text: &str| {
         let cycles = "hit_cycles = { is = 0,";
         WHOLE.replace(cycles, &format!("{text}\n{cycles}"))
@@ -169,18 +179,18 @@ coalescing_needs = { is = "contiguity", source = "manual" }"#,
         (r#"coalesces = { is = "5", source = "manual" }"#, "tlb[0].coalesces"),
         (r#"coalescing_needs = { is = "bit", source = "manual" }"#, "tlb[0].coalesces"),
     ] {
-        let said = read("test.toml", &with(text)).unwrap_err().to_string();
-        assert!(said.contains(key), "{said}");
+        let message = read("test.toml", &with(text)).unwrap_err().to_string();
+        assert!(message.contains(key), "{message}");
     }
-    let endless = four.replace(r#"is = "4""#, r#"is = "full""#);
-    assert!(read("test.toml", &endless).unwrap_err().to_string().contains("a group has no end"));
+    let unbounded = four.replace(r#"is = "4""#, r#"is = "full""#);
+    assert!(read("test.toml", &unbounded).unwrap_err().to_string().contains("a group has no end"));
 }
 
 #[test]
-fn a_large_page_is_stored_as_the_largest_size_that_is_held() {
+fn stores_a_large_page_as_the_largest_supported_size() {
     let a57 = built_in("cortex-a57").unwrap();
     let stored = |level, leaf, group| {
-        let tlb = a57.tlbs.iter().find(|tlb| tlb.level == level && tlb.serves.contains(&Serves::Load)).unwrap();
+        let tlb = a57.tlbs.iter().find(|tlb| tlb.level == level && tlb.serves.contains(&AccessKind::Load)).unwrap();
         tlb.stored_bytes(leaf, group, group)
     };
     assert_eq!((stored(1, 2 << 20, 2 << 20), stored(2, 2 << 20, 2 << 20)), (Some(1 << 20), Some(2 << 20)));
@@ -188,11 +198,11 @@ fn a_large_page_is_stored_as_the_largest_size_that_is_held() {
 }
 
 #[test]
-fn half_of_the_second_level_of_golden_cove_holds_2m() {
+fn each_large_size_has_half_the_second_level_entries_of_4k_since_sunny_cove() {
     for name in ["ice-lake", "sapphire-rapids"] {
         let machine = built_in(name).unwrap();
         let entries = |bytes: u64| {
-            let second = machine.tlbs.iter().filter(|tlb| tlb.level == 2 && tlb.serves.contains(&Serves::Load));
+            let second = machine.tlbs.iter().filter(|tlb| tlb.level == 2 && tlb.serves.contains(&AccessKind::Load));
             let best = second.max_by_key(|tlb| tlb.stored_bytes(bytes, bytes, bytes)).unwrap();
             assert_eq!(best.stored_bytes(bytes, bytes, bytes), Some(bytes), "{name}");
             (best.entries(), best.ways)
@@ -204,9 +214,8 @@ fn half_of_the_second_level_of_golden_cove_holds_2m() {
 proptest! {
     #![proptest_config(testing::properties(64))]
 
-    /// Any number or word at any key results in a machine, or in a message that names the file.
     #[test]
-    fn no_value_makes_reading_fail_otherwise(
+    fn any_value_results_in_a_machine_or_an_error_that_names_the_file(
         line in 0..WHOLE.lines().count(),
         value in prop_oneof![
             any::<u64>().prop_map(|number| number.to_string()),
@@ -230,7 +239,7 @@ proptest! {
 }
 
 #[test]
-fn a_processor_is_known_by_its_numbers() {
+fn recognises_processors_by_their_numbers() {
     let of = |cpu: &str| -> Vec<&str> {
         BUILT_IN.iter().map(|(name, _)| *name).filter(|name| built_in(name).unwrap().is_cpu(cpu)).collect()
     };

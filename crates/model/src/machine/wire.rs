@@ -1,4 +1,4 @@
-//! The structure of the machine file. Unknown keys are refused.
+//! The structure of machine files. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 

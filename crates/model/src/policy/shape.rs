@@ -4,18 +4,18 @@ use ::policy::PageSizes;
 use ::policy::size::PageSize;
 use paging::Format;
 
-/// Number of base pages in the smallest anonymous folio (mm/huge_memory.c: order 2).
+/// Number of base pages in the smallest large anonymous folio: order 2 (`THP_ORDERS_ALL_ANON`, include/linux/huge_mm.h).
 pub(crate) const MIN_FOLIO_PAGES: u64 = 4;
 
-/// The sizes that a format has.
+/// The page sizes of a format.
 pub(super) struct Shape {
     pub base_bytes: u64,
     pub pmd_bytes: Option<u64>,
     /// Size of a contiguous group of pages in bytes.
     pub group_bytes: Option<u64>,
-    /// The sizes of base pages and of larger leaves.
+    /// The sizes of all leaves, base pages first.
     pub leaves: Vec<u64>,
-    /// The sizes of leaves and groups that hugetlb supports.
+    /// The sizes of leaves and contiguous groups that hugetlb supports.
     pub hugetlb: Vec<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Shape {
             .filter(|level| format.has_leaf(*level) && unit(*level) <= 16 << 30)
             .map(unit)
             .collect();
-        // Linux has groups of pages and of PMD leaves (arch/arm64/mm/hugetlbpage.c, arch/riscv/mm/hugetlbpage.c).
+        // Linux supports contiguous groups of pages and of PMD leaves (arch/arm64/mm/hugetlbpage.c, arch/riscv/mm/hugetlbpage.c).
         let mut hugetlb: Vec<u64> = leaves.iter().copied().chain((0..2).filter_map(group)).collect();
         hugetlb.sort_unstable();
         let pmd_bytes = format.has_leaf(1).then(|| unit(1));
@@ -42,10 +42,10 @@ impl Shape {
 
 impl Shape {
     /// The sizes that a kernel with these tables offers.
-    pub fn as_offered(&self) -> PageSizes {
+    pub fn page_sizes(&self) -> PageSizes {
         let size = |bytes: u64| PageSize::new(bytes).expect("pages are powers of two");
-        let least = self.base_bytes * MIN_FOLIO_PAGES;
-        let folios = std::iter::successors(Some(least), |bytes| Some(bytes * 2));
+        let smallest = self.base_bytes * MIN_FOLIO_PAGES;
+        let folios = std::iter::successors(Some(smallest), |bytes| Some(bytes * 2));
         PageSizes {
             base: size(self.base_bytes),
             pmd: self.pmd_bytes.map(size),

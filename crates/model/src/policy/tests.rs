@@ -1,4 +1,4 @@
-//! Policies and the plans that machines make of them.
+//! Policies, and their plans on machines.
 
 use super::*;
 use crate::machine::built_in;
@@ -21,11 +21,11 @@ fn names_survive_a_round_trip() {
 }
 
 #[test]
-fn each_machine_has_the_pages_of_its_tables() {
+fn page_sizes_are_those_of_the_table_format() {
     assert_eq!(plan("cascade-lake", "thp").unwrap().granule, Granule::Thp(2 << 20));
     assert_eq!(plan("cortex-a57", "contig-64k").unwrap().granule, Granule::Contig64k);
     assert_eq!(plan("neoverse-n1", "base-16k").unwrap().format.name, "arm64-16k-48");
-    // Linux on RISC-V uses the most levels available, whatever the order of the file.
+    // Linux on RISC-V uses the format with the most levels, whatever their order in the file.
     assert_eq!(plan("rva23", "thp").unwrap().format.name, "sv48+svnapot");
     assert_eq!(plan("rva23", "base-64k").unwrap().format.name, "sv48-64k+svnapot");
     assert_eq!(plan("sifive-u74", "base").unwrap().format.name, "sv39");
@@ -36,8 +36,8 @@ fn each_machine_has_the_pages_of_its_tables() {
 }
 
 #[test]
-fn thp_that_comes_first_has_the_size_of_the_tables() {
-    // One leaf above the base pages: 512 of 4K, 8192 of 64K. Leaves of software pages consist of as many hardware leaves.
+fn with_thp_tries_the_pmd_size_of_the_format_first() {
+    // A PMD maps 512 pages of 4K or 8192 of 64K. With software pages of 64K, it consists of 16 hardware PMDs.
     for (machine, policy, base_bytes, thp_bytes) in [
         ("cortex-a57", "contig-64k+thp", 4 << 10, 2 << 20),
         ("rva23", "contig-64k+thp", 4 << 10, 2 << 20),
@@ -57,14 +57,14 @@ fn thp_that_comes_first_has_the_size_of_the_tables() {
 }
 
 #[test]
-fn what_a_machine_cannot_have_is_refused_with_the_reason() {
+fn refuses_unsupported_policies_with_the_reason() {
     for (machine, policy, reason) in [
         ("cascade-lake", "base-64k", "no base pages of 64K, only of 4K"),
         ("cascade-lake", "contig-64k", "x86-64 on x86_64 has no contiguous pages"),
         ("cascade-lake", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
         ("cascade-lake", "mthp-2m", "of 16K to 1M"),
         ("rva23", "base-16k", "no base pages of 16K, only of 4K, 64K"),
-        ("apple-m1", "contig-64k", "contiguous groups of pages (arm64-16k-47) are of 2M"),
+        ("apple-m1", "contig-64k", "contiguous groups of pages are of 2M with arm64-16k-47"),
         ("sifive-u74", "contig-64k", "no contiguous pages"),
         ("zen-2", "default", "name a page size"),
     ] {
@@ -74,27 +74,27 @@ fn what_a_machine_cannot_have_is_refused_with_the_reason() {
 }
 
 #[test]
-fn further_folios_are_smaller_ones_that_the_machine_has() {
+fn refuses_fallback_folios_that_are_larger_or_too_small() {
     const K: u64 = 1 << 10;
-    for (machine, policy, further, reason) in [
+    for (machine, policy, fallbacks, reason) in [
         ("cascade-lake", "mthp-64k", vec![16 * K, 32 * K, 64 * K], None),
-        ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("of 128K would be taken before those of 64K")),
-        ("apple-m1", "mthp-128k", vec![16 * K], Some("no folios of 16K: the smallest are of 64K with arm64-16k-47")),
-        // Policies in which further folios have no effect.
+        ("cascade-lake", "mthp-64k", vec![16 * K, 128 * K], Some("tries folios of 128K before those of 64K")),
+        ("apple-m1", "mthp-128k", vec![16 * K], Some("no folios of 16K: with arm64-16k-47 the smallest are of 64K")),
+        // Without mTHP, fallback folios have no effect.
         ("apple-m1", "base", vec![16 * K], None),
     ] {
-        let found = plan(machine, policy).unwrap().admits_folios(&further).err();
-        let is_said =
+        let found = plan(machine, policy).unwrap().admits_folios(&fallbacks).err();
+        let has_reason =
             reason.is_none_or(|reason| found.as_ref().is_some_and(|found| found.to_string().contains(reason)));
-        assert!(found.is_some() == reason.is_some() && is_said, "{machine} {policy}: {found:?}");
+        assert!(found.is_some() == reason.is_some() && has_reason, "{machine} {policy}: {found:?}");
     }
 }
 
 #[test]
-fn missing_pages_are_fewer_than_a_pmd_has() {
+fn max_ptes_none_is_below_the_pages_of_a_pmd() {
     let arm64_64k = include_str!("../../../../machines/neoverse-n1.toml").replace("\"arm64-4k-48\", ", "");
     let arm64_64k = crate::machine::read("test.toml", &arm64_64k.replace("\"arm64-16k-48\", ", "")).unwrap();
-    for (machine, most) in
+    for (machine, max) in
         [(built_in("cascade-lake").unwrap(), 511), (built_in("apple-m1").unwrap(), 2047), (arm64_64k, 8191)]
     {
         let admits = |policy: &str, missing: u64| {
@@ -102,9 +102,9 @@ fn missing_pages_are_fewer_than_a_pmd_has() {
             kernel.khugepaged.max_ptes_none = Some(missing);
             Plan::new(&policy.parse().unwrap(), &machine).unwrap().admits_kernel(&kernel)
         };
-        assert_eq!(admits("thp", most), Ok(()), "{}", machine.name);
-        let refused = admits("thp", most + 1).unwrap_err();
-        assert!(refused.to_string().contains(&format!("0 to {most} with")), "{}: {refused}", machine.name);
-        assert_eq!(admits("base", most + 1), Ok(()), "khugepaged has no part in it");
+        assert_eq!(admits("thp", max), Ok(()), "{}", machine.name);
+        let refused = admits("thp", max + 1).unwrap_err();
+        assert!(refused.to_string().contains(&format!("0 to {max} with")), "{}: {refused}", machine.name);
+        assert_eq!(admits("base", max + 1), Ok(()), "khugepaged does nothing under `base`");
     }
 }

@@ -1,4 +1,4 @@
-//! The input of feeders, and their output: steps in one order.
+//! The input of feeders (pieces of traces) and their output (batches of steps).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ pub(super) struct Runs {
 
 /// A block in the form that feeders take.
 #[derive(Clone, Debug)]
-pub(super) enum Part {
+pub(super) enum TracePiece {
     Damaged(String),
     Events {
         thread: u32,
@@ -31,43 +31,43 @@ pub(super) enum Part {
     Timestamps(Arc<Vec<Timestamp>>),
 }
 
-impl From<Block> for Part {
-    fn from(block: Block) -> Part {
+impl From<Block> for TracePiece {
+    fn from(block: Block) -> TracePiece {
         match block {
             Block::Damaged(damage) => {
-                Part::Damaged(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why))
+                TracePiece::Damaged(format!("{} bytes at offset {}: {}", damage.bytes, damage.offset, damage.why))
             }
-            Block::Events { thread, events, .. } => Part::Events { thread, events },
-            Block::Timestamps(timestamps) => Part::Timestamps(Arc::new(timestamps)),
+            Block::Events { thread, events, .. } => TracePiece::Events { thread, events },
+            Block::Timestamps(timestamps) => TracePiece::Timestamps(Arc::new(timestamps)),
             Block::Runs { thread, first, instructions, chunk } => {
-                Part::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
+                TracePiece::Runs { thread, first, block: Arc::new(Runs { chunk, instructions }) }
             }
         }
     }
 }
 
-/// The next step of the replay.
+/// A step of the replay.
 #[derive(Debug)]
 pub(super) enum Step {
     Change(Change),
-    /// The running process has forked the process `process`, with a copy of its memory or sharing it.
+    /// The running process has forked `process`, which shares its memory or has a copy of it.
     Fork {
         process: u32,
         shares: bool,
     },
-    /// The following steps are of this process.
+    /// The following steps belong to this process.
     Switch {
         process: u32,
     },
-    /// The process `process` has ended, and the following steps are of `next`.
+    /// A process has ended. The following steps belong to `next`.
     End {
         process: u32,
         next: u32,
     },
-    /// The running process executes another program, which continues to run.
+    /// The running process has executed another program, and the following steps belong to that.
     Exec,
-    /// A process was forked whose trace does not exist.
-    Missing {
+    /// The running process has forked a process without a trace.
+    UnrecordedFork {
         shares: bool,
     },
     Runs {
@@ -76,12 +76,12 @@ pub(super) enum Step {
         numbers: Arc<Vec<u32>>,
         block: Arc<Runs>,
         range: Range<usize>,
-        /// Number of instructions that were recorded in the whole block.
+        /// Number of recorded instructions in the whole block.
         recorded: u64,
     },
 }
 
-/// Steps in their order, and the pages that they touch for the first time.
+/// Steps in order, and the pages that no earlier step has touched.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     pub(super) pages: Vec<u64>,

@@ -1,14 +1,15 @@
-//! A process and the processes that it forks, each with a trace of its own.
+//! Replays a process and the processes that it forks, each from its own trace.
 
 use std::collections::HashSet;
 use std::io::{self, Read};
 use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
-use trace::{Block, Call, Header, Image, Process, ReadError, Reader};
+use trace::{Block, Call, Header, Image, Notes, Process, ReadError, Reader};
 
-use super::batch::{Batch, Part, Step};
+use super::batch::{Batch, Step, TracePiece};
 use super::error::ReplayError;
+use super::instructions::Instructions;
 use super::order::Feeder;
 use super::replayed::{Replayed, Unrecorded};
 use crate::layout::Change;
@@ -22,11 +23,12 @@ pub struct Child {
     pub from: Box<dyn Read>,
 }
 
-/// Reads the trace of a process block by block.
+/// The trace of a process, read block by block.
 trait Blocks {
     fn header(&self) -> &Header;
     fn next_block(&mut self) -> Result<Option<Block>, ReadError>;
     fn is_whole(&self) -> bool;
+    fn notes(&self) -> Option<&Notes>;
 }
 
 impl<R: Read> Blocks for Reader<R> {
@@ -41,6 +43,10 @@ impl<R: Read> Blocks for Reader<R> {
     fn is_whole(&self) -> bool {
         Reader::is_whole(self)
     }
+
+    fn notes(&self) -> Option<&Notes> {
+        Reader::notes(self)
+    }
 }
 
 /// A process that has not ended.
@@ -51,19 +57,19 @@ struct Member<'a> {
     parents: Vec<u32>,
     /// Its process header, if its trace has one.
     process: Option<Process>,
-    /// The name of its trace file, or of that of the program that it executes; `None` for the first process.
+    /// The name of its current trace file; `None` for that of the first process.
     name: Option<String>,
     blocks: Box<dyn Blocks + 'a>,
     /// One feeder for each address scheme.
     feeders: Vec<Feeder>,
     at_end: bool,
+    instructions: Instructions,
     /// The child whose end it waits for.
     waits_for: Option<u32>,
 }
 
 impl Member<'_> {
-    /// The time of its next timestamp; `None` if that is not known. The order does not depend on addresses, so it is
-    /// the same for all feeders.
+    /// The time of its next timestamp; `None` if it is unknown. It does not depend on addresses, so it is the same for all feeders.
     fn time(&self) -> Option<u64> {
         self.feeders.first().and_then(Feeder::time)
     }
@@ -73,13 +79,13 @@ impl Member<'_> {
         self.feeders.iter().any(Feeder::is_timed)
     }
 
-    /// Whether all of it has been replayed.
+    /// Whether its whole trace has been replayed.
     fn is_done(&self) -> bool {
         self.at_end && self.feeders.iter().all(Feeder::is_done)
     }
 
-    /// Attributes an error to the innermost file.
-    fn blamed(&self, error: ReplayError) -> ReplayError {
+    /// Adds the name of the process's trace to an error, unless the error names a trace already.
+    fn attributed(&self, error: ReplayError) -> ReplayError {
         match (&self.name, error) {
             (Some(name), error) if !matches!(error, ReplayError::Child { .. }) => {
                 ReplayError::Child { name: name.clone(), error: Box::new(error) }
@@ -89,29 +95,29 @@ impl Member<'_> {
     }
 }
 
-/// Reads the traces of a process, of the processes that it forks and of programs that these execute, and merges them
-/// into one order: by time, if their traces have timestamps. Otherwise a child runs to its end before its parent
-/// continues. A child that shares its parent's memory always does, or runs until it executes a program.
+/// Reads the traces of a process, of the processes that it forks and of the programs that they execute, and merges them into one
+/// order: by time, if the traces have timestamps. Without timestamps, a child runs to its end before its parent continues. A child
+/// that shares its parent's memory always runs first, to its end or until it executes a program.
 pub(super) struct Family<'a> {
     /// The header of the first process's trace.
     header: Header,
     child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
-    /// By address scheme: the threads of the simulations that use it.
+    /// For each address scheme, the threads of the simulations that use it.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
     /// Images whose traces were read or are being read.
-    met: HashSet<Image>,
-    /// Processes that have not ended, in the order of their forks.
+    images: HashSet<Image>,
+    /// Processes that have not ended, in the order in which they were forked.
     members: Vec<Member<'a>>,
     /// Number of processes so far.
     count: u32,
-    /// The process that the workers are simulating.
-    at: u32,
+    /// The number of the process to which the steps sent last belong.
+    running: u32,
     found_runs: bool,
 }
 
 impl<'a> Family<'a> {
-    /// The family of the process that `reader` reads, with a feeder for each address scheme.
+    /// The family of the process whose trace `reader` reads, with a feeder for each address scheme.
     pub fn new<R: Read + 'a>(
         reader: Reader<R>,
         feeders: Vec<Feeder>,
@@ -120,13 +126,24 @@ impl<'a> Family<'a> {
         replayed: &'a mut Replayed,
     ) -> Family<'a> {
         let header = reader.header().clone();
-        let met = header.process.iter().map(Process::image).collect();
-        let mut family =
-            Family { header, child, workers, replayed, met, members: Vec::new(), count: 0, at: 0, found_runs: false };
+        let images = header.process.iter().map(Process::image).collect();
+        replayed.executed_instructions = Some(0);
+        let mut family = Family {
+            header,
+            child,
+            workers,
+            replayed,
+            images,
+            members: Vec::new(),
+            count: 0,
+            running: 0,
+            found_runs: false,
+        };
         family.join(Vec::new(), None, Box::new(reader), feeders);
         family
     }
 
+    /// Adds a process and returns its number.
     fn join(
         &mut self,
         parents: Vec<u32>,
@@ -137,16 +154,16 @@ impl<'a> Family<'a> {
         let number = self.count;
         self.count += 1;
         let process = blocks.header().process;
-        let (at_end, waits_for) = (false, None);
-        self.members.push(Member { number, parents, process, name, blocks, feeders, at_end, waits_for });
+        let (at_end, instructions, waits_for) = (false, Instructions::default(), None);
+        self.members.push(Member { number, parents, process, name, blocks, feeders, at_end, instructions, waits_for });
         number
     }
 
-    /// Sends the content of all traces to all workers. Returns whether the first process's trace had runs.
+    /// Replays all traces. Returns whether the first process's trace has runs.
     pub fn feed(mut self) -> Result<bool, ReplayError> {
         while let Some(index) = self.next() {
-            let went_on = self.go_on(index);
-            went_on.map_err(|error| self.members[index].blamed(error))?;
+            let advanced = self.advance(index);
+            advanced.map_err(|error| self.members[index].attributed(error))?;
             if self.members[index].is_done() {
                 self.note_read(index);
                 if !self.execute(index)? {
@@ -158,25 +175,25 @@ impl<'a> Family<'a> {
         Ok(self.found_runs)
     }
 
-    /// The process to continue with: one whose time is not known, or else the earliest in time; the youngest on a tie.
+    /// The process to continue with: one whose time is unknown, or else the earliest in time. On a tie it is the youngest.
     fn next(&self) -> Option<usize> {
         let members = self.members.iter().enumerate().rev();
         let free = members.filter(|(_, member)| member.waits_for.is_none());
         if self.members.len() >= MAX_PROCESSES {
-            // No further process can have a tag, so the youngest must end first.
+            // All tags are in use, so the youngest process must end first.
             return free.map(|(index, _)| index).next();
         }
         free.min_by_key(|(_, member)| member.time()).map(|(index, _)| index)
     }
 
-    /// The time up to which a process may continue before others must; no limit if only it can continue.
+    /// The time up to which a process can continue before another must; no limit if no other can.
     fn until(&self, index: usize) -> u64 {
         if self.members.len() >= MAX_PROCESSES {
             return u64::MAX;
         }
         let others =
             self.members.iter().enumerate().filter(|(other, member)| *other != index && member.waits_for.is_none());
-        // If the time of another process's next step is not known yet, it may be earlier than anything.
+        // A process whose time is unknown may be earlier than all others.
         others
             .map(
                 |(_, member)| {
@@ -187,16 +204,17 @@ impl<'a> Family<'a> {
             .unwrap_or(u64::MAX)
     }
 
-    /// Continues a process as far as the blocks read so far, and one more, allow.
-    fn go_on(&mut self, index: usize) -> Result<(), ReplayError> {
+    /// Continues a process with the blocks read so far, or else reads one more.
+    fn advance(&mut self, index: usize) -> Result<(), ReplayError> {
         if self.send_next(index)? {
             return Ok(());
         }
         let member = &mut self.members[index];
         match member.blocks.next_block()? {
             Some(block) => {
+                member.instructions.add(&block);
                 self.found_runs |= member.number == 0 && matches!(block, Block::Runs { .. });
-                let part = Part::from(block);
+                let part = TracePiece::from(block);
                 member.feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
             }
             None => member.at_end = true,
@@ -204,7 +222,7 @@ impl<'a> Family<'a> {
         self.send_next(index).map(drop)
     }
 
-    /// Sends the steps that a process can take now, and handles a fork among them. Returns whether there were any.
+    /// Sends the steps that a process can take now, and handles a fork after them. Returns whether the process advanced.
     fn send_next(&mut self, index: usize) -> Result<bool, ReplayError> {
         let until = self.until(index);
         let member = &mut self.members[index];
@@ -225,23 +243,23 @@ impl<'a> Family<'a> {
         Ok(moved)
     }
 
-    /// Makes a process the one that the following steps belong to.
+    /// Makes all following steps belong to a process.
     fn switch(&mut self, number: u32) {
-        if self.at != number {
-            self.at = number;
-            self.tell(|| Step::Switch { process: number });
+        if self.running != number {
+            self.running = number;
+            self.send_to_all(|| Step::Switch { process: number });
         }
     }
 
-    /// Adds a forked process if there is a trace of it.
+    /// Adds a forked process if it has a trace.
     fn fork(&mut self, index: usize, process: u32, shares: bool) -> Result<(), ReplayError> {
         let image = Image { process, execs: 0 };
         let Some(Child { name, from }) = (self.child)(image).map_err(ReadError::Io)? else {
-            self.tell(|| Step::Missing { shares });
+            self.send_to_all(|| Step::UnrecordedFork { shares });
             return Ok(());
         };
         let parent = self.members[index].process.map(|process| process.process);
-        let reader = self.opened(&name, from, image, parent, self.members.len())?;
+        let reader = self.open(&name, from, image, parent, self.members.len())?;
         let parent = &self.members[index];
         let is_timed = parent.is_timed();
         let parents = parent.parents.iter().copied().chain([parent.number]).collect();
@@ -250,17 +268,17 @@ impl<'a> Family<'a> {
         if shares || !is_timed {
             self.members[index].waits_for = Some(child);
         }
-        self.tell(|| Step::Fork { process: child, shares });
+        self.send_to_all(|| Step::Fork { process: child, shares });
         Ok(())
     }
 
-    /// Continues with the program that a process has executed at the end of its trace. Returns whether there is a trace of it.
+    /// Continues with the program that a process has executed at the end of its trace. Returns whether that program has a trace.
     fn execute(&mut self, index: usize) -> Result<bool, ReplayError> {
         let member = &mut self.members[index];
         let executed = member.feeders.iter_mut().fold(None, |executed, feeder| feeder.executed.take().or(executed));
         let (Some(event), number, process) = (executed, member.number, member.process) else { return Ok(false) };
         self.switch(number);
-        self.tell(|| Step::Change(Change::Call(event.clone())));
+        self.send_to_all(|| Step::Change(Change::Call(event.clone())));
         let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
         let child = next.map(|next| (self.child)(next.image())).transpose().map_err(ReadError::Io)?.flatten();
         let Some((own, Child { name, from })) = next.zip(child) else {
@@ -269,20 +287,20 @@ impl<'a> Family<'a> {
             }
             return Ok(false);
         };
-        // The process that executes it does not count as another one.
-        let reader = self.opened(&name, from, own.image(), own.parent, self.members.len() - 1)?;
-        self.tell(|| Step::Exec);
+        // The process itself does not count.
+        let reader = self.open(&name, from, own.image(), own.parent, self.members.len() - 1)?;
+        self.send_to_all(|| Step::Exec);
         self.replayed.executed += 1;
         let member = &mut self.members[index];
         member.feeders = member.feeders.iter().map(|feeder| feeder.image(own.image())).collect();
-        (member.blocks, member.at_end) = (Box::new(reader), false);
+        (member.blocks, member.at_end, member.instructions) = (Box::new(reader), false, Instructions::default());
         (member.process, member.name) = (Some(own), Some(name));
-        self.go_on_without(number, Member::is_timed);
+        self.release_waiting(number, Member::is_timed);
         Ok(true)
     }
 
-    /// Opens the trace of an image, in addition to `others` processes. Errors are attributed to this trace.
-    fn opened(
+    /// Opens the trace of an image while `others` other processes are alive. Errors name the trace.
+    fn open(
         &mut self,
         name: &str,
         from: Box<dyn Read>,
@@ -291,22 +309,24 @@ impl<'a> Family<'a> {
         others: usize,
     ) -> Result<Reader<Box<dyn Read>>, ReplayError> {
         let open = || {
-            if !self.met.insert(image) {
-                return Err(ReplayError::Again { process: image.process });
+            if !self.images.insert(image) {
+                return Err(ReplayError::ForkedTwice { process: image.process });
             }
             if others >= MAX_PROCESSES {
-                return Err(ReplayError::Deep { most: MAX_PROCESSES });
+                return Err(ReplayError::TooDeep { max: MAX_PROCESSES });
             }
             let reader = Reader::new(from)?;
-            self.belongs(reader.header(), image, parent)?;
+            self.check_recording(reader.header(), image, parent)?;
             Ok(reader)
         };
         open().map_err(|error| ReplayError::Child { name: name.to_owned(), error: Box::new(error) })
     }
 
-    /// Records that the trace of an image was read to its end.
+    /// Records what a process's trace contained, at its end.
     fn note_read(&mut self, index: usize) {
-        let Member { name, blocks, feeders, .. } = &self.members[index];
+        let Member { name, blocks, feeders, instructions, .. } = &self.members[index];
+        let counted = self.replayed.executed_instructions.zip(instructions.total());
+        self.replayed.executed_instructions = counted.map(|(sum, count)| sum.saturating_add(count));
         let place = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
         if let Some(feeder) = feeders.first() {
             self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
@@ -317,45 +337,48 @@ impl<'a> Family<'a> {
             Some(name) => self.replayed.cut_off_children.push(name.clone()),
             None => self.replayed.cut_off |= !blocks.is_whole(),
         }
+        if name.is_none() {
+            self.replayed.notes = blocks.notes().cloned();
+        }
     }
 
     /// Handles the end of a process.
     fn end(&mut self, ended: &Member<'_>) {
-        // The first process stays in its final state, which the outcome reports.
+        // The outcome reports the final state of the first process, so that stays.
         if ended.parents.is_empty() {
             return;
         }
         self.replayed.children += 1;
         // The nearest ancestor that has not ended.
         let is_there = |number: &&u32| self.members.iter().any(|member| member.number == **number);
-        self.at = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
-        let next = self.at;
-        self.tell(|| Step::End { process: ended.number, next });
-        self.go_on_without(ended.number, |_| true);
+        self.running = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
+        let next = self.running;
+        self.send_to_all(|| Step::End { process: ended.number, next });
+        self.release_waiting(ended.number, |_| true);
     }
 
-    /// Releases the processes that wait for process `number`, if `may` allows it.
-    fn go_on_without(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
+    /// Releases the processes that wait for process `number` and for which `may` returns `true`.
+    fn release_waiting(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
         let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
         waits.for_each(|member| member.waits_for = None);
     }
 
-    /// Refuses a trace that is not of the same recording as the first process's.
-    fn belongs(&self, header: &Header, image: Image, parent: Option<u32>) -> Result<(), ReplayError> {
-        same("system", header.system, self.header.system)?;
-        same("the architecture", &header.architecture, &self.header.architecture)?;
-        same("the filter", header.filter, self.header.filter)?;
+    /// Refuses a trace that does not belong to the recording of the first process.
+    fn check_recording(&self, header: &Header, image: Image, parent: Option<u32>) -> Result<(), ReplayError> {
+        check_same("system", header.system, self.header.system)?;
+        check_same("the architecture", &header.architecture, &self.header.architecture)?;
+        check_same("the filter", header.filter, self.header.filter)?;
         let Some(own) = header.process else { return Ok(()) };
-        same("the process", own.process, image.process)?;
-        same("the number of programs executed", own.execs, image.execs)?;
+        check_same("the process", own.process, image.process)?;
+        check_same("the number of programs executed", own.execs, image.execs)?;
         match (own.parent, parent) {
-            (Some(found), Some(expected)) => same("the parent", found, expected),
+            (Some(found), Some(expected)) => check_same("the parent", found, expected),
             _ => Ok(()),
         }
     }
 
     /// Sends a step to all workers.
-    fn tell(&self, step: impl Fn() -> Step) {
+    fn send_to_all(&self, step: impl Fn() -> Step) {
         self.workers.iter().for_each(|workers| send(workers, Batch::of(step())));
     }
 }
@@ -368,9 +391,9 @@ fn send(workers: &[SyncSender<Arc<Batch>>], batch: Batch) {
     }
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(what: &'static str, found: T, expected: T) -> Result<(), ReplayError> {
+fn check_same<T: PartialEq + std::fmt::Debug>(what: &'static str, found: T, expected: T) -> Result<(), ReplayError> {
     if found == expected {
         return Ok(());
     }
-    Err(ReplayError::Foreign { what, found: format!("{found:?}"), expected: format!("{expected:?}") })
+    Err(ReplayError::OtherRecording { what, found: format!("{found:?}"), expected: format!("{expected:?}") })
 }

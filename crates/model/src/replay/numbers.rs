@@ -1,4 +1,4 @@
-//! Numbers pages in the order of their first appearance in a trace.
+//! Numbers pages in the order in which a trace first touches them.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,17 @@ use crate::simulation::Hashing;
 const BLOCK_SHIFT: u32 = 6;
 const BLOCK: usize = 1 << BLOCK_SHIFT;
 
-/// Assigns numbers to pages. Numbers are stored in blocks of neighbouring pages: the pages of a chunk are often in
-/// order, so only one lookup per block is needed.
+/// Assigns numbers to pages. It stores them in blocks of neighbouring pages: the pages of a chunk are often in order and then need
+/// only one hash lookup per block.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
-    /// The index in `blocks` of each block.
+    /// The index in `blocks` of each block of pages.
     places: HashMap<u64, u32, Hashing>,
-    /// For each page of a block its number plus one; 0 if it has none.
+    /// For each page of a block, its number plus one, or 0 if it has none.
     blocks: Vec<[u32; BLOCK]>,
     /// The block of the last lookup, and its index in `blocks`.
     last: Option<(u64, u32)>,
-    /// How many pages have numbers.
+    /// Number of pages with a number.
     count: u32,
 }
 
@@ -56,7 +56,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_numbered_in_the_order_in_which_they_come() {
+    fn numbers_pages_in_the_order_of_their_first_lookup() {
         let mut numbers = Numbers::default();
         let pages = [7, 8, 7, 1 << 40, 6, u64::MAX >> 12, 1 << 40, 0, 64, 8];
         let found: Vec<(u32, bool)> = pages.iter().map(|page| numbers.number(*page)).collect();

@@ -1,4 +1,4 @@
-//! One hardware thread: its TLBs, its walker, and their counts.
+//! One hardware thread: its TLBs, its walker, and its counts of misses.
 
 use super::slot::{FURTHER_LEVELS, LANES, Slot};
 use crate::machine::{Machine, TlbShape};
@@ -8,18 +8,18 @@ use crate::walk::Walker;
 /// The TLBs and the walker of one hardware thread.
 pub struct Core {
     pub tlbs: Vec<Tlb>,
-    /// For each set of the first level, the key that was looked up last, which is therefore in the set; 0 for none.
-    /// Looking it up again changes no set, whatever the replacement policy.
-    fronts: Vec<Key>,
+    /// For each first-level set, the key that was looked up last; 0 for none. It is in the set, and another lookup of it changes
+    /// nothing, whatever the replacement policy.
+    last_keys: Vec<Key>,
     pub walker: Walker,
     pub counts: Counts,
 }
 
-/// Counts of misses, by kind of access and log2 of the bytes that are mapped together.
+/// Counts of misses by lane and by log2 of the bytes that are mapped together.
 #[derive(Clone, Debug)]
 pub struct Counts {
     pub first_misses: [[u64; 64]; LANES],
-    /// Hits in the levels after the second, by level.
+    /// Hits in each level after the second.
     pub further_hits: [[[u64; 64]; LANES]; FURTHER_LEVELS],
     /// Misses in all levels.
     pub walked: [[u64; 64]; LANES],
@@ -28,7 +28,7 @@ pub struct Counts {
 }
 
 impl Counts {
-    /// Misses in all levels up to `level`, which is at least the second: hits in later levels, and walks.
+    /// Misses in all levels up to `level`, which must be at least 2: walks, and hits in later levels.
     pub fn missed_up_to(&self, level: u8) -> [[u64; 64]; LANES] {
         let mut missed = self.walked;
         self.further_hits.iter().skip(usize::from(level) - 2).for_each(|hits| add(&mut missed, hits));
@@ -46,7 +46,7 @@ impl Core {
         let tlb = |(index, tlb): (usize, &TlbShape)| Tlb::new(tlb.sets, tlb.ways, tlb.replacement, seed ^ index as u64);
         Core {
             tlbs: machine.tlbs.iter().enumerate().map(tlb).collect(),
-            fronts: vec![0; Fronts::of_machine(machine).count],
+            last_keys: vec![0; FirstLevelSets::of_machine(machine).count],
             walker,
             counts: Counts {
                 first_misses: [[0; 64]; LANES],
@@ -57,50 +57,51 @@ impl Core {
         }
     }
 
-    /// Looks up a page in the first level, and fills it in. Returns whether it was there.
+    /// Looks up a page in the first level, and inserts it on a miss. Returns whether it was a hit.
     #[inline(always)]
     pub fn touch(&mut self, slot: Slot) -> bool {
-        self.is_in_front(slot) || self.touch_set(slot)
+        self.was_last_in_set(slot) || self.touch_set(slot)
     }
 
-    /// Whether the page was the last one looked up in its set.
+    /// Whether the page was looked up last in its set.
     #[inline(always)]
-    pub fn is_in_front(&self, slot: Slot) -> bool {
-        self.fronts[slot.front() as usize] == slot.key
+    pub fn was_last_in_set(&self, slot: Slot) -> bool {
+        self.last_keys[slot.set() as usize] == slot.key
     }
 
-    /// As [`Core::touch`], for pages that are not the last one of their set.
+    /// As [`Core::touch`], for a page that was not looked up last in its set.
     #[inline(always)]
     pub fn touch_set(&mut self, slot: Slot) -> bool {
-        self.fronts[slot.front() as usize] = slot.key;
-        self.tlbs[slot.tlb()].touch(slot.front(), slot.key)
+        self.last_keys[slot.set() as usize] = slot.key;
+        self.tlbs[slot.tlb()].touch(slot.set(), slot.key)
     }
 
-    /// Drops the entries for which `gone` returns `true` from all TLBs.
-    pub fn forget(&mut self, gone: impl Fn(Key) -> bool) {
-        self.fronts.iter_mut().filter(|front| gone(**front)).for_each(|front| *front = 0);
+    /// Drops the entries for which `is_stale` returns `true` from all TLBs.
+    pub fn invalidate(&mut self, is_stale: impl Fn(Key) -> bool) {
+        self.last_keys.iter_mut().filter(|last| is_stale(**last)).for_each(|last| *last = 0);
         for tlb in &mut self.tlbs {
-            tlb.forget(&gone);
+            tlb.invalidate(&is_stale);
         }
     }
 
-    /// Drops the entry of one stored page, whose number at its size is `page`, from all TLBs.
-    pub fn forget_one(&mut self, key: Key, page: u64) {
-        self.fronts.iter_mut().filter(|front| **front == key).for_each(|front| *front = 0);
-        self.tlbs.iter_mut().for_each(|tlb| tlb.forget_one(page as u32, key));
+    /// Drops the entry of one stored page from all TLBs; `page` is its page number in its size.
+    pub fn invalidate_one(&mut self, key: Key, page: u64) {
+        self.last_keys.iter_mut().filter(|last| **last == key).for_each(|last| *last = 0);
+        self.tlbs.iter_mut().for_each(|tlb| tlb.invalidate_one(page as u32, key));
     }
 }
 
-/// The positions of the sets of each first-level TLB among all first-level sets.
+/// The indexes of the sets of each first-level TLB among all first-level sets.
 #[derive(Clone, Debug)]
-pub struct Fronts {
-    /// For each TLB the index of its first set, a multiple of their number, and the number of its sets.
+pub struct FirstLevelSets {
+    /// For each TLB, the index of its first set and the number of its sets. The index is a multiple of that number, so its low bits
+    /// do not affect the set index in the TLB.
     tlbs: Vec<(u32, u32)>,
     count: usize,
 }
 
-impl Fronts {
-    pub fn of_machine(machine: &Machine) -> Fronts {
+impl FirstLevelSets {
+    pub fn of_machine(machine: &Machine) -> FirstLevelSets {
         let mut end = 0u32;
         let mut tlbs = Vec::new();
         for tlb in &machine.tlbs {
@@ -110,10 +111,10 @@ impl Fronts {
                 end = begin + tlb.sets;
             }
         }
-        Fronts { tlbs, count: end as usize }
+        FirstLevelSets { tlbs, count: end as usize }
     }
 
-    /// The index of the set for a page in a TLB.
+    /// The index of the set of a page in a TLB; `page` is its page number in its stored size.
     pub fn of(&self, tlb: u8, page: u64) -> u32 {
         let (begin, sets) = self.tlbs[usize::from(tlb)];
         begin + (page & u64::from(sets - 1)) as u32

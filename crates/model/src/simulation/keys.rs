@@ -1,4 +1,4 @@
-//! Keys of TLB entries: a number for each stored page of each size.
+//! The keys of TLB entries: a number for each stored page, which is an address and a size.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,14 +11,14 @@ use crate::tlb::Key;
 #[derive(Default)]
 pub(super) struct Keys {
     numbers: HashMap<(u8, u64), Key, Hashing>,
-    /// For each key the first 4K page and the number of 4K pages.
+    /// For each key, the first 4K page and the number of 4K pages.
     ranges: Vec<(u64, u64)>,
-    /// log2 of every stored size in use, in bytes.
+    /// log2 of each stored size in bytes that has keys.
     shifts: Vec<u8>,
 }
 
 impl Keys {
-    /// The key of a stored page; `va` includes the tag of its process.
+    /// The key of the stored page of `1 << shift` bytes at `va`, which includes the tag of the process.
     pub fn key(&mut self, shift: u8, va: u64) -> Key {
         let ranges = &mut self.ranges;
         if !self.shifts.contains(&shift) {
@@ -37,7 +37,7 @@ impl Keys {
         page < end && page + pages > first
     }
 
-    /// The stored pages that overlap a range of 4K pages: the key of each, and its page number at its size.
+    /// The stored pages that overlap a range of 4K pages: the key of each, and its page number in its size.
     pub fn in_range(&self, first: u64, end: u64) -> impl Iterator<Item = (Key, u64)> {
         self.shifts.iter().flat_map(move |shift| {
             let pages = u32::from(*shift) - PAGE_SHIFT;
@@ -47,7 +47,7 @@ impl Keys {
     }
 }
 
-/// Hashes page numbers deterministically: the same in every run.
+/// A deterministic hash of page numbers.
 pub(crate) type Hashing = BuildHasherDefault<Multiplicative>;
 
 /// Fibonacci hashing.

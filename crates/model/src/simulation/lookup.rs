@@ -1,19 +1,20 @@
-//! TLB lookups: one lookup of a run, and the state of a block of them.
+//! A TLB lookup, and the lookups of a block of runs.
 
 use trace::Kind;
 
-use super::slot::{LANES, READ_ONLY, Rest, Slot, Slots};
+use super::slot::{LANES, MissData, READ_ONLY, Slot, Slots};
 use crate::walk::MAX_WALKS;
 
-/// Block size, in runs, while many lookups miss: each run has at most two lookups.
+/// Number of runs in a block while misses are frequent: each run has at most two lookups.
 pub const BLOCK: usize = MAX_WALKS / 2;
 
 /// One TLB lookup.
 #[derive(Clone, Copy, Debug)]
 pub struct Lookup {
     pub slot: Slot,
+    /// The number of the page.
     pub number: u32,
-    /// The kind of access, with [`READ_ONLY`] set for a store.
+    /// The lane, with [`READ_ONLY`] set for a store.
     pub lane: u32,
 }
 
@@ -27,13 +28,13 @@ impl Lookup {
 #[derive(Debug)]
 pub struct Lookups {
     pub lookups: Vec<Lookup>,
-    /// The first `misses` elements are the lookups that missed in the first level.
+    /// The lookups that missed in the first level: the first `misses` elements.
     pub missed: [Lookup; MAX_WALKS],
     pub misses: usize,
-    /// The remaining data of those lookups.
-    pub rests: [Rest; MAX_WALKS],
-    /// Whether lookups missed so often recently that it pays to look ahead.
-    pub many: bool,
+    /// The data of these lookups.
+    pub miss_data: [MissData; MAX_WALKS],
+    /// Whether misses were frequent in the last block, so that large blocks are faster.
+    pub has_frequent_misses: bool,
 }
 
 impl Default for Lookups {
@@ -43,8 +44,8 @@ impl Default for Lookups {
             lookups: Vec::new(),
             missed: [none; MAX_WALKS],
             misses: 0,
-            rests: [Rest::default(); MAX_WALKS],
-            many: false,
+            miss_data: [MissData::default(); MAX_WALKS],
+            has_frequent_misses: false,
         }
     }
 }

@@ -1,24 +1,24 @@
-//! Performs TLB lookups, a block at a time.
+//! Performs TLB lookups in blocks.
 //!
-//! A level does not depend on the content of the next one. So a block of lookups passes one level after the
-//! other, and the memory that a level needs is read for all lookups together instead of one by one.
+//! No level depends on the content of the next one. So a whole block passes one level before the next, and the memory that a level
+//! needs is read for all lookups together instead of one by one.
 
 use super::core::Core;
 use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
-use super::slot::{FURTHER_LEVELS, LANES, NONE, READ_ONLY, Rest, Slot, Slots, Stored};
+use super::slot::{FURTHER_LEVELS, FurtherSlot, LANES, MissData, NONE, READ_ONLY, Slot, Slots};
 use super::state::Simulation;
 use crate::machine::Machine;
 use crate::space::SpaceError;
 use crate::walk::Walk;
 use trace::{Kind, PAGE_SHIFT};
 
-/// Block size, in runs, while few lookups miss.
+/// Number of runs in a block while misses are rare.
 const SMALL_BLOCK: usize = 8;
-/// Misses are frequent if there is at least one in this number of runs.
-const MANY: usize = 6;
+/// Misses are frequent if more than one in this number of runs misses.
+const FREQUENT_MISSES: usize = 6;
 
 impl Simulation {
-    /// Looks up runs of a thread; without kinds all are loads.
+    /// Looks up runs of a thread. Without `kinds`, all are loads.
     pub(super) fn look_up(
         &mut self,
         thread: usize,
@@ -29,11 +29,11 @@ impl Simulation {
         let loads = [Kind::LOAD.bits(); BLOCK];
         let mut from = 0;
         while from < ids.len() {
-            if self.setup.store_lane == 1 && !self.lookups.many && !kinds.is_empty() {
-                from += self.few_misses(thread, &ids[from..], &kinds[from..], numbers)?;
+            if self.setup.store_lane == 1 && !self.lookups.has_frequent_misses && !kinds.is_empty() {
+                from += self.look_up_singly(thread, &ids[from..], &kinds[from..], numbers)?;
             }
-            // The next block begins with a run whose slot is not known, or after one that missed.
-            let count = (ids.len() - from).min(if self.lookups.many { BLOCK } else { SMALL_BLOCK });
+            // The next block begins with a run whose slot is unknown, or after a run that missed.
+            let count = (ids.len() - from).min(if self.lookups.has_frequent_misses { BLOCK } else { SMALL_BLOCK });
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
             self.lookups.lookups.clear();
@@ -45,15 +45,22 @@ impl Simulation {
                 kinds
             };
             let misses = self.pass(thread, whole)?;
-            self.lookups.many = misses * MANY > count;
+            self.lookups.has_frequent_misses = misses * FREQUENT_MISSES > count;
             from += count;
         }
         Ok(())
     }
 
-    /// Looks up runs one by one, up to one that misses or whose slot is not known. Returns how many were handled.
-    fn few_misses(&mut self, thread: usize, ids: &[u16], kinds: &[u8], numbers: &[u32]) -> Result<usize, SpaceError> {
-        let [code, data, _] = &self.lineage.own.slots;
+    /// Looks up runs one by one, up to and including the first that misses, or before the first whose slot is unknown. Returns how
+    /// many.
+    fn look_up_singly(
+        &mut self,
+        thread: usize,
+        ids: &[u16],
+        kinds: &[u8],
+        numbers: &[u32],
+    ) -> Result<usize, SpaceError> {
+        let [code, data, _] = &self.processes.running.slots;
         match self.hardware.cores[thread].leading_hits([&code.first, &data.first], ids, kinds, numbers) {
             (count, None) => Ok(count),
             (count, Some(missed)) => {
@@ -64,15 +71,15 @@ impl Simulation {
         }
     }
 
-    /// Creates the lookups of runs if loads and stores use the same TLBs: one for each run.
+    /// Adds the lookups of runs if loads and stores use the same TLBs: one for each run.
     fn fill_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, kind) in ids.iter().zip(kinds) {
             let lane = u32::from(kind & Kind::FETCH.bits() == 0);
-            self.lookups.push(&self.lineage.own.slots, numbers[usize::from(*id)], lane | stores(*kind));
+            self.lookups.push(&self.processes.running.slots, numbers[usize::from(*id)], lane | stores(*kind));
         }
     }
 
-    /// Creates the lookups of runs if stores have separate TLBs: a run with loads and stores has two.
+    /// Adds the lookups of runs if stores have separate TLBs: two for a run with loads and stores.
     fn split_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, bits) in ids.iter().zip(kinds) {
             let number = numbers[usize::from(*id)];
@@ -88,12 +95,12 @@ impl Simulation {
             } else {
                 [Some(1), None]
             };
-            lanes.into_iter().flatten().for_each(|lane| self.lookups.push(&self.lineage.own.slots, number, lane));
+            lanes.into_iter().flatten().for_each(|lane| self.lookups.push(&self.processes.running.slots, number, lane));
         }
     }
 
-    /// Sends the lookups of a block through all levels. Returns the number of first-level misses. `whole` has the kinds
-    /// of the runs if each lookup is a whole run, in which a store may follow loads.
+    /// Sends the lookups of a block through all levels. Returns the number of first-level misses. If each lookup is a whole run, in
+    /// which stores may follow loads, `whole` has the kinds of the runs.
     fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
@@ -102,54 +109,55 @@ impl Simulation {
             misses += self.lookups.misses;
             let Some(lookup) = self.lookups.lookups.get(done).copied() else { return Ok(misses) };
             let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
-            self.unknown(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
+            self.resolve(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
             from = done + 1;
-            // Slots that were read ahead may have changed.
+            // Slots of later lookups may have changed.
             for lookup in &mut self.lookups.lookups[from..] {
-                lookup.slot = self.lineage.own.slots[lookup.lane()].first[lookup.number as usize];
+                lookup.slot = self.processes.running.slots[lookup.lane()].first[lookup.number as usize];
             }
         }
     }
 
-    /// Sends the lookups that missed in the first level through the other levels.
+    /// Sends the lookups that missed in the first level through the other levels, and walks for those that missed in all.
     pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
-        let tag = self.lineage.tag;
+        let tag = self.processes.tag;
         let core = &mut self.hardware.cores[thread];
-        let Lookups { missed, misses, rests, .. } = &mut self.lookups;
-        let (missed, rests) = (&mut missed[..*misses], &mut rests[..*misses]);
-        for (lookup, rest) in missed.iter().zip(&mut *rests) {
-            *rest = self.lineage.own.slots[lookup.lane()].rest[lookup.number as usize];
+        let Lookups { missed, misses, miss_data, .. } = &mut self.lookups;
+        let (missed, miss_data) = (&mut missed[..*misses], &mut miss_data[..*misses]);
+        for (lookup, data) in missed.iter().zip(&mut *miss_data) {
+            *data = self.processes.running.slots[lookup.lane()].miss_data[lookup.number as usize];
         }
         let mut walks = 0;
         for index in 0..missed.len() {
-            let (lane, rest) = (missed[index].lane(), rests[index]);
-            core.counts.first_misses[lane][usize::from(rest.size)] += 1;
+            let (lane, data) = (missed[index].lane(), miss_data[index]);
+            core.counts.first_misses[lane][usize::from(data.size)] += 1;
             let mut found = false;
-            if rest.second != NONE {
-                let second = usize::from(rest.second);
-                found = core.tlbs[second].touch(u32::from(rest.second_index), rest.second_key);
+            if data.second != NONE {
+                let second = usize::from(data.second);
+                found = core.tlbs[second].touch(u32::from(data.second_index), data.second_key);
                 core.counts.second_hit_cycles +=
                     if found { u64::from(self.setup.machine.tlbs[second].hit_cycles) } else { 0 };
             }
-            // Branchless: writes the lookup in any case and advances only on a miss.
-            (missed[walks], rests[walks]) = (missed[index], rest);
+            // Branchless: writes the lookup even on a hit, but advances only on a miss.
+            (missed[walks], miss_data[walks]) = (missed[index], data);
             walks += usize::from(!found);
         }
         if self.setup.has_further_levels {
-            walks = core.further_levels(&self.setup.machine, &self.lineage.own.slots, missed, rests, walks);
+            walks = core.further_levels(&self.setup.machine, &self.processes.running.slots, missed, miss_data, walks);
         }
-        let (missed, rests) = (&missed[..walks], &rests[..walks]);
-        for (lookup, rest) in missed.iter().zip(rests) {
-            core.counts.walked[lookup.lane()][usize::from(rest.size)] += 1;
+        let (missed, miss_data) = (&missed[..walks], &miss_data[..walks]);
+        for (lookup, data) in missed.iter().zip(miss_data) {
+            core.counts.walked[lookup.lane()][usize::from(data.size)] += 1;
         }
-        let va = |at: usize| rests[at].page << PAGE_SHIFT;
-        let walk = |at: usize| Walk { va: va(at) ^ tag, leaf: rests[at].entry, path: self.paths.path(rests[at].path) };
+        let va = |at: usize| miss_data[at].page << PAGE_SHIFT;
+        let walk =
+            |at: usize| Walk { va: va(at) ^ tag, leaf: miss_data[at].entry, path: self.paths.path(miss_data[at].path) };
         Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 
-    /// Looks up one page whose slot was just set.
-    pub(super) fn look_again(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
-        let slot = self.lineage.own.slots[lane].first[number as usize];
+    /// Looks up a page whose slot was just set.
+    pub(super) fn look_up_page(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
+        let slot = self.processes.running.slots[lane].first[number as usize];
         self.lookups.missed[0] = Lookup { slot, number, lane: lane as u32 };
         self.lookups.misses = usize::from(!self.hardware.cores[thread].touch(slot));
         self.second_level(thread)
@@ -157,8 +165,8 @@ impl Simulation {
 }
 
 impl Core {
-    /// Looks up runs until one misses in the first level, which is returned too, or has an unknown slot. Returns how
-    /// many were before it. `slots` are those of fetches and of data.
+    /// Looks up runs until one misses in the first level or has an unknown slot. Returns how many precede that run, and its lookup
+    /// if it missed. `slots` are those of fetches and of data.
     #[inline(never)]
     fn leading_hits(
         &mut self,
@@ -180,28 +188,28 @@ impl Core {
         (ids.len(), None)
     }
 
-    /// Sends the first `lookups` lookups, which missed in the second level, through the levels after it. Moves those
-    /// that miss in all levels to the front and returns their number.
+    /// Sends the first `lookups` lookups, which missed in the second level, through the levels after it. Moves those that miss in
+    /// all levels to the front and returns their number.
     #[cold]
     fn further_levels(
         &mut self,
         machine: &Machine,
         slots: &[Slots; LANES],
         missed: &mut [Lookup],
-        rests: &mut [Rest],
+        miss_data: &mut [MissData],
         lookups: usize,
     ) -> usize {
         let mut left = lookups;
         for level in 0..FURTHER_LEVELS {
             let mut missing = 0;
             for index in 0..left {
-                let (lookup, rest) = (missed[index], rests[index]);
-                let Stored { key, index, tlb } = slots[lookup.lane()].further[lookup.number as usize][level];
+                let (lookup, data) = (missed[index], miss_data[index]);
+                let FurtherSlot { key, index, tlb } = slots[lookup.lane()].further[lookup.number as usize][level];
                 if tlb != NONE && self.tlbs[usize::from(tlb)].touch(u32::from(index), key) {
-                    self.counts.further_hits[level][lookup.lane()][usize::from(rest.size)] += 1;
+                    self.counts.further_hits[level][lookup.lane()][usize::from(data.size)] += 1;
                     self.counts.second_hit_cycles += u64::from(machine.tlbs[usize::from(tlb)].hit_cycles);
                 } else {
-                    (missed[missing], rests[missing]) = (lookup, rest);
+                    (missed[missing], miss_data[missing]) = (lookup, data);
                     missing += 1;
                 }
             }
@@ -210,8 +218,8 @@ impl Core {
         left
     }
 
-    /// Performs first-level lookups from index `from` on, until a slot is not known. Returns how many were done and
-    /// stores those that missed.
+    /// Performs first-level lookups from index `from` on, until a slot is unknown. Stores those that missed. Returns how many it
+    /// performed.
     #[inline(never)]
     fn first_level(&mut self, lookups: &mut Lookups, from: usize) -> usize {
         let Lookups { lookups, missed, misses, .. } = lookups;
@@ -223,11 +231,11 @@ impl Core {
                 break;
             }
             done += 1;
-            if self.is_in_front(lookup.slot) {
+            if self.was_last_in_set(lookup.slot) {
                 continue;
             }
             let found = self.touch_set(lookup.slot);
-            // Branchless: writes the lookup in any case and advances only on a miss.
+            // Branchless: writes the lookup even on a hit, but advances only on a miss.
             missed[count] = *lookup;
             count += usize::from(!found);
         }

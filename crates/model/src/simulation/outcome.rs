@@ -1,4 +1,4 @@
-//! The cost of a trace on a machine under a policy.
+//! The outcome of a simulation: the cost of a trace on a machine under a policy.
 
 use ::policy::size::PageSize;
 use ::policy::verdict::{Holding, Verdict};
@@ -22,7 +22,7 @@ pub struct Misses {
     pub load: u64,
     /// Misses of stores, if they have separate TLBs.
     pub store: u64,
-    /// Misses by the size that is mapped together, smallest first.
+    /// Misses by page size, smallest first.
     pub by_size: Vec<SizeMisses>,
 }
 
@@ -49,27 +49,27 @@ impl Misses {
     }
 }
 
-/// Where the walker found entries.
+/// How many page-table entries the walker found in a cache.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Found {
+pub struct WalkReferences {
     /// The name of the cache, or `memory`.
     pub cache: String,
     /// Number of entries read from it.
     pub references: u64,
 }
 
-/// One line of the census.
+/// Memory that is mapped with one size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Mapped {
     /// Size of a leaf in bytes.
     pub leaf_bytes: u64,
     /// Size of the contiguous group, or of the leaf, in bytes.
     pub group_bytes: u64,
-    /// Number of bytes mapped with these sizes.
+    /// Number of bytes that are mapped with these sizes.
     pub bytes: u64,
 }
 
-/// The result of a simulation: the cost of a trace on a machine under a policy.
+/// The outcome of a simulation.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Outcome {
     /// The name of the machine.
@@ -82,9 +82,9 @@ pub struct Outcome {
     pub base_bytes: u64,
     /// The page size that the policy requests, in bytes.
     pub page_bytes: u64,
-    /// Number of threads, each on a processor of its own.
+    /// Number of threads; each has a hardware thread.
     pub threads: usize,
-    /// Number of accesses in the trace. Recorders define an access differently.
+    /// Number of accesses in the trace. The recorder defines what counts as one access.
     pub accesses: u64,
     /// Number of runs of accesses to one 4K page.
     pub runs: u64,
@@ -92,61 +92,61 @@ pub struct Outcome {
     pub instructions: Option<u64>,
     /// Misses in the first level.
     pub first_level: Misses,
-    /// Misses in both of the first two levels.
+    /// Misses in both the first and the second level.
     pub second_level: Misses,
-    /// Misses in all levels up to the third, and so on, if the machine has more than two.
+    /// Misses in all levels up to the third, then up to the fourth, if the machine has these levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_levels: Vec<Misses>,
     /// Number of page walks.
     pub walks: u64,
     /// Number of entries that walks read.
     pub walk_references: u64,
-    /// Where these entries were found, the nearest cache first.
-    pub found: Vec<Found>,
-    /// Cycles of all walks, one after the other.
+    /// How many of these entries each cache had, the nearest first.
+    pub found: Vec<WalkReferences>,
+    /// Cycles of all walks, if they never overlap.
     pub walk_cycles: u64,
     /// Cycles of hits in the levels after the first.
     pub second_hit_cycles: u64,
-    /// Cycles of the kernel at all faults, if the machine file has these costs; without faults that read from swap.
+    /// Cycles of the kernel at all faults, without reads from swap, if the machine file has the costs.
     pub kernel_cycles: Option<KernelCycles>,
     /// Number of walks that the machine can do at the same time.
     pub walkers: u32,
     pub faults: u64,
     /// Mapped memory at the end, in bytes.
     pub resident_bytes: u64,
-    /// 4K pages touched and still mapped at the end, in bytes.
+    /// Bytes of the 4K pages that were touched and are still mapped at the end.
     pub touched_bytes: u64,
-    /// The peak of those, in bytes.
+    /// The peak of touched bytes that were mapped at the same time.
     pub touched_peak_bytes: u64,
     /// The costs of demand paging.
     #[serde(flatten)]
     pub costs: Costs,
     /// The memory that the tables map at the end, by size.
     pub mapped: Vec<Mapped>,
-    /// The memory that each process had mapped when it ended, summed; for the first process at the end of the trace.
+    /// The sum of the memory that each process had mapped when it ended, for the first process at the end of the trace.
     pub mapped_at_ends: Vec<Mapped>,
-    /// Whether the policy held, judged by the memory that was mapped at the end and before it was freed.
+    /// Whether the policy held, judged by the memory that was mapped at the end and by memory before it was freed.
     pub verdict: Verdict,
     /// The part of the verdict that `pagelab compare` would have left out.
     pub left_out: LeftOut,
-    /// Whether addresses of the trace were moved, because the machine's programs have fewer address bits.
+    /// Whether addresses of the trace were moved because the machine has fewer user address bits.
     pub moved_addresses: bool,
     /// Why the simulation ended before the end of the trace.
     pub stopped: Option<String>,
 }
 
 impl Outcome {
-    /// Whether the simulation reached the end of the trace. If not, no figure is valid.
+    /// Whether the simulation reached the end of the trace. Otherwise no figure is valid.
     pub fn is_whole(&self) -> bool {
         self.stopped.is_none()
     }
 
-    /// Upper bound of the cycles lost to translation: nothing else happens at the same time.
+    /// Upper bound of the cycles lost to translation: one walk at a time, and no overlap with other work.
     pub fn most_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles
     }
 
-    /// Lower bound of the cycles lost to translation: all walkers are always busy.
+    /// Lower bound of the cycles lost to translation: all walkers work all the time.
     pub fn least_lost_cycles(&self) -> u64 {
         self.second_hit_cycles + self.walk_cycles / u64::from(self.walkers)
     }
@@ -154,23 +154,21 @@ impl Outcome {
 
 impl Simulation {
     /// The outcome of everything simulated so far.
-    ///
-    /// # Errors
-    /// A mapping is at an address that the machine's tables cannot translate.
     pub fn outcome(&self) -> Result<Outcome, paging::Error> {
         let sum = |of: &dyn Fn(&Counts) -> [[u64; 64]; LANES]| {
             let mut all = [[0; 64]; LANES];
             self.hardware.cores.iter().for_each(|core| add(&mut all, &of(&core.counts)));
             Misses::of(&all)
         };
-        let behind = |level: u8| sum(&|counts| counts.missed_up_to(level));
+        let missed_up_to = |level: u8| sum(&|counts| counts.missed_up_to(level));
         let walks: Vec<Walks> = self.hardware.cores.iter().map(|core| core.walker.counted()).collect();
         let total = |of: fn(&Walks) -> u64| walks.iter().map(of).sum::<u64>();
         let names =
             self.setup.machine.walker.caches.iter().map(|cache| cache.name.clone()).chain(["memory".to_owned()]);
-        let found = names
-            .enumerate()
-            .map(|(index, cache)| Found { cache, references: walks.iter().map(|walks| walks.found[index]).sum() });
+        let found = names.enumerate().map(|(index, cache)| WalkReferences {
+            cache,
+            references: walks.iter().map(|walks| walks.found[index]).sum(),
+        });
         let census = self.space.census()?;
         let size = |bytes| PageSize::new(bytes).map_or(PageSize::K4, |size| size);
         let mapped = |census: paging::Census| -> Vec<Mapped> {
@@ -182,7 +180,7 @@ impl Simulation {
             census.mapped_bytes.iter().map(line).collect()
         };
         let second_hit_cycles = self.hardware.cores.iter().map(|core| core.counts.second_hit_cycles).sum();
-        let costs = Costs { forks: self.lineage.missed_forks, ..self.space.costs() };
+        let costs = Costs { forks: self.processes.unrecorded_forks, ..self.space.costs() };
         let at_faults = |kernel: &KernelCosts| {
             kernel.cycles(costs.faults(), costs.zeroed_at_faults(self.setup.plan.base_bytes), costs.copied_bytes)
         };
@@ -197,8 +195,8 @@ impl Simulation {
             runs: self.runs,
             instructions: (self.instructions != 0).then_some(self.instructions),
             first_level: sum(&|counts| counts.first_misses),
-            second_level: behind(2),
-            further_levels: (3..=self.setup.levels()).map(behind).collect(),
+            second_level: missed_up_to(2),
+            further_levels: (3..=self.setup.levels()).map(missed_up_to).collect(),
             walks: total(|walks| walks.walks),
             walk_references: total(|walks| walks.references),
             found: found.collect(),
@@ -208,24 +206,24 @@ impl Simulation {
             walkers: self.setup.machine.walker.walkers,
             faults: costs.faults(),
             resident_bytes: costs.resident_bytes(),
-            touched_bytes: self.lineage.touched_pages << PAGE_SHIFT,
-            touched_peak_bytes: self.lineage.touched_peak_pages << PAGE_SHIFT,
+            touched_bytes: self.processes.touched_pages << PAGE_SHIFT,
+            touched_peak_bytes: self.processes.touched_peak_pages << PAGE_SHIFT,
             costs,
             mapped: mapped(census),
             mapped_at_ends: mapped(self.space.census_at_ends()?),
             left_out: self.space.left_out(),
             verdict: match &self.stopped {
                 None => self.space.verdict()?,
-                Some(_) => not_known(),
+                Some(_) => unknown_verdict(),
             },
-            moved_addresses: self.fold.moved,
+            moved_addresses: self.relocation.moved,
             stopped: self.stopped.as_ref().map(ToString::to_string),
         })
     }
 }
 
-/// The verdict of a simulation that did not reach the end.
-fn not_known() -> Verdict {
+/// The verdict of a simulation that did not reach the end of the trace.
+fn unknown_verdict() -> Verdict {
     Verdict {
         holding: Holding::Unknown,
         concerned_bytes: 0,

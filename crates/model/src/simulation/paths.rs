@@ -1,27 +1,27 @@
-//! Paths of entries above leaves: they are the same for all pages whose leaves are in one table.
+//! The page-table entries above leaves: all leaves in one table have the same path.
 
 use std::collections::HashMap;
 
 use super::keys::Hashing;
 use crate::space::Path;
 
-/// The paths to tables of leaves, each stored once. A path does not change while a leaf is in its table, and everything
-/// that holds its number drops it with the leaf.
+/// The paths to tables with leaves, each stored once. A path does not change while its table has a leaf. Numbers of paths are kept with
+/// leaves and dropped with them, so that a number that is in use is valid.
 #[derive(Default)]
 pub(super) struct Paths {
-    /// The latest path to a table, by the address of the entry that points to the table.
+    /// The number of the latest path to a table, by the address of the entry that points to the table.
     numbers: HashMap<u64, u32, Hashing>,
     paths: Vec<Path>,
 }
 
 impl Paths {
-    /// The number of the path to the leaf at the end of `path`.
+    /// The number of the path to the leaf that ends `path`.
     pub(super) fn number(&mut self, path: &Path) -> u32 {
         let mut above = *path;
         above.entries[..=usize::from(path.leaf_level)].fill(Default::default());
         let pointer = above.entries.get(usize::from(path.leaf_level) + 1).copied().unwrap_or_default().0;
         let paths = &mut self.paths;
-        // Another table may have been linked there since.
+        // The entry may point to another table since.
         let number = self.numbers.get(&pointer).copied().filter(|number| paths[*number as usize] == above);
         number.unwrap_or_else(|| {
             paths.push(above);
@@ -44,7 +44,7 @@ mod tests {
     use crate::space::LEVELS;
 
     #[test]
-    fn pages_of_one_table_share_a_way_and_a_table_in_its_place_has_another() {
+    fn leaves_of_one_table_share_a_path_and_another_table_has_another_path() {
         let path = |leaf: u64, pmd: u64, pud: u64| Path {
             entries: [Pa(leaf), Pa(pmd), Pa(pud), Pa(8), Pa(0)],
             root_level: 3,
@@ -58,7 +58,7 @@ mod tests {
         let other = paths.number(&path(0x5000, 0x2008, 0x3000));
         let moved = paths.number(&path(0x5000, 0x2000, 0x9000));
         assert!(first != other && moved != first && moved != other);
-        assert_eq!(paths.path(first), &path(0, 0x2000, 0x3000), "who has it still, has it");
+        assert_eq!(paths.path(first), &path(0, 0x2000, 0x3000), "an old number keeps its path");
         let huge = paths.number(&Path { leaf_level: 1, ..path(0x5000, 0x2000, 0x3000) });
         assert_eq!(paths.path(huge).entries[..2], [Pa(0); 2]);
     }

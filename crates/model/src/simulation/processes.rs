@@ -1,117 +1,112 @@
-//! Handles forks and ends of processes.
+//! The running process and the suspended ones.
 
-use trace::PAGE_SHIFT;
+use std::collections::BTreeMap;
 
-use super::lineage::TAG_SHIFT;
-use super::pages::{Pages, TouchedPages};
+use super::pages::Pages;
 use super::slot::Slots;
-use super::state::Simulation;
 
-impl Simulation {
-    /// The running process has forked process `number`, which does not run yet. It gets a copy of the memory, or shares
-    /// it (`CLONE_VM`); then its parent does not run before it has ended. At most
-    /// [`MAX_PROCESSES`](super::MAX_PROCESSES) processes can live at the same time.
-    pub fn fork(&mut self, number: u32, shares: bool) {
-        if self.stopped.is_some() {
-            return;
+/// Maximum number of processes at the same time: the number of tags.
+pub const MAX_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
+/// The lowest bit of the tag that distinguishes processes in TLBs and walk caches (x86: PCID, Arm and RISC-V: ASID). User addresses
+/// do not use these bits. When a process ends, its entries are dropped, and a later process reuses its tag.
+pub(super) const TAG_SHIFT: u32 = 58;
+
+/// All processes that have not ended.
+#[derive(Default)]
+pub(super) struct Processes {
+    /// The number of the running process in the trace.
+    pub(super) number: u32,
+    /// The number of its address space, which can be its parent's.
+    pub(super) address_space: u32,
+    /// The tag of its addresses in TLBs.
+    pub(super) tag: u64,
+    /// The pages of the running process.
+    pub(super) running: Pages,
+    /// Its parent, if it shares the parent's memory.
+    shared_with: Option<u32>,
+    /// The model's time when it was forked.
+    since: u64,
+    /// All other processes, by number.
+    suspended: BTreeMap<u32, Suspended>,
+    /// Number of forked processes without a trace.
+    pub(super) unrecorded_forks: u64,
+    /// Number of touched pages of all processes that are still mapped.
+    pub(super) touched_pages: u64,
+    pub(super) touched_peak_pages: u64,
+}
+
+/// A process that is not running.
+pub(super) struct Suspended {
+    /// The number of its address space.
+    pub(super) address_space: u32,
+    pub(super) tag: u64,
+    pub(super) pages: Pages,
+    pub(super) shared_with: Option<u32>,
+    pub(super) since: u64,
+}
+
+impl Processes {
+    /// Whether the running process shares its parent's memory.
+    pub(super) fn shares(&self) -> bool {
+        self.shared_with.is_some()
+    }
+
+    /// Adds process `number`, which the running one has forked.
+    pub(super) fn fork(&mut self, number: u32, address_space: u32, shares: bool, pages: Pages) {
+        let tag = if shares { self.tag } else { self.free_tag() };
+        let (shared_with, since) = (shares.then_some(self.number), pages.began_instructions);
+        self.suspended.insert(number, Suspended { address_space, tag, pages, shared_with, since });
+    }
+
+    /// The lowest unused tag.
+    fn free_tag(&self) -> u64 {
+        let is_used = |tag: u64| self.tag == tag || self.suspended.values().any(|other| other.tag == tag);
+        let mut tags = (0..MAX_PROCESSES as u64).map(|index| index << TAG_SHIFT);
+        tags.find(|tag| !is_used(*tag)).unwrap_or(0)
+    }
+
+    /// Switches to another process, if there is one with this number.
+    pub(super) fn switch(&mut self, number: u32) {
+        if let Some(next) = self.suspended.remove(&number) {
+            let pages = std::mem::replace(&mut self.running, next.pages);
+            let (address_space, tag, shared_with, since) = (self.address_space, self.tag, self.shared_with, self.since);
+            self.suspended.insert(self.number, Suspended { address_space, tag, pages, shared_with, since });
+            (self.number, self.address_space, self.tag) = (number, next.address_space, next.tag);
+            (self.shared_with, self.since) = (next.shared_with, next.since);
         }
-        let began_instructions = self.now();
-        let forked = if shares { Ok(self.lineage.process) } else { self.space.fork() };
-        self.settle();
-        match forked {
-            Ok(process) => {
-                let touched =
-                    if shares { std::mem::take(&mut self.lineage.own.touched) } else { self.inherited(process) };
-                self.lineage.fork(number, process, shares, Pages::of_forked(began_instructions, touched));
+    }
+
+    /// Continues the running process in a new address space, in which it has touched nothing. If it shared its parent's memory, the
+    /// parent gets the touched pages back.
+    pub(super) fn exec(&mut self, address_space: u32, now: u64) {
+        let before = std::mem::replace(&mut self.running, Pages::of_program(now));
+        match self.shared_with.take().and_then(|parent| self.suspended.get_mut(&parent)) {
+            Some(parent) => {
+                parent.pages.touched = before.touched;
+                // Faults and calls of this process changed its parent's memory.
+                parent.pages.slots.iter_mut().for_each(Slots::reset_all);
+                self.tag = self.free_tag();
             }
-            Err(error) => self.stopped = Some(error),
+            None => self.touched_pages -= before.touched.len() as u64,
         }
+        self.address_space = address_space;
     }
 
-    /// Switches to another process.
-    pub fn switch(&mut self, number: u32) {
-        if self.stopped.is_none() {
-            self.lineage.switch(number);
-            self.space.enter(self.lineage.process);
-        }
+    /// Removes a process that is not running.
+    pub(super) fn remove(&mut self, number: u32) -> Option<Suspended> {
+        self.suspended.remove(&number)
     }
 
-    /// The running process executes another program, whose call was processed before. It continues with empty memory of
-    /// its own.
-    pub fn exec(&mut self) {
-        if self.stopped.is_some() {
-            return;
-        }
-        let now = self.now();
-        match self.space.exec(self.lineage.shares()) {
-            Ok(process) => self.lineage.exec(process, now),
-            Err(error) => self.stopped = Some(error),
-        }
+    pub(super) fn count_touched(&mut self, pages: u64) {
+        self.touched_pages += pages;
+        self.touched_peak_pages = self.touched_peak_pages.max(self.touched_pages);
     }
 
-    /// The running process has forked a process without a trace.
-    pub fn missed(&mut self, shares: bool) {
-        self.lineage.missed_forks += u64::from(!shares);
-    }
-
-    /// A process has ended. The process `next`, one of its ancestors, continues.
-    pub fn end(&mut self, number: u32, next: u32) {
-        if self.stopped.is_some() {
-            return;
+    /// Notes that the running process has touched a page, which is mapped. `stored` is `true` for a store.
+    pub(super) fn note_touched(&mut self, page: u64, stored: bool) {
+        let before = self.running.has_stored_to(page);
+        if self.running.touched.insert(page, before || stored).is_none() {
+            self.count_touched(1);
         }
-        self.switch(number);
-        let now = self.now();
-        self.switch(next);
-        let Some(ended) = self.lineage.remove(number) else { return };
-        // The process that waited for it continues now.
-        let waited = now.saturating_sub(ended.since.max(self.lineage.own.executed()));
-        self.lineage.own.began_instructions = self.lineage.own.began_instructions.saturating_add(waited);
-        if ended.shared_with.is_some() {
-            // Faults and calls of the ended process changed its parent's memory.
-            self.lineage.own.touched = ended.pages.touched;
-            self.lineage.own.slots.iter_mut().for_each(Slots::forget_all);
-            return;
-        }
-        self.lineage.touched_pages -= ended.pages.touched.len() as u64;
-        self.stopped = self.space.end(ended.process).err();
-        let first = ended.tag >> PAGE_SHIFT;
-        self.hardware.drop_pages(first, first + (1 << (TAG_SHIFT - PAGE_SHIFT)));
-        self.settle();
-    }
-
-    /// The model's time: the instruction count of the thread that has executed most, including children that it waited
-    /// for. If the trace does not count instructions, the number of accesses.
-    pub(super) fn now(&self) -> u64 {
-        match self.lineage.own.executed() {
-            0 => self.accesses,
-            now => now,
-        }
-    }
-
-    /// The touched pages that the process that was just forked has mapped, as its parent has.
-    fn inherited(&mut self, process: u32) -> TouchedPages {
-        self.space.enter(process);
-        let is_mapped = |(page, _): &(u64, bool)| self.space.physical(page << PAGE_SHIFT).is_some();
-        let touched = self.lineage.own.touched.iter().map(|(page, stored)| (*page, *stored));
-        let inherited: TouchedPages = touched.filter(is_mapped).collect();
-        self.space.enter(self.lineage.process);
-        self.lineage.count_touched(inherited.len() as u64);
-        inherited
-    }
-
-    /// Moves touched pages to their new addresses.
-    pub(super) fn carry_touched(&mut self, touched: Vec<(u64, bool)>, to: u64) {
-        for (page, stored) in touched {
-            let page = (to >> PAGE_SHIFT) + page;
-            if self.space.physical(page << PAGE_SHIFT).is_some() {
-                self.lineage.note_touched(page, stored);
-            }
-        }
-    }
-
-    /// Removes touched pages of a range that nothing maps any more.
-    pub(super) fn forget_touched(&mut self, first: u64, end: u64) {
-        let is_gone = |page: u64| self.space.physical(page << PAGE_SHIFT).is_none();
-        self.lineage.touched_pages -= self.lineage.own.forget_touched(first, end, is_gone);
     }
 }

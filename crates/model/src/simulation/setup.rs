@@ -1,9 +1,9 @@
-//! The parameters of a simulation: the machine, the policy, and what follows from both.
+//! The constant parameters of a simulation: the machine, the policy, and what follows from both.
 
 use trace::PAGE_SHIFT;
 
 use super::slot::NONE;
-use crate::machine::{Machine, Needs, Serves, TlbShape};
+use crate::machine::{AccessKind, Machine, Needs, TlbShape};
 use crate::policy::{ModelPolicy, Plan, Unsupported};
 use crate::space::Leaf;
 
@@ -13,9 +13,9 @@ pub(super) struct Setup {
     pub(super) policy: ModelPolicy,
     pub(super) plan: Plan,
     pub(super) seed: u64,
-    /// The lane that stores use: that of loads if they share TLBs.
+    /// The lane of stores: that of loads if they share TLBs.
     pub(super) store_lane: usize,
-    /// Whether neighbouring pages affect the size that hardware stores.
+    /// Whether the stored size of a page depends on its neighbours.
     pub(super) sees_neighbours: bool,
     /// Whether there are more than two TLB levels.
     pub(super) has_further_levels: bool,
@@ -23,7 +23,7 @@ pub(super) struct Setup {
 
 impl Setup {
     pub(super) fn new(machine: &Machine, policy: &ModelPolicy, seed: u64) -> Result<Setup, Unsupported> {
-        let same = |tlb: &TlbShape| tlb.serves.contains(&Serves::Load) == tlb.serves.contains(&Serves::Store);
+        let same = |tlb: &TlbShape| tlb.serves.contains(&AccessKind::Load) == tlb.serves.contains(&AccessKind::Store);
         let contiguity =
             |tlb: &TlbShape| tlb.coalescing.is_some_and(|coalescing| coalescing.needs == Needs::Contiguity);
         Ok(Setup {
@@ -43,25 +43,26 @@ impl Setup {
     }
 
     /// The error for a policy that the machine does not support.
-    pub(super) fn refused(&self, reason: impl ToString) -> Unsupported {
+    pub(super) fn unsupported(&self, reason: impl ToString) -> Unsupported {
         Unsupported { machine: self.machine.name.clone(), policy: self.policy.to_string(), reason: reason.to_string() }
     }
 
-    /// The 4K pages around a newly mapped page for which hardware may now store another size: the first, and their number.
-    pub(super) fn block(page: u64, leaf: Leaf) -> (u64, u64) {
+    /// The 4K pages whose stored size may have changed because `page` was mapped: the first, and their number.
+    pub(super) fn neighbours(page: u64, leaf: Leaf) -> (u64, u64) {
         let pages = (16 * leaf.leaf_bytes) >> PAGE_SHIFT;
         (page & !(pages - 1), pages)
     }
 
-    /// The TLB of a level that stores the largest part of a leaf, and log2 of the bytes that it stores.
-    pub(super) fn tlb_for(&self, level: u8, serves: Serves, leaf: &Leaf, run_bytes: u64) -> (u8, u8) {
-        let of_guest = |bytes: u64| match &self.machine.stage2 {
-            // An entry covers no more than either stage maps.
+    /// The TLB of a level that stores the page, with the largest stored size if there are several, and log2 of that size. [`NONE`]
+    /// if none does.
+    pub(super) fn tlb_for(&self, level: u8, serves: AccessKind, leaf: &Leaf, run_bytes: u64) -> (u8, u8) {
+        let within_stage2 = |bytes: u64| match &self.machine.stage2 {
+            // An entry covers no more than a page of either stage.
             Some(stage2) => bytes.min(stage2.page.bytes()),
             None => bytes,
         };
         let (leaf_bytes, group_bytes, run_bytes) =
-            (of_guest(leaf.leaf_bytes), of_guest(leaf.group_bytes), of_guest(run_bytes));
+            (within_stage2(leaf.leaf_bytes), within_stage2(leaf.group_bytes), within_stage2(run_bytes));
         let stored = |(index, tlb): (usize, &TlbShape)| {
             let serves = tlb.level == level && tlb.serves.contains(&serves);
             let bytes = if serves { tlb.stored_bytes(leaf_bytes, group_bytes, run_bytes) } else { None };

@@ -1,4 +1,4 @@
-//! The state of a simulation, and the effect of a trace on it.
+//! The state of a simulation, and how the steps of a trace change it.
 
 use std::ops::Range;
 
@@ -6,58 +6,56 @@ use ::policy::Mechanism;
 use trace::{Call, Chunk, Event, PAGE_SHIFT};
 
 use super::hardware::Hardware;
-use super::lineage::Lineage;
 use super::lookup::Lookups;
 use super::paths::Paths;
+use super::processes::Processes;
 use super::setup::Setup;
-use super::slot::{FURTHER_LEVELS, LANES, NONE, Rest, Slot, Stored};
-use crate::fold::Fold;
-use crate::layout::{Bits, Draw, Home, Scheme};
-use crate::machine::{Machine, Serves};
+use super::slot::{FURTHER_LEVELS, FurtherSlot, LANES, MissData, NONE, Slot};
+use crate::layout::{Platform, RandomBits, Randomisation, Scheme};
+use crate::machine::{AccessKind, Machine};
 use crate::policy::{Granule, ModelPolicy, Unsupported};
+use crate::relocation::Relocation;
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::walk::LeafEntry;
 
-/// The kind of access of each lane, as TLBs see it.
-const SERVES: [Serves; LANES] = [Serves::Fetch, Serves::Load, Serves::Store];
+/// The kind of access of each lane.
+const LANE_KINDS: [AccessKind; LANES] = [AccessKind::Fetch, AccessKind::Load, AccessKind::Store];
 
-/// A machine under a policy, and the cost of the trace so far.
+/// A simulation of a machine under a policy, with the cost of the trace so far.
 pub struct Simulation {
     pub(super) setup: Setup,
     pub(super) space: Box<dyn Space>,
     pub(super) hardware: Hardware,
-    pub(super) lineage: Lineage,
+    pub(super) processes: Processes,
     pub(super) lookups: Lookups,
     pub(super) paths: Paths,
-    pub(super) fold: Fold,
-    /// The random layout of its program, if it has one.
-    draw: Option<Draw>,
-    /// Number of pages of its kernel's vdso, if that was set.
+    pub(super) relocation: Relocation,
+    /// The randomisation of the program's layout, if any.
+    randomisation: Option<Randomisation>,
+    /// Number of pages of the vDSO and its data, if the kernel settings have it.
     vdso_pages: Option<u64>,
     pub(super) accesses: u64,
     pub(super) runs: u64,
     /// Number of recorded instructions.
     pub(super) instructions: u64,
+    /// Why the simulation has stopped, if it has.
     pub(super) stopped: Option<SpaceError>,
 }
 
 impl Simulation {
-    /// Creates a simulation that has not run yet.
-    ///
-    /// # Errors
-    /// The machine does not support the policy.
+    /// A simulation at the start of a trace.
     pub fn new(machine: &Machine, policy: &ModelPolicy, physical: &Physical) -> Result<Simulation, Unsupported> {
         let setup = Setup::new(machine, policy, physical.seed)?;
-        let space = space::new(&setup.plan, physical).map_err(|error| setup.refused(error))?;
-        let hardware = Hardware::new(machine, space.shifts()).map_err(|error| setup.refused(error))?;
+        let space = space::new(&setup.plan, physical).map_err(|error| setup.unsupported(error))?;
+        let hardware = Hardware::new(machine, space.shifts()).map_err(|error| setup.unsupported(error))?;
         Ok(Simulation {
-            fold: Fold::new(&setup.plan.format),
-            draw: None,
+            relocation: Relocation::new(&setup.plan.format),
+            randomisation: None,
             vdso_pages: None,
             setup,
             space,
             hardware,
-            lineage: Lineage::default(),
+            processes: Processes::default(),
             lookups: Lookups::default(),
             paths: Paths::default(),
             accesses: 0,
@@ -67,95 +65,93 @@ impl Simulation {
         })
     }
 
-    /// Whether the policy is one of the kernel's direct map, whose addresses are physical.
+    /// Whether the policy concerns the kernel's direct map. Addresses are then physical.
     pub fn is_direct(&self) -> bool {
         matches!(self.setup.plan.granule, Granule::Direct(_))
     }
 
-    /// The address scheme of a program of an architecture.
+    /// The address scheme of programs of an architecture.
     pub(crate) fn scheme(&self, architecture: &str) -> Scheme {
-        let home = Home::of(architecture, self.setup.plan.base_bytes, self.setup.plan.pmd_bytes, self.vdso_pages);
-        Scheme { pool: self.of_pool(), draw: self.draw, home }
+        let platform =
+            Platform::of(architecture, self.setup.plan.base_bytes, self.setup.plan.pmd_bytes, self.vdso_pages);
+        Scheme { pool: self.pool_mechanism(), randomisation: self.randomisation, platform }
     }
 
-    /// Whether its program has a random layout.
-    pub(crate) fn is_drawn(&self) -> bool {
-        self.draw.is_some()
+    /// Whether the program has a randomised layout.
+    pub(crate) fn has_random_layout(&self) -> bool {
+        self.randomisation.is_some()
     }
 
-    /// The policy, if it uses pages of a pool.
-    pub(crate) fn of_pool(&self) -> Option<Mechanism> {
+    /// The mechanism of a hugetlb policy; `None` for other policies.
+    pub(crate) fn pool_mechanism(&self) -> Option<Mechanism> {
         Some(self.setup.plan.mechanism).filter(|mechanism| mechanism.hugetlb)
     }
 
-    /// Uses one of Linux's random layouts, which `seed` selects.
+    /// Gives the program one of Linux's randomised layouts, which `seed` selects.
     #[must_use]
     pub fn with_layout(self, seed: u64) -> Simulation {
-        let bits = Bits::of_addresses(self.fold.user_bits());
-        Simulation { draw: Some(Draw { seed, bits }), ..self }
+        let bits = RandomBits::of_addresses(self.relocation.user_bits());
+        Simulation { randomisation: Some(Randomisation { seed, bits }), ..self }
     }
 
-    /// Assigns numbers to further pages, in order.
+    /// Assigns the next numbers to pages, in order.
     pub fn add_pages(&mut self, pages: &[u64]) {
         for page in pages {
-            let page = if self.is_direct() { *page } else { self.fold.address(page << PAGE_SHIFT) >> PAGE_SHIFT };
-            self.lineage.own.add(page);
+            let page = if self.is_direct() { *page } else { self.relocation.address(page << PAGE_SHIFT) >> PAGE_SHIFT };
+            self.processes.running.add(page);
         }
-        self.lineage.own.resize_slots();
+        self.processes.running.resize_slots();
     }
 
-    /// Adds memory that exists although no event describes it.
+    /// Adds memory that no event describes.
     pub fn assume(&mut self, begin: u64, end: u64) {
         if self.stopped.is_none() {
-            let begin_to = if self.is_direct() { begin } else { self.fold.address(begin) };
+            let begin_to = if self.is_direct() { begin } else { self.relocation.address(begin) };
             self.stopped = self.space.assume(begin_to, begin_to.saturating_add(end - begin)).err();
         }
     }
 
     /// Processes a system call.
     pub fn event(&mut self, event: &Event) {
-        // A forked process inherited its memory from its parent; its trace describes it again.
-        let is_told_before = self.lineage.own.is_inherited && matches!(event.call, Call::Region { .. });
-        // A process that shares its parent's memory leaves it unchanged when it executes a program.
-        let leaves = self.lineage.shares() && matches!(event.call, Call::Exec { .. });
-        if self.stopped.is_none() && !is_told_before && !leaves {
-            let event = if self.is_direct() { event.clone() } else { self.fold.event(event) };
+        // The trace of a forked process describes the memory that it inherited, which is known already.
+        let is_known_from_parent = self.processes.running.is_inherited && matches!(event.call, Call::Region { .. });
+        // When a process that shares its parent's memory executes a program, that memory stays.
+        let keeps_memory = self.processes.shares() && matches!(event.call, Call::Exec { .. });
+        if self.stopped.is_none() && !is_known_from_parent && !keeps_memory {
+            let event = if self.is_direct() { event.clone() } else { self.relocation.event(event) };
             let moved = match event.call {
                 Call::Mremap { address, old_bytes, .. } if event.result != address as i64 => {
-                    self.lineage.own.touched_in(address, old_bytes)
+                    self.processes.running.touched_in(address, old_bytes)
                 }
                 _ => Vec::new(),
             };
-            let heard = self.space.event(&event);
-            self.settle();
+            let applied = self.space.event(&event);
+            self.apply_invalidations();
             self.carry_touched(moved, event.result as u64);
-            self.stopped = heard.err();
+            self.stopped = applied.err();
         }
     }
 
-    /// Sets the kernel settings other than the policy.
-    ///
-    /// # Errors
-    /// The machine does not support such folios, or they are larger than those of the policy; or `max_ptes_none`
-    /// exceeds the pages of a PMD.
+    /// Sets the kernel settings that are not part of the policy. Fails if the machine does not support the fallback folios, if they
+    /// are larger than those of the policy, or if `max_ptes_none` is not below the number of pages of a PMD.
     pub fn with_kernel(mut self, kernel: Kernel) -> Result<Simulation, Unsupported> {
-        self.setup.plan.admits_kernel(&kernel).map_err(|reason| self.setup.refused(reason))?;
+        self.setup.plan.admits_kernel(&kernel).map_err(|reason| self.setup.unsupported(reason))?;
         self.vdso_pages = kernel.vdso_pages;
         self.space.set_kernel(kernel);
         Ok(self)
     }
 
-    /// Sets how many instructions a thread has executed so far; `recorded` more of them were recorded.
+    /// Sets the number of instructions that a thread has executed so far to `count`, and adds `recorded` to the recorded ones.
     pub fn instructions(&mut self, thread: usize, count: u64, recorded: u64) {
         self.instructions = self.instructions.saturating_add(recorded);
-        self.lineage.own.note_instructions(thread, count);
+        self.processes.running.note_instructions(thread, count);
         if self.stopped.is_none() {
             self.stopped = self.space.advance(self.now()).err();
-            self.settle();
+            self.apply_invalidations();
         }
     }
 
-    /// Simulates runs of a thread; `numbers` are those of the chunk's pages.
+    /// Simulates a range of the runs of a chunk; `numbers` are the numbers of the chunk's pages.
     pub fn runs(&mut self, thread: usize, chunk: &Chunk, numbers: &[u32], range: Range<usize>) {
         if self.stopped.is_some() {
             return;
@@ -172,10 +168,10 @@ impl Simulation {
         self.stopped = self.look_up(thread, &chunk.ids[range], kinds, numbers).err();
     }
 
-    /// Handles a page that was not touched since its mapping changed: there may be a fault.
+    /// Handles an access to a page whose slot is unknown, because it was not touched since its mapping changed. It may fault.
     #[cold]
     #[inline(never)]
-    pub(super) fn unknown(
+    pub(super) fn resolve(
         &mut self,
         thread: usize,
         lane: usize,
@@ -183,60 +179,61 @@ impl Simulation {
         stores: u32,
         loads_first: bool,
     ) -> Result<(), SpaceError> {
-        let page = self.lineage.own.pages[number as usize];
+        let page = self.processes.running.pages[number as usize];
         let va = page << PAGE_SHIFT;
         let mut leaf = self.space.access(va, stores != 0 && !loads_first)?;
         if loads_first && !leaf.writable {
-            // A load may map the zero page or a page of a file.
+            // The load may have mapped the zero page or a page of a file, so the store may fault again.
             let faulted = leaf.faulted;
             leaf = self.space.access(va, true)?;
             leaf.faulted |= faulted;
         }
         if leaf.faulted {
-            self.settle();
+            self.apply_invalidations();
             if self.setup.sees_neighbours {
-                // Hardware may now store another size for the pages around it.
-                let (first, pages) = Setup::block(page, leaf);
-                self.lineage.own.forget_numbered(first, first + pages);
+                // The stored sizes of its neighbours may have changed.
+                let (first, pages) = Setup::neighbours(page, leaf);
+                self.processes.running.reset_each(first, first + pages);
             }
         }
-        self.lineage.note_touched(page, stores != 0);
-        let (first, rest) = self.slot(lane, va, &leaf);
-        self.lineage.own.slots[lane].set(number, first, rest);
+        self.processes.note_touched(page, stores != 0);
+        let (first, miss_data) = self.slot(lane, va, &leaf);
+        self.processes.running.slots[lane].set(number, first, miss_data);
         if self.setup.has_further_levels {
             let further = self.further(lane, va, &leaf);
-            self.lineage.own.slots[lane].set_further(number, further);
+            self.processes.running.slots[lane].set_further(number, further);
         }
-        // A store that the protection forbids is one for which the program received a signal.
-        self.look_again(thread, lane, number)
+        // If the protection forbids the store, the program received a signal for it. The lookup happens anyway.
+        self.look_up_page(thread, lane, number)
     }
 
-    /// Number of bytes around an address that hardware may store as one, whatever the tables say.
+    /// Number of aligned, contiguous bytes around an address that hardware may store in one entry.
     fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
         // Checking the neighbours takes up to thirty translations.
         if self.setup.sees_neighbours { self.space.run_bytes(va, leaf) } else { leaf.group_bytes }
     }
 
-    /// The position of a page in the levels after the second.
-    fn further(&mut self, lane: usize, va: u64, leaf: &Leaf) -> [Stored; FURTHER_LEVELS] {
+    /// The places of a page in the levels after the second.
+    fn further(&mut self, lane: usize, va: u64, leaf: &Leaf) -> [FurtherSlot; FURTHER_LEVELS] {
         let run_bytes = self.run_bytes(va, leaf);
-        std::array::from_fn(|further| match self.setup.tlb_for(3 + further as u8, SERVES[lane], leaf, run_bytes) {
-            (NONE, _) => Stored::default(),
+        std::array::from_fn(|further| match self.setup.tlb_for(3 + further as u8, LANE_KINDS[lane], leaf, run_bytes) {
+            (NONE, _) => FurtherSlot::default(),
             (tlb, shift) => {
-                let key = self.hardware.keys.key(shift, va ^ self.lineage.tag);
-                Stored { key, index: (va >> shift) as u16, tlb }
+                let key = self.hardware.keys.key(shift, va ^ self.processes.tag);
+                FurtherSlot { key, index: (va >> shift) as u16, tlb }
             }
         })
     }
 
-    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, Rest) {
-        let serves = SERVES[lane];
+    /// The slot of a page and the data for its misses.
+    fn slot(&mut self, lane: usize, va: u64, leaf: &Leaf) -> (Slot, MissData) {
+        let serves = LANE_KINDS[lane];
         let run_bytes = self.run_bytes(va, leaf);
         let (first, first_shift) = self.setup.tlb_for(1, serves, leaf, run_bytes);
         let (second, second_shift) = self.setup.tlb_for(2, serves, leaf, run_bytes);
-        let (tagged, keys) = (va ^ self.lineage.tag, &mut self.hardware.keys);
+        let (tagged, keys) = (va ^ self.processes.tag, &mut self.hardware.keys);
         let path = self.space.path(va);
-        let rest = Rest {
+        let miss_data = MissData {
             entry: LeafEntry::of(&path),
             path: self.paths.number(&path),
             page: va >> PAGE_SHIFT,
@@ -245,23 +242,25 @@ impl Simulation {
             second,
             size: leaf.group_bytes.trailing_zeros() as u8,
         };
-        let front = self.hardware.fronts.of(first, va >> first_shift);
-        // Pool policies need to know the first store to each page.
-        let knows_stores = !self.setup.plan.mechanism.hugetlb || self.lineage.own.has_stored_to(va >> PAGE_SHIFT);
-        (Slot::new(keys.key(first_shift, tagged), first, front, leaf.writable && knows_stores), rest)
+        let set = self.hardware.first_level_sets.of(first, va >> first_shift);
+        // Under hugetlb policies and with large folios, the first store to each page must be noticed, so it needs an unknown slot.
+        let plan = &self.setup.plan;
+        let knows_stores = !(plan.mechanism.hugetlb || plan.has_large_folios())
+            || self.processes.running.has_stored_to(va >> PAGE_SHIFT);
+        (Slot::new(keys.key(first_shift, tagged), first, set, leaf.writable && knows_stores), miss_data)
     }
 
-    /// Drops from all TLBs what the kernel has dropped, and resets the slots of those pages.
-    pub(super) fn settle(&mut self) {
+    /// Drops what the kernel has invalidated from all TLBs, and resets the slots of those pages.
+    pub(super) fn apply_invalidations(&mut self) {
         for (va, bytes) in self.space.take_invalidations() {
             let (first, pages) = (va >> PAGE_SHIFT, bytes.div_ceil(1 << PAGE_SHIFT));
-            let tagged = first ^ self.lineage.tag >> PAGE_SHIFT;
+            let tagged = first ^ self.processes.tag >> PAGE_SHIFT;
             self.hardware.drop_pages(tagged, tagged + pages);
-            self.lineage.own.forget(first, first + pages);
+            self.processes.running.reset(first, first + pages);
             self.forget_touched(first, first + pages);
         }
-        for (va, bytes) in self.space.take_forgotten() {
-            self.lineage.own.forget(va >> PAGE_SHIFT, va.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
+        for (va, bytes) in self.space.take_aged() {
+            self.processes.running.reset(va >> PAGE_SHIFT, va.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
         }
     }
 }

@@ -1,159 +1,100 @@
-//! Applies the policy to the program's calls: carries out the decisions of `policy::decide` on the model's VMAs.
-//!
-//! The kernel is set to `madvise`, so memory that is not advised has base pages, even next to advised memory: VMAs that
-//! differ in their advice are not merged.
+//! Advice of programs (`madvise`), and populating memory.
 
-use ::policy::call::{Call, madv};
-use ::policy::carry_out::{Kernel, Outcome, carry_out};
-use ::policy::decide;
-use ::policy::decide::View;
+use ::policy::call::madv;
 use paging::Format;
-use trace::Event;
 
 use super::error::SpaceError;
 use super::paged::Paged;
-use super::vma::{Advice, Backing, Vma};
-use crate::call::PROT_WRITE;
+use super::vma::{Advice, AtFork, Vma};
+use crate::call::{PROT_READ, PROT_WRITE};
 
-/// The model in the role of the kernel that receives a program's call.
-struct Heard<'a, F: Format> {
-    paged: &'a mut Paged<F>,
-    event: &'a Event,
-}
-
-impl<F: Format> View for Heard<'_, F> {
-    fn vma_at(&mut self, address: u64) -> Option<::policy::call::Vma> {
-        self.paged.vma_at(address)
-    }
-
-    fn excepts_advised(&mut self) -> bool {
-        true
-    }
-}
-
-impl<F: Format> Kernel for Heard<'_, F> {
-    type Error = SpaceError;
-
-    fn call(&mut self, call: &Call) -> Result<i64, SpaceError> {
-        match *call {
-            Call::Mmap { bytes, protection, flags, file, .. } => {
-                let begin = self.event.result as u64;
-                if let Some((begin, end)) = self.paged.checked(begin, bytes) {
-                    self.paged.mmap(begin, end, protection, flags, file as i64)?;
-                }
-                Ok(self.event.result)
-            }
-            Call::Brk { end } => Ok(self.paged.brk(end)? as i64),
-            Call::Mprotect { address, bytes, protection } => {
-                self.paged.protect_range(address, address.saturating_add(bytes), protection)?;
-                Ok(0)
-            }
-            _ => self.original_call(),
-        }
-    }
-
-    /// The call succeeded when it was recorded.
-    fn original_call(&mut self) -> Result<i64, SpaceError> {
-        match self.event.call {
-            trace::Call::Brk { .. } => Ok(self.paged.brk(self.event.result as u64)? as i64),
-            _ => {
-                self.paged.make(self.event)?;
-                Ok(self.event.result)
-            }
-        }
-    }
-
-    fn advise(&mut self, (begin, bytes): (u64, u64), advice: u64) -> Result<(), SpaceError> {
-        match self.paged.checked(begin, bytes) {
-            Some((begin, end)) => self.paged.advise(begin, end, advice),
-            None => Ok(()),
-        }
-    }
-
-    fn look(&mut self, _: (u64, u64)) -> Result<i64, SpaceError> {
-        Ok(0)
-    }
-
-    /// The model has no memory content.
-    fn zero(&mut self, _: u64, _: u64) -> bool {
-        true
-    }
-
-    fn allows(&mut self, _: &Call) -> bool {
-        true
-    }
-
-    fn answered(&mut self, said: &'static str) {
-        self.paged.seen.answer(said);
-    }
-}
-
-/// A recorded call in the form that policies know; `None` for calls that they do not handle. A brk call is for its
-/// result: if the heap could not grow as requested, the request does not count.
-fn call_of(event: &Event) -> Option<Call> {
-    Some(match event.call {
-        trace::Call::Mmap { address, bytes, protection, flags, file, offset, .. } => {
-            Call::Mmap { address, bytes, protection, flags, file: file as u64, offset }
-        }
-        trace::Call::Munmap { address, bytes } => Call::Munmap { address, bytes },
-        trace::Call::Mremap { address, old_bytes, new_bytes, flags, new_address } => {
-            Call::Mremap { address, old_bytes, new_bytes, flags, new_address }
-        }
-        trace::Call::Brk { .. } => Call::Brk { end: event.result as u64 },
-        trace::Call::Mprotect { address, bytes, protection } => Call::Mprotect { address, bytes, protection },
-        trace::Call::Madvise { address, bytes, advice } => Call::Madvise { address, bytes, advice },
-        trace::Call::Prctl { option, argument } => Call::Prctl { option, arguments: [argument, 0, 0, 0] },
-        _ => return None,
-    })
-}
+// include/uapi/asm-generic/mman-common.h: the same on x86-64, arm64 and riscv64.
+const MADV_DONTNEED: u64 = 4;
+const MADV_FREE: u64 = 8;
+const MADV_DONTFORK: u64 = 10;
+const MADV_DOFORK: u64 = 11;
+const MADV_HUGEPAGE: u64 = 14;
+const MADV_NOHUGEPAGE: u64 = 15;
+const MADV_WIPEONFORK: u64 = 18;
+const MADV_KEEPONFORK: u64 = 19;
+const MADV_COLD: u64 = 20;
+const MADV_PAGEOUT: u64 = 21;
+const MADV_POPULATE_READ: u64 = 22;
+const MADV_POPULATE_WRITE: u64 = 23;
+const MADV_DONTNEED_LOCKED: u64 = 24;
+const MADV_COLLAPSE: u64 = 25;
+/// Advice whose effect is not modelled. MADV_PAGEOUT is modelled in part: as on a kernel without swap.
+const UNMODELLED: [(u64, &str); 4] = [
+    (madv::REMOVE, "MADV_REMOVE"),
+    (madv::MERGEABLE, "MADV_MERGEABLE"),
+    (MADV_PAGEOUT, "MADV_PAGEOUT"),
+    (madv::GUARD_INSTALL, "MADV_GUARD_INSTALL"),
+];
 
 impl<F: Format> Paged<F> {
-    /// Applies the policy's decision to a call.
-    pub(super) fn by_policy(&mut self, event: &Event) -> Result<(), SpaceError> {
-        let Some(call) = call_of(event) else { return self.make(event) };
-        let (mechanism, mut space) = (self.plan.mechanism, self.processes.running.policy);
-        let mut heard = Heard { paged: self, event };
-        let actions = decide(&mechanism, &mut space, &call, &mut heard);
-        let outcome = carry_out(actions, mechanism.base, &mut space, &mut heard)?;
-        self.processes.running.policy = space;
-        match (outcome, call) {
-            (Outcome::Pass, _) => self.make(event),
-            (Outcome::Returned(end), Call::Brk { end: asked }) if end as u64 != asked => self.refuse(),
-            (Outcome::Returned(_), _) => Ok(()),
+    pub(super) fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
+        if let Some((_, name)) = UNMODELLED.iter().find(|(number, _)| *number == advice) {
+            let bytes = self.costs.unmodelled_advice.entry(name).or_default();
+            *bytes = bytes.saturating_add(end - begin);
+        }
+        match advice {
+            MADV_HUGEPAGE => self.change_vmas(begin, end, |vma| vma.take_advice(Advice::Huge)),
+            MADV_NOHUGEPAGE => self.change_vmas(begin, end, |vma| vma.take_advice(Advice::NoHuge)),
+            MADV_DONTFORK => self.change_vmas(begin, end, |vma| vma.at_fork = AtFork::Omitted),
+            MADV_WIPEONFORK => self.change_vmas(begin, end, |vma| {
+                // The kernel refuses it for other memory.
+                if vma.backing.is_private_memory() {
+                    vma.at_fork = AtFork::Wiped;
+                }
+            }),
+            MADV_DOFORK | MADV_KEEPONFORK => self.change_vmas(begin, end, |vma| vma.at_fork = AtFork::Copied),
+            MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
+                // Frees whole base pages only; the model's can be larger than the recorded kernel's.
+                let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
+                if first < last {
+                    self.witness_call(first, last)?;
+                    self.drop_range(first, last)?;
+                    self.reclaim_tables(first, last)?;
+                }
+                Ok(())
+            }
+            MADV_FREE => self.advise_free(begin, end),
+            MADV_COLD => self.advise_cold(begin, end),
+            MADV_PAGEOUT => self.advise_pageout(begin, end),
+            MADV_COLLAPSE => self.advise_collapse(begin, end),
+            MADV_POPULATE_READ => self.populate(begin, end, false),
+            MADV_POPULATE_WRITE => self.populate(begin, end, true),
+            _ => Ok(()),
         }
     }
 
-    fn vma_at(&self, address: u64) -> Option<::policy::call::Vma> {
-        let (start, vma) = self.processes.running.vmas.find(address)?;
-        let is_anonymous = vma.backing == Backing::Anonymous;
-        Some(::policy::call::Vma { start, end: vma.end, protection: vma.protection, is_anonymous, is_named: false })
+    /// Changes properties of VMAs, and splits the leaves in which a VMA now begins or ends.
+    pub(super) fn change_vmas(&mut self, begin: u64, end: u64, change: impl Fn(&mut Vma)) -> Result<(), SpaceError> {
+        self.processes.running.vmas.change(begin, end, change);
+        self.split_at_edge(begin)?;
+        Ok(self.split_at_edge(end)?)
     }
 
-    /// Applies the policy to memory that a program has when it begins.
-    pub(super) fn begin_early(
-        &mut self,
-        begin: u64,
-        end: u64,
-        protection: u64,
-        backing: Backing,
-    ) -> Result<(), SpaceError> {
-        let (is_anonymous, is_writable) = (backing == Backing::Anonymous, protection & PROT_WRITE != 0);
-        if self.plan.mechanism.concerns_early(is_anonymous, is_writable, end - begin) {
-            let populate = self.plan.mechanism.prefault.then_some(madv::POPULATE_WRITE);
-            for advice in [self.plan.mechanism.advice, populate].into_iter().flatten() {
-                self.advise(begin, end, advice)?;
+    /// Faults in every page of a range, up to the first VMA whose protection forbids it (`check_vma_flags`, mm/gup.c). A VMA
+    /// larger than the machine's memory fails at once.
+    pub(super) fn populate(&mut self, begin: u64, end: u64, store: bool) -> Result<(), SpaceError> {
+        let needed = if store { PROT_WRITE } else { PROT_READ | PROT_WRITE };
+        for (from, vma) in self.processes.running.vmas.within(begin, end) {
+            if vma.protection & needed == 0 {
+                return Ok(());
+            }
+            if vma.end - from > self.memory.bytes {
+                return Err(SpaceError::OutOfMemory { va: from, base_bytes: self.base });
+            }
+            let mut at = from & !(self.base - 1);
+            while at < vma.end {
+                let present = self.leaf(at).filter(|leaf| leaf.writable || !store);
+                if present.is_none() {
+                    self.fault(at, store)?;
+                }
+                at += self.base;
             }
         }
         Ok(())
-    }
-
-    /// Whether the kernel may map a VMA with large folios.
-    pub(super) fn is_advised(&self, vma: Vma) -> bool {
-        match vma.advice {
-            Advice::Huge => true,
-            Advice::NoHuge => false,
-            // No call created memory that no event describes.
-            Advice::None => self.plan.mechanism.advice.is_none() || vma.backing == Backing::Inferred,
-        }
     }
 }

@@ -1,4 +1,4 @@
-//! Physical memory: a binary buddy allocator. To simulate fragmentation, pages of other users occupy its blocks.
+//! Physical memory: a binary buddy allocator. To simulate fragmentation, pages of other users occupy some blocks.
 
 use std::collections::BTreeSet;
 
@@ -7,17 +7,17 @@ use crate::tlb::next_random;
 
 /// Size of the blocks for which fragmentation is defined: a PMD leaf of a 4K granule.
 const FRAGMENT_BYTES: u64 = 2 << 20;
-/// log2 of the largest block in bytes: the largest page of a pool.
+/// log2 of the largest block in bytes: that of the largest hugetlb page.
 const MAX_BLOCK_SHIFT: u32 = 34;
 
-/// The memory of a machine, and its fragmentation by other users in the worst places.
+/// The memory of a machine, and its fragmentation by pages of other users that never move.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Physical {
     /// Total memory in bytes.
     pub bytes: u64,
-    /// The share of 2M blocks, 0 to 1, in which one page, at a random place, belongs to another user.
+    /// The share of 2M blocks, 0 to 1, in which another user has one page, at a random offset.
     pub fragmentation: f64,
-    /// Selects the blocks and the places.
+    /// Seed for the choice of blocks and offsets.
     pub seed: u64,
 }
 
@@ -33,7 +33,7 @@ pub(crate) struct Buddy {
     base_shift: u32,
     /// Free blocks by order; order 0 is a base page.
     free: Vec<BTreeSet<u64>>,
-    /// Bytes that are allocated and not released.
+    /// Bytes allocated and not released.
     allocated_bytes: u64,
 }
 
@@ -46,10 +46,10 @@ impl Buddy {
         let mut state = physical.seed;
         let unit = FRAGMENT_BYTES.max(base_bytes);
         for block in 0..if physical.fragmentation > 0.0 { physical.bytes / unit } else { 0 } {
-            let (chosen, place) = (next_random(&mut state), next_random(&mut state));
-            // 53 bits of the number form a fraction below 1.
+            let (chosen, offset) = (next_random(&mut state), next_random(&mut state));
+            // The upper 53 bits form a fraction below 1.
             if ((chosen >> 11) as f64) < physical.fragmentation * (1u64 << 53) as f64 {
-                buddy.pin(block * unit + place % (unit / base_bytes) * base_bytes);
+                buddy.pin(block * unit + offset % (unit / base_bytes) * base_bytes);
             }
         }
         buddy
@@ -70,18 +70,19 @@ impl Buddy {
         self.base_shift + order as u32
     }
 
-    /// Removes a free page.
+    /// Removes a page from the free memory.
     fn pin(&mut self, page: u64) {
-        let holding = (0..self.free.len()).find_map(|order| {
+        let found = (0..self.free.len()).find_map(|order| {
             let block = page >> self.shift(order) << self.shift(order);
             self.free[order].remove(&block).then_some((order, block))
         });
-        let Some((order, block)) = holding else { return };
+        let Some((order, block)) = found else { return };
         self.add(block, page);
         self.add(page + (1 << self.base_shift), block + (1 << self.shift(order)));
     }
 
-    /// Allocates a block of `bytes`, a power of two and at least a base page: the lowest of the smallest that suffice.
+    /// Allocates a block of `bytes`, a power of two and at least a base page: the lowest block of the smallest sufficient
+    /// order.
     pub fn allocate(&mut self, bytes: u64) -> Option<Pa> {
         let wanted = (bytes.trailing_zeros() - self.base_shift) as usize;
         let found = (wanted..self.free.len()).find(|order| !self.free[*order].is_empty())?;
@@ -110,7 +111,6 @@ impl Buddy {
         self.free[order].insert(block);
     }
 
-    /// The bytes that are allocated and not released.
     pub fn allocated_bytes(&self) -> u64 {
         self.allocated_bytes
     }
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn blocks_are_aligned_and_come_back_whole() {
+    fn blocks_are_aligned_and_merge_when_released() {
         let mut buddy = memory((1 << 30) + (12 << 10), 0.0);
         assert_eq!(buddy.free_bytes(), (1 << 30) + (12 << 10));
         let whole = buddy.free.clone();
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn where_every_block_is_fragmented_no_large_page_is_free() {
+    fn no_large_page_is_free_if_every_block_is_fragmented() {
         let mut buddy = memory(64 << 20, 1.0);
         assert_eq!(buddy.free_bytes(), (64 << 20) - 32 * 4096);
         assert_eq!(buddy.allocate(2 << 20), None);
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_ends() {
+    fn allocation_fails_without_free_memory() {
         let mut buddy = memory(16 << 10, 0.0);
         assert_eq!(std::iter::from_fn(|| buddy.allocate(4096)).count(), 4);
     }

@@ -1,6 +1,6 @@
-//! Calls that no kernel allows, and VMAs that come to begin or end inside large leaves.
+//! Calls that no kernel allows, and VMA edges inside large leaves.
 
-use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
+use super::tests::{M2, START, event, mmap, space, write_all, written};
 use super::*;
 use trace::Call;
 
@@ -11,7 +11,7 @@ fn leaves(space: &dyn Space) -> Vec<(u64, u64)> {
     space.census().unwrap().mapped_bytes.iter().map(|(size, bytes)| (size.leaf_bytes, *bytes)).collect()
 }
 
-/// Calls whose addresses or lengths no kernel accepts, with their results.
+/// Calls with addresses or lengths that no kernel accepts, and their recorded results.
 fn refused() -> Vec<(Call, u64)> {
     const LAST: u64 = u64::MAX - 4095;
     let mmap =
@@ -19,33 +19,33 @@ fn refused() -> Vec<(Call, u64)> {
     let mremap =
         |address, old_bytes, new_bytes| Call::Mremap { address, old_bytes, new_bytes, flags: 1, new_address: 0 };
     vec![
-        (mmap(4096), PLACE + 1),
-        (mmap(0), PLACE + M2),
-        (mmap(u64::MAX), PLACE + M2),
+        (mmap(4096), START + 1),
+        (mmap(0), START + M2),
+        (mmap(u64::MAX), START + M2),
         (mmap(4096), LAST - 4096),
-        (Call::Munmap { address: PLACE + 7, bytes: 4096 }, 0),
-        (Call::Munmap { address: PLACE, bytes: 0 }, 0),
+        (Call::Munmap { address: START + 7, bytes: 4096 }, 0),
+        (Call::Munmap { address: START, bytes: 0 }, 0),
         (Call::Munmap { address: LAST, bytes: u64::MAX }, 0),
         (Call::Mprotect { address: LAST, bytes: 8192, protection: 1 }, 0),
-        (Call::Mprotect { address: PLACE + 1, bytes: 4096, protection: 1 }, 0),
-        (Call::Madvise { address: PLACE + 1, bytes: M2, advice: 4 }, 0),
+        (Call::Mprotect { address: START + 1, bytes: 4096, protection: 1 }, 0),
+        (Call::Madvise { address: START + 1, bytes: M2, advice: 4 }, 0),
         (Call::Madvise { address: LAST, bytes: M2, advice: 14 }, 0),
-        (Call::Madvise { address: PLACE, bytes: u64::MAX, advice: 23 }, 0),
-        (mremap(LAST, M2, M2), PLACE + M2),
-        (mremap(PLACE, u64::MAX, M2), PLACE + M2),
-        (mremap(PLACE, M2, u64::MAX), PLACE + M2),
-        (mremap(PLACE, M2, M2), LAST - M2),
-        (mremap(PLACE, M2, M2), PLACE + M2 + 1),
-        (mremap(PLACE + 1, 4096, 4096), PLACE + M2),
-        (mremap(PLACE, M2, 0), PLACE + M2),
-        (mremap(PLACE, M2, M2), PLACE + 4096),
+        (Call::Madvise { address: START, bytes: u64::MAX, advice: 23 }, 0),
+        (mremap(LAST, M2, M2), START + M2),
+        (mremap(START, u64::MAX, M2), START + M2),
+        (mremap(START, M2, u64::MAX), START + M2),
+        (mremap(START, M2, M2), LAST - M2),
+        (mremap(START, M2, M2), START + M2 + 1),
+        (mremap(START + 1, 4096, 4096), START + M2),
+        (mremap(START, M2, 0), START + M2),
+        (mremap(START, M2, M2), START + 4096),
         (Call::Brk { address: 0 }, u64::MAX - 8191),
         (Call::Region { address: LAST, bytes: u64::MAX, protection: 3, name: String::new() }, 0),
     ]
 }
 
 #[test]
-fn a_call_that_no_kernel_lets_succeed_is_counted_and_does_nothing() {
+fn counts_and_ignores_calls_that_no_kernel_allows() {
     let policies = [
         ("cascade-lake", "base"),
         ("cascade-lake", "thp+prefault"),
@@ -62,40 +62,40 @@ fn a_call_that_no_kernel_lets_succeed_is_counted_and_does_nothing() {
             let before = space.costs();
             space.event(&event(call.clone(), result)).unwrap();
             assert_eq!(space.costs(), Costs { refused_calls: 1, ..before.clone() }, "{machine} {policy} {call:?}");
-            write_all(&mut *space, PLACE, M2);
+            write_all(&mut *space, START, M2);
             assert_eq!(space.costs().faults(), before.faults(), "{machine} {policy} {call:?}");
         }
     }
 }
 
 #[test]
-fn a_call_of_no_bytes_that_a_kernel_allows_is_not_refused() {
+fn accepts_empty_ranges_that_kernels_allow() {
     let mut space = written("cascade-lake", "base", M2);
     let before = space.costs();
-    space.event(&event(Call::Mprotect { address: PLACE, bytes: 0, protection: 0 }, 0)).unwrap();
-    space.event(&event(Call::Madvise { address: PLACE, bytes: 0, advice: 4 }, 0)).unwrap();
+    space.event(&event(Call::Mprotect { address: START, bytes: 0, protection: 0 }, 0)).unwrap();
+    space.event(&event(Call::Madvise { address: START, bytes: 0, advice: 4 }, 0)).unwrap();
     assert_eq!(space.costs(), before);
 }
 
 #[test]
-fn what_is_too_small_to_be_advised_is_advised_with_what_it_is_joined_with() {
+fn advises_a_small_mapping_once_it_is_merged_with_its_neighbour() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
-    // Half a window each: merged they would be one.
+    // Half a window each: too small to be advised, although two of them form a window.
     for half in 0..4 {
-        mmap(&mut *space, PLACE + half * (K64 / 2), K64 / 2);
+        mmap(&mut *space, START + half * (K64 / 2), K64 / 2);
     }
-    write_all(&mut *space, PLACE, K64);
+    write_all(&mut *space, START, K64);
     assert_eq!(space.costs().anonymous_faults, 16);
-    mmap(&mut *space, PLACE + 2 * K64, 2 * K64);
-    write_all(&mut *space, PLACE, 4 * K64);
+    mmap(&mut *space, START + 2 * K64, 2 * K64);
+    write_all(&mut *space, START, 4 * K64);
     assert_eq!(space.costs().anonymous_faults, 16 + 3);
-    // Memory behind advised memory is not merged with it.
-    mmap(&mut *space, PLACE + 4 * K64, K64 / 2);
-    mmap(&mut *space, PLACE + 4 * K64 + K64 / 2, K64 / 2);
-    write_all(&mut *space, PLACE + 4 * K64, K64);
+    // Small mappings above advised memory are not merged with it.
+    mmap(&mut *space, START + 4 * K64, K64 / 2);
+    mmap(&mut *space, START + 4 * K64 + K64 / 2, K64 / 2);
+    write_all(&mut *space, START + 4 * K64, K64);
     assert_eq!(space.costs().anonymous_faults, 19 + 16);
-    // A mapping that grows to a sufficient size is advised.
-    let small = PLACE + 16 * K64;
+    // A small mapping that grows is advised.
+    let small = START + 16 * K64;
     mmap(&mut *space, small, K64 / 2);
     let grow = Call::Mremap { address: small, old_bytes: K64 / 2, new_bytes: 2 * K64, flags: 1, new_address: 0 };
     space.event(&event(grow, small)).unwrap();
@@ -104,51 +104,51 @@ fn what_is_too_small_to_be_advised_is_advised_with_what_it_is_joined_with() {
 }
 
 #[test]
-fn pieces_of_a_folio_are_advised_as_one() {
+fn advises_adjacent_pieces_of_a_sixteenth_of_a_folio_but_not_smaller_ones() {
     let mut space = space("cascade-lake", "thp", Physical::default());
     for piece in 0..16 {
-        mmap(&mut *space, PLACE + piece * (M2 / 16), M2 / 16);
+        mmap(&mut *space, START + piece * (M2 / 16), M2 / 16);
     }
-    write_all(&mut *space, PLACE, M2);
+    write_all(&mut *space, START, M2);
     assert_eq!(space.costs().anonymous_faults, 1);
     for piece in 0..32 {
-        mmap(&mut *space, PLACE + 2 * M2 + piece * (M2 / 32), M2 / 32);
+        mmap(&mut *space, START + 2 * M2 + piece * (M2 / 32), M2 / 32);
     }
-    write_all(&mut *space, PLACE + 2 * M2, M2);
+    write_all(&mut *space, START + 2 * M2, M2);
     assert_eq!(space.costs().anonymous_faults, 1 + 512);
 }
 
 #[test]
-fn a_heap_that_shrinks_ends_where_the_program_says_and_grows_by_whole_folios_again() {
+fn heap_shrinks_to_the_requested_end_and_grows_by_whole_folios() {
     let mut space = space("cascade-lake", "thp", Physical::default());
     let brk = |space: &mut dyn Space, end| space.event(&event(Call::Brk { address: end }, end)).unwrap();
-    for end in [PLACE, PLACE + M2 + 4096, PLACE + M2 / 2] {
+    for end in [START, START + M2 + 4096, START + M2 / 2] {
         brk(&mut *space, end);
-        write_all(&mut *space, PLACE, end - PLACE);
+        write_all(&mut *space, START, end - START);
     }
     let costs = space.costs();
-    assert_eq!((costs.anonymous_faults, costs.splits), (2, 1), "two folios, one cut");
+    assert_eq!((costs.anonymous_faults, costs.splits), (2, 1), "two folios, one of them split");
     assert_eq!(costs.anonymous_bytes, M2 / 2);
-    // On a running kernel nothing inspects it before it is freed.
+    // `pagelab compare` does not inspect it before it is freed.
     assert_eq!(space.left_out().concerned_bytes, 2 * M2 - M2 / 2);
-    brk(&mut *space, PLACE + M2 / 2 + 4096);
-    space.access(PLACE + M2, true).unwrap();
+    brk(&mut *space, START + M2 / 2 + 4096);
+    space.access(START + M2, true).unwrap();
     assert_eq!((space.costs().anonymous_faults, space.costs().outside_bytes), (3, 4096), "up to the next folio only");
 }
 
 #[test]
-fn a_heap_goes_neither_below_its_beginning_nor_into_what_is_mapped() {
+fn refuses_brk_below_the_heap_or_into_a_mapping() {
     let mut space = space("cascade-lake", "thp", Physical::default());
     let brk = |space: &mut dyn Space, end| space.event(&event(Call::Brk { address: end }, end)).unwrap();
-    let heap = PLACE - (1 << 20);
+    let heap = START - (1 << 20);
     brk(&mut *space, heap);
-    mmap(&mut *space, PLACE, M2);
-    write_all(&mut *space, PLACE, M2);
+    mmap(&mut *space, START, M2);
+    write_all(&mut *space, START, M2);
     let before = space.costs();
     brk(&mut *space, heap - 4096);
-    brk(&mut *space, PLACE + 4096);
+    brk(&mut *space, START + 4096);
     assert_eq!(space.costs(), Costs { refused_calls: 2, ..before.clone() });
-    // It grows in whole pages of 2M, up to the next mapping.
+    // The heap grows in whole pages of 2M, but at most up to the next mapping.
     brk(&mut *space, heap + 4096);
     write_all(&mut *space, heap, 1 << 20);
     assert_eq!((space.costs().outside_bytes, space.costs().splits), (0, 0));
@@ -156,7 +156,7 @@ fn a_heap_goes_neither_below_its_beginning_nor_into_what_is_mapped() {
 }
 
 #[test]
-fn memory_that_is_larger_than_the_machine_is_not_populated_page_by_page() {
+fn refuses_to_populate_more_than_the_machines_memory() {
     let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 30, ..Physical::default() });
     let call =
         Call::Mmap { address: 0, bytes: 1 << 45, protection: 3, flags: 0x8022, file: -1, offset: 0, file_system: None };
@@ -165,64 +165,64 @@ fn memory_that_is_larger_than_the_machine_is_not_populated_page_by_page() {
 }
 
 #[test]
-fn a_large_leaf_that_is_moved_with_a_part_of_another_is_counted() {
+fn counts_thp_leaves_when_mremap_moves_one_and_a_half() {
     let mut space = written("cascade-lake", "thp", 2 * M2);
     assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
-    // One and a half of two leaves, moved to where the whole leaf stays whole.
-    let (old, new, bytes) = (PLACE + M2 / 2, PLACE + 4 * M2 + M2 / 2, M2 + M2 / 2);
+    // Moves one and a half leaves by a multiple of 2M, so that the whole leaf stays whole.
+    let (old, new, bytes) = (START + M2 / 2, START + 4 * M2 + M2 / 2, M2 + M2 / 2);
     let call = Call::Mremap { address: old, old_bytes: bytes, new_bytes: bytes, flags: 1, new_address: 0 };
     space.event(&event(call, new)).unwrap();
     assert_eq!(leaves(&*space), [(4096, M2), (M2, M2)]);
     assert_eq!(space.costs().deposited_table_bytes, 4096);
-    for begin in [PLACE, PLACE + 4 * M2] {
+    for begin in [START, START + 4 * M2] {
         space.event(&event(Call::Munmap { address: begin, bytes: 2 * M2 }, 0)).unwrap();
     }
     assert_eq!((space.costs().deposited_table_bytes, space.costs().table_bytes), (0, 4096));
 }
 
 #[test]
-fn a_vma_that_comes_to_end_inside_a_leaf_splits_it() {
+fn a_vma_edge_inside_a_leaf_splits_the_leaf() {
     let advise = |space: &mut dyn Space, begin, bytes, advice| {
         space.event(&event(Call::Madvise { address: begin, bytes, advice }, 0)).unwrap();
     };
-    // Memory that no call created: its advised part has VMAs of its own.
+    // Memory that no call created: advice splits its VMA.
     let mut space = space("cascade-lake", "thp", Physical::default());
-    space.assume(PLACE, PLACE + 4 * M2).unwrap();
-    write_all(&mut *space, PLACE, 4 * M2);
-    // A range that ends at the end of a leaf, or whose leaf is already split, splits nothing.
-    advise(&mut *space, PLACE, M2, 14);
-    advise(&mut *space, PLACE, M2 / 2, 14);
-    space.event(&event(Call::Mprotect { address: PLACE + M2, bytes: M2 / 2, protection: 7 }, 0)).unwrap();
+    space.assume(START, START + 4 * M2).unwrap();
+    write_all(&mut *space, START, 4 * M2);
+    // An edge between two leaves splits nothing, and neither does advice or mprotect that this memory already has.
+    advise(&mut *space, START, M2, 14);
+    advise(&mut *space, START, M2 / 2, 14);
+    space.event(&event(Call::Mprotect { address: START + M2, bytes: M2 / 2, protection: 7 }, 0)).unwrap();
     assert_eq!((space.costs().splits, leaves(&*space)), (0, vec![(M2, 4 * M2)]));
     space.take_invalidations();
-    advise(&mut *space, PLACE + M2 + M2 / 2, M2, 14);
+    advise(&mut *space, START + M2 + M2 / 2, M2, 14);
     assert_eq!((space.costs().splits, leaves(&*space)), (2, vec![(4096, 2 * M2), (M2, 2 * M2)]));
     assert_eq!(space.costs().deposited_table_bytes, 2 * 4096);
     assert_eq!(space.take_invalidations().len(), 2);
-    // A copy has the same leaves, and as many deposited tables for them.
+    // The child has the same leaves and the same number of deposited tables.
     let child = space.fork().unwrap();
     assert_eq!(leaves(&*space), [(4096, 4 * M2), (M2, 4 * M2)]);
     assert_eq!((space.costs().deposited_table_bytes, space.costs().splits), (4 * 4096, 2));
     space.end(child).unwrap();
-    space.event(&event(Call::Munmap { address: PLACE, bytes: 4 * M2 }, 0)).unwrap();
+    space.event(&event(Call::Munmap { address: START, bytes: 4 * M2 }, 0)).unwrap();
     assert_eq!((space.costs().deposited_table_bytes, space.costs().table_bytes), (0, 4096));
 }
 
 #[test]
-fn a_base_page_of_two_vmas_is_copied_once() {
+fn fork_copies_a_base_page_of_two_vmas_once() {
     let mut space = written("neoverse-n1", "base-64k", 256 << 10);
-    space.event(&event(Call::Mprotect { address: PLACE, bytes: 100 << 10, protection: 1 }, 0)).unwrap();
+    space.event(&event(Call::Mprotect { address: START, bytes: 100 << 10, protection: 1 }, 0)).unwrap();
     space.fork().unwrap();
     assert_eq!(space.costs().anonymous_bytes, 2 * (256 << 10));
 }
 
 #[test]
-fn a_process_that_ends_leaves_nothing_not_even_what_no_vma_told_of() {
+fn exit_also_frees_memory_without_a_vma() {
     let mut space = written("cascade-lake", "base", M2);
     let before = space.costs();
     let child = space.fork().unwrap();
     space.enter(child);
-    space.access(PLACE + 8 * M2, true).unwrap();
+    space.access(START + 8 * M2, true).unwrap();
     space.enter(0);
     space.end(child).unwrap();
     let after = space.costs();
@@ -230,12 +230,12 @@ fn a_process_that_ends_leaves_nothing_not_even_what_no_vma_told_of() {
 }
 
 #[test]
-fn the_peak_of_all_tables_is_of_one_moment() {
+fn the_peak_of_all_tables_is_the_peak_of_their_sum() {
     const M64: u64 = 64 << 20;
     let mut space = space("cascade-lake", "thp", Physical::default());
     // A stack (MAP_STACK) has base pages.
     let stack = Call::Mmap {
-        address: PLACE,
+        address: START,
         bytes: M64,
         protection: 3,
         flags: 0x2_0022,
@@ -243,12 +243,12 @@ fn the_peak_of_all_tables_is_of_one_moment() {
         offset: 0,
         file_system: None,
     };
-    space.event(&event(stack, PLACE)).unwrap();
-    write_all(&mut *space, PLACE, M64);
-    // Three upper tables and 32 of pages; then 32 that are deposited for splits.
+    space.event(&event(stack, START)).unwrap();
+    write_all(&mut *space, START, M64);
+    // Three upper tables and 32 lowest-level tables. Later, 32 deposited tables replace the latter.
     assert_eq!(space.costs().all_table_peak_bytes, 35 * 4096);
-    mmap(&mut *space, PLACE, M64);
-    write_all(&mut *space, PLACE, M64);
+    mmap(&mut *space, START, M64);
+    write_all(&mut *space, START, M64);
     let costs = space.costs();
     assert_eq!((costs.table_peak_bytes, costs.deposited_table_bytes), (35 * 4096, 32 * 4096));
     assert_eq!(costs.all_table_peak_bytes, 35 * 4096);

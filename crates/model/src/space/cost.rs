@@ -1,5 +1,7 @@
 //! The costs of demand paging.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 /// Bytes that were zeroed in folios of one size.
@@ -11,90 +13,93 @@ pub struct ZeroedFolios {
     pub bytes: u64,
 }
 
-/// The counts of one address space.
+/// The counts of all processes of a simulation together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Costs {
-    /// Faults that allocated anonymous memory, or mapped a page that another process had brought back from swap.
+    /// Faults that allocated anonymous memory, or mapped a page that was already in memory: read from swap for another
+    /// process, or shared.
     pub anonymous_faults: u64,
-    /// Faults that mapped the shared zero page, because memory was read before it was written.
+    /// Faults that mapped the shared zero page: memory was read before it was written.
     pub zero_faults: u64,
-    /// Faults that mapped pages of files.
+    /// Faults that mapped file pages.
     pub file_faults: u64,
-    /// Faults that replaced memory that must not be written: copies of file pages, and memory in place of zeros.
+    /// Faults at stores to mapped but write-protected memory: they copied it, replaced the zero page, or made it writable.
     pub write_faults: u64,
     /// Bytes that the kernel zeroed.
     pub zeroed_bytes: u64,
-    /// The part of `zeroed_bytes` that was zeroed a whole folio at a time, by size, smallest first; the rest was zeroed
-    /// page by page.
+    /// The part of `zeroed_bytes` that was zeroed in whole folios, by size, smallest first. The rest was zeroed page by
+    /// page.
     pub zeroed_folios: Vec<ZeroedFolios>,
-    /// Bytes that were copied: from file pages, and from memory that a forked process shares.
+    /// Bytes copied at faults: from file pages, and from memory shared with another process after a fork.
     pub copied_bytes: u64,
-    /// Mapped anonymous memory in bytes. Memory that two processes map counts twice, as in their RSS.
+    /// Mapped anonymous memory in bytes. Memory mapped by two processes counts twice, as in their RSS.
     pub anonymous_bytes: u64,
-    /// Mapped pages of files, in bytes.
+    /// Mapped file pages, in bytes.
     pub file_bytes: u64,
     /// Peak of mapped memory in bytes.
     pub resident_peak_bytes: u64,
-    /// Unmapped memory, in bytes, of folios that are only partly mapped and that the kernel has not split yet.
+    /// Bytes of allocated folios that nothing maps, because the kernel has not split a partly mapped folio yet.
     pub unmapped_bytes: u64,
-    /// Memory that is allocated, in bytes. Each page counts once, however often it is mapped; without files.
+    /// Allocated memory in bytes, without files. Each page counts once, even if several processes map it.
     pub held_bytes: u64,
-    /// Peak of `held_bytes`, after any fault or call.
+    /// Peak of `held_bytes`, taken after each fault and each call.
     pub held_peak_bytes: u64,
-    /// The part of `held_bytes` that nothing maps: `unmapped_bytes`, and under the proposal of 2016 the rest of blocks
-    /// of which one page is mapped.
+    /// The part of `held_bytes` that nothing maps: `unmapped_bytes` and, under the proposal of 2016, the rest of each block
+    /// of which only one page is mapped.
     pub held_unmapped_bytes: u64,
-    /// Peak of `held_unmapped_bytes`, after any fault or call.
+    /// Peak of `held_unmapped_bytes`, taken after each fault and each call.
     pub held_unmapped_peak_bytes: u64,
     /// Size of the page tables in bytes.
     pub table_bytes: u64,
     /// Peak of `table_bytes`.
     pub table_peak_bytes: u64,
-    /// Peak of page tables and tables that are deposited for splits, together, in bytes.
+    /// Peak of the sum of `table_bytes` and `deposited_table_bytes`.
     pub all_table_peak_bytes: u64,
-    /// Tables that the kernel deposits for each leaf of THP so that it can split the leaf
-    /// (`pgtable_trans_huge_deposit`), in bytes.
+    /// Size in bytes of the tables that the kernel deposits, one for each THP leaf, for a later split
+    /// (`pgtable_trans_huge_deposit`).
     pub deposited_table_bytes: u64,
-    /// Page tables in bytes as `VmPTE` of `/proc/PID/status` counts them: without the root, with deposited tables; the
-    /// peak of each process, summed. `pagelab compare` calls it `page_table_seen_bytes`.
+    /// Page tables in bytes as `VmPTE` of `/proc/PID/status` counts them (without the root, with deposited tables): the sum
+    /// of the peaks of all processes. `pagelab compare` calls it `page_table_seen_bytes`.
     pub process_table_bytes: u64,
-    /// Large pages that could not be allocated because memory was too fragmented or too small.
+    /// Large pages that could not be allocated because no large enough block was free.
     pub allocation_fallbacks: u64,
-    /// Number of leaves that were split.
+    /// Number of leaves that were split into smaller ones.
     pub splits: u64,
-    /// Number of folios of several pages that were split into pages.
+    /// Number of large folios that were split into pages.
     pub folio_splits: u64,
-    /// Number of contiguous groups that were made.
+    /// Number of contiguous groups that were folded.
     pub folds: u64,
-    /// Number of contiguous groups that were dissolved.
+    /// Number of contiguous groups that were unfolded.
     pub unfolds: u64,
-    /// Number of times that a range was dropped from the TLBs.
+    /// Number of TLB invalidations, each of one range.
     pub invalidations: u64,
-    /// Calls that no kernel would have allowed (`EINVAL`: misaligned, empty, beyond user addresses, overlapping
-    /// itself), or that fail under the policy. They had no effect.
+    /// Calls without effect: those that no kernel allows (`EINVAL`: misaligned, empty, beyond user addresses, overlapping
+    /// itself), and those that fail under the policy.
     pub refused_calls: u64,
-    /// Bytes that were touched although no event describes memory there; they are mapped as base pages.
+    /// Advised bytes by the name of the advice, for advice that is not modelled, or only in part.
+    pub unmodelled_advice: BTreeMap<&'static str, u64>,
+    /// Bytes touched where no event describes memory; they are mapped as base pages.
     pub outside_bytes: u64,
     /// Number of pages that khugepaged has scanned.
     pub scanned_pages: u64,
-    /// Number of huge pages and smaller folios that khugepaged has made.
+    /// Number of huge pages and smaller folios that khugepaged has collapsed.
     pub collapses: u64,
-    /// Bytes that khugepaged copied into them; `zeroed_bytes` includes those that it zeroed.
+    /// Bytes that khugepaged copied.
     pub collapse_copied_bytes: u64,
-    /// Bytes that khugepaged zeroed.
+    /// Bytes that khugepaged zeroed; `zeroed_bytes` includes them.
     pub collapse_zeroed_bytes: u64,
-    /// Bytes that were reclaimed to swap.
+    /// Bytes reclaimed to swap.
     pub swapped_out_bytes: u64,
-    /// Faults that brought pages back from swap: major faults.
+    /// Faults that read a page from swap (major faults).
     pub swap_faults: u64,
-    /// Number of processes whose memory was modelled.
+    /// Number of modelled processes.
     pub processes: u32,
-    /// Number of forked processes whose copies of memory are not modelled.
+    /// Number of forked processes that are not modelled.
     pub forks: u64,
 }
 
 impl Costs {
-    /// All faults except those that read from swap, as `/usr/bin/time` counts minor faults.
+    /// All faults except those that read from swap: the minor faults of `/usr/bin/time`.
     pub fn faults(&self) -> u64 {
         self.anonymous_faults + self.zero_faults + self.file_faults + self.write_faults
     }
@@ -112,7 +117,8 @@ impl Costs {
     pub fn resident_bytes(&self) -> u64 {
         self.anonymous_bytes + self.file_bytes
     }
-    /// Counts a whole folio that a fault zeroes.
+
+    /// Counts a folio that a fault zeroes.
     pub(super) fn zero_folio(&mut self, folio_bytes: u64) {
         self.zeroed_bytes += folio_bytes;
         match self.zeroed_folios.binary_search_by_key(&folio_bytes, |known| known.folio_bytes) {
@@ -121,7 +127,7 @@ impl Costs {
         }
     }
 
-    /// Uncounts a folio that was counted as zeroed: it is copied into instead.
+    /// Counts a folio, so far counted as zeroed, as copied.
     pub(super) fn copy_folio(&mut self, folio_bytes: u64) {
         self.zeroed_bytes -= folio_bytes;
         self.copied_bytes += folio_bytes;
@@ -130,7 +136,7 @@ impl Costs {
         }
     }
 
-    /// The memory that faults zeroed: the size that is zeroed at once, and the total bytes zeroed in this size.
+    /// The memory that faults zeroed: bytes zeroed at once, and total bytes zeroed in units of that size.
     pub fn zeroed_at_faults(&self, base_bytes: u64) -> impl Iterator<Item = (u64, u64)> + use<'_> {
         let folios = || self.zeroed_folios.iter().map(|zeroed| (zeroed.folio_bytes, zeroed.bytes));
         let in_folios: u64 = folios().map(|(_, bytes)| bytes).sum();

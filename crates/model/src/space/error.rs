@@ -6,12 +6,12 @@ use thiserror::Error as ThisError;
 /// Why a simulation cannot go on.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum SpaceError {
-    /// There is no free base page left.
+    /// No base page is free, and reclaim cannot free one.
     #[error(
         "out of memory at {va:#x}: the memory limit leaves no page of {base_bytes} bytes; allow more with --memory"
     )]
     OutOfMemory {
-        /// The address that was touched.
+        /// The address that the program touched.
         va: u64,
         /// Base page size in bytes.
         base_bytes: u64,

@@ -1,31 +1,31 @@
-//! Page faults: the mapping that is made when memory is touched.
+//! Page faults: what the kernel maps when the program touches unmapped or write-protected memory.
 
 use paging::{Error, Format, InputAddress, Sizes};
 
 use super::error::SpaceError;
 use super::folio::{CONTIG_BYTES, Reserved};
 use super::paged::Paged;
-use super::places::{ZERO_PA, is_file, is_memory, is_zeros};
-use super::vma::{Advice, Backing, Vma};
+use super::physical_layout::{ZERO_PA, is_file, is_memory, is_zeros};
+use super::vma::{Advice, AtFork, Backing, Locked, Vma};
+use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{PROT_READ, PROT_WRITE};
 use crate::policy::Granule;
-use crate::promise::Promise;
 
-/// Bytes of a file that one fault maps if they are in the page cache (`fault_around_bytes`, mm/memory.c).
+/// Maximum bytes of a file that one fault maps from the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
-/// The distance below a stack within which an access makes it grow (the default of `ulimit -s`).
+/// Maximum size of a stack: an access below it makes it grow up to this (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 
 impl<F: Format> Paged<F> {
-    /// Maps `va`, for a load or a store.
+    /// Handles a page fault: maps `va`, for a load or a store.
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         if page.checked_add(self.base).is_none() {
             return Err(Error::PastTheEnd { va: InputAddress(page), bytes: self.base }.into());
         }
         if let Granule::Direct(_) = self.plan.granule {
-            return self.outside_directly(va);
+            return self.map_outside(va);
         }
         let (begin, vma) = self.vma_for(va);
         if store && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
@@ -39,14 +39,15 @@ impl<F: Format> Paged<F> {
         }
         match vma.backing {
             Backing::File | Backing::SharedFile | Backing::Vdso => self.file_fault(page, begin, vma, store),
-            Backing::Shared(object) => self.shared_fault(page, vma, object),
+            Backing::Shared(object) => self.shared_fault(page, begin, vma, object, store),
             Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => {
                 self.anonymous_fault(page, begin, vma, store)
             }
         }
     }
 
-    /// The VMA for an address that is touched. There must be one, because the recorded program did not crash.
+    /// The VMA of an address that the program touches. If no event describes one, it is inferred: the recorded program did
+    /// not crash.
     fn vma_for(&mut self, va: u64) -> (u64, Vma) {
         if let Some(found) = self.processes.running.vmas.find(va) {
             return found;
@@ -69,8 +70,10 @@ impl<F: Format> Paged<F> {
                 protection,
                 backing: Backing::Inferred,
                 advice: Advice::NoHuge,
-                promise: Promise::Kept,
+                accounting: Accounting::Accounted,
                 anon: None,
+                at_fork: AtFork::Copied,
+                locked: Locked::No,
             },
         )
     }
@@ -82,7 +85,7 @@ impl<F: Format> Paged<F> {
         (window >= begin && window + bytes <= end).then_some(window)
     }
 
-    /// Whether the policy concerns a VMA: stacks are not advised, and so have no large folios.
+    /// Whether the kernel may map a VMA with large folios. Stacks are never advised, so they have none.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
         has_folios && !self.plan.mechanism.disable_thp && !self.processes.running.thp_disabled && self.is_advised(vma)
@@ -99,10 +102,10 @@ impl<F: Format> Paged<F> {
             return Ok(self.map(page, ZERO_PA, self.base, Sizes::up_to(self.base), attributes)?);
         }
         self.costs.anonymous_faults += 1;
-        self.one_page(page, vma)
+        self.map_new_page(page, vma)
     }
 
-    /// Maps more than a base page, as the policy requests; `false` if that is not possible.
+    /// Maps more than a base page, as the policy requests. Returns `false` if that is impossible.
     fn large_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         if let Some(bytes) = self.plan.thp_bytes
             && self.may_be_huge(vma)
@@ -111,7 +114,7 @@ impl<F: Format> Paged<F> {
             return Ok(true);
         }
         match self.plan.granule {
-            // It is allocated even for a read; it is mapped writable if it was written (`hugetlb_no_page`, mm/hugetlb.c).
+            // Even a read allocates a page. Only a write maps it writable (`hugetlb_no_page`, mm/hugetlb.c).
             Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
                 self.processes.running.vmas.prepare_anon(page);
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
@@ -119,7 +122,7 @@ impl<F: Format> Paged<F> {
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
             Granule::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
-                // alloc_anon_folio: the largest enabled order that fits and can be allocated.
+                // alloc_anon_folio takes the largest enabled order that fits and can be allocated.
                 let smaller = self.kernel.smaller_folios.clone();
                 let mut enabled: Vec<u64> = smaller.into_iter().filter(|smaller| *smaller < bytes).collect();
                 enabled.sort_unstable_by(|one, other| other.cmp(one));
@@ -140,7 +143,8 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Maps one leaf of THP for the window around a page, of memory or of zeros; returns `false` as [`Self::folio_fault`].
+    /// Maps one THP leaf for the window around a page: a new folio, or for a read the huge zero page. Returns `false` in the
+    /// same cases as [`Self::folio_fault`].
     fn huge_fault(
         &mut self,
         page: u64,
@@ -160,21 +164,21 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// Maps one folio for the window around a page; returns `false` if the window does not fit or is not empty, or
-    /// there is no such block of memory.
+    /// Maps a new folio for the window around a page. Returns `false` if the window is not inside the VMA or not empty, or
+    /// if no large enough block is free.
     fn folio_fault(&mut self, page: u64, begin: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
         let Some(window) = self.empty_window(page, bytes, begin, vma)? else { return Ok(false) };
-        let is_mapped = self.whole(window, bytes, vma, sizes)?;
+        let is_mapped = self.map_new_folio(window, bytes, vma, sizes)?;
         self.costs.anonymous_faults += u64::from(is_mapped);
         Ok(is_mapped)
     }
 
-    /// The window around a page, if it is inside the VMA and nothing is mapped in it.
+    /// The window around a page, if it is inside the VMA and nothing in it is mapped or in swap.
     fn empty_window(&self, page: u64, bytes: u64, begin: u64, vma: Vma) -> Result<Option<u64>, SpaceError> {
         match self.window(page, bytes, begin, vma) {
             Some(window)
                 if self.processes.running.is_empty(window, window + bytes)?
-                    && self.has_room_for_leaf(window, bytes)
+                    && self.may_map_leaf(window, bytes)
                     && !self.processes.running.is_swapped(window, window + bytes) =>
             {
                 Ok(Some(window))
@@ -183,15 +187,21 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Whether a leaf of THP can be mapped there, if that is requested. `create_huge_pmd` (mm/memory.c) does not
-    /// replace a table by a leaf; only khugepaged does.
-    fn has_room_for_leaf(&self, window: u64, bytes: u64) -> bool {
+    /// Whether a leaf of this size can be mapped. A fault maps a THP leaf only where no table exists: `create_huge_pmd`
+    /// (mm/memory.c) does not replace a table, only khugepaged does.
+    fn may_map_leaf(&self, window: u64, bytes: u64) -> bool {
         let process = &self.processes.running;
         process.rules.huge_bytes != Some(bytes) || process.has_no_table(window, bytes)
     }
 
-    /// Allocates and maps a whole folio; `false` if there is no such block of memory.
-    pub(super) fn whole(&mut self, window: u64, bytes: u64, vma: Vma, sizes: Sizes) -> Result<bool, SpaceError> {
+    /// Allocates and maps a folio. Returns `false` if no large enough block is free.
+    pub(super) fn map_new_folio(
+        &mut self,
+        window: u64,
+        bytes: u64,
+        vma: Vma,
+        sizes: Sizes,
+    ) -> Result<bool, SpaceError> {
         let Some(pa) = self.memory.buddy.allocate(bytes) else {
             self.costs.allocation_fallbacks += 1;
             return Ok(false);
@@ -213,9 +223,9 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// Maps one base page of memory.
-    pub(super) fn one_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
-        let (base_bytes, pa) = (self.base, self.page_for(page)?);
+    /// Allocates and maps a base page.
+    pub(super) fn map_new_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+        let (base_bytes, pa) = (self.base, self.allocate_page(page)?);
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(page, pa, base_bytes, Sizes::up_to(base_bytes), attributes)?;
         self.memory.folios.add(pa, base_bytes, self.processes.number, page, false);
@@ -223,13 +233,13 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// The proposal of 2016: the first fault in a block reserves it and maps one page, the second maps the rest.
-    /// Returns `false` if that is not possible, or if memory in no block is read first.
+    /// The proposal of 2016: the first fault in a block reserves it and maps one page, the second fault maps the rest.
+    /// Returns `false` if that is impossible, or if the first fault is a read.
     fn contiguous_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         let Some(window) = self.window(page, CONTIG_BYTES, begin, vma) else { return Ok(false) };
         if !self.is_rest_empty(window)? {
-            // Pages that were mapped while no block was wanted (MADV_NOHUGEPAGE, a smaller VMA) prevent mapping the rest.
-            self.give_up_reservations(window, window + CONTIG_BYTES);
+            // Pages mapped while no block was possible (MADV_NOHUGEPAGE, a smaller VMA) prevent mapping the rest.
+            self.release_reservations(window, window + CONTIG_BYTES);
             return Ok(false);
         }
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
@@ -261,7 +271,7 @@ impl<F: Format> Paged<F> {
         };
         let offset = page - window;
         self.map(page, pa + offset, self.base, sizes, attributes)?;
-        // The block was split into pages at once, so each is released alone.
+        // The block is split into pages at once, so each page is released separately.
         self.memory.folios.add(pa + offset, self.base, self.processes.number, page, false);
         self.memory.folios.reserve(
             self.processes.number,
@@ -272,52 +282,57 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// Whether nothing of a block is mapped or in swap except the page for which it was reserved.
+    /// Whether nothing in a block is mapped or in swap, except the page for which it was reserved.
     fn is_rest_empty(&self, window: u64) -> Result<bool, Error> {
-        let own = self.memory.folios.reservation(self.processes.number, window).map(|block| window + block.offset);
+        let reserved_for =
+            self.memory.folios.reservation(self.processes.number, window).map(|block| window + block.offset);
         let parts = self.parts(window, window + CONTIG_BYTES)?;
-        let is_mapped_otherwise = parts.iter().any(|part| Some(part.va) != own);
-        Ok(!is_mapped_otherwise && !self.processes.running.is_swapped(window, window + CONTIG_BYTES))
+        let is_other_mapped = parts.iter().any(|part| Some(part.va) != reserved_for);
+        Ok(!is_other_mapped && !self.processes.running.is_swapped(window, window + CONTIG_BYTES))
     }
 
     fn file_fault(&mut self, page: u64, begin: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
         self.costs.file_faults += 1;
         if store && vma.backing == Backing::File {
-            // do_cow_fault: the copy is mapped at once.
+            // do_cow_fault maps the copy at once.
             self.costs.copied_bytes += self.base;
-            return self.copied_page(page, vma);
+            return self.map_copied_page(page, vma);
         }
         if store {
-            return self.file_page(page, vma, true);
+            return self.map_file_page(page, vma, true);
         }
-        // do_fault_around: this number of pages from the aligned address on, or from the beginning of the VMA, within
-        // one table.
+        for at in self.unmapped_around(page, begin, vma) {
+            self.map_file_page(at, vma, false)?;
+        }
+        Ok(())
+    }
+
+    /// Fault-around: the unmapped pages, including `page`, that a read of a file or of shared memory maps together if they
+    /// are in memory (`do_fault_around`, mm/memory.c). They begin at the aligned address or at the beginning of the VMA, and
+    /// are all in one table.
+    pub(super) fn unmapped_around(&self, page: u64, begin: u64, vma: Vma) -> Vec<u64> {
         let around = FAULT_AROUND_BYTES.max(self.base);
         let table = self.processes.running.tables.geometry().span(1).max(around);
         let first = (page & !(around - 1)).max(begin & !(self.base - 1));
         let end = (first + around).min(vma.end.next_multiple_of(self.base)).min((page & !(table - 1)) + table);
-        for at in (first..end).step_by(self.base as usize) {
-            if self.processes.running.tables.translate(InputAddress(at)).is_err() {
-                self.file_page(at, vma, false)?;
-            }
-        }
-        Ok(())
+        let is_unmapped = |at: &u64| self.processes.running.tables.translate(InputAddress(*at)).is_err();
+        (first..end).step_by(self.base as usize).filter(is_unmapped).collect()
     }
 
-    fn file_page(&mut self, page: u64, vma: Vma, writable: bool) -> Result<(), SpaceError> {
-        let pa = self.memory.file_page(self.base);
+    fn map_file_page(&mut self, page: u64, vma: Vma, writable: bool) -> Result<(), SpaceError> {
+        let pa = self.memory.allocate_file_page(self.base);
         let attributes = self.attributes(vma.protection, writable);
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }
 
-    /// Maps a page of memory for a copy; nothing is zeroed.
-    pub(super) fn copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
-        self.one_page(page, vma)?;
+    /// Allocates and maps a base page for a copy, so it is not zeroed.
+    pub(super) fn map_copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
+        self.map_new_page(page, vma)?;
         self.costs.zeroed_bytes -= self.base;
         Ok(())
     }
 
-    /// Handles a store to memory that is mapped read-only.
+    /// Handles a store to write-protected memory.
     fn write_fault(&mut self, page: u64, pa: Pa, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         self.costs.write_faults += 1;
         if is_memory(pa) && !matches!(vma.backing, Backing::Shared(_) | Backing::SharedFile) {
@@ -329,22 +344,23 @@ impl<F: Format> Paged<F> {
         if is_file(pa) && vma.backing == Backing::File {
             self.drop_range(page, page + self.base)?;
             self.costs.copied_bytes += self.base;
-            return self.copied_page(page, vma);
+            return self.map_copied_page(page, vma);
         }
-        // Shared file pages, and memory whose protection the trace does not contain: it is writable from now on.
+        // Shared file pages, and memory of unknown protection, become writable.
         let attributes = self.attributes(vma.protection | PROT_WRITE, true);
         Ok(self.protect(page, page + self.base, attributes)?)
     }
 
-    /// Handles a store to the zero page.
+    /// Handles a store to memory that maps the zero page.
     fn write_to_zeros(&mut self, page: u64, begin: u64, vma: Vma) -> Result<(), SpaceError> {
         let process = &self.processes.running;
         if let Some(bytes) = process.rules.huge_bytes.filter(|bytes| process.unit_bytes(page) == Some(*bytes))
             && let Some(window) = self.window(page, bytes, begin, vma)
         {
-            // do_huge_zero_wp_pmd: a huge page in place of the huge zero page, or base pages of both kinds.
+            // do_huge_zero_wp_pmd replaces the huge zero page by a huge page. If there is none, it maps base zero pages
+            // and one new base page.
             self.drop_range(window, window + bytes)?;
-            if self.whole(window, bytes, vma, Sizes::up_to(bytes))? {
+            if self.map_new_folio(window, bytes, vma, Sizes::up_to(bytes))? {
                 return Ok(());
             }
             self.costs.splits += 1;
@@ -352,7 +368,7 @@ impl<F: Format> Paged<F> {
             for at in (window..window + bytes).step_by(self.base as usize).filter(|at| *at != page) {
                 self.map(at, ZERO_PA, self.base, Sizes::up_to(self.base), attributes)?;
             }
-            return self.one_page(page, vma);
+            return self.map_new_page(page, vma);
         }
         self.drop_range(page, page + self.base)?;
         if self.plan.granule == Granule::Contig64k
@@ -361,6 +377,6 @@ impl<F: Format> Paged<F> {
         {
             return Ok(());
         }
-        self.one_page(page, vma)
+        self.map_new_page(page, vma)
     }
 }

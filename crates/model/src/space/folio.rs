@@ -1,13 +1,14 @@
-//! Folios: memory that was allocated together, where it is mapped, and how much of it still is.
+//! Folios: memory that was allocated together, and how processes map it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::buddy::Buddy;
 use super::cost::Costs;
+use super::folio_pages::{Page, Pages};
 use super::swap_cache::CacheKey;
 use crate::address::Pa;
 
-/// Size of a block in the proposal of 2016, in bytes.
+/// Block size of the proposal of 2016, in bytes.
 pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 
 /// All folios, by physical address.
@@ -15,30 +16,29 @@ pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 pub struct Folios {
     base: u64,
     folios: BTreeMap<Pa, Folio>,
-    /// Folios with pages that nothing maps: those that Linux queues to be split (`deferred_split_folio`).
+    /// Partly mapped folios. Linux queues them for a split (`deferred_split_folio`).
     partial: BTreeSet<Pa>,
-    /// Number of such folios so far.
-    cut: u64,
-    /// Blocks of the proposal of 2016 of which one page is mapped, by process and by the block's input address.
+    /// Number of folios that became partly mapped so far (`split_deferred`).
+    cut_folios: u64,
+    /// Blocks of the proposal of 2016 of which one page is mapped, by process and input address.
     reserved: BTreeMap<(u32, u64), Reserved>,
 }
 
-/// A folio.
+/// Memory that was allocated together.
 #[derive(Clone, Debug)]
 pub struct Folio {
-    /// Size in bytes.
     pub bytes: u64,
-    /// Whether it was touched since reclaim last checked it.
+    /// Whether a process has touched it since reclaim last checked it.
     pub accessed: bool,
-    /// Whether it belongs to a pool; such a folio is never reclaimed.
+    /// Whether it is a pool page, which is never reclaimed.
     pub pinned: bool,
-    /// The key by which processes that do not map it can find it; such a folio has one page.
+    /// The key by which processes that do not map it find it. Only folios of one page have keys.
     key: Option<CacheKey>,
-    /// How each page is mapped.
+    /// The state of each page.
     pages: Pages,
-    first: Place,
-    /// The places in other processes, after a fork.
-    others: Vec<Place>,
+    first: FolioMapping,
+    /// How other processes map it, after a fork.
+    others: Vec<FolioMapping>,
 }
 
 /// A folio as one process maps it.
@@ -46,61 +46,23 @@ pub struct Folio {
 pub struct MappedFolio {
     /// Size of the folio in bytes.
     pub bytes: u64,
-    /// Whether the process maps all of it.
+    /// Whether the process maps all its pages.
     pub is_whole: bool,
-    /// Whether it belongs to a pool.
+    /// Whether it is a pool page.
     pub pinned: bool,
 }
 
-/// The position at which a process maps a folio.
+/// The address at which a process maps a folio.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct FolioMapping {
     pub process: u32,
-    /// The input address of the folio's beginning, even if that part is not mapped.
+    /// The input address of the folio's first page, even if that page is not mapped.
     pub va: u64,
-    /// Number of its pages that are mapped.
+    /// Number of pages that the process maps.
     pages: u64,
 }
 
-/// The mapping state of a page.
-#[derive(Clone, Copy, Debug)]
-struct Page {
-    /// How often it is mapped.
-    count: u16,
-    /// No other process can have it, so it may become writable without a fault (`PageAnonExclusive`,
-    /// include/linux/page-flags.h). A fork clears this, and a write fault that finds the page unshared sets it again.
-    is_exclusive: bool,
-}
-
-impl Page {
-    /// A page that was allocated for the process that maps it.
-    const NEW: Page = Page { count: 1, is_exclusive: true };
-}
-
-/// The pages of a folio; most have one.
-#[derive(Clone, Debug)]
-enum Pages {
-    One(Page),
-    Many(Box<[Page]>),
-}
-
-impl Pages {
-    fn all(&self) -> &[Page] {
-        match self {
-            Pages::One(page) => std::slice::from_ref(page),
-            Pages::Many(pages) => pages,
-        }
-    }
-
-    fn all_mut(&mut self) -> &mut [Page] {
-        match self {
-            Pages::One(page) => std::slice::from_mut(page),
-            Pages::Many(pages) => pages,
-        }
-    }
-}
-
-/// A block of memory of which one page is mapped.
+/// A reserved block (proposal of 2016): one page is mapped, the rest is still unmapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reserved {
     /// The block's physical address.
@@ -114,60 +76,60 @@ pub struct Reserved {
 }
 
 impl Folio {
-    /// The places at which it is mapped.
-    pub fn places(&self) -> impl Iterator<Item = Place> + '_ {
-        std::iter::once(self.first).chain(self.others.iter().copied()).filter(|place| place.pages != 0)
+    /// How each process maps it.
+    pub fn mappings(&self) -> impl Iterator<Item = FolioMapping> + '_ {
+        std::iter::once(self.first).chain(self.others.iter().copied()).filter(|mapping| mapping.pages != 0)
     }
 
-    fn place(&mut self, process: u32) -> Option<&mut Place> {
-        std::iter::once(&mut self.first).chain(&mut self.others).find(|place| place.process == process)
+    fn mapping_mut(&mut self, process: u32) -> Option<&mut FolioMapping> {
+        std::iter::once(&mut self.first).chain(&mut self.others).find(|mapping| mapping.process == process)
     }
 }
 
 impl Folios {
-    /// No folios yet; `base` is the base page size in bytes.
+    /// Without folios; `base` is the base page size in bytes.
     pub fn new(base: u64) -> Folios {
-        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), cut: 0, reserved: BTreeMap::new() }
+        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), cut_folios: 0, reserved: BTreeMap::new() }
     }
 
-    /// Adds a folio that a process maps completely. It counts as touched.
+    /// Adds a folio that a process maps completely. It does not count as touched yet.
     pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, pinned: bool) {
         let pages = bytes / self.base;
-        let first = Place { process, va, pages };
+        let first = FolioMapping { process, va, pages };
         let pages =
             if pages == 1 { Pages::One(Page::NEW) } else { Pages::Many(vec![Page::NEW; pages as usize].into()) };
         let folio = Folio { bytes, accessed: false, pinned, key: None, pages, first, others: Vec::new() };
         self.folios.insert(pa, folio);
     }
 
-    /// The key of the folio at a physical address.
+    /// The key of the folio that begins at a physical address.
     pub fn key(&self, pa: Pa) -> Option<CacheKey> {
         self.folios.get(&pa)?.key
     }
 
-    /// Sets the key of the folio at a physical address, which has one page.
+    /// Sets the key of the folio that begins at a physical address. The folio must have one page.
     pub fn set_key(&mut self, pa: Pa, key: CacheKey) {
         if let Some(folio) = self.folios.get_mut(&pa) {
             folio.key = Some(key);
         }
     }
 
-    /// The folio that contains a physical address, with its own address.
+    /// The folio that contains a physical address, with the address at which it begins.
     pub fn find(&self, pa: Pa) -> Option<(Pa, &Folio)> {
         let (begin, folio) = self.folios.range(..=pa).next_back()?;
         (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
     /// The folio that contains a physical address, as a process maps it.
-    pub fn holding(&self, pa: Pa, process: u32) -> Option<MappedFolio> {
+    pub fn mapped_by(&self, pa: Pa, process: u32) -> Option<MappedFolio> {
         let (_, folio) = self.find(pa)?;
-        let mapped = folio.places().find(|place| place.process == process).map_or(0, |place| place.pages);
+        let mapped = folio.mappings().find(|mapping| mapping.process == process).map_or(0, |mapping| mapping.pages);
         Some(MappedFolio { bytes: folio.bytes, is_whole: mapped * self.base == folio.bytes, pinned: folio.pinned })
     }
 
-    /// Number of folios of which a part was unmapped so far (`split_deferred`).
-    pub fn cut(&self) -> u64 {
-        self.cut
+    /// Number of folios that became partly mapped so far (`split_deferred`).
+    pub fn cut_folios(&self) -> u64 {
+        self.cut_folios
     }
 
     fn find_mut(&mut self, pa: Pa) -> Option<(Pa, &mut Folio)> {
@@ -175,23 +137,23 @@ impl Folios {
         (pa < *begin + folio.bytes).then_some((*begin, folio))
     }
 
-    /// Whether `process` can write to the page at `pa`, which is write-protected, without a copy because no other
-    /// process maps the folio (`wp_can_reuse_anon_folio`, mm/memory.c). If only one page of a larger folio is left, a
-    /// copy is made so that the folio can be freed.
+    /// Whether `process` may make its write-protected page at `pa` writable without a copy, because no other process maps
+    /// the folio (`wp_can_reuse_anon_folio`, mm/memory.c). The last mapped page of a large folio is copied nevertheless, so
+    /// that the folio can be freed.
     pub fn can_be_reused(&self, pa: Pa, process: u32) -> bool {
         self.find(pa).is_some_and(|(_, folio)| {
-            let mapped: u64 = folio.places().map(|place| place.pages).sum();
+            let mapped: u64 = folio.mappings().map(|mapping| mapping.pages).sum();
             let is_last_page = folio.bytes > self.base && mapped <= 1;
-            folio.places().all(|place| place.process == process) && !is_last_page
+            folio.mappings().all(|mapping| mapping.process == process) && !is_last_page
         })
     }
 
-    /// Whether no other process can have the page at `pa`.
+    /// Whether the page at `pa` is exclusive to one process.
     pub fn is_exclusive(&self, pa: Pa) -> bool {
         self.find(pa).is_some_and(|(begin, folio)| folio.pages.all()[((pa - begin) / self.base) as usize].is_exclusive)
     }
 
-    /// Marks a range that a process maps as exclusive or as possibly shared.
+    /// Marks the pages of a range as exclusive to one process, or as possibly shared.
     pub fn set_exclusive(&mut self, pa: Pa, bytes: u64, is_exclusive: bool) {
         let (base, end) = (self.base, pa + bytes);
         let mut pa = pa;
@@ -206,12 +168,25 @@ impl Folios {
         }
     }
 
-    /// The number of processes that map the folio around `pa`.
-    pub fn sharers(&self, pa: Pa) -> usize {
-        self.find(pa).map_or(0, |(_, folio)| folio.places().count())
+    /// Records a store to the page at `pa`.
+    pub fn note_store(&mut self, pa: Pa) {
+        let base = self.base;
+        if let Some((begin, folio)) = self.find_mut(pa) {
+            folio.pages.all_mut()[((pa - begin) / base) as usize].is_stored_to = true;
+        }
     }
 
-    /// The number of mapped pages of the folio at a physical address.
+    /// Whether a process has stored to the page at `pa`.
+    pub fn is_stored_to(&self, pa: Pa) -> bool {
+        self.find(pa).is_some_and(|(begin, folio)| folio.pages.all()[((pa - begin) / self.base) as usize].is_stored_to)
+    }
+
+    /// The number of processes that map the folio that contains `pa`.
+    pub fn sharers(&self, pa: Pa) -> usize {
+        self.find(pa).map_or(0, |(_, folio)| folio.mappings().count())
+    }
+
+    /// The number of mapped pages of the folio that begins at a physical address.
     pub fn mapped_pages(&self, pa: Pa) -> u64 {
         let mapped = |folio: &Folio| folio.pages.all().iter().filter(|page| page.count != 0).count() as u64;
         self.folios.get(&pa).map_or(0, mapped)
@@ -224,8 +199,7 @@ impl Folios {
         }
     }
 
-    /// Notes that a process maps, at `va`, memory that is mapped elsewhere too, or was a moment ago. The memory is no
-    /// longer exclusive.
+    /// Records that a process now maps existing memory at `va`. The memory is no longer exclusive.
     pub fn share(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let (mut pa, mut va) = (pa, va);
@@ -235,12 +209,12 @@ impl Folios {
             let (first, last) = ((pa - begin) / base, (next - begin) / base);
             for page in &mut folio.pages.all_mut()[first as usize..last as usize] {
                 costs.unmapped_bytes -= if page.count == 0 { base } else { 0 };
-                *page = Page { count: page.count + 1, is_exclusive: false };
+                *page = Page { count: page.count + 1, is_exclusive: false, ..*page };
             }
             let start = va.wrapping_sub(pa - begin);
-            match folio.place(process) {
-                Some(place) => (place.va, place.pages) = (start, place.pages + last - first),
-                None => folio.others.push(Place { process, va: start, pages: last - first }),
+            match folio.mapping_mut(process) {
+                Some(mapping) => (mapping.va, mapping.pages) = (start, mapping.pages + last - first),
+                None => folio.others.push(FolioMapping { process, va: start, pages: last - first }),
             }
             if folio.pages.all().iter().all(|page| page.count != 0) {
                 self.partial.remove(&begin);
@@ -250,21 +224,22 @@ impl Folios {
         }
     }
 
-    /// Notes that a range that a process maps is now at another input address.
-    pub fn moved(&mut self, pa: Pa, bytes: u64, process: u32, va: u64) {
+    /// Records that a process now maps a range at another input address.
+    pub fn move_mapping(&mut self, pa: Pa, bytes: u64, process: u32, va: u64) {
         let end = pa + bytes;
         let mut at = pa;
         while at < end {
             let Some((begin, folio)) = self.find_mut(at) else { return };
             let next = begin + folio.bytes;
-            if let Some(place) = folio.place(process) {
-                place.va = va.wrapping_add(at - pa).wrapping_sub(at - begin);
+            if let Some(mapping) = folio.mapping_mut(process) {
+                mapping.va = va.wrapping_add(at - pa).wrapping_sub(at - begin);
             }
             at = next;
         }
     }
 
-    /// Notes that a process no longer maps a range of memory. A folio of which nothing is mapped is freed.
+    /// Records that a process no longer maps a range. Frees the folios that nothing maps any more, except pages of shared
+    /// memory.
     pub fn unmap(&mut self, pa: Pa, bytes: u64, process: u32, buddy: &mut Buddy, costs: &mut Costs) {
         let (base, end) = (self.base, pa + bytes);
         let mut pa = pa;
@@ -276,42 +251,54 @@ impl Folios {
                 page.count -= 1;
                 costs.unmapped_bytes += if page.count == 0 { base } else { 0 };
             }
-            if let Some(place) = folio.place(process) {
-                place.pages -= last - first;
+            if let Some(mapping) = folio.mapping_mut(process) {
+                mapping.pages -= last - first;
             }
-            folio.others.retain(|place| place.pages != 0);
-            if folio.pages.all().iter().all(|page| page.count == 0) {
+            folio.others.retain(|mapping| mapping.pages != 0);
+            if matches!(folio.key, Some(CacheKey::Shared(..))) {
+                // It belongs to its shared memory object until the object is freed.
+            } else if folio.pages.all().iter().all(|page| page.count == 0) {
                 let bytes = folio.bytes;
                 costs.unmapped_bytes -= bytes;
                 self.folios.remove(&begin);
                 self.partial.remove(&begin);
                 buddy.release(begin, bytes);
             } else if folio.pages.all().iter().any(|page| page.count == 0) {
-                self.cut += u64::from(self.partial.insert(begin));
+                self.cut_folios += u64::from(self.partial.insert(begin));
             }
             pa = next;
         }
     }
 
+    /// Frees a page of shared memory that nothing maps.
+    pub fn free_shared(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) {
+        if let Some(folio) = self.folios.get(&pa).filter(|folio| folio.mappings().next().is_none()) {
+            let bytes = folio.bytes;
+            costs.unmapped_bytes -= bytes;
+            self.folios.remove(&pa);
+            buddy.release(pa, bytes);
+        }
+    }
+
     /// Splits a partly mapped folio into pages and frees those that nothing maps, as the shrinker of the deferred-split
-    /// queue does (mm/huge_memory.c). Returns `false` if there is none.
-    pub fn split_a_partial_one(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
-        let is_one = |begin: &&Pa| self.folios.get(begin).is_some_and(|folio| folio.places().count() == 1);
-        let Some(begin) = self.partial.iter().find(is_one).copied() else { return false };
+    /// queue does (mm/huge_memory.c). Returns `false` if there is no such folio.
+    pub fn split_partial_folio(&mut self, buddy: &mut Buddy, costs: &mut Costs) -> bool {
+        let has_one_process = |begin: &&Pa| self.folios.get(begin).is_some_and(|folio| folio.mappings().count() == 1);
+        let Some(begin) = self.partial.iter().find(has_one_process).copied() else { return false };
         self.split(begin, buddy, costs)
     }
 
-    /// Splits the folio around a physical address into pages and frees those that nothing maps (`split_folio`). Returns
-    /// `false` for a single page, a pool page, or a folio that several processes map, because the model does not track
-    /// which of them maps which page.
+    /// Splits the folio that contains a physical address into pages and frees those that nothing maps (`split_folio`).
+    /// Returns `false` for a single page, for a pool page, and for a folio that several processes map: the model does not
+    /// track which of them maps which page.
     pub fn split(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         let Some((begin, folio)) = self.find(pa) else { return false };
-        if folio.bytes == self.base || folio.pinned || folio.places().count() > 1 {
+        if folio.bytes == self.base || folio.pinned || folio.mappings().count() > 1 {
             return false;
         }
         self.partial.remove(&begin);
         let Some(folio) = self.folios.remove(&begin) else { return false };
-        let (base, place) = (self.base, folio.places().next());
+        let (base, mapping) = (self.base, folio.mappings().next());
         let (pinned, accessed) = (folio.pinned, folio.accessed);
         for (index, page) in folio.pages.all().iter().enumerate() {
             let offset = index as u64 * base;
@@ -320,10 +307,10 @@ impl Folios {
                 buddy.release(begin + offset, base);
                 continue;
             }
-            let first = place.map_or(Place { process: 0, va: 0, pages: 0 }, |place| Place {
-                va: place.va.wrapping_add(offset),
+            let first = mapping.map_or(FolioMapping { process: 0, va: 0, pages: 0 }, |mapping| FolioMapping {
+                va: mapping.va.wrapping_add(offset),
                 pages: 1,
-                ..place
+                ..mapping
             });
             let pages = Pages::One(*page);
             let page = Folio { bytes: base, accessed, pinned, key: None, pages, first, others: Vec::new() };
@@ -333,43 +320,43 @@ impl Folios {
         true
     }
 
-    /// The first folio at or after a physical address; wraps around at the end.
+    /// The first folio that begins at or after a physical address; after the last one, the first of all.
     pub fn next(&mut self, from: Pa) -> Option<(Pa, &mut Folio)> {
         let at = self.folios.range(from..).next().or_else(|| self.folios.first_key_value()).map(|(at, _)| *at)?;
         self.folios.get_mut(&at).map(|folio| (at, folio))
     }
 
-    /// The number of folios.
     pub fn len(&self) -> usize {
         self.folios.len()
     }
 
-    /// Adds a block of which one page is mapped.
+    /// Adds a reserved block.
     pub fn reserve(&mut self, process: u32, va: u64, reserved: Reserved) {
         self.reserved.insert((process, va), reserved);
     }
 
-    /// Total bytes of such blocks that are not mapped.
-    pub fn reserved_rest_bytes(&self) -> u64 {
+    /// Unmapped bytes of all reserved blocks.
+    pub fn reserved_unmapped_bytes(&self) -> u64 {
         self.reserved.len() as u64 * (CONTIG_BYTES - self.base.min(CONTIG_BYTES))
     }
 
-    /// The block at an input address of which one page is mapped.
+    /// The reserved block at an input address.
     pub fn reservation(&self, process: u32, va: u64) -> Option<&Reserved> {
         self.reserved.get(&(process, va))
     }
 
-    /// Removes and returns the block at an input address.
+    /// Removes and returns the reserved block at an input address.
     pub fn take_reservation(&mut self, process: u32, va: u64) -> Option<Reserved> {
         self.reserved.remove(&(process, va))
     }
 
-    /// Gives up the blocks in a range of input addresses: their unmapped parts are freed.
-    pub fn give_up_reservations(&mut self, process: u32, begin: u64, end: u64, buddy: &mut Buddy) {
+    /// Frees the unmapped parts of all reserved blocks that overlap a range of input addresses; the blocks are no longer
+    /// reserved.
+    pub fn release_reservations(&mut self, process: u32, begin: u64, end: u64, buddy: &mut Buddy) {
         let overlaps = |((_, va), reserved): (&(u32, u64), &Reserved)| (va + reserved.bytes > begin).then_some(*va);
         let own = self.reserved.range((process, 0)..(process, end));
-        let given_up: Vec<u64> = own.rev().map_while(overlaps).collect();
-        for reserved in given_up.iter().filter_map(|va| self.reserved.remove(&(process, *va))) {
+        let released: Vec<u64> = own.rev().map_while(overlaps).collect();
+        for reserved in released.iter().filter_map(|va| self.reserved.remove(&(process, *va))) {
             let pages = (0..reserved.bytes).step_by(reserved.page_bytes as usize);
             pages
                 .filter(|at| *at != reserved.offset)
@@ -377,13 +364,13 @@ impl Folios {
         }
     }
 
-    /// Gives up a block of which one page is mapped, of any process, because memory is short. Returns `false` if there is none.
-    pub fn give_up_a_reservation(&mut self, buddy: &mut Buddy) -> bool {
+    /// Releases a reserved block of any process, because memory is short. Returns `false` if there is none.
+    pub fn release_one_reservation(&mut self, buddy: &mut Buddy) -> bool {
         let Some(((process, va), reserved)) = self.reserved.first_key_value().map(|(at, reserved)| (*at, *reserved))
         else {
             return false;
         };
-        self.give_up_reservations(process, va, va + reserved.bytes, buddy);
+        self.release_reservations(process, va, va + reserved.bytes, buddy);
         true
     }
 }

@@ -1,36 +1,41 @@
-//! Forked processes: page tables that are copied, and pages that are copied when they are written.
+//! Fork and copy on write.
 //!
-//! Follows `copy_page_range` (mm/memory.c): anonymous memory is shared, write-protected on both sides, and no longer
-//! exclusive. VMAs without anonymous pages are left to faults, and so is shared memory. Tables are copied, even empty
-//! ones. The kernel's data before the vDSO has frames and no pages (VM_PFNMAP). Such a VMA is copied too, so the child
-//! gets the table of both, if the parent has one, with nothing in it.
+//! Follows `copy_page_range` (mm/memory.c): parent and child share anonymous memory, write-protected in both and no longer
+//! exclusive. VMAs without anonymous pages, and shared memory, are not copied; faults map them again. MADV_DONTFORK and
+//! MADV_WIPEONFORK exclude VMAs, whose pages are left unchanged. Tables are copied, even empty ones. The kernel's data
+//! before the vDSO is mapped by frame number (VM_PFNMAP), and such a VMA is copied. Both are in one table, so the child
+//! gets that table, without entries, if the parent has it.
 
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
 use super::paged::Paged;
-use super::part::{Part, joined, stretches};
-use super::places::{is_file, is_memory};
-use super::vma::{Backing, Vma};
+use super::part::{Part, merged, ranges_by};
+use super::physical_layout::{is_file, is_memory};
+use super::vma::{AtFork, Backing, Vma};
 use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
-    /// Copies the running process and returns the number of the copy.
+    /// Forks the running process and returns the number of the child.
     pub(super) fn fork_process(&mut self) -> Result<u32, SpaceError> {
         let number = self.processes.add_child()?;
-        self.processes.running.swapped.values().for_each(|slot| self.swap_cache.add_user(*slot));
+        let swapped = self.processes.get_mut(number).map(|child| child.swapped.clone()).unwrap_or_default();
+        swapped.values().for_each(|slot| self.swap_cache.add_user(*slot));
         self.costs.processes += 1;
         let vmas: Vec<(u64, Vma)> = self.processes.running.vmas.all().collect();
         let mut done = 0;
         for (begin, vma) in vmas {
-            // Neighbouring VMAs can share a base page that is larger than a page of system calls.
+            // Base pages can be larger than 4K, so adjacent VMAs can share one.
             let (begin, end) = ((begin & !(self.base - 1)).max(done), vma.end.next_multiple_of(self.base));
             if begin >= end {
                 continue;
             }
             done = end;
-            // VMAs without anonymous pages are left to faults (`vma_needs_copy`, mm/memory.c).
+            if vma.at_fork != AtFork::Copied {
+                continue;
+            }
+            // VMAs without anonymous pages are not copied (`vma_needs_copy`, mm/memory.c).
             if vma.backing == Backing::Vdso {
                 let tables = self.processes.running.tables_in(begin, end)?;
                 self.processes.copy_tables(number, &tables)?;
@@ -40,21 +45,21 @@ impl<F: Format> Paged<F> {
             let parts = self.parts(begin, end)?;
             if !is_shared && (vma.anon.is_some() || parts.iter().any(|part| is_memory(part.pa))) {
                 let tables = self.processes.running.tables_in(begin, end)?;
-                self.copy(number, vma, parts)?;
+                self.copy_vma(number, vma, parts)?;
                 self.processes.copy_tables(number, &tables)?;
             }
         }
         Ok(number)
     }
 
-    /// Maps a VMA's memory in a child too, write-protected on both sides.
-    fn copy(&mut self, child: u32, vma: Vma, parts: Vec<Part>) -> Result<(), SpaceError> {
+    /// Write-protects a VMA's memory and maps it in a child too.
+    fn copy_vma(&mut self, child: u32, vma: Vma, parts: Vec<Part>) -> Result<(), SpaceError> {
         let writable: Vec<Part> = parts.iter().copied().filter(|part| part.writable).collect();
         let attributes = self.attributes(vma.protection, false);
-        for (begin, end, _) in stretches(&writable, |_| true) {
+        for (begin, end, _) in ranges_by(&writable, |_| true) {
             self.protect(begin, end, attributes)?;
         }
-        let parts = joined(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
+        let parts = merged(parts.into_iter().map(|part| Part { writable: false, ..part }).collect());
         let parent = self.processes.number;
         self.processes.enter(child, &mut self.costs);
         let copied = self.map_copies(&parts, vma);
@@ -80,15 +85,15 @@ impl<F: Format> Paged<F> {
         if process == running || !self.processes.enter(process, &mut self.costs) {
             return Ok(());
         }
-        self.processes.note_end()?;
-        self.seen.is_looked_at = true;
+        self.processes.record_end()?;
+        self.observations.compare_inspects = true;
         self.unmap_everything()?;
         self.processes.enter(running, &mut self.costs);
         self.processes.remove(process, &mut self.costs);
         Ok(())
     }
 
-    /// Handles a store to write-protected memory: it is copied if another process has it too (`do_wp_page`,
+    /// Handles a store to write-protected memory: copies it, unless no other process has it (`do_wp_page`,
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
         let pool_page = self.pool_page(page, pa)?;
@@ -100,38 +105,38 @@ impl<F: Format> Paged<F> {
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
         if let Some((begin, bytes)) = pool_page {
-            // hugetlb_wp: copies a whole pool page.
+            // hugetlb_wp copies a whole pool page.
             self.drop_range(begin, begin + bytes)?;
             let sizes = self.processes.running.pool_sizes(bytes);
-            if !self.whole(begin, bytes, vma, sizes)? {
+            if !self.map_new_folio(begin, bytes, vma, sizes)? {
                 return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
             }
             self.costs.copy_folio(bytes);
             return Ok(());
         }
-        // A huge page is split, and one page of it is copied.
+        // A huge page is split, and one of its pages is copied.
         self.drop_range(page, page + self.base)?;
         self.costs.copied_bytes += self.base;
-        self.copied_page(page, vma)
+        self.map_copied_page(page, vma)
     }
 
-    /// Whether a part becomes writable at once when its protection allows it (`can_change_pte_writable`,
-    /// mm/mprotect.c): exclusive private memory, and shared memory. All other memory waits for a write fault, including
-    /// pages that replace others temporarily (zeros, files).
+    /// Whether a part becomes writable as soon as its protection allows it (`can_change_pte_writable`, mm/mprotect.c):
+    /// exclusive private memory and shared memory do. Everything else needs a write fault, including the zero page and file
+    /// pages that a write will replace.
     pub(super) fn may_become_writable(&self, part: &Part) -> bool {
         let is_shared = |(_, vma): (u64, Vma)| matches!(vma.backing, Backing::Shared(_));
-        let is_own = |pa| {
+        let is_exclusive_or_shared = |pa| {
             self.memory.folios.is_exclusive(pa) || self.processes.running.vmas.find(part.va).is_some_and(is_shared)
         };
-        is_memory(part.pa) && is_own(part.pa) || is_file(part.pa) && part.writable
+        is_memory(part.pa) && is_exclusive_or_shared(part.pa) || is_file(part.pa) && part.writable
     }
 
-    /// The pool page around `page`, at `pa`: its address and size in bytes, if all of it is mapped there.
+    /// The pool page that contains `page`, mapped at `pa`: its address and size in bytes, if all of it is mapped.
     pub(super) fn pool_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
         let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
         let (begin, end) = self.mappable(begin, folio.bytes);
         let is_all = |part: &Part| (part.pa, part.bytes) == (at, folio.bytes);
-        Ok(joined(self.parts(begin, end)?).first().filter(|part| is_all(part)).map(|part| (part.va, part.bytes)))
+        Ok(merged(self.parts(begin, end)?).first().filter(|part| is_all(part)).map(|part| (part.va, part.bytes)))
     }
 }

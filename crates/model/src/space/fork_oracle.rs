@@ -1,9 +1,9 @@
-//! Compares copy on write with a naive oracle: a map with one entry for each page of each process, under random stores,
-//! loads, protection changes, drops, forks and ends.
+//! Compares copy on write with a naive oracle: a map with one entry per page and process, under random stores, loads,
+//! protection changes, MADV_DONTNEED, forks and exits.
 
 use std::collections::BTreeMap;
 
-use super::tests::{PLACE, advise, event, mmap, space};
+use super::tests::{START, advise, event, mmap, space};
 use super::*;
 use crate::tlb::next_random;
 use trace::Call;
@@ -11,7 +11,7 @@ use trace::Call;
 const PAGE: u64 = 4096;
 const PAGES: u64 = 96;
 
-/// What maps a page: zeros or memory.
+/// What a page maps: the zero page or memory.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Mapped {
     Zeros,
@@ -57,7 +57,7 @@ impl Oracle {
         process.mapped.insert(at, Mapped::Memory { page, writable: true });
     }
 
-    /// The processes that map pages of a folio, one element for each page.
+    /// The processes that map a folio: one element per process and mapped page.
     fn mappings(&self, folio: usize) -> Vec<u32> {
         let of_it =
             |mapped: &Mapped| matches!(mapped, Mapped::Memory { page, .. } if self.memory[*page].folio == folio);
@@ -72,8 +72,8 @@ impl Oracle {
                 self.write_faults += 1;
                 let Memory { folio, exclusive } = self.memory[page];
                 let mappings = self.mappings(folio);
-                let is_rest = self.folios[folio] > 1 && mappings.len() == 1;
-                if exclusive || mappings.iter().all(|process| *process == number) && !is_rest {
+                let is_last_page = self.folios[folio] > 1 && mappings.len() == 1;
+                if exclusive || mappings.iter().all(|process| *process == number) && !is_last_page {
                     self.memory[page].exclusive = true;
                     self.map(number, at, page);
                 } else {
@@ -144,10 +144,10 @@ impl Oracle {
 }
 
 #[test]
-fn every_copy_is_that_of_maps_with_an_entry_for_each_page() {
+fn fork_and_copy_on_write_match_the_oracle() {
     for (policy, folio_pages) in [("base", 1), ("mthp-64k", 16)] {
         let mut space = space("cascade-lake", policy, Physical::default());
-        mmap(&mut *space, PLACE, PAGES * PAGE);
+        mmap(&mut *space, START, PAGES * PAGE);
         let first = Process { protection: vec![true; PAGES as usize], mapped: BTreeMap::new() };
         let mut oracle = Oracle {
             folio_pages,
@@ -164,14 +164,14 @@ fn every_copy_is_that_of_maps_with_an_entry_for_each_page() {
         for step in 0..6000 {
             let first = random(PAGES);
             let end = (first + 1 + random(40)).min(PAGES);
-            let (address, bytes) = (PLACE + first * PAGE, (end - first) * PAGE);
+            let (address, bytes) = (START + first * PAGE, (end - first) * PAGE);
             match random(40) {
                 0 if oracle.processes.len() < 4 => {
-                    // The range is one VMA, with an anonymous page, so all of it is copied.
-                    let call = Call::Mprotect { address: PLACE, bytes: PAGES * PAGE, protection: 3 };
+                    // The range is now one VMA with an anonymous page, so fork copies all of it.
+                    let call = Call::Mprotect { address: START, bytes: PAGES * PAGE, protection: 3 };
                     space.event(&event(call, 0)).unwrap();
                     oracle.protect(running, 0, PAGES, true);
-                    space.access(PLACE, true).unwrap();
+                    space.access(START, true).unwrap();
                     oracle.store(running, 0);
                     let child = space.fork().unwrap();
                     oracle.fork(running, child);

@@ -1,6 +1,6 @@
-//! Compares forked processes, reclaim and the direct map with arithmetic.
+//! Compares fork, reclaim, the direct map and the heap with numbers worked out by hand.
 
-use super::tests::{M2, PLACE, event, mmap, space, write_all, written};
+use super::tests::{M2, START, event, mmap, space, write_all, written};
 use super::*;
 use crate::address::Pa;
 use trace::Call;
@@ -11,7 +11,7 @@ pub(super) fn groups(space: &dyn Space) -> Vec<(u64, u64, u64)> {
 }
 
 #[test]
-fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own() {
+fn copies_a_page_at_the_first_write_after_a_fork() {
     for policy in ["base", "mthp-64k"] {
         let mut space = written("cascade-lake", policy, M2);
         let before = space.costs();
@@ -22,22 +22,21 @@ fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own
         assert_eq!((forked.anonymous_bytes, forked.table_bytes), (2 * M2, 2 * before.table_bytes));
         assert!(!space.take_invalidations().is_empty());
         assert!(space.enter(child));
-        write_all(&mut *space, PLACE, M2 / 4);
+        write_all(&mut *space, START, M2 / 4);
         let wrote = space.costs();
         assert_eq!((wrote.write_faults - forked.write_faults, wrote.copied_bytes), (128, M2 / 4), "{policy}");
         // Only the parent still has the first page; both still have the last one.
         assert!(space.enter(0));
-        space.access(PLACE, true).unwrap();
-        let own = M2 / 4;
-        assert_eq!((space.costs().write_faults - wrote.write_faults, space.costs().copied_bytes), (1, own));
-        space.access(PLACE + M2 - 8, true).unwrap();
+        space.access(START, true).unwrap();
+        assert_eq!((space.costs().write_faults - wrote.write_faults, space.costs().copied_bytes), (1, M2 / 4));
+        space.access(START + M2 - 8, true).unwrap();
         assert_eq!(space.costs().copied_bytes, M2 / 4 + 4096);
         // After the child has ended, its parent's pages are exclusive to the parent.
         space.end(child).unwrap();
         assert!(!space.enter(child));
         let ended = space.costs();
         assert_eq!((ended.anonymous_bytes, ended.table_bytes), (M2, before.table_bytes));
-        write_all(&mut *space, PLACE, M2);
+        write_all(&mut *space, START, M2);
         assert_eq!(space.costs().copied_bytes, ended.copied_bytes);
         assert_eq!(space.costs().write_faults - ended.write_faults, 510, "{policy}");
         let ends: u64 = space.census_at_ends().unwrap().mapped_bytes.values().sum();
@@ -46,18 +45,18 @@ fn a_forked_process_copies_the_pages_that_it_writes_and_its_parent_keeps_its_own
 }
 
 #[test]
-fn a_child_has_the_table_of_the_vdso_that_its_parent_reads_and_nothing_in_it() {
+fn fork_copies_the_tables_of_the_vdso_without_entries() {
     const G: u64 = 1 << 30;
     for (is_read, more_tables) in [(false, 0), (true, 1)] {
         let mut space = written("cascade-lake", "base", M2);
-        let call = Call::Region { address: PLACE + G, bytes: 4096, protection: 1, name: "[vdso]".into() };
+        let call = Call::Region { address: START + G, bytes: 4096, protection: 1, name: "[vdso]".into() };
         space.event(&event(call, 0)).unwrap();
         let before = space.costs().table_bytes;
         if is_read {
-            space.access(PLACE + G, false).unwrap();
+            space.access(START + G, false).unwrap();
         }
         let read = space.costs();
-        // A leaf, and the table of 2M above it.
+        // The table of the leaf, and the one above it.
         assert_eq!(read.table_bytes - before, 2 * more_tables * 4096);
         let child = space.fork().unwrap();
         assert!(space.enter(child));
@@ -67,78 +66,78 @@ fn a_child_has_the_table_of_the_vdso_that_its_parent_reads_and_nothing_in_it() {
 }
 
 #[test]
-fn a_huge_page_is_shared_whole_and_split_where_it_is_written() {
+fn a_write_after_a_fork_splits_the_shared_huge_page() {
     let mut space = written("cascade-lake", "thp", 2 * M2);
     let child = space.fork().unwrap();
     assert_eq!(groups(&*space), [(M2, M2, 4 * M2)]);
     assert_eq!(space.costs().deposited_table_bytes, 4 * 4096);
     space.enter(child);
-    space.access(PLACE + 4096, true).unwrap();
+    space.access(START + 4096, true).unwrap();
     let costs = space.costs();
     assert_eq!((costs.write_faults, costs.copied_bytes, costs.splits), (1, 4096, 1));
     assert_eq!(groups(&*space), [(4096, 4096, M2), (M2, M2, 3 * M2)]);
     // A second write to the same huge page does not split it again.
-    space.access(PLACE + 8192, true).unwrap();
+    space.access(START + 8192, true).unwrap();
     assert_eq!((space.costs().copied_bytes, space.costs().splits), (8192, 1));
     space.enter(0);
     space.end(child).unwrap();
-    // After the child has ended, the parent gets its huge pages back with one fault each.
+    // After the child has ended, one fault each makes the parent's huge pages writable.
     let before = space.costs().write_faults;
-    write_all(&mut *space, PLACE, 2 * M2);
+    write_all(&mut *space, START, 2 * M2);
     assert_eq!((space.costs().write_faults - before, space.costs().copied_bytes), (2, 8192));
     assert_eq!(groups(&*space), [(M2, M2, 2 * M2)]);
 }
 
 #[test]
-fn contiguous_groups_stay_at_a_fork_and_one_is_taken_apart_at_a_write() {
+fn fork_keeps_contiguous_groups_and_a_write_unfolds_one() {
     let mut space = written("neoverse-n1", "mthp-64k", 1 << 20);
     let child = space.fork().unwrap();
     assert_eq!(groups(&*space), [(4096, 65536, 2 << 20)]);
     space.enter(child);
-    space.access(PLACE, true).unwrap();
+    space.access(START, true).unwrap();
     assert_eq!((space.costs().unfolds, space.costs().copied_bytes), (1, 4096));
     assert_eq!(groups(&*space), [(4096, 4096, 65536), (4096, 65536, (2 << 20) - 65536)]);
 }
 
 #[test]
-fn a_page_of_a_pool_is_copied_whole() {
+fn copy_on_write_copies_a_whole_pool_page() {
     let mut space = written("cascade-lake", "hugetlb-2m", 2 * M2);
     let child = space.fork().unwrap();
     space.enter(child);
-    write_all(&mut *space, PLACE, M2);
+    write_all(&mut *space, START, M2);
     let costs = space.costs();
     assert_eq!((costs.write_faults, costs.copied_bytes, costs.zeroed_bytes), (1, M2, 2 * M2));
     assert_eq!(groups(&*space), [(M2, M2, 4 * M2)]);
 }
 
 #[test]
-fn a_page_of_a_pool_that_lost_a_part_stays_whole() {
+fn a_pool_page_stays_whole_after_munmap_of_a_part() {
     let unmap = |space: &mut dyn Space| {
-        space.event(&event(Call::Munmap { address: PLACE, bytes: M2 / 2 }, 0)).unwrap();
+        space.event(&event(Call::Munmap { address: START, bytes: M2 / 2 }, 0)).unwrap();
     };
     let mut space = written("cascade-lake", "hugetlb-2m", M2);
     unmap(&mut *space);
     // No other process has it, so it becomes writable again.
-    space.event(&event(Call::Mprotect { address: PLACE + M2 / 2, bytes: M2 / 2, protection: 1 }, 0)).unwrap();
-    space.event(&event(Call::Mprotect { address: PLACE + M2 / 2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
-    space.access(PLACE + M2 - 4096, true).unwrap();
+    space.event(&event(Call::Mprotect { address: START + M2 / 2, bytes: M2 / 2, protection: 1 }, 0)).unwrap();
+    space.event(&event(Call::Mprotect { address: START + M2 / 2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
+    space.access(START + M2 - 4096, true).unwrap();
     let costs = space.costs();
     assert_eq!((costs.write_faults, costs.copied_bytes, costs.anonymous_bytes), (1, 0, M2));
     let mut space = written("cascade-lake", "hugetlb-2m", M2);
     let child = space.fork().unwrap();
     space.enter(child);
     unmap(&mut *space);
-    // A mapping that is too small for the pool is ordinary memory at another address.
-    mmap(&mut *space, PLACE, M2 / 2);
-    write_all(&mut *space, PLACE, M2);
+    // This mapping is too small for the pool, so it gets ordinary memory at another address.
+    mmap(&mut *space, START, M2 / 2);
+    write_all(&mut *space, START, M2);
     assert_eq!((space.costs().copied_bytes, space.costs().anonymous_bytes), (M2, 2 * M2 + M2 / 2));
 }
 
 #[test]
-fn shared_memory_is_the_same_for_both() {
+fn parent_and_child_have_the_same_shared_memory() {
     let mut space = space("cascade-lake", "base", Physical::default());
     let call = Call::Mmap {
-        address: PLACE,
+        address: START,
         bytes: 1 << 20,
         protection: 3,
         flags: 0x21,
@@ -146,106 +145,106 @@ fn shared_memory_is_the_same_for_both() {
         offset: 0,
         file_system: None,
     };
-    space.event(&event(call, PLACE)).unwrap();
-    write_all(&mut *space, PLACE, 64 << 10);
+    space.event(&event(call, START)).unwrap();
+    write_all(&mut *space, START, 64 << 10);
     let child = space.fork().unwrap();
     space.enter(child);
-    write_all(&mut *space, PLACE, 128 << 10);
+    write_all(&mut *space, START, 128 << 10);
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.zeroed_bytes, costs.copied_bytes), (16 + 32, 128 << 10, 0));
 }
 
 #[test]
-fn memory_that_is_short_goes_to_swap_and_comes_back() {
+fn swaps_out_when_memory_is_short_and_swaps_in_on_access() {
     let limit = Physical { bytes: 1 << 20, ..Physical::default() };
     for (policy, swapped_pages) in [("base", 512), ("mthp-64k", 512), ("thp", 512)] {
         let mut space = space("cascade-lake", policy, limit);
-        mmap(&mut *space, PLACE, M2);
-        write_all(&mut *space, PLACE, M2);
+        mmap(&mut *space, START, M2);
+        write_all(&mut *space, START, M2);
         let costs = space.costs();
         assert!(costs.anonymous_bytes <= 1 << 20, "{policy}: {}", costs.anonymous_bytes);
         assert!(costs.resident_peak_bytes <= 1 << 20);
         assert!(costs.swapped_out_bytes >= 1 << 20 && costs.swap_faults == 0, "{policy}: {costs:?}");
-        // In sequential order every page is reclaimed before it is touched again: the worst case for any clock algorithm.
-        write_all(&mut *space, PLACE, M2);
+        // Sequential access reclaims every page before it is touched again: the worst case of the clock algorithm.
+        write_all(&mut *space, START, M2);
         let again = space.costs();
         let missing = 512 - costs.anonymous_bytes / 4096;
         assert!((missing..=swapped_pages).contains(&again.swap_faults), "{policy}: {}", again.swap_faults);
         assert_eq!(again.faults(), costs.faults());
         assert_eq!(again.zeroed_bytes, costs.zeroed_bytes, "{policy}");
-        // Unmapping also frees the slots in swap.
-        space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
-        mmap(&mut *space, PLACE, M2);
-        space.access(PLACE, true).unwrap();
+        // Unmapping also frees the swap slots.
+        space.event(&event(Call::Munmap { address: START, bytes: M2 }, 0)).unwrap();
+        mmap(&mut *space, START, M2);
+        space.access(START, true).unwrap();
         assert_eq!(space.costs().swap_faults, again.swap_faults);
     }
 }
 
 #[test]
-fn what_is_used_stays() {
+fn keeps_recently_used_pages_in_memory() {
     let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 20, ..Physical::default() });
-    mmap(&mut *space, PLACE, 16 * M2);
-    // A page that is used all the time, and a stream through the rest.
+    mmap(&mut *space, START, 16 * M2);
+    // One page is used all the time; the rest is a stream.
     for page in 1..4096 {
-        space.access(PLACE + page * 4096, true).unwrap();
-        space.access(PLACE, true).unwrap();
+        space.access(START + page * 4096, true).unwrap();
+        space.access(START, true).unwrap();
     }
-    // Touches before memory was short are not recorded; after that the page is never reclaimed.
+    // Touches before the first reclaim are not recorded, so the page may be reclaimed once, but never again.
     assert!(space.costs().swap_faults <= 1, "{:?}", space.costs());
-    assert!(!space.take_forgotten().is_empty());
+    assert!(!space.take_aged().is_empty());
 }
 
 #[test]
-fn groups_and_huge_pages_are_taken_apart_when_they_are_reclaimed() {
+fn reclaim_unfolds_groups_and_splits_huge_pages() {
     let mut space = space("neoverse-n1", "contig-64k", Physical { bytes: 1 << 20, ..Physical::default() });
-    mmap(&mut *space, PLACE, M2);
-    write_all(&mut *space, PLACE, M2);
+    mmap(&mut *space, START, M2);
+    write_all(&mut *space, START, M2);
     let costs = space.costs();
     assert!(costs.unfolds > 0 && costs.swapped_out_bytes >= 1 << 20, "{costs:?}");
     let mut space = super::tests::space("cascade-lake", "thp", Physical { bytes: 2 * M2, ..Physical::default() });
-    mmap(&mut *space, PLACE, 4 * M2);
-    write_all(&mut *space, PLACE, 3 * M2);
+    mmap(&mut *space, START, 4 * M2);
+    write_all(&mut *space, START, 3 * M2);
     let costs = space.costs();
     assert!(costs.splits > 0 && costs.swapped_out_bytes >= M2, "{costs:?}");
 }
 
 #[test]
-fn a_folio_of_which_a_part_is_gone_is_split_before_anything_is_swapped() {
+fn splits_partly_mapped_folios_before_it_swaps() {
     let mut space = space("cascade-lake", "thp", Physical { bytes: 2 * M2, ..Physical::default() });
-    mmap(&mut *space, PLACE, 8 * M2);
-    write_all(&mut *space, PLACE, 2 * M2);
-    space.event(&event(Call::Munmap { address: PLACE, bytes: M2 / 2 }, 0)).unwrap();
+    mmap(&mut *space, START, 8 * M2);
+    write_all(&mut *space, START, 2 * M2);
+    space.event(&event(Call::Munmap { address: START, bytes: M2 / 2 }, 0)).unwrap();
     assert_eq!(space.costs().unmapped_bytes, M2 / 2);
-    write_all(&mut *space, PLACE + 2 * M2, M2 / 2);
+    write_all(&mut *space, START + 2 * M2, M2 / 2);
     let costs = space.costs();
     assert_eq!((costs.folio_splits, costs.unmapped_bytes, costs.swapped_out_bytes), (1, 0, 0));
 }
 
 #[test]
-fn a_smaller_enabled_folio_stands_in() {
+fn falls_back_to_a_smaller_enabled_folio() {
     let kernel = Kernel { smaller_folios: vec![16 << 10, 32 << 10], ..Kernel::default() };
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     space.set_kernel(kernel);
-    // 48K: no window of 64K, one of 32K, one of 16K.
-    mmap(&mut *space, PLACE, 48 << 10);
-    write_all(&mut *space, PLACE, 48 << 10);
+    // 48K contain no window of 64K, one of 32K and one of 16K.
+    mmap(&mut *space, START, 48 << 10);
+    write_all(&mut *space, START, 48 << 10);
     assert_eq!(space.costs().anonymous_faults, 2);
-    // Every 2M has a page of another user, but smaller blocks are available until they are used up.
+    // Each 2M has a page of another user. Smaller blocks are free until they are used up.
     let scarce = Physical { bytes: M2, fragmentation: 1.0, seed: 1 };
     let mut space = super::tests::space("cascade-lake", "mthp-1m", scarce);
     space.set_kernel(Kernel { smaller_folios: vec![64 << 10], ..Kernel::default() });
-    mmap(&mut *space, PLACE, 4 * M2);
-    write_all(&mut *space, PLACE, 1 << 20);
-    write_all(&mut *space, PLACE + (1 << 20), 512 << 10);
+    mmap(&mut *space, START, 4 * M2);
+    write_all(&mut *space, START, 1 << 20);
+    write_all(&mut *space, START + (1 << 20), 512 << 10);
     let costs = space.costs();
     assert!(costs.allocation_fallbacks >= 1 && (9..40).contains(&costs.anonymous_faults), "{costs:?}");
 }
 
 #[test]
-fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
+fn the_direct_map_has_the_expected_tables_and_no_faults() {
     const G: u64 = 1 << 30;
     for (policy, tables, leaves) in [
-        // Root and one level; below it one table for each 1G, below those one for each 2M.
+        // The root and one table; below it one table for each 1G; below those one for each 2M.
         ("direct-map-1g", 2 * 4096, vec![(G, 4 * G)]),
         ("direct-map-2m", (2 + 4) * 4096, vec![(M2, 4 * G)]),
         ("direct-map-4k", (2 + 4 + 2048) * 4096, vec![(4096, 4 * G)]),
@@ -263,7 +262,7 @@ fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
         assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 0));
         assert_eq!(census.illegal, 0);
     }
-    // Ends that are not a multiple of a leaf have smaller leaves.
+    // Smaller leaves map ends that are not a multiple of a leaf.
     let mut space = space("cascade-lake", "direct-map-1g", Physical::default());
     let region = Call::Region { address: G - 4096, bytes: G + 4096 + M2, protection: 7, name: "System RAM".into() };
     space.event(&event(region, 0)).unwrap();
@@ -274,10 +273,10 @@ fn the_direct_map_has_the_tables_of_its_leaves_and_no_faults() {
 }
 
 #[test]
-fn a_heap_grows_in_whole_pages_of_the_policy_and_lies_in_a_pool_from_its_beginning() {
+fn a_heap_grows_in_pages_of_the_policy() {
     for (policy, faults, zeroed) in [("base", 33, 33 * 4096), ("mthp-64k", 3, 3 << 16), ("hugetlb-2m", 1, M2)] {
         let mut space = space("cascade-lake", policy, Physical::default());
-        let begin = PLACE + M2 / 2;
+        let begin = START + M2 / 2;
         space.event(&event(Call::Brk { address: 0 }, begin)).unwrap();
         space.event(&event(Call::Brk { address: begin + 33 * 4096 }, begin + 33 * 4096)).unwrap();
         write_all(&mut *space, begin, 33 * 4096);

@@ -1,29 +1,29 @@
-//! Checks when, what and how often khugepaged collapses, against numbers worked out by hand.
+//! Compares when and what khugepaged collapses with numbers worked out by hand.
 
 use super::kernel_tests::groups;
-use super::tests::{M2, PLACE, event, mmap, space, write_all};
+use super::tests::{M2, START, event, mmap, space, write_all};
 use super::*;
 use trace::Call;
 
-/// Maps the second half of a huge page's window and advises huge pages for both halves.
+/// Maps the second half of a 2M window, and advises huge pages for the whole window.
 fn second_half(space: &mut dyn Space, window: u64) {
     mmap(space, window + M2 / 2, M2 / 2);
     space.event(&event(Call::Madvise { address: window, bytes: M2, advice: 14 }, 0)).unwrap();
 }
 
 #[test]
-fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
+fn khugepaged_collapses_eight_windows_per_scan() {
     let second = Kernel::default().instructions_per_s as u64;
     let mut space = space("cascade-lake", "thp", Physical::default());
-    // Touched while the mapping was too small to be huge: 20 windows with a quarter of their pages each.
+    // 20 windows with a quarter of their pages, touched while the mappings were too small for huge pages.
     for window in 0..20 {
-        mmap(&mut *space, PLACE + window * M2, M2 / 2);
-        write_all(&mut *space, PLACE + window * M2, M2 / 4);
-        second_half(&mut *space, PLACE + window * M2);
+        mmap(&mut *space, START + window * M2, M2 / 2);
+        write_all(&mut *space, START + window * M2, M2 / 4);
+        second_half(&mut *space, START + window * M2);
     }
     let before = space.costs();
     assert_eq!((before.anonymous_faults, before.deposited_table_bytes), (20 * 128, 0));
-    // It first sleeps once; then it collapses eight at a time.
+    // khugepaged sleeps first. Then it collapses eight windows per scan.
     space.advance(10 * second - 1).unwrap();
     assert_eq!((space.costs().collapses, space.costs().scanned_pages), (0, 0));
     for (at, collapses) in [(10, 8), (19, 8), (20, 16), (30, 20)] {
@@ -39,8 +39,8 @@ fn khugepaged_collapses_at_its_pace_what_has_enough_pages() {
 }
 
 #[test]
-fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
-    let half = |max_ptes_none, pages_to_scan| {
+fn khugepaged_skips_sparse_ranges_and_stops_at_zero_pages_to_scan() {
+    let collapses = |max_ptes_none, pages_to_scan| {
         let mut space = space("cascade-lake", "thp", Physical::default());
         let khugepaged = Khugepaged {
             max_ptes_none: Some(max_ptes_none),
@@ -49,33 +49,33 @@ fn khugepaged_leaves_what_is_too_empty_and_stops_when_told() {
             ..Khugepaged::default()
         };
         space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
-        mmap(&mut *space, PLACE, M2 / 2);
-        write_all(&mut *space, PLACE, M2 / 2);
-        second_half(&mut *space, PLACE);
+        mmap(&mut *space, START, M2 / 2);
+        write_all(&mut *space, START, M2 / 2);
+        second_half(&mut *space, START);
         space.advance(100 << 32).unwrap();
         space.costs().collapses
     };
-    assert_eq!([half(255, None), half(256, None), half(256, Some(0))], [0, 1, 0]);
+    assert_eq!([collapses(255, None), collapses(256, None), collapses(256, Some(0))], [0, 1, 0]);
 }
 
-/// This number of windows in each of two processes. Two are half populated, the others unmapped; memory is too small to collapse
-/// them all.
+/// Two processes with `windows` windows each, of which two are half populated and the others empty. Memory is too small to
+/// collapse them all.
 fn scanned(windows: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "thp", Physical { bytes: 3 * M2, ..Physical::default() });
-    mmap(&mut *space, PLACE, windows * M2);
+    mmap(&mut *space, START, windows * M2);
     for window in 0..2 {
-        space.access(PLACE + window * M2, false).unwrap();
-        space.event(&event(Call::Madvise { address: PLACE + window * M2, bytes: M2, advice: 4 }, 0)).unwrap();
-        mmap(&mut *space, PLACE + window * M2, M2 / 2);
-        write_all(&mut *space, PLACE + window * M2, M2 / 2);
-        second_half(&mut *space, PLACE + window * M2);
+        space.access(START + window * M2, false).unwrap();
+        space.event(&event(Call::Madvise { address: START + window * M2, bytes: M2, advice: 4 }, 0)).unwrap();
+        mmap(&mut *space, START + window * M2, M2 / 2);
+        write_all(&mut *space, START + window * M2, M2 / 2);
+        second_half(&mut *space, START + window * M2);
     }
     space.fork().unwrap();
     space
 }
 
 #[test]
-fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
+fn counts_repeated_scans_as_if_it_had_run_them() {
     let sleep = 10 * Kernel::default().instructions_per_s as u64;
     for windows in [2, 3, 7, 20, 100] {
         let (mut one_by_one, mut at_once) = (scanned(windows), scanned(windows));
@@ -83,7 +83,7 @@ fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
         at_once.advance(333 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
         assert!(at_once.costs().scanned_pages >= 333 * 512 * windows.min(8), "{windows}: {:?}", at_once.costs());
-        // One more scan shows that khugepaged's position is the same, too.
+        // One more scan shows that khugepaged is at the same position too.
         one_by_one.advance(334 * sleep).unwrap();
         at_once.advance(334 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
@@ -91,7 +91,7 @@ fn scans_that_repeat_themselves_are_counted_as_if_they_were_made() {
 }
 
 #[test]
-fn khugepaged_does_not_take_longer_for_a_long_time() {
+fn simulates_khugepaged_quickly_over_any_time() {
     for scan_sleep_s in [10.0, 1e-300] {
         // 64T of addresses, nearly all of them unmapped.
         let mut space = scanned(1 << 25);
@@ -104,25 +104,25 @@ fn khugepaged_does_not_take_longer_for_a_long_time() {
     }
 }
 
-/// A window of 2M without folios of 64K: half of each 64K was mapped when it was touched. `touched_pages` of its 16 pages are
-/// present.
-fn narrow(touched_pages: u64) -> Box<dyn Space> {
+/// A 2M window without 64K folios, because only half of each 64K was mapped when it was touched. Each 64K has `touched_pages`
+/// present pages.
+fn without_folios(touched_pages: u64) -> Box<dyn Space> {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     const K64: u64 = 64 << 10;
     for folio in 0..32 {
-        mmap(&mut *space, PLACE + folio * K64, K64 / 2);
-        write_all(&mut *space, PLACE + folio * K64, touched_pages * 4096);
-        mmap(&mut *space, PLACE + folio * K64 + K64 / 2, K64 / 2);
+        mmap(&mut *space, START + folio * K64, K64 / 2);
+        write_all(&mut *space, START + folio * K64, touched_pages * 4096);
+        mmap(&mut *space, START + folio * K64 + K64 / 2, K64 / 2);
     }
-    space.event(&event(Call::Madvise { address: PLACE, bytes: M2, advice: 14 }, 0)).unwrap();
+    space.event(&event(Call::Madvise { address: START, bytes: M2, advice: 14 }, 0)).unwrap();
     space
 }
 
 #[test]
-fn khugepaged_makes_folios_where_the_kernel_does() {
-    let collapses = |touched_pages, khugepaged: Khugepaged, further: &[u64]| {
-        let mut space = narrow(touched_pages);
-        space.set_kernel(Kernel { khugepaged, smaller_folios: further.to_vec(), ..Kernel::default() });
+fn khugepaged_collapses_to_folios_as_the_kernel_does() {
+    let collapses = |touched_pages, khugepaged: Khugepaged, smaller: &[u64]| {
+        let mut space = without_folios(touched_pages);
+        space.set_kernel(Kernel { khugepaged, smaller_folios: smaller.to_vec(), ..Kernel::default() });
         let before = space.costs();
         space.advance(100 << 32).unwrap();
         let costs = space.costs();
@@ -132,9 +132,9 @@ fn khugepaged_makes_folios_where_the_kernel_does() {
     };
     let makes = Khugepaged { makes_folios: true, scan_sleep_s: 1.0, ..Khugepaged::default() };
     assert_eq!(collapses(2, Khugepaged { makes_folios: false, ..makes }, &[]), (0, 0));
-    // With the default max_ptes_none, 2 of 16 pages are enough, and the missing ones are filled in.
+    // With the default max_ptes_none 2 of 16 pages are enough, and the missing ones are zeroed.
     assert_eq!(collapses(2, makes, &[]), (32, 32 * (64 - 8)));
-    // With any other number all pages must be present: 4 of 16 are too few for 64K, and enough for one folio of 16K.
+    // With any other value all pages must be present: 4 of 16 are too few for 64K, but enough for one folio of 16K.
     let strict = Khugepaged { max_ptes_none: Some(0), ..makes };
     assert_eq!(collapses(4, strict, &[]), (0, 0));
     assert_eq!(collapses(4, strict, &[16 << 10]), (32, 0));
@@ -142,12 +142,12 @@ fn khugepaged_makes_folios_where_the_kernel_does() {
 }
 
 #[test]
-fn folios_that_are_there_already_are_left_as_they_are() {
+fn khugepaged_keeps_existing_folios() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     let khugepaged = Khugepaged { makes_folios: true, scan_sleep_s: 1.0, ..Khugepaged::default() };
     space.set_kernel(Kernel { khugepaged, ..Kernel::default() });
-    mmap(&mut *space, PLACE, M2);
-    write_all(&mut *space, PLACE, M2 / 2);
+    mmap(&mut *space, START, M2);
+    write_all(&mut *space, START, M2 / 2);
     let before = space.costs();
     space.advance(100 << 32).unwrap();
     assert_eq!((space.costs().collapses, space.costs().anonymous_bytes), (0, before.anonymous_bytes));

@@ -8,9 +8,9 @@ pub const LEVELS: usize = 5;
 /// The leaf that maps an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Leaf {
-    /// Bytes that its entry maps.
+    /// Bytes that one entry maps.
     pub leaf_bytes: u64,
-    /// Bytes of its contiguous group, or of the leaf if it is in none.
+    /// Bytes of its contiguous group; `leaf_bytes` if it is in none.
     pub group_bytes: u64,
     /// Whether it is writable.
     pub writable: bool,

@@ -1,38 +1,42 @@
-//! An address space: VMAs, demand paging under a policy into real page tables, and its costs.
+//! Address spaces: VMAs, demand paging under a policy into real page tables, and its costs.
 //!
 //! Follows mm/memory.c and mm/huge_memory.c of Linux: `do_anonymous_page`, `do_huge_pmd_anonymous_page`,
-//! `do_read_fault` with fault-around, `do_wp_page`. Simplifications: all file pages are in the page cache, as single
-//! pages and not contiguous; memory advised as free (MADV_FREE) stays, even if memory is short.
+//! `do_read_fault` with fault-around, `do_wp_page`. Simplifications: all file pages are in the page cache, as single pages
+//! that are not contiguous; memory advised as free (MADV_FREE) is kept, even if memory is short.
 //!
-//! The data are one object for each concept: `process` is one address space and `tables` changes it, `processes` are
-//! all of them, `memory` is the memory that can be allocated, `swap_cache` the pages that nothing maps, `scan`
-//! khugepaged's clock, `seen` the observations for the verdict. `paged` contains all of them. `page_tables` decides
-//! which tables are freed, `lazy` what advice splits. Faults, calls, fork, reclaim and khugepaged operate on them.
+//! Each kind of state has a module: `process` is one address space, and `tables` changes its tables; `processes` contains
+//! all of them; `memory` is the allocator with the folios; `swap_cache` contains the pages that processes reference but may
+//! not map; `scan` is khugepaged's clock; `observations` collects facts for the verdict. `paged` combines them. `fault`,
+//! `event`, `advice`, `fork`, `reclaim` and `khugepaged` change this state. `free_tables` decides which tables are freed,
+//! and `advice_splits` which folios advice splits.
 
 mod advice;
+mod advice_splits;
+mod apply_policy;
 mod buddy;
 mod cost;
-mod direct;
+mod direct_map;
 mod error;
 mod event;
 mod fault;
 mod folio;
+mod folio_pages;
 mod fork;
+mod free_tables;
 mod interface;
 mod khugepaged;
-mod lazy;
 mod leaf;
+mod lock;
 mod memory;
-mod page_tables;
+mod observations;
 mod paged;
 mod part;
-mod places;
+mod physical_layout;
 mod process;
 mod processes;
 mod reclaim;
 mod remap;
 mod scan;
-mod seen;
 mod swap;
 mod swap_cache;
 mod tables;
@@ -48,14 +52,11 @@ pub use cost::{Costs, ZeroedFolios};
 pub use error::SpaceError;
 pub use interface::Space;
 pub use leaf::{LEVELS, Leaf, Path};
+pub use observations::LeftOut;
 use paged::Paged;
-pub use places::MAX_MEMORY_BYTES;
-pub use seen::LeftOut;
+pub use physical_layout::MAX_MEMORY_BYTES;
 
-/// An empty address space.
-///
-/// # Errors
-/// The format cannot have a root at the address of the tables.
+/// One process with an empty address space, on a machine with this memory.
 pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
     Ok(with_format!(plan.format.format, format => Box::new(Paged::new(format, plan, physical)?)))
 }
@@ -63,7 +64,7 @@ pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
 #[cfg(test)]
 mod call_tests;
 #[cfg(test)]
-mod copy_tests;
+mod copy_on_write_tests;
 #[cfg(test)]
 mod fork_oracle;
 #[cfg(test)]

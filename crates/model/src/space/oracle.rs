@@ -1,4 +1,4 @@
-//! Compares demand paging with a naive oracle: a map with one entry for each page.
+//! Compares demand paging with a naive oracle: a map with one entry per page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,19 +18,19 @@ enum Page {
     Own { folio: usize },
 }
 
-/// The effects of reads, writes and unmappings under one policy.
+/// The expected effects of reads, writes and unmapping under one policy.
 struct Oracle {
     /// Size of the policy's folios in bytes.
     folio_bytes: u64,
     /// Whether one entry maps such a folio.
     huge: bool,
-    /// Pages of VMAs, each with the number of its VMA's `anon_vma`; 0 if there were no anonymous pages.
+    /// The pages of all VMAs, with the number of the VMA's `anon_vma`; 0 if it never had anonymous pages.
     vmas: BTreeMap<u64, u64>,
     anons: u64,
     pages: BTreeMap<u64, Page>,
-    /// For each folio, whether its leaf is intact, and how many pages it had.
+    /// For each folio, whether one leaf still maps it, and its number of pages.
     folios: Vec<(bool, u64)>,
-    /// The tables of each level, as their addresses divided by their span: of pages, and of the levels above.
+    /// The tables of each level, lowest level first, as addresses divided by the span of a table.
     tables: [BTreeSet<u64>; 3],
     counted: Costs,
 }
@@ -42,19 +42,21 @@ impl Oracle {
     fn window(&self, page: u64, bytes: u64) -> Option<Vec<u64>> {
         let begin = page & !(bytes - 1);
         let pages: Vec<u64> = (begin..begin + bytes).step_by(PAGE as usize).collect();
-        let is_free = |page: &u64| self.is_one(begin, *page) && !self.pages.contains_key(page);
+        let is_free = |page: &u64| self.is_same_vma(begin, *page) && !self.pages.contains_key(page);
         pages.iter().all(is_free).then_some(pages)
     }
 
-    /// Whether two pages belong to one VMA, provided that the pages between them do.
-    fn is_one(&self, one: u64, other: u64) -> bool {
+    /// Whether two pages belong to one VMA, if the pages between them do.
+    fn is_same_vma(&self, one: u64, other: u64) -> bool {
         self.vmas.contains_key(&one) && self.vmas.get(&one) == self.vmas.get(&other)
     }
 
-    /// Sets the number of a page's VMA.
-    fn number(&mut self, page: u64, anon: u64) {
-        let up: Vec<u64> = (0..).map(|index| page + index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
-        let down: Vec<u64> = (1..).map(|index| page - index * PAGE).take_while(|at| self.is_one(page, *at)).collect();
+    /// Sets the `anon_vma` number of a page's whole VMA.
+    fn set_anon(&mut self, page: u64, anon: u64) {
+        let up: Vec<u64> =
+            (0..).map(|index| page + index * PAGE).take_while(|at| self.is_same_vma(page, *at)).collect();
+        let down: Vec<u64> =
+            (1..).map(|index| page - index * PAGE).take_while(|at| self.is_same_vma(page, *at)).collect();
         self.vmas.extend(up.into_iter().chain(down).map(|page| (page, anon)));
     }
 
@@ -62,16 +64,16 @@ impl Oracle {
     fn prepare(&mut self, page: u64) {
         if self.vmas[&page] == 0 {
             self.anons += 1;
-            self.number(page, self.anons);
+            self.set_anon(page, self.anons);
         }
     }
 
-    /// Makes a VMA, which merges with the one below it, or else with the one above it.
+    /// Creates a VMA, which merges with the one below it, or else with the one above it.
     fn map(&mut self, begin: u64, end: u64) {
         self.vmas.extend((begin..end).step_by(PAGE as usize).map(|page| (page, 0)));
         let of = |page: u64| self.vmas.get(&page).copied().filter(|anon| *anon != 0);
         if let Some(anon) = of(begin - PAGE).or(of(end)) {
-            self.number(begin, anon);
+            self.set_anon(begin, anon);
         }
     }
 
@@ -81,12 +83,12 @@ impl Oracle {
         }
     }
 
-    /// The window of a huge page, if one entry may map it.
+    /// The window of the huge page around a page, if one entry may map it.
     fn huge_window(&self, page: u64) -> Option<Vec<u64>> {
         self.window(page, HUGE).filter(|_| self.huge && !self.tables[0].contains(&(page >> TABLE_BITS[0])))
     }
 
-    fn own(&mut self, pages: &[u64], huge: bool) {
+    fn map_folio(&mut self, pages: &[u64], huge: bool) {
         self.add_tables(pages[0], huge);
         self.folios.push((huge, pages.len() as u64));
         let folio = self.folios.len() - 1;
@@ -108,13 +110,13 @@ impl Oracle {
                 let begin = page & !(HUGE - 1);
                 let pages: Vec<u64> =
                     if huge { (begin..begin + HUGE).step_by(PAGE as usize).collect() } else { vec![page] };
-                self.own(&pages, huge);
+                self.map_folio(&pages, huge);
             }
             (None, true) => {
                 self.counted.anonymous_faults += 1;
                 let window = if self.huge { self.huge_window(page) } else { self.window(page, self.folio_bytes) };
                 let huge = self.huge && window.is_some();
-                self.own(&window.unwrap_or(vec![page]), huge);
+                self.map_folio(&window.unwrap_or(vec![page]), huge);
             }
             (None, false) => {
                 self.counted.zero_faults += 1;
@@ -153,27 +155,27 @@ impl Oracle {
         }
     }
 
-    fn unmap(&mut self, begin: u64, end: u64, forget: bool) {
+    fn unmap(&mut self, begin: u64, end: u64, removes_vmas: bool) {
         self.split(begin);
         self.split(end);
         for page in (begin..end).step_by(PAGE as usize) {
             self.pages.remove(&page);
-            if forget {
+            if removes_vmas {
                 self.vmas.remove(&page);
             }
         }
         let vmas = &self.vmas;
-        if forget {
-            // A table stays while there is a VMA at any of its addresses.
+        if removes_vmas {
+            // A table is kept while there is a VMA at any of its addresses.
             for (tables, bits) in self.tables.iter_mut().zip(TABLE_BITS) {
                 tables.retain(|table| vmas.range(table << bits..(table + 1) << bits).next().is_some());
             }
         } else {
-            // Tables of pages are freed if one VMA covers them and everything in them is dropped.
+            // Lowest-level tables are freed if one VMA covers them and everything in them is dropped.
             self.tables[0].retain(|table| {
                 let (first, last) = (table * HUGE, (table + 1) * HUGE);
-                let is_one = (first..last).step_by(PAGE as usize).all(|page| vmas.get(&page) == vmas.get(&first));
-                first < begin || end < last || !is_one
+                let is_one_vma = (first..last).step_by(PAGE as usize).all(|page| vmas.get(&page) == vmas.get(&first));
+                first < begin || end < last || !is_one_vma
             });
         }
     }
@@ -205,7 +207,7 @@ impl Oracle {
 }
 
 #[test]
-fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
+fn costs_match_the_oracle() {
     for (policy, folio_bytes, huge) in [("base", PAGE, false), ("mthp-64k", 64 << 10, false), ("thp", HUGE, true)] {
         let mut space = space("cascade-lake", policy, Physical::default());
         let (vmas, pages, folios) = (BTreeMap::new(), BTreeMap::new(), Vec::new());
@@ -273,7 +275,7 @@ fn every_count_is_that_of_a_map_with_an_entry_for_each_page() {
 }
 
 #[test]
-fn a_range_that_goes_is_dropped_from_the_tlbs_once_and_one_that_was_empty_never() {
+fn invalidates_a_dropped_range_once_and_an_empty_range_never() {
     let mut space = space("cascade-lake", "base", Physical::default());
     let call =
         Call::Mmap { address: BEGIN, bytes: BYTES, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };

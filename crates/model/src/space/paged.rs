@@ -1,4 +1,4 @@
-//! Address spaces over the same memory, with tables of one format, and their interface to a simulation.
+//! Address spaces that share one machine's memory and one table format, and their interface to a simulation.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -12,20 +12,21 @@ use super::error::SpaceError;
 use super::interface::Space;
 use super::leaf::{LEVELS, Leaf, Path};
 use super::memory::Memory;
-use super::part::{Part, contiguous};
+use super::observations::{LeftOut, Observations};
+use super::part::{Part, contiguous_memory};
+use super::physical_layout::is_memory;
 use super::process::LeafRules;
 use super::processes::Processes;
-use super::scan::Scan;
-use super::seen::{LeftOut, Seen};
+use super::scan::ScanClock;
 use super::swap_cache::SwapCache;
-use super::vma::{Advice, Backing, Vma};
+use super::vma::{Advice, AtFork, Backing, Locked, Vma};
+use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::kernel::Kernel;
 use crate::policy::{Granule, Plan};
-use crate::promise::Promise;
 
-/// Address spaces over the same memory, with tables of one format.
+/// Address spaces that share one machine's memory and one table format.
 pub(super) struct Paged<F: Format> {
     pub(super) plan: Plan,
     pub(super) kernel: Kernel,
@@ -35,14 +36,16 @@ pub(super) struct Paged<F: Format> {
     pub(super) user_end: u64,
     pub(super) processes: Processes<F>,
     pub(super) memory: Memory,
-    /// Pages in swap and of shared memory.
+    /// Pages in swap and pages of shared memory.
     pub(super) swap_cache: SwapCache,
-    /// The position of reclaim; `None` while memory was never short.
+    /// Shared memory objects that lost a mapping in the current call.
+    pub(super) unmapped_objects: Vec<u64>,
+    /// The clock hand of reclaim: the next address that it checks. `None` until memory is short for the first time.
     pub(super) hand: Option<Pa>,
-    pub(super) khugepaged: Scan,
+    pub(super) khugepaged: ScanClock,
     pub(super) costs: Costs,
-    /// The observations made before memory was freed.
-    pub(super) seen: Seen,
+    /// Facts collected for the verdict.
+    pub(super) observations: Observations,
 }
 
 impl<F: Format> Paged<F> {
@@ -55,15 +58,16 @@ impl<F: Format> Paged<F> {
             processes: Processes::new(format, LeafRules::new(&format, plan), &mut costs)?,
             memory: Memory::new(physical, plan.base_bytes),
             swap_cache: SwapCache::default(),
+            unmapped_objects: Vec::new(),
             hand: None,
-            khugepaged: Scan::default(),
+            khugepaged: ScanClock::default(),
             costs,
-            seen: Seen::new(plan),
+            observations: Observations::new(plan),
             plan: plan.clone(),
         })
     }
 
-    /// The end of the base page that contains the end of a range; limited to the last base page.
+    /// Rounds the end of a range up to a base page, but at most to the beginning of the last one.
     pub(super) fn base_end(&self, end: u64) -> u64 {
         end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
@@ -77,7 +81,7 @@ impl<F: Format> Paged<F> {
         self.processes.running.leaf(va)
     }
 
-    /// The memory that the running process maps in a range, leaf by leaf, cut to the range.
+    /// The memory that the running process maps in a range, leaf by leaf, clipped to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
         self.processes.running.parts(begin, end)
     }
@@ -98,42 +102,52 @@ impl<F: Format> Paged<F> {
         self.processes.running.protect(begin, end, attributes, &mut self.costs)
     }
 
-    /// Splits the leaf of THP that spans an address at which a VMA now begins or ends.
+    /// Splits the THP leaf that spans an address at which a VMA now begins or ends.
     pub(super) fn split_at_edge(&mut self, va: u64) -> Result<(), Error> {
         self.processes.running.split_at_edge(va, va & !(self.base - 1), &mut self.costs)
     }
 
-    /// Unmaps a range and frees its memory, including swapped pages.
+    /// Unmaps a range and frees its memory and its swap slots.
     pub(super) fn drop_range(&mut self, begin: u64, end: u64) -> Result<(), Error> {
-        self.forget_swapped(begin, end);
+        self.drop_swapped(begin, end);
         let parts = self.parts(begin, end)?;
         self.unmap(begin, end, &parts)?;
-        for (pa, bytes) in contiguous(&parts) {
-            self.memory.give_back(pa, bytes, self.processes.number, &mut self.costs);
+        for (pa, bytes) in contiguous_memory(&parts) {
+            self.memory.unmap(pa, bytes, self.processes.number, &mut self.costs);
         }
         Ok(())
     }
 
-    /// Unmaps the parts, which are everything that is mapped in a range.
+    /// Unmaps a range. `parts` must be all its mapped parts.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part]) -> Result<(), Error> {
-        self.give_up_reservations(begin, end);
+        self.release_reservations(begin, end);
         if parts.is_empty() { Ok(()) } else { self.processes.running.unmap(begin, end, parts, &mut self.costs) }
     }
 
-    pub(super) fn give_up_reservations(&mut self, begin: u64, end: u64) {
-        self.memory.give_up_reservations(self.processes.number, begin, end);
+    /// Records a store to the page at an address.
+    fn note_store(&mut self, va: u64) {
+        if let Some(pa) = self.processes.running.physical(va).filter(|pa| is_memory(*pa)) {
+            self.memory.folios.note_store(pa);
+        }
+    }
+
+    pub(super) fn release_reservations(&mut self, begin: u64, end: u64) {
+        self.memory.release_reservations(self.processes.number, begin, end);
     }
 }
 
 impl<F: Format + Send> Space for Paged<F> {
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
         let mut faulted = false;
-        // A read can map the zero page, and a write replaces it: at most one fault of each kind.
+        // At most two faults: a read maps the zero page, and a write replaces it.
         for _ in 0..2 {
             if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
-                // The fault itself does not count as a second touch.
+                // The access that faulted does not count as a touch.
                 if !faulted {
                     self.touch(va);
+                }
+                if store && self.plan.has_large_folios() {
+                    self.note_store(va);
                 }
                 return Ok(Leaf { faulted, ..leaf });
             }
@@ -162,18 +176,19 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn event(&mut self, event: &Event) -> Result<(), SpaceError> {
-        self.hear(event)?;
+        self.apply(event)?;
+        self.free_objects();
         self.memory.count_held(&mut self.costs);
         Ok(())
     }
 
-    fn write_for(&mut self, va: u64) -> Result<(), SpaceError> {
+    fn write_for_program(&mut self, va: u64) -> Result<(), SpaceError> {
         let may_write = self.processes.running.vmas.find(va).is_some_and(|(_, vma)| vma.protection & PROT_WRITE != 0);
-        let is_there = match self.leaf(va) {
+        let is_present = match self.leaf(va) {
             Some(leaf) => leaf.writable || !may_write,
             None => false,
         };
-        if is_there {
+        if is_present {
             return Ok(());
         }
         let faults = self.costs.fault_counts();
@@ -183,20 +198,20 @@ impl<F: Format + Send> Space for Paged<F> {
         written
     }
 
-    fn look_at(&mut self, begin: u64, bytes: u64, is_looked_at: bool) -> Result<(), SpaceError> {
+    fn inspect(&mut self, begin: u64, bytes: u64, by_compare: bool) -> Result<(), SpaceError> {
         if let Some((begin, end)) = self.checked(begin, bytes) {
-            self.seen.is_looked_at = is_looked_at;
+            self.observations.compare_inspects = by_compare;
             self.witness(begin, end)?;
         }
         Ok(())
     }
 
-    fn note_answered(&mut self, said: &str) {
-        self.seen.answer(said);
+    fn note_answered(&mut self, call: &str) {
+        self.observations.count_answered(call);
     }
 
     fn note_cause(&mut self, cause: &Cause, bytes: u64) {
-        self.seen.note(cause, bytes);
+        self.observations.note(cause, bytes);
     }
 
     fn note_refused(&mut self) {
@@ -219,21 +234,23 @@ impl<F: Format + Send> Space for Paged<F> {
             protection,
             backing: Backing::Inferred,
             advice: Advice::None,
-            promise: Promise::Kept,
+            accounting: Accounting::Accounted,
             anon: None,
+            at_fork: AtFork::Copied,
+            locked: Locked::No,
         };
         self.processes.running.vmas.insert(begin, assumed);
         Ok(())
     }
 
-    fn take_forgotten(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.processes.running.forgotten)
+    fn take_aged(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.processes.running.aged)
     }
 
     fn set_kernel(&mut self, kernel: Kernel) {
         let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
         if let (Granule::Mthp(_), Some(large)) = (self.plan.granule, large) {
-            // The smallest mapping that can have a folio is then smaller.
+            // Smaller mappings can then have a folio.
             self.plan.mechanism.large = self.plan.mechanism.large.min(large);
         }
         self.kernel = kernel;
@@ -264,6 +281,7 @@ impl<F: Format + Send> Space for Paged<F> {
 
     fn end(&mut self, process: u32) -> Result<(), SpaceError> {
         self.end_process(process)?;
+        self.free_objects();
         self.memory.count_held(&mut self.costs);
         Ok(())
     }
@@ -285,7 +303,7 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn left_out(&self) -> LeftOut {
-        self.unwitnessed()
+        self.observations.left_out
     }
 }
 

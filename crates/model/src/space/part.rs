@@ -1,21 +1,22 @@
-//! Parts of memory, each mapped by one leaf, and common properties of adjacent parts.
+//! Mapped memory as parts, each mapped by one leaf, and ranges of adjacent parts.
 
 use crate::address::Pa;
 
-/// A part of memory that one leaf maps.
+/// Memory that one leaf maps, clipped to the range of interest.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     pub(super) va: u64,
     pub(super) pa: Pa,
     pub(super) bytes: u64,
-    /// Size of the leaf, or of all leaves of a software page together.
+    /// Size of the leaf in bytes. For a software page: of all its entries together.
     pub(super) leaf_bytes: u64,
+    /// Whether it is in a contiguous group.
     pub(super) grouped: bool,
     pub(super) writable: bool,
 }
 
-/// Merges parts of contiguous memory, so that groups are mapped as groups again.
-pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
+/// Merges adjacent parts of contiguous memory with the same kind of leaf, so that groups can be mapped as groups again.
+pub(super) fn merged(parts: Vec<Part>) -> Vec<Part> {
     let mut all: Vec<Part> = Vec::new();
     for part in parts {
         match all.last_mut() {
@@ -33,9 +34,9 @@ pub(super) fn joined(parts: Vec<Part>) -> Vec<Part> {
     all
 }
 
-/// Ranges of memory that is contiguous at contiguous addresses, however it is mapped: a folio that is unmapped
-/// completely is released at once (`folio_pte_batch`, mm/internal.h).
-pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
+/// Ranges that are contiguous in memory and in input addresses, with any leaves. A folio that is unmapped completely can
+/// thus be freed at once (`folio_pte_batch`, mm/internal.h).
+pub(super) fn contiguous_memory(parts: &[Part]) -> Vec<(Pa, u64)> {
     let mut all: Vec<(Pa, u64)> = Vec::new();
     let mut next_va = None;
     for part in parts {
@@ -48,15 +49,15 @@ pub(super) fn contiguous(parts: &[Part]) -> Vec<(Pa, u64)> {
     all
 }
 
-/// Ranges of adjacent parts for which `may` returns the same value.
-pub(super) fn stretches(parts: &[Part], may: impl Fn(&Part) -> bool) -> Vec<(u64, u64, bool)> {
-    let mut stretches: Vec<(u64, u64, bool)> = Vec::new();
+/// Ranges of adjacent parts for which `property` has the same value, with this value.
+pub(super) fn ranges_by(parts: &[Part], property: impl Fn(&Part) -> bool) -> Vec<(u64, u64, bool)> {
+    let mut ranges: Vec<(u64, u64, bool)> = Vec::new();
     for part in parts {
-        let may = may(part);
-        match stretches.last_mut() {
-            Some((_, end, alike)) if *end == part.va && *alike == may => *end += part.bytes,
-            _ => stretches.push((part.va, part.va + part.bytes, may)),
+        let value = property(part);
+        match ranges.last_mut() {
+            Some((_, end, before)) if *end == part.va && *before == value => *end += part.bytes,
+            _ => ranges.push((part.va, part.va + part.bytes, value)),
         }
     }
-    stretches
+    ranges
 }

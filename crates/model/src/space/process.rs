@@ -1,4 +1,4 @@
-//! A process: its tables, its VMAs, and its other state. This module reads what the tables map; `tables` changes it.
+//! A process: its tables, its VMAs, and its other state. This module reads the tables; `tables` changes them.
 
 use std::collections::BTreeMap;
 
@@ -10,19 +10,20 @@ use paging::{
 
 use super::leaf::{LEVELS, Leaf, Path};
 use super::part::Part;
-use super::places::{TABLES_BYTES, tables_pa};
-use super::vma::Vmas;
+use super::physical_layout::{TABLES_BYTES, tables_pa};
+use super::vma::{Locked, Vmas};
 use crate::address::Pa;
 use crate::call::PROT_EXEC;
-use crate::policy::Plan;
+use crate::policy::{Granule, Plan};
 
-/// The ranges that were dropped from the TLBs.
+/// The ranges that were invalidated in the TLBs: first address and bytes.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Dropped(pub(super) Vec<(u64, u64)>);
+pub(super) struct Invalidations(pub(super) Vec<(u64, u64)>);
 
-impl Dropped {
-    /// Merges the last two if they overlap: tables that are freed with their memory are dropped with it.
-    fn join_last(&mut self) {
+impl Invalidations {
+    /// Merges the last two ranges if they overlap: tables that are freed together with their memory need no second
+    /// invalidation.
+    fn merge_last(&mut self) {
         if let [.., (va, bytes), (next, next_bytes)] = self.0[..]
             && va < next.saturating_add(next_bytes)
             && next < va.saturating_add(bytes)
@@ -35,23 +36,24 @@ impl Dropped {
     }
 }
 
-impl Log for Dropped {
+impl Log for Invalidations {
     fn event(&mut self, event: Change) {
         if let Change::Invalidate { va, bytes, tables } = event {
             self.0.push((va.0, bytes));
             if tables {
-                self.join_last();
+                self.merge_last();
             }
         }
     }
 }
 
-/// The common properties of the leaves of all processes.
+/// Properties of leaves that are the same in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafRules {
-    /// Size of a THP leaf in bytes, if the policy has such leaves.
+    /// Size of a THP leaf in bytes, if there can be such leaves: under the policy, or because the program requests them
+    /// (MADV_COLLAPSE).
     pub(super) huge_bytes: Option<u64>,
-    /// Whether leaves have a dirty flag.
+    /// Whether the format has a dirty flag.
     pub(super) has_dirty: bool,
 }
 
@@ -59,41 +61,43 @@ impl LeafRules {
     pub(super) fn new(format: &impl Format, plan: &Plan) -> LeafRules {
         let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE;
         let dirty = Attributes { flags, memory: format.normal_memory(), key: 0 };
-        LeafRules { huge_bytes: plan.thp_bytes, has_dirty: format.leaf(0, dirty, false).is_ok() }
+        let collapsed = plan.pmd_bytes.filter(|_| matches!(plan.granule, Granule::Mthp(_)));
+        LeafRules { huge_bytes: plan.thp_bytes.or(collapsed), has_dirty: format.leaf(0, dirty, false).is_ok() }
     }
 }
 
 /// The state of a process.
 pub(super) struct Process<F: Format> {
-    pub(super) tables: Tables<F, Dropped>,
+    pub(super) tables: Tables<F, Invalidations>,
     pub(super) rules: LeafRules,
     pub(super) vmas: Vmas,
-    /// Reclaimed pages and their slots in swap.
+    /// Swapped pages: input addresses and swap slots.
     pub(super) swapped: BTreeMap<u64, u64>,
-    /// Whether the process has disabled THP for itself.
+    /// PR_SET_THP_DISABLE.
     pub(super) thp_disabled: bool,
-    /// Whether the process was forked, or has forked, since it loaded its program.
+    /// How new memory is locked (MCL_FUTURE).
+    pub(super) lock_future: Locked,
+    /// Whether the process was forked or has forked since its last exec.
     pub(super) has_forked: bool,
     pub(super) heap: Option<Heap>,
     /// The policy's state between calls.
     pub(super) policy: ::policy::Space,
-    /// What is left of large pages that were freed in part.
+    /// The remains of large pages that were freed in part.
     pub(super) remains: Remains,
-    /// Number of THP leaves, each of which has a table deposited for its split.
+    /// Number of THP leaves. Each has a table deposited for a later split.
     pub(super) huge_leaves: u64,
-    /// Size of its tables as included in the costs.
+    /// Bytes of its tables that `Costs::table_bytes` includes.
     pub(super) counted_table_bytes: u64,
-    /// Peak size of its tables without the root, including deposited tables.
+    /// Peak of [`Process::table_bytes`].
     pub(super) peak_table_bytes: u64,
-    /// Ranges whose next accesses must be reported again.
-    pub(super) forgotten: Vec<(u64, u64)>,
+    /// Ranges in which reclaim has cleared the accessed bits.
+    pub(super) aged: Vec<(u64, u64)>,
 }
 
 /// The heap, whose end `brk` moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Heap {
     pub(super) begin: u64,
-    /// The current end of the heap.
     pub(super) end: u64,
 }
 
@@ -104,22 +108,22 @@ impl Heap {
     }
 }
 
-/// The beginnings of the leaf and of the group that span an address.
+/// The leaf and the group that span an address (it is inside of them, not at their edge): their first addresses.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     pub(super) leaf: Option<u64>,
     pub(super) group: Option<u64>,
 }
 
-/// Collects the mapped parts of a range, cut to it. Hardware entries of one software page form one part.
-struct Parts<'a, F> {
+/// Collects the mapped parts of a range, clipped to it. All entries of a software page form one part.
+struct PartCollector<'a, F> {
     format: &'a F,
     begin: u64,
     end: u64,
     parts: Vec<Part>,
 }
 
-impl<F: Format> Visitor for Parts<'_, F> {
+impl<F: Format> Visitor for PartCollector<'_, F> {
     fn leaf(&mut self, node: &Node) -> Action {
         let format = self.format;
         let InputAddress(begin) = node.va;
@@ -143,13 +147,13 @@ impl<F: Format> Visitor for Parts<'_, F> {
     }
 }
 
-/// Collects the tables for a range: addresses and levels.
-struct Found {
+/// Collects the tables of a range, except the root: addresses and levels.
+struct TableCollector {
     begin: u64,
     tables: Vec<(u64, u8)>,
 }
 
-impl Visitor for Found {
+impl Visitor for TableCollector {
     fn table(&mut self, node: &Node) -> Action {
         let level = node.level - 1;
         self.tables.push((node.va.0.max(self.begin), level));
@@ -157,10 +161,10 @@ impl Visitor for Found {
     }
 }
 
-/// Finds the first leaf.
-struct First(Option<u64>);
+/// The address of the first leaf.
+struct FirstLeaf(Option<u64>);
 
-impl Visitor for First {
+impl Visitor for FirstLeaf {
     fn leaf(&mut self, node: &Node) -> Action {
         self.0 = Some(node.va.0);
         Action::Stop
@@ -170,11 +174,12 @@ impl Visitor for First {
 impl<F: Format> Process<F> {
     pub(super) fn new(format: F, rules: LeafRules, number: u32) -> Result<Process<F>, Error> {
         Ok(Process {
-            tables: Tables::with_log(format, tables_pa(number), TABLES_BYTES, Dropped::default())?,
+            tables: Tables::with_log(format, tables_pa(number), TABLES_BYTES, Invalidations::default())?,
             rules,
             vmas: Vmas::default(),
             swapped: BTreeMap::new(),
             thp_disabled: false,
+            lock_future: Locked::No,
             has_forked: false,
             heap: None,
             policy: ::policy::Space::default(),
@@ -182,23 +187,23 @@ impl<F: Format> Process<F> {
             huge_leaves: 0,
             counted_table_bytes: 0,
             peak_table_bytes: 0,
-            forgotten: Vec::new(),
+            aged: Vec::new(),
         })
     }
 
-    /// Size of the tables as `VmPTE` of `/proc/PID/status` counts them: without the root, including deposited tables.
+    /// Size of the tables in bytes as `VmPTE` of `/proc/PID/status` counts them: without the root, with deposited tables.
     pub(super) fn table_bytes(&self) -> u64 {
         let geometry = self.tables.geometry();
         let root = geometry.table_bytes(geometry.root_level());
         self.tables.arena().used_bytes() - root + self.huge_leaves * self.deposit_bytes()
     }
 
-    /// Size of the table that is deposited for the split of a THP leaf: a table of base pages.
+    /// Size in bytes of the table deposited for each THP leaf: a table of base pages.
     pub(super) fn deposit_bytes(&self) -> u64 {
         self.tables.geometry().page_bytes() << self.tables.format().run_bits()
     }
 
-    /// The attributes of a leaf of memory with this protection (`PROT_*`).
+    /// The attributes of a leaf for memory with this protection (`PROT_*`).
     pub(super) fn attributes(&self, protection: u64, writable: bool) -> Attributes {
         let format = self.tables.format();
         let mut flags = Flags::READ | Flags::ACCESSED;
@@ -213,30 +218,30 @@ impl<F: Format> Process<F> {
         Attributes { flags, memory: format.normal_memory(), key: 0 }
     }
 
-    /// The memory mapped in a range, leaf by leaf, cut to the range.
+    /// The memory mapped in a range, leaf by leaf, clipped to the range.
     pub(super) fn parts(&self, begin: u64, end: u64) -> Result<Vec<Part>, Error> {
-        let mut found = Parts { format: self.tables.format(), begin, end, parts: Vec::new() };
+        let mut found = PartCollector { format: self.tables.format(), begin, end, parts: Vec::new() };
         self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
         Ok(found.parts)
     }
 
     /// All mapped memory.
     pub(super) fn all_parts(&self) -> Result<Vec<Part>, Error> {
-        let mut found = Parts { format: self.tables.format(), begin: 0, end: u64::MAX, parts: Vec::new() };
+        let mut found = PartCollector { format: self.tables.format(), begin: 0, end: u64::MAX, parts: Vec::new() };
         self.tables.walk_all(&mut found)?;
         Ok(found.parts)
     }
 
-    /// The tables for a range, except the root: an address in each, and its level.
+    /// The tables of a range, except the root: an address in each, and its level.
     pub(super) fn tables_in(&self, begin: u64, end: u64) -> Result<Vec<(u64, u8)>, Error> {
-        let mut found = Found { begin, tables: Vec::new() };
+        let mut found = TableCollector { begin, tables: Vec::new() };
         self.tables.walk(InputAddress(begin), end - begin, &mut found)?;
         Ok(found.tables)
     }
 
-    /// The beginning of the first leaf in a range.
+    /// The first mapped address of a range.
     pub(super) fn first_mapped(&self, begin: u64, end: u64) -> Result<Option<u64>, Error> {
-        let mut first = First(None);
+        let mut first = FirstLeaf(None);
         self.tables.walk(InputAddress(begin), end - begin, &mut first)?;
         Ok(first.0.map(|first| first.max(begin)))
     }
@@ -246,19 +251,19 @@ impl<F: Format> Process<F> {
         Ok(self.first_mapped(begin, end)?.is_none())
     }
 
-    /// Whether one leaf could map the `bytes` around `va`: nothing is mapped there, and there is no table, not even an
-    /// empty one (`pmd_none`).
+    /// Whether one leaf can map the `bytes` around `va`: nothing is mapped there, and no table exists, not even an empty
+    /// one (`pmd_none`).
     pub(super) fn has_no_table(&self, va: u64, bytes: u64) -> bool {
         let unit = |level| self.tables.geometry().span(level) << self.tables.format().run_bits();
         matches!(self.tables.leaf(InputAddress(va)), Err(Error::NotMapped { level, .. }) if unit(level) >= bytes)
     }
 
-    /// Whether a page of a range was reclaimed.
+    /// Whether any page of a range is in swap.
     pub(super) fn is_swapped(&self, begin: u64, end: u64) -> bool {
         self.swapped.range(begin..end).next().is_some()
     }
 
-    /// Takes the reclaimed pages of a range: addresses and slots.
+    /// Removes and returns the swapped pages of a range: addresses and slots.
     pub(super) fn take_swapped(&mut self, begin: u64, end: u64) -> Vec<(u64, u64)> {
         let taken: Vec<(u64, u64)> = self.swapped.range(begin..end).map(|(page, slot)| (*page, *slot)).collect();
         taken.iter().for_each(|(page, _)| {
@@ -282,14 +287,14 @@ impl<F: Format> Process<F> {
         Some(Leaf { leaf_bytes, group_bytes, writable, faulted: false })
     }
 
-    /// Bytes around `va` that the kernel maps as one leaf, which for a software page consists of several entries.
-    /// `None` if nothing is mapped.
+    /// Bytes around `va` that the kernel maps as one leaf; for a software page, several entries. `None` if nothing is
+    /// mapped.
     pub(super) fn unit_bytes(&self, va: u64) -> Option<u64> {
         let found = self.tables.leaf(InputAddress(va)).ok()?;
         Some(self.tables.geometry().span(found.level) << self.tables.format().run_bits())
     }
 
-    /// The leaf and the group that span an address.
+    /// The leaf and the group that an edge at `va` would cut.
     pub(super) fn cut_at(&self, va: u64) -> Cut {
         let Ok(found) = self.tables.leaf(InputAddress(va)) else { return Cut::default() };
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
@@ -299,8 +304,8 @@ impl<F: Format> Process<F> {
         Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
     }
 
-    /// Bytes of the largest aligned block around `va`, which `leaf` maps, whose memory is contiguous and aligned: at
-    /// most sixteen leaves, or the contiguous group.
+    /// Size in bytes of the largest naturally aligned block around `va` that maps contiguous, equally aligned memory with the
+    /// same attributes: at most sixteen leaves, or the contiguous group. `leaf` must map `va`.
     pub(super) fn run_bytes(&self, va: u64, leaf: &Leaf) -> u64 {
         let format = self.tables.format();
         let (leaf_bytes, mut whole) = (leaf.leaf_bytes, leaf.leaf_bytes);
@@ -324,7 +329,7 @@ impl<F: Format> Process<F> {
         whole.max(leaf.group_bytes)
     }
 
-    /// The entries that a walk to `va`, which is mapped, reads.
+    /// The entries that a walk to `va` reads; `va` must be mapped.
     pub(super) fn path(&self, va: u64) -> Path {
         let (geometry, format, arena) = (self.tables.geometry(), self.tables.format(), self.tables.arena());
         let mut path = Path { root_level: geometry.root_level(), ..Path::default() };
@@ -346,13 +351,13 @@ impl<F: Format> Process<F> {
     /// log2 of the bytes that an entry of each level spans.
     pub(super) fn shifts(&self) -> [u8; LEVELS] {
         let geometry = self.tables.geometry();
-        // Levels that do not exist get a span that no lookup uses.
+        // Levels that do not exist get a span that no lookup matches.
         std::array::from_fn(
             |level| if level < usize::from(geometry.levels()) { geometry.shift(level as u8) as u8 } else { 63 },
         )
     }
 
-    /// The leaf sizes that map a pool page: one leaf, or a group of smaller ones.
+    /// The leaf sizes for a pool page: one leaf, or a group of smaller ones.
     pub(super) fn pool_sizes(&self, bytes: u64) -> Sizes {
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let is_leaf = (1..geometry.levels())

@@ -4,11 +4,11 @@ use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
 use super::paged::Paged;
-use super::part::{Part, joined};
+use super::part::{Part, merged};
 use super::vma::Vma;
 use crate::call::{PROT_READ, PROT_WRITE};
 
-/// Parts that were unmapped in order to move them, with their protection, and the distance of the move.
+/// Parts that are unmapped and not mapped again yet, with their protection, and the distance by which they move.
 #[derive(Debug, Default)]
 struct Moved {
     distance: u64,
@@ -16,8 +16,8 @@ struct Moved {
 }
 
 impl<F: Format> Paged<F> {
-    /// Replaces the mapping from `old` to `old_end` by one from `new` to `new_end`; the two are the same place or do
-    /// not overlap. With `keeps` the old mapping stays, empty.
+    /// Replaces the mapping from `old` to `old_end` by one from `new` to `new_end`. Both begin at the same address or do not
+    /// overlap. With `keeps` (MREMAP_DONTUNMAP) the old mapping remains, empty.
     pub(super) fn remap(
         &mut self,
         old: u64,
@@ -32,7 +32,7 @@ impl<F: Format> Paged<F> {
             self.unmap_range(old + moved, old_end)?;
         } else {
             self.unmap_range(new, new_end)?;
-            let tables = self.tables_elsewhere(old, moved, new)?;
+            let tables = self.destination_tables(old, moved, new)?;
             let taken = self.take_pages(old, moved, new)?;
             if keeps {
                 self.free_moved_tables(old, moved, new)?;
@@ -52,24 +52,24 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// The tables that a range needs at its new address: one for each table at its old address, whether that maps
-    /// anything or not (`move_page_tables`, mm/mremap.c). Returns an address in each, and its level.
-    fn tables_elsewhere(&self, old: u64, bytes: u64, new: u64) -> Result<Vec<(u64, u8)>, Error> {
+    /// The tables that a range needs at its new address: those that correspond to the tables at its old address, even empty
+    /// ones (`move_page_tables`, mm/mremap.c). Returns an address in each, and its level.
+    fn destination_tables(&self, old: u64, bytes: u64, new: u64) -> Result<Vec<(u64, u8)>, Error> {
         let process = &self.processes.running;
         let (geometry, format) = (process.tables.geometry(), process.tables.format());
         let ((first, last), distance) = (self.pages_within(old, old + bytes), new.wrapping_sub(old));
         if first >= last || distance & (self.base - 1) != 0 {
             return Ok(Vec::new());
         }
-        let mut elsewhere = Vec::new();
+        let mut tables = Vec::new();
         for (va, level) in process.tables_in(first, last)? {
             let table_bytes = geometry.span(level + 1) << format.run_bits();
             let end = (va & !(table_bytes - 1)).saturating_add(table_bytes).min(last);
             let (begin, end) = (va.wrapping_add(distance), end.wrapping_add(distance));
             let inside = (begin & !(table_bytes - 1)..end).step_by(table_bytes as usize);
-            elsewhere.extend(inside.map(|at| (at.max(begin), level)));
+            tables.extend(inside.map(|at| (at.max(begin), level)));
         }
-        Ok(elsewhere)
+        Ok(tables)
     }
 
     /// Unmaps the pages of a range in order to move them.
@@ -77,10 +77,10 @@ impl<F: Format> Paged<F> {
         let (first, last) = self.pages_within(old, old + bytes);
         let distance = new.wrapping_sub(old);
         if first >= last || distance & (self.base - 1) != 0 {
-            // The model's pages are larger than the distance, so the memory is touched again.
+            // The distance is no multiple of the model's base page, so pages cannot move: the program faults them in again.
             return Ok(Moved::default());
         }
-        // Nor can a page move to a place of which another mapping has a part.
+        // Nor can a base page move to one that another mapping also uses.
         let (to, to_end) = self.pages_within(new, new + bytes);
         let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
         if first >= last {
@@ -96,11 +96,11 @@ impl<F: Format> Paged<F> {
         let protection = |part: &Part| {
             self.processes.running.vmas.find(part.va).map_or(PROT_READ | PROT_WRITE, |(_, vma)| vma.protection)
         };
-        let parts = joined(parts).into_iter().map(|part| (part, protection(&part))).collect();
+        let parts = merged(parts).into_iter().map(|part| (part, protection(&part))).collect();
         Ok(Moved { distance, parts })
     }
 
-    /// Maps the pages that were taken, with leaves as large as the new address allows.
+    /// Maps the moved pages, with leaves as large as the new address allows.
     fn put_pages(&mut self, moved: Moved) -> Result<(), SpaceError> {
         for (part, protection) in moved.parts {
             let to = part.va.wrapping_add(moved.distance);
@@ -110,13 +110,13 @@ impl<F: Format> Paged<F> {
             }
             let attributes = self.attributes(protection, part.writable);
             self.map(to, part.pa, part.bytes, sizes, attributes)?;
-            self.memory.folios.moved(part.pa, part.bytes, self.processes.number, to);
+            self.memory.folios.move_mapping(part.pa, part.bytes, self.processes.number, to);
         }
         Ok(())
     }
 
-    /// Frees the tables of pages that moved together with their memory, at an old place that keeps its VMA. If the new
-    /// place has the same alignment, a table is moved as a whole (`move_normal_pmd`, mm/mremap.c).
+    /// Frees the lowest-level tables at the old address if the VMA remains there: if both addresses have the same offset in
+    /// a table, the kernel has moved whole tables (`move_normal_pmd`, mm/mremap.c).
     fn free_moved_tables(&mut self, old: u64, bytes: u64, new: u64) -> Result<(), Error> {
         let (geometry, format) = (self.processes.running.tables.geometry(), self.processes.running.tables.format());
         let table_bytes = geometry.span(1) << format.run_bits();

@@ -3,43 +3,43 @@
 use super::cost::Costs;
 use crate::kernel::Kernel;
 
-/// The minimum sleep, the unit of `scan_sleep_millisecs`.
+/// The minimum sleep: one unit of `scan_sleep_millisecs`.
 const MIN_SLEEP_S: f64 = 0.001;
 
 /// The position and the time of the next scan.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Scan {
-    /// Number of instructions at which it wakes.
-    next: u64,
-    pub(super) at: Place,
+pub(super) struct ScanClock {
+    /// Number of executed instructions at which khugepaged wakes next.
+    next_wake: u64,
+    pub(super) at: ScanPosition,
 }
 
 /// A position in the memory of all processes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ScanPosition {
     pub(super) process: u32,
     pub(super) va: u64,
 }
 
-/// The counts at the time when a scan was at a position.
+/// A position of the scan, with the counts at that time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Mark {
-    pub(super) at: Place,
+    pub(super) at: ScanPosition,
     pub(super) collapses: u64,
     scanned_pages: u64,
     allocation_fallbacks: u64,
 }
 
-impl Scan {
-    /// The number of scans that are due when the program has executed `instructions` instructions. It first wakes after
-    /// one sleep.
+impl ScanClock {
+    /// The number of scans that are due when the program has executed `instructions` instructions. khugepaged first wakes
+    /// after one sleep.
     pub(super) fn due(&mut self, instructions: u64, kernel: &Kernel) -> u64 {
         let sleep_s = kernel.khugepaged.scan_sleep_s.max(MIN_SLEEP_S);
         let sleep = (sleep_s * kernel.instructions_per_s).max(1.0) as u64;
-        let first = self.next.max(sleep);
+        let first = self.next_wake.max(sleep);
         let Some(since) = instructions.checked_sub(first) else { return 0 };
         let due = since / sleep + 1;
-        self.next = first.saturating_add(due.saturating_mul(sleep));
+        self.next_wake = first.saturating_add(due.saturating_mul(sleep));
         due
     }
 
@@ -53,8 +53,8 @@ impl Scan {
     }
 }
 
-/// Adds the difference of the counts between two marks `times` times.
-pub(super) fn count_again(costs: &mut Costs, from: Mark, to: Mark, times: u64) {
+/// Adds the difference of the counts between two marks again, `times` times.
+pub(super) fn count_repeats(costs: &mut Costs, from: Mark, to: Mark, times: u64) {
     let again = |counted: u64, from: u64, to: u64| counted.saturating_add((to - from).saturating_mul(times));
     costs.scanned_pages = again(costs.scanned_pages, from.scanned_pages, to.scanned_pages);
     costs.allocation_fallbacks = again(costs.allocation_fallbacks, from.allocation_fallbacks, to.allocation_fallbacks);

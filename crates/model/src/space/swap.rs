@@ -1,4 +1,4 @@
-//! Pages in swap and pages of shared memory: storing them and bringing them back.
+//! Swap-out, swap-in, and faults in shared memory.
 
 use paging::{Error, Format, Sizes};
 
@@ -11,40 +11,40 @@ use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
 impl<F: Format> Paged<F> {
-    /// The memory that holds the page with a key, if any.
+    /// The memory that holds the page with this key, if it is in memory.
     pub(super) fn in_memory(&self, key: CacheKey) -> Option<Pa> {
         let pa = self.swap_cache.pa(key)?;
         (self.memory.folios.key(pa) == Some(key)).then_some(pa)
     }
 
-    /// Whether only the running process has the page at `pa`, in memory and in swap, so that a write needs no copy. A
-    /// leaf of `leaf_bytes` maps it. For a large folio mapped by a PMD every kernel checks this
-    /// (`do_huge_pmd_wp_page`); for one mapped by PTEs only newer kernels do.
+    /// Whether a write to the page at `pa`, mapped by a leaf of `leaf_bytes`, needs no copy: only the running process has it,
+    /// in memory and in swap. Every kernel checks this for a large folio mapped by a PMD (`do_huge_pmd_wp_page`), but only
+    /// newer kernels for one mapped by PTEs.
     pub(super) fn can_be_reused(&self, pa: Pa, leaf_bytes: u64) -> bool {
-        let is_asked_for = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
+        let is_referenced = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
         let folios = &self.memory.folios;
         let is_large = folios.find(pa).is_some_and(|(_, folio)| folio.bytes > leaf_bytes && !folio.pinned);
         let can_be = self.kernel.reuses_large_folios || !is_large;
-        folios.is_exclusive(pa) || can_be && folios.can_be_reused(pa, self.processes.number) && !is_asked_for
+        folios.is_exclusive(pa) || can_be && folios.can_be_reused(pa, self.processes.number) && !is_referenced
     }
 
-    /// Drops the reclaimed pages of a range that is unmapped.
-    pub(super) fn forget_swapped(&mut self, begin: u64, end: u64) {
+    /// Drops the swapped pages of a range, with their references to swap slots.
+    pub(super) fn drop_swapped(&mut self, begin: u64, end: u64) {
         let swapped = self.processes.running.take_swapped(begin, end);
         swapped.iter().for_each(|(_, slot)| self.swap_cache.drop_user(*slot));
     }
 
-    /// The slot in swap for the first page of a folio that is reclaimed: a new one, or the one that other processes
-    /// already have.
+    /// The swap slot for the first page of a folio to reclaim: the one that other processes already reference, or a new
+    /// one.
     pub(super) fn slot_for(&mut self, folio: Pa, pages: u64) -> u64 {
         match self.memory.folios.key(folio).filter(|key| self.swap_cache.contains(*key)) {
             Some(CacheKey::Slot(slot)) => slot,
-            _ => self.swap_cache.slots(pages),
+            _ => self.swap_cache.allocate_slots(pages),
         }
     }
 
-    /// Replaces a reclaimed part by its slots; the first page has `slot`.
-    pub(super) fn keep_in_swap(&mut self, part: &Part, slot: u64) {
+    /// Records the swap slots of a reclaimed part, the first of which is `slot`. Pages of shared memory have keys instead.
+    pub(super) fn set_swap_entries(&mut self, part: &Part, slot: u64) {
         for (page, at) in (0..part.bytes).step_by(self.base as usize).enumerate() {
             let va = part.va + at;
             if let Some((_, Vma { backing: Backing::Shared(object), .. })) = self.processes.running.vmas.find(va) {
@@ -56,7 +56,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// Brings a page back (`do_swap_page`). A store to a page that other processes have too copies it at once.
+    /// Handles a fault at a swapped page (`do_swap_page`). A store copies the page at once if other processes have it too.
     pub(super) fn swap_in(&mut self, page: u64, slot: u64, vma: Vma, store: bool) -> Result<(), SpaceError> {
         let key = CacheKey::Slot(slot);
         self.processes.running.swapped.remove(&page);
@@ -67,7 +67,7 @@ impl<F: Format> Paged<F> {
             }
             None => {
                 self.costs.swap_faults += 1;
-                self.copied_page(page, vma)?;
+                self.map_copied_page(page, vma)?;
             }
         }
         self.swap_cache.drop_user(slot);
@@ -82,25 +82,55 @@ impl<F: Format> Paged<F> {
         if store { self.copy_on_write(page, pa, vma) } else { Ok(()) }
     }
 
-    /// Handles a fault in shared anonymous memory: maps a page that is in memory or in swap, or a new one.
-    pub(super) fn shared_fault(&mut self, page: u64, vma: Vma, object: Object) -> Result<(), SpaceError> {
-        let key = CacheKey::Shared(object.number, page.wrapping_sub(object.origin));
+    /// Handles a fault in shared anonymous memory, in a VMA that begins at `begin`: maps the page from memory or from swap,
+    /// or a new one. A load also maps the pages around it that are in memory.
+    pub(super) fn shared_fault(
+        &mut self,
+        page: u64,
+        begin: u64,
+        vma: Vma,
+        object: Object,
+        store: bool,
+    ) -> Result<(), SpaceError> {
+        let key_of = |at: u64| CacheKey::Shared(object.number, at.wrapping_sub(object.origin));
+        let around = if store { Vec::new() } else { self.unmapped_around(page, begin, vma) };
+        for at in around.into_iter().filter(|at| *at != page) {
+            if let Some(pa) = self.in_memory(key_of(at)) {
+                self.map_shared(at, pa, vma, vma.protection & PROT_WRITE != 0)?;
+            }
+        }
+        let key = key_of(page);
         if let Some(pa) = self.in_memory(key) {
             self.costs.anonymous_faults += 1;
             return Ok(self.map_shared(page, pa, vma, vma.protection & PROT_WRITE != 0)?);
         }
         if self.swap_cache.is_in_swap(key) {
             self.costs.swap_faults += 1;
-            self.copied_page(page, vma)?;
+            self.map_copied_page(page, vma)?;
         } else {
             self.costs.anonymous_faults += 1;
-            self.one_page(page, vma)?;
+            self.map_new_page(page, vma)?;
         }
         if let Some(pa) = self.processes.running.physical(page) {
             self.swap_cache.put(key, Some(pa));
             self.memory.folios.set_key(pa, key);
         }
         Ok(())
+    }
+
+    /// Frees the shared memory objects whose last mapping was removed. Until then an object keeps its pages, even those that
+    /// no process maps.
+    pub(super) fn free_objects(&mut self) {
+        for object in std::mem::take(&mut self.unmapped_objects) {
+            if self.processes.is_object_mapped(object) {
+                continue;
+            }
+            for (key, pa) in self.swap_cache.take_object(object) {
+                if self.memory.folios.key(pa) == Some(key) {
+                    self.memory.folios.free_shared(pa, &mut self.memory.buddy, &mut self.costs);
+                }
+            }
+        }
     }
 
     /// Maps a page that is already in memory.

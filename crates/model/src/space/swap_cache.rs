@@ -1,8 +1,8 @@
-//! Pages that processes reference but do not map: those in swap, and those of shared memory.
+//! Pages that processes reference but may not map: pages in swap, and pages of shared memory.
 //!
-//! A reclaimed page has a slot (`swp_entry_t`), and every process that had mapped the page has the slot in its place.
-//! The first process that touches it reads it in. The others find it in memory (the swap cache) and share it until one
-//! of them writes.
+//! A reclaimed page has a slot (`swp_entry_t`), which replaces the page in every process that had mapped it. The first
+//! process that touches the page reads it in. The others find it in memory (the swap cache), and all share it until one of
+//! them writes.
 
 use std::collections::BTreeMap;
 
@@ -13,16 +13,16 @@ use crate::address::Pa;
 pub enum CacheKey {
     /// The page's slot in swap.
     Slot(u64),
-    /// The shared memory object that contains the page, and the offset in it.
+    /// The shared memory object that contains the page, and the offset of the page in it.
     Shared(u64, u64),
 }
 
-/// The location of a page.
+/// The location of a page that has a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Cached {
-    /// The memory that holds it, or held it: that is valid if the folio there still has the key. `None` in swap.
+    /// Its address in memory, valid only if the folio there still has the key. `None` if it is in swap.
     pa: Option<Pa>,
-    /// The number of places in processes that have its slot (`swap_map`).
+    /// The number of references to its slot (`swap_map`).
     users: u64,
 }
 
@@ -36,13 +36,13 @@ pub(super) struct SwapCache {
 
 impl SwapCache {
     /// The number of a new shared memory object.
-    pub(super) fn object(&mut self) -> u64 {
+    pub(super) fn new_object(&mut self) -> u64 {
         self.next_object += 1;
         self.next_object
     }
 
-    /// The first of `count` new slots.
-    pub(super) fn slots(&mut self, count: u64) -> u64 {
+    /// Allocates `count` consecutive slots and returns the first.
+    pub(super) fn allocate_slots(&mut self, count: u64) -> u64 {
         self.next_slot += count;
         self.next_slot - count
     }
@@ -62,14 +62,21 @@ impl SwapCache {
         }
     }
 
-    /// Whether a page can still be referenced by this key.
+    /// Whether this key still references a page.
     pub(super) fn contains(&self, key: CacheKey) -> bool {
         self.pages.contains_key(&key)
     }
 
-    /// The memory that holds a page, or held it.
+    /// The last known address of a page in memory; the folio there may no longer be this page.
     pub(super) fn pa(&self, key: CacheKey) -> Option<Pa> {
         self.pages.get(&key)?.pa
+    }
+
+    /// Removes the pages of an object, and returns their keys and last known addresses in memory.
+    pub(super) fn take_object(&mut self, object: u64) -> Vec<(CacheKey, Pa)> {
+        let of_object = CacheKey::Shared(object, 0)..=CacheKey::Shared(object, u64::MAX);
+        let keys: Vec<CacheKey> = self.pages.range(of_object).map(|(key, _)| *key).collect();
+        keys.into_iter().filter_map(|key| Some((key, self.pages.remove(&key)?.pa?))).collect()
     }
 
     /// Whether a page is only in swap.

@@ -1,6 +1,6 @@
-//! Pages that several processes share: in swap, and of shared memory.
+//! Pages that several processes share: pages in swap, and pages of shared memory.
 
-use super::tests::{M2, PLACE, event, mmap, space, write_all};
+use super::tests::{M2, START, event, mmap, space, write_all};
 use super::*;
 use trace::Call;
 
@@ -21,91 +21,91 @@ fn unmap(space: &mut dyn Space, address: u64, bytes: u64) {
     space.event(&event(Call::Munmap { address, bytes }, 0)).unwrap();
 }
 
-/// Uses up the machine's megabyte of memory, so that everything else is swapped out.
-fn press(space: &mut dyn Space) {
-    mmap(space, PLACE + 8 * M2, 4 << 20);
-    write_all(space, PLACE + 8 * M2, 4 << 20);
-    unmap(space, PLACE + 8 * M2, 4 << 20);
+/// Uses up the machine's 1M of memory, so that everything else is swapped out.
+fn swap_out_everything(space: &mut dyn Space) {
+    mmap(space, START + 8 * M2, 4 << 20);
+    write_all(space, START + 8 * M2, 4 << 20);
+    unmap(space, START + 8 * M2, 4 << 20);
 }
 
 fn short(policy: &str) -> Box<dyn Space> {
     space("cascade-lake", policy, Physical { bytes: 1 << 20, ..Physical::default() })
 }
 
-/// A process and its copy, with all of their memory in swap.
+/// A process and its forked child, with all their memory in swap. Returns the child's number.
 fn forked_and_swapped() -> (Box<dyn Space>, u32) {
     let mut space = short("base");
-    mmap(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
+    mmap(&mut *space, START, BYTES);
+    write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
-    press(&mut *space);
+    swap_out_everything(&mut *space);
     assert_eq!(space.costs().anonymous_bytes, 0);
     (space, child)
 }
 
 #[test]
-fn a_page_that_two_processes_have_comes_back_from_swap_once() {
+fn a_page_of_two_processes_is_read_from_swap_once() {
     let (mut space, child) = forked_and_swapped();
-    // After one has read it in, the other finds it in memory.
+    // After one process has read the pages in, the other finds them in memory.
     let before = space.costs();
-    read_all(&mut *space, PLACE, BYTES);
+    read_all(&mut *space, START, BYTES);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 16);
     space.enter(child);
-    read_all(&mut *space, PLACE, BYTES);
+    read_all(&mut *space, START, BYTES);
     let both = space.costs();
     assert_eq!((both.swap_faults - before.swap_faults, both.faults() - before.faults()), (16, 16));
-    assert_eq!(space.physical(PLACE), {
+    assert_eq!(space.physical(START), {
         space.enter(0);
-        space.physical(PLACE)
+        space.physical(START)
     });
-    // The process that writes gets a copy, and the other then has its page exclusively.
-    write_all(&mut *space, PLACE, BYTES);
+    // The process that writes gets copies. The other then has the pages exclusively.
+    write_all(&mut *space, START, BYTES);
     assert_eq!(space.costs().copied_bytes - both.copied_bytes, BYTES);
     space.enter(child);
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     let wrote = space.costs();
     assert_eq!((wrote.copied_bytes - both.copied_bytes, wrote.write_faults - both.write_faults), (BYTES, 32));
 }
 
 #[test]
-fn a_store_to_a_page_in_swap_that_another_process_knows_copies_it_at_the_same_fault() {
+fn a_store_to_a_shared_page_in_swap_copies_it_in_the_same_fault() {
     let (mut space, child) = forked_and_swapped();
     let before = space.costs();
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     let wrote = space.costs();
     assert_eq!((wrote.swap_faults - before.swap_faults, wrote.copied_bytes - before.copied_bytes), (16, BYTES));
     assert_eq!(wrote.faults(), before.faults());
-    // The last process with a reference to a page has it exclusively.
+    // The last process that references a page has it exclusively.
     space.enter(child);
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     let last = space.costs();
     assert_eq!((last.copied_bytes, last.write_faults), (wrote.copied_bytes, wrote.write_faults));
 }
 
 #[test]
-fn a_process_that_ends_gives_up_its_pages_in_swap() {
+fn exit_drops_references_to_swap_slots() {
     let (mut space, child) = forked_and_swapped();
     space.end(child).unwrap();
     let before = space.costs();
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     let after = space.costs();
     assert_eq!((after.swap_faults - before.swap_faults, after.copied_bytes), (16, before.copied_bytes));
 }
 
 #[test]
-fn base_pages_of_several_entries_are_reclaimed_and_end_as_others() {
+fn reclaims_and_frees_base_pages_of_several_entries() {
     for (machine, policy) in [("sifive-u74", "base-64k"), ("rva23", "base-64k"), ("neoverse-n1", "base-64k")] {
         let mut space = super::tests::space(machine, policy, Physical { bytes: 1 << 20, ..Physical::default() });
-        mmap(&mut *space, PLACE, M2);
-        write_all(&mut *space, PLACE, M2);
+        mmap(&mut *space, START, M2);
+        write_all(&mut *space, START, M2);
         let costs = space.costs();
         assert_eq!((costs.swapped_out_bytes, costs.splits), (1 << 20, 0), "{machine}");
-        write_all(&mut *space, PLACE, M2);
+        write_all(&mut *space, START, M2);
         assert_eq!(space.costs().swap_faults, 32, "{machine}");
-        // This includes a page that no VMA describes.
+        // One of the freed pages has no VMA.
         let child = space.fork().unwrap();
         space.enter(child);
-        space.access(PLACE + 8 * M2, true).unwrap();
+        space.access(START + 8 * M2, true).unwrap();
         space.enter(0);
         space.end(child).unwrap();
         space.event(&event(Call::exec("a"), 0)).unwrap();
@@ -114,65 +114,85 @@ fn base_pages_of_several_entries_are_reclaimed_and_end_as_others() {
 }
 
 #[test]
-fn only_what_is_mapped_of_a_folio_goes_to_swap() {
+fn swaps_out_only_the_mapped_pages_of_a_folio() {
     let mut space = short("mthp-64k");
-    mmap(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
+    mmap(&mut *space, START, BYTES);
+    write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
-    // Half of the folio is unmapped in both; with two processes it is not split into pages.
-    unmap(&mut *space, PLACE, BYTES / 2);
+    // Half of the folio is unmapped in both processes. A folio that two processes map is not split.
+    unmap(&mut *space, START, BYTES / 2);
     space.enter(child);
-    unmap(&mut *space, PLACE, BYTES / 2);
+    unmap(&mut *space, START, BYTES / 2);
     space.enter(0);
-    press(&mut *space);
+    swap_out_everything(&mut *space);
     let before = space.costs();
-    read_all(&mut *space, PLACE + BYTES / 2, BYTES / 2);
+    read_all(&mut *space, START + BYTES / 2, BYTES / 2);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 8);
-    // Of the 4M that passed through one megabyte all but the last were swapped out, and half of the folio.
-    let pressed = before.swapped_out_bytes - BYTES / 2;
-    assert!(pressed.is_multiple_of(BYTES) && pressed >= 3 << 20, "{pressed}");
+    // Half of the folio was swapped out, and all but the last megabyte of the 4M.
+    let rest = before.swapped_out_bytes - BYTES / 2;
+    assert!(rest.is_multiple_of(BYTES) && rest >= 3 << 20, "{rest}");
 }
 
 #[test]
-fn shared_memory_is_known_by_its_object_and_not_by_its_address() {
+fn shared_memory_is_identified_by_object_and_not_by_address() {
     let mut space = space("cascade-lake", "base", Physical::default());
-    map_shared(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
+    map_shared(&mut *space, START, BYTES);
+    write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
     space.enter(child);
     // The same object at another address has the same pages.
-    let call = Call::Mremap { address: PLACE, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
-    space.event(&event(call, PLACE + M2)).unwrap();
-    read_all(&mut *space, PLACE + M2, BYTES);
+    let call = Call::Mremap { address: START, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
+    space.event(&event(call, START + M2)).unwrap();
+    read_all(&mut *space, START + M2, BYTES);
     let moved = space.costs();
-    assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (32, BYTES));
-    let own = space.physical(PLACE + M2);
+    // One load maps sixteen pages, because they are in memory.
+    assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (17, BYTES));
+    let own = space.physical(START + M2);
     // Another object at the same address has other pages.
-    map_shared(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
+    map_shared(&mut *space, START, BYTES);
+    write_all(&mut *space, START, BYTES);
     assert_eq!(space.costs().zeroed_bytes, 2 * BYTES);
     space.enter(0);
-    assert_eq!(space.physical(PLACE), own);
+    assert_eq!(space.physical(START), own);
 }
 
 #[test]
-fn shared_memory_comes_back_from_swap_shared() {
-    let mut space = short("base");
-    map_shared(&mut *space, PLACE, BYTES);
-    write_all(&mut *space, PLACE, BYTES);
+fn shared_memory_keeps_its_pages_until_its_last_mapping_is_removed() {
+    let mut space = space("cascade-lake", "base", Physical::default());
+    map_shared(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
     space.enter(child);
-    write_all(&mut *space, PLACE, BYTES);
-    press(&mut *space);
+    write_all(&mut *space, START, BYTES);
+    space.enter(0);
+    space.end(child).unwrap();
+    assert_eq!((space.costs().held_bytes, space.costs().held_unmapped_bytes), (BYTES, BYTES));
+    let before = space.costs().faults();
+    read_all(&mut *space, START, BYTES);
+    assert_eq!((space.costs().faults() - before, space.costs().held_unmapped_bytes), (1, 0));
+    unmap(&mut *space, START, BYTES / 2);
+    assert_eq!(space.costs().held_bytes, BYTES);
+    unmap(&mut *space, START + BYTES / 2, BYTES / 2);
+    assert_eq!((space.costs().held_bytes, space.costs().held_unmapped_bytes), (0, 0));
+}
+
+#[test]
+fn shared_memory_is_still_shared_after_swap_in() {
+    let mut space = short("base");
+    map_shared(&mut *space, START, BYTES);
+    write_all(&mut *space, START, BYTES);
+    let child = space.fork().unwrap();
+    space.enter(child);
+    write_all(&mut *space, START, BYTES);
+    swap_out_everything(&mut *space);
     assert_eq!(space.costs().anonymous_bytes, 0);
     let before = space.costs();
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     space.enter(0);
-    write_all(&mut *space, PLACE, BYTES);
+    write_all(&mut *space, START, BYTES);
     let back = space.costs();
     assert_eq!((back.swap_faults - before.swap_faults, back.faults() - before.faults()), (16, 16));
     assert_eq!((back.copied_bytes, back.zeroed_bytes), (before.copied_bytes, before.zeroed_bytes));
-    let own = space.physical(PLACE);
+    let own = space.physical(START);
     space.enter(child);
-    assert_eq!(space.physical(PLACE), own);
+    assert_eq!(space.physical(START), own);
 }

@@ -4,7 +4,7 @@ use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
-use super::places::{is_file, is_memory};
+use super::physical_layout::{is_file, is_memory};
 use super::process::{Cut, Process};
 
 impl<F: Format> Process<F> {
@@ -39,11 +39,11 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Unmaps the parts, which are everything that is mapped in a range. Their tables stay.
+    /// Unmaps a range but keeps its tables. `parts` must be all its mapped parts.
     pub(super) fn unmap(&mut self, begin: u64, end: u64, parts: &[Part], costs: &mut Costs) -> Result<(), Error> {
         self.count_splits(begin, end, costs);
         self.tables.unmap_leaves(InputAddress(begin), end - begin)?;
-        self.lose_huge_leaves(self.whole_huge_leaves(parts), costs);
+        self.uncount_huge_leaves(self.whole_huge_leaves(parts), costs);
         self.count_tables(costs);
         for part in parts {
             if is_file(part.pa) {
@@ -55,37 +55,37 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Creates tables that map nothing yet, given by an address in each, and its level.
+    /// Creates empty tables, given by an address in each and its level.
     pub(super) fn make_tables(&mut self, tables: &[(u64, u8)], costs: &mut Costs) -> Result<(), Error> {
         tables.iter().try_for_each(|(va, level)| self.tables.make_tables(InputAddress(*va), *level))?;
         self.count_tables(costs);
         Ok(())
     }
 
-    /// Frees empty tables.
+    /// Frees the empty tables that `freed` selects.
     pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
         self.tables.free_empty_tables(freed)?;
         self.count_tables(costs);
         Ok(())
     }
 
-    /// Splits the leaf of THP that spans an address at which a VMA now begins or ends (`vma_adjust_trans_huge`,
+    /// Splits the THP leaf that spans an address at which a VMA now begins or ends (`vma_adjust_trans_huge`,
     /// mm/huge_memory.c); `page` is the base page that contains `va`.
     pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
         let is_cut = self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some();
         if is_cut { self.split_leaf(page, costs) } else { Ok(()) }
     }
 
-    /// Splits the leaf of THP around `va`.
+    /// Splits the THP leaf that contains `va`.
     pub(super) fn split_leaf(&mut self, va: u64, costs: &mut Costs) -> Result<(), Error> {
         costs.splits += 1;
-        self.lose_huge_leaves(1, costs);
+        self.uncount_huge_leaves(1, costs);
         self.tables.split(InputAddress(va))?;
         self.count_tables(costs);
         Ok(())
     }
 
-    /// Updates the counts of the tables.
+    /// Updates the table sizes in the costs.
     pub(super) fn count_tables(&mut self, costs: &mut Costs) {
         let used_bytes = self.tables.arena().used_bytes();
         costs.table_bytes = costs.table_bytes - self.counted_table_bytes + used_bytes;
@@ -100,31 +100,31 @@ impl<F: Format> Process<F> {
         }
     }
 
-    /// The number of parts that are whole leaves of THP.
+    /// The number of parts that are whole THP leaves.
     fn whole_huge_leaves(&self, parts: &[Part]) -> u64 {
         let huge = self.rules.huge_bytes;
         parts.iter().filter(|part| Some(part.leaf_bytes) == huge && part.bytes == part.leaf_bytes).count() as u64
     }
 
-    /// Removes leaves of THP from the counts. The tables deposited for their splits are used or freed.
-    fn lose_huge_leaves(&mut self, leaves: u64, costs: &mut Costs) {
+    /// Subtracts THP leaves from the counts, with the tables deposited for them, which are used or freed.
+    fn uncount_huge_leaves(&mut self, leaves: u64, costs: &mut Costs) {
         self.huge_leaves -= leaves;
         costs.deposited_table_bytes -= leaves * self.deposit_bytes();
     }
 
-    /// Counts the leaves and the groups that are split when a range begins at `begin` and ends at `end`; split THP
-    /// leaves are removed from the counts.
+    /// Counts the leaves and groups that a change of this range splits at its ends, and subtracts split THP leaves from the
+    /// counts.
     fn count_splits(&mut self, begin: u64, end: u64, costs: &mut Costs) {
         let (first, last) = (self.cut_at(begin), self.cut_at(end));
-        let again = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
+        let is_same = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
         let count = |cut: fn(&Cut) -> Option<u64>| {
-            u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(again(cut))
+            u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(is_same(cut))
         };
         let (leaves, groups) = (count(|cut| cut.leaf), count(|cut| cut.group));
         costs.splits += leaves;
         costs.unfolds += groups;
         if self.rules.huge_bytes.is_some() {
-            self.lose_huge_leaves(leaves, costs);
+            self.uncount_huge_leaves(leaves, costs);
         }
     }
 }

@@ -1,25 +1,26 @@
-//! Compares demand paging with arithmetic.
+//! Compares demand paging with numbers worked out by hand.
 
-mod served;
+mod pool_space;
 
 use super::*;
 use crate::layout::{Layout, Scheme};
 use crate::machine::built_in;
-use served::Served;
+use pool_space::PoolSpace;
 use trace::{Call, Event, Image};
 
-const BASE: u64 = 0x7f00_0000_0000;
+/// An address near the end of the lower half, aligned for every page size.
+const HIGH: u64 = 0x7f00_0000_0000;
 pub(super) const M2: u64 = 2 << 20;
-/// An address aligned for every size.
-pub(super) const PLACE: u64 = 1 << 37;
+/// An address that every machine has, aligned for every page size.
+pub(super) const START: u64 = 1 << 37;
 
-/// An empty address space. Under a pool policy it includes the code that serves the program's calls, at recorded addresses.
+/// An empty address space. Under a pool policy it also handles the program's calls, and takes recorded addresses.
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
     if plan.mechanism.hugetlb {
         let scheme = Scheme { pool: Some(plan.mechanism), ..Scheme::default() };
-        Box::new(Served { layout: Layout::new(scheme, Image::default()), space })
+        Box::new(PoolSpace { layout: Layout::new(scheme, Image::default()), space })
     } else {
         space
     }
@@ -40,11 +41,11 @@ pub(super) fn write_all(space: &mut dyn Space, begin: u64, bytes: u64) {
     }
 }
 
-/// A machine with `bytes` of memory mapped at [`PLACE`], every page written.
+/// An address space with `bytes` of memory mapped at [`START`], every page written.
 pub(super) fn written(machine: &str, policy: &str, bytes: u64) -> Box<dyn Space> {
     let mut space = space(machine, policy, Physical::default());
-    mmap(&mut *space, PLACE, bytes);
-    write_all(&mut *space, PLACE, bytes);
+    mmap(&mut *space, START, bytes);
+    write_all(&mut *space, START, bytes);
     space
 }
 
@@ -52,18 +53,18 @@ pub(super) fn advise(space: &mut dyn Space, address: u64, bytes: u64, advice: u6
     space.event(&event(Call::Madvise { address, bytes, advice }, 0)).unwrap();
 }
 
-/// Maps 64M of memory at a multiple of 64M and writes every page.
+/// An address space with 64M of memory mapped at [`START`], every page written.
 pub(super) fn touched(machine: &str, policy: &str) -> Box<dyn Space> {
     let mut space = space(machine, policy, Physical::default());
-    mmap(&mut *space, BASE & 0x3f_ffff_ffff | 1 << 37, 64 << 20);
-    write_all(&mut *space, BASE & 0x3f_ffff_ffff | 1 << 37, 64 << 20);
+    mmap(&mut *space, START, 64 << 20);
+    write_all(&mut *space, START, 64 << 20);
     space
 }
 
 #[test]
-fn faults_and_tables_are_what_arithmetic_says() {
+fn faults_and_tables_match_arithmetic() {
     const M64: u64 = 64 << 20;
-    // Faults, then tables: one of each upper level, and those that hold the leaves.
+    // Number of faults; bytes of the tables: one of each upper level, and those with the leaves.
     for (machine, policy, faults, tables) in [
         ("cascade-lake", "base", M64 / 4096, 4096 * (3 + 32)),
         ("cascade-lake", "mthp-64k", M64 / 65536, 4096 * (3 + 32)),
@@ -90,7 +91,7 @@ fn faults_and_tables_are_what_arithmetic_says() {
 }
 
 #[test]
-fn leaves_and_groups_are_those_of_the_policy() {
+fn each_policy_has_its_leaves_and_groups() {
     for (machine, policy, leaf, group) in [
         ("cascade-lake", "base", 4096, 4096),
         ("cascade-lake", "mthp-64k", 4096, 4096),
@@ -112,72 +113,72 @@ fn leaves_and_groups_are_those_of_the_policy() {
 }
 
 #[test]
-fn neighbours_that_hardware_can_store_as_one_are_seen() {
+fn finds_runs_that_a_tlb_entry_can_map() {
     let mut space = touched("zen-2", "mthp-64k");
-    let va = BASE & 0x3f_ffff_ffff | 1 << 37;
+    let va = START;
     let leaf = space.access(va, false).unwrap();
     assert_eq!((leaf.leaf_bytes, leaf.group_bytes, space.run_bytes(va, &leaf)), (4096, 4096, 65536));
 }
 
 #[test]
-fn a_read_maps_zeros_and_a_write_replaces_them() {
+fn a_read_maps_the_zero_page_and_a_write_replaces_it() {
     for (policy, zeros, resident) in [("base", 2, 4096), ("mthp-64k", 2, 4096), ("thp", 1, 2 << 20)] {
         let mut space = space("cascade-lake", policy, Physical::default());
-        mmap(&mut *space, BASE, 4 << 20);
-        assert!(!space.access(BASE, false).unwrap().writable);
-        space.access(BASE + 4096, false).unwrap();
+        mmap(&mut *space, HIGH, 4 << 20);
+        assert!(!space.access(HIGH, false).unwrap().writable);
+        space.access(HIGH + 4096, false).unwrap();
         assert_eq!((space.costs().zero_faults, space.costs().resident_bytes()), (zeros, 0), "{policy}");
-        assert!(space.access(BASE, true).unwrap().writable);
+        assert!(space.access(HIGH, true).unwrap().writable);
         assert!(!space.take_invalidations().is_empty(), "{policy}");
         assert_eq!((space.costs().write_faults, space.costs().resident_bytes()), (1, resident), "{policy}");
     }
 }
 
 #[test]
-fn a_file_is_mapped_sixteen_pages_at_a_fault_and_copied_when_it_is_written() {
+fn fault_around_maps_sixteen_file_pages_and_a_write_copies_one() {
     let mut space = space("cascade-lake", "base", Physical::default());
     let call =
-        Call::Mmap { address: BASE, bytes: 256 << 10, protection: 3, flags: 2, file: 3, offset: 0, file_system: None };
-    space.event(&event(call, BASE)).unwrap();
-    for va in (BASE..BASE + (256 << 10)).step_by(4096) {
+        Call::Mmap { address: HIGH, bytes: 256 << 10, protection: 3, flags: 2, file: 3, offset: 0, file_system: None };
+    space.event(&event(call, HIGH)).unwrap();
+    for va in (HIGH..HIGH + (256 << 10)).step_by(4096) {
         space.access(va, false).unwrap();
     }
     assert_eq!((space.costs().file_faults, space.costs().file_bytes), (4, 256 << 10));
-    space.access(BASE, true).unwrap();
-    space.access(BASE, true).unwrap();
+    space.access(HIGH, true).unwrap();
+    space.access(HIGH, true).unwrap();
     let costs = space.costs();
     assert_eq!((costs.write_faults, costs.copied_bytes, costs.anonymous_bytes), (1, 4096, 4096));
 }
 
 #[test]
-fn a_part_that_goes_splits_a_leaf_and_takes_a_group_apart() {
+fn unmapping_a_part_splits_its_leaf_and_unfolds_its_group() {
     for (machine, policy, splits, unfolds) in
         [("cascade-lake", "thp", 1, 0), ("neoverse-n1", "mthp-64k", 0, 1), ("neoverse-n1", "contig-64k", 0, 1)]
     {
         let mut space = space(machine, policy, Physical::default());
-        mmap(&mut *space, BASE, 4 << 20);
-        write_all(&mut *space, BASE, 4 << 20);
+        mmap(&mut *space, HIGH, 4 << 20);
+        write_all(&mut *space, HIGH, 4 << 20);
         space.take_invalidations();
-        space.event(&event(Call::Munmap { address: BASE, bytes: 8192 }, 0)).unwrap();
+        space.event(&event(Call::Munmap { address: HIGH, bytes: 8192 }, 0)).unwrap();
         let costs = space.costs();
         assert_eq!((costs.splits, costs.unfolds), (splits, unfolds), "{policy}");
         assert_eq!(costs.anonymous_bytes, (4 << 20) - 8192, "{policy}");
         assert!(!space.take_invalidations().is_empty(), "{policy}");
-        // Everything that is left is unmapped, and all tables except the root are freed.
-        space.event(&event(Call::Munmap { address: BASE, bytes: 4 << 20 }, 0)).unwrap();
+        // The second munmap unmaps the rest and frees all tables except the root.
+        space.event(&event(Call::Munmap { address: HIGH, bytes: 4 << 20 }, 0)).unwrap();
         assert_eq!((space.costs().resident_bytes(), space.costs().unmapped_bytes), (0, 0), "{policy}");
         assert_eq!(space.costs().table_bytes, 4096, "{policy}");
     }
 }
 
 #[test]
-fn a_protected_part_of_a_group_is_taken_apart_and_a_whole_one_is_not() {
+fn mprotect_unfolds_a_group_only_if_it_covers_a_part_of_it() {
     let mut space = space("neoverse-n1", "mthp-64k", Physical::default());
-    mmap(&mut *space, BASE, 1 << 20);
-    write_all(&mut *space, BASE, 1 << 20);
-    space.event(&event(Call::Mprotect { address: BASE, bytes: 128 << 10, protection: 1 }, 0)).unwrap();
+    mmap(&mut *space, HIGH, 1 << 20);
+    write_all(&mut *space, HIGH, 1 << 20);
+    space.event(&event(Call::Mprotect { address: HIGH, bytes: 128 << 10, protection: 1 }, 0)).unwrap();
     assert_eq!(space.costs().unfolds, 0);
-    space.event(&event(Call::Mprotect { address: BASE, bytes: 4096, protection: 3 }, 0)).unwrap();
+    space.event(&event(Call::Mprotect { address: HIGH, bytes: 4096, protection: 3 }, 0)).unwrap();
     assert_eq!(space.costs().unfolds, 1);
     let census = space.census().unwrap();
     let groups: Vec<(u64, u64)> = census.mapped_bytes.iter().map(|(size, bytes)| (size.group_bytes, *bytes)).collect();
@@ -185,11 +186,11 @@ fn a_protected_part_of_a_group_is_taken_apart_and_a_whole_one_is_not() {
 }
 
 #[test]
-fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others() {
-    // The protected pages, those that get their protection back, and how often a group is folded again.
+fn folds_a_group_again_when_its_last_page_gets_the_protection_of_the_others() {
+    // The pages that are protected, the pages that become writable again, and the number of groups folded again.
     for (policy, protected, back, again) in [
         ("mthp-64k", (15, 1), (15, 1), 1),
-        // Linux tries to fold a group only when the last page of the group is set.
+        // Linux tries to fold a group only when it sets the last page of the group.
         ("mthp-64k", (3, 1), (3, 1), 0),
         // Pages that already have the protection are left unchanged.
         ("mthp-64k", (3, 1), (3, 13), 0),
@@ -197,7 +198,7 @@ fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others(
         ("mthp-64k", (8, 8), (9, 7), 0),
         ("mthp-128k", (31, 1), (31, 1), 1),
         ("thp", (31, 1), (31, 1), 1),
-        // Pages of the block were allocated separately; and nothing is left of a pool page.
+        // The pages of a block belong to separate folios, and pool pages are never folded again.
         ("contig-64k", (15, 1), (15, 1), 0),
         ("hugetlb-64k", (15, 1), (15, 1), 0),
         ("base", (15, 1), (15, 1), 0),
@@ -205,7 +206,7 @@ fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others(
         let mut space = written("neoverse-n1", policy, M2);
         let before = space.costs().folds;
         for ((page, pages), protection) in [(protected, 1), (back, 3)] {
-            let call = Call::Mprotect { address: PLACE + page * 4096, bytes: pages * 4096, protection };
+            let call = Call::Mprotect { address: START + page * 4096, bytes: pages * 4096, protection };
             space.event(&event(call, 0)).unwrap();
         }
         assert_eq!(space.costs().folds - before, again, "{policy} {protected:?} {back:?}");
@@ -222,28 +223,28 @@ fn a_group_is_folded_again_when_its_last_page_gets_the_protection_of_the_others(
 }
 
 #[test]
-fn pages_of_a_pool_heed_no_advice_and_are_not_dropped_in_part() {
+fn pool_pages_ignore_advice_and_are_dropped_only_whole() {
     let mut space = space("cascade-lake", "hugetlb-2m", Physical::default());
-    mmap(&mut *space, PLACE, 3 * M2);
-    advise(&mut *space, PLACE, 3 * M2, 15);
-    write_all(&mut *space, PLACE, 3 * M2);
+    mmap(&mut *space, START, 3 * M2);
+    advise(&mut *space, START, 3 * M2, 15);
+    write_all(&mut *space, START, 3 * M2);
     assert_eq!((space.costs().faults(), space.costs().resident_bytes()), (3, 3 * M2));
-    // From the middle of the first into the last: the one between is dropped.
-    advise(&mut *space, PLACE + 4096, 2 * M2, 4);
+    // From inside the first page into the last one: only the page between them is dropped.
+    advise(&mut *space, START + 4096, 2 * M2, 4);
     assert_eq!((space.costs().splits, space.costs().resident_bytes()), (0, 2 * M2));
-    assert!(space.physical(PLACE + M2).is_none() && space.physical(PLACE + 2 * M2).is_some());
-    advise(&mut *space, PLACE + 4096, 4096, 4);
-    write_all(&mut *space, PLACE, 3 * M2);
+    assert!(space.physical(START + M2).is_none() && space.physical(START + 2 * M2).is_some());
+    advise(&mut *space, START + 4096, 4096, 4);
+    write_all(&mut *space, START, 3 * M2);
     assert_eq!((space.costs().faults(), space.costs().splits), (4, 0));
 }
 
 #[test]
-fn moved_memory_stays_large_where_the_new_place_lets_it() {
-    for (to, leaves) in [(BASE + (1 << 30), 2 << 20), (BASE + (1 << 30) + 4096, 4096)] {
+fn mremap_keeps_large_leaves_if_the_new_address_is_aligned() {
+    for (to, leaves) in [(HIGH + (1 << 30), 2 << 20), (HIGH + (1 << 30) + 4096, 4096)] {
         let mut space = space("cascade-lake", "thp", Physical::default());
-        mmap(&mut *space, BASE, 4 << 20);
-        write_all(&mut *space, BASE, 4 << 20);
-        let call = Call::Mremap { address: BASE, old_bytes: 4 << 20, new_bytes: 8 << 20, flags: 1, new_address: 0 };
+        mmap(&mut *space, HIGH, 4 << 20);
+        write_all(&mut *space, HIGH, 4 << 20);
+        let call = Call::Mremap { address: HIGH, old_bytes: 4 << 20, new_bytes: 8 << 20, flags: 1, new_address: 0 };
         space.event(&event(call, to)).unwrap();
         let census = space.census().unwrap();
         let found: Vec<u64> = census.mapped_bytes.keys().map(|size| size.leaf_bytes).collect();
@@ -257,11 +258,11 @@ fn moved_memory_stays_large_where_the_new_place_lets_it() {
 }
 
 #[test]
-fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
+fn falls_back_to_base_pages_and_fails_without_memory() {
     let fragmented = Physical { bytes: 1 << 30, fragmentation: 1.0, seed: 1 };
     let mut space = super::tests::space("cascade-lake", "thp", fragmented);
-    mmap(&mut *space, BASE, 4 << 20);
-    write_all(&mut *space, BASE, 4 << 20);
+    mmap(&mut *space, HIGH, 4 << 20);
+    write_all(&mut *space, HIGH, 4 << 20);
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.deposited_table_bytes), (1024, 0));
     assert_eq!(costs.allocation_fallbacks, 2);
@@ -269,7 +270,7 @@ fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
     let mut small =
         super::tests::space("cascade-lake", "hugetlb-2m", Physical { bytes: 2 << 20, ..Physical::default() });
     let call = Call::Mmap {
-        address: BASE,
+        address: HIGH,
         bytes: 4 << 20,
         protection: 3,
         flags: 0x32,
@@ -277,14 +278,14 @@ fn without_large_blocks_pages_are_small_and_without_memory_there_are_none() {
         offset: 0,
         file_system: None,
     };
-    small.event(&event(call, BASE)).unwrap();
-    small.access(BASE, true).unwrap();
-    let failed = small.access(BASE + (2 << 20), true);
-    assert_eq!(failed, Err(SpaceError::OutOfMemory { va: BASE + (2 << 20), base_bytes: 4096 }));
+    small.event(&event(call, HIGH)).unwrap();
+    small.access(HIGH, true).unwrap();
+    let failed = small.access(HIGH + (2 << 20), true);
+    assert_eq!(failed, Err(SpaceError::OutOfMemory { va: HIGH + (2 << 20), base_bytes: 4096 }));
 }
 
 #[test]
-fn the_heap_grows_and_the_stack_too() {
+fn the_heap_and_the_stack_grow() {
     let mut space = space("cascade-lake", "base", Physical::default());
     space.event(&event(Call::Brk { address: 0 }, 0x5000_0800)).unwrap();
     space.event(&event(Call::Brk { address: 0x5010_0000 }, 0x5010_0000)).unwrap();
@@ -298,33 +299,33 @@ fn the_heap_grows_and_the_stack_too() {
 }
 
 #[test]
-fn guards_stay_open_under_a_policy_without_guards_and_memory_is_there_under_prefault() {
-    let eligible = |policy: &str| {
+fn no_guards_keeps_guard_pages_writable_and_prefault_populates() {
+    let anonymous_bytes = |policy: &str| {
         let mut space = super::tests::space("cascade-lake", policy, Physical::default());
-        mmap(&mut *space, BASE, 4 << 20);
+        mmap(&mut *space, HIGH, 4 << 20);
         space
-            .event(&event(Call::Mprotect { address: BASE + (2 << 20) - 4096, bytes: 4096, protection: 0 }, 0))
+            .event(&event(Call::Mprotect { address: HIGH + (2 << 20) - 4096, bytes: 4096, protection: 0 }, 0))
             .unwrap();
-        space.access(BASE, true).unwrap();
+        space.access(HIGH, true).unwrap();
         space.costs().anonymous_bytes
     };
-    assert_eq!((eligible("thp"), eligible("thp+no-guards")), (4096, 2 << 20));
+    assert_eq!((anonymous_bytes("thp"), anonymous_bytes("thp+no-guards")), (4096, 2 << 20));
     let mut space = super::tests::space("cascade-lake", "thp+prefault", Physical::default());
-    mmap(&mut *space, BASE, 4 << 20);
+    mmap(&mut *space, HIGH, 4 << 20);
     assert_eq!((space.costs().anonymous_bytes, space.costs().faults()), (4 << 20, 2));
 }
 
 #[test]
-fn the_second_fault_in_a_contiguous_block_is_a_read_too_and_what_is_in_its_way_ends_it() {
+fn a_second_fault_maps_the_rest_of_a_block_unless_another_page_is_mapped() {
     let mut space = space("cortex-a57", "contig-64k", Physical::default());
-    mmap(&mut *space, PLACE, M2);
-    space.access(PLACE, true).unwrap();
-    space.access(PLACE + 5 * 4096, false).unwrap();
+    mmap(&mut *space, START, M2);
+    space.access(START, true).unwrap();
+    space.access(START + 5 * 4096, false).unwrap();
     assert_eq!((space.costs().faults(), space.costs().folds, space.costs().zero_faults), (2, 1, 0));
-    space.access(PLACE + 9 * 4096, true).unwrap();
+    space.access(START + 9 * 4096, true).unwrap();
     assert_eq!(space.costs().faults(), 2);
-    // A page is mapped in the next block while no block is wanted.
-    let next = PLACE + (64 << 10);
+    // In the next block another page is mapped while advice forbids blocks.
+    let next = START + (64 << 10);
     space.access(next, true).unwrap();
     advise(&mut *space, next, 64 << 10, 15);
     space.access(next + 4096, true).unwrap();
@@ -332,7 +333,7 @@ fn the_second_fault_in_a_contiguous_block_is_a_read_too_and_what_is_in_its_way_e
     write_all(&mut *space, next, 64 << 10);
     let costs = space.costs();
     assert_eq!((costs.folds, costs.anonymous_bytes, costs.zeroed_bytes), (1, 128 << 10, 128 << 10));
-    // A block whose other pages were never mapped is freed as a whole.
-    space.event(&event(Call::Munmap { address: PLACE, bytes: M2 }, 0)).unwrap();
+    // Freeing the mapped page of a reserved block frees the whole block.
+    space.event(&event(Call::Munmap { address: START, bytes: M2 }, 0)).unwrap();
     assert_eq!((space.costs().anonymous_bytes, space.costs().unmapped_bytes), (0, 0));
 }

@@ -1,89 +1,129 @@
-//! VMAs: the addresses that a program may use, and their properties.
+//! VMAs: the mapped address ranges of a program, and their properties.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
 pub use policy::census::Advice;
 
-use crate::promise::Promise;
+use crate::accounting::Accounting;
 
 /// The backing of a VMA.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
-    /// Private pages of a pool: anonymous memory from the program's view.
+    /// Private pool pages (MAP_HUGETLB): anonymous memory to the program.
     Pool,
     /// Anonymous memory that grows downwards.
     Stack,
-    /// Memory that no event describes: private, but a first read may not find zeros.
+    /// Memory that no event describes: private, but a first read need not find zeros.
     Inferred,
     /// Shared anonymous memory.
     Shared(Object),
-    /// A private file mapping: written pages become copies.
+    /// A private file mapping: a write copies the page.
     File,
     /// A shared file mapping.
     SharedFile,
-    /// The vDSO, code of the kernel, with the kernel's data before it.
+    /// The vDSO, with the kernel's data before it.
     Vdso,
 }
 
-/// An object of shared memory: each mapping creates one, and forked processes have it too.
+impl Backing {
+    /// The number of its shared memory object.
+    pub fn object(self) -> Option<u64> {
+        if let Backing::Shared(object) = self { Some(object.number) } else { None }
+    }
+
+    /// Whether it is private memory without a file.
+    pub fn is_private_memory(self) -> bool {
+        matches!(self, Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred)
+    }
+}
+
+/// A shared memory object. Each shared anonymous mapping creates one, and forked processes inherit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// The object's number.
     pub number: u64,
-    /// The address of its beginning, even if that is not mapped.
+    /// The address at which its offset 0 is or would be mapped.
     pub origin: u64,
 }
 
-/// Marks a VMA that has or had anonymous pages (`anon_vma`, mm/rmap.c). It determines which VMAs can be merged
+/// The `anon_vma` (mm/rmap.c) of a VMA that has or had anonymous pages. It decides which VMAs can be merged
 /// (`is_mergeable_anon_vma`, mm/vma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Anon {
     /// VMAs with the same number may be merged.
     number: u64,
-    /// Whether it was inherited by a fork: no new VMA is merged with it (`vma_had_uncowed_parents`).
+    /// Whether a fork inherited it. No new VMA is then merged with it (`vma_had_uncowed_parents`).
     forked: bool,
     /// The distance by which `mremap` moved its pages (`vm_pgoff`).
     distance: u64,
 }
 
 impl Anon {
-    /// The `Anon` of two merged VMAs, with or without anonymous pages; `None` if they cannot be merged.
-    fn joined(one: Option<Anon>, other: Option<Anon>) -> Option<Option<Anon>> {
+    /// The `Anon` of a VMA merged from two; `None` if they cannot be merged.
+    fn merged(one: Option<Anon>, other: Option<Anon>) -> Option<Option<Anon>> {
         match (one, other) {
             (Some(one), Some(other)) => (one == other).then_some(Some(one)),
-            (Some(anon), None) | (None, Some(anon)) => anon.takes_new().then_some(Some(anon)),
+            (Some(anon), None) | (None, Some(anon)) => anon.merges_with_new().then_some(Some(anon)),
             (None, None) => Some(None),
         }
     }
 
-    /// Whether a VMA without anonymous pages can be merged with it.
-    fn takes_new(self) -> bool {
+    /// Whether a VMA without anonymous pages can be merged with one that has this.
+    fn merges_with_new(self) -> bool {
         !self.forked && self.distance == 0
     }
+}
+
+/// What fork does with a VMA.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum AtFork {
+    /// The child gets the VMA and its pages.
+    #[default]
+    Copied,
+    /// The child gets the VMA without pages (MADV_WIPEONFORK).
+    Wiped,
+    /// The child does not get the VMA (MADV_DONTFORK).
+    Omitted,
+}
+
+/// Whether a VMA's memory is locked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Locked {
+    #[default]
+    No,
+    /// All of it, populated when it was locked (`VM_LOCKED`).
+    All,
+    /// Pages are locked as they are faulted in (`VM_LOCKONFAULT`).
+    OnFault,
 }
 
 /// A range of addresses with the same properties.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Vma {
-    /// The end address.
     pub end: u64,
     /// Protection bits, `PROT_*`.
     pub protection: u64,
-    /// The memory behind it.
     pub backing: Backing,
-    /// The advice for its page sizes.
     pub advice: Advice,
-    /// The accounting of its committed memory.
-    pub promise: Promise,
-    /// Its anonymous pages; `None` if it never had any.
+    /// How its memory is accounted as committed.
+    pub accounting: Accounting,
+    /// `None` if it never had anonymous pages.
     pub anon: Option<Anon>,
+    pub at_fork: AtFork,
+    pub locked: Locked,
 }
 
 impl Vma {
-    /// The same VMA moved up by `distance`, which may wrap around.
+    /// Applies advice on large pages, which has no effect on pool pages.
+    pub fn take_advice(&mut self, advice: Advice) {
+        if self.backing != Backing::Pool {
+            self.advice = advice;
+        }
+    }
+
+    /// The VMA moved up by `distance`, modulo 2^64.
     pub fn moved(self, distance: u64) -> Vma {
         let backing = match self.backing {
             Backing::Shared(object) => {
@@ -95,14 +135,16 @@ impl Vma {
         Vma { end: self.end.wrapping_add(distance), backing, anon, ..self }
     }
 
-    /// Whether another VMA differs only in protection, addresses and anonymous pages.
+    /// Whether two VMAs differ at most in addresses, protection and `anon`. Always `false` for mappings that are never
+    /// merged.
     fn is_like(&self, other: &Vma) -> bool {
         let is_memory = matches!(self.backing, Backing::Anonymous | Backing::Stack | Backing::Inferred);
-        is_memory && (self.backing, self.advice, self.promise) == (other.backing, other.advice, other.promise)
+        let properties = |vma: &Vma| (vma.backing, vma.advice, vma.accounting, vma.at_fork, vma.locked);
+        is_memory && properties(self) == properties(other)
     }
 }
 
-/// All VMAs of an address space, by their first addresses.
+/// All VMAs of an address space, by the addresses at which they begin.
 #[derive(Clone, Debug, Default)]
 pub struct Vmas {
     all: BTreeMap<u64, Vma>,
@@ -111,16 +153,16 @@ pub struct Vmas {
 }
 
 impl Vmas {
-    /// The VMA that contains `address`, with its beginning.
+    /// The VMA that contains `address`, with the address at which it begins.
     pub fn find(&self, address: u64) -> Option<(u64, Vma)> {
         let (begin, vma) = self.all.range(..=address).next_back()?;
         (address < vma.end).then_some((*begin, *vma))
     }
 
-    /// The first VMA after `address`.
+    /// The first VMA that begins after `address`.
     pub fn after(&self, address: u64) -> Option<(u64, Vma)> {
-        let behind = (Bound::Excluded(address), Bound::Unbounded);
-        self.all.range(behind).next().map(|(begin, vma)| (*begin, *vma))
+        let above = (Bound::Excluded(address), Bound::Unbounded);
+        self.all.range(above).next().map(|(begin, vma)| (*begin, *vma))
     }
 
     /// Whether a VMA begins or ends at `address`.
@@ -130,18 +172,18 @@ impl Vmas {
     }
 
     /// Whether any VMA overlaps a range.
-    pub fn any_in(&self, begin: u64, end: u64) -> bool {
+    pub fn overlaps(&self, begin: u64, end: u64) -> bool {
         self.all.range(..end).next_back().is_some_and(|(_, vma)| vma.end > begin)
     }
 
     /// The end of the last VMA below a range, and the beginning of the first one above it.
-    pub fn around(&self, begin: u64, end: u64) -> (Option<u64>, Option<u64>) {
+    pub fn neighbours(&self, begin: u64, end: u64) -> (Option<u64>, Option<u64>) {
         let below = self.all.range(..begin).next_back().map(|(_, vma)| vma.end.min(begin));
         let above = self.all.range(end..).next().map(|(above, _)| *above);
         (below, above)
     }
 
-    /// The VMAs in a range, cut to it.
+    /// The VMAs in a range, clipped to it.
     pub fn within(&self, begin: u64, end: u64) -> Vec<(u64, Vma)> {
         let first = self.find(begin).map_or(begin, |(first, _)| first);
         let all = self.all.range(first..end);
@@ -149,7 +191,7 @@ impl Vmas {
     }
 
     /// Splits the VMA that spans `address`, if there is one.
-    fn cut(&mut self, address: u64) {
+    fn split_at(&mut self, address: u64) {
         if let Some((begin, vma)) = self.find(address)
             && begin < address
         {
@@ -160,29 +202,29 @@ impl Vmas {
 
     /// Removes all VMAs in a range.
     pub fn remove(&mut self, begin: u64, end: u64) {
-        self.cut(begin);
-        self.cut(end);
-        let gone: Vec<u64> = self.all.range(begin..end).map(|(at, _)| *at).collect();
-        for at in gone {
+        self.split_at(begin);
+        self.split_at(end);
+        let removed: Vec<u64> = self.all.range(begin..end).map(|(at, _)| *at).collect();
+        for at in removed {
             self.all.remove(&at);
         }
     }
 
-    /// Replaces everything in a VMA's range by this VMA, and merges it with neighbours that have the same properties.
+    /// Replaces everything in a VMA's range by this VMA, and merges it with mergeable neighbours.
     pub fn insert(&mut self, begin: u64, vma: Vma) {
         if begin >= vma.end {
             return;
         }
         self.remove(begin, vma.end);
         self.all.insert(begin, vma);
-        self.join(begin);
-        self.join(vma.end);
+        self.merge_with_previous(begin);
+        self.merge_with_previous(vma.end);
     }
 
-    /// Changes all VMAs in a range.
+    /// Changes all VMAs in a range, after splitting those that cross its ends, and merges mergeable ones.
     pub fn change(&mut self, begin: u64, end: u64, change: impl Fn(&mut Vma)) {
-        self.cut(begin);
-        self.cut(end);
+        self.split_at(begin);
+        self.split_at(end);
         let changed: Vec<u64> = self
             .all
             .range_mut(begin..end)
@@ -191,33 +233,33 @@ impl Vmas {
                 *at
             })
             .collect();
-        changed.iter().for_each(|at| self.join(*at));
-        self.join(end);
+        changed.iter().for_each(|at| self.merge_with_previous(*at));
+        self.merge_with_previous(end);
     }
 
-    /// Merges the VMA that begins at `address` with the previous one, if they have the same properties. File mappings
-    /// are not merged because their content differs. Pool mappings are not either, because each has a file of its own.
-    fn join(&mut self, address: u64) {
+    /// Merges the VMA that begins at `address` with the one before it, if they have the same properties. File mappings are
+    /// not merged because their content differs, and pool mappings are not because each has a separate file.
+    fn merge_with_previous(&mut self, address: u64) {
         let Some(vma) = self.all.get(&address).copied() else { return };
         let Some((before, other)) = self.all.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
         if other.end == address
             && vma.is_like(&other)
             && vma.protection == other.protection
-            && let Some(anon) = Anon::joined(other.anon, vma.anon)
+            && let Some(anon) = Anon::merged(other.anon, vma.anon)
         {
             self.all.remove(&address);
             self.all.insert(before, Vma { anon, ..vma });
         }
     }
 
-    /// Prepares the VMA at an address for an anonymous page. With the first one it takes the number of a neighbour that
-    /// already has some and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c).
+    /// Prepares the VMA at an address for an anonymous page. Before its first one, the VMA takes the number of a neighbour
+    /// that has anonymous pages and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
     pub fn prepare_anon(&mut self, address: u64) {
         let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
         let next = self.all.get(&vma.end);
         let before = self.all.range(..begin).next_back().map(|(_, before)| before).filter(|before| before.end == begin);
         let neighbours = next.into_iter().chain(before).filter(|neighbour| vma.is_like(neighbour));
-        let shared = neighbours.filter_map(|neighbour| neighbour.anon).find(|anon| anon.takes_new());
+        let shared = neighbours.filter_map(|neighbour| neighbour.anon).find(|anon| anon.merges_with_new());
         let anon = shared.unwrap_or_else(|| {
             self.anons += 1;
             Anon { number: self.anons, forked: false, distance: 0 }
@@ -225,10 +267,14 @@ impl Vmas {
         self.all.insert(begin, Vma { anon: Some(anon), ..vma });
     }
 
-    /// The VMAs of a forked child: those with anonymous pages get a number of their own (`anon_vma_fork`, mm/rmap.c).
+    /// The VMAs of a forked child (`dup_mmap`, mm/mmap.c). Those with anonymous pages get a new number (`anon_vma_fork`,
+    /// mm/rmap.c), unless they are wiped. No memory of a child is locked.
     pub fn forked(&self) -> Vmas {
         let mut child = self.clone();
+        child.all.retain(|_, vma| vma.at_fork != AtFork::Omitted);
         for vma in child.all.values_mut() {
+            vma.anon = vma.anon.filter(|_| vma.at_fork == AtFork::Copied);
+            vma.locked = Locked::No;
             if let Some(anon) = &mut vma.anon {
                 child.anons += 1;
                 *anon = Anon { number: child.anons, forked: true, ..*anon };
@@ -237,7 +283,7 @@ impl Vmas {
         child
     }
 
-    /// All VMAs, with their first addresses.
+    /// All VMAs, with the addresses at which they begin.
     pub fn all(&self) -> impl Iterator<Item = (u64, Vma)> + '_ {
         self.all.iter().map(|(begin, vma)| (*begin, *vma))
     }
@@ -254,8 +300,10 @@ mod tests {
         protection: 3,
         backing: Backing::Anonymous,
         advice: Advice::None,
-        promise: Promise::Kept,
+        accounting: Accounting::Accounted,
         anon: None,
+        at_fork: AtFork::Copied,
+        locked: Locked::No,
     };
 
     fn ranges(vmas: &Vmas) -> Vec<(u64, u64, u64)> {
@@ -263,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_that_are_alike_are_one() {
+    fn merges_equal_neighbours() {
         let mut vmas = Vmas::default();
         vmas.insert(0x1000, Vma { end: 0x3000, ..HEAP });
         vmas.insert(0x5000, Vma { end: 0x6000, ..HEAP });
@@ -276,12 +324,12 @@ mod tests {
         vmas.remove(0x2000, 0x4000);
         assert_eq!(ranges(&vmas), [(0x1000, 0x2000, 3), (0x4000, 0x6000, 3)]);
         assert!(vmas.find(0x1fff).is_some() && vmas.find(0x2000).is_none() && vmas.find(0x4000).is_some());
-        assert!(!vmas.any_in(0x2000, 0x4000) && vmas.any_in(0x2000, 0x4001) && vmas.any_in(0x1fff, 0x2000));
+        assert!(!vmas.overlaps(0x2000, 0x4000) && vmas.overlaps(0x2000, 0x4001) && vmas.overlaps(0x1fff, 0x2000));
         assert_eq!(vmas.within(0x1800, 0x5000).len(), 2);
     }
 
     #[test]
-    fn files_stay_apart() {
+    fn does_not_merge_file_mappings() {
         let mut vmas = Vmas::default();
         let file = Vma { backing: Backing::File, ..HEAP };
         vmas.insert(0x1000, Vma { end: 0x2000, ..file });
@@ -290,10 +338,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_promised_keeps_mappings_apart() {
+    fn merges_only_mappings_with_equal_accounting() {
         let mut vmas = Vmas::default();
-        let mapped =
-            |protection, flags, end| Vma { end, protection, promise: Promise::of_mapping(protection, flags), ..HEAP };
+        let mapped = |protection, flags, end| Vma {
+            end,
+            protection,
+            accounting: Accounting::of_mapping(protection, flags),
+            ..HEAP
+        };
         vmas.insert(0x1000, mapped(3, 0, 0x2000));
         vmas.insert(0x2000, mapped(3, map::NORESERVE, 0x3000));
         assert_eq!(vmas.all().count(), 2);
@@ -305,7 +357,7 @@ mod tests {
         vmas.insert(0x5000, mapped(3, 0, 0x6000));
         vmas.prepare_anon(0x5000);
         let protect = |vma: &mut Vma| {
-            (vma.protection, vma.promise) = (1, vma.promise.protected(1, vma.anon.is_some()));
+            (vma.protection, vma.accounting) = (1, vma.accounting.protected(1, vma.anon.is_some()));
         };
         vmas.change(0x1000, 0x3000, protect);
         vmas.change(0x4000, 0x6000, protect);
@@ -314,18 +366,18 @@ mod tests {
 
     /// As in /proc/self/maps of Linux 6.18.
     #[test]
-    fn what_has_anonymous_pages_of_others_stays_apart() {
+    fn does_not_merge_mappings_with_different_anon_vmas() {
         let mut parent = Vmas::default();
         parent.insert(0x1000, Vma { end: 0x3000, ..HEAP });
         parent.prepare_anon(0x1000);
         let mut child = parent.forked();
         child.insert(0x3000, Vma { end: 0x5000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x5000, 3)]);
-        // A new VMA in the child gets anonymous pages of its own, and the next one is merged with it.
+        // A new VMA in the child gets a new `Anon`, and the next VMA is merged with it.
         child.prepare_anon(0x3000);
         child.insert(0x5000, Vma { end: 0x6000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x6000, 3)]);
-        // A VMA that is split in the child can be merged again; one that the parent had split cannot.
+        // A VMA that the child split can be merged again. One that the parent split before the fork cannot.
         child.change(0x1000, 0x2000, |vma| vma.protection = 1);
         child.change(0x1000, 0x2000, |vma| vma.protection = 3);
         assert_eq!(child.all().count(), 2);
@@ -335,12 +387,12 @@ mod tests {
             vmas.change(0x1000, 0x2000, |vma| vma.protection = 3);
         }
         assert_eq!((parent.all().count(), child.all().count()), (1, 2));
-        // A new VMA between two with different anonymous pages is merged with the lower one.
+        // A new VMA between two with different `Anon`s is merged with the lower one.
         parent.insert(0x7000, Vma { end: 0x8000, ..HEAP });
         parent.prepare_anon(0x7000);
         parent.insert(0x3000, Vma { end: 0x7000, ..HEAP });
         assert_eq!(ranges(&parent), [(0x1000, 0x7000, 3), (0x7000, 0x8000, 3)]);
-        // A VMA that was moved with its pages is merged with nothing at its new place.
+        // A VMA that was moved with its pages is not merged at its new address.
         parent.insert(0x9000, Vma { end: 0xa000, ..HEAP });
         parent.insert(0xa000, parent.find(0x7000).unwrap().1.moved(0x3000));
         assert_eq!(parent.all().count(), 4);

@@ -1,11 +1,11 @@
-//! Whether a policy held, and the causes for memory on which it did not: the judge of policies (`policy::judge`)
-//! applied to the model's tables.
+//! Inspects memory for the verdict: whether the policy held, and the causes where it did not. Applies the judge of policies
+//! (`policy::judge`) to the model's tables.
 //!
 //! Memory is inspected before it is freed (munmap, MADV_DONTNEED, memory that a new mapping replaces, exec) and at the end.
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
-use ::policy::judge::{self, Evidence, Examination, Fallbacks, Look, Question, SlotCounts};
-use ::policy::looks::Extent;
+use ::policy::extent::Extent;
+use ::policy::judge::{self, Evidence, Examination, Fallbacks, FoundMemory, Question, SlotCounts};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
@@ -13,17 +13,17 @@ use paging::{Error, Format};
 use trace::Call;
 
 use super::folio::CONTIG_BYTES;
+use super::observations::{Observations, size};
 use super::paged::Paged;
 use super::part::Part;
-use super::places::{is_file, is_zeros};
+use super::physical_layout::{is_file, is_zeros};
 use super::process::Process;
-use super::seen::{LeftOut, Seen, size};
 use super::vma::{Advice, Backing, Vma};
 use crate::address::Pa;
 use crate::policy::Granule;
 
 /// A VMA that was inspected.
-struct Place {
+struct InspectedVma {
     begin: u64,
     end: u64,
     kind: VmaKind,
@@ -31,20 +31,20 @@ struct Place {
     regions: Vec<Region>,
 }
 
-impl Place {
-    fn as_seen(&self) -> census::Area<'_> {
+impl InspectedVma {
+    fn as_area(&self) -> census::Area<'_> {
         census::Area { start: self.begin, end: self.end, kind: self.kind, regions: &self.regions }
     }
 }
 
 /// The facts that the judge may query about a process of the model.
-struct Asked {
+struct ProcessFacts {
     thp_disabled: bool,
     advice: Vec<(u64, Advice)>,
     pool_fell_back: bool,
 }
 
-impl judge::Process for Asked {
+impl judge::Process for ProcessFacts {
     fn is_thp_disabled(&self) -> judge::Answer<bool> {
         Ok(self.thp_disabled)
     }
@@ -63,17 +63,17 @@ impl judge::Process for Asked {
 }
 
 /// Whether `pagelab compare`, without `--prove-all`, inspects memory before this call frees it.
-pub(super) fn is_looked_at(call: &Call) -> bool {
+pub(super) fn compare_inspects(call: &Call) -> bool {
     match call {
-        Call::Munmap { bytes, .. } => Extent::Large.has_unmap(*bytes),
-        Call::Madvise { bytes, advice, .. } => Extent::Large.has_drop(*bytes, *advice),
-        _ => Extent::Large.has_others(),
+        Call::Munmap { bytes, .. } => Extent::Large.includes_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => Extent::Large.includes_drop(*bytes, *advice),
+        _ => Extent::Large.includes_others(),
     }
 }
 
 impl<F: Format> Paged<F> {
-    /// Inspects whole base pages that a call is about to free. Under a pool policy calls are made on behalf of the
-    /// program, and the code that makes them reports what is freed.
+    /// Inspects whole base pages that a call is about to free. Does nothing under a pool policy: there the code that handles
+    /// the program's calls requests the inspection (`Space::inspect`).
     pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
     }
@@ -82,57 +82,53 @@ impl<F: Format> Paged<F> {
     pub(super) fn witness(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let large = size(self.slot_bytes());
         for (from, to) in Remains::neighbours(begin, end, large) {
-            let left = self.places(self.processes.number, &self.processes.running, from, to)?;
-            self.processes.running.remains.note(left.iter().flat_map(|place| &place.regions), large);
+            let inspected = self.inspected_vmas(self.processes.number, &self.processes.running, from, to)?;
+            self.processes.running.remains.note(inspected.iter().flat_map(|vma| &vma.regions), large);
         }
-        let as_it_was = self.processes.running.remains.within(begin, end).into_iter().map(|region| Place {
+        let as_mapped = self.processes.running.remains.within(begin, end).into_iter().map(|region| InspectedVma {
             begin: region.start,
             end: region.end,
             kind: VmaKind::Anonymous,
             advice: Advice::None,
             regions: vec![region],
         });
-        let mut found = self.answer(&self.processes.running, &as_it_was.collect::<Vec<Place>>());
-        for (from, to) in self.processes.running.remains.others(begin, end) {
-            found.merge(self.look_into(self.processes.number, &self.processes.running, from, to)?);
+        let mut found = self.examine(&self.processes.running, &as_mapped.collect::<Vec<InspectedVma>>());
+        for (from, to) in self.processes.running.remains.uncut_parts(begin, end) {
+            found.merge(self.examine_range(self.processes.number, &self.processes.running, from, to)?);
         }
-        self.processes.running.remains.removed(begin, end);
-        self.take_in(found);
+        self.processes.running.remains.forget(begin, end);
+        self.add_examination(found);
         Ok(())
     }
 
-    /// Inspects all memory of the running process, which ends or loads another program.
+    /// Inspects all memory of the running process before it ends or executes another program.
     pub(super) fn witness_end(&mut self) -> Result<(), Error> {
-        let found = self.look_into(self.processes.number, &self.processes.running, 0, u64::MAX)?;
+        let found = self.examine_range(self.processes.number, &self.processes.running, 0, u64::MAX)?;
         self.processes.running.remains = Remains::default();
-        self.take_in(found);
+        self.add_examination(found);
         Ok(())
     }
 
-    fn take_in(&mut self, found: Examination) {
-        if !self.seen.is_looked_at {
-            self.seen.left_out.concerned_bytes += found.concerned_bytes;
-            self.seen.left_out.covered_bytes += found.covered_bytes;
+    fn add_examination(&mut self, found: Examination) {
+        if !self.observations.compare_inspects {
+            self.observations.left_out.concerned_bytes += found.concerned_bytes;
+            self.observations.left_out.covered_bytes += found.covered_bytes;
         }
-        self.seen.examination.merge(found);
+        self.observations.examination.merge(found);
     }
 
-    /// The part of the verdict that `pagelab compare` would have left out without `--prove-all`.
-    pub(super) fn unwitnessed(&self) -> LeftOut {
-        self.seen.left_out
-    }
-
-    /// The verdict on all memory of all processes, up to now.
+    /// The verdict on all memory of all processes so far.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
-        let mut examination = self.seen.examination.clone();
+        let mut examination = self.observations.examination.clone();
         if let Granule::Direct(leaf_bytes) = self.plan.granule {
             let leaves = self.processes.running.tables.census()?.mapped_bytes;
             let leaves = leaves.iter().map(|(shape, bytes)| (size(shape.leaf_bytes), *bytes));
             examination.merge(Examination::of_leaves(size(leaf_bytes), leaves));
         }
-        let own = std::iter::once((self.processes.number, &self.processes.running));
-        for (number, process) in own.chain(self.processes.others.iter().map(|(number, process)| (*number, process))) {
-            examination.merge(self.look_into(number, process, 0, u64::MAX)?);
+        let running = std::iter::once((self.processes.number, &self.processes.running));
+        for (number, process) in running.chain(self.processes.others.iter().map(|(number, process)| (*number, process)))
+        {
+            examination.merge(self.examine_range(number, process, 0, u64::MAX)?);
         }
         let slots = SlotCounts {
             fallbacks: Some(Fallbacks {
@@ -140,41 +136,41 @@ impl<F: Format> Paged<F> {
                 times: self.costs.allocation_fallbacks,
                 charges: 0,
             }),
-            cut_folios: self.memory.folios.cut(),
+            cut_folios: self.memory.folios.cut_folios(),
             split_leaves: self.costs.splits,
             ..SlotCounts::default()
         };
         let evidence = Evidence {
             slots,
             advised_bytes: self.plan.mechanism.wants_large().then(|| self.plan.mechanism.advised_bytes()),
-            noted: self.seen.noted.clone(),
-            answered: self.seen.answered.clone(),
+            noted: self.observations.noted.clone(),
+            answered: self.observations.answered.clone(),
             is_without_guards: self.plan.mechanism.no_guards,
             ..Evidence::of(examination)
         };
         Ok(evidence.verdict())
     }
 
-    fn look_into(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {
-        let places = self.places(number, process, begin, end)?;
-        Ok(self.answer(process, &places))
+    fn examine_range(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Examination, Error> {
+        let inspected = self.inspected_vmas(number, process, begin, end)?;
+        Ok(self.examine(process, &inspected))
     }
 
-    /// The examination of the memory in these places.
-    fn answer(&self, process: &Process<F>, places: &[Place]) -> Examination {
-        let areas: Vec<census::Area> = places.iter().map(Place::as_seen).collect();
+    /// Judges the memory of these VMAs.
+    fn examine(&self, process: &Process<F>, vmas: &[InspectedVma]) -> Examination {
+        let areas: Vec<census::Area> = vmas.iter().map(InspectedVma::as_area).collect();
         let mut found = census::Census::default();
-        let regions = places.iter().flat_map(|place| &place.regions);
+        let regions = vmas.iter().flat_map(|vma| &vma.regions);
         regions.for_each(|region| found.add(region.mapping, region.length_bytes()));
-        let Seen { aim, page_sizes, settings, .. } = &self.seen;
+        let Observations { aim, page_sizes, settings, .. } = &self.observations;
         let (aim, after_fork) = (*aim, process.has_forked);
         let question = Question { aim, by_thp_disable: false, page_sizes, settings, after_fork };
-        let asked = Asked {
+        let facts = ProcessFacts {
             thp_disabled: process.thp_disabled,
-            advice: places.iter().map(|place| (place.begin, place.advice)).collect(),
+            advice: vmas.iter().map(|vma| (vma.begin, vma.advice)).collect(),
             pool_fell_back: self.costs.allocation_fallbacks > 0,
         };
-        question.answer(&Look { census: &found, areas: &areas }, &asked)
+        question.answer(&FoundMemory { census: &found, areas: &areas }, &facts)
     }
 
     /// The size that the policy requests, in bytes.
@@ -186,10 +182,16 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// The VMAs of a range of whole base pages with the memory that they map. The range itself may exceed what tables
-    /// can translate.
-    fn places(&self, number: u32, process: &Process<F>, begin: u64, end: u64) -> Result<Vec<Place>, Error> {
-        let mut places = Vec::new();
+    /// The VMAs of a range of whole base pages, with the memory that they map. The range may exceed the addresses that tables
+    /// translate.
+    fn inspected_vmas(
+        &self,
+        number: u32,
+        process: &Process<F>,
+        begin: u64,
+        end: u64,
+    ) -> Result<Vec<InspectedVma>, Error> {
+        let mut inspected = Vec::new();
         let mut at = begin;
         for (first, cut) in process.vmas.within(begin, end) {
             let (first_page, last) = (first & !(self.base - 1), cut.end.next_multiple_of(self.base));
@@ -199,35 +201,35 @@ impl<F: Format> Paged<F> {
             }
             at = last;
             let (whole_begin, vma) = process.vmas.find(first).unwrap_or((first, cut));
-            let mut place = Place {
+            let mut entry = InspectedVma {
                 begin: whole_begin & !(self.base - 1),
                 end: vma.end.next_multiple_of(self.base),
                 kind: kind(vma.backing),
                 advice: if self.is_advised(vma) { Advice::Huge } else { vma.advice },
                 regions: Vec::new(),
             };
-            // A folio only counts as whole if one mapping contains all of it.
-            let range = (begin.max(place.begin), end.min(place.end));
+            // A folio counts as whole only if it is completely inside one VMA.
+            let range = (begin.max(entry.begin), end.min(entry.end));
             for part in process.parts(from, last)? {
                 let mapping = self.mapping(number, process, &part, range, vma);
-                match place.regions.last_mut() {
+                match entry.regions.last_mut() {
                     Some(before) if before.end == part.va && before.mapping == mapping => before.end += part.bytes,
-                    _ => place.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),
+                    _ => entry.regions.push(Region { start: part.va, end: part.va + part.bytes, mapping }),
                 }
             }
-            places.push(place);
+            inspected.push(entry);
         }
-        Ok(places)
+        Ok(inspected)
     }
 
-    /// The mapping of a part, of which a range is inspected.
+    /// The mapping of a part. `range` is what is inspected of its VMA.
     fn mapping(&self, number: u32, process: &Process<F>, part: &Part, range: (u64, u64), vma: Vma) -> Mapping {
         let leaf = size(part.leaf_bytes.max(self.base));
-        let not_own = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
+        let other = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
         match vma.backing {
-            _ if is_zeros(part.pa) => return not_own(census::Backing::Zero),
-            Backing::Shared(_) => return not_own(census::Backing::Shmem),
-            _ if is_file(part.pa) => return not_own(census::Backing::File),
+            _ if is_zeros(part.pa) => return other(census::Backing::Zero),
+            Backing::Shared(_) => return other(census::Backing::Shmem),
+            _ if is_file(part.pa) => return other(census::Backing::File),
             _ => {}
         }
         let backing = census::Backing::Anonymous;
@@ -243,14 +245,14 @@ impl<F: Format> Paged<F> {
                 folio: census::Folio::Whole(if is_block { size(CONTIG_BYTES) } else { leaf }),
             };
         }
-        let Some(folio) = self.memory.folios.holding(part.pa, number) else {
+        let Some(folio) = self.memory.folios.mapped_by(part.pa, number) else {
             return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
         };
         if folio.pinned {
             let leaf = size(folio.bytes);
             return Mapping { backing: census::Backing::Hugetlb, leaf, folio: census::Folio::Whole(leaf) };
         }
-        // Memory that `mremap` has moved may be misaligned, and the freed memory may be a part of a folio.
+        // After `mremap` a folio may be misaligned, and the inspected range may contain only a part of it.
         let first = part.va & !(folio.bytes - 1);
         let is_aligned = part.va.wrapping_sub(part.pa.0) & (folio.bytes - 1) == 0;
         let is_inside = range.0 <= first && folio.bytes <= range.1 - first.min(range.1);
@@ -260,7 +262,7 @@ impl<F: Format> Paged<F> {
         Mapping { backing, leaf, folio }
     }
 
-    /// Whether all of the block around a part, as in the proposal of 2016, is mapped to one block of memory.
+    /// Whether the whole block around a part (proposal of 2016) maps one block of memory.
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
         let offset = part.va & (CONTIG_BYTES - 1);
         let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));

@@ -1,10 +1,10 @@
-//! The entries of a set.
+//! Operations on the entries of a set.
 
 /// The number of a stored page; 0 for none.
 pub type Key = u32;
 
-/// Drops entries of one set that is ordered by last use; free places are behind all others. Returns how many were dropped.
-pub fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl Fn(K) -> bool) -> u64 {
+/// Drops entries of one ordered set and keeps the order; free places are at the end. Returns how many it dropped.
+pub fn invalidate_ordered<K: Copy + Default + PartialEq>(set: &mut [K], is_stale: &impl Fn(K) -> bool) -> u64 {
     let mut kept = 0;
     let mut dropped = 0;
     for index in 0..set.len() {
@@ -12,7 +12,7 @@ pub fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl
         if key == K::default() {
             continue;
         }
-        if gone(key) {
+        if is_stale(key) {
             dropped += 1;
         } else {
             set[kept] = key;
@@ -22,24 +22,24 @@ pub fn forget_in_order<K: Copy + Default + PartialEq>(set: &mut [K], gone: &impl
     dropped
 }
 
-/// Drops entries whose places have no order; returns how many were dropped.
-pub fn forget_in_place(entries: &mut [Key], gone: &impl Fn(Key) -> bool) -> u64 {
+/// Drops entries and leaves all others in their ways. Returns how many it dropped.
+pub fn invalidate_unordered(entries: &mut [Key], is_stale: &impl Fn(Key) -> bool) -> u64 {
     let mut dropped = 0;
-    for entry in entries.iter_mut().filter(|entry| **entry != 0 && gone(**entry)) {
+    for entry in entries.iter_mut().filter(|entry| **entry != 0 && is_stale(**entry)) {
         *entry = 0;
         dropped += 1;
     }
     dropped
 }
 
-/// Touches one key after the other. Moves those that missed to the front and returns their number.
+/// Touches the keys in order. Moves those that missed to the front and returns their number.
 #[inline]
-pub fn leave_missed<K: Copy>(keys: &mut [K], mut touch: impl FnMut(K) -> bool) -> usize {
+pub fn keep_missed<K: Copy>(keys: &mut [K], mut touch: impl FnMut(K) -> bool) -> usize {
     let mut missed = 0;
     for at in 0..keys.len() {
         let key = keys[at];
         let found = touch(key);
-        // Branchless: writes the key in any case and advances only on a miss.
+        // Branchless: writes the key even on a hit, but advances only on a miss.
         keys[missed] = key;
         missed += usize::from(!found);
     }

@@ -1,16 +1,16 @@
-//! Sets of few ways, ordered by last use and updated without branches.
+//! LRU sets of few ways, ordered by last use and updated without branches.
 
-use super::entry::{forget_in_order, leave_missed};
+use super::entry::{invalidate_ordered, keep_missed};
 
 #[derive(Clone, Debug)]
-pub struct Few<K, const WAYS: usize> {
+pub struct FewWays<K, const WAYS: usize> {
     sets: Vec<[K; WAYS]>,
     mask: u32,
 }
 
-impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
-    pub fn new(sets: u32) -> Few<K, WAYS> {
-        Few { sets: vec![[K::default(); WAYS]; sets as usize], mask: sets - 1 }
+impl<K: Copy + Default + PartialEq, const WAYS: usize> FewWays<K, WAYS> {
+    pub fn new(sets: u32) -> FewWays<K, WAYS> {
+        FewWays { sets: vec![[K::default(); WAYS]; sets as usize], mask: sets - 1 }
     }
 
     #[inline]
@@ -19,8 +19,8 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         if set[0] == key {
             return true;
         }
-        // Branchless: every entry is compared and moved in the same way, whether it matches or not. At most one place
-        // can match, and the weight identifies it; without a match the last entry is evicted.
+        // Branchless: compares and moves every entry in the same way, whether it matches or not. At most one way matches, and
+        // `weight` says which; if none does, the last entry is evicted.
         let old = *set;
         let mut weight = 0;
         for (way, other) in old.iter().enumerate().skip(1) {
@@ -34,17 +34,17 @@ impl<K: Copy + Default + PartialEq, const WAYS: usize> Few<K, WAYS> {
         weight != 0
     }
 
-    /// As [`Few::touch`], for several keys. Moves those that missed to the front and returns their number.
+    /// As [`FewWays::touch`], for several keys. Moves those that missed to the front and returns their number.
     #[inline]
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
-        leave_missed(keys, |key| self.touch(index(key), key))
+        keep_missed(keys, |key| self.touch(index(key), key))
     }
 
-    pub fn forget_one(&mut self, index: u32, key: K) {
-        forget_in_order(&mut self.sets[(index & self.mask) as usize], &|other| other == key);
+    pub fn invalidate_one(&mut self, index: u32, key: K) {
+        invalidate_ordered(&mut self.sets[(index & self.mask) as usize], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(K) -> bool) -> u64 {
-        self.sets.iter_mut().map(|set| forget_in_order(set, gone)).sum()
+    pub fn invalidate(&mut self, is_stale: &impl Fn(K) -> bool) -> u64 {
+        self.sets.iter_mut().map(|set| invalidate_ordered(set, is_stale)).sum()
     }
 }

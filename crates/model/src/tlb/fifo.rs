@@ -1,10 +1,10 @@
-//! First in, first out: the entries of a set are ordered by arrival, and a hit changes nothing.
+//! FIFO: the entries of a set are in the order of their insertion, and a hit changes nothing.
 
-use super::entry::{Key, forget_in_order};
+use super::entry::{Key, invalidate_ordered};
 
 #[derive(Clone, Debug)]
 pub struct Fifo {
-    /// By set, the newest entry first; free places are behind all others.
+    /// Set by set, each with the newest entry first and free places at the end.
     entries: Vec<Key>,
     ways: usize,
     mask: u32,
@@ -27,12 +27,12 @@ impl Fifo {
         false
     }
 
-    pub fn forget_one(&mut self, index: u32, key: Key) {
+    pub fn invalidate_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        forget_in_order(&mut self.entries[first..first + self.ways], &|other| other == key);
+        invalidate_ordered(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        self.entries.chunks_mut(self.ways).map(|set| forget_in_order(set, gone)).sum()
+    pub fn invalidate(&mut self, is_stale: &impl Fn(Key) -> bool) -> u64 {
+        self.entries.chunks_mut(self.ways).map(|set| invalidate_ordered(set, is_stale)).sum()
     }
 }

@@ -1,11 +1,10 @@
 //! Set-associative TLBs.
 //!
-//! An entry is a key: the number of a stored page (its size and address), never 0. Lookups also pass the index of the
-//! page, whose low bits select the set. So one TLB can hold several sizes, each indexed by its own page number.
+//! An entry is a key, which identifies a stored page (its size and address) and is never 0. A lookup also passes the page's
+//! index, whose low bits select the set. So one TLB can hold several sizes, each indexed by page numbers of that size.
 //!
-//! LRU sets keep their entries ordered by last use, so that a hit on the first entry costs one comparison and no write.
-//! Sets of few ways are updated by comparisons that compilers vectorize. A large fully associative TLB is a list with
-//! an index from keys to nodes.
+//! LRU sets keep their entries ordered by last use: a hit on the first entry costs one comparison and no write. Compilers
+//! vectorize the comparisons in sets of few ways. A large fully associative TLB is a list with an index from keys to nodes.
 
 mod entry;
 mod few;
@@ -19,18 +18,18 @@ mod wide;
 
 use crate::machine::Replacement;
 pub use entry::Key;
-use few::Few;
+use few::FewWays;
 use fifo::Fifo;
-use list::List;
+use list::LruList;
 use plru::TreePlru;
 use random::Random;
 pub(crate) use random::next as next_random;
-pub(crate) use sets::Sets;
+pub(crate) use sets::LruSets;
 use srrip::Srrip;
-use wide::Wide;
+use wide::AnyWays;
 
-/// A fully associative LRU TLB with more ways than this is a list.
-const FEW_WAYS: u32 = 16;
+/// A fully associative LRU TLB with at least this number of ways is a list.
+const LIST_MIN_WAYS: u32 = 17;
 
 /// A TLB and its entries.
 #[derive(Clone, Debug)]
@@ -38,16 +37,16 @@ pub struct Tlb(Kind);
 
 #[derive(Clone, Debug)]
 enum Kind {
-    Few1(Few<Key, 1>),
-    Few2(Few<Key, 2>),
-    Few4(Few<Key, 4>),
-    Few5(Few<Key, 5>),
-    Few6(Few<Key, 6>),
-    Few8(Few<Key, 8>),
-    Few12(Few<Key, 12>),
-    Few16(Few<Key, 16>),
-    Wide(Wide<Key>),
-    List(List),
+    Ways1(FewWays<Key, 1>),
+    Ways2(FewWays<Key, 2>),
+    Ways4(FewWays<Key, 4>),
+    Ways5(FewWays<Key, 5>),
+    Ways6(FewWays<Key, 6>),
+    Ways8(FewWays<Key, 8>),
+    Ways12(FewWays<Key, 12>),
+    Ways16(FewWays<Key, 16>),
+    AnyWays(AnyWays<Key>),
+    LruList(LruList),
     TreePlru(TreePlru),
     Random(Random),
     Fifo(Fifo),
@@ -58,16 +57,16 @@ enum Kind {
 macro_rules! with_kind {
     ($kind:expr, $tlb:ident => $body:expr) => {
         match $kind {
-            Kind::Few1($tlb) => $body,
-            Kind::Few2($tlb) => $body,
-            Kind::Few4($tlb) => $body,
-            Kind::Few5($tlb) => $body,
-            Kind::Few6($tlb) => $body,
-            Kind::Few8($tlb) => $body,
-            Kind::Few12($tlb) => $body,
-            Kind::Few16($tlb) => $body,
-            Kind::Wide($tlb) => $body,
-            Kind::List($tlb) => $body,
+            Kind::Ways1($tlb) => $body,
+            Kind::Ways2($tlb) => $body,
+            Kind::Ways4($tlb) => $body,
+            Kind::Ways5($tlb) => $body,
+            Kind::Ways6($tlb) => $body,
+            Kind::Ways8($tlb) => $body,
+            Kind::Ways12($tlb) => $body,
+            Kind::Ways16($tlb) => $body,
+            Kind::AnyWays($tlb) => $body,
+            Kind::LruList($tlb) => $body,
             Kind::TreePlru($tlb) => $body,
             Kind::Random($tlb) => $body,
             Kind::Fifo($tlb) => $body,
@@ -84,33 +83,35 @@ impl Tlb {
             (Replacement::Random, _) => Kind::Random(Random::new(sets, ways, seed)),
             (Replacement::Fifo, _) => Kind::Fifo(Fifo::new(sets, ways)),
             (Replacement::Srrip, _) => Kind::Srrip(Srrip::new(sets, ways)),
-            (Replacement::Lru, 1) => Kind::Few1(Few::new(sets)),
-            (Replacement::Lru, 2) => Kind::Few2(Few::new(sets)),
-            (Replacement::Lru, 4) => Kind::Few4(Few::new(sets)),
-            (Replacement::Lru, 5) => Kind::Few5(Few::new(sets)),
-            (Replacement::Lru, 6) => Kind::Few6(Few::new(sets)),
-            (Replacement::Lru, 8) => Kind::Few8(Few::new(sets)),
-            (Replacement::Lru, 12) => Kind::Few12(Few::new(sets)),
-            (Replacement::Lru, 16) => Kind::Few16(Few::new(sets)),
-            (Replacement::Lru, _) if sets == 1 && (FEW_WAYS..list::MOST).contains(&ways) => Kind::List(List::new(ways)),
-            (Replacement::Lru, _) => Kind::Wide(Wide::new(sets, ways)),
+            (Replacement::Lru, 1) => Kind::Ways1(FewWays::new(sets)),
+            (Replacement::Lru, 2) => Kind::Ways2(FewWays::new(sets)),
+            (Replacement::Lru, 4) => Kind::Ways4(FewWays::new(sets)),
+            (Replacement::Lru, 5) => Kind::Ways5(FewWays::new(sets)),
+            (Replacement::Lru, 6) => Kind::Ways6(FewWays::new(sets)),
+            (Replacement::Lru, 8) => Kind::Ways8(FewWays::new(sets)),
+            (Replacement::Lru, 12) => Kind::Ways12(FewWays::new(sets)),
+            (Replacement::Lru, 16) => Kind::Ways16(FewWays::new(sets)),
+            (Replacement::Lru, _) if sets == 1 && (LIST_MIN_WAYS..=list::MAX_WAYS).contains(&ways) => {
+                Kind::LruList(LruList::new(ways))
+            }
+            (Replacement::Lru, _) => Kind::AnyWays(AnyWays::new(sets, ways)),
         })
     }
 
-    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was there.
+    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was a hit.
     #[inline]
     pub fn touch(&mut self, index: u32, key: Key) -> bool {
         with_kind!(&mut self.0, tlb => tlb.touch(index, key))
     }
 
-    /// Drops one entry, if it is in the set of `index`.
-    pub fn forget_one(&mut self, index: u32, key: Key) {
-        with_kind!(&mut self.0, tlb => tlb.forget_one(index, key));
+    /// Drops `key` if it is in the set of `index`.
+    pub fn invalidate_one(&mut self, index: u32, key: Key) {
+        with_kind!(&mut self.0, tlb => tlb.invalidate_one(index, key));
     }
 
-    /// Drops the entries for which `gone` returns `true`; returns how many there were.
-    pub fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
-        with_kind!(&mut self.0, tlb => tlb.forget(&gone))
+    /// Drops the entries for which `is_stale` returns `true`. Returns how many it dropped.
+    pub fn invalidate(&mut self, is_stale: impl Fn(Key) -> bool) -> u64 {
+        with_kind!(&mut self.0, tlb => tlb.invalidate(&is_stale))
     }
 }
 

@@ -1,11 +1,11 @@
-//! Tree-PLRU: each node of a binary tree over the ways points to the half that was used less recently.
+//! Tree-PLRU: each node of a binary tree over the ways points to the half that was not used last.
 
-use super::entry::{Key, forget_in_place};
+use super::entry::{Key, invalidate_unordered};
 
 #[derive(Clone, Debug)]
 pub struct TreePlru {
     entries: Vec<Key>,
-    /// The directions of every set: bit `n` is node `n`, whose children are `2n` and `2n + 1`; the root is node 1.
+    /// The tree of each set: bit `n` is the direction of node `n`, whose children are `2n` and `2n + 1`. The root is node 1.
     directions: Vec<u64>,
     ways: usize,
     mask: u32,
@@ -25,24 +25,24 @@ impl TreePlru {
         let directions = &mut self.directions[set];
         let found = entries.iter().position(|entry| *entry == key);
         let free = || entries.iter().position(|entry| *entry == 0);
-        let way = found.or_else(free).unwrap_or_else(|| pointed_to(*directions, self.ways));
+        let way = found.or_else(free).unwrap_or_else(|| victim(*directions, self.ways));
         entries[way] = key;
         point_away(directions, self.ways, way);
         found.is_some()
     }
 
-    pub fn forget_one(&mut self, index: u32, key: Key) {
+    pub fn invalidate_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        forget_in_place(&mut self.entries[first..first + self.ways], &|other| other == key);
+        invalidate_unordered(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        forget_in_place(&mut self.entries, gone)
+    pub fn invalidate(&mut self, is_stale: &impl Fn(Key) -> bool) -> u64 {
+        invalidate_unordered(&mut self.entries, is_stale)
     }
 }
 
-/// The way that the directions lead to.
-fn pointed_to(directions: u64, ways: usize) -> usize {
+/// The way to which the directions lead from the root.
+fn victim(directions: u64, ways: usize) -> usize {
     let mut node = 1;
     while node < ways {
         node = 2 * node + (directions >> node & 1) as usize;
@@ -50,7 +50,7 @@ fn pointed_to(directions: u64, ways: usize) -> usize {
     node - ways
 }
 
-/// Makes every node above `way` point to its other half.
+/// Makes every node above `way` point to the half without `way`.
 fn point_away(directions: &mut u64, ways: usize, way: usize) {
     let mut node = ways + way;
     while node > 1 {

@@ -1,6 +1,6 @@
-//! Random replacement by a seeded generator, so that every run is the same.
+//! Random replacement. The generator is seeded, so that every run has the same result.
 
-use super::entry::{Key, forget_in_place};
+use super::entry::{Key, invalidate_unordered};
 
 #[derive(Clone, Debug)]
 pub struct Random {
@@ -28,13 +28,13 @@ impl Random {
         false
     }
 
-    pub fn forget_one(&mut self, index: u32, key: Key) {
+    pub fn invalidate_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        forget_in_place(&mut self.entries[first..first + self.ways], &|other| other == key);
+        invalidate_unordered(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        forget_in_place(&mut self.entries, gone)
+    pub fn invalidate(&mut self, is_stale: &impl Fn(Key) -> bool) -> u64 {
+        invalidate_unordered(&mut self.entries, is_stale)
     }
 }
 

@@ -1,32 +1,32 @@
-//! LRU sets without an upper bound on keys, for walkers.
+//! LRU sets for any type of key, for the caches of walkers.
 
-use super::few::Few;
-use super::wide::Wide;
+use super::few::FewWays;
+use super::wide::AnyWays;
 
-/// A cache of keys that are never 0, ordered by last use in each set.
+/// A set-associative cache with LRU replacement. A key is never 0.
 #[derive(Clone, Debug)]
-pub struct Sets<K>(Ways<K>);
+pub struct LruSets<K>(Ways<K>);
 
 #[derive(Clone, Debug)]
 enum Ways<K> {
-    Four(Few<K, 4>),
-    Eight(Few<K, 8>),
-    Sixteen(Few<K, 16>),
-    Any(Wide<K>),
+    Four(FewWays<K, 4>),
+    Eight(FewWays<K, 8>),
+    Sixteen(FewWays<K, 16>),
+    Any(AnyWays<K>),
 }
 
-impl<K: Copy + Default + PartialEq> Sets<K> {
+impl<K: Copy + Default + PartialEq> LruSets<K> {
     /// An empty cache with `sets` (a power of two) times `ways` entries.
-    pub fn new(sets: u32, ways: u32) -> Sets<K> {
-        Sets(match ways {
-            4 => Ways::Four(Few::new(sets)),
-            8 => Ways::Eight(Few::new(sets)),
-            16 => Ways::Sixteen(Few::new(sets)),
-            _ => Ways::Any(Wide::new(sets, ways)),
+    pub fn new(sets: u32, ways: u32) -> LruSets<K> {
+        LruSets(match ways {
+            4 => Ways::Four(FewWays::new(sets)),
+            8 => Ways::Eight(FewWays::new(sets)),
+            16 => Ways::Sixteen(FewWays::new(sets)),
+            _ => Ways::Any(AnyWays::new(sets, ways)),
         })
     }
 
-    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was there.
+    /// Looks up `key` in the set of `index`, and inserts it on a miss. Returns whether it was a hit.
     #[inline]
     pub fn touch(&mut self, index: u32, key: K) -> bool {
         match &mut self.0 {
@@ -37,8 +37,7 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         }
     }
 
-    /// As [`Sets::touch`], for several keys, with the index of each. Moves the keys that missed to the front and
-    /// returns their number.
+    /// As [`LruSets::touch`], for several keys. Moves those that missed to the front and returns their number.
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
         match &mut self.0 {
             Ways::Four(sets) => sets.touch_all(keys, index),
@@ -48,13 +47,13 @@ impl<K: Copy + Default + PartialEq> Sets<K> {
         }
     }
 
-    /// Drops the keys for which `gone` returns `true`.
-    pub fn forget(&mut self, gone: &impl Fn(K) -> bool) {
+    /// Drops the keys for which `is_stale` returns `true`.
+    pub fn invalidate(&mut self, is_stale: &impl Fn(K) -> bool) {
         match &mut self.0 {
-            Ways::Four(sets) => sets.forget(gone),
-            Ways::Eight(sets) => sets.forget(gone),
-            Ways::Sixteen(sets) => sets.forget(gone),
-            Ways::Any(sets) => sets.forget(gone),
+            Ways::Four(sets) => sets.invalidate(is_stale),
+            Ways::Eight(sets) => sets.invalidate(is_stale),
+            Ways::Sixteen(sets) => sets.invalidate(is_stale),
+            Ways::Any(sets) => sets.invalidate(is_stale),
         };
     }
 }

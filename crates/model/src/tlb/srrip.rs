@@ -1,9 +1,9 @@
-//! SRRIP: each entry has a prediction of how far off its next use is, and the entry with the farthest is replaced.
+//! SRRIP: each entry has a prediction of how far off its next use is, and the entry with the farthest prediction is replaced.
 //!
 //! Source: Jaleel, Theobald, Steely and Emer, "High performance cache replacement using re-reference interval prediction
 //! (RRIP)", ISCA 2010, section 4: the static policy with hit priority and predictions of two bits.
 
-use super::entry::{Key, forget_in_place};
+use super::entry::{Key, invalidate_unordered};
 
 /// The prediction at which an entry is replaced.
 pub const DISTANT: u8 = 3;
@@ -41,19 +41,19 @@ impl Srrip {
         false
     }
 
-    pub fn forget_one(&mut self, index: u32, key: Key) {
+    pub fn invalidate_one(&mut self, index: u32, key: Key) {
         let first = (index & self.mask) as usize * self.ways;
-        forget_in_place(&mut self.entries[first..first + self.ways], &|other| other == key);
+        invalidate_unordered(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(Key) -> bool) -> u64 {
-        forget_in_place(&mut self.entries, gone)
+    pub fn invalidate(&mut self, is_stale: &impl Fn(Key) -> bool) -> u64 {
+        invalidate_unordered(&mut self.entries, is_stale)
     }
 }
 
-/// The first way whose predicted next use is farthest off, after all predictions have been raised until that one is distant.
+/// Raises all predictions equally until one is distant, and returns the first way with a distant one.
 fn farthest(predictions: &mut [u8]) -> usize {
-    let most = predictions.iter().copied().max().unwrap_or(DISTANT);
-    predictions.iter_mut().for_each(|prediction| *prediction += DISTANT - most);
+    let max = predictions.iter().copied().max().unwrap_or(DISTANT);
+    predictions.iter_mut().for_each(|prediction| *prediction += DISTANT - max);
     predictions.iter().position(|prediction| *prediction == DISTANT).unwrap_or(0)
 }

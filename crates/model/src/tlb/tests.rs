@@ -6,22 +6,22 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Records when each entry was last used; for tree PLRU this gives the half of each group of ways that was used less recently.
-struct Slow {
+/// Records when each entry was last used. For tree-PLRU, the times show which half of the ways was used less recently.
+struct Naive {
     sets: u32,
     ways: u32,
     replacement: Replacement,
     time: u64,
     generator: u64,
-    /// For each way of each set its key and the time of its last use; for FIFO the time of its arrival, for SRRIP the
+    /// For each way of each set, its key and the time of its last use; for FIFO the time of its insertion, for SRRIP the
     /// prediction of its next use.
     entries: Vec<Vec<Option<(Key, u64)>>>,
 }
 
-impl Slow {
-    fn new(sets: u32, ways: u32, replacement: Replacement, seed: u64) -> Slow {
+impl Naive {
+    fn new(sets: u32, ways: u32, replacement: Replacement, seed: u64) -> Naive {
         let entries = vec![vec![None; ways as usize]; sets as usize];
-        Slow { sets, ways, replacement, time: 0, generator: seed, entries }
+        Naive { sets, ways, replacement, time: 0, generator: seed, entries }
     }
 
     fn touch(&mut self, index: u32, key: Key) -> bool {
@@ -30,17 +30,17 @@ impl Slow {
         let found = self.entries[set].iter().position(|entry| entry.is_some_and(|(other, _)| other == key));
         let free = self.entries[set].iter().position(Option::is_none);
         let way = found.or(free).unwrap_or_else(|| self.victim(set));
-        let came = self.entries[set][way].map_or(time, |(_, came)| came);
-        let noted = match self.replacement {
+        let inserted = self.entries[set][way].map_or(time, |(_, inserted)| inserted);
+        let value = match self.replacement {
             Replacement::Lru | Replacement::TreePlru => time,
             Replacement::Random => 0,
-            Replacement::Fifo if found.is_some() => came,
+            Replacement::Fifo if found.is_some() => inserted,
             Replacement::Fifo => time,
-            // 2^M - 2 at first and 0 after a hit, with M = 2 bits.
+            // With M = 2 bits: 0 after a hit, 2^M - 2 for a new entry.
             Replacement::Srrip if found.is_some() => 0,
             Replacement::Srrip => 2,
         };
-        self.entries[set][way] = Some((key, noted));
+        self.entries[set][way] = Some((key, value));
         found.is_some()
     }
 
@@ -58,7 +58,7 @@ impl Slow {
                 entries.iter_mut().flatten().for_each(|(_, prediction)| *prediction += 1);
             },
             Replacement::Random => (random::next(&mut self.generator) % u64::from(self.ways)) as usize,
-            // Of each pair of halves, keeps the one whose last use is longer ago, down to one way.
+            // Halves the ways down to one, and keeps the half whose last use is longer ago each time.
             Replacement::TreePlru => {
                 let mut half = ways.collect::<Vec<usize>>();
                 while half.len() > 1 {
@@ -73,10 +73,10 @@ impl Slow {
         }
     }
 
-    fn forget(&mut self, gone: impl Fn(Key) -> bool) -> u64 {
+    fn invalidate(&mut self, is_stale: impl Fn(Key) -> bool) -> u64 {
         let mut dropped = 0;
         for entry in self.entries.iter_mut().flatten() {
-            if entry.is_some_and(|(key, _)| gone(key)) {
+            if entry.is_some_and(|(key, _)| is_stale(key)) {
                 (*entry, dropped) = (None, dropped + 1);
             }
         }
@@ -104,26 +104,26 @@ const SHAPES: [(u32, u32); 16] = [
 ];
 
 fn agree(sets: u32, ways: u32, replacement: Replacement, stream: &[(u32, bool)]) {
-    let mut fast = Tlb::new(sets, ways, replacement, 7);
-    let mut slow = Slow::new(sets, ways, replacement, 7);
-    for (step, (key, forget)) in stream.iter().enumerate() {
-        if *forget {
-            let gone = |other: Key| other % 5 == key % 5;
-            let dropped = fast.forget(gone);
-            // The tree remembers uses of dropped entries, but the naive implementation does not.
+    let mut tlb = Tlb::new(sets, ways, replacement, 7);
+    let mut naive = Naive::new(sets, ways, replacement, 7);
+    for (step, (key, invalidate)) in stream.iter().enumerate() {
+        if *invalidate {
+            let is_stale = |other: Key| other % 5 == key % 5;
+            let dropped = tlb.invalidate(is_stale);
+            // Tree-PLRU remembers uses of dropped entries; the naive implementation does not.
             if replacement != Replacement::TreePlru {
-                assert_eq!(dropped, slow.forget(gone), "{sets}x{ways} {replacement:?} at {step}");
+                assert_eq!(dropped, naive.invalidate(is_stale), "{sets}x{ways} {replacement:?} at {step}");
                 continue;
             }
-            slow = Slow::new(sets, ways, replacement, 7);
-            fast = Tlb::new(sets, ways, replacement, 7);
+            naive = Naive::new(sets, ways, replacement, 7);
+            tlb = Tlb::new(sets, ways, replacement, 7);
         }
         let (index, key) = (key.wrapping_mul(0x9e37_79b9) >> 7, key + 1);
         if step % 50 == 49 && replacement != Replacement::TreePlru {
-            fast.forget_one(index, key);
-            slow.forget(|other| other == key);
+            tlb.invalidate_one(index, key);
+            naive.invalidate(|other| other == key);
         }
-        assert_eq!(fast.touch(index, key), slow.touch(index, key), "{sets}x{ways} {replacement:?} at {step}");
+        assert_eq!(tlb.touch(index, key), naive.touch(index, key), "{sets}x{ways} {replacement:?} at {step}");
     }
 }
 
@@ -131,11 +131,11 @@ proptest! {
     #![proptest_config(testing::properties(16))]
 
     #[test]
-    fn every_kind_agrees_with_the_slow_one(
+    fn every_tlb_agrees_with_the_naive_one(
         pages in prop::sample::select(vec![3u32, 40, 300, 5000]),
         stream in proptest::collection::vec((any::<u32>(), proptest::bool::weighted(0.01)), 1..3000),
     ) {
-        let stream: Vec<(u32, bool)> = stream.iter().map(|(key, forget)| (key % pages, *forget)).collect();
+        let stream: Vec<(u32, bool)> = stream.iter().map(|(key, invalidate)| (key % pages, *invalidate)).collect();
         for (sets, ways) in SHAPES {
             agree(sets, ways, Replacement::Lru, &stream);
             agree(sets, ways, Replacement::Random, &stream);
@@ -149,40 +149,40 @@ proptest! {
 }
 
 #[test]
-fn a_walk_over_more_pages_than_entries_never_hits_and_over_fewer_always() {
+fn a_lap_hits_only_if_its_pages_fit() {
     for (pages, hits) in [(64, 9 * 64), (65, 0)] {
         let mut tlb = Tlb::new(1, 64, Replacement::Lru, 0);
         let found = (0..10 * pages).filter(|step| tlb.touch(step % pages, step % pages + 1)).count();
         assert_eq!(found, hits, "{pages}");
     }
-    // Sixteen sets of four: of 65 pages only one set has five.
+    // 16 sets of 4 ways and 65 pages: only one set has five pages.
     let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
     let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
     assert_eq!(found, 9 * 60);
 }
 
-/// The differences from LRU: a page that is used all the time, and a walk over pages that are used once.
+/// How they differ from LRU: with a page that is used in every step, and with a scan of pages that are used once.
 #[test]
-fn fifo_forgets_what_is_in_use_and_srrip_keeps_it_through_a_walk() {
+fn fifo_evicts_a_page_in_use_and_srrip_keeps_used_pages_through_a_scan() {
     let hits = |replacement| {
         let mut tlb = Tlb::new(1, 4, replacement, 0);
         tlb.touch(0, 1);
         (2..1000u32).filter(|step| [tlb.touch(0, 1), tlb.touch(0, *step)][0]).count()
     };
-    // In four places a page stays for four arrivals, its own among them: one miss in four steps.
+    // The fourth insertion after an entry evicts it from four ways. Page 1 is inserted itself, so it misses in every fourth step.
     assert_eq!((hits(Replacement::Lru), hits(Replacement::Fifo)), (998, 749));
-    let after_walk = |replacement| {
+    let after_scan = |replacement| {
         let mut tlb = Tlb::new(1, 4, replacement, 0);
         for key in [1, 2, 1, 2, 10, 11, 12, 13] {
             tlb.touch(0, key);
         }
         [1, 2].map(|key| tlb.touch(0, key))
     };
-    assert_eq!((after_walk(Replacement::Lru), after_walk(Replacement::Srrip)), ([false; 2], [true; 2]));
+    assert_eq!((after_scan(Replacement::Lru), after_scan(Replacement::Srrip)), ([false; 2], [true; 2]));
 }
 
 #[test]
-fn random_replacement_is_the_same_for_a_seed_and_another_for_another() {
+fn the_seed_determines_random_replacement() {
     let hits = |seed| {
         let mut tlb = Tlb::new(1, 16, Replacement::Random, seed);
         (0..4000u32).map(|step| tlb.touch(0, step * step % 37 + 1)).collect::<Vec<bool>>()
@@ -192,8 +192,8 @@ fn random_replacement_is_the_same_for_a_seed_and_another_for_another() {
 }
 
 #[test]
-fn a_tlb_of_several_sizes_indexes_each_by_its_own_page_number() {
-    // Two sets, one way: a large page with an even number and a small one with an odd number are in different sets.
+fn indexes_each_page_size_by_page_numbers_of_that_size() {
+    // Two sets of one way: the even page number and the odd one are in different sets.
     let mut tlb = Tlb::new(2, 1, Replacement::Lru, 0);
     let keys = BTreeMap::from([("2M page 4", (4, 1)), ("4K page 7", (7, 2)), ("4K page 8", (8, 3))]);
     let mut touch = |name: &str| tlb.touch(keys[name].0, keys[name].1);

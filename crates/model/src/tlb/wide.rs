@@ -1,24 +1,24 @@
-//! Sets of any number of ways, ordered by last use and searched from the front.
+//! LRU sets of any number of ways, ordered by last use and searched from the front.
 
-use super::entry::{forget_in_order, leave_missed};
+use super::entry::{invalidate_ordered, keep_missed};
 
 #[derive(Clone, Debug)]
-pub struct Wide<K> {
+pub struct AnyWays<K> {
     entries: Vec<K>,
     ways: usize,
     mask: u32,
 }
 
-impl<K: Copy + Default + PartialEq> Wide<K> {
-    pub fn new(sets: u32, ways: u32) -> Wide<K> {
-        Wide { entries: vec![K::default(); (sets * ways) as usize], ways: ways as usize, mask: sets - 1 }
+impl<K: Copy + Default + PartialEq> AnyWays<K> {
+    pub fn new(sets: u32, ways: u32) -> AnyWays<K> {
+        AnyWays { entries: vec![K::default(); (sets * ways) as usize], ways: ways as usize, mask: sets - 1 }
     }
 
     #[inline]
     pub fn touch(&mut self, index: u32, key: K) -> bool {
         let first = (index & self.mask) as usize * self.ways;
         let set = &mut self.entries[first..first + self.ways];
-        // Every entry moves back one place, until the key's old place is reached or the last entry is evicted.
+        // Moves every entry back one place, up to the key's old place or until the last entry is evicted.
         let mut moving = key;
         for entry in set {
             std::mem::swap(entry, &mut moving);
@@ -29,17 +29,17 @@ impl<K: Copy + Default + PartialEq> Wide<K> {
         false
     }
 
-    /// As [`Wide::touch`], for several keys. Moves those that missed to the front and returns their number.
+    /// As [`AnyWays::touch`], for several keys. Moves those that missed to the front and returns their number.
     pub fn touch_all(&mut self, keys: &mut [K], index: impl Fn(K) -> u32) -> usize {
-        leave_missed(keys, |key| self.touch(index(key), key))
+        keep_missed(keys, |key| self.touch(index(key), key))
     }
 
-    pub fn forget_one(&mut self, index: u32, key: K) {
+    pub fn invalidate_one(&mut self, index: u32, key: K) {
         let first = (index & self.mask) as usize * self.ways;
-        forget_in_order(&mut self.entries[first..first + self.ways], &|other| other == key);
+        invalidate_ordered(&mut self.entries[first..first + self.ways], &|other| other == key);
     }
 
-    pub fn forget(&mut self, gone: &impl Fn(K) -> bool) -> u64 {
-        self.entries.chunks_mut(self.ways).map(|set| forget_in_order(set, gone)).sum()
+    pub fn invalidate(&mut self, is_stale: &impl Fn(K) -> bool) -> u64 {
+        self.entries.chunks_mut(self.ways).map(|set| invalidate_ordered(set, is_stale)).sum()
     }
 }

@@ -1,9 +1,9 @@
-//! The stacks of all sets, for every number of sets at once.
+//! The stacks of all sets, for every set count.
 
 /// log2 of the set counts: 1 to 2048.
 pub const SET_SHIFTS: std::ops::Range<u32> = 0..12;
 
-/// Number of places of the deepest stacks.
+/// Number of places in the deepest stacks.
 pub const MAX_DEPTH: usize = 128;
 
 /// The stacks of one set count, each with `D` places, at least sixteen.
@@ -11,7 +11,7 @@ pub const MAX_DEPTH: usize = 128;
 struct Stacks<const D: usize> {
     sets: Vec<[u32; D]>,
     mask: u32,
-    /// How often a page was found at each depth; index `D` counts those that were not found.
+    /// How often a page was found at each depth; index `D` counts pages that were not found.
     found: [u64; MAX_DEPTH + 1],
 }
 
@@ -20,15 +20,15 @@ impl<const D: usize> Stacks<D> {
         Stacks { sets: vec![[0; D]; 1 << shift], mask: (1 << shift) - 1, found: [0; MAX_DEPTH + 1] }
     }
 
-    /// Moves a page to the front of its set and returns its old depth, `D` if it was not there. The page must be at a
-    /// depth below `N`, unless `N` is the whole stack.
+    /// Moves a page to the front of its stack and returns its old depth, or `D` if it was not in the stack. Searches only the first
+    /// `N` places, so the page must be there, unless `N` is `D`.
     #[inline(always)]
     fn touch<const N: usize>(&mut self, index: u32, key: u32) -> usize {
         let set = &mut self.sets[(index & self.mask) as usize];
         if set[0] == key {
             return 0;
         }
-        const { assert!(N <= D && D <= MAX_DEPTH, "a stack is no deeper") };
+        const { assert!(N <= D && D <= MAX_DEPTH, "at most D of MAX_DEPTH places") };
         let Some(front) = set.first_chunk_mut::<N>() else { return D };
         let old = *front;
         let mut weight = 0;
@@ -45,7 +45,7 @@ impl<const D: usize> Stacks<D> {
         depth as usize
     }
 
-    /// Pushes a page that is not in its set to the front.
+    /// Pushes a page that is not in its stack to the front.
     #[inline(always)]
     fn push(&mut self, index: u32, key: u32) {
         let set = &mut self.sets[(index & self.mask) as usize];
@@ -70,14 +70,14 @@ impl<const D: usize> AllSets<D> {
     }
 
     fn absent(&self) -> u64 {
-        self.stacks.last().map_or(0, |most| most.found[D])
+        self.stacks.last().map_or(0, |most_sets| most_sets.found[D])
     }
 
     fn misses(&self, set_shift: usize, ways: usize) -> u64 {
         self.stacks[set_shift].found[ways..].iter().sum()
     }
 
-    fn touch_from_fewest(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
+    fn touch_fewest_sets_first(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
         for id in ids {
             let (index, key) = pages[usize::from(*id)];
             if u64::from(key) == self.last {
@@ -99,9 +99,9 @@ impl<const D: usize> AllSets<D> {
         }
     }
 
-    // Not inlined, so that the loop for normal programs stays small.
+    // Not inlined, so that the loop of the normal search order stays small.
     #[inline(never)]
-    fn touch_from_most(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
+    fn touch_most_sets_first(&mut self, ids: &[u16], pages: &[(u32, u32)]) {
         for id in ids {
             let (index, key) = pages[usize::from(*id)];
             if u64::from(key) == self.last {
@@ -120,50 +120,50 @@ impl<const D: usize> AllSets<D> {
     }
 }
 
-/// Stacks of the smallest sufficient depth.
+/// The stacks of every set count, of the smallest sufficient depth.
 #[derive(Clone, Debug)]
-pub enum OfDepth {
+pub enum AnyDepth {
     D16(AllSets<16>),
     D32(AllSets<32>),
     D64(AllSets<64>),
     D128(AllSets<MAX_DEPTH>),
 }
 
-/// Evaluates an expression with the stacks of a depth.
+/// Evaluates an expression with the stacks, whatever their depth.
 macro_rules! with_depth {
     ($of:expr, $all:ident => $body:expr) => {
         match $of {
-            OfDepth::D16($all) => $body,
-            OfDepth::D32($all) => $body,
-            OfDepth::D64($all) => $body,
-            OfDepth::D128($all) => $body,
+            AnyDepth::D16($all) => $body,
+            AnyDepth::D32($all) => $body,
+            AnyDepth::D64($all) => $body,
+            AnyDepth::D128($all) => $body,
         }
     };
 }
 
-impl OfDepth {
+impl AnyDepth {
     /// Empty stacks of at least `ways` places.
-    pub fn new(ways: usize) -> OfDepth {
+    pub fn new(ways: usize) -> AnyDepth {
         match ways {
-            ..=16 => OfDepth::D16(AllSets::new()),
-            17..=32 => OfDepth::D32(AllSets::new()),
-            33..=64 => OfDepth::D64(AllSets::new()),
-            _ => OfDepth::D128(AllSets::new()),
+            ..=16 => AnyDepth::D16(AllSets::new()),
+            17..=32 => AnyDepth::D32(AllSets::new()),
+            33..=64 => AnyDepth::D64(AllSets::new()),
+            _ => AnyDepth::D128(AllSets::new()),
         }
     }
 
-    /// Touches pages, given by their indexes and keys for each identifier. With `from_most` the search begins with the
-    /// most sets, which is faster if many pages are in no stack.
-    pub fn touch(&mut self, ids: &[u16], pages: &[(u32, u32)], from_most: bool) {
-        with_depth!(self, all => if from_most { all.touch_from_most(ids, pages) } else { all.touch_from_fewest(ids, pages) });
+    /// Touches the pages that `ids` selects from `pages`, which have an index and a key each. `most_sets_first` is faster if many
+    /// pages are in no stack.
+    pub fn touch(&mut self, ids: &[u16], pages: &[(u32, u32)], most_sets_first: bool) {
+        with_depth!(self, all => if most_sets_first { all.touch_most_sets_first(ids, pages) } else { all.touch_fewest_sets_first(ids, pages) });
     }
 
-    /// How often a page was in no stack so far.
+    /// How often a touched page was in no stack so far.
     pub fn absent(&self) -> u64 {
         with_depth!(self, all => all.absent())
     }
 
-    /// Misses with `1 << set_shift` sets of `ways` ways, at most the number of places.
+    /// Misses with `1 << set_shift` sets of `ways` ways, which must be at most the number of places.
     pub fn misses(&self, set_shift: usize, ways: usize) -> u64 {
         with_depth!(self, all => all.misses(set_shift, ways))
     }

@@ -1,10 +1,10 @@
-//! Compares whole simulations with arithmetic, and with a naive reference.
+//! Compares simulations with a naive reference and with calculated results.
 
 mod reference;
 
 use std::io::Cursor;
 
-use model::machine::{self, Machine, Replacement, Serves, TlbShape};
+use model::machine::{self, AccessKind, Machine, Replacement, TlbShape};
 use model::policy::ModelPolicy;
 use model::replay::{infer, replay};
 use model::simulation::{Outcome, Simulation};
@@ -64,8 +64,8 @@ fn accesses(pages: u64, seed: u32) -> Vec<(u64, Kind)> {
     numbers(seed).take(60_000).map(access).collect()
 }
 
-/// The expected misses of data and fetches in the first level, in the second, and so on. `stored` returns what a TLB
-/// stores for an address, if it supports its page size.
+/// The misses according to the reference: of data and of fetches in the first level, then in the second, and so on. `stored`
+/// returns the page that a TLB stores for an address, or `None` if it does not hold that page size.
 fn expected(
     machine: &Machine,
     accesses: &[(u64, Kind)],
@@ -82,7 +82,7 @@ fn expected(
         if last[fetch].replace(address >> 12) == Some(address >> 12) {
             continue;
         }
-        let serves = if fetch == 1 { Serves::Fetch } else { Serves::Load };
+        let serves = if fetch == 1 { AccessKind::Fetch } else { AccessKind::Load };
         for level in 1..=machine.tlbs.iter().map(|tlb| tlb.level).max().unwrap() {
             let found = machine.tlbs.iter().enumerate().find_map(|(index, tlb)| {
                 let holds = tlb.level == level && tlb.serves.contains(&serves);
@@ -98,7 +98,7 @@ fn expected(
     expected
 }
 
-/// The misses of a simulation in the same form.
+/// The misses of a simulation, in the same order.
 fn misses(found: &Outcome) -> [u64; 8] {
     let mut misses = [0; 8];
     let levels = [&found.first_level, &found.second_level].into_iter().chain(&found.further_levels);
@@ -109,17 +109,17 @@ fn misses(found: &Outcome) -> [u64; 8] {
 }
 
 #[test]
-fn misses_are_those_of_the_slow_reference() {
+fn misses_are_those_of_the_reference() {
     for (pages, seed) in [(40u64, 1), (70, 2), (700, 3), (5000, 4)] {
         let accesses = accesses(pages, seed);
         let expected = expected(&lru(), &accesses, |_, address| Some((12, address >> 12)));
-        // The memory is populated from the beginning, so no fault drops anything from a TLB.
+        // All memory is populated before the first access, so no fault invalidates an entry.
         let found = &run(&recorded(pages << 12, accesses), &[lru()], &["base+prefault"], 1)[0];
         let (first, second) = (&found.first_level, &found.second_level);
         assert_eq!(misses(found), expected, "{pages} pages");
         assert_eq!(found.walks, expected[2] + expected[3]);
         assert_eq!(found.second_hit_cycles, 7 * (first.total() - second.total()));
-        // The walker has no cache: four levels, each from memory.
+        // The walker has no caches: it reads four entries from memory.
         assert_eq!((found.walk_references, found.walk_cycles), (4 * found.walks, 400 * found.walks));
         assert_eq!(found.instructions, Some(60_000));
     }
@@ -135,7 +135,7 @@ fn changed(changes: &[(&str, &str)]) -> Machine {
 }
 
 #[test]
-fn other_replacements_miss_as_the_slow_reference() {
+fn other_replacements_miss_as_the_reference() {
     let plru = [(r#"is = "lru""#, r#"is = "plru""#), ("is = 1536", "is = 1024"), ("is = 12", "is = 8")];
     let other = |name: &str| changed(&[(r#"is = "lru""#, &format!("is = {name:?}"))]);
     let mut srrip = lru();
@@ -152,9 +152,9 @@ fn other_replacements_miss_as_the_slow_reference() {
     }
 }
 
-/// Each level is looked up if the previous one missed, and a hit costs its cycles.
+/// Each level is looked up after a miss in the previous one, and a hit costs the cycles of its level.
 #[test]
-fn three_and_four_levels_miss_as_the_slow_reference() {
+fn three_and_four_levels_miss_as_the_reference() {
     let mut machine = lru();
     let second = machine.tlbs.iter().find(|tlb| tlb.level == 2).unwrap().clone();
     for (level, ways, hit_cycles) in [(3, 16, 20), (4, 32, 50)] {
@@ -176,7 +176,7 @@ fn three_and_four_levels_miss_as_the_slow_reference() {
 }
 
 #[test]
-fn coalesced_pages_miss_as_the_slow_reference() {
+fn coalesced_pages_miss_as_the_reference() {
     let replacement = "replacement = {";
     for (reach, shift) in [("4", 14), ("8", 15)] {
         let coalesces = format!(
@@ -196,9 +196,9 @@ coalescing_needs = {{ is = "contiguity", assumed = "test" }}
 }
 
 #[test]
-fn sizes_apart_and_together_miss_as_the_slow_reference() {
-    // Data of 2M has a separate TLB, code of 2M is stored as 4K, and the second level has both sizes.
-    let apart = r#"[[tlb]]
+fn separate_and_shared_tlbs_of_two_sizes_miss_as_the_reference() {
+    // Data pages of 2M have a separate TLB, code pages of 2M are stored as 4K, and the second level holds both sizes.
+    let separate = r#"[[tlb]]
 name = "L1-2M"
 level = 1
 serves = ["load", "store"]
@@ -208,8 +208,8 @@ ways = { is = 2, assumed = "test" }
 replacement = { is = "lru", assumed = "test" }
 hit_cycles = { is = 0, assumed = "test" }
 [walker]"#;
-    let machine = changed(&[("[walker]", apart)]);
-    // Eight pages of 2M, followed by 300 small pages, which are too few for another one.
+    let machine = changed(&[("[walker]", separate)]);
+    // Eight pages of 2M and 300 of 4K, which are too few for another page of 2M.
     let (pages, end) = (8 * 512 + 300, BASE + (16 << 20));
     let accesses = accesses(pages, 10);
     let stored = |tlb: &TlbShape, address: u64| {
@@ -228,13 +228,13 @@ hit_cycles = { is = 0, assumed = "test" }
     assert_eq!(found.first_level.by_size.len(), 2);
 }
 
-/// Every page of `pages` in order, `times` times.
+/// A trace of stores to each of `pages` pages in order, `times` times.
 fn sequential(pages: u64, times: u64) -> Vec<u8> {
     recorded(pages << 12, (0..times * pages).map(|step| (BASE + ((step % pages) << 12), Kind::STORE)))
 }
 
 #[test]
-fn a_walk_over_memory_misses_once_a_page_or_always() {
+fn laps_miss_once_per_page_if_the_pages_fit_and_else_always() {
     // 64 pages fit level 1; 1536 fit level 2; 3072 fit neither.
     for (pages, times, first, second) in [(64, 10, 64, 64), (1536, 10, 15360, 1536), (3072, 10, 30720, 30720)] {
         let found = &run(&sequential(pages, times), &[lru()], &["base"], 1)[0];
@@ -244,7 +244,7 @@ fn a_walk_over_memory_misses_once_a_page_or_always() {
 }
 
 #[test]
-fn larger_pages_miss_by_their_size() {
+fn larger_pages_miss_less() {
     // 64M, ten times: 16384 pages of 4K, 1024 of 64K, 32 of 2M.
     let trace = sequential(16384, 10);
     let n1 = machine::built_in("neoverse-n1").unwrap();
@@ -260,7 +260,7 @@ fn larger_pages_miss_by_their_size() {
     assert_eq!(misses[5], (32, 32));
     let faults: Vec<u64> = found.iter().map(|found| found.faults).collect();
     assert_eq!(faults, [16384, 1024, 2048, 1024, 1024, 32]);
-    // Every page is touched in order, so the rest of a block of the proposal is mapped before the next block is begun.
+    // Pages are touched in order, so under contig-64k at most one block of 64K has only one of its pages mapped.
     let held: Vec<(u64, u64)> =
         found.iter().map(|found| (found.costs.held_peak_bytes, found.costs.held_unmapped_peak_bytes)).collect();
     let all = |unmapped| (16384 << 12, unmapped);
@@ -268,7 +268,7 @@ fn larger_pages_miss_by_their_size() {
 }
 
 #[test]
-fn hardware_that_coalesces_four_pages_misses_a_quarter() {
+fn coalescing_four_pages_leaves_a_quarter_of_the_misses() {
     let trace = sequential(16384, 2);
     let zen = machine::built_in("zen-2").unwrap();
     let found = run(&trace, &[zen], &["mthp-64k", "thp"], 1);
@@ -277,7 +277,7 @@ fn hardware_that_coalesces_four_pages_misses_a_quarter() {
 }
 
 #[test]
-fn a_chase_over_more_pages_than_entries_walks_at_every_step() {
+fn a_chase_over_more_pages_than_entries_walks_at_every_load() {
     let pages = 1 << 13;
     let mut page = 0u64;
     let chase = (0..100_000).map(|_| {
@@ -289,7 +289,7 @@ fn a_chase_over_more_pages_than_entries_walks_at_every_step() {
     let found = &run(&trace, &[machine::built_in("cascade-lake").unwrap()], &["base", "hugetlb-1g"], 1);
     assert_eq!(found[0].second_level.load, 100_000);
     assert_eq!(found[0].walks, 100_000);
-    // All sixteen tables are in the walk cache: each walk reads one entry, and the first walk to each table one more.
+    // All 16 PTE tables fit into the walk caches: each walk reads one entry, and the first walk to each table one more.
     assert!((100_000 + 16..100_000 + 20).contains(&found[0].walk_references), "{}", found[0].walk_references);
     assert_eq!(found[0].found.iter().map(|found| found.references).sum::<u64>(), found[0].walk_references);
 }
@@ -307,7 +307,7 @@ fn results_do_not_depend_on_threads() {
 }
 
 #[test]
-fn a_page_that_is_dropped_between_two_touches_is_touched_twice() {
+fn a_page_dropped_between_touches_faults_at_every_touch() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     let call =
         Call::Mmap { address: BASE, bytes: 8192, protection: 3, flags: 0x32, file: -1, offset: 0, file_system: None };
@@ -321,7 +321,7 @@ fn a_page_that_is_dropped_between_two_touches_is_touched_twice() {
 }
 
 #[test]
-fn unmapped_memory_is_gone_from_tlbs() {
+fn unmapping_invalidates_tlb_entries() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     let map = |recording: &mut Recording<Vec<u8>>| {
         let call = Call::Mmap {
@@ -357,7 +357,7 @@ tlb_ways = { is = 1, assumed = "test" }
 "#;
     let nested = machine::read("nested.toml", &format!("{LRU}{stage2}")).unwrap();
     let found = &run(&sequential(3072, 2), &[nested], &["base"], 1)[0];
-    // Four levels of the guest and its memory, each through four levels of the host: (4 + 1) x (4 + 1) - 1.
+    // Four guest entries and the memory, each translated by four host entries: (4 + 1) x (4 + 1) - 1.
     assert_eq!(found.walk_references, 24 * found.walks);
     assert_eq!(found.walks, 2 * 3072);
     let huge = stage2.replace(r#"page = { is = "4K""#, r#"page = { is = "1G""#).replace("is = 1,", "is = 8,");
@@ -367,21 +367,21 @@ tlb_ways = { is = 1, assumed = "test" }
 }
 
 #[test]
-fn without_events_memory_is_what_is_touched() {
+fn without_events_infers_memory_from_touched_pages() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     for page in 0..1024u64 {
         recording.access(0, BASE + (page << 12), 8, Kind::STORE).unwrap();
     }
     recording.access(0, BASE + (1 << 30), 8, Kind::STORE).unwrap();
     let trace = recording.finish().unwrap();
-    let stretches = infer(Cursor::new(&trace)).unwrap().unwrap();
-    assert_eq!(stretches, [(BASE, BASE + (4 << 20)), (BASE + (1 << 30), BASE + (1 << 30) + 4096)]);
+    let ranges = infer(Cursor::new(&trace)).unwrap().unwrap();
+    assert_eq!(ranges, [(BASE, BASE + (4 << 20)), (BASE + (1 << 30), BASE + (1 << 30) + 4096)]);
     let found = &run(&trace, &[machine::built_in("cascade-lake").unwrap()], &["thp"], 1)[0];
     assert_eq!((found.faults, found.costs.outside_bytes), (3, 0));
 }
 
 #[test]
-fn threads_see_what_others_have_mapped() {
+fn threads_see_mappings_of_other_threads() {
     let mut recording = Recording::new(Vec::new(), header()).unwrap();
     for round in 0..50u64 {
         let address = BASE + (round << 21);

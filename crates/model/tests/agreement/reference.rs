@@ -1,12 +1,12 @@
-//! A naive TLB.
+//! A naive TLB, the reference.
 
 use model::machine::{Replacement, TlbShape};
 
 /// A page as a TLB stores it: log2 of its bytes, and its number.
 pub type Stored = (u32, u64);
 
-/// Sets of pages with the times of their last uses; for FIFO the times of their arrival, for SRRIP the predictions (2
-/// at first, 0 after a hit, replaced at 3).
+/// Sets of pages with the time of their last use. For FIFO it is the time of insertion, for SRRIP the prediction: 2 for a new
+/// entry, 0 after a hit; an entry with 3 is replaced.
 pub struct Reference {
     sets: Vec<Vec<(Stored, u64)>>,
     ways: usize,
@@ -34,9 +34,9 @@ impl Reference {
             }
             return false;
         }
-        let noted = if self.replacement == Replacement::Srrip { 2 } else { time };
+        let value = if self.replacement == Replacement::Srrip { 2 } else { time };
         if self.sets[set].len() < self.ways {
-            self.sets[set].push((page, noted));
+            self.sets[set].push((page, value));
             return true;
         }
         let times: Vec<u64> = self.sets[set].iter().map(|entry| entry.1).collect();
@@ -46,11 +46,11 @@ impl Reference {
             Replacement::TreePlru => half_used_longer_ago(&times),
             Replacement::Random => self.random() as usize % self.ways,
         };
-        self.sets[set][way] = (page, noted);
+        self.sets[set][way] = (page, value);
         true
     }
 
-    /// The first entry whose prediction is 3, after all predictions have been raised until there is one.
+    /// Raises all predictions until one is 3, and returns the first such entry.
     fn farthest(&mut self, set: usize) -> usize {
         loop {
             if let Some(way) = self.sets[set].iter().position(|(_, prediction)| *prediction == 3) {
@@ -68,7 +68,7 @@ impl Reference {
     }
 }
 
-/// Tree-PLRU without a tree: of each pair of halves, takes the one whose last use is longer ago.
+/// Tree-PLRU without a tree: halves the ways down to one, and takes the half whose last use is longer ago each time.
 fn half_used_longer_ago(times: &[u64]) -> usize {
     let half = times.len() / 2;
     let (lower, upper) = times.split_at(half);

@@ -1,256 +1,241 @@
-//! Runs a program once with a setting, and reads what maps its memory.
+//! Runs a program once with a setting, and inspects its memory.
 
-use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::fs::File;
-use std::io;
-use std::time::Duration;
 
 use census::Observer;
 use census::inspect::{Detail, Inspector};
 use host::Host;
-use platform::Session;
-use policy::Policy;
+use platform::{Blame, Once, Session, Settings, Work, run_once};
 use policy::census::Backing;
-use policy::inspect::{Inspection, Region, Supply};
-use policy::remedy::{Change, Remedy, Runtime, pool_path};
+use policy::inspect::Inspection;
+use policy::remedy::{Change, pool_path};
 use policy::size::PageSize;
-use study::trial::Exit;
+use policy::{Granularity, PageSizes, Policy};
+use study::advice::Outcome;
+use study::trial::{Answer, Exit, Stated};
+use tracer::Rewriting;
 use tracer::environment::Variables;
-use tracer::signals;
-use tracer::user::User;
-use tracer::{Ended, Launch, Leftovers, Rewriting, Witness};
 
-use super::ENOUGH_RATIO;
-use crate::failure::Failure;
+use super::goal::Goal;
+use crate::failure::{Failure, error_chain};
+use crate::inspect::at_exit::CommandWitness;
 
-/// How long processes may outlive the command.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The program that settings are tried on.
-pub struct Program {
-    /// The command.
-    pub command: Vec<OsString>,
-    /// The user that it runs as; `None`: the user who runs pagelab.
-    pub user: Option<User>,
-    /// Variables that are added to its environment.
-    pub variables: Variables,
-    /// The time limit of a run.
-    pub limit: Option<Duration>,
+/// What was observed in one run of the program.
+pub struct ObservedRun {
+    /// The process with the most resident memory, inspected when it had most.
+    pub inspection: Inspection,
+    answer: Answer,
+    /// Whether that process was executed with the variable of the setting.
+    has_variable: bool,
 }
 
-/// What came of a setting.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The program ran, and had these bytes in pages of the size or larger.
-    Large {
-        /// The bytes.
-        bytes: u64,
-    },
-    /// The program failed under it.
-    Failed {
-        /// How it ended, as a clause.
-        how: String,
-    },
-    /// It could not be set.
-    Refused {
-        /// The reason.
-        reason: String,
-    },
-}
-
-/// The memory of a program's processes when they had most of it.
-pub struct Looked {
-    processes: Vec<Inspection>,
-}
-
-impl Looked {
-    /// Bytes in leaves or folios of this size or larger.
-    pub fn large_bytes(&self, size: PageSize) -> u64 {
+impl ObservedRun {
+    /// Bytes of memory in leaves or folios of a large size.
+    pub fn large_bytes(&self, is_large: &dyn Fn(PageSize) -> bool) -> u64 {
         let is_memory = |backing: Backing| matches!(backing, Backing::Anonymous | Backing::Shmem | Backing::Hugetlb);
-        let of_one = |one: &Inspection| {
-            one.census().bytes_where(|mapping| is_memory(mapping.backing) && mapping.effective() >= size)
-        };
-        self.processes.iter().map(of_one).sum()
+        let census = self.inspection.census();
+        census.bytes_where(|mapping| is_memory(mapping.backing) && is_large(mapping.effective()))
     }
 
-    /// The regions of all processes.
-    pub fn regions(&self) -> impl Iterator<Item = &Region> {
-        self.processes.iter().flat_map(|one| &one.regions)
-    }
-
-    /// The settings of the system while it ran.
-    pub fn supply(&self) -> Supply {
-        self.processes.first().map(|one| one.supply.clone()).unwrap_or_default()
-    }
-
-    /// The runtimes of the process with most memory.
-    pub fn runtimes(&self) -> &[Runtime] {
-        let largest = self.processes.iter().max_by_key(|one| one.resident_bytes());
-        largest.map_or(&[], |one| one.runtimes.as_slice())
+    /// Bytes of transparent pages of the policy's size for which the kernel found no free block while the program ran.
+    fn no_block_bytes(&self, policy: &Policy, page_sizes: &PageSizes) -> u64 {
+        let is_transparent = matches!(policy.granularity, Granularity::Thp | Granularity::Mthp(_));
+        let size = policy.target(page_sizes).filter(|_| is_transparent);
+        size.map_or(0, |size| self.inspection.supply.fallbacks(size).no_block.saturating_mul(size.bytes()))
     }
 }
 
-impl Outcome {
-    /// Whether it brought nearly as much as the policy does.
-    pub fn holds(&self, wanted_bytes: u64) -> bool {
-        matches!(self, Outcome::Large { bytes } if *bytes > 0 && *bytes as f64 >= ENOUGH_RATIO * wanted_bytes as f64)
-    }
-}
-
-/// The most looks at a process before its end.
-const MAX_LOOKS: u32 = 16;
-
-/// Looks at every process of a tree when it ends, and before it gives back much of its memory. The look at the most memory counts.
-struct Looks {
-    inspector: Inspector,
-    supply: Supply,
-    /// By process: its fullest look, and the number of looks before its end.
-    processes: BTreeMap<i32, (Inspection, u32)>,
-}
-
-impl Looks {
-    fn look(&mut self, task: i32) {
-        // A process that cannot be read counts as one without large pages.
-        let Ok(now) = self.inspector.process(task as u32, &self.supply) else { return };
-        match self.processes.get_mut(&task) {
-            Some((before, looks)) => {
-                *looks += 1;
-                if before.resident_bytes() <= now.resident_bytes() {
-                    *before = now;
-                }
-            }
-            None => {
-                self.processes.insert(task, (now, 1));
-            }
-        }
-    }
-
-    /// Whether a range is large enough to be looked at before it goes: an eighth of what was seen so far.
-    fn is_worth_a_look(&self, task: i32, bytes: u64) -> bool {
-        let Some((seen, looks)) = self.processes.get(&task) else { return true };
-        *looks < MAX_LOOKS && bytes >= seen.resident_bytes() / 8
-    }
-}
-
-impl Witness for Looks {
-    fn begins(&mut self, _: i32) {}
-
-    fn ends(&mut self, task: i32) {
-        self.look(task);
-    }
-
-    fn unmaps(&mut self, task: i32, start: u64, end: u64) {
-        if self.is_worth_a_look(task, end - start) {
-            self.look(task);
-        }
-    }
-}
-
-/// Runs the program under a policy whose settings are in force, and looks at its memory.
+/// Runs the program under a policy whose settings are in force, and inspects its memory.
 ///
 /// # Errors
-/// It cannot be run, or it failed.
-pub fn look(program: &Program, policy: &Policy, session: &Session) -> Result<Looked, Failure> {
-    let (looked, ended) = run(program, policy, session, &[], &[])?;
-    match failure(&ended) {
-        None => Ok(looked),
-        Some(how) => Err(Failure::Command(format!("the command {how} when it was run again for advice"))),
+/// The program cannot be run, or it fails.
+pub fn observe(work: &Work, policy: &Policy, session: &Session) -> Result<ObservedRun, Failure> {
+    match run(work, policy, None, session)? {
+        Ok(observed) => Ok(observed),
+        Err(how) => Err(Failure::Command(format!("the command failed when it was run again for advice: {how}"))),
     }
 }
 
-/// Runs the program with a setting. The setting stays in force until the session changes it.
+/// Runs the program with a setting, and compares its answer with `by_default`, a run without the setting. System settings stay
+/// in force until the session changes them.
 ///
 /// # Errors
 /// The program cannot be run.
-pub fn attempt(program: &Program, remedy: &Remedy, size: PageSize, session: &mut Session) -> Result<Outcome, Failure> {
-    let (mut settings, mut variables, mut arguments) = (Vec::new(), Vec::new(), Vec::new());
-    for change in &remedy.changes {
-        match change {
-            Change::Setting { path, value } => settings.push((path.clone(), value.clone())),
-            Change::Pool { page_bytes, pages } => {
-                let path = pool_path(*page_bytes);
-                let free = session.host().value(&path).ok().flatten().and_then(|text| text.parse::<u64>().ok());
-                settings.push((path, (free.unwrap_or_default() + pages).to_string()));
-            }
-            Change::Environment { variable, value } => variables.push((variable.clone(), value.clone())),
-            Change::Arguments { arguments: words, .. } => arguments.extend(words.iter().cloned()),
-            Change::Mount { .. } | Change::Collapse | Change::Source { .. } | Change::Other { .. } => {
-                return Ok(Outcome::Refused { reason: "it is not tried".into() });
-            }
+pub fn attempt(
+    work: &mut Work,
+    changes: &[Change],
+    goal: &Goal,
+    by_default: &ObservedRun,
+    session: &mut Session,
+) -> Result<Outcome, Failure> {
+    let Some(changes) = SettingChanges::of(changes, session.host()) else {
+        return Ok(Outcome::Refused { reason: "only the program itself can make this change".into() });
+    };
+    if let Err(error) = session.apply_settings(&changes.settings) {
+        super::fail_if_stopped()?;
+        return Ok(Outcome::Refused { reason: error_chain(&error) });
+    }
+    let before = changes.add_to(work);
+    let variable = changes.variables.first().map(|(name, _)| name.clone());
+    let result = run(work, &Policy::DEFAULT, variable.clone(), session);
+    undo(work, before);
+    Ok(match result? {
+        Ok(observed) if !observed.answer.agrees_with(&by_default.answer) => Outcome::OtherAnswer,
+        Ok(ObservedRun { has_variable: false, .. }) if let Some(variable) = variable => {
+            Outcome::NotReached { variable }
         }
-    }
-    if let Err(error) = session.apply_settings(&settings) {
-        return Ok(Outcome::Refused { reason: error.to_string() });
-    }
-    let (looked, ended) = run(program, &Policy::DEFAULT, session, &variables, &arguments)?;
-    Ok(match failure(&ended) {
-        None => Outcome::Large { bytes: looked.large_bytes(size) },
-        Some(how) => Outcome::Failed { how },
+        Ok(observed) => Outcome::Ran {
+            large_bytes: observed.large_bytes(&goal.is_large),
+            no_block_bytes: observed.no_block_bytes(&goal.policy, session.host().page_sizes()),
+        },
+        Err(how) => Outcome::Failed { how },
     })
 }
 
-fn run(
-    program: &Program,
-    policy: &Policy,
-    session: &Session,
-    variables: &[(String, String)],
-    arguments: &[String],
-) -> Result<(Looked, Ended), Failure> {
-    let input = File::open("/dev/null").map_err(Failure::input)?;
-    let output = nowhere().map_err(Failure::input)?;
-    let errors = output.try_clone().map_err(Failure::input)?;
-    let rewriting = Rewriting::of(policy, session.host().page_sizes());
-    let launch = Launch {
-        command: program.command.iter().cloned().chain(arguments.iter().map(OsString::from)).collect(),
-        user: program.user.clone(),
-        variables: with(&program.variables, variables),
-        stdin: Some(input.into()),
-        stdout: Some(output.into()),
-        stderr: Some(errors.into()),
-        disable_thp: rewriting.disable_thp,
-        limit: program.limit,
-    };
-    let inspector = Inspector::new(
-        Host::open("/").map_err(Failure::input)?,
-        Observer::open().map_err(Failure::input)?,
-        Detail::default(),
-    );
-    let supply = inspector.supply().map_err(Failure::input)?;
-    let mut witness = Looks { inspector, supply, processes: BTreeMap::new() };
-    let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    if let Some(signal) = signals::arrived() {
-        return Err(Failure::Stopped(signal, "the command with it"));
-    }
-    let processes = witness.processes.into_values().map(|(look, _)| look).collect();
-    ended.map(|ended| (Looked { processes }, ended)).map_err(|error| Failure::launch(&error))
+/// The changes that make up a setting, by where they are made.
+#[derive(Default)]
+pub struct SettingChanges {
+    /// System settings.
+    pub settings: Settings,
+    /// Environment variables.
+    pub variables: Vec<(String, String)>,
+    /// Arguments added to the command line.
+    pub arguments: Vec<String>,
 }
 
-/// The variables of a program and those of a setting. GLIBC_TUNABLES and JAVA_TOOL_OPTIONS of both are joined.
-fn with(own: &Variables, added: &[(String, String)]) -> Variables {
-    let mut all = own.clone();
-    for (name, value) in added {
-        let between = if name == "GLIBC_TUNABLES" { ":" } else { " " };
-        match all.iter_mut().find(|(other, _)| other.to_str() == Some(name)) {
-            Some((_, before)) => before.push(format!("{between}{value}")),
-            None => all.push((name.into(), value.into())),
+impl SettingChanges {
+    /// Sorts changes by where they are made; `None` if only the program itself can make one of them. A hugetlb pool grows from its
+    /// current size.
+    pub fn of(changes: &[Change], host: &Host) -> Option<SettingChanges> {
+        let mut sorted = SettingChanges::default();
+        for change in changes {
+            match change {
+                Change::Setting { path, value } => sorted.settings.push((path.clone(), value.clone())),
+                Change::Pool { page_bytes, pages } => {
+                    let path = pool_path(*page_bytes);
+                    let size = host.value(&path).ok().flatten().and_then(|text| text.parse::<u64>().ok());
+                    sorted.settings.push((path, (size.unwrap_or_default() + pages).to_string()));
+                }
+                Change::Environment { variable, value } => sorted.variables.push((variable.clone(), value.clone())),
+                Change::Arguments { arguments, .. } => sorted.arguments.extend(arguments.iter().cloned()),
+                Change::Trigger { .. }
+                | Change::Mount { .. }
+                | Change::Collapse
+                | Change::Source { .. }
+                | Change::Other { .. } => return None,
+            }
         }
+        Some(sorted)
     }
-    all
+
+    /// Adds the variables and arguments to the program. Returns what [`undo`] needs.
+    pub fn add_to(&self, work: &mut Work) -> (usize, Variables) {
+        let own = work.variables.clone();
+        let (command, variables) = program(work);
+        let before = (command.len(), variables.clone());
+        command.extend(self.arguments.iter().map(Into::into));
+        variables.extend(joined(&own, &self.variables));
+        before
+    }
 }
 
-/// How a run failed, as a clause; `None` where it did not.
-fn failure(ended: &Ended) -> Option<String> {
-    match &ended.exit {
-        _ if ended.time_was_up => Some("did not end in time".into()),
-        Exit::Code(0) => None,
-        Exit::Code(code) => Some(format!("ended with exit code {code}")),
-        Exit::Signal(signal) => Some(format!("was ended by signal {signal}")),
+/// Undoes [`SettingChanges::add_to`].
+fn undo(work: &mut Work, (command_words, variables_before): (usize, Variables)) {
+    let (command, variables) = program(work);
+    command.truncate(command_words);
+    *variables = variables_before;
+}
+
+/// The command line and the variables of the program, which is the server if there is one.
+fn program(work: &mut Work) -> (&mut Vec<OsString>, &mut Variables) {
+    match &mut work.server {
+        Some(server) => (&mut server.command, &mut server.variables),
+        None => (&mut work.command, &mut work.variables),
     }
 }
 
-/// What the program prints is discarded.
-#[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
-fn nowhere() -> io::Result<File> {
-    File::options().write(true).open("/dev/null")
+/// The separator of the options in a variable; `None` for a variable that holds one value.
+pub fn separator(variable: &str) -> Option<&'static str> {
+    match variable {
+        "GLIBC_TUNABLES" => Some(":"),
+        "MALLOC_CONF" => Some(","),
+        "JAVA_TOOL_OPTIONS" | "NODE_OPTIONS" => Some(" "),
+        _ => None,
+    }
+}
+
+/// The variables of a setting. A list of options is appended to the program's own list.
+fn joined(own: &Variables, added: &[(String, String)]) -> Variables {
+    let join = |(name, value): &(String, String)| {
+        let before = own.iter().find(|(other, _)| other == name.as_str()).map(|(_, before)| before);
+        let mut list = OsString::new();
+        if let (Some(before), Some(separator)) = (before, separator(name)) {
+            list.push(before);
+            list.push(separator);
+        }
+        list.push(value);
+        (name.into(), list)
+    };
+    added.iter().map(join).collect()
+}
+
+/// Runs the program once, and returns what was observed, or how the program failed. `variable` is looked for in the environment of
+/// its processes.
+fn run(
+    work: &Work,
+    policy: &Policy,
+    variable: Option<String>,
+    session: &Session,
+) -> Result<Result<ObservedRun, String>, Failure> {
+    let rewriting = Rewriting::of(policy, session.host().page_sizes());
+    let mut witness = CommandWitness::new(inspector()?, inspector()?, None)?.looking_for(variable);
+    let result = run_once(work, &rewriting, &mut witness);
+    let memory = witness.finish()?;
+    super::fail_if_stopped()?;
+    let Once { answer, refused_requests } = match result {
+        Ok(once) => once,
+        Err(error) if error.blame() == Blame::Command => return Ok(Err(error_chain(&error))),
+        Err(error) => return Err(Failure::input(error)),
+    };
+    if let Some(how) = failure(&answer) {
+        return Ok(Err(how));
+    }
+    let why = memory.unseen.first().map(|(process, error)| format!(": process {process}: {error}")).unwrap_or_default();
+    let with_requests = |inspection| Inspection { refused_requests: Some(refused_requests), ..inspection };
+    let has_variable = memory.has_variable;
+    let largest = memory.into_largest().map(with_requests);
+    let observed = largest.map(|inspection| ObservedRun { inspection, answer, has_variable });
+    observed
+        .map(Ok)
+        .ok_or_else(|| Failure::NoResult(format!("no process of the command could be inspected when it exited{why}")))
+}
+
+fn inspector() -> Result<Inspector, Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    Ok(Inspector::new(host, Observer::open().map_err(Failure::input)?, Detail::default()))
+}
+
+/// How a run failed, as a clause; `None` if it succeeded.
+fn failure(answer: &Answer) -> Option<String> {
+    match (&answer.exit, &answer.stated) {
+        _ if answer.too_slow => Some("it took longer than --trial-time".into()),
+        (Exit::Code(0), Stated::Missed { found, .. }) => Some(format!("its answer was {found:?}")),
+        (Exit::Code(0), _) => None,
+        (exit, _) => Some(format!("it ended with {exit}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn appends_options_to_the_list_of_the_program() {
+        let own: Variables = vec![("GLIBC_TUNABLES".into(), "a=1".into()), ("X".into(), "1".into())];
+        let added = [("GLIBC_TUNABLES", "b=2"), ("MALLOC_CONF", "thp:always")];
+        let added = added.map(|(name, value)| (name.to_owned(), value.to_owned()));
+        let expected: Variables =
+            vec![("GLIBC_TUNABLES".into(), "a=1:b=2".into()), ("MALLOC_CONF".into(), "thp:always".into())];
+        assert_eq!(joined(&own, &added), expected);
+    }
 }

@@ -1,20 +1,40 @@
-//! The settings that could give a program the pages of a policy, from what its memory is without one.
+//! Settings that could give a program the pages of a policy, derived from its memory without the policy.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 
-use policy::Granularity;
+use host::{Host, THP, thp_size_enabled};
 use policy::cause::Cause;
-use policy::inspect::Region;
+use policy::inspect::{Inspection, Region};
 use policy::judge::Rules;
 use policy::remedy::{Change, Deciding, Memory, Remedy, remedies};
+use policy::size::PageSize;
+use policy::{Granularity, Policy};
 
-use super::attempt::Looked;
-use super::goal::Goal;
+use crate::failure::Failure;
 
-/// The settings to try, least intrusive first. They are those of the memory without a policy that is smaller than the goal's pages;
-/// changes of the program's source, and those that do not last, are left out.
-pub fn candidates(goal: &Goal, by_default: &Looked) -> Vec<Remedy> {
-    let takes_pool = matches!(goal.policy.granularity, Granularity::Hugetlb(_));
+/// What to try, and what to change in the source otherwise.
+pub struct Candidates {
+    /// The settings, least intrusive first.
+    pub settings: Vec<Remedy>,
+    /// The change of the program's source that helps its largest region, as an instruction; `None` if no change is known.
+    pub source_change: Option<String>,
+}
+
+/// The candidates for a policy, from an inspection of the program without it. Changes that do not last are left out.
+///
+/// # Errors
+/// A setting cannot be read.
+pub fn candidates(policy: &Policy, by_default: &Inspection, host: &Host) -> Result<Candidates, Failure> {
+    match (policy.granularity, policy.target(host.page_sizes())) {
+        (Granularity::Base, _) => Ok(Candidates { settings: without_thp(host)?, source_change: None }),
+        (_, Some(size)) => Ok(larger(policy, size, by_default)),
+        (_, None) => Ok(Candidates { settings: Vec::new(), source_change: None }),
+    }
+}
+
+fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidates {
+    let takes_pool = matches!(policy.granularity, Granularity::Hugetlb(_));
     let is_setting = |change: &Change| {
         matches!(
             change,
@@ -23,34 +43,100 @@ pub fn candidates(goal: &Goal, by_default: &Looked) -> Vec<Remedy> {
     };
     let is_pool = |remedy: &Remedy| remedy.changes.iter().any(|change| matches!(change, Change::Pool { .. }));
     let mut found: BTreeMap<Vec<Change>, Remedy> = BTreeMap::new();
-    for remedy in by_default.regions().flat_map(|region| of_region(goal, by_default, region)) {
-        if remedy.changes.iter().all(is_setting) && is_pool(&remedy) == takes_pool {
-            found.entry(remedy.changes.clone()).or_insert(remedy);
+    let (mut source_change, mut max_bytes) = (None, 0);
+    for region in &by_default.regions {
+        let (mut settings, others): (Vec<Remedy>, Vec<Remedy>) = remedies_for(size, takes_pool, by_default, region)
+            .into_iter()
+            .partition(|remedy| remedy.changes.iter().all(is_setting));
+        // Several causes of a region have the same remedy.
+        settings.sort();
+        settings.dedup();
+        for remedy in settings.into_iter().filter(|remedy| is_pool(remedy) == takes_pool) {
+            add(&mut found, remedy);
+        }
+        let is_source = |change: &Change| matches!(change, Change::Source { .. });
+        let source = others.iter().find(|remedy| remedy.changes.iter().any(is_source));
+        if let Some(remedy) = source.filter(|_| region.benefit.bytes > max_bytes) {
+            (source_change, max_bytes) = (Some(remedy.instruction()), region.benefit.bytes);
         }
     }
-    let mut found: Vec<Remedy> = found.into_values().collect();
-    found.sort_by_key(Remedy::intrusiveness);
-    found
+    let mut settings: Vec<Remedy> = found.into_values().collect();
+    settings.sort_by_key(Remedy::intrusiveness);
+    if takes_pool {
+        settings.splice(0..0, requested_pool(size, by_default));
+    }
+    Candidates { settings, source_change }
 }
 
-/// The remedies for a region: those of its causes, or, for pages that are not its largest ones, those for that size.
-fn of_region(goal: &Goal, by_default: &Looked, region: &Region) -> Vec<Remedy> {
-    if region.win.bytes == 0 {
+/// The pool for a program that requested hugetlb pages itself and fell back to smaller pages.
+fn requested_pool(size: PageSize, by_default: &Inspection) -> Option<Remedy> {
+    let requests = by_default.refused_requests.iter().flatten();
+    let pages = requests.filter(|one| one.size == size && one.limit.is_none()).map(|one| one.pages).max()?;
+    (pages > 0).then(|| Remedy { changes: vec![Change::Pool { page_bytes: size.bytes(), pages }], only: None })
+}
+
+/// Adds a remedy of a region. Regions that need the same switch and the same pool share one remedy, with the sum of their pages.
+fn add(found: &mut BTreeMap<Vec<Change>, Remedy>, remedy: Remedy) {
+    let without_pages = remedy.changes.iter().map(|change| match change {
+        Change::Pool { page_bytes, .. } => Change::Pool { page_bytes: *page_bytes, pages: 0 },
+        other => other.clone(),
+    });
+    match found.entry(without_pages.collect()) {
+        Entry::Vacant(entry) => {
+            entry.insert(remedy);
+        }
+        Entry::Occupied(entry) => merge(entry.into_mut(), remedy),
+    }
+}
+
+/// Merges the same remedy for another region. The condition is dropped if one of the regions does not need it.
+fn merge(known: &mut Remedy, other: Remedy) {
+    for (known, added) in known.changes.iter_mut().zip(&other.changes) {
+        if let (Change::Pool { pages, .. }, Change::Pool { pages: more, .. }) = (known, added) {
+            *pages += more;
+        }
+    }
+    known.only = known.only.take().filter(|_| other.only.is_some());
+}
+
+/// The remedies for a region: those of its causes if this is its target size, otherwise remedies composed for this size.
+fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, region: &Region) -> Vec<Remedy> {
+    if region.benefit.bytes == 0 {
         return Vec::new();
     }
-    if region.target == Some(goal.size) {
+    if region.target == Some(size) {
         return region.causes.iter().flat_map(|one| one.remedies.clone()).collect();
     }
-    let supply = by_default.supply();
-    let rules = Rules { settings: &supply.settings, disabled_for_process: None };
-    let causes = rules.refusals(goal.size, Some(policy::census::Advice::None));
+    let rules = Rules { settings: &by_default.supply.settings, disabled_for_process: None };
+    let causes = rules.refusals(size, Some(policy::census::Advice::None));
     let memory = Memory {
         kind: &region.kind,
-        size: goal.size,
-        is_pmd: matches!(goal.policy.granularity, Granularity::Hugetlb(_)),
-        length_bytes: region.length_bytes(),
-        runtimes: by_default.runtimes(),
-        deciding: Deciding { size: rules.deciding(goal.size), mounted_file: None },
+        size,
+        is_pmd: takes_pool,
+        length_bytes: region.accessible_bytes,
+        runtimes: &by_default.runtimes,
+        deciding: Deciding { size: rules.deciding(size), mounted_file: None },
     };
     remedies(&memory, &causes.iter().collect::<Vec<&Cause>>())
+}
+
+/// Settings that disable THP: first only for memory without MADV_HUGEPAGE, then for all memory.
+fn without_thp(host: &Host) -> Result<Vec<Remedy>, Failure> {
+    let page_sizes = host.page_sizes();
+    let sizes = page_sizes.mthp.iter().copied().chain(page_sizes.pmd);
+    let files: Vec<String> = [format!("{THP}/enabled")].into_iter().chain(sizes.map(thp_size_enabled)).collect();
+    let mut words = Vec::new();
+    for file in files {
+        // Before Linux 6.8 there is one file for all sizes.
+        if let Some(word) = host.value(&file).map_err(Failure::input)? {
+            words.push((file, word));
+        }
+    }
+    let changed = |from: &[&str], to: &str| {
+        let changed = words.iter().filter(|(_, word)| from.contains(&word.as_str()));
+        changed.map(|(file, _)| Change::setting(file, to)).collect::<Vec<_>>()
+    };
+    let settings = [changed(&["always"], "madvise"), changed(&["always", "madvise"], "never")];
+    let settings = settings.into_iter().filter(|changes| !changes.is_empty());
+    Ok(settings.map(|changes| Remedy { changes, only: None }).collect())
 }

@@ -1,18 +1,17 @@
-//! The policy whose pages a setting shall bring: the one that won, or the least intrusive of those that are tied.
+//! The policy whose pages a setting has to give: the winner, or the least intrusive of tied winners.
 
 use policy::size::PageSize;
-use policy::{Granularity, PageSizes, Policy};
+use policy::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy};
+use study::advice;
 use study::comparison::Comparison;
+use study::stats::{Analysis, Outcome};
 
-/// What a setting shall bring.
+/// What a setting has to achieve.
 pub struct Goal {
-    /// The policy.
     pub policy: Policy,
-    /// Its page size.
-    pub size: PageSize,
-    /// What the program does that conflicts with it; `None` if nothing does.
-    pub obstacle: Option<String>,
-    /// The median duration of its trials in seconds; `None` where it was not measured.
+    /// Whether a page size counts as large ([`advice::is_large`]).
+    pub is_large: Box<dyn Fn(PageSize) -> bool>,
+    /// The median duration of the policy's trials in seconds; `None` if it was not measured.
     pub trial_s: Option<f64>,
 }
 
@@ -20,23 +19,57 @@ impl Goal {
     /// The goal of a comparison.
     ///
     /// # Errors
-    /// The reason why there is nothing to adopt, as a clause.
+    /// The reason why no setting is tried, as a clause.
     pub fn of(comparison: &Comparison, page_sizes: &PageSizes) -> Result<Goal, String> {
         let analysis = comparison.analysis.as_ref().ok_or("the comparison has no result")?;
-        if comparison.invocation.client.is_some() || comparison.design.arms.iter().any(|arm| arm.variant.is_some()) {
-            return Err("settings are tried for a single command, not yet for servers and variants".into());
-        }
         let best = analysis.best();
-        let arm = best.into_iter().min_by_key(|arm| intrusiveness(&comparison.design.arms[*arm].policy));
-        let arm = arm.ok_or("change nothing: no policy was shown to be better than the default")?;
+        let least_intrusive =
+            |arms: Vec<usize>| arms.into_iter().min_by_key(|arm| intrusiveness(&comparison.design.arms[*arm].policy));
+        let arm = least_intrusive(best).ok_or_else(|| without_best(analysis))?;
         let policy = comparison.design.arms[arm].policy.clone();
-        let has_settings =
-            matches!(policy.granularity, Granularity::Thp | Granularity::Mthp(_) | Granularity::Hugetlb(_));
-        let size = policy.target(page_sizes).filter(|_| has_settings && policy.modifiers().is_empty());
-        let size = size.ok_or_else(|| format!("no setting outside of the program gives it {policy}"))?;
+        if policy == Policy::DEFAULT {
+            return Err("change nothing: no policy was shown to be better than the default".into());
+        }
+        let is_large = advice::is_large(&policy, page_sizes).ok_or_else(|| untried(&policy))?;
         let trial_s = analysis.arms[arm].medians.get("wall_s").copied();
-        Ok(Goal { policy, size, obstacle: results::adopting::obstacle(comparison, arm), trial_s })
+        Ok(Goal { policy, is_large: Box::new(is_large), trial_s })
     }
+}
+
+/// Why no policy is best.
+fn without_best(analysis: &Analysis) -> &'static str {
+    let any = |is: fn(&Outcome) -> bool| analysis.arms.iter().any(|arm| is(&arm.outcome));
+    if any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
+        "none before a policy is shown to be better than the baseline"
+    } else if any(|outcome| matches!(outcome, Outcome::Equivalent | Outcome::Worse)) {
+        "change nothing: no policy is better than the baseline"
+    } else {
+        "none: no policy has figures that count"
+    }
+}
+
+/// Why no setting is tried for a policy, and what to change instead.
+fn untried(policy: &Policy) -> String {
+    let options = match policy.granularity {
+        Granularity::DirectMap(DirectMapLeaves::Of(PageSize::K4)) => {
+            Some("the kernel's command line decides: rodata=full on arm64, debug_pagealloc=on, which is slow in itself")
+        }
+        Granularity::DirectMap(DirectMapLeaves::Of(_)) => Some(
+            "the kernel's command line decides: nogbpages on x86 for leaves of 2M, and no option for the largest leaves",
+        ),
+        Granularity::DirectMap(DirectMapLeaves::Mixed) => Some("a boot without options has it"),
+        _ => None,
+    };
+    let changes = policy.modifiers().iter().map(|modifier| match modifier {
+        Modifier::NoGuards => {
+            "its source has to leave out guard pages, or to install them with madvise(MADV_GUARD_INSTALL) (Linux 6.13)"
+        }
+        Modifier::NoHuge => "its source has to call prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0) at its beginning",
+        Modifier::Prefault => "its source has to call madvise(MADV_POPULATE_WRITE) after mmap (Linux 5.14)",
+        Modifier::PteMapped => "nothing: it is a control arm, whose large pages lack their leaves on purpose",
+    });
+    let all: Vec<&str> = options.into_iter().chain(changes).collect();
+    format!("{policy}: no setting gives it to a program. Not tried: {}", all.join("; "))
 }
 
 /// The order in which tied policies are preferred.
@@ -50,4 +83,25 @@ fn intrusiveness(policy: &Policy) -> (usize, u8) {
         Granularity::DirectMap(_) => 5,
     };
     (policy.modifiers().len(), granularity)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_that_no_setting_gives_have_their_own_wording() {
+        let text = |policy: &str| untried(&policy.parse().unwrap());
+        assert!(text("thp+no-guards").contains("MADV_GUARD_INSTALL"));
+        assert!(text("direct-map-4k").contains("rodata=full") && text("direct-map-2m").contains("nogbpages"));
+        let both = text("base+no-huge+prefault");
+        assert!(both.contains("PR_SET_THP_DISABLE") && both.contains("; its source has to call madvise"), "{both}");
+    }
+
+    #[test]
+    fn plain_policies_come_first_and_pools_last() {
+        let order = ["default", "base", "thp", "mthp-64k", "hugetlb-2m", "thp+prefault", "thp+no-guards+prefault"];
+        let ranks = order.map(|policy| intrusiveness(&policy.parse().unwrap()));
+        assert!(ranks.is_sorted(), "{ranks:?}");
+    }
 }

@@ -1,123 +1,125 @@
-//! The advice below a comparison: the least intrusive setting that was seen to give a program the pages of the policy that won.
+//! Advice after a comparison: the least intrusive setting that was seen to give a program the pages of the winning policy.
 //!
-//! A setting is tried as a user would use it: the program runs without a policy, and what maps its memory is read before it gives
-//! much of it back, and when it ends. It counts if it brought nine tenths of the large memory that the policy brings, read in the
-//! same way.
+//! A setting is tried as a user would use it: the program runs without a policy, and its memory is inspected before it frees a
+//! large part, and when it exits. A setting holds if it has nine tenths of the policy's effect, measured in the same way.
 
-mod attempt;
+pub mod attempt;
 mod candidates;
 mod goal;
-mod words;
+pub mod persistent;
+pub mod process;
 
 use std::time::Duration;
 
 use host::Host;
-use platform::Session;
-use policy::Policy;
+use platform::{Session, Work};
 use policy::remedy::Remedy;
+use policy::size::format_bytes;
+use policy::{Granularity, Policy};
+use study::advice::{Advice, Attempt, LargeBytes, Outcome, Tried};
 use study::comparison::Comparison;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
 use crate::failure::Failure;
+use crate::progress_line::ProgressLine;
 use crate::waiting;
-use attempt::Outcome;
-pub use attempt::Program;
 use goal::Goal;
 
-/// The longest trial for which settings are tried without being asked for, in seconds.
+/// Without a request for advice, settings are tried only if a trial takes at most this long, in seconds.
 const MAX_TRIAL_S: f64 = 30.0;
 
-/// The share of the policy's large memory that a setting must bring.
-const ENOUGH_RATIO: f64 = 0.9;
-
-/// The settings that were tried for a policy.
-pub struct Advice {
-    /// The policy that won.
-    policy: Policy,
-    /// What the program does that conflicts with it.
-    obstacle: Option<String>,
-    /// Bytes that it maps by pages of its size or larger.
-    wanted_bytes: u64,
-    /// What was tried, in this order. The last one holds, if any does.
-    attempts: Vec<Attempt>,
-}
-
-/// A setting that was tried.
-struct Attempt {
-    remedy: Remedy,
-    outcome: Outcome,
-}
-
-/// All settings that were tried for a stored comparison, as text.
+/// Runs a comparison's program with settings, to find one that works like the winning policy. If the program behaves differently
+/// when it is run again, that is no error: the advice says so. With `is_requested`, a trial may take any time.
 ///
 /// # Errors
-/// The command cannot be run again, or a setting cannot be restored.
-pub fn whole(comparison: &Comparison, program: &Program, patience: Duration) -> Result<String, Failure> {
-    let session = session(patience)?;
-    match Goal::of(comparison, session.host().page_sizes()) {
-        Err(why) => Ok(words::without_goal(&why)),
-        Ok(goal) => Ok(words::whole(&advice(&goal, program, session)?, &comparison.invocation.command)),
-    }
-}
-
-/// The advice below a comparison that has just been made, as text; `None` where nothing is to be tried.
-///
-/// # Errors
-/// The command cannot be run again, or a setting cannot be restored.
-pub fn below(comparison: &Comparison, program: &Program, patience: Duration) -> Result<Option<String>, Failure> {
-    let session = session(patience)?;
-    let Ok(goal) = Goal::of(comparison, session.host().page_sizes()) else { return Ok(None) };
-    if goal.trial_s.is_some_and(|trial_s| trial_s > MAX_TRIAL_S) {
-        return Ok(Some(words::too_long(comparison.id)));
-    }
-    let advice = advice(&goal, program, session)?;
-    Ok(Some(words::short(&advice, &comparison.invocation.command, comparison.id)))
-}
-
-fn session(patience: Duration) -> Result<Session, Failure> {
+/// A setting cannot be restored, the program cannot be started, or a signal stopped it.
+pub fn advice(
+    comparison: &Comparison,
+    work: &mut Work,
+    patience: Duration,
+    is_requested: bool,
+) -> Result<Advice, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
-    Ok(Session::new(host).with_patience(patience, waiting::say_who_holds_the_lease))
+    let session = Session::new(host).with_patience(patience, waiting::report_lease_holder);
+    let goal = match Goal::of(comparison, session.host().page_sizes()) {
+        Ok(goal) => goal,
+        Err(reason) => return Ok(Advice::Untried { reason }),
+    };
+    if let Some(trial_s) = goal.trial_s.filter(|trial_s| !is_requested && *trial_s > MAX_TRIAL_S) {
+        return Ok(Advice::TooLong { trial_s: trial_s.ceil() as u64 });
+    }
+    match try_and_restore(&goal, work, session) {
+        Ok(tried) => Ok(Advice::Tried(tried)),
+        Err(Failure::NoResult(reason) | Failure::Command(reason)) => Ok(Advice::Untried { reason }),
+        Err(failure) => Err(failure),
+    }
 }
 
-/// Tries settings until one holds, and restores all of them.
-fn advice(goal: &Goal, program: &Program, mut session: Session) -> Result<Advice, Failure> {
-    signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let tried = tried(goal, program, &mut session);
+/// Tries settings, and then restores the system's own.
+fn try_and_restore(goal: &Goal, work: &mut Work, mut session: Session) -> Result<Tried, Failure> {
+    signals::catch(Forward::Kill).map_err(Failure::input)?;
+    let tried = try_settings(goal, work, &mut session);
     let restored = session.finish().map_err(Failure::input);
-    signals::release();
+    signals::restore_defaults();
     let tried = tried?;
     restored.map(|()| tried)
 }
 
-fn tried(goal: &Goal, program: &Program, session: &mut Session) -> Result<Advice, Failure> {
+fn try_settings(goal: &Goal, work: &mut Work, session: &mut Session) -> Result<Tried, Failure> {
+    let status = ProgressLine::new();
+    status.set("advice: a run under the policy");
     session.apply(&goal.policy).map_err(Failure::input)?;
-    let wanted_bytes = attempt::look(program, &goal.policy, session)?.large_bytes(goal.size);
-    if wanted_bytes == 0 {
-        let policy = &goal.policy;
+    let by_policy = attempt::observe(work, &goal.policy, session)?.large_bytes(&goal.is_large);
+    status.set("advice: a run without a policy");
+    session.rest().map_err(Failure::input)?;
+    let by_default = attempt::observe(work, &Policy::DEFAULT, session)?;
+    let default_bytes = by_default.large_bytes(&goal.is_large);
+    let large = LargeBytes { by_policy, by_default: default_bytes };
+    check_effect(goal, large)?;
+    let mut tried = Tried { policy: goal.policy.clone(), large, attempts: Vec::new(), source_change: None };
+    if tried.holds(&Outcome::Ran { large_bytes: default_bytes, no_block_bytes: 0 }) {
+        let [default, by_policy] = [default_bytes, by_policy].map(format_bytes);
         return Err(Failure::NoResult(format!(
-            "no page of {policy} was seen when the command was run again for advice"
+            "change nothing: the program has {default} of {by_policy} in large pages without a policy"
         )));
     }
-    session.rest().map_err(Failure::input)?;
-    let by_default = attempt::look(program, &Policy::DEFAULT, session)?;
-    let mut advice =
-        Advice { policy: goal.policy.clone(), obstacle: goal.obstacle.clone(), wanted_bytes, attempts: Vec::new() };
-    for remedy in candidates::candidates(goal, &by_default) {
-        let outcome = attempt::attempt(program, &remedy, goal.size, session)?;
-        let holds = outcome.holds(wanted_bytes);
-        advice.attempts.push(Attempt { remedy, outcome });
-        if holds {
+    work.trial_time = Some(work.trial_time.unwrap_or_else(|| default_limit(goal.trial_s)));
+    let candidates = candidates::candidates(&goal.policy, &by_default.inspection, session.host())?;
+    tried.source_change = candidates.source_change;
+    let count = candidates.settings.len();
+    for (number, Remedy { changes, .. }) in (1..).zip(candidates.settings) {
+        status.set(&format!("advice: setting {number} of at most {count}"));
+        let outcome = attempt::attempt(work, &changes, goal, &by_default, session)?;
+        tried.attempts.push(Attempt { changes, outcome });
+        if tried.holding().is_some() {
             break;
         }
     }
-    Ok(advice)
+    Ok(tried)
 }
 
-impl Advice {
-    /// The setting that holds, and the bytes that it brought.
-    fn holding(&self) -> Option<(&Remedy, u64)> {
-        let last = self.attempts.last()?;
-        let Outcome::Large { bytes } = last.outcome else { return None };
-        last.outcome.holds(self.wanted_bytes).then_some((&last.remedy, bytes))
-    }
+/// The time limit of a run with a setting if the user gave none: a setting may make the program hang.
+fn default_limit(trial_s: Option<f64>) -> Duration {
+    Duration::from_secs_f64((10.0 * trial_s.unwrap_or(0.0)).clamp(60.0, 86_400.0))
+}
+
+/// Fails if the policy had no effect on the page sizes: then a setting has nothing to achieve.
+fn check_effect(goal: &Goal, large: LargeBytes) -> Result<(), Failure> {
+    let policy = &goal.policy;
+    let reason = match policy.granularity {
+        Granularity::Base if large.by_default <= large.by_policy => {
+            format!("{policy}: no larger page was seen without a policy when the command was run again")
+        }
+        Granularity::Base => return Ok(()),
+        _ if large.by_policy == 0 => {
+            format!("no page of {policy} was seen when the command was run again")
+        }
+        _ => return Ok(()),
+    };
+    Err(Failure::NoResult(reason))
+}
+
+/// Fails if a signal has asked pagelab to stop.
+fn fail_if_stopped() -> Result<(), Failure> {
+    signals::arrived().map_or(Ok(()), |signal| Err(Failure::Stopped(signal, "the command was stopped too")))
 }

@@ -1,4 +1,4 @@
-//! What runs the trials: the host, or, in tests of the output, a fake platform, which the released program does not have.
+//! What runs the trials: the host, or, in tests of the output, a fake platform, which released programs do not have.
 
 use std::path::Path;
 
@@ -13,7 +13,7 @@ pub enum Backend {
     Host,
     /// A fake platform that is read from a file.
     #[cfg(debug_assertions)]
-    Fake(Fake),
+    Fake(Box<Fake>),
 }
 
 impl Backend {
@@ -23,7 +23,10 @@ impl Backend {
     /// The file does not describe a fake platform.
     #[cfg(debug_assertions)]
     pub fn of(arguments: &Compare) -> Result<Backend, Failure> {
-        arguments.fake_platform.as_deref().map_or(Ok(Backend::Host), |file| Fake::read(file).map(Backend::Fake))
+        arguments
+            .fake_platform
+            .as_deref()
+            .map_or(Ok(Backend::Host), |file| Fake::read(file).map(|fake| Backend::Fake(Box::new(fake))))
     }
 
     /// Always the host: release builds have no fake platform.

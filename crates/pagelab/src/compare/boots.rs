@@ -42,7 +42,7 @@ pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Re
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
     let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
     // Parts that each match a part with one arm need not match each other.
-    let fullest = boots::fullest(&parts).unwrap_or(&own).clone();
+    let fullest = boots::part_with_most_arms(&parts).unwrap_or(&own).clone();
     parts.retain(|part| same_design(&fullest, part).is_ok());
     publish::merged(&boots::merge(&parts).map_err(Failure::input)?, forms)
 }

@@ -5,14 +5,13 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Host;
 use policy::{Granularity, Policy};
-use study::comparison::Design;
-use study::metric::names;
+use study::comparison::{Design, OwnSession};
 use study::trial::Arm;
 use study::variant::Variant;
 use tracer::Rewriting;
 
 use super::arguments::{Compare, Measuring, Stopping};
-use super::{boots, pattern};
+use super::{boots, explain, pattern, primary, shares};
 use crate::failure::Failure;
 use crate::words::TrialTime;
 
@@ -20,19 +19,24 @@ use crate::words::TrialTime;
 ///
 /// # Errors
 /// There is nothing to compare, a metric is defined twice, or the primary metric does not exist.
-pub fn design(arguments: &Compare, host: &Host, variants: Vec<Variant>) -> Result<Design, Failure> {
+pub fn design(
+    arguments: &Compare,
+    host: &Host,
+    variants: Vec<Variant>,
+    own_session: Option<OwnSession>,
+) -> Result<Design, Failure> {
     let policies = policies(arguments, host)?;
     let (arms, baseline) = arms(policies, variants, arguments.baseline.as_ref(), arguments.aa);
     // The single arm of a boot is compared with arms of other boots.
     if arms.len() < 2 && !arguments.arm_of_boot {
         return Err(Failure::Input(format!(
-            "one policy alone ({}) is no comparison; name another one with -p, or add --aa",
+            "{} alone is no comparison; name another policy with -p, or add --aa",
             arms[baseline].label
         )));
     }
     let (stopping, measuring) = (&arguments.stopping, &arguments.measuring);
     let mut design = Design::new(arms, baseline, stopping.seed.unwrap_or_else(seed_of_clock));
-    design.min_blocks = stopping.min_blocks.min(stopping.blocks);
+    design.min_blocks = min_blocks(stopping)?;
     design.max_blocks = stopping.blocks;
     design.max_time_s = Some(stopping.max_time);
     design.trial_time_s = trial_time_s(stopping);
@@ -42,20 +46,53 @@ pub fn design(arguments: &Compare, host: &Host, variants: Vec<Variant>) -> Resul
     design.khugepaged = measuring.khugepaged.into();
     design.fragmented = measuring.fragmented;
     add_metrics(&mut design, measuring)?;
-    design.primary = primary(&stopping.primary, &design)?;
+    design.own_session = own_session;
+    design.primary = primary::metric(stopping.primary.as_deref(), &design)?;
     let page_sizes = host.page_sizes();
-    Ok(design.with_controls(|policy| !Rewriting::of(policy, page_sizes).needs_no_tracer()))
+    let design = design.with_controls(|policy| !Rewriting::of(policy, page_sizes).needs_no_tracer());
+    let design = shares::divided(design, arguments, host)?;
+    match (measuring.explain, arguments.arm_of_boot) {
+        (true, true) => Err(Failure::Input(
+            "--explain: a boot has only one arm, and an effect cannot be split without others; leave out --arm-of-boot"
+                .into(),
+        )),
+        (true, false) => explain::explained(design, host),
+        (false, _) => Ok(design),
+    }
 }
 
-/// The requested policies without duplicates, or else a default choice. With variants, the default choice is `default` alone.
+/// The number of blocks before which the run does not stop.
+///
+/// # Errors
+/// It is larger than the number of blocks at which the run stops.
+fn min_blocks(stopping: &Stopping) -> Result<u32, Failure> {
+    match stopping.min_blocks {
+        Some(min) if min > stopping.blocks => Err(Failure::Input(format!(
+            "--min-blocks {min} is more than the {} blocks at which the run stops at the latest; give --blocks {min} or more",
+            stopping.blocks
+        ))),
+        min => Ok(min.unwrap_or(Design::MIN_BLOCKS).min(stopping.blocks)),
+    }
+}
+
+/// The requested policies without duplicates, or else a default choice. With variants, the default choice is `default` alone. A
+/// policy alone is compared with `default`.
 fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
     let named = distinct(&arguments.policies);
     match (arguments.arm_of_boot, named.is_empty()) {
         (true, _) => boots::policies(&named, host),
         (false, true) if !arguments.variants.is_empty() => Ok(vec![Policy::DEFAULT]),
+        (false, true) if !arguments.shares.is_empty() => Ok(shares::policies()),
         (false, true) => Ok(sensible(host)),
+        (false, false) if is_alone(&named, arguments) => Ok(vec![Policy::DEFAULT, named[0].clone()]),
         (false, false) => Ok(named),
     }
+}
+
+/// Whether exactly one policy other than `default` is named, and nothing to compare it with.
+fn is_alone(named: &[Policy], arguments: &Compare) -> bool {
+    let Compare { variants, aa, baseline, .. } = arguments;
+    named.len() == 1 && named[0] != Policy::DEFAULT && variants.is_empty() && !aa && baseline.is_none()
 }
 
 /// One arm per policy, or per variant and policy if there are variants, and the index of the baseline. With `twice`, a second
@@ -92,7 +129,7 @@ fn add_metrics(design: &mut Design, measuring: &Measuring) -> Result<(), Failure
     for metric in measuring.metrics.iter().map(pattern::MetricPattern::metric) {
         if design.metrics.iter().any(|other| other.name == metric.name) {
             let name = metric.name;
-            return Err(Failure::Input(format!("--metric {name}: the name is there twice; give each its own")));
+            return Err(Failure::Input(format!("--metric {name}: duplicate name; give each metric its own")));
         }
         design.metrics.push(metric);
     }
@@ -120,14 +157,14 @@ pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
 /// pool that cannot be filled still gets a row, marked `unsupported` with the reason.
 fn sensible(host: &Host) -> Vec<Policy> {
     let page_sizes = host.page_sizes();
-    let telling = |granularity: &Granularity| match granularity {
+    let is_by_default = |granularity: &Granularity| match granularity {
         Granularity::Default | Granularity::Base | Granularity::Thp => true,
         // arm64 and RISC-V can map 64K as one unit (contiguous PTEs, Svnapot); the other mTHP sizes differ little from it.
         Granularity::Mthp(size) => size.bytes() == 64 << 10,
         Granularity::Hugetlb(size) => Some(*size) == page_sizes.pmd,
         Granularity::DirectMap(_) => false,
     };
-    Policy::granularities(page_sizes).into_iter().filter(telling).map(Policy::plain).collect()
+    Policy::granularities(page_sizes).into_iter().filter(is_by_default).map(Policy::plain).collect()
 }
 
 fn baseline(policies: &[Policy], wanted: Option<&Policy>) -> Policy {
@@ -143,19 +180,6 @@ fn distinct(policies: &[Policy]) -> Vec<Policy> {
         }
     }
     distinct
-}
-
-fn primary(name: &str, design: &Design) -> Result<String, Failure> {
-    let full = match name {
-        "wall" => names::WALL_S,
-        "cpu" => names::CPU_S,
-        other => other,
-    };
-    if design.metrics.iter().any(|metric| metric.name == full) {
-        return Ok(full.to_string());
-    }
-    let known: Vec<&str> = design.metrics.iter().map(|metric| metric.name.as_str()).collect();
-    Err(Failure::Input(format!("--primary: there is no metric {name:?}; there are wall, cpu, {}", known.join(", "))))
 }
 
 /// A seed from the clock.

@@ -16,26 +16,54 @@ use crate::failure::{Failure, report};
 /// The comparison has no result, or the command or a policy failed.
 pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     match &comparison.ended {
-        Ended::Failed { message } => Err(match blame {
-            Blame::System => Failure::Input(message.clone()),
-            Blame::Unrunnable { exit_code } => Failure::Unrunnable { message: message.clone(), code: exit_code },
-            Blame::Command => Failure::Command(message.clone()),
-        }),
-        Ended::TooSlow { message } => Err(Failure::NoResult(message.clone())),
+        Ended::Failed { message } => Err(failed(message.clone() + &stored(comparison), blame)),
+        Ended::TooSlow { message } => Err(Failure::NoResult(message.clone() + &stored(comparison))),
         Ended::Time if comparison.analysis.is_none() && Part::of(comparison).is_none() => Err(Failure::NoResult(
-            "there is no result: the time was up before the first block that counts was complete; give more with --max-time"
+            "there is no result: the time was up before the first block that counts was complete; give more time with \
+             --max-time"
                 .into(),
         )),
         Ended::Interrupted => Err(Failure::Interrupted(signals::arrived().unwrap_or(signals::CAUGHT[0]))),
         Ended::NothingAdmitted => Err(nothing_admitted(comparison)),
         _ if comparison.analysis.as_ref().is_some_and(has_wrong_answer) => {
-            let what = if comparison.design.variants().is_empty() { "a policy changed the answer of the command" } else { "an arm gave a wrong answer" };
+            let what = if comparison.design.variants().is_empty() {
+                "a policy changed the answer of the command"
+            } else {
+                "an arm gave a wrong answer"
+            };
             Err(Failure::Command(format!("{what}; see the table")))
         }
         _ if comparison.trials.iter().any(|record| record.answer.too_slow && record.rejected.is_empty()) => {
             Err(Failure::Command("under a policy the command took longer than --trial-time; see the table".to_string()))
         }
         _ => Ok(()),
+    }
+}
+
+fn failed(message: String, blame: Blame) -> Failure {
+    match blame {
+        Blame::System => Failure::Input(message),
+        Blame::Unrunnable { exit_code } => Failure::Unrunnable { message, code: exit_code },
+        Blame::Command => Failure::Command(message),
+    }
+}
+
+/// Where the blocks before a failure are; empty if there are none.
+fn stored(comparison: &Comparison) -> String {
+    let is_stored = comparison.analysis.is_some() && comparison.id > 0;
+    if is_stored {
+        format!("; the blocks before that are stored as comparison {}", comparison.id)
+    } else {
+        String::new()
+    }
+}
+
+/// Whether a comparison has results to show. If not, the message of its exit says everything.
+pub fn has_results(comparison: &Comparison) -> bool {
+    match comparison.ended {
+        Ended::Failed { .. } | Ended::TooSlow { .. } | Ended::NothingAdmitted => false,
+        Ended::Time => comparison.analysis.is_some() || Part::of(comparison).is_some(),
+        _ => true,
     }
 }
 

@@ -3,24 +3,33 @@
 //! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
 //! everywhere. Three safeguards keep the figures from being taken for measured ones: only builds with debug assertions have
 //! the option (the released program refuses it), and it prints a warning in capitals on standard error; its observations have
-//! the provenance `modelled`, which is the first line of every table of them, whichever program shows it; and the machine is
-//! called `FAKE PLATFORM: NOTHING WAS MEASURED` in every document and on every page.
+//! the provenance `modelled`, which the first line of every table names; and the machine is called
+//! `FAKE PLATFORM: NOTHING WAS MEASURED` in every document and on every page.
 //!
 //! The file is TOML; `fixtures/platform` has examples. Unknown keys are refused:
 //!
 //! ```toml
 //! host = "../host/x86_64-6.18"    # a captured tree, from the file's own directory: page sizes, settings, admission
 //!
-//! [arm.thp]                       # by policy, or by label; control arms that are not there are as `default`
-//! wall_s = [0.81, 0.80, 0.82]     # a figure for each trial of the arm, from the discarded one on, and over again
+//! [arm.thp]                       # by policy, or by label; a control arm without a section is as `default`
+//! wall_s = [0.81, 0.80, 0.82]     # one figure per trial, beginning with the discarded one; the list is repeated
 //! figures = { minor_faults = [40.0] }
 //! exit = [0]                      # exit statuses, in the same way
-//! holding = "held"                # as JSON has verdicts
+//! holding = "held"                # a verdict, as in JSON
 //! mapped = { "2M" = "24M" }       # anonymous memory by leaf
 //! causes = [{ cause = { code = "not_advised" }, bytes = 4096 }]
 //! unsupported = { reason = "no THP in this kernel", remedy = "boot another one" }
 //! too_slow = false                # ended because it took too long
-//! fails = "the disk is full"      # no trial of it can be run
+//! fails = "the disk is full"      # the reason why its trials fail
+//!
+//! [contention]                    # the load on the processors before the first block; optional
+//! cpus = 2
+//! window_s = 0.2
+//! share_ratio = 0.5
+//! busy_cpus = 2.0
+//! runnable_tasks = 4.0
+//! steal_ratio = 0.12
+//! decides = false                 # --primary decides
 //! ```
 
 use std::collections::BTreeMap;
@@ -28,15 +37,16 @@ use std::path::{Path, PathBuf};
 
 use host::Host;
 use model::toml_file::{self, TomlError};
-use platform::Blame;
+use platform::{Blame, Heat};
 use policy::Policy;
 use policy::cause::CauseShare;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::{PageSize, parse_bytes};
 use policy::verdict::{Holding, Verdict};
+use policy::windows::Windows;
 use results::input;
 use serde::Deserialize;
-use study::comparison::{Admission, Comparison, Unsupported};
+use study::comparison::{Admission, Comparison, Contention, Unsupported};
 use study::control::Role;
 use study::machine::State;
 use study::metric::{Observation, Provenance, names};
@@ -55,6 +65,7 @@ const NAME: &str = "FAKE PLATFORM: NOTHING WAS MEASURED";
 struct Wire {
     host: PathBuf,
     arm: BTreeMap<String, WireArm>,
+    contention: Option<Contention>,
 }
 
 /// An arm as the file describes it.
@@ -130,6 +141,7 @@ pub struct Fake {
     file: PathBuf,
     host: PathBuf,
     arms: BTreeMap<String, FakeArm>,
+    contention: Option<Contention>,
     state: State,
     clock_s: f64,
 }
@@ -146,12 +158,17 @@ impl Fake {
         let state = Host::open(&host).and_then(|host| host.state()).map_err(Failure::input)?;
         let arms = wire.arm.into_iter().map(|(label, arm)| Ok((label.clone(), FakeArm::of(&label, arm)?)));
         let arms = arms.collect::<Result<_, FakeError>>().map_err(|error| Failure::about(file, error))?;
-        Ok(Fake { file: file.to_path_buf(), host, arms, state, clock_s: 0.0 })
+        Ok(Fake { file: file.to_path_buf(), host, arms, contention: wire.contention, state, clock_s: 0.0 })
     }
 
     /// The root of the captured host that supplies page sizes and settings.
     pub fn host_root(&self) -> &Path {
         &self.host
+    }
+
+    /// The load on the processors before the first block.
+    pub fn contention(&self) -> Option<Contention> {
+        self.contention
     }
 
     /// Marks a comparison as not measured, and prints the same warning.
@@ -166,7 +183,7 @@ impl Fake {
     }
 
     /// Advances the platform past the trials of an earlier comparison, and sets its clock.
-    pub fn going_on(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
+    pub fn advanced_past(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
         let arms = comparison.trials.iter().filter_map(|record| comparison.design.arms.get(record.trial.arm));
         for arm in arms {
             if let Ok(fake) = self.arm(arm) {
@@ -283,6 +300,10 @@ impl Platform for Fake {
 impl Trials for Fake {
     fn finish(&mut self) -> Result<(), Failure> {
         Ok(())
+    }
+
+    fn heat(&mut self, _arm: &Arm, _windows: Windows) -> Result<Heat, String> {
+        Err("a fake platform accesses nothing".into())
     }
 
     fn last_words(&self) -> &str {

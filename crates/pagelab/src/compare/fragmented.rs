@@ -17,7 +17,7 @@ pub fn fragmenter(design: &Design) -> Result<Option<Fragmenter>, Failure> {
         return Ok(None);
     }
     if tracer::user::effective_id() != 0 {
-        let why = "only root can see which pages lie in which block; run pagelab as root, or leave it out";
+        let why = "only root can see which block a page belongs to; run pagelab as root, or leave it out";
         return Err(Failure::Input(format!("--fragmented: {why}")));
     }
     let own = std::env::current_exe().map_err(Failure::input)?;

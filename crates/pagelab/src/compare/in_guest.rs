@@ -4,8 +4,9 @@ use std::ffi::OsString;
 
 use host::Host;
 use results::store::Store;
-use study::comparison::Comparison;
-use study::guest::{Clock, printed};
+use study::comparison::{Comparison, Design};
+use study::guest::{Clock, convert_printed};
+use study::metric::names;
 
 use super::arguments::Compare;
 use super::request::Request;
@@ -30,9 +31,11 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let mut compare = in_study::parsed(words)?;
     compare.guests = Default::default();
+    // Every boot has the same metric.
+    compare.stopping.primary.get_or_insert_with(|| names::WALL_S.to_owned());
     compare.keeping.store = Some(store.path().to_owned());
     (compare.forms.json, compare.forms.html) = (false, None);
-    compare.stopping.blocks = compare.stopping.min_blocks;
+    compare.stopping.blocks = compare.stopping.min_blocks.unwrap_or(Design::MIN_BLOCKS);
     compare.stopping.seed = Some(seed);
     if let (Some(user), None) = (user, &compare.measuring.user) {
         compare.measuring.user = Some(user.to_owned());
@@ -58,7 +61,7 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
     if clock == Clock::Real {
         return Ok(());
     }
-    let unknown = compare.measuring.metrics.iter().find(|metric| printed(&metric.name, clock).is_none());
+    let unknown = compare.measuring.metrics.iter().find(|metric| convert_printed(&metric.name, clock).is_none());
     let refused = match (unknown, &compare.measuring.repeat_inside) {
         (Some(metric), _) => format!("--metric {}", metric.name),
         (None, Some(_)) => "--repeat-inside".to_owned(),
@@ -73,7 +76,8 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
         }
     };
     Err(Failure::Input(format!(
-        "{refused}: an emulated guest has no time, and this depends on times; leave it out, or run this where KVM works ({others})"
+        "{refused}: expected a metric that does not depend on time, because the guest is emulated; leave it out, or use a host where \
+         KVM works ({others})"
     )))
 }
 

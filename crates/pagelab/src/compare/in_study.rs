@@ -3,16 +3,21 @@
 use std::ffi::OsString;
 
 use clap::Parser;
+use platform::Blame;
 use results::store::Store;
+use study::comparison::{Comparison, Ended};
+use study::stats;
+use tracer::signals;
 
 use super::arguments::Compare;
 use super::ending;
 use super::measure::{self, Measured};
+use super::primary::refuse_auto;
 use super::request::Request;
 use super::resumed::InStudy;
 use crate::failure::Failure;
 
-/// `compare` and its words, as a command line of its own.
+/// Parses arguments of `compare` that do not come from pagelab's command line.
 #[derive(Parser)]
 #[command(name = "pagelab compare", no_binary_name = true)]
 struct Line {
@@ -25,19 +30,42 @@ struct Line {
 /// # Errors
 /// `compare` rejects the arguments.
 pub fn check(words: &[String]) -> Result<(), Failure> {
-    parsed(words).map(drop)
+    refuse_auto(&parsed(words)?, "in a study")
 }
 
-/// Runs a comparison that is a row of a study, from arguments of `compare`, and stores it. Nothing is shown.
+/// Runs a comparison that is a row of a study, from arguments of `compare`, to its end or its pause, and stores it. Nothing is
+/// shown.
 ///
 /// # Errors
 /// The comparison cannot begin.
 pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured, Result<(), Failure>), Failure> {
+    check(words)?;
     let Request { mut setup, .. } = Request::of(parsed(words)?)?;
+    let pauses = study.pause.is_some();
     setup.in_study = Some(study);
     let measured = measure::measure(setup, store)?;
-    let exit = ending::exit(&measured.comparison, measured.blame);
+    let is_paused = pauses && measured.comparison.ended == Ended::Interrupted && signals::arrived().is_none();
+    let exit = if is_paused { Ok(()) } else { ending::exit(&measured.comparison, measured.blame) };
     Ok((measured, exit))
+}
+
+/// Marks a comparison that is not running as ended, and stores its analysis.
+///
+/// # Errors
+/// The store cannot be written.
+pub fn end(store: &Store, mut comparison: Comparison, ended: Ended) -> Result<Comparison, Failure> {
+    comparison.analysis = stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions);
+    comparison.ended = ended;
+    store.finish(comparison.id, comparison.analysis.as_ref(), &comparison.ended).map_err(Failure::input)?;
+    Ok(comparison)
+}
+
+/// How a stored comparison ended.
+///
+/// # Errors
+/// As those of `compare`.
+pub fn exit(comparison: &Comparison) -> Result<(), Failure> {
+    ending::exit(comparison, Blame::Command)
 }
 
 /// Parses arguments of `compare`.

@@ -6,12 +6,12 @@ use study::comparison;
 
 use crate::failure::Failure;
 
-/// What `--khugepaged` takes.
+/// The values of `--khugepaged`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum Khugepaged {
-    /// What it does by itself
+    /// It runs as the system configures it
     AsIs,
-    /// Sleep in every trial
+    /// It sleeps in every trial
     Off,
 }
 
@@ -28,12 +28,12 @@ impl From<Khugepaged> for comparison::Khugepaged {
 ///
 /// # Errors
 /// khugepaged cannot be stopped on this host.
-pub fn held(session: Session, khugepaged: comparison::Khugepaged) -> Result<Session, Failure> {
+pub fn with_khugepaged(session: Session, khugepaged: comparison::Khugepaged) -> Result<Session, Failure> {
     match khugepaged {
         comparison::Khugepaged::AsIs => Ok(session),
         comparison::Khugepaged::Off => {
             let refused = |why| Failure::Input(format!("--khugepaged off: {why}, or leave it out"));
-            session.with_khugepaged_still().map_err(refused)
+            session.with_khugepaged_held().map_err(refused)
         }
     }
 }

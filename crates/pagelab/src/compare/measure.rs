@@ -2,23 +2,23 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use host::{Host, admit};
-use platform::{Awake, Blame, HostPlatform, Session};
+use host::Host;
+use platform::{Awake, Blame, HostPlatform, Session, observe_contention};
 use results::store::Store;
-use study::comparison::{Adoption, Comparison, Design, Ended, Invocation};
-use study::runner::{self, Earlier, Event};
-use study::trial::Arm;
-use tracer::signals::{self, PassOn};
+use study::comparison::{Comparison, Design, Ended, Invocation};
+use study::runner::{self, EarlierParts, Event, Pause};
+use tracer::signals::{self, Forward};
 
 use super::backend::Backend;
 use super::progress::Progress;
-use super::recorder::{Kept, Recorder};
+use super::recorder::{Destination, Recorder};
 use super::request::Setup;
-use super::resumed::Resumed;
+use super::resumed::{InStudy, Resumed};
+use super::time_limit::TimeLimit;
 use super::trials::Trials;
-use super::{fragmented, khugepaged, work};
+use super::{fragmented, khugepaged, shares, work};
 use crate::failure::{Failure, report};
-use crate::waiting::say_who_holds_the_lease;
+use crate::waiting::report_lease_holder;
 
 /// The outcome of running a comparison.
 pub struct Measured {
@@ -35,37 +35,54 @@ pub struct Measured {
 /// # Errors
 /// The comparison cannot begin. Later errors are in the returned value.
 pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
-    signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let (of, resumed) = setup.in_study.map(|study| (study.of, study.resumed)).unzip();
-    let resumed = resumed.flatten();
+    signals::catch(Forward::Kill).map_err(Failure::input)?;
+    let (of, resumed, pause) = match setup.in_study {
+        Some(InStudy { of, resumed, pause }) => (Some(of), resumed, pause),
+        None => (None, None, None),
+    };
     let resumption = resumed.as_ref().map(|before| before.resumption.clone());
-    let kept = Kept { store, of, resumption };
-    let begun = match &resumed {
+    let destination = Destination { store, of, resumption };
+    let mut comparison = match &resumed {
         Some(Resumed { comparison, .. }) => comparison.clone(),
-        None => begun(&setup.host, &setup.design, work::invocation(&setup.work))?,
+        None => new_comparison(&setup.host, &setup.design, work::invocation(&setup.work))?,
     };
     let earlier = resumed.as_ref().map(Resumed::earlier).unwrap_or_default();
     let clock_s = resumed.as_ref().map_or(0.0, Resumed::clock_s);
-    let way = if setup.arm_of_boot { RunMode::ArmOfBoot } else { RunMode::Compare(earlier) };
+    let end = End { pause, max_time_s: setup.design.max_time_s, clock_s };
+    let mode = if setup.arm_of_boot { RunMode::ArmOfBoot } else { RunMode::Compare(earlier, end) };
     let _awake = setup.awake.then(Awake::hold).transpose().map_err(Failure::input)?;
     match setup.backend {
         Backend::Host => {
+            let observed = setup.host.clone();
             let session = Session::new(setup.host)
                 .with_hugetlb_pool(setup.hugetlb_pool)
-                .with_patience(setup.patience, say_who_holds_the_lease);
-            let session = khugepaged::held(session, setup.design.khugepaged)?;
+                .with_patience(setup.patience, report_lease_holder);
+            let session = khugepaged::with_khugepaged(session, setup.design.khugepaged)?;
             let platform = HostPlatform::new(session, setup.work).map_err(Failure::input)?;
             let mut platform = platform.with_variants(setup.variants).with_clock_at(clock_s);
+            if let Some(settings) = setup.settings {
+                platform = platform.untraced_with(settings);
+            }
             if let Some(fragmenter) = fragmented::fragmenter(&setup.design)? {
                 platform = platform.with_fragments(setup.design.fragmented, fragmenter);
             }
-            Ok(run(&mut platform, begun, way, kept))
+            if setup.primary.depends_on_load(&comparison.design) {
+                platform.wait_for_others();
+                let load = observe_contention(&observed, comparison.machine.cpus);
+                setup.primary.choose(&mut comparison.design, load.map_err(Failure::input)?);
+            }
+            shares::choose(&mut comparison.design, &mut platform)?;
+            Ok(run(&mut platform, comparison, mode, destination))
         }
         #[cfg(debug_assertions)]
         Backend::Fake(fake) => {
-            let mut fake = fake.going_on(&begun, clock_s);
-            let begun = fake.marked(begun);
-            Ok(run(&mut fake, begun, way, kept))
+            let mut fake = fake.advanced_past(&comparison, clock_s);
+            if let Some(load) = fake.contention().filter(|_| setup.primary.depends_on_load(&comparison.design)) {
+                setup.primary.choose(&mut comparison.design, load);
+            }
+            shares::choose(&mut comparison.design, &mut fake)?;
+            let comparison = fake.marked(comparison);
+            Ok(run(&mut fake, comparison, mode, destination))
         }
     }
 }
@@ -74,46 +91,68 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
 enum RunMode {
     /// The one arm that matches this boot.
     ArmOfBoot,
-    /// All of it, except the trials that were run earlier.
-    Compare(Earlier),
+    /// All of it until its end, except the trials that were run earlier.
+    Compare(EarlierParts, End),
+}
+
+/// When a comparison ends or pauses.
+#[derive(Clone, Copy)]
+struct End {
+    pause: Option<Pause>,
+    /// The current time limit: the file of a study may have changed since the trials that were run earlier.
+    max_time_s: Option<f64>,
+    /// The comparison's clock when this process begins.
+    clock_s: f64,
+}
+
+impl End {
+    /// The design with the time that is left, for the display.
+    fn shown(&self, design: &Design) -> Design {
+        let limit_s = self.pause.map(|pause| pause.after_s).or(self.max_time_s);
+        Design { max_time_s: limit_s.map(|limit_s| (limit_s - self.clock_s).max(1.0)), ..design.clone() }
+    }
 }
 
 /// Makes a comparison without trials.
-fn begun(host: &Host, design: &Design, invocation: Invocation) -> Result<Comparison, Failure> {
+fn new_comparison(host: &Host, design: &Design, invocation: Invocation) -> Result<Comparison, Failure> {
     Ok(Comparison {
         id: 0,
         started_unix_s: unix_s(),
         machine: host.machine().map_err(Failure::input)?,
-        adoptions: design.arms.iter().map(|arm| adoption(arm, host, &invocation)).collect(),
         invocation,
         admissions: Vec::new(),
         trials: Vec::new(),
         analysis: None,
+        advice: None,
         ended: Ended::NotEnded,
         design: design.clone(),
     })
-}
-
-fn adoption(arm: &Arm, host: &Host, invocation: &Invocation) -> Vec<Adoption> {
-    let command = arm.variant.as_ref().map_or(&invocation.command, |variant| &variant.command);
-    admit::adoption(&arm.policy, host, command)
 }
 
 fn unix_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 
-fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: RunMode, kept: Kept<'_>) -> Measured {
-    let design: Design = comparison.design.clone();
-    let progress = Progress::new(&design);
-    let mut recorder = Recorder::new(kept, &mut comparison);
+fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, mode: RunMode, destination: Destination<'_>) -> Measured {
+    let mut design: Design = comparison.design.clone();
+    let mut shown = design.clone();
+    if let RunMode::Compare(_, end) = &mode {
+        (design.max_time_s, shown) = (end.max_time_s, end.shown(&design));
+    }
+    let progress = Progress::new(&shown);
+    // A study has its own division of time.
+    let mut limit = destination.of.is_none().then(|| TimeLimit::of(&design));
+    let mut recorder = Recorder::new(destination, &mut comparison);
     let listener = &mut |event: Event<'_>| {
-        recorder.hear(&event);
-        progress.hear(&event);
+        recorder.on_event(&event);
+        progress.on_event(&event);
+        if let Some(line) = limit.as_mut().and_then(|limit| limit.on_event(&event)) {
+            report(format_args!("pagelab: {line}"));
+        }
     };
-    let run = match way {
+    let run = match mode {
         RunMode::ArmOfBoot => runner::arm_of_boot(&design, trials, listener),
-        RunMode::Compare(earlier) => runner::go_on(&design, earlier, trials, listener),
+        RunMode::Compare(earlier, end) => runner::resume(&design, earlier, end.pause, trials, listener),
     };
     let restored = trials.finish();
     if matches!(run.ended, Ended::Failed { .. }) && !trials.last_words().is_empty() {
@@ -124,6 +163,6 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, way: RunMode, kept
     let rejected = comparison.trials.last().is_some_and(|record| !record.rejected.is_empty());
     let blame = if rejected { Blame::System } else { trials.blame() };
     // All settings are restored and all results stored: a signal may end the process while reports are written.
-    signals::release();
+    signals::restore_defaults();
     Measured { comparison, blame, troubles: restored.err().into_iter().chain(lost).collect() }
 }

@@ -5,6 +5,7 @@ mod backend;
 mod boots;
 mod design;
 mod ending;
+mod explain;
 #[cfg(debug_assertions)]
 mod fake;
 mod fragmented;
@@ -12,62 +13,90 @@ pub mod in_guest;
 pub mod in_study;
 mod khugepaged;
 mod measure;
+mod own_session;
 mod pattern;
+mod primary;
 mod progress;
 mod recorder;
 mod request;
 pub mod resumed;
+mod setting;
+mod shares;
+mod time_limit;
 mod trials;
 mod variant_word;
 mod variants;
+mod window_order;
 mod work;
 
-pub use arguments::Compare;
+pub use arguments::{Compare, Measuring, Stopping};
 
 use std::time::Duration;
 
-use crate::advice::{self, Program};
+use platform::Work;
+use study::comparison::Comparison;
+
+use crate::advice::advice;
 use crate::failure::Failure;
-use crate::output::print;
-use crate::{publish, user};
+use crate::publish;
 pub use in_study::parsed;
+pub use primary::refuse_auto;
 use request::Request;
+pub use setting::measure_setting;
 
 /// Runs `pagelab compare`.
 ///
 /// # Errors
 /// The comparison cannot begin, the command or a policy failed, there is no result, or an output cannot be written.
 pub fn run(arguments: Compare) -> Result<(), Failure> {
-    let advised = advised(&arguments)?;
-    let Request { setup, store, shown } = Request::of(arguments)?;
-    let measured = measure::measure(setup, &store)?;
-    let exit = ending::exit(&measured.comparison, measured.blame);
-    let published = shown.publish(&measured.comparison, &store);
-    let advised = match &advised {
-        Some((program, patience)) if exit.is_ok() && published.is_ok() => {
-            advice::below(&measured.comparison, program, *patience)
-                .and_then(|text| text.map_or(Ok(()), |text| print(&text, false)))
-        }
-        _ => Ok(()),
-    };
-    let failures = [exit, published, advised].into_iter().filter_map(Result::err);
-    publish::first_of(failures.chain(measured.troubles))
+    run_with(arguments, false).map(drop)
 }
 
-/// The program that settings are tried on after the comparison, and how long to wait for another pagelab; `None` where none are
-/// tried.
-fn advised(arguments: &Compare) -> Result<Option<(Program, Duration)>, Failure> {
-    let Compare { measuring, keeping, forms, variants, arm_of_boot, .. } = arguments;
-    let is_single = measuring.server.is_none() && measuring.prepare.is_none() && measuring.input.is_none();
-    let is_plain = variants.is_empty() && !arm_of_boot && measuring.fragmented.is_none() && arguments.is_on_host();
-    if !(is_single && is_plain) || keeping.no_advice || forms.json {
+/// Runs `pagelab compare`, and returns the comparison. With `is_advice_requested`, settings are tried however long a trial takes,
+/// and all attempts are listed, as with `--full`.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_with(arguments: Compare, is_advice_requested: bool) -> Result<Comparison, Failure> {
+    let program = if arguments.keeping.no_advice { None } else { program(&arguments)? };
+    let lists_attempts = (is_advice_requested || arguments.keeping.full) && !arguments.forms.json;
+    let Request { setup, store, shown } = Request::of(arguments)?;
+    let mut measured = measure::measure(setup, &store)?;
+    let exit = ending::exit(&measured.comparison, measured.blame);
+    let comparison = &mut measured.comparison;
+    let advised = program.filter(|_| exit.is_ok()).map_or(Ok(()), |mut program| {
+        let found = advice(comparison, &mut program.work, program.patience, is_advice_requested)?;
+        store.advise(comparison.id, &found).map_err(Failure::input)?;
+        comparison.advice = Some(found);
+        Ok(())
+    });
+    let published = shown
+        .publish(&measured.comparison, &store)
+        .and_then(|()| if lists_attempts { publish::attempts(&measured.comparison) } else { Ok(()) });
+    let met = if exit.is_ok() { shown.meets(&measured.comparison) } else { Ok(()) };
+    let failures = [exit, published, advised, met].into_iter().filter_map(Result::err);
+    publish::first_of(failures.chain(measured.troubles))?;
+    Ok(measured.comparison)
+}
+
+/// The program that settings are tried on after a comparison.
+pub struct Program {
+    /// Its command, or its server and client.
+    pub work: Work,
+    /// How long to wait for another pagelab.
+    pub patience: Duration,
+}
+
+/// The program of a comparison; `None` where no settings are tried.
+///
+/// # Errors
+/// As those of [`work::work`].
+pub fn program(arguments: &Compare) -> Result<Option<Program>, Failure> {
+    let Compare { measuring, variants, arm_of_boot, .. } = arguments;
+    if !variants.is_empty() || *arm_of_boot || measuring.fragmented.is_some() || !arguments.is_on_host() {
         return Ok(None);
     }
-    let program = Program {
-        command: arguments.command.clone(),
-        user: user::to_run_as(measuring.user.as_deref())?,
-        variables: user::variables(&measuring.env)?,
-        limit: design::trial_time_s(&arguments.stopping).and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
-    };
-    Ok(Some((program, Duration::from_secs_f64(measuring.wait))))
+    let limit_s = design::trial_time_s(&arguments.stopping);
+    let work = work::work(measuring, arguments.command.clone(), limit_s)?;
+    Ok(Some(Program { work, patience: Duration::from_secs_f64(measuring.wait) }))
 }

@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use regex::bytes::Regex;
-use study::metric::{Direction, Metric, Observation, Unit, names};
+use study::metric::{AUTO, Direction, Metric, Observation, SHORT_NAMES, Unit, names};
 
 /// A metric whose value is matched by a regular expression with one capture group.
 #[derive(Clone, Debug)]
@@ -142,8 +142,10 @@ fn guess(name: &str) -> Option<Direction> {
 }
 
 fn is_taken(name: &str) -> bool {
-    let of_iterations = [names::ITERATION_S, names::FIRST_ITERATION_S, "wall", "cpu"];
-    Metric::of_every_trial().iter().any(|metric| metric.name == name) || of_iterations.contains(&name)
+    let others = [names::ITERATION_S, names::FIRST_ITERATION_S, AUTO];
+    Metric::of_every_trial().iter().any(|metric| metric.name == name)
+        || SHORT_NAMES.iter().any(|(short, _)| *short == name)
+        || others.contains(&name)
 }
 
 fn number(text: &[u8]) -> Option<f64> {
@@ -185,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_iteration_stands_apart() {
+    fn the_first_iteration_has_its_own_metric() {
         let regex = with_one_group(r"took ([0-9.]+) s").unwrap();
         let observations = iterations(&regex, b"took 9 s\ntook 1 s\ntook 3 s\ntook 2 s\n").unwrap();
         assert_eq!((observations[0].value, observations[1].value), (9.0, 2.0));

@@ -1,49 +1,30 @@
 //! Progress of a running comparison: a line on a terminal, nothing elsewhere.
 
 use std::cell::{Cell, RefCell};
-use std::io::IsTerminal;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use study::comparison::{Admission, Design};
 use study::plan;
 use study::runner::Event;
-use study::stats::Analysis;
+use study::stats::{self, Analysis};
 
-use crate::failure::report;
-use crate::locale::as_the_locale_has_it;
-use crate::status_line;
+use crate::progress_line::ProgressLine;
 
 /// Shows the progress of a comparison on standard error: the running arm, the trial's number, the expected number of trials,
 /// and the remaining time.
 pub struct Progress {
-    display: Display,
+    status: ProgressLine,
     arms: Vec<String>,
     forecast: RefCell<Forecast>,
     /// The last block that was reported, for a terminal that cannot overwrite a line.
     last_block: Cell<Option<u32>>,
 }
 
-enum Display {
-    /// One line that is overwritten.
-    Line(ProgressBar),
-    /// One line per block: the terminal cannot overwrite (`TERM=dumb`).
-    Lines,
-    /// No terminal: nothing is shown.
-    Hidden,
-}
-
 impl Progress {
     /// The progress display of a design; hidden if standard error is not a terminal.
     pub fn new(design: &Design) -> Progress {
-        let is_dumb = std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb");
-        let display = match (std::io::stderr().is_terminal(), is_dumb) {
-            (false, _) => Display::Hidden,
-            (true, true) => Display::Lines,
-            (true, false) => Display::Line(line()),
-        };
         Progress {
-            display,
+            status: ProgressLine::new(),
             arms: design.arms.iter().map(|arm| arm.label.clone()).collect(),
             forecast: RefCell::new(Forecast::new(design)),
             last_block: Cell::new(None),
@@ -51,39 +32,23 @@ impl Progress {
     }
 
     /// Updates the display after an event.
-    pub fn hear(&self, event: &Event) {
+    pub fn on_event(&self, event: &Event) {
         let mut forecast = self.forecast.borrow_mut();
         match event {
             Event::Admitted(admissions) => forecast.admitted(admissions),
             Event::Started(trial) => self.show(trial.block, &forecast.line(&self.arms[trial.arm], trial.block)),
             Event::Finished(record) => forecast.finished(record.rejected.is_empty()),
             Event::Block(analysis) => forecast.block(analysis),
-            Event::Ended(_) => {
-                if let Display::Line(bar) = &self.display {
-                    bar.finish_and_clear();
-                    status_line::take();
-                }
-            }
+            Event::Ended(_) => self.status.clear(),
         }
     }
 
     fn show(&self, block: u32, text: &str) {
-        let text = as_the_locale_has_it(text);
-        match &self.display {
-            Display::Line(bar) => bar.set_message(text.into_owned()),
-            Display::Lines if self.last_block.replace(Some(block)) != Some(block) => report(&text),
-            Display::Lines | Display::Hidden => {}
+        // A terminal that cannot overwrite the line shows one line per block.
+        if self.status.overwrites() || self.last_block.replace(Some(block)) != Some(block) {
+            self.status.set(text);
         }
     }
-}
-
-fn line() -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-    // `wide_msg` truncates the message to the width of the terminal.
-    bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
-    status_line::tick(&bar, Duration::from_secs(1));
-    status_line::put(bar.clone());
-    bar
 }
 
 /// Estimates how long a comparison will take.
@@ -95,6 +60,8 @@ struct Forecast {
     arms: usize,
     /// Trials that finished and were not rejected.
     done: u64,
+    /// `done` at the end of each block that counts.
+    done_by_block: Vec<u64>,
     /// The number of blocks after which the intervals are expected to reach the requested precision, not counting block 0.
     blocks: Option<u32>,
 }
@@ -107,6 +74,7 @@ impl Forecast {
             began: Instant::now(),
             first_trial: None,
             done: 0,
+            done_by_block: Vec::new(),
             blocks: None,
         }
     }
@@ -123,18 +91,20 @@ impl Forecast {
     /// Estimates the number of blocks from the widest interval: intervals narrow with the square root of the number of
     /// blocks.
     fn block(&mut self, analysis: &Analysis) {
+        self.done_by_block.push(self.done);
         let asked = self.design.precision_ratio.ln_1p();
-        let needed = |arm: &study::stats::ArmAnalysis| {
-            let effect = arm.effects.get(&analysis.primary)?;
+        let needed = |arm: usize| {
+            let effect = analysis.arms[arm].effects.get(&analysis.primary)?;
             let half = (effect.high? / effect.low?).ln() / 2.0;
             Some((f64::from(effect.blocks) * (half / asked).powi(2)).ceil() as u32)
         };
-        self.blocks = analysis.arms.iter().filter_map(needed).max();
+        let settled = self.done_by_block.len() as u32;
+        self.blocks = stats::unsettled(&self.design, analysis).filter_map(needed).max().or(Some(settled));
     }
 
     /// The expected number of counted blocks.
     fn expected_blocks(&self) -> u32 {
-        let least = plan::least_blocks(&self.design, self.arms.saturating_sub(1));
+        let least = plan::min_blocks_to_stop(&self.design, self.arms.saturating_sub(1));
         self.blocks.unwrap_or(self.design.max_blocks).max(least).min(self.design.max_blocks)
     }
 
@@ -142,18 +112,33 @@ impl Forecast {
     /// was spent in trials.
     fn of(&self, elapsed_s: f64, trials_s: f64) -> (u64, Option<f64>) {
         let arms = self.arms.max(1) as u64;
-        let planned = (u64::from(self.expected_blocks()) + 1) * arms;
+        let (finished, blocks) = match self.done_by_block.last() {
+            Some(done) => (*done, u64::from(self.expected_blocks()).saturating_sub(self.done_by_block.len() as u64)),
+            None => (self.done / arms * arms, (u64::from(self.expected_blocks()) + 1).saturating_sub(self.done / arms)),
+        };
+        let per_block = self.trials_per_block();
+        let after = |blocks: u64| finished + (blocks as f64 * per_block).round() as u64;
+        let planned = after(blocks);
         if self.done == 0 {
             return (planned, None);
         }
         let trial_s = trials_s / self.done as f64;
         // A block that begins before the time limit is completed.
         let in_time = self.design.max_time_s.map_or(u64::MAX, |limit_s| {
-            let more = ((limit_s - elapsed_s).max(0.0) / trial_s / arms as f64).min(1e15) as u64;
-            (self.done / arms + more + 1).saturating_mul(arms)
+            let more = ((limit_s - elapsed_s).max(0.0) / trial_s / per_block).min(1e12) as u64;
+            after(more + 1)
         });
         let all = planned.min(in_time).max(self.done);
         (all, Some((all - self.done) as f64 * trial_s))
+    }
+
+    /// The expected number of trials in a further block: as in the last four, because arms leave and controls pause.
+    fn trials_per_block(&self) -> f64 {
+        let recent = &self.done_by_block[self.done_by_block.len().saturating_sub(5)..];
+        match recent {
+            [first, .., last] => (last - first) as f64 / (recent.len() - 1) as f64,
+            _ => self.arms.max(1) as f64,
+        }
     }
 
     fn line(&self, arm: &str, block: u32) -> String {
@@ -167,7 +152,7 @@ impl Forecast {
 }
 
 /// A duration for display: `40 s`, `12 min`, `3 h 20 min`.
-fn time(seconds: f64) -> String {
+pub fn time(seconds: f64) -> String {
     let seconds = seconds.round() as u64;
     match (seconds / 3600, seconds / 60 % 60) {
         (0, 0..=1) => format!("{seconds} s"),
@@ -202,6 +187,13 @@ mod tests {
         (0..4).for_each(|_| of_time.finished(true));
         assert_eq!(of_time.of(4.0, 4.0), (12, Some(8.0)), "three more blocks and the one that begins in time");
         assert_eq!(of_time.of(40.0, 40.0).0, 6);
+    }
+
+    #[test]
+    fn arms_that_left_take_no_time() {
+        let mut forecast = forecast(3, 60, 600.0);
+        (forecast.done, forecast.done_by_block) = (32, vec![6, 9, 12, 14, 16, 18, 20]);
+        assert_eq!(forecast.of(20.0, 20.0).0, 20 + 53 * 2);
     }
 
     #[test]

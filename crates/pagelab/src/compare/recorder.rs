@@ -1,4 +1,4 @@
-//! Stores a comparison while it runs: in the store, or, once that fails, in a store set aside.
+//! Stores a comparison while it runs: in the store, or, once that fails, in a substitute store.
 
 use results::store::{Error, OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
@@ -8,47 +8,47 @@ use study::stats::Warning;
 use crate::failure::{Failure, error_chain, report};
 
 /// Where a comparison is stored.
-pub struct Kept<'a> {
+pub struct Destination<'a> {
     pub store: &'a Store,
-    /// Its row of a study, if it is one.
+    /// The row of a study that the comparison fills, if any.
     pub of: Option<OfStudy>,
-    /// Where it resumes, if it is in the store already.
+    /// Where the comparison resumes, if it is in the store already.
     pub resumption: Option<Resumption>,
 }
 
-/// Stores trials as they finish. If that fails, measuring continues: the trials are stored in a store set aside, and their
-/// location is shown at the end.
+/// Stores trials as they finish. If that fails, measuring continues: the trials go to a substitute store, whose path is shown at
+/// the end.
 pub struct Recorder<'a> {
     store: &'a Store,
     of: Option<OfStudy>,
-    /// Where it resumes, if it was in the store before.
+    /// Where the comparison resumes, if it was in the store before.
     resumption: Option<Resumption>,
     comparison: &'a mut Comparison,
-    /// The store that is used once the first one fails.
+    /// The substitute store, once the first one has failed.
     aside: Option<Store>,
     /// The first error of the store.
     trouble: Option<Error>,
-    /// Whether a part of it could not be stored anywhere.
+    /// Whether a part of the comparison could not be stored anywhere.
     is_lost: bool,
 }
 
 impl<'a> Recorder<'a> {
     /// Takes a comparison that has no trials yet, or that is in the store already.
-    pub fn new(kept: Kept<'a>, comparison: &'a mut Comparison) -> Recorder<'a> {
-        let Kept { store, of, resumption } = kept;
+    pub fn new(destination: Destination<'a>, comparison: &'a mut Comparison) -> Recorder<'a> {
+        let Destination { store, of, resumption } = destination;
         Recorder { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
     }
 
     /// Stores the content of an event.
-    pub fn hear(&mut self, event: &Event) {
+    pub fn on_event(&mut self, event: &Event) {
         match event {
             Event::Admitted(admissions) => {
                 self.comparison.admissions = admissions.to_vec();
-                let begun = match &self.resumption {
-                    Some(resumption) => self.store.go_on(self.comparison.id, admissions, resumption),
+                let stored = match &self.resumption {
+                    Some(resumption) => self.store.resume(self.comparison.id, admissions, resumption),
                     None => self.begin_in(self.store).map(|id| self.comparison.id = id),
                 };
-                self.set_aside_after(begun);
+                self.set_aside_after(stored);
             }
             Event::Finished(record) => {
                 self.comparison.trials.push((*record).clone());
@@ -77,11 +77,11 @@ impl<'a> Recorder<'a> {
         let trouble = error_chain(&self.trouble.take()?);
         Some(Failure::Input(match &self.aside {
             Some(aside) if !self.is_lost => format!(
-                "this comparison is number {} of {} and not in the store that was meant: {trouble}",
+                "this comparison is stored as number {} of {}, not in the requested store: {trouble}",
                 self.comparison.id,
                 aside.path().display()
             ),
-            _ => format!("this comparison is not wholly stored: {trouble}"),
+            _ => format!("this comparison is not completely stored: {trouble}"),
         }))
     }
 
@@ -96,8 +96,8 @@ impl<'a> Recorder<'a> {
         self.aside.as_ref().unwrap_or(self.store)
     }
 
-    fn set_aside_after(&mut self, kept: Result<(), Error>) {
-        let Err(error) = kept else { return };
+    fn set_aside_after(&mut self, stored: Result<(), Error>) {
+        let Err(error) = stored else { return };
         report(format_args!("pagelab: {}", results::printable(&error_chain(&error))));
         let is_of_the_store = is_of_the_store(&error);
         self.trouble.get_or_insert(error);
@@ -117,7 +117,7 @@ impl<'a> Recorder<'a> {
             Ok((aside, id)) => {
                 let path = aside.path().display().to_string();
                 report(format_args!(
-                    "pagelab: its results are set aside, and go on, as comparison {id} of {}",
+                    "pagelab: its results are set aside, and continue as comparison {id} of {}",
                     results::printable(&path)
                 ));
                 (self.comparison.id, self.aside, self.is_lost) = (id, Some(aside), false);

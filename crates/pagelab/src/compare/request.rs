@@ -4,14 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use host::Host;
-use platform::Work;
+use platform::{Settings, Work};
 use results::store::Store;
 use study::comparison::{Comparison, Design};
 
-use super::arguments::Compare;
+use super::arguments::{Compare, Keeping};
 use super::backend::Backend;
+use super::primary::Primary;
 use super::resumed::InStudy;
-use super::{boots, design, variants, work};
+use super::{boots, design, ending, own_session, variants, work};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
 use crate::publish::{self, Forms};
@@ -32,12 +33,16 @@ pub struct Setup {
     pub host: Host,
     /// The arms, the metrics, and when to stop.
     pub design: Design,
+    /// How the metric that decides is chosen.
+    pub primary: Primary,
     /// The command and how to run it.
     pub work: Work,
     /// What each variant runs in place of the command, by the variant's name.
     pub variants: BTreeMap<String, Work>,
     /// Run only the one arm of the design that matches this boot.
     pub arm_of_boot: bool,
+    /// System settings by variant name, if trials run untraced.
+    pub settings: Option<BTreeMap<String, Settings>>,
     /// Keep idle processors awake during the comparison.
     pub awake: bool,
     /// Memory for the hugetlb pool, in bytes.
@@ -53,7 +58,6 @@ pub struct Setup {
 /// The forms of output of a comparison.
 pub struct Shown {
     forms: Forms,
-    adopt_all: bool,
     /// Merge with the stored results of other boots.
     with_boots: bool,
 }
@@ -67,10 +71,14 @@ impl Request {
     pub fn of(arguments: Compare) -> Result<Request, Failure> {
         let backend = Backend::of(&arguments)?;
         let host = Host::open(backend.root()).map_err(Failure::input)?;
-        let (variants, variant_works) = variants::variants(&arguments)?;
-        let design = design::design(&arguments, &host, variants)?;
+        let primary = Primary::of(&arguments)?;
+        let (variants, mut variant_works) = variants::variants(&arguments)?;
+        let own_session = own_session::of(arguments.measuring.own_session, &host)?;
+        let design = design::design(&arguments, &host, variants, own_session)?;
+        arguments.keeping.require.iter().try_for_each(|one| one.check(&design)).map_err(Failure::input)?;
         let measuring = &arguments.measuring;
-        let work = work::work(measuring, arguments.command, design.trial_time_s)?;
+        let mut work = work::work(measuring, arguments.command, design.trial_time_s)?;
+        own_session::give(&design, std::iter::once(&mut work).chain(variant_works.values_mut()));
         let store = open_store(arguments.keeping.store.as_deref())?;
         arguments.forms.can_be_written()?;
         if let (None, Some(limit_s)) = (arguments.stopping.trial_time, design.trial_time_s) {
@@ -81,8 +89,10 @@ impl Request {
         let setup = Setup {
             host,
             design,
+            primary,
             work,
             variants: variant_works,
+            settings: None,
             arm_of_boot: arguments.arm_of_boot,
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,
@@ -90,8 +100,9 @@ impl Request {
             backend,
             in_study: None,
         };
-        let shown =
-            Shown { forms: arguments.forms, adopt_all: arguments.keeping.adopt_all, with_boots: arguments.arm_of_boot };
+        let Keeping { full, store: named_store, require, .. } = arguments.keeping;
+        let forms = Forms { is_full: full, store: named_store, require, ..arguments.forms };
+        let shown = Shown { forms, with_boots: arguments.arm_of_boot };
         Ok(Request { setup, store, shown })
     }
 }
@@ -102,10 +113,19 @@ impl Shown {
     /// # Errors
     /// An output cannot be written, or the answers of boots differ.
     pub fn publish(&self, comparison: &Comparison, store: &Store) -> Result<(), Failure> {
+        let forms = Forms { has_failed: !ending::has_results(comparison), ..self.forms.clone() };
         if self.with_boots {
-            boots::publish_with(store, comparison, &self.forms)
+            boots::publish_with(store, comparison, &forms)
         } else {
-            publish::comparison(comparison, &self.forms, self.adopt_all)
+            publish::comparison(comparison, &forms)
         }
+    }
+
+    /// The outcome of the requirements.
+    ///
+    /// # Errors
+    /// [`Failure::Unmet`] unless each arm meets its requirements.
+    pub fn meets(&self, comparison: &Comparison) -> Result<(), Failure> {
+        publish::meets(comparison, &self.forms)
     }
 }

@@ -3,7 +3,7 @@
 use results::store::{OfStudy, Resumption};
 use study::comparison::Comparison;
 use study::metric::names;
-use study::runner::Earlier;
+use study::runner::{EarlierParts, Gap, Pause};
 
 /// A comparison that is a row of a study.
 #[derive(Debug)]
@@ -12,6 +12,8 @@ pub struct InStudy {
     pub of: OfStudy,
     /// The earlier, interrupted run of this row, if there is one.
     pub resumed: Option<Resumed>,
+    /// When it pauses, so that other rows continue; `None` if it runs to its end.
+    pub pause: Option<Pause>,
 }
 
 /// A comparison that was interrupted.
@@ -21,19 +23,28 @@ pub struct Resumed {
     pub comparison: Comparison,
     /// Where and in which boot it resumes.
     pub resumption: Resumption,
-    /// Whether its last trial ran in another boot.
-    pub is_of_other_boot: bool,
+    /// What happened since its last trial.
+    pub gap: Gap,
 }
 
 impl Resumed {
     /// The trials that the runner need not run again.
-    pub fn earlier(&self) -> Earlier {
-        Earlier { trials: self.comparison.trials.clone(), is_of_other_boot: self.is_of_other_boot }
+    pub fn earlier(&self) -> EarlierParts {
+        EarlierParts { trials: self.comparison.trials.clone(), gap: self.gap }
     }
 
     /// The comparison's clock at the end of the last trial, in seconds.
     pub fn clock_s(&self) -> f64 {
-        let last = self.comparison.trials.last();
-        last.map_or(0.0, |record| record.started_s + record.value(names::WALL_S).unwrap_or_default())
+        clock_s(&self.comparison)
     }
+}
+
+fn clock_s(comparison: &Comparison) -> f64 {
+    let last = comparison.trials.last();
+    last.map_or(0.0, |record| record.started_s + record.value(names::WALL_S).unwrap_or_default())
+}
+
+/// The seconds from a comparison's first trial to the end of its last, without pauses.
+pub fn time_s(comparison: &Comparison) -> f64 {
+    comparison.trials.first().map_or(0.0, |first| clock_s(comparison) - first.started_s)
 }

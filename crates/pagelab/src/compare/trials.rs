@@ -1,7 +1,9 @@
 //! The interface between a comparison and the platform that runs its trials.
 
-use platform::{Blame, HostPlatform};
+use platform::{Blame, Heat, HostPlatform};
+use policy::windows::Windows;
 use study::runner::Platform;
+use study::trial::Arm;
 
 use crate::failure::Failure;
 
@@ -13,6 +15,12 @@ pub trait Trials: Platform {
     /// A setting could not be restored.
     fn finish(&mut self) -> Result<(), Failure>;
 
+    /// Runs the arm's command once with base pages, and counts what it accesses of each window.
+    ///
+    /// # Errors
+    /// The run fails, as a clause.
+    fn heat(&mut self, arm: &Arm, windows: Windows) -> Result<Heat, String>;
+
     /// The end of the command's standard error in the last failed trial; empty if none failed.
     fn last_words(&self) -> &str;
 
@@ -23,6 +31,10 @@ pub trait Trials: Platform {
 impl Trials for HostPlatform {
     fn finish(&mut self) -> Result<(), Failure> {
         HostPlatform::finish(self).map_err(Failure::input)
+    }
+
+    fn heat(&mut self, arm: &Arm, windows: Windows) -> Result<Heat, String> {
+        HostPlatform::heat(self, arm, windows).map_err(|error| error.to_string())
     }
 
     fn last_words(&self) -> &str {

@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn placeholders_stand_for_what_is_given() {
+    fn placeholders_are_replaced_by_the_given_values() {
         let given = ["./old/sort", "--parallel=1", "a b"].map(OsString::from);
         let command = |text: &str| {
             let words = of(text).unwrap().of(&given);
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_stand_before_the_command() {
+    fn variables_precede_the_command() {
         let word = of("arenas=MALLOC_ARENA_MAX=1 A='b c' {} x=1").unwrap();
         let names: Vec<&str> = word.variables.iter().map(|one| one.name.as_str()).collect();
         assert_eq!((names, word.name.as_str()), (vec!["MALLOC_ARENA_MAX", "A"], "arenas"));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_variant_is_refused() {
+    fn refuses_text_that_is_no_variant() {
         for (text, part) in [("", "expected NAME"), ("a='", "command line"), ("a=B=1", "after the variables")] {
             let error = of(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

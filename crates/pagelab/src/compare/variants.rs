@@ -1,4 +1,4 @@
-//! `--variant`: builds, arguments, environments and degrees of fragmentation that are measured in turns.
+//! `--variant`: builds, arguments, environments and degrees of fragmentation that are measured in turn.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -32,7 +32,7 @@ pub fn variants(arguments: &Compare) -> Result<(Vec<Variant>, BTreeMap<String, W
         }
         work.variables.extend(crate::user::variables(&word.variables)?);
         let own = |(name, _): &&(String, String)| *name == word.name;
-        if let Some((_, expected)) = arguments.measuring.expected_of.iter().find(own) {
+        if let Some((_, expected)) = arguments.expected_of.iter().find(own) {
             work.expected = Some(expected.clone());
         }
         let text = |word: &OsString| word.to_string_lossy().into_owned();
@@ -40,7 +40,7 @@ pub fn variants(arguments: &Compare) -> Result<(Vec<Variant>, BTreeMap<String, W
             let value = one.value.as_ref().map(text).unwrap_or_default();
             format!("{}={value}", one.name)
         };
-        let fragmented = arguments.measuring.fragmented_of.iter().find(|(name, _)| *name == word.name);
+        let fragmented = arguments.fragmented_of.iter().find(|(name, _)| *name == word.name);
         let program = command.first().and_then(|first| tracer::resolve(first).ok());
         variants.push(Variant {
             name: word.name.clone(),
@@ -51,7 +51,7 @@ pub fn variants(arguments: &Compare) -> Result<(Vec<Variant>, BTreeMap<String, W
         });
         works.insert(word.name.clone(), work);
     }
-    different(&variants)?;
+    refuse_identical(&variants)?;
     Ok((variants, works))
 }
 
@@ -62,10 +62,10 @@ fn check(arguments: &Compare) -> Result<(), Failure> {
         return refused(format!("--variant {one}: one variant alone is no comparison; name another one"));
     }
     if let Some(name) = (1..names.len()).find(|at| names[..*at].contains(&names[*at])).map(|at| names[at]) {
-        return refused(format!("--variant {name}: the name is there twice; give each its own"));
+        return refused(format!("--variant {name}: duplicate name; give each variant its own"));
     }
-    let of_expected = arguments.measuring.expected_of.iter().map(|(name, _)| ("--expected-of", name));
-    let of_fragmented = arguments.measuring.fragmented_of.iter().map(|(name, _)| ("--fragmented-of", name));
+    let of_expected = arguments.expected_of.iter().map(|(name, _)| ("--expected-of", name));
+    let of_fragmented = arguments.fragmented_of.iter().map(|(name, _)| ("--fragmented-of", name));
     let is_unknown = |(_, name): &(&str, &String)| !names.contains(&name.as_str());
     match of_expected.chain(of_fragmented).find(is_unknown) {
         Some((option, name)) => {
@@ -75,8 +75,8 @@ fn check(arguments: &Compare) -> Result<(), Failure> {
     }
 }
 
-/// Refuses identical variants: they would be an A/A comparison under two names.
-fn different(variants: &[Variant]) -> Result<(), Failure> {
+/// Identical variants would be an A/A comparison under two names.
+fn refuse_identical(variants: &[Variant]) -> Result<(), Failure> {
     for (at, one) in variants.iter().enumerate() {
         let is_same = |other: &&Variant| Variant { name: one.name.clone(), ..(*other).clone() } == *one;
         if let Some(other) = variants[at + 1..].iter().find(is_same) {

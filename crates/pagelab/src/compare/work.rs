@@ -12,6 +12,7 @@ use platform::{Extract, Open, Select, Server, Work};
 use results::files;
 use study::comparison::Invocation;
 use tracer::User;
+use tracer::environment::Variables;
 
 use super::arguments::Measuring;
 use super::pattern;
@@ -27,6 +28,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     let server = match (&measuring.server, &measuring.ready) {
         (Some(server), Some(ready)) => Some(Server {
             command: split("--server", server)?,
+            variables: Variables::new(),
             ready: split("--ready", ready)?,
             patience: Duration::from_secs_f64(measuring.ready_time),
         }),
@@ -45,6 +47,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         server,
         prepare,
         user,
+        own_session: None,
         variables: user::variables(&measuring.env)?,
         trial_time: trial_time_s.and_then(|limit_s| Duration::try_from_secs_f64(limit_s).ok()),
         input,
@@ -52,6 +55,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
         select: select(measuring),
         expected: measuring.expected.clone(),
         prove_all: measuring.prove_all,
+        reads_frames: measuring.explain,
         extract: extract(measuring),
     })
 }
@@ -76,11 +80,11 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
 /// A missing match is reported once.
 fn select(measuring: &Measuring) -> Option<Select> {
     let regex = measuring.answer.clone()?;
-    let is_said = Cell::new(false);
+    let is_reported = Cell::new(false);
     Some(Box::new(move |output| {
         let groups = regex.captures_iter(output).filter_map(|captures| captures.get(1));
         let lines: Vec<&[u8]> = groups.map(|group| group.as_bytes()).collect();
-        if lines.is_empty() && !is_said.replace(true) {
+        if lines.is_empty() && !is_reported.replace(true) {
             let pattern = results::printable(regex.as_str());
             report(format_args!(
                 "--answer {pattern}: it matches nothing in the output of a trial; all of that output is compared"

@@ -31,14 +31,16 @@ pub struct Demo {
     store: Option<PathBuf>,
 }
 
+fn introduction() -> String {
+    format!("A random pointer chase through {BYTES}, under each policy that makes sense here.")
+}
+
 /// Runs `pagelab demo`.
 ///
 /// # Errors
 /// Those of `pagelab compare`.
 pub fn run(arguments: &Demo) -> Result<(), Failure> {
-    report(format_args!(
-        "A random pointer chase through {BYTES}, one cache line a page, under every policy that makes sense here."
-    ));
+    report(introduction());
     let program = std::env::current_exe().map_err(Failure::input)?;
     let mut words: Vec<OsString> = Vec::new();
     words.extend(["--max-time".into(), format!("{}s", arguments.max_time).into()]);
@@ -51,4 +53,13 @@ pub fn run(arguments: &Demo) -> Result<(), Failure> {
     words.extend(["--".into(), program.into_os_string()]);
     words.extend(["workload", "chase", "--bytes", BYTES, "--steps", STEPS].map(OsString::from));
     compare::run(compare::parsed(words)?)
+}
+
+#[cfg(test)]
+mod tests {
+    /// The demo has at most 15 lines on a terminal of 80 columns (`results::screen`), of which this is one.
+    #[test]
+    fn the_introduction_is_one_line() {
+        assert!(super::introduction().len() <= 80);
+    }
 }

@@ -12,30 +12,30 @@ use platform::wait_for_lease;
 use policy::size::{PageSize, SizeError, format_bytes};
 use results::grid::plain;
 use serde_json::{Value, json};
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
 use super::status::{change_documents, leaf_documents, leaf_rows, marker_document};
 use crate::failure::{Failure, report};
 use crate::output::{print, terminal_width};
 use crate::status_line;
-use crate::waiting::say_who_holds_the_lease;
+use crate::waiting::report_lease_holder;
 use crate::words::{parse_duration, parse_size};
 
-/// The share of the direct map in base pages that counts as success: whole leaves in memory that is in use cannot be split.
+/// The share of the direct map in base pages that counts as success: a leaf without a free page cannot be split.
 const BASE_RATIO: f64 = 0.90;
-/// The share in larger leaves that counts as success: to reach them, one page in each of a few frames is enough.
+/// The share in larger leaves that counts as success: fewer leaves have to be split, and one free page in each is enough.
 const LARGE_RATIO: f64 = 0.95;
 
 /// Arguments of `pagelab direct-map demote`.
 #[derive(Debug, Args)]
 pub struct DemoteArguments {
-    /// The leaf that is to map memory: 2m (from 1G) or 4k
+    /// The leaf size to split to: 2m (from 1G) or 4k
     #[arg(long, value_name = "SIZE", value_parser = parse_leaf)]
     to: PageSize,
-    /// Confirm it: the split lasts until reboot, and concerns everything that runs on this host
+    /// Confirm: the split lasts until reboot, and affects everything that runs on this host
     #[arg(long)]
     yes_demote_this_host: bool,
-    /// Split at most SIZE bytes of larger leaves, to try it out (rounded up to a whole leaf)
+    /// Split at most SIZE bytes of larger leaves (rounded up to a whole leaf), as a test
     #[arg(long, value_name = "SIZE", value_parser = parse_size)]
     limit: Option<u64>,
     /// How long to wait for another pagelab that measures or has changed system settings
@@ -56,27 +56,27 @@ pub fn run(arguments: &DemoteArguments) -> Result<(), Failure> {
         return Err(Failure::Input(refusal(arguments.to)));
     }
     let host = Host::open("/").map_err(Failure::input)?;
-    signals::catch(PassOn::Kill).map_err(Failure::input)?;
+    signals::catch(Forward::Kill).map_err(Failure::input)?;
     let ratio = if arguments.to == host.page_sizes().base { BASE_RATIO } else { LARGE_RATIO };
     let goal = Goal { leaf: arguments.to, ratio, limit_bytes: arguments.limit };
     let bar = bar(ratio);
     let patience = Duration::from_secs_f64(arguments.wait);
-    let lease = || wait_for_lease(patience, say_who_holds_the_lease);
+    let lease = || wait_for_lease(patience, report_lease_holder);
     let done = direct_map::demote(&host, goal, lease, &mut |progress| show(&bar, goal, progress));
     bar.finish_and_clear();
     let demotion = done.map_err(Failure::input)?;
     demotion.warnings.iter().for_each(|warning| report(format_args!("pagelab: {}", results::printable(warning))));
     let text = if arguments.json { format!("{:#}", document(goal, &demotion)) } else { text(goal, &demotion) };
     print(&text, arguments.json)?;
-    ended(&demotion.stopped)
+    exit(&demotion.stopped)
 }
 
 fn refusal(to: PageSize) -> String {
     format!(
-        "nothing was demoted: splitting the kernel's direct map to {to} concerns everything that runs on this host, lasts \
+        "nothing was demoted: splitting the kernel's direct map to {to} affects everything that runs on this host, lasts \
          until it is rebooted, slows kernel work down, and leaves 2M pages scarce (each split frame loses a page to its \
-         table); nearly all free memory is held meanwhile. To do it, give --yes-demote-this-host; to see what is there, \
-         pagelab direct-map status"
+         table); nearly all free memory is held meanwhile. To do it, give --yes-demote-this-host; pagelab direct-map status \
+         shows the current leaves"
     )
 }
 
@@ -106,12 +106,12 @@ fn show(bar: &ProgressBar, goal: Goal, progress: &Progress) {
     ));
 }
 
-fn ended(stopped: &Stopped) -> Result<(), Failure> {
+fn exit(stopped: &Stopped) -> Result<(), Failure> {
     match stopped {
         Stopped::Goal | Stopped::Limit => Ok(()),
         Stopped::Interrupted { signal } => {
             report(format_args!("pagelab: {}", stopped.describe()));
-            Err(Failure::Stopped(*signal, "the state it was left in is printed above"))
+            Err(Failure::Stopped(*signal, "the resulting state of the direct map is printed above"))
         }
         Stopped::NoneLarger | Stopped::InUse { .. } | Stopped::NoneFound | Stopped::Refused { .. } => {
             Err(Failure::Command(format!("the goal was not reached: {}", stopped.describe())))
@@ -143,9 +143,11 @@ fn remainder(demotion: &Demotion) -> String {
     some.map(|remainder| remainder.describe() + "\n").unwrap_or_default()
 }
 
-/// The leaves before and after, and the share of the wanted ones.
+/// The leaves before and after, and the share in leaves of the wanted size.
 fn reached(goal: Goal, demotion: &Demotion) -> String {
-    let Some(after) = &demotion.after else { return "what became of the leaves is not known".into() };
+    let Some(after) = &demotion.after else {
+        return "the leaves after the demotion are unknown; a warning says why".into();
+    };
     let before: Vec<[String; 5]> = leaf_rows(&demotion.before, &[]);
     let rows = leaf_rows(after, demotion.changes.as_deref().unwrap_or_default());
     let rows = rows.into_iter().map(|[leaf, mapped, share, splits, _]| {
@@ -154,7 +156,7 @@ fn reached(goal: Goal, demotion: &Demotion) -> String {
     });
     let table = plain(["leaf", "before", "now", "share", "splits meanwhile"], rows, terminal_width());
     let (share, wanted) = (after.share(goal.leaf), goal.ratio * 100.0);
-    format!("{table}\n\n{share} of the direct map lie in leaves of {}, of {wanted:.0} % wanted", goal.leaf)
+    format!("{table}\n\n{share} of the direct map is in leaves of {} (goal: {wanted:.0} %)", goal.leaf)
 }
 
 fn document(goal: Goal, demotion: &Demotion) -> Value {

@@ -11,12 +11,12 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub struct DirectMapArguments {
     #[command(subcommand)]
-    what: What,
+    verb: Verb,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Bytes by leaf size, splits since boot, why it is so, and which policies this boot can give
+enum Verb {
+    /// Show bytes by leaf size, splits since boot, the reasons, and which policies this boot can have
     Status(status::StatusArguments),
     /// Split the leaves of this host's direct map until it is rebooted
     Demote(demote::DemoteArguments),
@@ -24,8 +24,8 @@ enum What {
 
 /// Runs `pagelab direct-map`.
 pub fn run(arguments: &DirectMapArguments) -> Result<(), Failure> {
-    match &arguments.what {
-        What::Status(arguments) => status::run(arguments),
-        What::Demote(arguments) => demote::run(arguments),
+    match &arguments.verb {
+        Verb::Status(arguments) => status::run(arguments),
+        Verb::Demote(arguments) => demote::run(arguments),
     }
 }

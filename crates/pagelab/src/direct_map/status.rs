@@ -49,17 +49,17 @@ fn leaves_text(status: &Status) -> String {
     let table =
         plain(["leaf", "mapped", "share", "splits", "collapses"], leaf_rows(leaves, &status.changes), terminal_width());
     let source = leaves.source.file();
-    let about = format!("from {source}; splits and collapses are those since boot, of the leaf in the row");
+    let about = format!("from {source}; splits and collapses are counted since boot, for the leaf size of the row");
     let notes = std::iter::once(about).chain(surplus(leaves)).map(|note| results::fold(&note, terminal_width(), 0));
     format!("{table}\n\n{}", notes.collect::<Vec<_>>().join("\n"))
 }
 
-/// A note if the counters add up to more than the memory of the machine.
+/// A note if the kernel's counters add up to more than the memory of the machine.
 fn surplus(leaves: &Leaves) -> Option<String> {
     leaves.counted_twice_bytes()?;
     let (counted, total) = (format_bytes(leaves.counted_bytes()), format_bytes(leaves.total_bytes()));
     Some(format!(
-        "{counted} is counted, and there is {total} of memory: the kernel counts some leaves twice at boot, so shares are bounds"
+        "the leaves add up to {counted}, but memory is {total}: the kernel counts some leaves twice at boot, so shares are bounds"
     ))
 }
 
@@ -85,8 +85,8 @@ fn marker_text(status: &Status) -> String {
     let text = match &status.marker {
         Ok(None) => return String::new(),
         Ok(Some(marker)) => format!(
-            "demoted to {} by pagelab since this boot ({} time{}{}){}; every later result of this boot records it, and warns of it \
-             from {:.0} % on",
+            "demoted to {} by pagelab since this boot ({} time{}{}){}; every later result of this boot records it, with a warning \
+             if that share is {:.0} % or more",
             marker.leaf_bytes,
             marker.demotions,
             if marker.demotions == 1 { "" } else { "s" },
@@ -104,13 +104,13 @@ fn small_text(status: &Status, leaf: PageSize) -> String {
     let Ok(leaves) = &status.leaves else { return String::new() };
     let small = leaves.of(leaf) + leaves.below(leaf);
     let percent = small as f64 * 100.0 / leaves.counted_bytes().max(1) as f64;
-    format!(": {percent:.1} % of what is counted ({}) is in leaves that small", format_bytes(small))
+    format!(": {percent:.1} % of the counted memory ({}) is in leaves of this size or smaller", format_bytes(small))
 }
 
-/// The bytes that demotions have split, by original leaf size: known even without the kernel's counters.
+/// The bytes that demotions have split, by original leaf size; these do not depend on the kernel's counters.
 fn split_text(marker: &Marker) -> String {
     let split = marker.split_bytes.iter();
-    split.map(|(leaf, bytes)| format!(", {} were taken out of leaves of {leaf}", format_bytes(*bytes))).collect()
+    split.map(|(leaf, bytes)| format!(", {} split out of leaves of {leaf}", format_bytes(*bytes))).collect()
 }
 
 fn features_text(features: &[Feature]) -> String {
@@ -131,7 +131,7 @@ fn standings_text(status: &Status) -> String {
 
 /// Whether no leaf size is known to map nine tenths of the direct map.
 fn is_mixed(status: &Status) -> bool {
-    status.leaves.as_ref().is_ok_and(|leaves| leaves.shown().is_none())
+    status.leaves.as_ref().is_ok_and(|leaves| leaves.dominant().is_none())
 }
 
 fn policy(leaf: DirectMapLeaves) -> String {

@@ -2,16 +2,17 @@
 
 use clap::Args;
 use host::Host;
-use host::admit::{self, DoctorLine, Fact, Standing, Terms};
+use host::admit::{self, DoctorLine, Fact, Suitability, Terms};
 use serde_json::json;
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::sim::machines;
-use policy::hugetlb::HugetlbFiles;
+use policy::held_files::HeldFiles;
 use policy::inspect::Pool;
+use policy::size::PageSize;
 use results::grid::plain;
-use results::{hugetlb_files, inspection};
+use results::{held_files, inspection};
 
 /// Arguments of `pagelab doctor`.
 #[derive(Debug, Args)]
@@ -27,11 +28,12 @@ pub fn run(arguments: &Doctor) -> Result<(), Failure> {
     let terms = Terms::of_this_process(&host, tracer::try_tracing);
     let (lines, mut facts) = (admit::doctor_lines(&host, &terms), admit::facts(&host, &terms));
     facts.push(model_machine());
-    let (files, pools) = (census::hugetlb_files(), host.pools().map_err(Failure::input)?);
+    let base = host.page_sizes().base;
+    let (files, pools) = ([census::hugetlb_files(), census::tmpfs_files(base)], host.pools().map_err(Failure::input)?);
     let text = if arguments.json {
         format!("{:#}", document(&lines, &facts, &pools, &files))
     } else {
-        text(&lines, &facts, &files)
+        text(&lines, &facts, &files, base)
     };
     print(&text, arguments.json)
 }
@@ -43,7 +45,7 @@ fn model_machine() -> Fact {
         Ok(cpu) => cpu,
         Err(failure) => {
             let (value, meaning) = ("unknown".to_owned(), failure.to_string());
-            return Fact { name: NAME, value, meaning, standing: Standing::Limited };
+            return Fact { name: NAME, value, meaning, suitability: Suitability::Limited };
         }
     };
     let name = machines::of_cpu(&cpu).map(|machine| machine.name);
@@ -51,22 +53,23 @@ fn model_machine() -> Fact {
         Some(name) => format!("describes this processor: `pagelab sim -m {name}`, `pagelab sim chase`"),
         None => "none describes this processor: write a file for `pagelab sim -m FILE.toml`".to_owned(),
     };
-    Fact { name: NAME, value: name.unwrap_or_else(|| "none".to_owned()), meaning, standing: Standing::Neutral }
+    Fact { name: NAME, value: name.unwrap_or_else(|| "none".to_owned()), meaning, suitability: Suitability::Neutral }
 }
 
-fn text(lines: &[DoctorLine], facts: &[Fact], files: &HugetlbFiles) -> String {
+fn text(lines: &[DoctorLine], facts: &[Fact], [hugetlb, tmpfs]: &[HeldFiles; 2], base: PageSize) -> String {
     let policies = lines.iter().map(|line| {
         let how = std::iter::once(line.how.clone()).chain(line.notes.iter().map(|note| format!("({note})")));
         [line.policy.to_string(), state(line).to_string(), needs_first(line, how.collect::<Vec<_>>().join(" "))]
     });
     let facts = facts.iter().map(|fact| {
-        let mark = if fact.standing == Standing::Limited { "!" } else { "" };
+        let mark = if fact.suitability == Suitability::Limited { "!" } else { "" };
         [fact.name.to_string(), format!("{mark}{}", fact.value), fact.meaning.clone()]
     });
     let policies = plain(["policy", "here", "how"], policies, terminal_width());
     let facts = plain(["fact", "value", "what it means"], facts, terminal_width());
-    let files = hugetlb_files::table(files, terminal_width());
-    let files = if files.is_empty() { String::new() } else { format!("\n\n{files}") };
+    let width = terminal_width();
+    let files = [held_files::hugetlb_table(hugetlb, width), held_files::tmpfs_table(tmpfs, base, width)];
+    let files: String = files.iter().filter(|table| !table.is_empty()).map(|table| format!("\n\n{table}")).collect();
     format!("{policies}\n\n{facts}{files}\n\n! limits what can be measured or seen here")
 }
 
@@ -81,7 +84,12 @@ fn needs_first(line: &DoctorLine, how: String) -> String {
     }
 }
 
-fn document(lines: &[DoctorLine], facts: &[Fact], pools: &[Pool], files: &HugetlbFiles) -> serde_json::Value {
+fn document(
+    lines: &[DoctorLine],
+    facts: &[Fact],
+    pools: &[Pool],
+    [hugetlb, tmpfs]: &[HeldFiles; 2],
+) -> serde_json::Value {
     let policies = lines.iter().map(|line| {
         json!({
             "policy": line.policy.to_string(),
@@ -92,18 +100,19 @@ fn document(lines: &[DoctorLine], facts: &[Fact], pools: &[Pool], files: &Hugetl
         })
     });
     let facts = facts.iter().map(|fact| {
-        let standing = match fact.standing {
-            Standing::Good => "good",
-            Standing::Limited => "limited",
-            Standing::Neutral => "neutral",
+        let suitability = match fact.suitability {
+            Suitability::Good => "good",
+            Suitability::Limited => "limited",
+            Suitability::Neutral => "neutral",
         };
-        json!({ "name": fact.name, "value": fact.value, "meaning": fact.meaning, "standing": standing })
+        json!({ "name": fact.name, "value": fact.value, "meaning": fact.meaning, "standing": suitability })
     });
     json!({
         "schema": "pagelab.doctor/1",
         "policies": policies.collect::<Vec<_>>(),
         "facts": facts.collect::<Vec<_>>(),
         "pools": pools.iter().map(inspection::json::pool).collect::<Vec<_>>(),
-        "hugetlb_files": hugetlb_files::json(files),
+        "hugetlb_files": held_files::json(hugetlb),
+        "tmpfs_files": held_files::json(tmpfs),
     })
 }

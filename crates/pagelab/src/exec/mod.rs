@@ -8,10 +8,10 @@ use clap::builder::{OsStringValueParser, TypedValueParser};
 use host::Host;
 use platform::Session;
 use policy::cause::CauseShare;
-use policy::{Granularity, Policy};
+use policy::{Granularity, Modifier, Policy};
 use study::comparison::Admission;
 use study::trial::Exit;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 use tracer::{Ended, Launch, Leftovers, Rewriting};
 
 use crate::failure::{Failure, report};
@@ -22,16 +22,16 @@ use crate::words::{Variable, parse_duration, parse_policy, parse_size, parse_var
 /// Arguments of `pagelab exec`.
 #[derive(Debug, Args)]
 pub struct Exec {
-    /// The policy
+    /// The policy under which the command runs
     #[arg(short, long, value_name = "POLICY", value_parser = parse_policy)]
     pub policy: Policy,
-    /// Run the command as this user. Default under sudo: the user who called it. Another user's command has a
-    /// terminal of its own, relayed to this one, and the environment of a login (HOME, USER, LOGNAME, SHELL, PATH,
+    /// Run the command as this user. Default under sudo: the user who called it. Another user's command has its
+    /// own terminal, relayed to this one, and a login environment (HOME, USER, LOGNAME, SHELL, PATH,
     /// XDG_RUNTIME_DIR; TERM, LANG, LC_* and TZ are kept). Unless that user is root, it gains no privilege by exec
     /// (sudo, su)
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
-    /// Give it this environment variable too. Without a value it is pagelab's own. Repeat it for more
+    /// Give the command this environment variable too. Without a value, pagelab passes on its own. Repeat it for more
     #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
     pub env: Vec<Variable>,
     /// Memory for the hugetlb pool
@@ -48,6 +48,10 @@ pub struct Exec {
 /// Runs `pagelab exec`.
 pub fn run(arguments: Exec) -> Result<(), Failure> {
     let policy = arguments.policy;
+    if policy.has(Modifier::PteMapped) {
+        let why = "only a comparison can split leaves; use pagelab compare --explain, or compare -p";
+        return Err(Failure::Input(format!("{policy}: {why} {policy}")));
+    }
     let mut launch = Launch {
         command: arguments.command,
         user: user::to_run_as(arguments.user.as_deref())?,
@@ -56,25 +60,31 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
         stdout: None,
         stderr: None,
         disable_thp: policy.granularity == Granularity::Base,
+        own_session: None,
+        control_group: None,
         limit: None,
     };
     if policy == Policy::DEFAULT || policy == Policy::plain(Granularity::Base) {
-        // Nothing has to be traced or leased, so pagelab execs the command and does not stay as its parent, except for
-        // another user's session.
-        signals::catch(PassOn::Same).map_err(Failure::input)?;
-        end_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
+        if arguments.hugetlb_pool.is_some() {
+            let why = "changes no setting, and a pool is one: fill it yourself";
+            return Err(Failure::Input(format!("--hugetlb-pool: exec -p {policy} {why}")));
+        }
+        // Nothing has to be traced or leased, so pagelab becomes the command by exec. It stays only as the parent of another
+        // user's session.
+        signals::catch(Forward::Same).map_err(Failure::input)?;
+        exit_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
     }
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&policy, host.page_sizes());
     launch.disable_thp = rewriting.disable_thp;
     let mut session = Session::new(host)
         .with_hugetlb_pool(arguments.hugetlb_pool)
-        .with_patience(Duration::from_secs_f64(arguments.wait), waiting::say_who_holds_the_lease);
+        .with_patience(Duration::from_secs_f64(arguments.wait), waiting::report_lease_holder);
     if let Admission::Unsupported(why) = session.admit(&policy) {
         return Err(Failure::NothingAdmitted(format!("{policy}: {why}")));
     }
-    signals::catch(PassOn::Same).map_err(Failure::input)?;
-    let applied = session.apply_beside_others(&policy).map_err(|error| match signals::arrived() {
+    signals::catch(Forward::Same).map_err(Failure::input)?;
+    let applied = session.apply_alongside_others(&policy).map_err(|error| match signals::arrived() {
         Some(signal) => Failure::Stopped(signal, "nothing was run"),
         None => Failure::input(error),
     });
@@ -84,26 +94,26 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
     }
     let ended = tracer::run(&launch, &rewriting, None, Leftovers::Follow);
     session.finish().map_err(Failure::input)?;
-    signals::release();
+    signals::restore_defaults();
     let ended = ended.map_err(|error| match signals::arrived() {
-        Some(signal) => Failure::Stopped(signal, "the command with it"),
+        Some(signal) => Failure::Stopped(signal, "the command was stopped too"),
         None => Failure::launch(&error),
     })?;
-    say_what_stood_out(&policy, &ended);
-    end_as(ended.exit)
+    report_causes(&policy, &ended);
+    exit_as(ended.exit)
 }
 
-/// Exits with the command's status or dies from the same signal.
-fn end_as(exit: Exit) -> ! {
+/// Exits with the command's exit code, or with 128 plus the number of the signal that killed it.
+fn exit_as(exit: Exit) -> ! {
     match exit {
         Exit::Code(code) => std::process::exit(code),
         Exit::Signal(signal) => std::process::exit(128 + signal),
     }
 }
 
-/// Prints what a comparison would report in the policy's row, as far as it is known without inspecting memory.
-fn say_what_stood_out(policy: &Policy, ended: &Ended) {
-    for (cause, bytes) in ended.noted() {
+/// Prints the causes that a comparison would show in the policy's row, except those that only an inspection of memory finds.
+fn report_causes(policy: &Policy, ended: &Ended) {
+    for (cause, bytes) in ended.all_causes() {
         let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };
         report(format_args!("pagelab: {policy}: {}", results::cause_clause(&share, " of mappings")));
     }

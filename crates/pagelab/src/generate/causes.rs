@@ -7,6 +7,7 @@ use std::iter::successors;
 use policy::cause::Cause;
 use policy::cut::CutBy;
 use policy::hugetlb::{ENOMEM, RequestCall};
+use policy::remedy::{self, KNOBS, Reach};
 use policy::removal::Unwatched;
 use policy::size::PageSize;
 
@@ -16,16 +17,40 @@ const SHARED_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled"
 
 /// The page as Markdown, one row per cause.
 pub fn page() -> String {
-    let mut text = "# Causes\n\nWhy memory is not mapped as a policy asks, or not by larger pages: all that `compare`, `exec`, `inspect`, `top` and \
-         `sim` say. Sizes, files and numbers are examples. [Proof](../explain/proof.md#causes) says how `compare` \
-         finds a cause, and [How a cause is found](../explain/inspect.md) how `inspect` does.\n\n| what is said | what to do | code |\n|---|---|---|\n"
-        .to_owned();
+    let mut text =
+        "# Causes\n\nWhy memory is not mapped as a policy asks, or not by larger pages: all causes that `compare`, \
+                    `exec`, `inspect`, `top` and `sim` report. Sizes, files and numbers are examples. \
+                    [Proof](../explain/proof.md#causes) says how `compare` finds a cause, and \
+                    [How a cause is found](../explain/inspect.md) how `inspect` does.\n\n\
+                    | cause | remedy | code |\n|---|---|---|\n"
+            .to_owned();
     for cause in successors(Some(Cause::NoAlignedSlot), next).filter(|cause| *cause != Cause::OfAnotherVersion) {
         let cell = |text: &str| text.replace('|', "\\|").replace('*', "\\*").replace('<', "&lt;");
-        let remedy = policy::remedy::of_cause(&cause).unwrap_or_default();
+        let remedy = remedy::of_cause(&cause).unwrap_or_default();
         let _ = writeln!(text, "| {} | {} | `{}` |", cell(&cause.describe()), cell(&remedy), code(&cause));
     }
+    text + &switches()
+}
+
+/// The switches of programs from which remedies are composed.
+fn switches() -> String {
+    let mut text =
+        "\n## Switches of programs\n\n`inspect` composes remedies from these and from settings, and `advise` \
+                    tries them. [How a cause is found](../explain/inspect.md#remedies) says which of them tests \
+                    execute.\n\n| switch | memory | gives | documentation |\n|---|---|---|---|\n"
+            .to_owned();
+    for knob in KNOBS {
+        let memory: Vec<String> = knob.reaches.iter().map(|(label, reach)| reached(label, *reach)).collect();
+        let switch = remedy::describe(&knob.changes());
+        let _ = writeln!(text, "| {switch} | {} | {} | {} |", memory.join("; "), knob.gives.describe(), knob.source);
+    }
     text
+}
+
+/// Memory that a switch reaches, with its condition.
+fn reached(label: &str, reach: Reach) -> String {
+    let memory = if label.is_empty() { "all".to_owned() } else { format!("`{label}`") };
+    reach.describe().map_or(memory.clone(), |condition| format!("{memory}, {condition}"))
 }
 
 /// The name of a cause in documents.
@@ -105,7 +130,10 @@ fn next(cause: &Cause) -> Option<Cause> {
         Cause::MergedByKsm => Cause::ServedByUserfaultfd,
         Cause::ServedByUserfaultfd => Cause::Pinned,
         Cause::Pinned => Cause::BasePageRefused { base: PageSize::K16, aligned_to: PageSize::K4 },
-        Cause::BasePageRefused { .. } => Cause::Unread { reason: "WHY".into() },
+        Cause::BasePageRefused { .. } => {
+            Cause::JemallocRefusesBasePage { base: PageSize::K16, built_for: PageSize::K4 }
+        }
+        Cause::JemallocRefusesBasePage { .. } => Cause::Unread { reason: "WHY".into() },
         Cause::Unread { .. } => Cause::Unexplained,
         Cause::Unexplained => Cause::OfAnotherVersion,
         Cause::OfAnotherVersion => return None,

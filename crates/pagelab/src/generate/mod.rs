@@ -7,57 +7,72 @@ mod shells;
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Command, Subcommand};
+use clap_complete::Shell;
 use clap_mangen::Man;
 use results::files;
 use results::output::Error;
 
 use crate::failure::Failure;
+use crate::output::print;
 
 /// Arguments of `pagelab generate`, a hidden verb for those who build pagelab.
 #[derive(Debug, Args)]
 pub struct GenerateArguments {
     #[command(subcommand)]
-    what: What,
+    document: Document,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Pages of the book: the commands (`cli.md`, and a page a verb in `cli/`), and the causes (`causes.md`)
+enum Document {
+    /// Pages of the book: the commands (`cli.md`, and a page per verb in `cli/`), and the causes (`causes.md`)
     Reference {
-        /// Where the pages go; it must be there
-        directory: PathBuf,
-    },
-    /// Manual pages: `pagelab.1`, and one for each verb and each part of one
-    Man {
-        /// Where the pages go; it must be there
-        directory: PathBuf,
-    },
-    /// Completions for bash (`pagelab`), zsh (`_pagelab`) and fish (`pagelab.fish`)
-    Completions {
-        /// Where the files go; it must be there
+        /// The directory to write the pages to
         directory: PathBuf,
     },
 }
 
-/// Writes the requested documents from this command line.
+/// Arguments of `pagelab man`.
+#[derive(Debug, Args)]
+pub struct ManArguments {
+    /// The directory to write the pages to, such as ~/.local/share/man/man1; it must exist
+    directory: PathBuf,
+}
+
+/// Arguments of `pagelab completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// The shell that reads the script
+    shell: Shell,
+}
+
+/// Runs `pagelab man`: writes `pagelab.1`, and a page for each verb and subcommand.
 ///
 /// # Errors
 /// A file cannot be written.
+pub fn man(arguments: &ManArguments, command: Command) -> Result<(), Failure> {
+    let mut command = command.disable_help_subcommand(true);
+    command.build();
+    manual(command, &arguments.directory).map_err(Failure::input)
+}
+
+/// Runs `pagelab completions`: prints a script for a shell.
+///
+/// # Errors
+/// Standard output cannot be written.
+pub fn completions(arguments: &CompletionsArguments, command: &Command) -> Result<(), Failure> {
+    print(shells::script(command, arguments.shell).trim_end(), true)
+}
+
+/// Writes the requested documents from this command line.
 pub fn run(arguments: &GenerateArguments, mut command: Command) -> Result<(), Failure> {
-    match &arguments.what {
-        What::Reference { directory } => {
+    match &arguments.document {
+        Document::Reference { directory } => {
             command.build();
             let mut pages = reference::pages(&command);
             pages.push(("causes.md".to_owned(), causes::page()));
             files::make_directories(&directory.join("cli")).map_err(Failure::input)?;
             pages.iter().try_for_each(|(name, text)| files::write(&directory.join(name), text.as_bytes()))
         }
-        What::Man { directory } => {
-            let mut command = command.disable_help_subcommand(true);
-            command.build();
-            manual(command, directory)
-        }
-        What::Completions { directory } => shells::write(&command, directory),
     }
     .map_err(Failure::input)
 }

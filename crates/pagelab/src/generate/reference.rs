@@ -17,7 +17,7 @@ pub fn pages(command: &Command) -> Vec<(String, String)> {
         pages.push((format!("cli/{name}.md"), page(verb)));
     }
     list.push_str(
-        "\n`pagelab COMMAND --help` prints the same. [Exit codes](exit-codes.md) are those of all commands.\n",
+        "\n`pagelab COMMAND --help` prints the same. [Exit codes](exit-codes.md) are the same for all commands.\n",
     );
     pages.insert(0, ("cli.md".to_owned(), list));
     pages

@@ -1,5 +1,6 @@
-//! Runs a command and inspects its processes when they end, and the largest while they run.
+//! Runs a command and inspects its processes: each when it exits, and the largest while it runs.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
 
@@ -11,39 +12,106 @@ use policy::inspect::{Inspection, Summary, Supply};
 use policy::size::format_bytes;
 use results::inspection;
 use study::trial::Exit;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 use tracer::{Launch, Leftovers, Rewriting, Witness};
 
 use super::Inspect;
-use super::every::{LookThread, Looks};
+use super::every::{LookThread, PeriodicInspection};
+use super::gate::Judgements;
 use super::peak::{Peak, Sampler};
 use crate::failure::{Failure, report};
 use crate::output::{print, terminal_width};
 use crate::user;
 
 /// How long to wait for idle processes that outlive the command.
-const PATIENCE: Duration = Duration::from_secs(1);
+pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The smallest amount of memory freed before the end that gets a note.
-const WORTH_A_NOTE_BYTES: u64 = 1 << 20;
+/// The least memory freed before the exit that gets a note.
+const MIN_NOTED_BYTES: u64 = 1 << 20;
 
-/// Inspects every process of a tree when the last task that uses its memory exits.
-struct AtExit {
+/// Inspects every process of a tree when the last task that uses its memory exits, and looks for the peak before that.
+pub struct CommandWitness {
     inspector: Inspector,
     /// The kernel's supply of large pages when the command started.
     at_start: Supply,
     /// The inspection with the most memory.
     largest: Option<Inspection>,
+    /// A variable to look for in the environment of processes.
+    variable: Option<String>,
+    /// Processes that were executed without it.
+    without_variable: BTreeSet<i32>,
     summaries: Vec<Summary>,
     unseen: Vec<(u32, InspectError)>,
     /// Requested periodic looks, until they begin.
-    looks: Option<Looks>,
+    looks: Option<PeriodicInspection>,
     look_thread: Option<LookThread>,
     /// Looks for the peak, where no periodic looks are requested.
     sampler: Option<Sampler>,
 }
 
-impl Witness for AtExit {
+/// The memory of a command's processes.
+pub struct CommandMemory {
+    /// The process with the most memory at its exit; `None` if no process could be inspected at its exit.
+    pub largest: Option<Inspection>,
+    /// All inspected processes, at their exits.
+    pub summaries: Vec<Summary>,
+    /// Processes that could not be inspected at their exits, and why.
+    pub unseen: Vec<(u32, InspectError)>,
+    /// What was seen before the exits; `None` with periodic looks.
+    pub peak: Option<Peak>,
+    /// Whether the process with the most memory was executed with the variable given to [`CommandWitness::looking_for`].
+    pub has_variable: bool,
+}
+
+impl CommandWitness {
+    /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. Periodic `looks` replace the
+    /// sampling.
+    pub fn new(
+        inspector: Inspector,
+        sampling: Inspector,
+        looks: Option<PeriodicInspection>,
+    ) -> Result<CommandWitness, Failure> {
+        let at_start = inspector.supply().map_err(Failure::input)?;
+        let sampler = looks.is_none().then(|| Sampler::new(sampling, at_start.clone()));
+        Ok(CommandWitness {
+            inspector,
+            at_start,
+            largest: None,
+            variable: None,
+            without_variable: BTreeSet::new(),
+            summaries: Vec::new(),
+            unseen: Vec::new(),
+            looks,
+            look_thread: None,
+            sampler,
+        })
+    }
+
+    /// Also looks for a variable in the environment of each process that executes a program.
+    pub fn looking_for(self, variable: Option<String>) -> CommandWitness {
+        CommandWitness { variable, ..self }
+    }
+
+    /// Stops the threads that inspect, after the command has ended.
+    pub fn finish(mut self) -> Result<CommandMemory, Failure> {
+        self.look_thread.take().map_or(Ok(()), LookThread::finish)?;
+        let peak = self.sampler.take().map(Sampler::finish).transpose()?;
+        let has_variable = |largest: &Inspection| !self.without_variable.contains(&(largest.process.pid as i32));
+        let has_variable = self.largest.as_ref().is_some_and(has_variable);
+        Ok(CommandMemory { largest: self.largest, summaries: self.summaries, unseen: self.unseen, peak, has_variable })
+    }
+}
+
+impl CommandMemory {
+    /// The look that found the most memory in one process.
+    pub fn into_largest(self) -> Option<Inspection> {
+        let largest = self.largest?;
+        let look = self.peak.and_then(|peak| peak.into_above(&largest));
+        Some(look.unwrap_or(largest))
+    }
+}
+
+impl Witness for CommandWitness {
     fn begins(&mut self, process: i32) {
         self.look_thread = self.looks.take().map(|looks| looks.spawn(process as u32));
         if let Some(sampler) = &mut self.sampler {
@@ -52,11 +120,11 @@ impl Witness for AtExit {
     }
 
     fn ends(&mut self, task: i32) {
-        let looked =
+        let inspected =
             self.inspector.supply().and_then(|now| self.inspector.process(task as u32, &now.since(&self.at_start)));
-        match looked {
+        match inspected {
             Ok(mut inspection) => {
-                note_what_went_before(&mut inspection, self.sampler.is_some());
+                note_freed_memory(&mut inspection, self.sampler.is_some());
                 self.summaries.push(Summary::of(&inspection));
                 let bytes = self.largest.as_ref().map_or(0, Inspection::resident_bytes);
                 if inspection.resident_bytes() >= bytes {
@@ -73,31 +141,46 @@ impl Witness for AtExit {
         }
     }
 
-    fn forked(&mut self, _: i32, child: i32) {
+    fn forked(&mut self, parent: i32, child: i32) {
+        if self.without_variable.contains(&parent) {
+            self.without_variable.insert(child);
+        }
         if let Some(sampler) = &self.sampler {
             sampler.add(child as u32);
         }
     }
 
     fn replaced(&mut self, process: i32) {
+        // The environment is read now: the program may overwrite it later, as Redis does for its title.
+        match &self.variable {
+            Some(name) if !has_variable(process, name) => drop(self.without_variable.insert(process)),
+            _ => drop(self.without_variable.remove(&process)),
+        }
         if let Some(sampler) = &self.sampler {
             sampler.add(process as u32);
         }
     }
 }
 
-/// Adds a note if the program freed most of its memory before it exited: little was left to inspect.
-fn note_what_went_before(inspection: &mut Inspection, is_sampled: bool) {
+/// Whether a process was executed with a variable; assumed if its environment cannot be read.
+fn has_variable(process: i32, name: &str) -> bool {
+    let start = format!("{name}=");
+    let environment = std::fs::read(format!("/proc/{process}/environ"));
+    environment.map_or(true, |text| text.split(|byte| *byte == 0).any(|one| one.starts_with(start.as_bytes())))
+}
+
+/// Adds a note if the program freed most of its memory before it exited, so that little could be inspected.
+fn note_freed_memory(inspection: &mut Inspection, is_sampled: bool) {
     let (Some(peak), resident) = (inspection.process.peak_bytes, inspection.resident_bytes()) else { return };
-    if peak / 2 > resident && peak - resident >= WORTH_A_NOTE_BYTES {
+    if peak / 2 > resident && peak - resident >= MIN_NOTED_BYTES {
         let meanwhile =
-            if is_sampled { "the largest look while it ran is apart" } else { "the looks of --every are apart" };
+            if is_sampled { "the largest look while it ran is shown separately" } else { "see the looks of --every" };
         let (peak, resident) = (format_bytes(peak), format_bytes(resident));
-        inspection.partial.push(format!("{peak} was resident at its peak, and {resident} at its end; {meanwhile}"));
+        inspection.partial.push(format!("{peak} was resident at the peak, and {resident} at the exit; {meanwhile}"));
     }
 }
 
-/// Runs the command and shows what memory its processes had when they ended. The command shares pagelab's output.
+/// Runs the command, and shows the memory of its processes at their exits. The command writes to pagelab's own output.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let launch = Launch {
         command: arguments.command.clone(),
@@ -107,67 +190,61 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         stdout: None,
         stderr: None,
         disable_thp: false,
+        own_session: None,
+        control_group: None,
         limit: None,
     };
-    let inspector = super::detailed(Path::new("/"), arguments)?;
-    let at_start = inspector.supply().map_err(Failure::input)?;
     let host = Host::open("/").map_err(Failure::input)?;
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
-    let looks = Looks::of(arguments);
-    let sampler = match looks {
-        Some(_) => None,
-        None => Some(Sampler::new(super::sampling(arguments)?, at_start.clone())),
-    };
-    let mut witness = AtExit {
-        inspector,
-        at_start,
-        largest: None,
-        summaries: Vec::new(),
-        unseen: Vec::new(),
-        looks,
-        look_thread: None,
-        sampler,
-    };
-    signals::catch(PassOn::Same).map_err(Failure::input)?;
+    let inspector = super::detailed(Path::new("/"), arguments)?;
+    let mut witness =
+        CommandWitness::new(inspector, super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments))?;
+    signals::catch(Forward::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    // The thread that prints the looks may block in a write; from here on a further signal still ends pagelab.
-    signals::release();
+    // The thread that prints the looks may block in a write. From here on, a further signal ends pagelab even then.
+    signals::restore_defaults();
     // Processes that end after the signal are not inspected.
     if let Some(signal) = signals::arrived() {
-        return Err(Failure::Stopped(signal, "the command with it"));
+        return Err(Failure::Stopped(signal, "the command was stopped too"));
     }
     let ended = ended.map_err(|error| Failure::launch(&error))?;
-    witness.look_thread.take().map_or(Ok(()), LookThread::finish)?;
-    let peak = witness.sampler.take().map(Sampler::finish).transpose()?;
-    for (task, error) in &witness.unseen {
-        report(format_args!("pagelab: process {task} was not seen at its end: {error}"));
+    let mut seen = witness.finish()?;
+    for (task, error) in &seen.unseen {
+        report(format_args!("pagelab: process {task} could not be inspected when it exited: {error}"));
     }
     if arguments.json_lines {
         return exit(&ended.exit);
     }
-    if witness.summaries.len() > 1 && !arguments.json {
-        let rows = inspection::processes(&witness.summaries, page_sizes::base_page(), terminal_width());
+    if seen.summaries.len() > 1 && !arguments.json {
+        let rows = inspection::processes(&seen.summaries, page_sizes::base_page(), terminal_width());
         print(&format!("{rows}\n"), false)?;
     }
-    if let Some(largest) = &mut witness.largest {
+    if let Some(largest) = &mut seen.largest {
         largest.refused_requests = Some(ended.refused_requests);
     }
-    let Some(largest) = &witness.largest else {
-        return Err(Failure::NoResult("no process of the command was seen at its end".into()));
+    let Some(largest) = &seen.largest else {
+        return Err(Failure::NoResult("no process of the command could be inspected when it exited".into()));
     };
-    match &peak {
-        Some(peak) => {
-            super::export(arguments, &witness.summaries)?;
-            super::write_map(arguments, &witness.inspector, largest)?;
-            show(arguments, largest, peak, &witness.summaries)?;
-        }
-        None => super::show(arguments, &witness.inspector, largest)?,
-    }
-    exit(&ended.exit)
+    let Some(peak) = &seen.peak else {
+        super::show(arguments, host.page_sizes(), largest)?;
+        return exit(&ended.exit);
+    };
+    super::export(arguments, &seen.summaries)?;
+    super::write_map(arguments, host.page_sizes(), largest)?;
+    let judgements = Judgements::of(arguments, peak.above(largest).map_or(largest, |(look, _)| look));
+    show(arguments, largest, peak, &seen.summaries, &judgements)?;
+    exit(&ended.exit)?;
+    judgements.exit()
 }
 
 /// Prints the largest look while the command ran, where that had more memory, and the one at the exit.
-fn show(arguments: &Inspect, largest: &Inspection, peak: &Peak, summaries: &[Summary]) -> Result<(), Failure> {
+fn show(
+    arguments: &Inspect,
+    largest: &Inspection,
+    peak: &Peak,
+    summaries: &[Summary],
+    judgements: &Judgements,
+) -> Result<(), Failure> {
     let about = &peak.above(largest).map_or(largest, |(look, _)| look).process;
     // A process that has executed another program since has another peak.
     let at_exit = summaries.iter().map(|one| &one.process).filter(|one| one.pid == about.pid);
@@ -175,6 +252,7 @@ fn show(arguments: &Inspect, largest: &Inspection, peak: &Peak, summaries: &[Sum
     if arguments.json {
         let mut document = inspection::json::one(largest);
         document["peak"] = peak.document(largest, hwm_bytes);
+        judgements.add_to(&mut document);
         return print(&format!("{document:#}"), true);
     }
     let width = terminal_width();
@@ -189,7 +267,7 @@ fn show(arguments: &Inspect, largest: &Inspection, peak: &Peak, summaries: &[Sum
         }
         None => format!("{at_exit}\n\n{seen}"),
     };
-    print(&text, false)
+    print(&judgements.below(text), false)
 }
 
 /// Maps the command's exit to pagelab's result.

@@ -8,7 +8,7 @@ use super::Inspect;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// Requests the collapse, inspects again, and shows what it achieved and the resulting mappings.
+/// Requests the collapse, inspects again, and shows what the collapse achieved and the resulting mappings.
 pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: &Inspection) -> Result<(), Failure> {
     let Some(leaf) = inspector.pmd_leaf() else {
         return Err(Failure::NothingAdmitted("this kernel has no transparent huge pages to collapse into".into()));
@@ -22,6 +22,6 @@ pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: 
         return print(&format!("{document:#}"), true);
     }
     let width = terminal_width();
-    let told = collapsing::text(before, &after, &collapsed, leaf, width);
-    print(&format!("{told}\n\n{}", inspection::process(&after, arguments.regions, width)), false)
+    let outcome = collapsing::text(before, &after, &collapsed, leaf, width);
+    print(&format!("{outcome}\n\n{}", inspection::process(&after, arguments.regions, width)), false)
 }

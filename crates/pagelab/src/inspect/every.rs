@@ -8,16 +8,16 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
 use census::Observer;
-use census::inspect::{InspectError, Inspector};
+use census::inspect::{Detail, InspectError, Inspector};
 use policy::PageSizes;
 use policy::inspect::Summary;
 use policy::size::format_bytes;
 use results::inspection::{json, openmetrics};
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
 use super::Inspect;
 use crate::failure::{Failure, report};
-use crate::output::{Reader, print_look, terminal_width, write_look};
+use crate::output::{Reader, print_update, terminal_width, write_update};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
 
@@ -28,9 +28,9 @@ const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
 /// How often to inspect a process, and where the output is written.
 #[derive(Clone, Debug)]
-pub struct Looks {
+pub struct PeriodicInspection {
     every: Duration,
-    as_lines: bool,
+    as_json_lines: bool,
     metrics: Option<PathBuf>,
     sizes_only: bool,
 }
@@ -41,19 +41,19 @@ pub struct LookThread {
     is_over: Arc<AtomicBool>,
 }
 
-impl Looks {
+impl PeriodicInspection {
     /// The looks that the arguments request.
-    pub fn of(arguments: &Inspect) -> Option<Looks> {
+    pub fn of(arguments: &Inspect) -> Option<PeriodicInspection> {
         let every = Duration::from_secs_f64(arguments.every?.min(1e9));
-        let (as_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
-        Some(Looks { every, as_lines, metrics, sizes_only: arguments.sizes })
+        let (as_json_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
+        Some(PeriodicInspection { every, as_json_lines, metrics, sizes_only: arguments.sizes })
     }
 
     /// Inspects a process until it ends, the output has no reader, or a signal stops pagelab.
-    pub fn at(&self, pid: u32) -> Result<(), Failure> {
+    pub fn run(&self, pid: u32) -> Result<(), Failure> {
         // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
-        signals::catch(PassOn::Kill).map_err(Failure::input)?;
-        let ended = self.until(pid, &AtomicBool::new(false));
+        signals::catch(Forward::Kill).map_err(Failure::input)?;
+        let ended = self.run_until(pid, &AtomicBool::new(false));
         if let Some(signal) = signals::arrived() {
             return Err(Failure::Stopped(signal, "the process continues"));
         }
@@ -66,29 +66,31 @@ impl Looks {
     /// Starts inspecting a process that is about to exec its program. The first look is one interval later.
     pub fn spawn(self, pid: u32) -> LookThread {
         let is_over = Arc::new(AtomicBool::new(false));
-        let told = Arc::clone(&is_over);
+        let ends = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
-            wait(Instant::now() + self.every, &told);
-            self.until(pid, &told).map(drop)
+            wait(Instant::now() + self.every, &ends);
+            self.run_until(pid, &ends).map(drop)
         });
         LookThread { thread, is_over }
     }
 
-    /// Inspects until the process ends, and returns how it ended, or until [`is_to_end`].
-    fn until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
+    /// Inspects until the process ends or [`must_end`]. Returns the rest of the message that the process has ended; `None` if it has
+    /// not.
+    fn run_until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
         let observer = Observer::open().map_err(Failure::input)?;
-        let inspector = super::inspector(observer.with_file_folios(), self.sizes_only)?;
+        let inspector =
+            super::inspector(observer.with_file_folios(), Detail { sizes_only: self.sizes_only, ..Detail::default() })?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
         let (began, mut looks) = (Instant::now(), 0u32);
-        while !is_to_end(is_over) {
+        while !must_end(is_over) {
             let at = began.elapsed();
             match look(&inspector, pid) {
-                Ok(summary) if series.is_another(&summary) => {
+                Ok(summary) if series.is_other_process(&summary) => {
                     return Ok(Some(", and its number belongs to another process"));
                 }
                 Ok(summary) => match series.show(&summary, at)? {
-                    Reader::Reads => {}
-                    Reader::IsGone => break,
+                    Reader::Present => {}
+                    Reader::Gone => break,
                 },
                 Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
                     return Ok(Some(""));
@@ -121,19 +123,19 @@ impl LookThread {
     }
 }
 
-/// Waits until the given time, or until the looks are to end.
+/// Waits until the given time, or until the looks must end.
 fn wait(until: Instant, is_over: &AtomicBool) {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if is_to_end(is_over) {
+        if must_end(is_over) {
             return;
         }
         std::thread::sleep(left.min(SIGNAL_PATIENCE));
     }
 }
 
-/// Whether the looks are to end: the process is over, a signal stops pagelab, or standard output has no reader.
-fn is_to_end(is_over: &AtomicBool) -> bool {
-    is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::IsGone
+/// Whether the looks must end: the process has ended, a signal stops pagelab, or standard output has no reader.
+fn must_end(is_over: &AtomicBool) -> bool {
+    is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::Gone
 }
 
 fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
@@ -143,7 +145,7 @@ fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {
 /// The state of a series of looks at one process.
 struct Series {
     page_sizes: PageSizes,
-    as_lines: bool,
+    as_json_lines: bool,
     metrics: Option<PathBuf>,
     started_ticks: Option<u64>,
     /// The shares of PMD and larger leaves at the last looks.
@@ -151,13 +153,13 @@ struct Series {
 }
 
 impl Series {
-    fn new(looks: &Looks, page_sizes: PageSizes) -> Series {
-        let (as_lines, metrics) = (looks.as_lines, looks.metrics.clone());
-        Series { page_sizes, as_lines, metrics, started_ticks: None, large: Vec::new() }
+    fn new(looks: &PeriodicInspection, page_sizes: PageSizes) -> Series {
+        let (as_json_lines, metrics) = (looks.as_json_lines, looks.metrics.clone());
+        Series { page_sizes, as_json_lines, metrics, started_ticks: None, large: Vec::new() }
     }
 
     /// Whether the PID has been reused by another process.
-    fn is_another(&mut self, summary: &Summary) -> bool {
+    fn is_other_process(&mut self, summary: &Summary) -> bool {
         let ticks = summary.process.started_ticks;
         *self.started_ticks.get_or_insert(ticks) != ticks
     }
@@ -166,19 +168,19 @@ impl Series {
     fn show(&mut self, summary: &Summary, elapsed: Duration) -> Result<Reader, Failure> {
         if let Some(file) = &self.metrics {
             let text = openmetrics::text(std::slice::from_ref(summary));
-            if write_look(file, &|to| to.write_all(text.as_bytes()))? == Reader::IsGone {
-                return Ok(Reader::IsGone);
+            if write_update(file, &|to| to.write_all(text.as_bytes()))? == Reader::Gone {
+                return Ok(Reader::Gone);
             }
         }
-        if self.as_lines {
+        if self.as_json_lines {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-            return print_look(&json::look(summary, now.as_secs_f64(), elapsed.as_secs_f64()).to_string(), true);
+            return print_update(&json::sample(summary, now.as_secs_f64(), elapsed.as_secs_f64()).to_string(), true);
         }
         if self.large.is_empty() {
-            print_look(&self.heading(summary), false)?;
+            print_update(&self.heading(summary), false)?;
         }
         let row = self.row(summary, elapsed.as_secs_f64());
-        print_look(&fitted(&row, row.chars().count().min(terminal_width()), false), false)
+        print_update(&fitted(&row, row.chars().count().min(terminal_width()), false), false)
     }
 
     fn heading(&self, summary: &Summary) -> String {
@@ -196,11 +198,11 @@ impl Series {
         )
     }
 
-    /// A cell of the column for contiguous entries, where the kernel has pools of such sizes.
+    /// A cell of the column for contiguous entries; empty without that column, if the kernel has no pools of such sizes.
     fn contiguous(&self, text: &str) -> String {
         let PageSizes { base, pmd, hugetlb, .. } = &self.page_sizes;
-        let has = hugetlb.iter().any(|size| size > base && pmd.is_some_and(|pmd| *size < pmd));
-        if has { format!(" {:>5}", text) } else { String::new() }
+        let has_column = hugetlb.iter().any(|size| size > base && pmd.is_some_and(|pmd| *size < pmd));
+        if has_column { format!(" {:>5}", text) } else { String::new() }
     }
 
     fn pmd(&self) -> String {
@@ -214,7 +216,7 @@ impl Series {
         let large = of(Class::Pmd).unwrap_or(0.0) + of(Class::Larger).unwrap_or(0.0);
         let (base, contiguous) = (of(Class::Base), of(Class::Contiguous));
         self.large.push(large);
-        let told = |ratio: Option<f64>| ratio.map_or("-".to_string(), share);
+        let cell = |ratio: Option<f64>| ratio.map_or("-".to_string(), share);
         let unknown = if sizes.total_bytes() == 0 { "-" } else { "?" };
         let cause = summary.first_cause.as_ref().map(|(cause, _)| cause.describe()).unwrap_or_default();
         let partial = if summary.partial.is_empty() { "" } else { " (partial)" };
@@ -222,8 +224,8 @@ impl Series {
             "{:>8} {:>8} {:>5}{} {:>5} {:>6} {:>9}  {:<SPARKS$}  {}{partial}",
             time(elapsed_s),
             format_bytes(summary.resident_bytes),
-            told(base),
-            self.contiguous(&told(contiguous)),
+            cell(base),
+            self.contiguous(&cell(contiguous)),
             share(large),
             sizes.folio_share().map_or(unknown.to_string(), share),
             format_bytes(summary.could_be_larger_bytes),
@@ -274,10 +276,10 @@ mod tests {
     }
 
     #[test]
-    fn a_look_is_a_row_with_the_looks_before_it() {
+    fn each_look_is_a_row_with_a_sparkline_of_the_last_looks() {
         let page_sizes = PageSizes { base: PageSize::K4, pmd: Some(PageSize::M2), mthp: vec![], hugetlb: vec![] };
         let (started_ticks, metrics) = (None, None);
-        let mut series = Series { page_sizes, as_lines: false, metrics, started_ticks, large: Vec::new() };
+        let mut series = Series { page_sizes, as_json_lines: false, metrics, started_ticks, large: Vec::new() };
         let whole = Folio::Whole(PageSize::K4);
         let text = [
             series.heading(&summary(1, 0, whole)),

@@ -1,8 +1,9 @@
 //! `pagelab inspect`: which page sizes map a running program, VMA by VMA, and why not larger ones.
 
-mod at_exit;
+pub mod at_exit;
 mod collapse;
 mod every;
+mod gate;
 mod many;
 mod named;
 mod peak;
@@ -16,7 +17,9 @@ use census::Observer;
 use census::inspect::{CapturedFile, Detail, Inspector, which};
 use clap::{ArgGroup, Args};
 use host::Host;
+use policy::PageSizes;
 use policy::inspect::{Inspection, Summary};
+use policy::requirement::Requirement;
 use results::files;
 use results::html::inspection as html;
 use results::inspection;
@@ -24,63 +27,68 @@ use results::inspection;
 use crate::failure::Failure;
 use crate::output::{self, can_be_written, print, terminal_width, write_page};
 use crate::words::{parse_duration, parse_pid};
-use every::Looks;
+use every::PeriodicInspection;
+use gate::Judgements;
 
 /// Arguments of `pagelab inspect`.
 #[derive(Debug, Args)]
 #[command(group(ArgGroup::new("whom").required(true).args(["process", "tree", "cgroup", "all", "command"])))]
 pub struct Inspect {
-    /// The process. Several processes of one name have a row each
+    /// The process, by PID or by name. Several processes of the same name have a row each
     #[arg(value_name = "PID|NAME")]
     pub process: Option<OsString>,
-    /// A process and all that descend from it, a row each
+    /// A process and all its descendants, a row each
     #[arg(long, value_name = "PID", value_parser = parse_pid)]
     pub tree: Option<u32>,
     /// All processes of a control group and of those below it, a row each
     #[arg(long, value_name = "PATH")]
     pub cgroup: Option<PathBuf>,
-    /// All processes, a row each; those with most memory that could be larger come first
+    /// All processes, a row each; those with the most memory that could be in larger pages come first
     #[arg(long)]
     pub all: bool,
-    /// Show every region, not only kinds of memory
-    #[arg(long)]
+    /// Show every region, not only totals by kind of memory
+    #[arg(long, conflicts_with_all = ["tree", "cgroup", "all"])]
     pub regions: bool,
-    /// Say which sizes map it, and not why not larger ones. This does not read smaps, which takes most of the time for
-    /// base pages
+    /// Say which sizes map the memory, but not why not larger ones. For base pages this is faster, because smaps is not
+    /// read
     #[arg(long, conflicts_with_all = ["collapse", "capture"])]
     pub sizes: bool,
-    /// Read the memory of large pages, and say how much of it holds only zeros: what the kernel could return by splitting
-    /// them. The process is not stopped
+    /// Read the contents of large pages, and say how much holds only zeros: the kernel could free that by splitting them. The
+    /// process is not stopped
     #[arg(long, conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root", "sizes", "every"])]
     pub contents: bool,
     /// Print one JSON document instead of tables
     #[arg(long)]
     pub json: bool,
-    /// Write a map of the address space as one HTML page: each cell is the place of one large page
+    /// Write a map of the address space as one HTML page: each cell is a range that one large page could map
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Inspect the process, or that of the command, at this interval until it ends; a row each time
+    /// Inspect the process, or the first process of the command, at this interval until it ends; a row each time
     #[arg(long, value_name = "TIME", value_parser = parse_duration,
           conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub every: Option<f64>,
     /// With --every: print each look as one line of JSON
     #[arg(long, requires = "every", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
     pub json_lines: bool,
-    /// Write the result to this file as OpenMetrics text for a collector; with --every each look, in place of the last
+    /// Write the result to this file as OpenMetrics text for a collector; with --every, each look replaces the last
     #[arg(long, value_name = "FILE", conflicts_with = "capture")]
     pub openmetrics: Option<PathBuf>,
-    /// Ask the kernel for large pages (MADV_COLLAPSE) where there could be some, and say what it gave. This changes the
+    /// Ask the kernel for large pages (MADV_COLLAPSE) where they are possible, and say what it did. This changes the
     /// process, and cannot be undone
     #[arg(long, requires = "process", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
+    /// Exit with 5 unless the memory meets this, for example large>=95%, 2M>=80%, guest:large>=95% or could-be-larger<=64M.
+    /// It may be given several times; a command is judged when its memory is largest
+    #[arg(long, value_name = "REQUIREMENT", conflicts_with_all = ["every", "collapse", "capture"])]
+    pub require: Vec<Requirement>,
     /// For a bug report: write what is read of the process to a directory. That is mappings, flags, which pages are
-    /// where, and settings and counters of the system. It is neither contents of memory nor the command line
+    /// where, and settings and counters of the system, but neither memory contents nor the command line
     #[arg(long, value_name = "DIR", requires = "process", conflicts_with = "root")]
     pub capture: Option<PathBuf>,
-    /// Inspect a process captured in such a directory, not one of this system
+    /// Inspect a process that --capture wrote to this directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
-    /// Run this command, and inspect its processes when they have most memory and when they end
+    /// Run this command, and inspect its processes when they have the most memory and when they exit
     #[arg(last = true)]
     pub command: Vec<OsString>,
 }
@@ -88,6 +96,13 @@ pub struct Inspect {
 /// Runs `pagelab inspect`.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     can_be_written(arguments.html.iter().chain(&arguments.openmetrics))?;
+    if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {
+        return Err(Failure::Input(
+            "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which show one \
+             look"
+                .into(),
+        ));
+    }
     if !arguments.command.is_empty() {
         return at_exit::run(arguments);
     }
@@ -105,20 +120,13 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
 
 /// Inspects one process: over time, for a capture, with a collapse, or as it is.
 fn one(arguments: &Inspect, pid: u32) -> Result<(), Failure> {
-    if let Some(looks) = Looks::of(arguments) {
-        if arguments.html.is_some() || arguments.regions || arguments.json {
-            return Err(Failure::Input(
-                "--every shows a process over time, in rows or as --json-lines; leave out --html, --regions and --json, which \
-                 show one look"
-                    .into(),
-            ));
-        }
-        return looks.at(pid);
+    if let Some(looks) = PeriodicInspection::of(arguments) {
+        return looks.run(pid);
     }
     let root = arguments.root.as_deref().unwrap_or(Path::new("/"));
     let inspector = detailed(root, arguments)?;
     if let Some(directory) = &arguments.capture {
-        return write(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
+        return write_capture(directory, &inspector.capture(pid).map_err(Failure::input)?, pid);
     }
     let supply = inspector.supply().map_err(Failure::input)?;
     let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
@@ -126,13 +134,13 @@ fn one(arguments: &Inspect, pid: u32) -> Result<(), Failure> {
         return collapse::run(arguments, &inspector, &supply, &inspected);
     }
     export(arguments, &[Summary::of(&inspected)])?;
-    show(arguments, &inspector, &inspected)
+    show(arguments, inspector.page_sizes(), &inspected)
 }
 
 /// An inspector of processes of this system.
-fn inspector(observer: Observer, sizes_only: bool) -> Result<Inspector, Failure> {
+fn inspector(observer: Observer, detail: Detail) -> Result<Inspector, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
-    Ok(Inspector::new(host, observer, Detail { sizes_only, ..Detail::default() }))
+    Ok(Inspector::new(host, observer, detail))
 }
 
 /// An inspector of one process with the requested detail.
@@ -141,6 +149,7 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let detail = Detail {
         windows: arguments.html.is_some() || arguments.collapse,
         sizes_only: arguments.sizes,
+        jemalloc: !arguments.sizes,
         contents: arguments.contents,
     };
     let observer = Observer::open().map_err(Failure::input)?;
@@ -148,13 +157,14 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
 }
 
 /// An inspector for looks at a command while it runs, without the windows of a map.
-fn sampling(arguments: &Inspect) -> Result<Inspector, Failure> {
+fn sampling_inspector(arguments: &Inspect) -> Result<Inspector, Failure> {
     let observer = Observer::open().map_err(Failure::input)?;
-    inspector(observer.with_file_folios().with_tlb_runs(), arguments.sizes)
+    let detail = Detail { sizes_only: arguments.sizes, jemalloc: !arguments.sizes, ..Detail::default() };
+    inspector(observer.with_file_folios().with_tlb_runs(), detail)
 }
 
 /// Writes a capture into files that must not exist yet. They contain addresses, so only the capturing user may read them.
-fn write(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
+fn write_capture(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
         let file = directory.join(path.trim_start_matches('/'));
         let written = files::create_private(&file).and_then(|mut file| file.write_all(text.as_bytes()));
@@ -172,26 +182,29 @@ fn export(arguments: &Inspect, summaries: &[Summary]) -> Result<(), Failure> {
 }
 
 /// Writes the map of the address space, where the arguments ask for it.
-fn write_map(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
+fn write_map(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> Result<(), Failure> {
     let Some(file) = &arguments.html else { return Ok(()) };
-    write_page(file, &html::report(inspected, &setting(inspector, inspected)))
+    write_page(file, &html::report(inspected, &setting(page_sizes, inspected)))
 }
 
 /// Prints the inspection of one process.
-fn show(arguments: &Inspect, inspector: &Inspector, inspected: &Inspection) -> Result<(), Failure> {
-    write_map(arguments, inspector, inspected)?;
+fn show(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> Result<(), Failure> {
+    write_map(arguments, page_sizes, inspected)?;
+    let judgements = Judgements::of(arguments, inspected);
     let text = if arguments.json {
-        format!("{:#}", inspection::json::one(inspected))
+        let mut document = inspection::json::one(inspected);
+        judgements.add_to(&mut document);
+        format!("{document:#}")
     } else {
-        inspection::process(inspected, arguments.regions, terminal_width())
+        judgements.below(inspection::process(inspected, arguments.regions, terminal_width()))
     };
-    print(&text, arguments.json)
+    print(&text, arguments.json)?;
+    judgements.exit()
 }
 
 /// The host and time of the inspection, for the page.
-fn setting(inspector: &Inspector, inspected: &Inspection) -> html::Setting {
+fn setting(page_sizes: &PageSizes, inspected: &Inspection) -> html::Setting {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let page_sizes = inspector.page_sizes();
     html::Setting {
         base: page_sizes.base,
         pmd: page_sizes.pmd,

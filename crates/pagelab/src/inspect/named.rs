@@ -1,4 +1,4 @@
-//! The processes that an argument names: a PID, or a name.
+//! Finds the processes that an argument names: by PID, or by name.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -8,7 +8,7 @@ use census::inspect::which;
 use super::Inspect;
 use crate::failure::Failure;
 
-/// The most PIDs that an error lists.
+/// The number of PIDs that an error lists.
 const MAX_LISTED: usize = 10;
 
 /// The process with this PID, or those with this name. A number is a PID.
@@ -21,7 +21,7 @@ pub fn processes(word: &OsStr, arguments: &Inspect) -> Result<Vec<u32>, Failure>
         return Err(Failure::Input(format!("--root: expected the PID of a captured process, found {name:?}")));
     }
     let found = which::named(&name).map_err(Failure::input)?;
-    match of_one_process(arguments) {
+    match single_process_option(arguments) {
         Some(option) if found.len() > 1 => Err(Failure::Input(format!(
             "{option} needs one process, and {} have the name {name:?}: {}; give the PID",
             found.len(),
@@ -31,10 +31,12 @@ pub fn processes(word: &OsStr, arguments: &Inspect) -> Result<Vec<u32>, Failure>
     }
 }
 
-/// An option that makes sense for a single process only.
-fn of_one_process(arguments: &Inspect) -> Option<&'static str> {
+/// A given option that works for a single process only.
+fn single_process_option(arguments: &Inspect) -> Option<&'static str> {
     let options = [
         ("--every", arguments.every.is_some()),
+        ("--regions", arguments.regions),
+        ("--contents", arguments.contents),
         ("--html", arguments.html.is_some()),
         ("--collapse", arguments.collapse),
         ("--capture", arguments.capture.is_some()),

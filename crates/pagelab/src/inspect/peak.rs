@@ -1,9 +1,10 @@
-//! The largest look at a command's processes while they run. What a process frees before it ends is not there at its exit.
+//! Finds the largest look at a command's processes while they run: memory that a process frees earlier is not seen at its exit.
 //!
-//! Resident memory is read at an interval and before large parts of memory are given back. A process is inspected only when it has
-//! grown by a part of the largest look so far: so the number of looks depends on how far memory grows, and not on how long it runs.
+//! Resident memory is read at an interval, and before large ranges are freed. A process is inspected only when it has grown by a
+//! fraction of the largest look so far, so the number of looks depends on how far memory grows, and not on the run time. The
+//! fraction is smaller while memory does not grow, because that may be the peak.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,8 +13,9 @@ use std::time::{Duration, Instant};
 
 use census::inspect::{InspectError, Inspector};
 use host::resident_bytes;
+use policy::census::Backing;
 use policy::inspect::{Inspection, Supply};
-use policy::size::format_bytes;
+use policy::size::{PageSize, format_bytes};
 use results::inspection::json;
 use serde_json::{Value, json};
 
@@ -22,8 +24,10 @@ use crate::short::seconds;
 
 /// The interval at which resident memory is read.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// A process is inspected when its resident memory is above that of the largest look by this part of it: an eighth.
-const GROWTH_PART: u64 = 8;
+/// A growing process is inspected when its resident memory exceeds that of the largest look by 1/`GROWTH_DIVISOR`.
+const GROWTH_DIVISOR: u64 = 8;
+/// The same for a process that has stopped growing, or is about to free memory.
+const PEAK_DIVISOR: u64 = 64;
 /// The least growth that is worth a look.
 const MIN_GROWTH_BYTES: u64 = 1 << 20;
 
@@ -35,8 +39,8 @@ pub struct Sampler {
     thread: Option<io::Result<JoinHandle<()>>>,
 }
 
-/// The processes that have executed a program, and their forks. Its lock is never held for long: adding a process does not wait
-/// for a look.
+/// The processes that have executed a program, and their forks. The lock is never held during a look, so the tracer can add a
+/// process at once.
 type Processes = Arc<Mutex<BTreeSet<u32>>>;
 
 struct State {
@@ -46,15 +50,19 @@ struct State {
     processes: Processes,
     /// Resident memory when the largest look began, by the kernel's counter.
     resident_bytes: u64,
+    /// Resident memory of each process at the last reading.
+    last_bytes: BTreeMap<u32, u64>,
     peak: Peak,
+    /// The first process that could not be inspected, and why.
     refused: Option<(u32, String)>,
 }
 
-/// What was seen while the command ran.
+/// The largest look while the command ran.
 #[derive(Default)]
 pub struct Peak {
-    /// The largest look, and the time since the command's start.
+    /// The look, and its time since the command's start.
     pub largest: Option<(Inspection, Duration)>,
+    /// The number of all looks.
     looks: u32,
 }
 
@@ -68,36 +76,36 @@ impl Sampler {
             began: Instant::now(),
             processes: Arc::clone(&processes),
             resident_bytes: 0,
+            last_bytes: BTreeMap::new(),
             peak: Peak::default(),
             refused: None,
         };
         Sampler { state: Arc::new(Mutex::new(state)), processes, is_over: Arc::default(), thread: None }
     }
 
-    /// Starts to read at the interval. The command has not executed its program yet.
+    /// Starts the thread that reads at the interval, just before the command executes its program.
     pub fn begin(&mut self) {
         locked(&self.state).began = Instant::now();
         let (state, is_over) = (Arc::clone(&self.state), Arc::clone(&self.is_over));
         let sample = move || {
             while !is_over.load(Ordering::SeqCst) {
                 std::thread::sleep(INTERVAL);
-                locked(&state).sample();
+                locked(&state).sample(false);
             }
         };
         self.thread = Some(std::thread::Builder::new().name("peak".into()).spawn(sample));
     }
 
-    /// Adds a process.
     pub fn add(&self, process: u32) {
         locked(&self.processes).insert(process);
     }
 
-    /// Reads at once, because memory is about to be given back.
+    /// Reads at once, because memory is about to be freed.
     pub fn sample(&self) {
-        locked(&self.state).sample();
+        locked(&self.state).sample(true);
     }
 
-    /// Ends after the command has ended.
+    /// Stops the thread after the command has ended.
     pub fn finish(mut self) -> Result<Peak, Failure> {
         self.is_over.store(true, Ordering::SeqCst);
         match self.thread.take() {
@@ -111,37 +119,41 @@ impl Sampler {
         }
         let mut state = locked(&self.state);
         if let Some((process, why)) = state.refused.take() {
-            report(format_args!("pagelab: process {process} was not seen while it ran: {why}"));
+            report(format_args!("pagelab: process {process} could not be inspected while it ran: {why}"));
         }
         Ok(std::mem::take(&mut state.peak))
     }
 }
 
-/// A panic of the other thread is resumed when that is joined.
+/// Locks a mutex even if it is poisoned: a panic of the other thread is resumed when the thread is joined.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl State {
-    /// Reads the resident memory of every process, and inspects one that has grown.
-    fn sample(&mut self) {
+    /// Reads the resident memory of every process, and inspects those that have grown. `is_peak`: memory is about to be freed.
+    fn sample(&mut self, is_peak: bool) {
         let base = self.inspector.page_sizes().base;
         let processes = locked(&self.processes).clone();
         for process in processes {
             match resident_bytes(process, base) {
-                Ok(Some(bytes)) if has_grown(self.resident_bytes, bytes) => self.look(process, bytes),
-                Ok(Some(_)) => {}
+                Ok(Some(bytes)) => {
+                    let is_still = is_peak || self.last_bytes.insert(process, bytes) == Some(bytes);
+                    if has_grown(self.resident_bytes, bytes, if is_still { PEAK_DIVISOR } else { GROWTH_DIVISOR }) {
+                        self.look(process, bytes);
+                    }
+                }
                 Ok(None) => self.forget(process),
-                Err(error) => self.refuse(process, error.to_string()),
+                Err(error) => self.give_up(process, error.to_string()),
             }
         }
     }
 
     fn look(&mut self, process: u32, resident_bytes: u64) {
         let elapsed = self.began.elapsed();
-        let looked =
+        let inspected =
             self.inspector.supply().and_then(|now| self.inspector.process(process, &now.since(&self.at_start)));
-        match looked {
+        match inspected {
             Ok(inspection) => {
                 self.peak.looks += 1;
                 self.resident_bytes = resident_bytes;
@@ -153,44 +165,60 @@ impl State {
             Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. } | InspectError::Replaced { .. }) => {
                 self.forget(process);
             }
-            Err(error) => self.refuse(process, error.to_string()),
+            // The process ended during the look.
+            Err(_) if has_no_memory(process, self.inspector.page_sizes().base) => self.forget(process),
+            Err(error) => self.give_up(process, error.to_string()),
         }
     }
 
     fn forget(&mut self, process: u32) {
         locked(&self.processes).remove(&process);
+        self.last_bytes.remove(&process);
     }
 
-    /// Gives up on a process, and keeps the first reason.
-    fn refuse(&mut self, process: u32, why: String) {
+    /// Stops sampling a process that cannot be inspected, and keeps the first reason.
+    fn give_up(&mut self, process: u32, why: String) {
         self.forget(process);
         self.refused.get_or_insert((process, why));
     }
 }
 
-/// Whether memory has grown enough for another look.
-fn has_grown(from_bytes: u64, to_bytes: u64) -> bool {
-    to_bytes.saturating_sub(from_bytes) >= MIN_GROWTH_BYTES.max(from_bytes / GROWTH_PART)
+/// Whether a process has ended: then its memory is gone.
+fn has_no_memory(process: u32, base: PageSize) -> bool {
+    matches!(resident_bytes(process, base), Ok(None | Some(0)))
+}
+
+/// Whether memory has grown enough for another look: by 1/`divisor`.
+fn has_grown(from_bytes: u64, to_bytes: u64, divisor: u64) -> bool {
+    to_bytes.saturating_sub(from_bytes) >= MIN_GROWTH_BYTES.max(from_bytes / divisor)
 }
 
 impl Peak {
-    /// The largest look, if it has more memory than was there at the exit.
+    /// The largest look, if it found more memory than the look at the exit.
     pub fn above(&self, exit: &Inspection) -> Option<(&Inspection, Duration)> {
         let (largest, elapsed) = self.largest.as_ref()?;
-        has_grown(exit.resident_bytes(), largest.resident_bytes()).then_some((largest, *elapsed))
+        has_grown(exit.resident_bytes(), largest.resident_bytes(), PEAK_DIVISOR).then_some((largest, *elapsed))
     }
 
-    /// How the peak was looked for, and what was seen of it. `hwm_bytes` is the largest resident memory of that process by the
-    /// kernel's count.
+    /// As [`Peak::above`], without the time.
+    pub fn into_above(self, exit: &Inspection) -> Option<Inspection> {
+        let is_above = self.above(exit).is_some();
+        self.largest.filter(|_| is_above).map(|(largest, _)| largest)
+    }
+
+    /// What was seen of the peak, and how it was looked for. `hwm_bytes` is the peak of the same process by the kernel's count.
     pub fn text(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> [String; 2] {
         let how = format!(
-            "  resident memory was read every {} and before large parts were given back; looks, one whenever it had grown by an \
-             eighth: {}",
+            "  resident memory was read every {} and before large ranges were freed; looks, one whenever it had grown by an \
+             eighth, or by a sixty-fourth and stopped growing: {}",
             seconds(INTERVAL.as_secs_f64()),
             self.looks
         );
+        let largest = self.above(exit).map_or(exit, |(largest, _)| largest);
+        let has_hugetlb = largest.census().rows().any(|(mapping, _)| mapping.backing == Backing::Hugetlb);
+        let without = if has_hugetlb { ", which leaves out hugetlb pages" } else { "" };
         let of_peak =
-            hwm_bytes.map_or(String::new(), |bytes| format!(", of a peak of {} (VmHWM)", format_bytes(bytes)));
+            hwm_bytes.map_or(String::new(), |bytes| format!(", of a peak of {} (VmHWM{without})", format_bytes(bytes)));
         let seen = match self.above(exit) {
             Some((largest, elapsed)) => format!(
                 "the largest look, {} after the start: {} resident{of_peak}",
@@ -205,12 +233,13 @@ impl Peak {
         [seen, how]
     }
 
-    /// The same for a document.
+    /// As [`Peak::text`], for a document.
     pub fn document(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> Value {
         let above = self.above(exit);
         json!({
             "interval_s": INTERVAL.as_secs_f64(),
-            "growth_ratio": 1.0 / GROWTH_PART as f64,
+            "growth_ratio": 1.0 / GROWTH_DIVISOR as f64,
+            "peak_growth_ratio": 1.0 / PEAK_DIVISOR as f64,
             "looks": self.looks,
             "hwm_bytes": hwm_bytes,
             "elapsed_s": above.map(|(_, elapsed)| elapsed.as_secs_f64()),
@@ -228,13 +257,14 @@ mod tests {
         let (mut resident, mut seen, mut looks, mut looked_at) = (0u64, 0, 0, 0);
         while resident < 64 << 30 {
             resident += 4 << 20;
-            if has_grown(seen, resident) {
+            if has_grown(seen, resident, GROWTH_DIVISOR) {
                 (seen, looks, looked_at) = (resident, looks + 1, looked_at + resident);
             }
         }
         assert!(looks < 100, "{looks}");
         assert!(looked_at < 10 * resident, "all looks together read {looked_at}");
-        assert!(resident - seen <= resident / GROWTH_PART, "{seen} of {resident}");
-        assert!(!has_grown(8 << 20, 7 << 20) && !has_grown(100 << 20, 110 << 20) && has_grown(0, 1 << 20));
+        assert!(resident - seen <= resident / GROWTH_DIVISOR, "{seen} of {resident}");
+        assert!(!has_grown(8 << 20, 7 << 20, 8) && !has_grown(100 << 20, 110 << 20, 8) && has_grown(0, 1 << 20, 8));
+        assert!(has_grown(100 << 20, 110 << 20, PEAK_DIVISOR) && !has_grown(100 << 20, 101 << 20, PEAK_DIVISOR));
     }
 }

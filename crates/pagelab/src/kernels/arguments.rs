@@ -11,55 +11,55 @@ use crate::words::{parse_duration, parse_size};
 #[command(next_help_heading = "Other kernels")]
 pub struct Guests {
     /// Measure in guests that QEMU boots with this kernel, under all policies; repeat it for several kernels, which are compared
-    /// with the first. With KVM where that works, else emulated; then no figure is a time. The guest has this host's files,
-    /// read-only, and its modules lie in lib/modules/RELEASE above the image or in the tree that it was built in
+    /// with the first. With KVM where that works, else emulated, without times. The guest uses this host's files; what it
+    /// writes is discarded. Modules are taken from lib/modules/RELEASE above the image, or from the tree in which the kernel was built
     #[arg(long = "kernel", value_name = "[NAME=]IMAGE", value_parser = parse_kernel, conflicts_with_all = ["arm_of_boot", "csv"])]
-    pub kernels: Vec<Named>,
-    /// More words of the kernel's command line. Given once, they apply to every kernel; else give them once for each --kernel, in
-    /// that order
+    pub kernels: Vec<NamedImage>,
+    /// More words for the kernel's command line: once for all kernels, or once for each --kernel, in the same order
     #[arg(long, value_name = "WORDS", requires = "kernels", allow_hyphen_values = true)]
     pub cmdline: Vec<String>,
     /// Memory of a guest; default: 4G
     #[arg(long, value_name = "SIZE", requires = "kernels", value_parser = parse_size)]
     pub memory: Option<u64>,
-    /// The root of another system, whose files a guest has in place of this host's, such as one for the architecture of the kernels. It has
-    /// a static pagelab in usr/bin. The command runs as its root
+    /// The root directory of another system, which a guest uses in place of this host's files, for example one for the
+    /// architecture of the kernels. It needs a static pagelab in usr/bin. The command runs as root
     #[arg(long, value_name = "DIR", requires = "kernels")]
     pub sysroot: Option<PathBuf>,
-    /// Emulate one processor whose clock counts instructions: they become a metric, and the one that decides
+    /// Emulate one processor and count its instructions: they become the metric that decides
     #[arg(long, requires = "kernels")]
     pub icount: bool,
-    /// Boots of each kernel, in turns; a boot is one observation, of --min-blocks blocks. Default: as few as can show a difference
+    /// The number of boots of each kernel, which take turns; a boot is one observation, of --min-blocks blocks. Default: the
+    /// fewest that can show a difference
     #[arg(long, value_name = "N", requires = "kernels", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
-    /// End a guest that takes longer, and keep its console's log next to the store. Default: 1h
+    /// End a guest that takes longer, and keep its console log next to the store. Default: 1h
     #[arg(long, value_name = "TIME", requires = "kernels", value_parser = parse_duration)]
     pub guest_time: Option<f64>,
-    /// Print plain text in 72 columns instead of the tables, as kernel lists take it
+    /// Print plain text in 72 columns instead of the tables, for kernel mailing lists
     #[arg(long, requires = "kernels", conflicts_with = "json")]
     pub mail: bool,
 }
 
 /// A kernel image as given to --kernel.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Named {
-    /// Its name in the tables; `None` means its release.
+pub struct NamedImage {
+    /// The kernel's name in the tables; `None` means its release.
     pub name: Option<String>,
     /// The image file.
     pub image: PathBuf,
 }
 
-/// The name cannot be part of a kernel's command line.
+/// A name that cannot be part of a kernel's command line.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("expected IMAGE or NAME=IMAGE with a name without spaces, quotes and /, found the name {0:?}")]
 pub struct NameError(String);
 
 /// Parses `IMAGE` or `NAME=IMAGE`. The part before the first `=` is a name unless it contains a `/`.
-fn parse_kernel(text: &str) -> Result<Named, NameError> {
+fn parse_kernel(text: &str) -> Result<NamedImage, NameError> {
     match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
         Some((name, _)) if !study::guest::is_name(name) => Err(NameError(name.to_owned())),
-        Some((name, image)) => Ok(Named { name: Some(name.to_owned()), image: image.into() }),
-        None => Ok(Named { name: None, image: text.into() }),
+        Some((name, image)) => Ok(NamedImage { name: Some(name.to_owned()), image: image.into() }),
+        None => Ok(NamedImage { name: None, image: text.into() }),
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_image_may_have_a_name_and_a_path_with_any_sign() {
+    fn an_image_may_have_a_name_and_a_path_with_an_equals_sign() {
         let parsed = |text| parse_kernel(text).map(|named| (named.name, named.image.display().to_string()));
         assert_eq!(parsed("old=/boot/a=b"), Ok((Some("old".into()), "/boot/a=b".into())));
         assert_eq!(parsed("/boot/a=b"), Ok((None, "/boot/a=b".into())));

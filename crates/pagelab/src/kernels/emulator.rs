@@ -1,7 +1,7 @@
 //! Runs a QEMU that boots a guest, reads its output until it ends, and cleans up in all cases.
 //!
-//! QEMU is killed when the thread that started it ends (PR_SET_PDEATHSIG), and none of its temporary files has a name that
-//! could be left over.
+//! QEMU is killed when the thread that started it ends (PR_SET_PDEATHSIG), and its temporary file has no name
+//! that could be left over.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -14,7 +14,7 @@ use guest::{Machine, SAYS};
 use tracer::child::die_with_parent;
 use tracer::signals;
 
-use super::job::Said;
+use super::job::Message;
 use crate::tail::Tail;
 
 /// The number of bytes kept from the end of the console output.
@@ -22,52 +22,56 @@ const KEPT_BYTES: usize = 4 << 20;
 
 /// How a guest ended.
 #[derive(Debug)]
-pub enum End {
-    /// The guest reported that it was done.
+pub enum GuestEnd {
+    /// The guest reported [`Message::Done`].
     Done,
-    /// The guest or QEMU ended without reporting that it was done.
+    /// The guest or QEMU ended before that.
     Early,
     /// The time limit was reached.
     TooSlow {
-        /// Whether the guest had begun its job.
+        /// Whether the guest had reported [`Message::Ready`].
         is_ready: bool,
     },
     /// pagelab was stopped by this signal.
     Interrupted(i32),
 }
 
-/// The result of a guest that has ended.
-pub struct Ended {
-    /// How it ended.
-    pub end: End,
-    /// The end of its console output, and of QEMU's messages.
+/// How a guest ended, and what its console showed.
+pub struct GuestResult {
+    pub end: GuestEnd,
+    /// The end of the console output and of QEMU's messages.
     pub console: String,
 }
 
 /// Time limits of a guest, from its start.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// The limit until it begins its job.
+    /// Time within which the guest must report [`Message::Ready`].
     pub ready: Duration,
-    /// The limit until it ends.
+    /// Time within which the guest must report [`Message::Done`].
     pub end: Duration,
 }
 
 /// Why no guest can be started.
 #[derive(Debug, thiserror::Error)]
 pub enum EmulatorError {
-    #[error("a guest is run by {program}, which cannot be run: {error}; install it (Debian: {package})")]
-    NotRun {
+    #[error("guests need {program}, which cannot be run: {error}{}", installation(error, package))]
+    CannotRun {
         /// The name of QEMU's program.
         program: &'static str,
         /// The Debian package that contains it.
         package: &'static str,
-        /// The error of the system.
         error: std::io::Error,
     },
     /// A thread or the file for the initramfs could not be created.
-    #[error("a guest cannot be made: {0}")]
+    #[error("a guest cannot be started: {0}")]
     System(#[from] std::io::Error),
+}
+
+/// How to install a program, if it is missing; empty for other errors.
+fn installation(error: &std::io::Error, package: &str) -> String {
+    let is_missing = error.kind() == std::io::ErrorKind::NotFound;
+    if is_missing { format!("; install it (Debian: {package})") } else { String::new() }
 }
 
 /// QEMU's process. Signals that stop pagelab also kill it. Dropping it kills and reaps it.
@@ -77,41 +81,38 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        signals::unleash();
+        signals::stop_forwarding();
     }
 }
 
-/// Boots a guest and passes its messages to `hear` until it ends.
-///
-/// # Errors
-/// The guest cannot be started.
+/// Boots a guest and passes its messages to `receive` until it ends.
 pub fn boot(
     machine: &Machine,
     kernel: &str,
     initrd: &[u8],
     limits: Limits,
-    hear: &mut dyn FnMut(Said),
-) -> Result<Ended, EmulatorError> {
+    receive: &mut dyn FnMut(Message),
+) -> Result<GuestResult, EmulatorError> {
     let (program, package) = machine.architecture.emulator();
     let mut command = Command::new(program);
-    command.args(machine.words(kernel)).stdin(nameless(initrd)?).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.args(machine.words(kernel)).stdin(unnamed_file(initrd)?).stdout(Stdio::piped()).stderr(Stdio::piped());
     let spawned = die_with_parent(&mut command).spawn();
-    let mut process = Process(spawned.map_err(|error| EmulatorError::NotRun { program, package, error })?);
-    signals::leash(process.0.id().cast_signed());
+    let mut process = Process(spawned.map_err(|error| EmulatorError::CannotRun { program, package, error })?);
+    signals::forward_to(process.0.id().cast_signed());
     let (Some(port), Some(errors)) = (process.0.stdout.take(), process.0.stderr.take()) else {
         unreachable!("both are piped")
     };
     let console = Tail::of(errors, KEPT_BYTES)?;
-    let end = heard(&lines(port)?, limits, hear);
+    let end = receive_until_end(&lines(port)?, limits, receive);
     drop(process);
-    // The reader thread may not have read the last output yet; `whole` waits for it.
-    let console = console.whole();
-    let end = signals::arrived().map_or(end, End::Interrupted);
-    Ok(Ended { end, console })
+    // The reader thread may not have read the last output yet; `wait` waits for it.
+    let console = console.wait();
+    let end = signals::arrived().map_or(end, GuestEnd::Interrupted);
+    Ok(GuestResult { end, console })
 }
 
 /// An unnamed file with this content, positioned at its beginning.
-fn nameless(content: &[u8]) -> std::io::Result<File> {
+fn unnamed_file(content: &[u8]) -> std::io::Result<File> {
     use std::io::{Seek, Write};
     let mut file = tempfile::tempfile()?;
     file.write_all(content)?;
@@ -119,29 +120,29 @@ fn nameless(content: &[u8]) -> std::io::Result<File> {
     Ok(file)
 }
 
-/// Reads messages from the port until the guest is done, has ended, or reaches its time limit.
-fn heard(lines: &Receiver<Vec<u8>>, limits: Limits, hear: &mut dyn FnMut(Said)) -> End {
+/// Receives messages from the guest's port until the guest is done, has ended, or reaches its time limit.
+fn receive_until_end(lines: &Receiver<Vec<u8>>, limits: Limits, receive: &mut dyn FnMut(Message)) -> GuestEnd {
     let start = Instant::now();
     let mut is_ready = false;
     loop {
         let limit = if is_ready { limits.end } else { limits.ready.min(limits.end) };
-        let Some(left) = limit.checked_sub(start.elapsed()) else { return End::TooSlow { is_ready } };
+        let Some(left) = limit.checked_sub(start.elapsed()) else { return GuestEnd::TooSlow { is_ready } };
         let line = match lines.recv_timeout(left) {
             Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => return End::TooSlow { is_ready },
-            Err(RecvTimeoutError::Disconnected) => return End::Early,
+            Err(RecvTimeoutError::Timeout) => return GuestEnd::TooSlow { is_ready },
+            Err(RecvTimeoutError::Disconnected) => return GuestEnd::Early,
         };
         // Lines that are not messages come from programs that wrote to the port, and are ignored.
         match serde_json::from_slice(&line) {
-            Ok(Said::Done) => return End::Done,
-            Ok(Said::Ready) => is_ready = true,
-            Ok(said) => hear(said),
+            Ok(Message::Done) => return GuestEnd::Done,
+            Ok(Message::Ready) => is_ready = true,
+            Ok(message) => receive(message),
             Err(_) => {}
         }
     }
 }
 
-/// A channel with the lines that are read, until end of file.
+/// A channel of the lines that a thread reads until end of file.
 fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>> {
     let (sender, lines) = sync_channel(16);
     std::thread::Builder::new().name("port".into()).spawn(move || {
@@ -156,21 +157,18 @@ fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>>
     Ok(lines)
 }
 
-impl Ended {
-    /// The most useful part of the console to explain why a guest ended: the message of its first process, a panic, or the
-    /// last line.
-    pub fn last_words(&self) -> String {
+impl GuestResult {
+    /// The part of the console that best explains why a guest ended: init's message, a panic, or the last line; `None` if the
+    /// console is empty.
+    pub fn last_words(&self) -> Option<&str> {
         let lines: Vec<&str> = self.console.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let said = lines.iter().rev().find_map(|line| line.split_once(SAYS).map(|(_, said)| said));
+        let message = lines.iter().rev().find_map(|line| line.split_once(SAYS).map(|(_, message)| message));
         let panic = || lines.iter().rev().find(|line| line.contains("Kernel panic")).copied();
-        said.or_else(panic).or_else(|| lines.last().copied()).unwrap_or("it printed nothing").to_owned()
+        message.or_else(panic).or_else(|| lines.last().copied())
     }
 
     /// Writes the console output to a log file, and returns its path.
-    ///
-    /// # Errors
-    /// The file cannot be written.
-    pub fn keep_log(&self, file: PathBuf) -> Result<PathBuf, results::output::Error> {
+    pub fn write_log(&self, file: PathBuf) -> Result<PathBuf, results::output::Error> {
         results::files::write(&file, self.console.as_bytes())?;
         Ok(file)
     }
@@ -180,30 +178,30 @@ impl Ended {
 mod tests {
     use super::*;
 
-    fn ended(console: &str) -> Ended {
-        Ended { end: End::Early, console: console.to_owned() }
+    fn ended(console: &str) -> GuestResult {
+        GuestResult { end: GuestEnd::Early, console: console.to_owned() }
     }
 
     #[test]
-    fn the_last_words_are_those_that_tell_most() {
-        assert_eq!(ended("a\npagelab guest: no port\nKernel panic - x\nend").last_words(), "no port");
-        assert_eq!(ended("a\n[1] Kernel panic - x\nend").last_words(), "[1] Kernel panic - x");
-        assert_eq!(ended("a\n\n b \n").last_words(), "b");
-        assert_eq!(ended("").last_words(), "it printed nothing");
+    fn last_words_prefer_inits_message_then_a_panic() {
+        assert_eq!(ended("a\npagelab guest: no port\nKernel panic - x\nend").last_words(), Some("no port"));
+        assert_eq!(ended("a\n[1] Kernel panic - x\nend").last_words(), Some("[1] Kernel panic - x"));
+        assert_eq!(ended("a\n\n b \n").last_words(), Some("b"));
+        assert_eq!(ended("").last_words(), None);
     }
 
     #[test]
-    fn a_guest_is_heard_until_it_is_done_or_ends_or_its_time_is_over() {
+    fn receives_until_the_guest_is_done_or_ends_or_times_out() {
         let limits = Limits { ready: Duration::from_millis(100), end: Duration::from_millis(300) };
-        let hear = |text: &'static str| {
-            let mut said = 0;
-            let end = heard(&lines(text.as_bytes()).unwrap(), limits, &mut |_| said += 1);
-            (end, said)
+        let received = |text: &'static str| {
+            let mut messages = 0;
+            let end = receive_until_end(&lines(text.as_bytes()).unwrap(), limits, &mut |_| messages += 1);
+            (end, messages)
         };
         let failed = "\"ready\"\nnoise\n{\"failed\":{\"code\":1,\"message\":\"x\"}}\n\"done\"\n";
-        assert!(matches!(hear(failed), (End::Done, 1)));
-        assert!(matches!(hear("\"ready\"\n"), (End::Early, 0)));
-        let (_kept, silent) = sync_channel(1);
-        assert!(matches!(heard(&silent, limits, &mut |_| ()), End::TooSlow { is_ready: false }));
+        assert!(matches!(received(failed), (GuestEnd::Done, 1)));
+        assert!(matches!(received("\"ready\"\n"), (GuestEnd::Early, 0)));
+        let (_sender, silent) = sync_channel(1);
+        assert!(matches!(receive_until_end(&silent, limits, &mut |_| ()), GuestEnd::TooSlow { is_ready: false }));
     }
 }

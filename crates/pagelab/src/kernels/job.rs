@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 use study::comparison::Comparison;
 
-/// The job of a guest.
+/// What a guest runs, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
     /// The arguments of `compare`. If empty, the guest only reports that it is ready, and ends.
@@ -22,11 +22,11 @@ pub struct Job {
     pub program: PathBuf,
 }
 
-/// A message of a guest, one line of JSON.
+/// A message from a guest, one line of JSON.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Said {
-    /// The guest has mounted the host's files and begins.
+pub enum Message {
+    /// The guest has mounted the host's files, and begins its job.
     Ready,
     /// The result of the measurement.
     Comparison(Box<Comparison>),

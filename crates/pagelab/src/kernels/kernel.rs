@@ -19,31 +19,27 @@ const MIN_BYTES: u64 = 512 << 20;
 /// A kernel that can be booted.
 #[derive(Debug)]
 pub struct Kernel {
-    /// Its name in the tables, unique among them.
+    /// The name in the tables, unique among the kernels.
     pub name: String,
-    /// The kernel image.
     pub image: Image,
     /// A hash of the image file, to distinguish images of the same name.
     pub hash: String,
     /// The modules that the guest loads first.
     pub modules: Vec<Module>,
-    /// Additional kernel command-line arguments.
+    /// The user's words for the kernel's command line.
     pub words: Vec<String>,
     /// The memory of its guests, in bytes.
     pub memory_bytes: u64,
     /// The root file system of its guests; `None` means this host's.
     pub sysroot: Option<Sysroot>,
-    /// A hash of the pagelab in that file system.
+    /// A hash of the pagelab binary in that file system.
     pub system: Option<String>,
 }
 
 impl Kernel {
-    /// Makes a kernel from an image file.
-    ///
-    /// # Errors
-    /// The file is not a kernel, is for another architecture, cannot mount the host's files, or needs more memory than there
-    /// is.
-    fn of(
+    /// Reads a kernel image and its modules. Refuses a file that is not a kernel, is for another architecture, or cannot mount
+    /// the host's files.
+    fn read(
         name: Option<&str>,
         path: &Path,
         cmdline: &str,
@@ -55,11 +51,11 @@ impl Kernel {
         let sysroot = sysroot.map_err(Failure::input)?;
         if sysroot.is_none() && Architecture::own() != Some(image.architecture) {
             return Err(Failure::Input(format!(
-                "{}: a kernel for {}, and a guest runs the programs of this host, which are for {}: expected an image for that, or the \
-                 root of a system for {} (--sysroot DIR; a study: sysroot = \"DIR\")",
+                "{}: expected a kernel for {}, because a guest runs the programs of this host, found one for {}; give another image, \
+                 or the root of a system for {} (--sysroot DIR; in a study: sysroot = \"DIR\")",
                 path.display(),
-                image.architecture,
                 std::env::consts::ARCH,
+                image.architecture,
                 image.architecture
             )));
         }
@@ -71,8 +67,8 @@ impl Kernel {
         Ok(Kernel { name, image, hash: image_hash, modules, words, memory_bytes, sysroot, system })
     }
 
-    /// The command-line arguments that identify this kernel.
-    pub fn own_words(&self) -> impl Iterator<Item = String> {
+    /// The kernel's command line: words that identify the kernel, and the user's words.
+    pub fn command_line(&self) -> impl Iterator<Item = String> {
         let system = self.system.iter().map(|hash| system_word(hash));
         [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(system).chain(self.words.iter().cloned())
     }
@@ -91,20 +87,14 @@ impl Kernel {
 }
 
 /// The first digits of a file's hash.
-///
-/// # Errors
-/// The file cannot be read.
 fn hash(path: &Path) -> Result<String, Failure> {
     let mut hash = sha256(path).map_err(|error| Failure::about(path, error))?;
     hash.truncate(16);
     Ok(hash)
 }
 
-/// The kernels named on a command line.
-///
-/// # Errors
-/// As for a single image, or two kernels have the same name, or the number of command lines does not match.
-pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
+/// The kernels named on a command line. Names must differ, and the number of command lines must match.
+pub fn from_arguments(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     let (kernels, cmdlines) = (&guests.kernels, &guests.cmdline);
     if cmdlines.len() > 1 && cmdlines.len() != kernels.len() {
         return Err(Failure::Input(format!(
@@ -114,16 +104,19 @@ pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
         )));
     }
     let memory_bytes = guests.memory.unwrap_or(MEMORY_BYTES);
-    enough_memory(memory_bytes)?;
+    check_memory(memory_bytes)?;
     let cmdline = |at: usize| cmdlines.get(at).or(cmdlines.first()).map_or("", String::as_str);
     let mut all: Vec<Kernel> = Vec::new();
     for (at, one) in kernels.iter().enumerate() {
         let mut kernel =
-            Kernel::of(one.name.as_deref(), &one.image, cmdline(at), memory_bytes, guests.sysroot.as_deref())?;
+            Kernel::read(one.name.as_deref(), &one.image, cmdline(at), memory_bytes, guests.sysroot.as_deref())?;
         let is_taken = |name: &str| all.iter().any(|other| other.name == name);
         if is_taken(&kernel.name) {
             if one.name.is_some() {
-                return Err(Failure::Input(format!("--kernel: the name {:?} is there twice", kernel.name)));
+                return Err(Failure::Input(format!(
+                    "--kernel: duplicate name {:?}; give each kernel its own",
+                    kernel.name
+                )));
             }
             let numbered = (2..).map(|number| format!("{}#{number}", kernel.name));
             kernel.name = numbered.into_iter().find(|name| !is_taken(name)).unwrap_or_default();
@@ -134,28 +127,25 @@ pub fn named(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
 }
 
 /// The kernels named by the boots of a study.
-///
-/// # Errors
-/// As [`named`].
 pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
     let of_boot = |boot: &Boot| {
         let Some(guest) = &boot.guest else { return Ok(None) };
         let about = |what: &dyn std::fmt::Display| Failure::Input(format!("boots.{}: {what}", boot.name));
         let memory = guest.memory.as_deref().map(parse_bytes).transpose().map_err(|error| about(&error))?;
         let memory_bytes = memory.unwrap_or(MEMORY_BYTES);
-        enough_memory(memory_bytes).map_err(|error| about(&error))?;
+        check_memory(memory_bytes).map_err(|error| about(&error))?;
         let (image, sysroot) = (Path::new(&guest.image), guest.sysroot.as_deref().map(Path::new));
-        let kernel = Kernel::of(Some(&boot.name), image, &guest.cmdline, memory_bytes, sysroot);
+        let kernel = Kernel::read(Some(&boot.name), image, &guest.cmdline, memory_bytes, sysroot);
         kernel.map(Some).map_err(|error| about(&error))
     };
     Ok(boots.iter().map(of_boot).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Fails if this host does not have this much memory available now.
-fn enough_memory(bytes: u64) -> Result<(), Failure> {
+/// Fails if a guest needs more than this, or if this host has less available now.
+fn check_memory(bytes: u64) -> Result<(), Failure> {
     if bytes < MIN_BYTES {
-        let (found, least) = (format_bytes(bytes), format_bytes(MIN_BYTES));
-        return Err(Failure::Input(format!("memory of a guest: expected {least} or more, found {found}")));
+        let (found, min) = (format_bytes(bytes), format_bytes(MIN_BYTES));
+        return Err(Failure::Input(format!("memory of a guest: expected {min} or more, found {found}")));
     }
     let meminfo =
         std::fs::read_to_string("/proc/meminfo").map_err(|error| Failure::about(Path::new("/proc/meminfo"), error))?;
@@ -163,9 +153,10 @@ fn enough_memory(bytes: u64) -> Result<(), Failure> {
     let kilobytes: Option<u64> = line.and_then(|line| line.trim().trim_end_matches(" kB").trim().parse().ok());
     match kilobytes.map(|kilobytes| kilobytes << 10) {
         Some(available) if available < bytes => Err(Failure::Input(format!(
-            "a guest's memory is {}, and this host has {} available; give less with --memory SIZE (a study: memory = \"SIZE\")",
-            format_bytes(bytes),
-            format_bytes(available >> 20 << 20)
+            "memory of a guest: expected at most {}, which this host has available, found {}; give less with --memory SIZE (in a \
+             study: memory = \"SIZE\")",
+            format_bytes(available >> 20 << 20),
+            format_bytes(bytes)
         ))),
         _ => Ok(()),
     }
@@ -176,9 +167,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_little_and_too_much_memory_are_said() {
-        assert!(enough_memory(1 << 20).unwrap_err().to_string().contains("expected 512M or more, found 1M"));
-        assert!(enough_memory(1 << 60).unwrap_err().to_string().contains("give less with --memory"));
-        enough_memory(MIN_BYTES).unwrap();
+    fn reports_too_little_and_too_much_memory() {
+        assert!(check_memory(1 << 20).unwrap_err().to_string().contains("expected 512M or more, found 1M"));
+        assert!(check_memory(1 << 60).unwrap_err().to_string().contains("give less with --memory"));
+        check_memory(MIN_BYTES).unwrap();
     }
 }

@@ -7,19 +7,19 @@ use guest::{Accelerator, Architecture, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::guest::{Clock, without_times};
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
-use super::emulator::{self, End, Ended, Limits};
-use super::job::{Job, Said};
+use super::emulator::{self, GuestEnd, GuestResult, Limits};
+use super::job::{Job, Message};
 use super::kernel::Kernel;
 use crate::failure::{Failure, report};
 
-/// The time limit until a guest begins its job: with KVM, and emulated.
-const READY: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
-/// The time limit of the first guest under KVM before KVM is given up. That guest only boots.
-const TRY: Duration = Duration::from_secs(30);
+/// Time within which a guest must begin its job: with KVM, and emulated.
+const READY_LIMITS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
+/// Time within which a first guest, without a job, must boot under KVM; else guests are emulated.
+const KVM_BOOT_LIMIT: Duration = Duration::from_secs(30);
 /// The environment in a guest with another system's files.
-const OF_A_SYSTEM: [(&str, &str); 2] =
+const SYSROOT_ENVIRONMENT: [(&str, &str); 2] =
     [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
 /// The default time limit of a guest, in seconds.
 pub const GUEST_TIME_S: f64 = 3600.0;
@@ -34,20 +34,17 @@ pub struct Lab {
 }
 
 /// The result of a boot.
-pub struct Booted {
+pub struct BootResult {
     /// The measurement, without figures that its machine cannot measure.
     pub comparison: Comparison,
-    /// An error that occurred although there is a measurement.
+    /// An error in spite of which there is a measurement, such as a wrong answer under a policy.
     pub exit: Result<(), Failure>,
 }
 
 impl Lab {
     /// Chooses KVM or emulation, and reports why if it is not KVM. Logs are stored next to `store`.
-    ///
-    /// # Errors
-    /// QEMU is missing, or the directory or the user of this process has no name.
     pub fn open(kernels: &[Kernel], icount: bool, guest_time_s: f64, store: &Path) -> Result<Lab, Failure> {
-        signals::catch(PassOn::Kill).map_err(Failure::input)?;
+        signals::catch(Forward::Kill).map_err(Failure::input)?;
         let logs = store.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
         let template = template()?;
         let limit = Duration::try_from_secs_f64(guest_time_s).unwrap_or(Duration::MAX);
@@ -57,7 +54,7 @@ impl Lab {
         }
         lab.accelerator = Accelerator::Kvm;
         if let Some(first) = kernels.first()
-            && let Err(why) = lab.all_native(kernels).map_or_else(|why| Ok(Err(why)), |()| lab.works(first))?
+            && let Err(why) = lab.check_native(kernels).map_or_else(|why| Ok(Err(why)), |()| lab.try_kvm(first))?
         {
             report(format_args!("pagelab: guests are emulated, so no time is measured: {why}"));
             lab.accelerator = Accelerator::Emulation;
@@ -74,8 +71,7 @@ impl Lab {
         }
     }
 
-    /// The name of the accelerator.
-    pub fn how(&self) -> &'static str {
+    pub fn accelerator_name(&self) -> &'static str {
         match self.accelerator {
             Accelerator::Kvm => "KVM",
             Accelerator::Emulation => "emulated",
@@ -83,8 +79,8 @@ impl Lab {
         }
     }
 
-    /// Checks that all kernels are for this architecture; the error names one that is not.
-    fn all_native(&self, kernels: &[Kernel]) -> Result<(), String> {
+    /// Checks that all kernels are for this architecture; the error names the first that is not.
+    fn check_native(&self, kernels: &[Kernel]) -> Result<(), String> {
         let is_foreign = |kernel: &&Kernel| Architecture::own() != Some(kernel.image.architecture);
         kernels.iter().find(is_foreign).map_or(Ok(()), |kernel| {
             let (name, other) = (&kernel.name, kernel.image.architecture);
@@ -92,63 +88,69 @@ impl Lab {
         })
     }
 
-    /// Tests whether a guest with this kernel boots under KVM, or why not. That /dev/kvm can be opened does not prove it.
+    /// Tests whether a guest with this kernel boots under KVM, and returns why not. That /dev/kvm can be opened is no proof.
     #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
-    fn works(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
+    fn try_kvm(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
         if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
             return Ok(Err(format!("/dev/kvm: {error}")));
         }
-        let limits = Limits { ready: TRY, end: TRY };
+        let limits = Limits { ready: KVM_BOOT_LIMIT, end: KVM_BOOT_LIMIT };
         let ended = self.run(kernel, &self.job(kernel, &[], 0), limits, &mut |_| ())?;
         match ended.end {
-            End::Done => Ok(Ok(())),
-            End::Interrupted(signal) => Err(Failure::Interrupted(signal)),
-            End::Early => Ok(Err(format!("by KVM a guest ended at once ({:?})", ended.last_words()))),
-            End::TooSlow { .. } => Ok(Err(format!("by KVM a guest did not come up within {} s", TRY.as_secs()))),
+            GuestEnd::Done => Ok(Ok(())),
+            GuestEnd::Interrupted(signal) => Err(Failure::Interrupted(signal)),
+            GuestEnd::Early => Ok(Err(format!("with KVM a guest ended at once ({})", console_words(&ended)))),
+            GuestEnd::TooSlow { .. } => {
+                Ok(Err(format!("with KVM a guest did not start within {} s", KVM_BOOT_LIMIT.as_secs())))
+            }
         }
     }
 
-    /// Boots a kernel and runs `compare` there with the given arguments.
-    ///
-    /// # Errors
-    /// The kernel does not boot, or the guest has no result. The log of its console is kept in both cases.
-    pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<Booted, Failure> {
-        let ready = READY[usize::from(self.accelerator != Accelerator::Kvm)];
+    /// Boots a kernel and runs `compare` there with the given arguments. If the kernel does not boot or the guest has no result,
+    /// the log of its console is kept.
+    pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<BootResult, Failure> {
+        let ready = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)];
         let limits = Limits { ready, end: self.limit };
         let job = self.job(kernel, words, seed);
         let (mut comparison, mut failed) = (None, None);
-        let mut hear = |said| match said {
-            Said::Comparison(made) => comparison = Some(*made),
-            Said::Failed { code, message } => failed = Some((code, message)),
-            Said::Ready | Said::Done => {}
+        let mut receive = |message| match message {
+            Message::Comparison(measured) => comparison = Some(*measured),
+            Message::Failed { code, message } => failed = Some((code, message)),
+            Message::Ready | Message::Done => {}
         };
-        let ended = self.run(kernel, &job, limits, &mut hear)?;
+        let ended = self.run(kernel, &job, limits, &mut receive)?;
         let failed = failed.map(|(code, message)| Failure::of_code(code, format!("{}: {message}", kernel.name)));
         match (&ended.end, comparison) {
-            (End::Done, Some(comparison)) => {
+            (GuestEnd::Done, Some(comparison)) => {
                 let comparison = without_times(comparison);
-                Ok(Booted { comparison, exit: failed.map_or(Ok(()), Err) })
+                Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
             }
-            (End::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),
-            (End::Interrupted(signal), _) => Err(Failure::Interrupted(*signal)),
-            (End::Early | End::TooSlow { .. }, _) => Err(self.without_result(kernel, &ended)),
+            (GuestEnd::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),
+            (GuestEnd::Interrupted(signal), _) => Err(Failure::Interrupted(*signal)),
+            (GuestEnd::Early | GuestEnd::TooSlow { .. }, _) => Err(self.without_result(kernel, &ended)),
         }
     }
 
-    /// The job of a guest. In another system, this host's directories, users and environment do not apply.
+    /// The job of a guest. With a sysroot, this host's directories, users and environment do not apply.
     fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
         let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
         match &kernel.sysroot {
             None => job,
             Some(sysroot) => {
-                let variables = OF_A_SYSTEM.map(|(name, value)| (name.into(), value.into())).into();
+                let variables = SYSROOT_ENVIRONMENT.map(|(name, value)| (name.into(), value.into())).into();
                 Job { directory: "/".into(), program: sysroot.program(), user: None, variables, ..job }
             }
         }
     }
 
-    fn run(&self, kernel: &Kernel, job: &Job, limits: Limits, hear: &mut dyn FnMut(Said)) -> Result<Ended, Failure> {
-        let words = kernel.own_words().chain([self.clock().word()]);
+    fn run(
+        &self,
+        kernel: &Kernel,
+        job: &Job,
+        limits: Limits,
+        receive: &mut dyn FnMut(Message),
+    ) -> Result<GuestResult, Failure> {
+        let words = kernel.command_line().chain([self.clock().word()]);
         let cpus = match self.accelerator {
             Accelerator::Kvm => std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
             Accelerator::Emulation | Accelerator::Counting => 1,
@@ -164,28 +166,34 @@ impl Lab {
         let job = serde_json::to_vec(job).map_err(Failure::input)?;
         let initrd = guest::initrd(&kernel.modules, &job, kernel.sysroot.as_ref()).map_err(Failure::input)?;
         let image = kernel.image.path.to_string_lossy();
-        emulator::boot(&machine, &image, &initrd, limits, hear).map_err(Failure::input)
+        emulator::boot(&machine, &image, &initrd, limits, receive).map_err(Failure::input)
     }
 
     /// The error for a guest without a result, with the path of its log.
-    fn without_result(&self, kernel: &Kernel, ended: &Ended) -> Failure {
+    fn without_result(&self, kernel: &Kernel, ended: &GuestResult) -> Failure {
         let file = self.logs.join(format!("guest-{}.log", kernel.name));
-        let log = match ended.keep_log(file) {
-            Ok(file) => format!("its console's log: {}", file.display()),
-            Err(error) => format!("its console's log could not be kept: {error}"),
+        let log = match ended.write_log(file) {
+            Ok(file) => format!("console log: {}", file.display()),
+            Err(error) => format!("the console log could not be written: {error}"),
         };
         let what = match ended.end {
-            End::TooSlow { is_ready: true } => {
-                format!("the guest was not done within {} s; give more with --guest-time", self.limit.as_secs())
+            GuestEnd::TooSlow { is_ready: true } => {
+                format!("the guest was not done within {} s; give more time with --guest-time", self.limit.as_secs())
             }
-            End::TooSlow { is_ready: false } => {
-                let limit = READY[usize::from(self.accelerator != Accelerator::Kvm)].min(self.limit);
+            GuestEnd::TooSlow { is_ready: false } => {
+                let limit = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)].min(self.limit);
                 format!("the guest did not come up within {} s", limit.as_secs())
             }
             _ => format!("the guest ended without a result (memory: {})", format_bytes(kernel.memory_bytes)),
         };
-        Failure::NoResult(format!("{}: {what}; its last line was {:?}; {log}", kernel.name, ended.last_words()))
+        let words = console_words(ended);
+        Failure::NoResult(format!("{}: {what}; {words}; {log}", kernel.name))
     }
+}
+
+/// What a guest's console says about its end, as a clause.
+fn console_words(ended: &GuestResult) -> String {
+    ended.last_words().map_or("its console is empty".to_owned(), |words| format!("its console says {words:?}"))
 }
 
 /// A job without arguments: this program, its directory, environment and user.

@@ -1,14 +1,15 @@
-//! `pagelab compare --kernel`: boots kernels in guests, measures all policies in turns, and compares over boots.
+//! `pagelab compare --kernel`: boots kernels in guests in turn, measures all policies in each, and compares over boots.
 //!
 //! ```text
-//! kernels ─► boot by boot, in an order that the seed decides      mod
-//!   Lab::measure ─► first file system, QEMU ─► lines of the port    lab, emulator, guest (the crate)
-//!       in the guest: the words of `compare` ─► Comparison            session, compare::in_guest
-//!   ─► without times where the guest was emulated ─► store              study: guest
-//! ─► kernels x policies, over boots ─► table, mail, document, page        report; study: matrix::kernels
+//! kernels ─► boot by boot, in an order that the seed decides          mod
+//!   Lab::measure ─► initramfs, QEMU ─► lines from the port            lab, emulator, guest (the crate)
+//!       in the guest: arguments of `compare` ─► Comparison            session, compare::in_guest
+//!   ─► without times if the guest was emulated ─► store               study: guest
+//! ─► kernels x policies, over boots ─► table, mail, document, page    report; study: matrix::kernels
 //! ```
 
 pub mod arguments;
+pub mod config;
 mod emulator;
 mod job;
 pub mod kernel;
@@ -21,24 +22,25 @@ use study::guest::kernel_of;
 use study::plan::order;
 use study::stats::boots::boots_needed;
 
-use crate::compare::{Compare, in_guest};
+use crate::compare::{Compare, in_guest, refuse_auto};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
 use crate::publish::first_of;
 use kernel::Kernel;
-use lab::{Booted, Lab};
-use report::Shown;
+use lab::{BootResult, Lab};
+use report::ReportContent;
 
 type Exit = Result<(), Failure>;
 
 /// Runs `pagelab compare --kernel`.
-///
-/// # Errors
-/// A kernel cannot be booted, its guest has no result, `compare` refuses the arguments, or an output cannot be written.
 pub fn run(arguments: &Compare) -> Result<(), Failure> {
+    refuse_auto(arguments, "with --kernel")?;
+    if !arguments.keeping.require.is_empty() {
+        return Err(Failure::Input("--require judges the trials of this host; leave it out with --kernel".into()));
+    }
     let guests = &arguments.guests;
-    let kernels = kernel::named(guests)?;
-    let words = own_words()?;
+    let kernels = kernel::from_arguments(guests)?;
+    let words = compare_words()?;
     arguments.forms.can_be_written()?;
     // Another user may have access to other programs, so the check is left to the first guest.
     let is_of_this_host = arguments.measuring.user.is_none() && guests.sysroot.is_none();
@@ -52,13 +54,13 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let seed = arguments.stopping.seed.unwrap_or_else(in_guest::seed);
     let mut measured = Vec::new();
     let outcome = measure(&lab, &kernels, &vec![boots; kernels.len()], seed, &mut |kernel, seed| {
-        let Booted { mut comparison, exit } = lab.measure(kernel, &words, seed)?;
+        let BootResult { mut comparison, exit } = lab.measure(kernel, &words, seed)?;
         comparison.id = store.begin(&comparison).map_err(Failure::input)?;
         let exit = ended(&comparison, exit)?;
         measured.push(comparison);
         Ok(exit)
     });
-    let shown = Shown {
+    let shown = ReportContent {
         boots: kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
         command: words_of_command(arguments),
         forms: &arguments.forms,
@@ -70,11 +72,8 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     first_of([outcome, published].into_iter().filter_map(Result::err))
 }
 
-/// Boots each kernel the number of times that `boots` gives, in rounds, each in a different order. Errors in boots with a
+/// Boots each kernel as often as `boots` says, in rounds, each in a different order. Errors in boots with a
 /// result are returned when all boots are done; a boot without a result ends the series.
-///
-/// # Errors
-/// Those of `boot`.
 pub fn measure(
     lab: &Lab,
     kernels: &[Kernel],
@@ -89,7 +88,7 @@ pub fn measure(
     let places = rounds.flat_map(in_round);
     for (number, place) in (1u64..).zip(places) {
         let kernel = &kernels[place];
-        report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.how()));
+        report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.accelerator_name()));
         outcome = outcome.and(boot(kernel, seed.wrapping_add(number))?);
     }
     outcome
@@ -97,9 +96,6 @@ pub fn measure(
 
 /// Decides whether the series continues: a wrong answer under a policy becomes a row of the table, and a missing result ends
 /// the series.
-///
-/// # Errors
-/// The comparison has no result.
 pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
     match (comparison.ended.has_result(), exit) {
         (true, exit) => Ok(exit),
@@ -109,9 +105,10 @@ pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
 }
 
 /// The arguments after `compare`, which are passed to pagelab in the guest.
-fn own_words() -> Result<Vec<String>, Failure> {
+fn compare_words() -> Result<Vec<String>, Failure> {
     let text = |word: std::ffi::OsString| {
-        word.into_string().map_err(|word| Failure::Input(format!("{word:?}: the words for a guest must be UTF-8")))
+        word.into_string()
+            .map_err(|word| Failure::Input(format!("{word:?}: expected UTF-8, because a guest gets this argument")))
     };
     std::env::args_os().skip(2).map(text).collect()
 }

@@ -1,34 +1,30 @@
 //! Reports of kernels x policies in the requested forms.
 
 use results::matrix::{self as shown, HostOf, Report};
-use study::comparison::Comparison;
+use study::comparison::{Comparison, Design};
 use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
 use study::guest::{NO_STUDY, kernel_of};
 use study::matrix::kernels;
 use study::stats::boots;
 
+use super::config;
 use super::lab::Lab;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use crate::publish::Forms;
 
-/// The content and the forms of a report.
-pub struct Shown<'a> {
+/// What a report contains, and in which forms it is published.
+pub struct ReportContent<'a> {
     /// The boots; the first one is the baseline.
     pub boots: Vec<Boot>,
-    /// The measured command.
     pub command: String,
-    /// The requested forms.
     pub forms: &'a Forms,
     /// Whether to print it as a mail.
     pub mail: bool,
 }
 
-impl Shown<'_> {
+impl ReportContent<'_> {
     /// Prints and writes the merged result of the boots.
-    ///
-    /// # Errors
-    /// Standard output or a file cannot be written.
     pub fn publish(&self, lab: &Lab, comparisons: &[Comparison]) -> Result<(), Failure> {
         let definition = self.definition(lab, comparisons);
         let host = comparisons.first().map_or(HOST.to_owned(), |one| kernels::place(&one.machine.cpu_model, one));
@@ -47,18 +43,21 @@ impl Shown<'_> {
             forms: Vec::new(),
             hosts: hosts(comparisons),
             missing: Vec::new(),
+            lacking: None,
+            kernels_differ: config::differences(&definition.boots),
             command: std::env::args().collect(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Documents and pages have the form of a study's. Text for people lists kernels first, because they are the question.
-        let (of_study, read) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
-        let read = read.as_ref().unwrap_or(&of_study);
+        // Documents and pages have the same form as those of a study. Text lists kernels first, because they are the question.
+        let (of_study, kernels_first) =
+            (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
+        let of_text = kernels_first.as_ref().unwrap_or(&of_study);
         let text = if self.forms.json {
             format!("{:#}", shown::document(&of_study))
         } else if self.mail {
-            shown::mail(read)
+            shown::mail(of_text)
         } else {
-            shown::render(read, terminal_width())
+            shown::render(of_text, terminal_width())
         };
         print(text.trim_end(), self.forms.json || self.mail)?;
         match &self.forms.html {
@@ -83,8 +82,13 @@ impl Shown<'_> {
         let limits = lab.clock().limits().map(|limits| format!(". {limits}")).unwrap_or_default();
         Definition {
             name: NO_STUDY.to_owned(),
-            question: format!("`{}` in guests ({}); {}{limits}", self.command, lab.how(), boots.join(", ")),
-            size: Size::Full,
+            question: format!(
+                "`{}` in guests ({}); {}{limits}",
+                self.command,
+                lab.accelerator_name(),
+                boots.join(", ")
+            ),
+            size: Size::Standard,
             policies,
             baseline: first.map_or(String::new(), |design| design.arms[design.baseline].label.clone()),
             machines: vec![HOST.to_owned()],
@@ -97,6 +101,8 @@ impl Shown<'_> {
             memory_sizes_bytes: Vec::new(),
             published: Vec::new(),
             fragmented: None,
+            own_session: first.is_some_and(|design| design.own_session.is_some()),
+            explain: first.is_some_and(Design::is_explained),
             form: None,
             counted: None,
             series: Vec::new(),
@@ -106,7 +112,7 @@ impl Shown<'_> {
     }
 }
 
-/// The boots of a kernel with the numbers of their comparisons: `old in 2 boots (pagelab show 3, 6)`.
+/// The boots of a kernel with the numbers of their comparisons: ``old in 2 boots (`pagelab show`: 3, 6)``.
 fn of_boot(name: &str, comparisons: &[Comparison]) -> String {
     let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
     let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
@@ -120,7 +126,7 @@ fn hosts(comparisons: &[Comparison]) -> Vec<HostOf> {
     for comparison in comparisons {
         let label = kernels::place(kernel_of(&comparison.machine).unwrap_or_default(), comparison);
         if !hosts.iter().any(|host| host.label == label) {
-            hosts.push(HostOf { label, machine: comparison.machine.clone() });
+            hosts.push(HostOf { label, machine: comparison.machine.clone(), settings: shown::settings(comparison) });
         }
     }
     hosts

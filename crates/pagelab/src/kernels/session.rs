@@ -6,11 +6,11 @@ use std::process::Command;
 use results::store::Store;
 use study::comparison::Comparison;
 
-use super::job::{Job, Said};
+use super::job::{Job, Message};
 use crate::compare::in_guest;
 use crate::failure::Failure;
 
-/// The job file for the measuring process: in memory, because /run is the guest's own.
+/// The job file for the measuring process; in memory, because /run is a tmpfs of the guest.
 const JOB: &str = "/run/pagelab-job";
 /// The guest's store, which is lost when the guest ends.
 const STORE: &str = "/run/pagelab-results.sqlite";
@@ -23,7 +23,7 @@ pub fn run_if_first() {
 }
 
 /// The command that runs a job.
-#[expect(clippy::disallowed_methods, reason = "/run is the guest's own, in which there is no other user")]
+#[expect(clippy::disallowed_methods, reason = "/run is a tmpfs of the guest, which has no other user")]
 fn command(bytes: &[u8]) -> io::Result<Command> {
     let job: Job = serde_json::from_slice(bytes)?;
     std::fs::write(JOB, bytes)?;
@@ -33,39 +33,36 @@ fn command(bytes: &[u8]) -> io::Result<Command> {
 }
 
 /// Runs the job of this guest, and writes the results to standard output, one JSON document per line.
-///
-/// # Errors
-/// There is no job, or standard output cannot be written.
 pub fn run() -> Result<(), Failure> {
     let bytes = std::fs::read(JOB).map_err(|error| {
         Failure::Input(format!(
-            "guest-session is run by pagelab in a guest that it has booted, and there is no job: {error}"
+            "guest-session runs only in a guest that pagelab has booted; expected a job in {JOB}: {error}"
         ))
     })?;
     let job: Job = serde_json::from_slice(&bytes).map_err(Failure::input)?;
-    tell(&Said::Ready)?;
+    send(&Message::Ready)?;
     if !job.words.is_empty() {
-        let (comparison, failure) = match measured(&job) {
+        let (comparison, failure) = match measure(&job) {
             Ok((comparison, exit)) => (Some(comparison), exit.err()),
             Err(failure) => (None, Some(failure)),
         };
         if let Some(comparison) = comparison {
-            tell(&Said::Comparison(Box::new(comparison)))?;
+            send(&Message::Comparison(Box::new(comparison)))?;
         }
         if let Some(failure) = failure {
-            tell(&Said::Failed { code: failure.exit_code(), message: failure.to_string() })?;
+            send(&Message::Failed { code: failure.exit_code(), message: failure.to_string() })?;
         }
     }
-    tell(&Said::Done)
+    send(&Message::Done)
 }
 
-fn measured(job: &Job) -> Result<(Comparison, Result<(), Failure>), Failure> {
+fn measure(job: &Job) -> Result<(Comparison, Result<(), Failure>), Failure> {
     let store = Store::open(STORE).map_err(Failure::input)?;
     in_guest::run(&job.words, job.user.as_deref(), &job.variables, job.seed, &store)
 }
 
-fn tell(said: &Said) -> Result<(), Failure> {
-    let mut line = serde_json::to_vec(said).map_err(Failure::input)?;
+fn send(message: &Message) -> Result<(), Failure> {
+    let mut line = serde_json::to_vec(message).map_err(Failure::input)?;
     line.push(b'\n');
     let mut port = io::stdout().lock();
     port.write_all(&line).and_then(|()| port.flush()).map_err(Failure::input)

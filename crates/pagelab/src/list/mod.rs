@@ -20,7 +20,7 @@ use results::grid::plain;
 /// Arguments of `pagelab list`.
 #[derive(Debug, Args)]
 pub struct List {
-    /// Of what
+    /// What to list
     #[command(subcommand)]
     pub what: Listed,
     /// Print one JSON document instead of the table
@@ -125,7 +125,7 @@ fn model(name: &str) -> Result<(String, Value), Failure> {
         model.name,
         model.processor,
         model.architecture.name(),
-        plain(["figure", "is", "vouched for by"], sim::machines::figures(&model), terminal_width())
+        plain(["figure", "value", "source"], sim::machines::figures(&model), terminal_width())
     );
     for note in &notes {
         text.push('\n');
@@ -147,11 +147,11 @@ fn machines() -> Result<(String, Value), Failure> {
     let host_model = sim::machines::of_cpu(&sim::machines::host_cpu()?).map(|model| model.name);
     let rows = [
         ["name".to_string(), machine.name.clone()],
-        ["processor".into(), format!("{} ({} on line)", machine.cpu_model, machine.cpus)],
+        ["processor".into(), format!("{} ({} online)", machine.cpu_model, machine.cpus)],
         ["model machine".into(), host_model.clone().unwrap_or_else(|| "none describes this processor".into())],
         ["memory".into(), format_bytes(machine.memory_bytes)],
         ["kernel".into(), format!("{} {}", machine.arch, machine.kernel)],
-        ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none seen".into())],
+        ["hypervisor".into(), machine.hypervisor.clone().unwrap_or_else(|| "none detected".into())],
         ["base page".into(), page_sizes.base.to_string()],
         ["PMD leaf".into(), page_sizes.pmd.map_or("no THP in this kernel".into(), |pmd| pmd.to_string())],
         ["mTHP sizes".into(), sizes(&page_sizes.mthp)],
@@ -162,7 +162,7 @@ fn machines() -> Result<(String, Value), Failure> {
     let document = json!({ "schema": "pagelab.list-machines/1", "machines": [machine], "host_model": host_model, "model_machines": models });
     let models = plain(
         ["model machine", "processor", "level 1", "level 2", "figures"],
-        sim::machines::described()?,
+        sim::machines::built_in_rows()?,
         terminal_width(),
     );
     let text = format!(
@@ -207,7 +207,7 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
-    Ok((format!("{table}\n\npagelab show NUMBER shows one again"), document))
+    Ok((format!("{table}\n\npagelab show NUMBER shows one of them"), document))
 }
 
 fn summary_document(summary: &Summary) -> Value {

@@ -25,9 +25,6 @@ pub struct Merge {
 }
 
 /// Runs `pagelab merge`.
-///
-/// # Errors
-/// A file is neither a store nor a document of this kind, there is nothing to merge, or the designs differ.
 pub fn run(arguments: &Merge) -> Result<(), Failure> {
     arguments.forms.can_be_written()?;
     let mut parts = Vec::new();

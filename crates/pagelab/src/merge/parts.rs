@@ -18,9 +18,6 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// The boots in a file: a store, or the output of `compare --arm-of-boot --json` or `merge --json`.
-///
-/// # Errors
-/// The file cannot be read, or is neither of these.
 pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
     let unreadable = |error: input::Error| Failure::about(path, error);
     let mut begin = Vec::new();
@@ -36,29 +33,27 @@ pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
 
 /// Why a file cannot be merged.
 #[derive(Debug, thiserror::Error)]
-enum NoPart {
+enum PartError {
     #[error(
-        "expected a store of pagelab or a document {schema} (compare --arm-of-boot --json), found {0}",
+        "expected a store of pagelab or a document {schema} (from compare --arm-of-boot --json), found {0}",
         schema = results::boots::SCHEMA
     )]
-    Other(String),
+    Unexpected(String),
     #[error("{0}")]
     Malformed(#[from] serde_json::Error),
 }
 
-fn of_document(bytes: &[u8]) -> Result<Part, NoPart> {
-    let text = std::str::from_utf8(bytes).map_err(|_| NoPart::Other("neither".to_owned()))?;
-    let document: Value = serde_json::from_str(text).map_err(|error| NoPart::Other(format!("no JSON ({error})")))?;
+fn of_document(bytes: &[u8]) -> Result<Part, PartError> {
+    let text = std::str::from_utf8(bytes).map_err(|_| PartError::Unexpected("bytes that are not UTF-8".to_owned()))?;
+    let document: Value =
+        serde_json::from_str(text).map_err(|error| PartError::Unexpected(format!("invalid JSON ({error})")))?;
     match &document["schema"] {
         schema if schema == results::boots::SCHEMA => Ok(serde_json::from_value(document)?),
-        schema => Err(NoPart::Other(format!("the schema {schema}"))),
+        schema => Err(PartError::Unexpected(format!("the schema {schema}"))),
     }
 }
 
 /// The boots in a store. A comparison that cannot be read is left out with a warning; the others still count.
-///
-/// # Errors
-/// The store cannot be read.
 pub fn of_store(store: &Store) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for summary in store.list().map_err(Failure::input)? {

@@ -1,6 +1,6 @@
-//! Reports on traces after the program has ended: facts that a reader needs and cannot see in the trace.
+//! Checks the traces after the program has ended, and reports what a reader cannot see in a trace.
 //!
-//! The program's own output must not be disturbed, so this prints nothing if all is well and there is one program.
+//! Prints nothing if a single program was recorded without problems, to leave its output undisturbed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader};
@@ -9,7 +9,7 @@ use std::process::ExitStatus;
 
 use host::if_there;
 use results::input;
-use trace::{Block, Call, Event, Holds, Image, Place, ReadError, Reader, pace};
+use trace::{Block, Call, Event, Holds, Image, IndexEntry, ReadError, Reader, pace};
 
 use super::OUTSIDE;
 use super::error::RecordError;
@@ -18,19 +18,19 @@ use crate::failure::report;
 use crate::table::describe::count;
 
 /// A recording that has ended.
-pub struct Ended<'a> {
+pub struct EndedRecording<'a> {
     /// The path of the first trace.
     pub output: &'a Path,
     /// The PID of the first process.
     pub process: u32,
     pub status: ExitStatus,
-    /// Whether everything recorded was written.
+    /// Whether the recorder could write everything.
     pub is_written: bool,
 }
 
-impl Ended<'_> {
-    /// Checks the first trace. Returns whether it contains anything; if not, it is removed.
-    pub fn look_at_first(&self) -> Result<bool, RecordError> {
+impl EndedRecording<'_> {
+    /// Checks the first trace. Removes an empty trace and returns false for it.
+    pub fn check_first(&self) -> Result<bool, RecordError> {
         let output = self.output;
         let unreadable = |error| RecordError::Unreadable { path: output.to_owned(), error };
         let nothing = || {
@@ -59,7 +59,7 @@ impl Ended<'_> {
                 if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
                     let skipped = count(skipped, "instruction");
                     report(format_args!(
-                        "pagelab: {name}: no accesses were recorded: no thread went on after the {skipped} that --skip leaves out; skip fewer"
+                        "pagelab: {name}: no accesses were recorded: no thread executed more than the {skipped} of --skip; skip fewer"
                     ));
                 }
             }
@@ -67,25 +67,25 @@ impl Ended<'_> {
         Ok(true)
     }
 
-    /// Checks the traces of all descendants of the first process, and of the programs that any of them executed.
-    pub fn look_at_others(&self) {
-        let others = self.others();
-        for other in &others {
-            // If the ownership cannot be changed, the file stays root's, but it is complete.
+    /// Checks the traces of the descendants of the first process, and of the programs that any of them executed.
+    pub fn check_others(&self) {
+        let other_traces = self.other_traces();
+        for other in &other_traces {
+            // If chown fails, the file remains root's, but it is complete.
             let _ = results::output::give_as(&other.path, self.output);
-            if !other.is_whole {
-                self.say_incomplete(other);
+            if !other.is_complete {
+                self.report_incomplete(other);
             }
         }
         let first = Traced::first(self.output, self.process);
-        if let Some(notes) = Execs::of(std::iter::once(&first).chain(&others)).notes(self.output) {
-            report(format_args!("pagelab: {notes}"));
+        if let Some(message) = Execs::of(std::iter::once(&first).chain(&other_traces)).message(self.output) {
+            report(format_args!("pagelab: {message}"));
         }
     }
 
     /// The other traces of the recording. Traces of programs without recorded accesses are removed.
-    fn others(&self) -> Vec<Traced> {
-        let mut found = traces_beside(self.output);
+    fn other_traces(&self) -> Vec<Traced> {
+        let mut found = traces_next_to(self.output);
         let (mut known, mut of_recording) = (BTreeSet::from([self.process]), Vec::new());
         loop {
             let is_known = |trace: &Traced| match trace.image.execs {
@@ -102,10 +102,10 @@ impl Ended<'_> {
         }
     }
 
-    fn say_incomplete(&self, trace: &Traced) {
+    fn report_incomplete(&self, trace: &Traced) {
         let (name, what) = (trace.path.display(), trace.what());
         if trace.is_running {
-            report(format_args!("pagelab: {name}: {what} still runs; its trace is whole when it has ended"));
+            report(format_args!("pagelab: {name}: {what} still runs; its trace will be complete when it ends"));
         } else if self.is_written {
             report(format_args!("pagelab: {name}: {what} ended before its last accesses were written; {}", cut_off()));
         } else {
@@ -114,13 +114,13 @@ impl Ended<'_> {
     }
 }
 
-/// Text on what a trace lacks if its recorder could not finish it.
+/// The part of a trace that is missing if its recorder could not finish it.
 fn cut_off() -> String {
     let most = count(pace::MAX_INSTRUCTIONS, "instruction");
     format!("the trace is cut off: up to {most} of each thread are missing")
 }
 
-/// Text on what a trace lacks if its recorder could not write it.
+/// The part of a trace that is missing if its recorder could not write it.
 fn lost(path: &Path) -> String {
     let mut most = 0;
     if let Ok(mut reader) =
@@ -133,22 +133,22 @@ fn lost(path: &Path) -> String {
         }
     }
     let kept = count(most, "instruction");
-    format!("it could not be written any further: what its threads did after at most {kept} each is lost")
+    format!("it could not be written any further: at most {kept} of each thread are kept, the rest is lost")
 }
 
-fn has_runs(places: &[Place]) -> bool {
+fn has_runs(places: &[IndexEntry]) -> bool {
     places.iter().any(|place| place.prefix.holds == Holds::Runs)
 }
 
-/// The trace of one image (one program between execs) of a process.
+/// The trace of one image of a process: the program between two execs.
 struct Traced {
     path: PathBuf,
     image: Image,
     /// The parent process.
     parent: Option<u32>,
     is_running: bool,
-    is_whole: bool,
-    /// The program that it executed at its end, and the reason, if known, why that is not recorded.
+    is_complete: bool,
+    /// The program that the image executed at its end, and why that program was not recorded, if known.
     executed: Option<(String, Option<String>)>,
 }
 
@@ -159,25 +159,25 @@ impl Traced {
             image: Image { process, execs: 0 },
             parent: None,
             is_running: false,
-            is_whole: true,
+            is_complete: true,
             executed: executed(path),
         }
     }
 
-    /// The trace of another image, with what its file name encodes.
+    /// The trace of the image that the file name encodes.
     fn of(path: PathBuf, named: Image) -> Option<Traced> {
         let mut reader = Reader::new(BufReader::new(input::open(&path).ok()?)).ok()?;
-        let of = reader.header().process?;
-        // This order matters: if the process has ended here, its trace is complete on disk.
-        let is_running = is_running(of.process);
-        let is_whole = reader.places().ok()?.is_some();
+        let process = reader.header().process?;
+        // Check the process before the trace: the trace of an ended process no longer changes.
+        let is_running = is_running(process.process);
+        let is_complete = reader.places().ok()?.is_some();
         let executed = executed(&path);
-        (of.image() == named).then_some(Traced {
+        (process.image() == named).then_some(Traced {
             path,
             image: named,
-            parent: of.parent,
+            parent: process.parent,
             is_running,
-            is_whole,
+            is_complete,
             executed,
         })
     }
@@ -188,7 +188,7 @@ impl Traced {
     }
 }
 
-/// The program that a process executes at the end of its trace, and why that is not recorded.
+/// The program that a process executes at the end of its trace, and why that program was not recorded, if known.
 fn executed(path: &Path) -> Option<(String, Option<String>)> {
     let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
     let last = match reader.places().ok()? {
@@ -196,7 +196,7 @@ fn executed(path: &Path) -> Option<(String, Option<String>)> {
             reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
             last_event(reader.next_block().ok()??)
         }
-        // Blocks after it in the file may belong to other threads.
+        // There is no index, and the last block may belong to another thread: read all.
         None => {
             let mut last = None;
             while let Ok(Some(block)) = reader.next_block() {
@@ -215,15 +215,15 @@ fn last_event(block: Block) -> Option<Event> {
     if let Block::Events { mut events, .. } = block { events.pop() } else { None }
 }
 
-/// Traces next to the first one, of any recording. Empty traces of executed programs are removed.
-fn traces_beside(output: &Path) -> Vec<Traced> {
+/// The traces in the directory of the first one, of any recording. Empty traces of executed programs are removed.
+fn traces_next_to(output: &Path) -> Vec<Traced> {
     let (Some(directory), Some(name)) = (output.parent(), output.file_name()) else { return Vec::new() };
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter_map(|entry| {
         // Only regular files: opening a FIFO would block.
         let metadata = entry.metadata().ok().filter(std::fs::Metadata::is_file)?;
-        let (own, name) = (entry.file_name(), name.as_encoded_bytes());
-        let suffix = str::from_utf8(own.as_encoded_bytes().strip_prefix(name)?).ok()?;
+        let (entry_name, name) = (entry.file_name(), name.as_encoded_bytes());
+        let suffix = str::from_utf8(entry_name.as_encoded_bytes().strip_prefix(name)?).ok()?;
         let image = Image::of_suffix(suffix)?;
         if metadata.len() == 0 && image.execs > 0 && !is_running(image.process) {
             let _ = results::files::remove_file(&entry.path());
@@ -256,8 +256,8 @@ impl Execs {
         execs
     }
 
-    /// The message about them, if there were any.
-    fn notes(&self, output: &Path) -> Option<String> {
+    /// A message, if any program was executed.
+    fn message(&self, output: &Path) -> Option<String> {
         let missing: u64 = self.unrecorded.values().sum();
         let all = self.recorded + missing;
         let named = || {
@@ -276,7 +276,7 @@ impl Execs {
     }
 }
 
-/// Whether a process may still be writing its trace. If /proc cannot be read, it is assumed to.
+/// Whether a process may still be writing its trace. True if /proc cannot be read.
 fn is_running(process: u32) -> bool {
     has_threads(process).unwrap_or(true)
 }
@@ -318,22 +318,22 @@ mod tests {
             image: Image { process, execs },
             parent: None,
             is_running: false,
-            is_whole: true,
+            is_complete: true,
             executed: executed.map(|(program, why)| (program.to_owned(), why.map(str::to_owned))),
         };
         let output = Path::new("a.trace");
-        assert_eq!(Execs::of([traced(1, 0, None)].iter()).notes(output), None);
+        assert_eq!(Execs::of([traced(1, 0, None)].iter()).message(output), None);
         let whole = [traced(1, 0, Some(("sh", None))), traced(1, 1, None)];
-        let notes = Execs::of(whole.iter()).notes(output).unwrap();
+        let message = Execs::of(whole.iter()).message(output).unwrap();
         assert_eq!(
-            notes,
+            message,
             "a.trace: the recorded processes executed 1 program (exec), 1 recorded separately (a.trace.PID.execN)"
         );
         let gains = Some(("/bin/su\u{1b}", Some("it gains privileges")));
         let missing = [traced(1, 0, gains), traced(2, 0, Some(("cc", None))), traced(3, 0, Some(("cc", None)))];
-        let notes = Execs::of(whole[..1].iter().chain(&missing)).notes(output).unwrap();
-        assert!(notes.contains("executed 4 programs (exec): 0 recorded separately"), "{notes}");
-        assert!(notes.contains("4 not, which ran outside the emulation: cc 2 times; "), "{notes}");
-        assert!(notes.contains("(it gains privileges)") && !notes.contains('\u{1b}'), "{notes}");
+        let message = Execs::of(whole[..1].iter().chain(&missing)).message(output).unwrap();
+        assert!(message.contains("executed 4 programs (exec): 0 recorded separately"), "{message}");
+        assert!(message.contains("4 not, which ran outside the emulation: cc 2 times; "), "{message}");
+        assert!(message.contains("(it gains privileges)") && !message.contains('\u{1b}'), "{message}");
     }
 }

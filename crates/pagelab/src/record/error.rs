@@ -13,24 +13,21 @@ pub enum RecordError {
     Command(#[from] tracer::LaunchError),
     #[error("{}: cannot be read: {error}", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The error of the system.
         #[source]
         error: io::Error,
     },
     /// The directory for the files exchanged with the recorder cannot be created.
-    #[error("{}: no temporary directory can be made: {error}; free some space, or set TMPDIR", path.display())]
-    NoExchange {
+    #[error("{}: no temporary directory can be created: {error}; free some space, or set TMPDIR", path.display())]
+    ExchangeDirectory {
         /// The parent directory.
         path: PathBuf,
-        /// The error of the system.
         #[source]
         error: io::Error,
     },
     /// The file is neither an ELF program nor a script.
     #[error("{}: neither an ELF program nor a script with `#!`; name the program that runs it", .0.display())]
-    NoProgram(PathBuf),
+    NotAProgram(PathBuf),
     /// The program is for an architecture that is not supported.
     #[error("{}: {what}; only x86_64, aarch64 and riscv64 programs can be recorded", path.display())]
     Foreign {
@@ -40,16 +37,14 @@ pub enum RecordError {
         what: String,
     },
     /// The chain of script interpreters is too long.
-    #[error("{}: its interpreter is a script, and so are the next {}; expected a program", .0.display(), MAX_SCRIPTS)]
-    Scripts(PathBuf),
+    #[error("{}: expected a program at the end of the chain of `#!` interpreters, found more than {} scripts", .0.display(), MAX_SCRIPTS)]
+    NestedScripts(PathBuf),
     /// The program has another instruction set than --arch requests.
-    #[error("{}: a program for {found}; --arch asks for {expected}", path.display())]
+    #[error("{}: expected a program for {expected} (--arch), found one for {found}", path.display())]
     OtherArchitecture {
         /// The program.
         path: PathBuf,
-        /// The program's architecture.
         found: Architecture,
-        /// The requested architecture.
         expected: Architecture,
     },
     /// The command is not a system emulator.
@@ -57,14 +52,12 @@ pub enum RecordError {
         "{}: --system expects the emulator of a whole machine: qemu-system-x86_64, qemu-system-aarch64 or qemu-system-riscv64, with its arguments",
         .0.display()
     )]
-    NoSystem(PathBuf),
-    /// An accelerator would execute the machine in hardware. The argument is the option that asks for it.
-    #[error(
-        "{0}: hardware would execute the machine, and nothing could be recorded; leave it to the emulator: -accel tcg"
-    )]
+    NotASystemEmulator(PathBuf),
+    /// An accelerator would run the machine in hardware. The argument is the option that selects it.
+    #[error("{0}: the machine would run in hardware, where nothing can be recorded; use -accel tcg")]
     Accelerated(String),
     /// QEMU's monitor does not report the machine's memory layout.
-    #[error("{}: its monitor: {error}; expected QEMU 7.2 or newer", path.display())]
+    #[error("{}: QEMU's monitor: {error}; expected QEMU 7.2 or newer", path.display())]
     Monitor {
         /// The path of QEMU's program.
         path: PathBuf,
@@ -79,9 +72,9 @@ pub enum RecordError {
         /// The program to be recorded.
         path: PathBuf,
     },
-    /// QEMU's answer to an option is not understood.
+    /// QEMU's output for an option cannot be parsed.
     #[error("{program} {option}: {problem}; expected QEMU 7.2 or newer", program = program.display())]
-    StrangeEmulator {
+    UnexpectedOutput {
         /// The path of QEMU's program.
         program: PathBuf,
         option: &'static str,
@@ -90,21 +83,19 @@ pub enum RecordError {
     },
     /// QEMU was built without plugins.
     #[error(
-        "{}, version {version}, was built without plugins, and the recorder is one (Debian links qemu-user statically from \
-         version 13 on, which leaves them out); put one that was built with --enable-plugins, and not with --static, \
-         first in PATH",
+        "{}, version {version}, was built without plugins, but the recorder is one (from version 13 on, Debian links qemu-user \
+         statically, without plugins); put a QEMU that was built with --enable-plugins and without --static first in PATH",
         path.display()
     )]
     NoPlugins {
         /// The path of QEMU's program.
         path: PathBuf,
-        /// QEMU's version.
         version: String,
     },
     /// The plugin next to the program could have been replaced by another user.
     #[error(
         "{0} and its directory must belong to root or to the owner of this program, and must not be writable by everybody: its \
-         code runs as you. Where you trust it, name it: --plugin {0}",
+         code runs as you. If you trust it, name it: --plugin {0}",
         path.display()
     )]
     ForeignPlugin {
@@ -113,18 +104,18 @@ pub enum RecordError {
     },
     /// The plugin was not found.
     #[error(
-        "the recorder's plugin is not there: {}. Install the package pagelab-recorder, or build it (cargo build --release -p \
-         qemu-plugin), or name it with --plugin or {}",
-        looked.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
+        "the recorder's plugin was not found: {}. Install the package pagelab-recorder, or build it in a checkout \
+         (cargo build --release), or name it with --plugin or {}",
+        searched.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", "),
         super::PLUGIN_VARIABLE
     )]
     NoPlugin {
         /// The searched paths.
-        looked: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     #[error("-o: {0}")]
     Output(#[from] results::output::Error),
-    #[error("{}: no directory; --sysroot expects the root of a system for {architecture}", path.display())]
+    #[error("{}: not a directory; --sysroot expects the root of a system for {architecture}", path.display())]
     NoSysroot {
         /// The path given to --sysroot.
         path: PathBuf,
@@ -133,10 +124,10 @@ pub enum RecordError {
     },
     /// A part of the recording could not be written.
     #[error(
-        "{}: the recording is not whole: see above for what is missing, and why. Free some space, and record again (the command ended with {ended})",
+        "{}: the recording is incomplete: the messages above say what is missing and why. Free some space, and record again (the command ended with {ended})",
         output.display()
     )]
-    Lost {
+    Incomplete {
         /// The path of the first trace.
         output: PathBuf,
         /// The exit status of the command.

@@ -1,8 +1,8 @@
-//! Files that pagelab and the recorder exchange, in a directory of their own.
+//! Files that pagelab and the recorder exchange, in a private directory.
 //!
-//! The header file exists until the recorder takes it, which is when the program, or the machine, begins. A second file is
-//! removed by the recorder when it cannot write what it has recorded: on a full disk, creating a file could not signal that.
-//! When a machine is recorded, the recorder creates a third file once it has recorded all it was asked to.
+//! The recorder removes the header file when the program or the machine starts. It removes a second file when it cannot write
+//! the trace: on a full disk it could not create one as a signal. When a machine is recorded, the recorder creates a third file
+//! once it has recorded everything that was requested.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use trace::Header;
 
 use super::leftovers;
 
-/// A file system in memory, where files need no disk space.
+/// A tmpfs, where files need no disk space.
 const MEMORY: &str = "/dev/shm";
 
 /// The directory, which is removed on drop.
@@ -21,9 +21,6 @@ pub struct Exchange(TempDir);
 
 impl Exchange {
     /// Creates the directory with the header of the new trace.
-    ///
-    /// # Errors
-    /// The temporary directory or the header cannot be created.
     pub fn open(header: &Header) -> io::Result<Exchange> {
         let json = serde_json::to_vec(header)?;
         let (in_memory, elsewhere) = (Path::new(MEMORY), std::env::temp_dir());
@@ -34,8 +31,8 @@ impl Exchange {
             files::create_new(&exchange.header())?.write_all(&json)?;
             Ok(exchange)
         };
-        let made = leftovers::directory_in(in_memory).and_then(with_header);
-        made.or_else(|_| leftovers::directory_in(&elsewhere).and_then(with_header))
+        let exchange = leftovers::directory_in(in_memory).and_then(with_header);
+        exchange.or_else(|_| leftovers::directory_in(&elsewhere).and_then(with_header))
     }
 
     /// The path of the header file.
@@ -57,7 +54,7 @@ impl Exchange {
         self.0.path().join("complete").exists()
     }
 
-    /// Whether the recorder has taken the header: the trace has begun and replaces the previous content of the file.
+    /// Whether the recorder has taken the header: the trace now replaces the previous content of the output file.
     pub fn has_begun(&self) -> bool {
         !self.header().exists()
     }

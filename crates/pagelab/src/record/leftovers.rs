@@ -1,6 +1,6 @@
 //! Private directories for temporary files of a recording, and removal of leftovers of killed recordings.
 //!
-//! The directory name encodes the process that made it ([`Writer`]). If that process has ended, the next recording of the
+//! The directory name encodes the process that created it ([`Writer`]). If that process has ended, the next recording of the
 //! same user removes the directory.
 
 use std::fs;
@@ -21,9 +21,6 @@ const KIND: &str = "pagelab-record-";
 const FILES: [&str; 5] = ["header", "written", "complete", "monitor", "memory"];
 
 /// Creates a directory for this process in `parent`.
-///
-/// # Errors
-/// The error of the system.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
@@ -44,17 +41,17 @@ pub fn remove_in(parent: &Path) {
     }
 }
 
-/// Removes a directory that this user owns, and no other: the name may be a link planted by another user.
+/// Removes a directory only if this user owns it: another user may have planted a link of that name.
 #[expect(
     clippy::disallowed_methods,
-    reason = "no link is opened; by name goes an empty directory only, of a name of pagelab's"
+    reason = "no link is followed; only an empty directory with a name of pagelab's is removed by its path"
 )]
 fn remove(path: &Path) -> io::Result<()> {
     let flags = OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let directory = open(path, flags, Mode::empty())?;
-    let of = fstat(&directory)?;
-    if of.st_uid != geteuid().as_raw() || of.st_mode & 0o777 != 0o700 {
-        return Err(io::Error::other("it is somebody else's"));
+    let stat = fstat(&directory)?;
+    if stat.st_uid != geteuid().as_raw() || stat.st_mode & 0o777 != 0o700 {
+        return Err(io::Error::other("owned by another user, or not private"));
     }
     for name in FILES {
         let _ = unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir);
@@ -71,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_own_directories_of_the_dead_are_removed() {
+    fn removes_only_this_users_directories_of_ended_writers() {
         let parent = tempfile::tempdir().unwrap();
         let alive = Writer::this_process().unwrap().prefix(KIND);
         let mut ended = std::process::Command::new("true").spawn().unwrap();
@@ -93,8 +90,8 @@ mod tests {
         let link = parent.path().join(dead + "f");
         std::os::unix::fs::symlink(target.path(), &link).unwrap();
         remove_in(parent.path());
-        let are_there = [&left, &alive, &open, &elsewhere, &link].map(|path| path.symlink_metadata().is_ok());
-        assert_eq!(are_there, [false, true, true, true, true]);
+        let exist = [&left, &alive, &open, &elsewhere, &link].map(|path| path.symlink_metadata().is_ok());
+        assert_eq!(exist, [false, true, true, true, true]);
         assert!(kept.join("a file of the user's").exists() && target.path().join("header").exists());
         drop(directory_in(parent.path()).unwrap());
     }

@@ -1,10 +1,11 @@
 //! `pagelab record`: runs a command under QEMU user emulation, or a whole machine, with a plugin that writes the memory
-//! accesses. Input, output and the exit status are the command's own.
+//! accesses. Standard input, output and the exit status are the command's.
 
 mod ends;
 mod error;
 mod exchange;
 mod leftovers;
+mod native;
 mod output;
 mod program;
 mod qmp;
@@ -16,25 +17,26 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use census::inspect::load_segments;
+use census::inspect::{jemalloc, load_segments};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use policy::size::PageSize;
 use trace::executable::Architecture;
-use trace::{Columns, Header, Window};
-use tracer::signals::{self, PassOn};
+use trace::{Columns, Header, Native, Notes, Window};
+use tracer::signals::{self, Forward};
 use tracer::{Launch, LaunchError, Supervised};
 
 use crate::failure::{Failure, report};
-use ends::Ended;
+use ends::EndedRecording;
 use error::RecordError;
 use exchange::Exchange;
+use native::Rerun;
 use output::Output;
 use program::{Emulator, Program};
 use qmp::QmpListener;
-use system::Begun;
+use system::MachineStart;
 
-/// The reason given for executed programs that are in no trace.
+/// Where executed programs without a trace ran.
 pub const OUTSIDE: &str = "outside the emulation";
 
 /// The environment variable that names the plugin, like `--plugin`.
@@ -43,9 +45,8 @@ pub const PLUGIN_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN";
 /// Arguments of `pagelab record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
-    /// The file for the trace. A file that is there is replaced when the command begins, and not before. A forked
-    /// process writes a trace of its own, FILE.PID. Each program that a process executes writes another one:
-    /// FILE.PID.exec1 and so on
+    /// The file for the trace. An existing file is replaced only when the command starts. A forked process writes
+    /// its own trace, FILE.PID. Each program that a process executes writes another one: FILE.PID.exec1 and so on
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
     /// Record this many instructions of a thread, then skip again, and so on
@@ -54,8 +55,8 @@ pub struct RecordArguments {
     /// Record nothing of a thread's first instructions; with --window, nothing between windows
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub skip: Option<u64>,
-    /// Record at most this many instructions of a thread. A whole machine is ended when each processor at work has executed this
-    /// many
+    /// Record at most this many instructions of a thread. A whole machine is ended when each active processor has executed
+    /// this many
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub max: Option<u64>,
     /// Keep the address, size and kind of every access, not only runs of accesses to a page
@@ -67,6 +68,12 @@ pub struct RecordArguments {
     /// Where a foreign program finds its libraries
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
+    /// Do not run the command a second time. By default the command runs again after the recording, without recorder
+    /// and emulator, and its output is discarded. The trace notes the CPU time of this run, and `sim` says which share of it
+    /// address translation takes. If the second run would differ (--system, --sysroot, a foreign program, one that reads a
+    /// pipe or a terminal, one that was stopped), the trace notes why instead
+    #[arg(long)]
+    pub no_native_run: bool,
     /// Refuse programs for any other instruction set
     #[arg(long, value_name = "NAME", value_parser = architectures())]
     pub arch: Option<Architecture>,
@@ -82,7 +89,7 @@ pub struct RecordArguments {
 fn architectures() -> impl TypedValueParser<Value = Architecture> {
     let named = |name: String| Architecture::ALL.into_iter().find(|known| known.name() == name);
     PossibleValuesParser::new(Architecture::ALL.map(Architecture::name))
-        .map(move |name| named(name).expect("one of them"))
+        .map(move |name| named(name).expect("clap accepts only these names"))
 }
 
 /// Runs `pagelab record`. Its exit status is the command's.
@@ -107,12 +114,16 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let output = Output::prepare(&arguments.output)?;
     let largest = load_segments::largest_base_page(&program.path, arguments.sysroot.as_deref());
-    let header =
-        Header { max_base_bytes: largest.map(PageSize::bytes), ..header(arguments, program.architecture, &emulator) };
+    let jemalloc = jemalloc::of_program(&program.path, arguments.sysroot.as_deref());
+    let header = Header {
+        max_base_bytes: largest.map(PageSize::bytes),
+        jemalloc: jemalloc.map(trace_jemalloc),
+        ..header(arguments, program.architecture, &emulator)
+    };
     let exchange = exchange(&header)?;
-    let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
-    plugged.push(to_follow(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
-    let mut command = plugged_in(&emulator, plugged);
+    let mut plugin_option = plugin_argument(&plugin, &output, arguments.max, &exchange);
+    plugin_option.push(exec_arguments(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
+    let mut command = emulator_command(&emulator, plugin_option);
     // `-U` removes the variable from the program's environment: it is for the plugin only.
     command.extend(["-U", program::VERSION_VARIABLE, "-0"].map(OsString::from));
     command.push(program.name.clone());
@@ -121,36 +132,51 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     }
     command.push(program.path.clone().into_os_string());
     command.extend(program.arguments.iter().cloned());
+    let rerun = Rerun::prepare(arguments, &program);
     let started = start(command, &emulator)?;
     let process = started.process();
     let ended = wait(started);
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
-    finish(&exchange, output, process, &emulator, ended, foreign)
+    let output = finish(&exchange, output, process, &emulator, ended, foreign)?;
+    note(&output, rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended)));
+    Ok(ended)
+}
+
+/// Notes the command's CPU time without the recorder in the trace. If that fails, the trace is complete nevertheless.
+fn note(output: &Output, native: Native) {
+    if let Err(error) = output.note(&Notes { native }) {
+        let path = output.path().display();
+        report(format_args!("pagelab: {path}: the CPU time without the recorder could not be noted: {error}"));
+    }
+}
+
+fn trace_jemalloc(found: policy::inspect::Jemalloc) -> trace::Jemalloc {
+    trace::Jemalloc { file: found.file, built_for_bytes: found.built_for.map(PageSize::bytes) }
 }
 
 /// Checks the traces of a recording that has ended, and reports problems. `hint` is a possible reason if nothing was
 /// recorded, as in [`RecordError::NothingRecorded`].
 fn finish(
     exchange: &Exchange,
-    output: Output,
+    mut output: Output,
     process: u32,
     emulator: &Emulator,
     ended: ExitStatus,
     hint: &str,
-) -> Result<ExitStatus, RecordError> {
+) -> Result<Output, RecordError> {
     let nothing_recorded = || emulator.nothing_recorded(ended, hint.to_owned() + &newer(emulator));
     if !exchange.has_begun() {
         return Err(nothing_recorded());
     }
-    let output = output.keep();
-    let recorded = Ended { output: &output, process, status: ended, is_written: exchange.is_written() };
-    let has_recorded = recorded.look_at_first()?;
-    recorded.look_at_others();
+    output.keep();
+    let recorded = EndedRecording { output: output.path(), process, status: ended, is_written: exchange.is_written() };
+    let has_recorded = recorded.check_first()?;
+    recorded.check_others();
     match (has_recorded, recorded.is_written) {
-        (true, true) => Ok(ended),
+        (true, true) => Ok(output),
         (false, true) => Err(nothing_recorded()),
-        (_, false) => Err(RecordError::Lost { ended: ended.to_string(), output }),
+        (_, false) => Err(RecordError::Incomplete { ended: ended.to_string(), output: output.path().to_owned() }),
     }
 }
 
@@ -159,11 +185,9 @@ const FOREIGN: &str = "; a dynamic program for another instruction set needs --s
 
 /// The hint if QEMU is newer than the tested versions; empty otherwise.
 fn newer(emulator: &Emulator) -> String {
-    let (version, tried) = (&emulator.told.version, program::TRIED);
-    if emulator.is_newer_than_tried() {
-        format!(
-            "; version {version} is newer than those that recording was tried with: if that is why, put one of {tried} first in PATH"
-        )
+    let (version, tested) = (&emulator.reported.version, program::TESTED_VERSIONS);
+    if emulator.is_newer_than_tested() {
+        format!("; version {version} is newer than the tested ones: if that is why, put one of {tested} first in PATH")
     } else {
         String::new()
     }
@@ -177,34 +201,38 @@ fn record_system(arguments: &RecordArguments) -> Result<ExitStatus, RecordError>
     let emulator = Emulator::at(path)?;
     let plugin = program::plugin(arguments.plugin.as_deref())?;
     let monitor = |error| RecordError::Monitor { path: emulator.path.clone(), error };
-    let board = QmpListener::open().map_err(monitor)?;
+    let listener = QmpListener::open().map_err(monitor)?;
     let output = Output::prepare(&arguments.output)?;
     let exchange = exchange(&header(arguments, architecture, &emulator))?;
-    let mut plugged = plugin_argument(&plugin, &output, arguments.max, &exchange);
-    plugged.push(format!(",memory={}", hex(&board.file("memory"))));
-    let mut called = OsString::from("unix:");
-    called.push(OsStr::from_bytes(&qmp::doubled(&board.socket())));
-    let mut command = plugged_in(&emulator, plugged);
+    let mut plugin_option = plugin_argument(&plugin, &output, arguments.max, &exchange);
+    plugin_option.push(format!(",memory={}", hex(&listener.file("memory"))));
+    let mut socket = OsString::from("unix:");
+    socket.push(OsStr::from_bytes(&qmp::escape_commas(&listener.socket())));
+    let mut command = emulator_command(&emulator, plugin_option);
     command.extend(rest.iter().cloned());
     command.extend(["-S", "-qmp"].map(OsString::from));
-    command.push(called);
+    command.push(socket);
     let started = start(command, &emulator)?;
-    let mut begun = system::begin(&board, &started, system::stays_stopped(rest));
-    if !matches!(begun, Ok(Begun::Runs { .. } | Begun::Ended)) {
+    let mut machine = system::start_machine(&listener, &started, system::stays_stopped(rest));
+    if !matches!(machine, Ok(MachineStart::Running { .. } | MachineStart::Ended)) {
         started.kill();
     }
     let process = started.process();
-    if let (Some(max), Ok(Begun::Runs { line })) = (arguments.max, &mut begun)
-        && system::end_when_complete(line, &started, &exchange).map_err(monitor)?
+    if let (Some(max), Ok(MachineStart::Running { monitor: connection })) = (arguments.max, &mut machine)
+        && system::end_when_complete(connection, &started, &exchange).map_err(monitor)?
     {
         report(format_args!(
             "pagelab: {max} instructions of each processor are recorded (--max), so the machine was ended"
         ));
     }
     let ended = wait(started);
-    match begun {
-        Ok(Begun::Runs { .. } | Begun::Ended) => finish(&exchange, output, process, &emulator, ended, ""),
-        Ok(Begun::Accelerated) => Err(RecordError::Accelerated("KVM is on".to_owned())),
+    match machine {
+        Ok(MachineStart::Running { .. } | MachineStart::Ended) => {
+            let output = finish(&exchange, output, process, &emulator, ended, "")?;
+            note(&output, Native::Unknown("a whole machine was recorded".to_owned()));
+            Ok(ended)
+        }
+        Ok(MachineStart::Accelerated) => Err(RecordError::Accelerated("KVM is on".to_owned())),
         Err(error) => Err(monitor(error)),
     }
 }
@@ -229,22 +257,22 @@ fn header(arguments: &RecordArguments, architecture: Architecture, emulator: &Em
         columns: Columns { kinds: true, accesses: true, addresses: arguments.lossless },
         window,
         max_instructions: arguments.max,
-        emulator: Some(emulator.told.clone()),
+        emulator: Some(emulator.reported.clone()),
         ..Header::of(format!("pagelab {}", env!("CARGO_PKG_VERSION")))
     }
 }
 
 fn exchange(header: &Header) -> Result<Exchange, RecordError> {
-    Exchange::open(header).map_err(|error| RecordError::NoExchange { path: std::env::temp_dir(), error })
+    Exchange::open(header).map_err(|error| RecordError::ExchangeDirectory { path: std::env::temp_dir(), error })
 }
 
-/// The beginning of the emulator's command, with the plugin.
-fn plugged_in(emulator: &Emulator, plugged: OsString) -> Vec<OsString> {
-    vec![emulator.path.clone().into_os_string(), OsString::from("-plugin"), plugged]
+/// The first words of the emulator's command: its path and the plugin option.
+fn emulator_command(emulator: &Emulator, plugin_option: OsString) -> Vec<OsString> {
+    vec![emulator.path.clone().into_os_string(), OsString::from("-plugin"), plugin_option]
 }
 
 fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &Exchange) -> OsString {
-    let mut bytes = qmp::doubled(plugin);
+    let mut bytes = qmp::escape_commas(plugin);
     bytes.extend(format!(",output={},header={}", hex(output.path()), hex(&exchange.header())).bytes());
     let (device, inode) = output.identity();
     bytes.extend(format!(",identity={device}:{inode}").bytes());
@@ -252,16 +280,16 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
     std::os::unix::ffi::OsStringExt::from_vec(bytes)
 }
 
-/// Plugin arguments that let the recorder start again in a program that a recorded one executes.
-fn to_follow(emulator: &Emulator, plugin: &Path, program: &Program, sysroot: Option<&Path>) -> String {
+/// Plugin arguments with which the recorder also records programs that the recorded one executes.
+fn exec_arguments(emulator: &Emulator, plugin: &Path, program: &Program, sysroot: Option<&Path>) -> String {
     // The executed programs may have other working directories.
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let whole = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
+    let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
     let named = [
         ("emulator", Some(absolute(&emulator.path))),
         ("plugin", Some(plugin.to_owned())),
-        ("program", Some(whole(&program.path))),
-        ("sysroot", sysroot.map(whole)),
+        ("program", Some(canonical(&program.path))),
+        ("sysroot", sysroot.map(canonical)),
     ];
     let arguments = named.into_iter().filter_map(|(name, path)| Some(format!(",{name}={}", hex(&path?))));
     arguments.collect()
@@ -283,18 +311,20 @@ fn start(command: Vec<OsString>, emulator: &Emulator) -> Result<Supervised, Reco
         stdout: None,
         stderr: None,
         disable_thp: false,
+        own_session: None,
+        control_group: None,
         limit: None,
     };
-    signals::catch(PassOn::Same).map_err(LaunchError::from)?;
+    signals::catch(Forward::Same).map_err(LaunchError::from)?;
     Ok(Supervised::start(&launch)?)
 }
 
-/// Waits for the emulator to end. If a signal stopped pagelab, this kills the processes that the recording has left.
+/// Waits for the emulator to end. If a signal stopped pagelab, kills the remaining processes of the recording.
 fn wait(started: Supervised) -> ExitStatus {
     let ended = started.wait();
     drop(started);
-    // Only reading the traces is left: from here on a signal ends pagelab at once.
-    signals::release();
+    // From here on only traces are read, so a signal may end pagelab at once.
+    signals::restore_defaults();
     ended
 }
 
@@ -303,7 +333,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_path_is_split_by_qemu() {
+    fn qemu_does_not_split_paths() {
         let exchange = Exchange::open(&Header::of("a test")).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let output = Output::prepare(&directory.path().join("c,d")).unwrap();

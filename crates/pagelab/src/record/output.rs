@@ -2,11 +2,12 @@
 
 use std::path::{Path, PathBuf};
 
-use results::output::InPlace;
+use results::output::{InPlace, open_in_place};
+use trace::{Notes, ReadError, add_notes};
 
 use super::error::RecordError;
 
-/// A file that the recorder can write to. If this created it, drop removes it, unless [`Output::keep`] was called.
+/// A file that the recorder can write to. Dropping this removes the file if `prepare` created it and `keep` was not called.
 pub struct Output {
     path: PathBuf,
     identity: (u64, u64),
@@ -15,11 +16,8 @@ pub struct Output {
 
 impl Output {
     /// Checks or creates the file without changing its content.
-    ///
-    /// # Errors
-    /// The file cannot be written, or is not a file that can be read back.
     pub fn prepare(path: &Path) -> Result<Output, RecordError> {
-        // Its path without links: the program may change its working directory.
+        // The absolute path without links: the recorder opens it in the recorded program, which may have another working directory.
         let InPlace { path, identity, is_new } = InPlace::prepare(path)?;
         Ok(Output { path, identity, is_new })
     }
@@ -35,15 +33,21 @@ impl Output {
     }
 
     /// Keeps the file, because it contains a trace.
-    pub fn keep(mut self) -> PathBuf {
+    pub fn keep(&mut self) {
         self.is_new = false;
-        std::mem::take(&mut self.path)
+    }
+
+    /// Adds notes to the trace in the file, if the trace is complete.
+    pub fn note(&self, notes: &Notes) -> Result<(), ReadError> {
+        let file = open_in_place(&self.path, self.identity)?;
+        add_notes(file, notes).map(drop)
     }
 }
 
 impl Drop for Output {
     fn drop(&mut self) {
-        if self.is_new {
+        // Another process may have put a file of its own there.
+        if self.is_new && open_in_place(&self.path, self.identity).is_ok() {
             let _ = results::files::remove_file(&self.path);
         }
     }
@@ -63,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_changes_unless_it_is_kept() {
+    fn a_new_file_is_removed_unless_kept_and_an_old_one_stays() {
         let directory = tempfile::tempdir().unwrap();
         let (new, old) = (directory.path().join("new"), directory.path().join("old"));
         std::fs::write(&old, "old").unwrap();
@@ -71,17 +75,20 @@ mod tests {
             drop(Output::prepare(path).unwrap());
         }
         assert_eq!((new.exists(), std::fs::read(&old).unwrap()), (false, b"old".to_vec()));
-        assert!(Output::prepare(&new).unwrap().keep().exists());
+        let mut output = Output::prepare(&new).unwrap();
+        output.keep();
+        drop(output);
+        assert!(new.exists());
     }
 
     #[test]
-    fn what_is_no_file_is_refused_and_stays() {
+    fn what_is_not_a_regular_file_is_refused_and_stays() {
         let directory = tempfile::tempdir().unwrap();
         let (socket, link) = (directory.path().join("socket"), directory.path().join("link"));
         let _bound = std::os::unix::net::UnixListener::bind(&socket).unwrap();
         std::os::unix::fs::symlink(&socket, &link).unwrap();
         for path in [&socket, &link, Path::new("/dev/null")] {
-            assert!(matches!(prepared(path), Err(Why::NoFile { .. })), "{path:?}");
+            assert!(matches!(prepared(path), Err(Why::NotRegular { .. })), "{path:?}");
         }
         assert!(matches!(prepared(directory.path()), Err(Why::Place(place::Error::Directory))));
         assert!(socket.exists() && directory.path().exists());

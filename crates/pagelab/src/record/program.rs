@@ -16,13 +16,13 @@ use super::error::RecordError;
 /// The environment variable that tells the plugin which version of QEMU's plugin API to use, if it cannot detect that.
 pub const VERSION_VARIABLE: &str = "PAGELAB_QEMU_PLUGIN_VERSION";
 /// The QEMU versions that recording was tested with.
-pub const TRIED: &str = "7.2 to 11.1";
+pub const TESTED_VERSIONS: &str = "7.2 to 11.1";
 /// The first version that counts as newer than tested: development after 11.1 is numbered from 11.1.50.
-const NEWER: [u32; 3] = [11, 1, 50];
+const FIRST_UNTESTED: [u32; 3] = [11, 1, 50];
 /// The first version that offers only version 7 of the plugin API: 11.1, whose development is numbered from 11.0.50.
 const WITH_USER_DATA: [u32; 3] = [11, 0, 50];
 /// The mode bit that lets all users write.
-const WRITTEN_BY_ALL: u32 = 0o002;
+const WORLD_WRITABLE: u32 = 0o002;
 /// The file name that cargo gives the plugin.
 const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
 
@@ -44,24 +44,26 @@ impl Program {
     pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
         let name = command.first().cloned().unwrap_or_default();
         let mut path = tracer::resolve(&name)?;
-        let mut called = name;
+        let mut name_of_program = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
         for _ in 0..=MAX_SCRIPTS {
             match begins(&first_bytes(&path)?) {
-                Begins::Program(architecture) => return Ok(Program { architecture, path, name: called, arguments }),
+                Begins::Program(architecture) => {
+                    return Ok(Program { architecture, path, name: name_of_program, arguments });
+                }
                 Begins::Foreign(what) => return Err(RecordError::Foreign { path, what }),
-                Begins::Unknown => return Err(RecordError::NoProgram(path)),
+                Begins::Unknown => return Err(RecordError::NotAProgram(path)),
                 Begins::Script(interpreter, argument) => {
                     arguments.insert(0, path.into_os_string());
                     if let Some(argument) = argument {
                         arguments.insert(0, OsString::from_vec(argument));
                     }
-                    called = OsString::from_vec(interpreter);
-                    path = tracer::resolve(&called)?;
+                    name_of_program = OsString::from_vec(interpreter);
+                    path = tracer::resolve(&name_of_program)?;
                 }
             }
         }
-        Err(RecordError::Scripts(path))
+        Err(RecordError::NestedScripts(path))
     }
 }
 
@@ -80,7 +82,7 @@ pub struct Emulator {
     /// The path of QEMU's program.
     pub path: PathBuf,
     /// The name and version that QEMU reports.
-    pub told: trace::Emulator,
+    pub reported: trace::Emulator,
 }
 
 impl Emulator {
@@ -95,23 +97,23 @@ impl Emulator {
     }
 
     pub fn at(path: PathBuf) -> Result<Emulator, RecordError> {
-        let said = said(&path, "--version")?;
-        let line = said.lines().next().unwrap_or_default();
+        let output = output_of(&path, "--version")?;
+        let line = output.lines().next().unwrap_or_default();
         let Some(version) = version(line) else {
-            return Err(RecordError::StrangeEmulator {
+            return Err(RecordError::UnexpectedOutput {
                 program: path,
                 option: "--version",
-                problem: format!("says {line:?}"),
+                problem: format!("printed {line:?}"),
             });
         };
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok(Emulator { told: trace::Emulator { name, version: version.to_owned() }, path })
+        Ok(Emulator { reported: trace::Emulator { name, version: version.to_owned() }, path })
     }
 
-    /// The error if it ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
+    /// The error if the emulator ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
     pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
-        let (path, version) = (self.path.clone(), self.told.version.clone());
-        // Asked only now, because it takes as long as a short program.
+        let (path, version) = (self.path.clone(), self.reported.version.clone());
+        // Checked only now, because it takes as long as a short program.
         if self.lacks_plugins() {
             RecordError::NoPlugins { path, version }
         } else {
@@ -119,32 +121,32 @@ impl Emulator {
         }
     }
 
-    /// Whether it was built without plugins: then `--help` does not list -plugin.
+    /// Whether QEMU was built without plugins: then `--help` does not list -plugin.
     fn lacks_plugins(&self) -> bool {
-        said(&self.path, "--help").is_ok_and(|help| !help.lines().any(|line| line.starts_with("-plugin ")))
+        output_of(&self.path, "--help").is_ok_and(|help| !help.lines().any(|line| line.starts_with("-plugin ")))
     }
 
-    /// The value of [`VERSION_VARIABLE`] for it; `None` if the plugin detects the version itself.
+    /// The value of [`VERSION_VARIABLE`]; `None` if the plugin detects the version itself.
     pub fn plugin_version(&self) -> Option<&'static str> {
-        (numbers(&self.told.version) >= WITH_USER_DATA).then_some("7")
+        (numbers(&self.reported.version) >= WITH_USER_DATA).then_some("7")
     }
 
-    /// Whether recording was not tested with a version as new as this.
-    pub fn is_newer_than_tried(&self) -> bool {
-        numbers(&self.told.version) >= NEWER
+    /// Whether this version is newer than those that recording was tested with.
+    pub fn is_newer_than_tested(&self) -> bool {
+        numbers(&self.reported.version) >= FIRST_UNTESTED
     }
 }
 
 /// The numbers at the beginning of a version; 0 for each that is missing.
 fn numbers(version: &str) -> [u32; 3] {
-    let told = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
-    let mut numbers = told.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
+    let digits = version.split(|character: char| !character.is_ascii_digit() && character != '.').next();
+    let mut numbers = digits.unwrap_or_default().split('.').map(|number| number.parse().unwrap_or(0));
     [(); 3].map(|()| numbers.next().unwrap_or(0))
 }
 
 /// Runs QEMU with an option and returns its output.
-fn said(path: &Path, option: &'static str) -> Result<String, RecordError> {
-    let strange = |problem| RecordError::StrangeEmulator { program: path.to_owned(), option, problem };
+fn output_of(path: &Path, option: &'static str) -> Result<String, RecordError> {
+    let strange = |problem| RecordError::UnexpectedOutput { program: path.to_owned(), option, problem };
     let output = Command::new(path).arg(option).output().map_err(|error| strange(error.to_string()))?;
     if !output.status.success() {
         return Err(strange(format!("ended with {}", output.status)));
@@ -158,18 +160,16 @@ fn version(line: &str) -> Option<&str> {
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// Finds the plugin: the named one, or the one that came with this program, which is next to it or in `../lib/pagelab`.
-///
-/// # Errors
-/// There is no plugin, or the one that came with this program belongs to another user, whose code would run as this user.
+/// Finds the plugin: the named one, or the one that came with this program, which is next to it or in `../lib/pagelab`. A plugin that
+/// is not named and that another user could have written is refused, because its code would run as this user.
 pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = named.map(Path::to_owned).or(variable);
     let program = std::env::current_exe().unwrap_or_default();
-    let looked = named.as_ref().map_or_else(|| places(&program), |path| vec![path.clone()]);
-    let found = looked.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
-    let found = found.ok_or(RecordError::NoPlugin { looked })?;
-    if named.is_some() || is_as_trusted(&found, &program) {
+    let searched = named.as_ref().map_or_else(|| places(&program), |path| vec![path.clone()]);
+    let found = searched.iter().find(|path| path.is_file()).and_then(|path| path.canonicalize().ok());
+    let found = found.ok_or(RecordError::NoPlugin { searched })?;
+    if named.is_some() || is_trusted(&found, &program) {
         Ok(found)
     } else {
         Err(RecordError::ForeignPlugin { path: found })
@@ -182,10 +182,10 @@ fn places(program: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether only root or the owner of the program, who controls its code anyway, could have placed the file.
-fn is_as_trusted(file: &Path, program: &Path) -> bool {
+fn is_trusted(file: &Path, program: &Path) -> bool {
     let Ok(owner) = std::fs::metadata(program).map(|of| of.uid()) else { return false };
     let is_safe = |path: &Path| {
-        std::fs::metadata(path).is_ok_and(|of| [0, owner].contains(&of.uid()) && of.mode() & WRITTEN_BY_ALL == 0)
+        std::fs::metadata(path).is_ok_and(|of| [0, owner].contains(&of.uid()) && of.mode() & WORLD_WRITABLE == 0)
     };
     is_safe(file) && file.parent().is_some_and(is_safe)
 }
@@ -215,7 +215,7 @@ mod tests {
         let path = folder.path().join("loop");
         std::fs::write(&path, format!("#!{}\n", path.display())).unwrap();
         std::fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-        assert!(matches!(of(&[path.to_str().unwrap()]), Err(RecordError::Scripts(_))));
+        assert!(matches!(of(&[path.to_str().unwrap()]), Err(RecordError::NestedScripts(_))));
     }
 
     #[test]
@@ -226,12 +226,12 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_is_told_what_it_cannot_see() {
+    fn passes_the_version_that_the_plugin_cannot_detect() {
         let of = |version: &str| Emulator {
             path: PathBuf::new(),
-            told: trace::Emulator { name: "qemu-x86_64".to_owned(), version: version.to_owned() },
+            reported: trace::Emulator { name: "qemu-x86_64".to_owned(), version: version.to_owned() },
         };
-        for (version, told, newer) in [
+        for (version, passed, newer) in [
             ("7.2.22 (Debian 1:7.2+dfsg-7+deb12u18)", None, false),
             ("10.2", None, false),
             ("11.0.2", None, false),
@@ -240,20 +240,24 @@ mod tests {
             ("11.1.50", Some("7"), true),
             ("12.0.0-rc1", Some("7"), true),
         ] {
-            assert_eq!((of(version).plugin_version(), of(version).is_newer_than_tried()), (told, newer), "{version}");
+            assert_eq!(
+                (of(version).plugin_version(), of(version).is_newer_than_tested()),
+                (passed, newer),
+                "{version}"
+            );
         }
     }
 
     #[test]
-    fn a_plugin_that_is_named_is_the_only_one() {
-        let RecordError::NoPlugin { looked } = plugin(Some(Path::new("/nowhere/plugin.so"))).unwrap_err() else {
+    fn a_named_plugin_is_the_only_candidate() {
+        let RecordError::NoPlugin { searched } = plugin(Some(Path::new("/nowhere/plugin.so"))).unwrap_err() else {
             panic!()
         };
-        assert_eq!(looked, [Path::new("/nowhere/plugin.so")]);
+        assert_eq!(searched, [Path::new("/nowhere/plugin.so")]);
     }
 
     #[test]
-    fn a_plugin_that_anybody_could_have_put_there_is_not_trusted() {
+    fn a_plugin_that_anybody_could_write_is_not_trusted() {
         let folder = tempfile::tempdir().unwrap();
         let (program, plugin) = (folder.path().join("pagelab"), folder.path().join(PLUGIN_FILE));
         std::fs::write(&program, "").unwrap();
@@ -262,12 +266,12 @@ mod tests {
             std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
         };
         set(&plugin, 0o664);
-        assert!(is_as_trusted(&plugin, &program), "one's own");
+        assert!(is_trusted(&plugin, &program), "one's own");
         set(&plugin, 0o666);
-        assert!(!is_as_trusted(&plugin, &program), "a file that everybody writes");
+        assert!(!is_trusted(&plugin, &program), "a file that everybody writes");
         set(&plugin, 0o644);
         set(folder.path(), 0o777);
-        assert!(!is_as_trusted(&plugin, &program), "a directory that everybody writes");
+        assert!(!is_trusted(&plugin, &program), "a directory that everybody writes");
     }
 
     #[test]
@@ -278,7 +282,7 @@ mod tests {
         std::fs::write(&plugin, "").unwrap();
         match std::os::unix::fs::chown(&plugin, Some(65_534), None) {
             Err(_) => testing::skip("root, to give a file to somebody else"),
-            Ok(()) => assert!(!is_as_trusted(&plugin, &program)),
+            Ok(()) => assert!(!is_trusted(&plugin, &program)),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A client of QEMU's monitor: QMP, a line of JSON in each direction (`docs/interop/qmp-spec` of QEMU).
+//! A client of QEMU's monitor protocol QMP: one line of JSON per message (`docs/interop/qmp-spec` of QEMU).
 
 use std::io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
 use std::io::{self, BufRead, BufReader, Write};
@@ -11,12 +11,12 @@ use tempfile::TempDir;
 
 use super::leftovers;
 
-/// The time limit for QEMU to start.
-const PATIENCE: Duration = Duration::from_secs(60);
-/// The interval of checks whether it has started.
+/// The time limit for QEMU to connect and to answer.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+/// The interval between checks for a connection.
 const INTERVAL: Duration = Duration::from_millis(5);
 
-/// A listening socket for QEMU's monitor, in a directory of its own, which is removed on drop.
+/// A listening socket for QEMU's monitor, in a private directory, which is removed on drop.
 #[derive(Debug)]
 pub struct QmpListener {
     listener: UnixListener,
@@ -25,9 +25,6 @@ pub struct QmpListener {
 
 impl QmpListener {
     /// Creates the directory and the socket.
-    ///
-    /// # Errors
-    /// The directory or the socket cannot be created.
     pub fn open() -> io::Result<QmpListener> {
         let directory = leftovers::directory_in(&std::env::temp_dir())?;
         let listener = UnixListener::bind(directory.path().join("monitor"))?;
@@ -44,19 +41,16 @@ impl QmpListener {
         self.file("monitor")
     }
 
-    /// Waits for QEMU to connect; `None` if it ends before.
-    ///
-    /// # Errors
-    /// An error of the socket, or a timeout.
-    pub fn answer(&self, has_ended: impl Fn() -> bool) -> io::Result<Option<Monitor>> {
+    /// Waits for QEMU to connect; `None` if QEMU ends first.
+    pub fn accept(&self, has_ended: impl Fn() -> bool) -> io::Result<Option<Monitor>> {
         let begin = Instant::now();
         loop {
             match self.listener.accept() {
                 Ok((stream, _)) => return Monitor::new(stream).map(Some),
                 Err(error) if error.kind() != io::ErrorKind::WouldBlock => return Err(error),
                 Err(_) if has_ended() => return Ok(None),
-                Err(_) if begin.elapsed() > PATIENCE => {
-                    return Err(io::Error::other(format!("QEMU did not call within {} s", PATIENCE.as_secs())));
+                Err(_) if begin.elapsed() > TIME_LIMIT => {
+                    return Err(io::Error::other(format!("QEMU did not connect within {} s", TIME_LIMIT.as_secs())));
                 }
                 Err(_) => std::thread::sleep(INTERVAL),
             }
@@ -71,31 +65,25 @@ pub struct Monitor(BufReader<UnixStream>);
 impl Monitor {
     fn new(stream: UnixStream) -> io::Result<Monitor> {
         stream.set_nonblocking(false)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIME_LIMIT))?;
         let mut monitor = Monitor(BufReader::new(stream));
         monitor.line()?;
         monitor.execute(&json!({ "execute": "qmp_capabilities" }))?;
         Ok(monitor)
     }
 
-    /// Starts the machine. It may end before QEMU can answer.
-    ///
-    /// # Errors
-    /// An error of the socket, or one that QEMU reports.
-    pub fn go_on(&mut self) -> io::Result<()> {
-        self.last(&json!({ "execute": "cont" }))
+    /// Starts the machine. QEMU may end before it can answer.
+    pub fn resume(&mut self) -> io::Result<()> {
+        self.execute_last(&json!({ "execute": "cont" }))
     }
 
-    /// Ends QEMU, whatever the machine does. QEMU may end before it can answer.
-    ///
-    /// # Errors
-    /// An error of the socket, or one that QEMU reports.
+    /// Quits QEMU, which may end before it can answer.
     pub fn quit(&mut self) -> io::Result<()> {
-        self.last(&json!({ "execute": "quit" }))
+        self.execute_last(&json!({ "execute": "quit" }))
     }
 
-    /// Sends a command that QEMU may end on without an answer.
-    fn last(&mut self, command: &Value) -> io::Result<()> {
+    /// Sends a command after which QEMU may end without an answer.
+    fn execute_last(&mut self, command: &Value) -> io::Result<()> {
         match self.execute(command) {
             Err(error) if matches!(error.kind(), UnexpectedEof | ConnectionReset | BrokenPipe) => Ok(()),
             done => done.map(drop),
@@ -103,22 +91,16 @@ impl Monitor {
     }
 
     /// Whether KVM executes the machine.
-    ///
-    /// # Errors
-    /// An error of the socket, or one that QEMU reports.
     pub fn has_kvm(&mut self) -> io::Result<bool> {
-        let said = self.execute(&json!({ "execute": "query-kvm" }))?;
-        said["enabled"].as_bool().ok_or_else(|| io::Error::other(format!("query-kvm: QEMU answers {said}")))
+        let answer = self.execute(&json!({ "execute": "query-kvm" }))?;
+        answer["enabled"].as_bool().ok_or_else(|| io::Error::other(format!("query-kvm: QEMU answers {answer}")))
     }
 
     /// The output of a human monitor command.
-    ///
-    /// # Errors
-    /// An error of the socket, or one that QEMU reports.
     pub fn ask(&mut self, command: &str) -> io::Result<String> {
-        let asked = json!({ "execute": "human-monitor-command", "arguments": { "command-line": command } });
-        let said = self.execute(&asked)?;
-        said.as_str().map(str::to_owned).ok_or_else(|| io::Error::other(format!("{command}: QEMU answers {said}")))
+        let request = json!({ "execute": "human-monitor-command", "arguments": { "command-line": command } });
+        let answer = self.execute(&request)?;
+        answer.as_str().map(str::to_owned).ok_or_else(|| io::Error::other(format!("{command}: QEMU answers {answer}")))
     }
 
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
@@ -145,7 +127,7 @@ impl Monitor {
 }
 
 /// A path as part of a QEMU argument: QEMU splits arguments at commas, and a doubled comma is a literal one.
-pub fn doubled(path: &Path) -> Vec<u8> {
+pub fn escape_commas(path: &Path) -> Vec<u8> {
     let bytes = std::os::unix::ffi::OsStrExt::as_bytes(path.as_os_str());
     bytes.iter().flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 })).collect()
 }
@@ -155,20 +137,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_qemu_that_ends_is_not_waited_for() {
-        let board = QmpListener::open().unwrap();
-        assert!(board.answer(|| true).unwrap().is_none());
-        let directory = board.file("");
+    fn stops_waiting_when_qemu_ends() {
+        let listener = QmpListener::open().unwrap();
+        assert!(listener.accept(|| true).unwrap().is_none());
+        let directory = listener.file("");
         let mode = std::os::unix::fs::PermissionsExt::mode(&directory.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700);
         // Each recording has its own directory, even for equal PIDs in different namespaces.
         assert_ne!(QmpListener::open().unwrap().file(""), directory);
-        drop(board);
+        drop(listener);
         assert!(!directory.exists());
     }
 
     #[test]
-    fn events_are_passed_over_and_refusals_told() {
+    fn skips_events_and_reports_refusals() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let mut theirs_read = BufReader::new(theirs.try_clone().unwrap());
         let mut theirs = theirs;
@@ -187,13 +169,13 @@ mod tests {
         });
         let mut monitor = Monitor::new(ours).unwrap();
         assert_eq!(monitor.ask("info mtree").unwrap(), "text");
-        assert!(monitor.go_on().unwrap_err().to_string().contains("no such thing"));
+        assert!(monitor.resume().unwrap_err().to_string().contains("no such thing"));
         other.join().unwrap();
-        assert!(monitor.go_on().is_ok() && monitor.ask("info mtree").is_err());
+        assert!(monitor.resume().is_ok() && monitor.ask("info mtree").is_err());
     }
 
     #[test]
     fn commas_are_doubled() {
-        assert_eq!(doubled(Path::new("/a,b")), b"/a,,b");
+        assert_eq!(escape_commas(Path::new("/a,b")), b"/a,,b");
     }
 }

@@ -19,14 +19,14 @@ pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let named = |of: &str| Architecture::ALL.into_iter().find(|known| known.name() == of);
     let found = name.strip_prefix("qemu-system-").and_then(named);
-    found.ok_or_else(|| RecordError::NoSystem(path.to_owned()))
+    found.ok_or_else(|| RecordError::NotASystemEmulator(path.to_owned()))
 }
 
 /// Accelerators that run machines in hardware, as listed by `qemu-system-x86_64 -accel help` and the like.
 const HARDWARE: [&str; 7] = ["kvm", "xen", "hvf", "hax", "whpx", "nvmm", "mshv"];
 
 /// Refuses hardware acceleration, under which nothing can be recorded. Files that QEMU reads (`-readconfig`) are not checked
-/// here; [`begin`] asks QEMU itself.
+/// here; [`start_machine`] asks QEMU itself.
 pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     for (place, word) in words.iter().enumerate() {
@@ -65,14 +65,11 @@ pub fn stays_stopped(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == "-S" || word == "--S")
 }
 
-/// The result of starting a machine.
+/// The result of an attempt to start a machine.
 #[derive(Debug)]
-pub enum Begun {
-    /// The machine runs. The monitor stays connected as long as this lives.
-    Runs {
-        /// The monitor connection.
-        line: Monitor,
-    },
+pub enum MachineStart {
+    /// The machine runs. Dropping the monitor disconnects it.
+    Running { monitor: Monitor },
     /// QEMU ended before the machine could start.
     Ended,
     /// Hardware would execute the machine, so it was not started.
@@ -80,40 +77,40 @@ pub enum Begun {
 }
 
 /// Asks QEMU for the memory layout of the stopped machine, passes it to the plugin, and starts the machine.
-pub fn begin(board: &QmpListener, qemu: &Supervised, stays: bool) -> io::Result<Begun> {
-    let Some(mut monitor) = board.answer(|| qemu.status().is_some())? else { return Ok(Begun::Ended) };
+pub fn start_machine(listener: &QmpListener, qemu: &Supervised, stays_stopped: bool) -> io::Result<MachineStart> {
+    let Some(mut monitor) = listener.accept(|| qemu.status().is_some())? else { return Ok(MachineStart::Ended) };
     if monitor.has_kvm()? {
-        return Ok(Begun::Accelerated);
+        return Ok(MachineStart::Accelerated);
     }
     let view = monitor.ask("info mtree -f")?;
     let ranges = ranges(&view);
     if ranges.is_empty() {
-        return Err(io::Error::other("QEMU tells of no memory (info mtree -f)"));
+        return Err(io::Error::other("QEMU reports no memory (info mtree -f)"));
     }
-    let mut told: Vec<Value> = Vec::new();
+    let mut regions: Vec<Value> = Vec::new();
     for range in &ranges {
-        let said = monitor.ask(&format!("gpa2hva {:#x}", range.address))?;
-        let host = hex_after(&said, " is ").ok_or_else(|| io::Error::other(format!("gpa2hva: QEMU says {said:?}")))?;
-        told.push(json!({
+        let answer = monitor.ask(&format!("gpa2hva {:#x}", range.address))?;
+        let host =
+            hex_after(&answer, " is ").ok_or_else(|| io::Error::other(format!("gpa2hva: QEMU says {answer:?}")))?;
+        regions.push(json!({
             "address": range.address, "bytes": range.bytes, "offset": range.offset, "host": host, "name": range.name,
         }));
     }
-    files::create_new(&board.file("memory"))?.write_all(Value::Array(told).to_string().as_bytes())?;
-    if !stays {
-        monitor.go_on()?;
+    files::create_new(&listener.file("memory"))?.write_all(Value::Array(regions).to_string().as_bytes())?;
+    if !stays_stopped {
+        monitor.resume()?;
     }
-    Ok(Begun::Runs { line: monitor })
+    Ok(MachineStart::Running { monitor })
 }
 
-/// The interval of checks whether the recording is complete.
+/// The interval between checks whether the recording is complete.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until a machine has ended, or the requested recording is complete. In the second case, this ends the machine,
-/// because nothing else was requested of it. Returns whether it did.
-pub fn end_when_complete(line: &mut Monitor, qemu: &Supervised, exchange: &Exchange) -> io::Result<bool> {
+/// Waits until the machine has ended, or the requested recording is complete: then quits QEMU and returns true.
+pub fn end_when_complete(monitor: &mut Monitor, qemu: &Supervised, exchange: &Exchange) -> io::Result<bool> {
     while qemu.status().is_none() {
         if exchange.is_complete() {
-            return line.quit().map(|()| true);
+            return monitor.quit().map(|()| true);
         }
         std::thread::sleep(INTERVAL);
     }
@@ -141,7 +138,7 @@ fn ranges(view: &str) -> Vec<Range> {
             is_memory = false;
         } else if let Some(name) = line.strip_prefix("AS \"") {
             is_memory |= name.starts_with("memory\"");
-        } else if let Some(range) = parsed(line).filter(|_| is_memory) {
+        } else if let Some(range) = parse_range(line).filter(|_| is_memory) {
             match found.last_mut() {
                 Some(before) if before.continues_in(&range) => before.bytes += range.bytes,
                 _ => found.push(range),
@@ -158,7 +155,7 @@ impl Range {
 }
 
 /// Parses `0000000000100000-0000000003ffffff (prio 0, ram): pc.ram @0000000000100000`
-fn parsed(line: &str) -> Option<Range> {
+fn parse_range(line: &str) -> Option<Range> {
     let (addresses, rest) = line.split_once(" (")?;
     let (begin, last) = addresses.split_once('-')?;
     let (kind, name) = rest.split_once("): ")?;
@@ -202,7 +199,7 @@ FlatView #1\r
 ";
 
     #[test]
-    fn memory_is_read_off_the_shared_view() {
+    fn reads_memory_from_the_shared_view() {
         let range = |address, bytes, offset| Range { address, bytes, offset, name: "pc.ram".to_owned() };
         let expected = [
             range(0, 0xa_0000, 0),
@@ -214,23 +211,23 @@ FlatView #1\r
     }
 
     #[test]
-    fn the_address_in_the_host_is_read() {
+    fn reads_the_host_address() {
         assert_eq!(hex_after("Host virtual address for 0x1 (pc.ram) is 0x7f00\r\n", " is "), Some(0x7f00));
         assert_eq!(hex_after("No memory is mapped at address 0x1", " is "), None);
     }
 
     #[test]
-    fn only_emulators_of_whole_machines_are_taken() {
+    fn accepts_only_system_emulators() {
         assert_eq!(architecture(Path::new("/usr/bin/qemu-system-aarch64")).unwrap(), Architecture::Aarch64);
         for other in ["/usr/bin/qemu-x86_64", "/usr/bin/qemu-system-sparc", "/bin/true"] {
-            assert!(matches!(architecture(Path::new(other)), Err(RecordError::NoSystem(_))), "{other}");
+            assert!(matches!(architecture(Path::new(other)), Err(RecordError::NotASystemEmulator(_))), "{other}");
         }
     }
 
     #[test]
-    fn hardware_is_refused() {
+    fn refuses_hardware_acceleration() {
         let words = |text: &str| text.split(' ').map(OsString::from).collect::<Vec<_>>();
-        for (wrong, told) in [
+        for (wrong, refused_word) in [
             ("-enable-kvm", "-enable-kvm"),
             ("--enable-kvm -m 1G", "--enable-kvm"),
             ("-m 1G -accel kvm", "-accel kvm"),
@@ -248,7 +245,10 @@ FlatView #1\r
             ("-M q35 -machine accel=kvm", "-machine accel=kvm"),
         ] {
             let refused = refuse_acceleration(&words(wrong));
-            assert!(matches!(&refused, Err(RecordError::Accelerated(word)) if word == told), "{wrong}: {refused:?}");
+            assert!(
+                matches!(&refused, Err(RecordError::Accelerated(word)) if word == refused_word),
+                "{wrong}: {refused:?}"
+            );
         }
         for right in
             ["-accel tcg -machine pc -name kvm", "-M q35,kernel-irqchip=off", "-accel tcg,thread=multi", "-accel"]

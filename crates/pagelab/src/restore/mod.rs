@@ -21,9 +21,9 @@ pub fn run(arguments: &Restore) -> Result<(), Failure> {
     let text = if arguments.json { format!("{:#}", document(&recovered)) } else { text(&recovered) };
     print(&text, arguments.json)?;
     match recovered {
-        Recovered::PutBack(report) if report.has_failed() => {
-            Err(Failure::Input("not every setting could be put back; the journal stays, so run it again".into()))
-        }
+        Recovered::PutBack(report) if report.has_failed() => Err(Failure::Input(
+            "not every setting could be restored; the journal is kept, so run `pagelab restore` again".into(),
+        )),
         _ => Ok(()),
     }
 }

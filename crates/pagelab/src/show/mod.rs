@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use results::required::ArmRequirement;
 
 use crate::failure::Failure;
 use crate::output::find_store;
@@ -14,12 +15,20 @@ pub struct Show {
     /// Its number (`pagelab list comparisons`)
     #[arg(value_name = "NUMBER")]
     number: i64,
-    /// Print all ways to adopt the best policy below the table; none of them was tried
-    #[arg(long)]
-    adopt_all: bool,
+    /// Show everything: further metrics, the tracing overhead, faults, page tables, all notes and warnings, and the
+    /// settings that were tried for advice and did not hold
+    #[arg(long, conflicts_with = "json")]
+    full: bool,
+    /// Print plain text in 72 columns instead of the table, as kernel lists take it
+    #[arg(long, conflicts_with_all = ["json", "full"])]
+    mail: bool,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
+    /// Exit with 5 unless the memory of every policy but the baseline meets this in each of its trials, for example
+    /// large>=95%, 64K>=80% or thp:large>=95% for one policy. It may be given several times
+    #[arg(long, value_name = "[POLICY:]REQUIREMENT", conflicts_with = "mail")]
+    require: Vec<ArmRequirement>,
     #[command(flatten)]
     forms: Forms,
 }
@@ -34,5 +43,21 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     let comparison = store.load(arguments.number).map_err(Failure::input)?;
     let resumptions = store.resumptions(arguments.number).map_err(Failure::input)?;
     arguments.forms.can_be_written()?;
-    publish::stored(&comparison, &resumptions, &arguments.forms, arguments.adopt_all)
+    if arguments.mail {
+        return publish::mail(&comparison, &arguments.forms);
+    }
+    let require = arguments.require.clone();
+    if !require.is_empty() && comparison.design.is_over_boots() {
+        return Err(Failure::Input(format!(
+            "comparison {} is a part of one over boots, and --require judges the arms of a whole one; leave it out",
+            arguments.number
+        )));
+    }
+    require.iter().try_for_each(|one| one.check(&comparison.design)).map_err(Failure::input)?;
+    let forms = Forms { is_full: arguments.full, store: arguments.store.clone(), require, ..arguments.forms.clone() };
+    publish::stored(&comparison, &resumptions, &forms)?;
+    if arguments.full {
+        publish::attempts(&comparison)?;
+    }
+    publish::meets(&comparison, &forms)
 }

@@ -1,4 +1,4 @@
-//! Arguments of `pagelab sim` without a verb of its own.
+//! Arguments of `pagelab sim` without a further verb.
 
 use std::path::PathBuf;
 
@@ -7,6 +7,8 @@ use model::policy::ModelPolicy;
 use model::space::MAX_MEMORY_BYTES;
 use policy::PolicyError;
 use policy::size::{SizeError, format_bytes, parse_bytes};
+
+use crate::words::parse_duration;
 
 /// Arguments of `pagelab sim FILE...`.
 #[derive(Debug, Args)]
@@ -23,22 +25,26 @@ pub struct Replay {
     /// Without it: one of the architecture that the trace was recorded on
     #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
     pub machines: Vec<String>,
-    /// A file with settings of Linux besides the policy: khugepaged, further folio sizes, the clock. `pagelab list
+    /// A file with settings of Linux other than the policy: khugepaged, further folio sizes, the clock. `pagelab list
     /// linux` prints one with every key. Without it: Linux's own defaults
     #[arg(long, value_name = "FILE.toml", conflicts_with = "accesses_only")]
     pub linux: Option<PathBuf>,
     /// How much memory the machine has
     #[arg(long, value_name = "SIZE", default_value = "64G", value_parser = parse_memory)]
     pub memory: u64,
-    /// The share of 2M blocks of memory in which one page belongs to somebody else
+    /// The share of 2M blocks of memory in which one page is allocated from the start
     #[arg(long, value_name = "PERCENT", default_value = "0%", value_parser = parse_share)]
     pub fragmentation: f64,
-    /// Also simulate N random layouts of addresses, as Linux makes them (ASLR of program, heap, mappings and
-    /// stack), and show how far the figures spread. Without it: the one layout that programs have without
-    /// randomisation
+    /// The CPU time of the traced part of the program, summed over its threads, as 3s or 500ms. Without it: what `record` has
+    /// measured natively, or else one cycle an instruction. `sim` reports the share of it that translation takes
+    #[arg(long, value_name = "TIME", value_parser = parse_duration)]
+    pub run_time: Option<f64>,
+    /// Also simulate N random address layouts, as Linux chooses them (ASLR of program, heap, mappings and stack), and
+    /// show the spread of the figures. The trace is read again for every few layouts, because each has its own
+    /// memory. Without it: only the layout without randomisation
     #[arg(long, value_name = "N", conflicts_with = "accesses_only", value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub layouts: Option<u32>,
-    /// Chooses what is random: replacement, where memory is fragmented, and layouts
+    /// The seed of random choices: TLB replacement, fragmented blocks of memory, and layouts
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u64,
     /// How many threads share the simulations; the result is the same for any number. Without it: one a processor
@@ -48,8 +54,8 @@ pub struct Replay {
     /// This takes several times as long
     #[arg(long)]
     pub curves: bool,
-    /// Simulate the accesses alone, at the addresses that were recorded: system calls are ignored, and forked
-    /// processes not followed. That is what TLB simulators without a kernel see, to compare with them
+    /// Simulate only the accesses, at the recorded addresses: ignore system calls, and do not follow forked processes. The
+    /// figures are comparable to those of TLB simulators without a kernel
     #[arg(long)]
     pub accesses_only: bool,
     /// Print one JSON document instead of the table
@@ -101,9 +107,6 @@ pub fn threads(named: Option<u32>) -> usize {
 }
 
 /// Parses a size from `least` to `most` bytes.
-///
-/// # Errors
-/// The text is not a size, or the size is out of range.
 pub fn parse_size_within(text: &str, least: u64, most: u64) -> Result<u64, WordError> {
     let bytes = parse_bytes(text)?;
     let wrong = || WordError::Range { least: format_bytes(least), most: format_bytes(most), found: text.to_owned() };
@@ -128,6 +131,7 @@ fn parse_memory(text: &str) -> Result<u64, WordError> {
 
 /// Parses `0%` to `100%` as a ratio.
 fn parse_share(text: &str) -> Result<f64, WordError> {
-    let percent = text.trim_end_matches('%').parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
+    let percent =
+        text.strip_suffix('%').unwrap_or(text).parse::<f64>().ok().filter(|percent| (0.0..=100.0).contains(percent));
     percent.map(|percent| percent / 100.0).ok_or_else(|| WordError::Share(text.to_owned()))
 }

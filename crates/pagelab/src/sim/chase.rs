@@ -1,10 +1,10 @@
-//! `pagelab sim chase`: shows TLB reach as knees in the latency curve, measured on this processor and next to it as modelled.
+//! `pagelab sim chase`: shows TLB reach as knees in the latency curve, both measured on this processor and modelled.
 
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 
 use clap::Args;
-use model::chase::{Lost, lost};
+use model::chase::{LoadCost, load_cost};
 use model::machine::Machine;
 use model::policy::ModelPolicy;
 use policy::size::format_bytes;
@@ -54,7 +54,7 @@ fn parse_largest(text: &str) -> Result<u64, WordError> {
 
 /// Why a chase could not be measured.
 #[derive(Debug, thiserror::Error)]
-enum Unmeasured {
+enum MeasureError {
     #[error("{0}")]
     Start(#[from] std::io::Error),
     /// The workload failed; its standard error gives the reason.
@@ -71,18 +71,15 @@ enum Unmeasured {
 struct Point {
     bytes: u64,
     measured_ns: [Option<f64>; 2],
-    modelled: [Option<Lost>; 2],
+    modelled: [Option<LoadCost>; 2],
 }
 
-/// Runs `pagelab sim chase`.
-///
-/// # Errors
-/// The machine does not exist, or an output cannot be written. A failed measurement only adds a note.
+/// Runs `pagelab sim chase`. A failed measurement only adds a note.
 pub fn run(arguments: &Chase) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     let cpu = machines::host_cpu()?;
     let machine = machine(arguments.machine.as_deref(), &cpu)?;
-    let mut notes = about_this_host(&machine, &cpu)?;
+    let mut notes = host_notes(&machine, &cpu)?;
     let mut unmeasured = [None, None];
     let sizes = (MIN_SHIFT..64).map(|shift| 1 << shift).take_while(|bytes| *bytes <= arguments.largest);
     let points = sizes.map(|bytes| point(&machine, bytes, arguments.seed, &mut unmeasured));
@@ -96,14 +93,14 @@ pub fn run(arguments: &Chase) -> Result<(), Failure> {
     print(&text, arguments.json)?;
     match &arguments.html {
         Some(file) => {
-            write_page(file, &results::html::simulation::knees(&shown(&machine, cpu, &points, notes, arguments.seed)))
+            write_page(file, &results::html::simulation::knees(&page(&machine, cpu, &points, notes, arguments.seed)))
         }
         None => Ok(()),
     }
 }
 
 /// Notes on differences between this host and the machine.
-fn about_this_host(machine: &Machine, cpu: &str) -> Result<Vec<String>, Failure> {
+fn host_notes(machine: &Machine, cpu: &str) -> Result<Vec<String>, Failure> {
     let other = (!machine.is_cpu(cpu)).then(|| format!("{} does not describe this processor ({cpu})", machine.name));
     let host = host::Host::open("/").and_then(|host| host.machine());
     let nested = host.map_err(Failure::input)?.hypervisor.map(|hypervisor| {
@@ -127,10 +124,10 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
     let mut point = Point { bytes, measured_ns: [None; 2], modelled: [None; 2] };
     for (at, policy) in POLICIES.into_iter().enumerate() {
         let parsed: ModelPolicy = policy.parse().map_err(Failure::input)?;
-        point.modelled[at] = Some(lost(machine, &parsed, bytes, seed).map_err(Failure::input)?);
+        point.modelled[at] = Some(load_cost(machine, &parsed, bytes, seed).map_err(Failure::input)?);
         // A policy that failed once would also fail for other sizes.
         if unmeasured[at].is_none() {
-            match measured(policy, bytes, seed) {
+            match measure(policy, bytes, seed) {
                 Ok(ns) => point.measured_ns[at] = Some(ns),
                 Err(why) => unmeasured[at] = Some(format!("not measured under {policy}: {}", error_chain(&why))),
             }
@@ -140,7 +137,7 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
 }
 
 /// Nanoseconds per load in the fastest run.
-fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
+fn measure(policy: &str, bytes: u64, seed: u64) -> Result<f64, MeasureError> {
     let mut least = f64::INFINITY;
     for _ in 0..REPEATS {
         let program = std::env::current_exe()?;
@@ -151,10 +148,10 @@ fn measured(policy: &str, bytes: u64, seed: u64) -> Result<f64, Unmeasured> {
         let output = die_with_parent(&mut command).output()?;
         if !output.status.success() {
             let stderr = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(Unmeasured::Failed { status: output.status, stderr });
+            return Err(MeasureError::Failed { status: output.status, stderr });
         }
         let report: Value = serde_json::from_slice(&output.stdout)?;
-        least = least.min(report["figures"]["ns_per_access"].as_f64().ok_or(Unmeasured::Figure)?);
+        least = least.min(report["figures"]["ns_per_access"].as_f64().ok_or(MeasureError::Figure)?);
     }
     Ok(least)
 }
@@ -164,16 +161,16 @@ fn text(machine: &Machine, points: &[Point], notes: &[String]) -> String {
     let rows = points.iter().map(|point| {
         let [base, thp] = point.measured_ns;
         let [model_base, model_thp] = point.modelled;
-        let of = |lost: Option<Lost>, what: fn(&Lost) -> f64| number(lost.as_ref().map(what));
+        let of = |load_cost: Option<LoadCost>, what: fn(&LoadCost) -> f64| number(load_cost.as_ref().map(what));
         [
             format_bytes(point.bytes),
             number(base),
             number(thp),
             number(base.zip(thp).map(|(base, thp)| base - thp)),
-            of(model_base, |lost| lost.cycles),
-            of(model_thp, |lost| lost.cycles),
-            of(model_base, |lost| lost.first_level_misses),
-            of(model_base, |lost| lost.walks),
+            of(model_base, |load_cost| load_cost.cycles),
+            of(model_thp, |load_cost| load_cost.cycles),
+            of(model_base, |load_cost| load_cost.first_level_misses),
+            of(model_base, |load_cost| load_cost.walks),
         ]
     });
     let header =
@@ -181,7 +178,7 @@ fn text(machine: &Machine, points: &[Point], notes: &[String]) -> String {
     let mut lines = vec![
         format!("{} ({}): a load of a chase", machine.name, machine.processor),
         plain(header, rows, terminal_width()),
-        "nanoseconds are measured here, cycles that a load loses, misses and walks are modelled".to_owned(),
+        "nanoseconds are measured here; cycles lost, misses and walks per load are modelled".to_owned(),
     ];
     lines.extend(notes.iter().map(|note| results::fold(note, terminal_width(), 2)));
     lines.join("\n")
@@ -192,17 +189,17 @@ fn json_document(machine: &Machine, cpu: &str, points: &[Point], notes: &[String
         let [base, thp] = point.measured_ns;
         let [model_base, model_thp] = point.modelled;
         let ns = |ns: Option<f64>| ns.map(|ns| json!({ "ns_per_load": ns, "provenance": "measured" }));
-        let lost = |lost: Option<Lost>| {
-            lost.map(|lost| {
-                let mut lost = json!(lost);
-                lost["provenance"] = json!("modelled");
-                lost
+        let load_cost = |load_cost: Option<LoadCost>| {
+            load_cost.map(|load_cost| {
+                let mut load_cost = json!(load_cost);
+                load_cost["provenance"] = json!("modelled");
+                load_cost
             })
         };
         json!({
             "bytes": point.bytes,
             "measured": { "base": ns(base), "thp": ns(thp) },
-            "modelled": { "base": lost(model_base), "thp": lost(model_thp) },
+            "modelled": { "base": load_cost(model_base), "thp": load_cost(model_thp) },
         })
     };
     json!({
@@ -216,13 +213,13 @@ fn json_document(machine: &Machine, cpu: &str, points: &[Point], notes: &[String
     })
 }
 
-fn shown(machine: &Machine, cpu: String, points: &[Point], notes: Vec<String>, seed: u64) -> Knees {
+fn page(machine: &Machine, cpu: String, points: &[Point], notes: Vec<String>, seed: u64) -> Knees {
     let line = |at: usize, value: &dyn Fn(&Point) -> Option<f64>| Line {
         name: POLICIES[at].to_owned(),
         points: points.iter().filter_map(|point| Some((point.bytes, value(point)?))).collect(),
     };
     let measured = (0..2).map(|at| line(at, &|point| point.measured_ns[at]));
-    let modelled = (0..2).map(|at| line(at, &|point| point.modelled[at].map(|lost| lost.cycles)));
+    let modelled = (0..2).map(|at| line(at, &|point| point.modelled[at].map(|load_cost| load_cost.cycles)));
     Knees {
         title: format!("The reach of TLBs: a chase on this processor and on the model {}", machine.name),
         invocation: std::env::args().collect(),

@@ -13,9 +13,9 @@ use super::machines;
 use super::simulated::{Cell, Simulated};
 
 /// The results of a trace for each of the machines used.
-pub fn answered(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
+pub fn answers_of(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     let machines: Vec<shown::Machine> = used.iter().map(machines::shown).collect();
-    answers(&cells(simulated), &machines, !simulated.replayed.is_complete())
+    answers(&cells(simulated), &machines, !simulated.replayed.is_complete(), &simulated.time)
 }
 
 /// Each machine under each policy, for reports.
@@ -85,7 +85,8 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     for (level, misses) in (3..).zip(&outcome.further_levels) {
         figures.push((format!("further_levels_misses, level {level}"), misses.total()));
     }
-    let found = |found: &model::simulation::Found| (format!("walk_references, {}", found.cache), found.references);
+    let found =
+        |found: &model::simulation::WalkReferences| (format!("walk_references, {}", found.cache), found.references);
     figures.extend(outcome.found.iter().map(found));
     figures.push(("least_lost_cycles".to_owned(), outcome.least_lost_cycles()));
     figures.push(("most_lost_cycles".to_owned(), outcome.most_lost_cycles()));

@@ -7,7 +7,7 @@ use results::simulation as shown;
 use results::simulation::Document;
 use serde_json::{Value, json};
 
-use super::cost::{answered, cells};
+use super::cost::{answers_of, cells};
 use super::request::Request;
 use super::simulated::Simulated;
 use super::{machines, notes, report};
@@ -50,12 +50,12 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
     ];
     if let Some(layouts) = request.layouts {
         settings
-            .push(("layouts of addresses".to_owned(), format!("{layouts} randomised by the seed, and one without")));
+            .push(("address layouts".to_owned(), format!("{layouts} randomised by the seed, and one not randomised")));
     }
     settings.extend(if request.accesses_only {
-        vec![("kernel".to_owned(), "none: the accesses alone".to_owned())]
+        vec![("kernel".to_owned(), "none: only the accesses".to_owned())]
     } else {
-        of_the_kernel(&request.kernel)
+        kernel_settings(&request.kernel)
     });
     let files: Vec<&str> = simulated.iter().map(|simulated| simulated.file.as_str()).collect();
     Document {
@@ -63,34 +63,34 @@ pub fn page(simulated: &[Simulated], used: &[Machine], request: &Request) -> Doc
         invocation: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         settings,
-        traces: simulated.iter().map(|simulated| of_trace(simulated, used)).collect(),
+        traces: simulated.iter().map(|simulated| trace_page(simulated, used)).collect(),
         machines: used.iter().map(machines::shown).collect(),
     }
 }
 
 /// The kernel settings other than the policy.
-fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
+fn kernel_settings(kernel: &Kernel) -> Vec<(String, String)> {
     let Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages } = kernel;
     let pages = |pages: Option<u64>, usual: &str| pages.map_or(usual.to_owned(), |pages| format!("{pages} pages"));
     let mut settings = vec![(
         "khugepaged".to_owned(),
         format!(
-            "looks at {} every {} s of {instructions_per_s} instructions; {} of a window may be missing",
+            "scans {} every {} s at {instructions_per_s} instructions/s; {} of a window may be missing",
             pages(khugepaged.pages_to_scan, "eight PMDs"),
             khugepaged.scan_sleep_s,
             pages(khugepaged.max_ptes_none, "all pages but one")
         ),
     )];
     if khugepaged.makes_folios {
-        settings.push(("it makes".to_owned(), "folios smaller than a PMD, too".to_owned()));
+        settings.push(("khugepaged makes".to_owned(), "also folios smaller than a PMD".to_owned()));
     }
     let folios: Vec<String> = smaller_folios.iter().map(|bytes| format_bytes(*bytes)).collect();
     if !folios.is_empty() {
         settings.push(("further folios".to_owned(), folios.join(", ")));
     }
     if let Some(pt_reclaim) = pt_reclaim {
-        let text = if *pt_reclaim { "given back by MADV_DONTNEED" } else { "kept by MADV_DONTNEED" };
-        settings.push(("empty tables of pages".to_owned(), text.to_owned()));
+        let text = if *pt_reclaim { "freed by MADV_DONTNEED" } else { "kept by MADV_DONTNEED" };
+        settings.push(("empty page tables".to_owned(), text.to_owned()));
     }
     if let Some(vdso_pages) = vdso_pages {
         settings.push(("the vDSO and its data".to_owned(), format!("{vdso_pages} pages")));
@@ -105,7 +105,7 @@ fn of_the_kernel(kernel: &Kernel) -> Vec<(String, String)> {
 }
 
 /// The results of a trace, for the page.
-pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
+pub fn trace_page(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
     let mut facts = Vec::new();
     if let Some((accesses, runs, instructions)) = simulated.counted() {
         let instructions = instructions.map_or("not counted by the trace".to_owned(), |count| count.to_string());
@@ -114,6 +114,7 @@ pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
             ("instructions".to_owned(), instructions),
             ("recorded on".to_owned(), simulated.header.architecture.clone()),
             ("recorder".to_owned(), simulated.header.recorded_by()),
+            ("CPU time of the program".to_owned(), simulated.time.in_words()),
         ];
     }
     shown::Trace {
@@ -121,7 +122,7 @@ pub fn of_trace(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
         command: simulated.header.command.clone(),
         facts,
         notes: notes::of(simulated),
-        answers: answered(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
+        answers: answers_of(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
         cells: cells(simulated),
         spreads: simulated.layouts.as_ref().map(|layouts| layouts.spreads.clone()).unwrap_or_default(),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),

@@ -1,6 +1,6 @@
 //! Opens trace files with a progress bar, and reports damage.
 
-use std::io::{BufReader, IsTerminal, Read};
+use std::io::{BufReader, IsTerminal, Read, Seek};
 use std::path::Path;
 
 use indicatif::{ProgressBar, ProgressStyle};
@@ -9,19 +9,13 @@ use trace::{Header, Reader};
 
 use crate::failure::{Failure, report};
 
-/// Opens a trace; reading advances the bar.
-///
-/// # Errors
-/// The file cannot be opened.
-pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + use<>, Failure> {
+/// Opens a trace; reading it advances the bar.
+pub fn opened(file: &Path, bar: &ProgressBar) -> Result<impl Read + Seek + use<>, Failure> {
     let opened = input::open(file).map_err(|error| Failure::about(file, error))?;
     Ok(bar.wrap_read(BufReader::with_capacity(1 << 20, opened)))
 }
 
 /// Reads the header of a trace.
-///
-/// # Errors
-/// The file cannot be read, or is not a trace.
 pub fn header(file: &Path) -> Result<Header, Failure> {
     let reader = Reader::new(opened(file, &ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
     Ok(reader.header().clone())
@@ -38,9 +32,9 @@ pub fn bar(file: &Path, what: &str) -> ProgressBar {
 }
 
 /// Reports which parts of a trace could not be used.
-pub fn say_damage(file: &Path, damage: &[String]) {
+pub fn report_damage(file: &Path, damage: &[String]) {
     let file = results::printable(&file.display().to_string());
     for damage in damage {
-        report(format_args!("pagelab: {file}: {}; it was passed over", results::printable(damage)));
+        report(format_args!("pagelab: {file}: {}; it was skipped", results::printable(damage)));
     }
 }

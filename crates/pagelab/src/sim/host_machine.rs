@@ -1,13 +1,13 @@
-//! The machine `host`: the machine file that describes this host's processor. Facts known from this host replace what the
+//! The machine `host`: the machine file that describes this host's processor. Facts read from this host replace what the
 //! file leaves open, and notes list what is unknown.
 
-use host::{Host, ToldTlb};
-use model::machine::{self, Figure, Machine, Provenance, Serves, Stage2, TableFormat};
+use host::{Host, ReportedTlb};
+use model::machine::{self, AccessKind, Figure, Machine, Provenance, Stage2, TableFormat};
 use policy::size::{PageSize, format_bytes};
 
 use crate::failure::Failure;
 
-/// Its name on the command line.
+/// The machine's name on the command line.
 pub const NAME: &str = "host";
 /// The assumed second-stage page size of a virtual machine.
 const GUEST_PAGE: PageSize = PageSize::M2;
@@ -22,10 +22,7 @@ pub struct HostMachine {
     pub notes: Vec<String>,
 }
 
-/// Models this host as a machine.
-///
-/// # Errors
-/// The host cannot be read, or no machine file describes its processor. The message lists candidates.
+/// Models this host as a machine. If no machine file describes its processor, the error lists candidates.
 pub fn of_this_host() -> Result<HostMachine, Failure> {
     of(&Host::open("/").map_err(Failure::input)?)
 }
@@ -36,11 +33,11 @@ fn of(host: &Host) -> Result<HostMachine, Failure> {
     let (name, architecture, hypervisor) = (here.cpu_model, here.arch, here.hypervisor);
     let described = known().find(|machine| machine.is_cpu(&processor.id));
     let Some(mut machine) = described else {
-        return Err(Failure::Input(nothing_fits(&processor.id, &name, &architecture, hypervisor.as_deref())));
+        return Err(Failure::Input(no_match_message(&processor.id, &name, &architecture, hypervisor.as_deref())));
     };
     let mut notes = vec![format!("{NAME} is {name} ({}), which {} describes", processor.id, machine.name)];
-    notes.extend(compared(&machine, &processor.tlbs, hypervisor.as_deref()));
-    notes.push(keep_what_is_used(&mut machine, processor.table_format.as_deref(), host.page_sizes().base));
+    notes.extend(compare_tlbs(&machine, &processor.tlbs, hypervisor.as_deref()));
+    notes.push(keep_used_format(&mut machine, processor.table_format.as_deref(), host.page_sizes().base));
     if let Some(hypervisor) = hypervisor {
         notes.push(nest(&mut machine, &hypervisor));
     }
@@ -55,7 +52,7 @@ fn known() -> impl Iterator<Item = Machine> {
 }
 
 /// The message if no machine file describes this processor, with the nearest ones.
-fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&str>) -> String {
+fn no_match_message(id: &str, name: &str, architecture: &str, hypervisor: Option<&str>) -> String {
     let shown = match hypervisor {
         Some(hypervisor) => format!(", or what {hypervisor} shows of it: a hypervisor may hide which one it is"),
         None => String::new(),
@@ -80,8 +77,8 @@ fn nothing_fits(id: &str, name: &str, architecture: &str, hypervisor: Option<&st
     )
 }
 
-/// Of the formats with the kernel's base page, keeps only the one in use, and puts it first. Returns a note.
-fn keep_what_is_used(machine: &mut Machine, used: Option<&str>, base: PageSize) -> String {
+/// Keeps only the format in use of those with the kernel's base page, and puts it first. Returns a note.
+fn keep_used_format(machine: &mut Machine, used: Option<&str>, base: PageSize) -> String {
     let is_of_base = |format: &TableFormat| base_bytes(format) == base.bytes();
     let is_used = |format: &TableFormat| used.is_none_or(|used| format.name.split('+').next() == Some(used));
     let Some(at) = machine.formats.iter().position(|format| is_of_base(format) && is_used(format)) else {
@@ -95,16 +92,16 @@ fn keep_what_is_used(machine: &mut Machine, used: Option<&str>, base: PageSize) 
     let format = machine.formats.remove(at);
     machine.formats.retain(|other| !is_of_base(other));
     machine.formats.insert(0, format.clone());
-    let (told, provenance) = match used {
-        Some(_) => ("as /proc/cpuinfo tells", Provenance::Source("/proc/cpuinfo of this host".to_owned())),
+    let (source, provenance) = match used {
+        Some(_) => ("as /proc/cpuinfo reports", Provenance::Source("/proc/cpuinfo of this host".to_owned())),
         None => {
-            let why = "the base page is this kernel's; how many bits of address it was built with no file tells";
+            let why = "the base page is this kernel's; no file shows how many bits of address it was built with";
             (why, Provenance::Assumed(why.to_owned()))
         }
     };
     machine.figures.retain(|figure| figure.key != "formats");
     machine.figures.insert(0, Figure { key: "formats".to_owned(), value: format.name.clone(), provenance });
-    format!("its page tables are {}: {told}", format.name)
+    format!("its page tables are {}: {source}", format.name)
 }
 
 fn base_bytes(format: &TableFormat) -> u64 {
@@ -120,7 +117,7 @@ fn nest(machine: &mut Machine, hypervisor: &str) -> String {
         machine::Architecture::RiscV64 => "sv48x4",
     };
     let Ok(format) = name.parse() else {
-        return format!("it is a virtual machine ({hypervisor}): walks are modelled as if it were none");
+        return format!("it is a virtual machine ({hypervisor}): walks are not modelled as nested");
     };
     let (entries, ways) = NESTED_TLB;
     let format = TableFormat { name: name.to_owned(), format };
@@ -138,47 +135,48 @@ fn nest(machine: &mut Machine, hypervisor: &str) -> String {
         provenance: Provenance::Assumed(why.to_owned()),
     }));
     format!(
-        "it is a virtual machine ({hypervisor}): walks are nested. With what its memory is mapped a guest cannot see: {} is \
-         assumed, and no TLB entry covers more; where the hypervisor maps it by 4K, no policy saves entries. `pagelab sim \
+        "it is a virtual machine ({hypervisor}): walks are nested. A guest cannot see how the hypervisor maps its memory: leaves \
+         of {} are assumed, and no TLB entry covers more. If the hypervisor uses 4K, no policy saves entries. `pagelab sim \
          chase` shows whether large pages reach further here",
         GUEST_PAGE
     )
 }
 
 /// Notes on differences between CPUID and the machine file, or that CPUID reports no TLBs.
-fn compared(machine: &Machine, told: &[ToldTlb], hypervisor: Option<&str>) -> Vec<String> {
-    if told.is_empty() {
+fn compare_tlbs(machine: &Machine, reported: &[ReportedTlb], hypervisor: Option<&str>) -> Vec<String> {
+    if reported.is_empty() {
         let why = hypervisor.map_or(String::new(), |hypervisor| format!(" under {hypervisor}"));
-        return vec![format!("CPUID does not tell its TLBs{why}: they are those of {}", machine.name)];
+        return vec![format!("CPUID does not report the TLBs{why}: those of {} are used", machine.name)];
     }
-    let mut kinds: Vec<(u8, Serves, u64)> = Vec::new();
-    for tlb in told {
-        let serves = [(tlb.fetch, Serves::Fetch), (tlb.load, Serves::Load)];
+    let mut kinds: Vec<(u8, AccessKind, u64)> = Vec::new();
+    for tlb in reported {
+        let serves = [(tlb.fetch, AccessKind::Fetch), (tlb.load, AccessKind::Load)];
         kinds.extend(serves.into_iter().filter(|(is, _)| *is).map(|(_, serves)| (tlb.level, serves, tlb.page_bytes)));
     }
-    kinds.sort_by_key(|(level, serves, bytes)| (*level, *serves == Serves::Load, *bytes));
+    kinds.sort_by_key(|(level, serves, bytes)| (*level, *serves == AccessKind::Load, *bytes));
     kinds.dedup();
-    let other = |(level, serves, bytes): (u8, Serves, u64)| {
-        let is_of = |tlb: &&ToldTlb| {
-            (tlb.level, tlb.page_bytes) == (level, bytes) && if serves == Serves::Fetch { tlb.fetch } else { tlb.load }
+    let other = |(level, serves, bytes): (u8, AccessKind, u64)| {
+        let is_of = |tlb: &&ReportedTlb| {
+            (tlb.level, tlb.page_bytes) == (level, bytes)
+                && if serves == AccessKind::Fetch { tlb.fetch } else { tlb.load }
         };
-        let said: u32 = told.iter().filter(is_of).map(|tlb| tlb.entries).sum();
+        let reported: u32 = reported.iter().filter(is_of).map(|tlb| tlb.entries).sum();
         let holds = machine.tlbs.iter().filter(|tlb| {
             tlb.level == level && tlb.serves.contains(&serves) && tlb.holds.iter().any(|size| size.bytes() == bytes)
         });
         let modelled: u32 = holds.map(|tlb| tlb.entries()).sum();
-        (said != modelled).then(|| {
+        (reported != modelled).then(|| {
             format!(
-                "CPUID tells {said} entries of {} at level {level} for {}, and {} has {modelled}, which are modelled",
+                "CPUID reports {reported} entries of {} at level {level} for {}; those of {}, {modelled}, are modelled",
                 format_bytes(bytes),
-                if serves == Serves::Fetch { "fetches" } else { "loads" },
+                if serves == AccessKind::Fetch { "fetches" } else { "loads" },
                 machine.name
             )
         })
     };
     let differ: Vec<String> = kinds.into_iter().filter_map(other).collect();
     if differ.is_empty() {
-        return vec![format!("CPUID tells the TLBs that {} has", machine.name)];
+        return vec![format!("CPUID reports the TLBs that {} has", machine.name)];
     }
     differ
 }
@@ -202,9 +200,11 @@ mod tests {
         };
         assert!(assumed("stage2.page") && assumed("stage2.tlb_entries") && !assumed("formats"));
         let text = notes.join("\n");
-        for part in
-            ["host is AMD EPYC (AuthenticAMD/25/1), which zen-3 describes", "CPUID does not tell", "2M is assumed"]
-        {
+        for part in [
+            "host is AMD EPYC (AuthenticAMD/25/1), which zen-3 describes",
+            "CPUID does not report",
+            "leaves of 2M are assumed",
+        ] {
             assert!(text.contains(part), "{part}: {text}");
         }
     }
@@ -216,41 +216,44 @@ mod tests {
         assert!(machine.formats[1..].iter().all(|format| base_bytes(format) != 65536));
         assert!(notes.iter().any(|note| note.contains("how many bits of address")), "{notes:?}");
         let mut known = machine::built_in("zen-3").unwrap();
-        let said = keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
+        let note = keep_used_format(&mut known, Some("x86-64-la57"), PageSize::K4);
         assert!(
-            said.contains("x86-64-la57 with base pages of 4K, which zen-3 does not have: x86-64 is taken"),
-            "{said}"
+            note.contains("x86-64-la57 with base pages of 4K, which zen-3 does not have: x86-64 is taken"),
+            "{note}"
         );
         let mut known = machine::built_in("ice-lake").unwrap();
-        keep_what_is_used(&mut known, Some("x86-64-la57"), PageSize::K4);
+        keep_used_format(&mut known, Some("x86-64-la57"), PageSize::K4);
         assert_eq!(known.formats.iter().map(|format| format.name.as_str()).collect::<Vec<_>>(), ["x86-64-la57"]);
     }
 
     #[test]
     fn a_processor_that_no_file_describes_is_refused_with_candidates() {
-        let said = of(&captured("riscv64-6.12")).err().unwrap().to_string();
-        assert!(said.contains("no machine file describes this processor (sifive,p670"), "{said}");
-        assert!(said.contains("those of its instruction set: sifive-u74 (") && !said.contains("zen"), "{said}");
-        let said = nothing_fits("GenuineIntel/6/167", "Intel(R) Xeon(R) Processor", "x86_64", Some("KVM"));
+        let message = of(&captured("riscv64-6.12")).err().unwrap().to_string();
+        assert!(message.contains("no machine file describes this processor (sifive,p670"), "{message}");
+        assert!(
+            message.contains("those of its instruction set: sifive-u74 (") && !message.contains("zen"),
+            "{message}"
+        );
+        let message = no_match_message("GenuineIntel/6/167", "Intel(R) Xeon(R) Processor", "x86_64", Some("KVM"));
         for part in
             ["GenuineIntel/6/167, Intel(R) Xeon(R) Processor, or what KVM shows", "those of its maker: cascade-lake"]
         {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(message.contains(part), "{part}: {message}");
         }
-        assert!(said.contains("sapphire-rapids (") && !said.contains("zen-"), "{said}");
-        assert!(nothing_fits("", "?", "x86_64", None).contains("/proc/cpuinfo does not say"));
+        assert!(message.contains("sapphire-rapids (") && !message.contains("zen-"), "{message}");
+        assert!(no_match_message("", "?", "x86_64", None).contains("/proc/cpuinfo does not say"));
     }
 
     #[test]
-    fn cpuid_is_held_against_the_file() {
+    fn compares_cpuid_with_the_file() {
         let zen = machine::built_in("zen-3").unwrap();
-        let told = |entries| ToldTlb { level: 2, fetch: false, load: true, page_bytes: 4096, entries };
-        assert_eq!(compared(&zen, &[told(2048)], None), ["CPUID tells the TLBs that zen-3 has"]);
-        let said = compared(&zen, &[told(1024), told(512)], None);
+        let tlb = |entries| ReportedTlb { level: 2, fetch: false, load: true, page_bytes: 4096, entries };
+        assert_eq!(compare_tlbs(&zen, &[tlb(2048)], None), ["CPUID reports the TLBs that zen-3 has"]);
+        let notes = compare_tlbs(&zen, &[tlb(1024), tlb(512)], None);
         assert_eq!(
-            said,
-            ["CPUID tells 1536 entries of 4K at level 2 for loads, and zen-3 has 2048, which are modelled"]
+            notes,
+            ["CPUID reports 1536 entries of 4K at level 2 for loads; those of zen-3, 2048, are modelled"]
         );
-        assert!(compared(&zen, &[], Some("KVM"))[0].contains("does not tell its TLBs under KVM"));
+        assert!(compare_tlbs(&zen, &[], Some("KVM"))[0].contains("does not report the TLBs under KVM"));
     }
 }

@@ -5,18 +5,16 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::simulation::{Outcome, Simulation};
-use results::simulation::{Spread, Spreading};
+use results::simulation::{FigureSpread, Spread};
 
 use super::cost::figures;
 use super::request::Request;
-use super::simulate::{cells, machines_of, replayed};
+use super::simulate::{cells, machines_of};
 use super::simulated::{Cell, Layouts, Simulated};
+use super::source;
 use crate::failure::Failure;
 
 /// Simulates the requested layouts of every trace.
-///
-/// # Errors
-/// A trace cannot be read again, or a simulation fails.
 pub fn simulate(all: &mut [Simulated], request: &Request) -> Result<(), Failure> {
     let Some(count) = request.layouts else { return Ok(()) };
     for simulated in all {
@@ -31,7 +29,8 @@ fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<S
     let file = Path::new(&simulated.file);
     let machines = machines_of(&simulated.header, request)?;
     let mut gathered: Vec<Gathered> = simulated.cells.iter().map(|_| Gathered::default()).collect();
-    // Each pass over the trace simulates only as many layouts as there are threads: each layout has its own memory.
+    // Each pass over the trace simulates only as many layouts as there are threads: each layout has its own memory. Eight cells of
+    // a program of 5 MiB take 45 MiB, so twenty layouts of them in one pass would take 900.
     let at_a_time = (request.threads / simulated.cells.len().max(1)).max(1);
     for numbers in (0..count).collect::<Vec<_>>().chunks(at_a_time) {
         let (mut simulations, mut places): (Vec<Simulation>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -42,12 +41,12 @@ fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<S
                 places.push(place);
             }
         }
-        replayed(file, &mut simulations, request)?;
+        source::open(file)?.replayed(&mut simulations, request)?;
         for (place, simulation) in places.into_iter().zip(&simulations) {
             gathered[place].add(&simulation.outcome().map_err(Failure::input)?);
         }
     }
-    let spread = |(cell, gathered): (&Cell, Gathered)| Some(gathered.spread(cell.ran()?));
+    let spread = |(cell, gathered): (&Cell, Gathered)| Some(gathered.spread(cell.outcome()?));
     Ok(simulated.cells.iter().zip(gathered).filter_map(spread).collect())
 }
 
@@ -84,7 +83,7 @@ impl Gathered {
             values.sort_unstable();
             let fixed = of_fixed.get(&name).copied().unwrap_or(0);
             let (least, most) = (values.first().copied()?, values.last().copied()?);
-            Some(Spreading { fixed, least, median: values[(layouts - 1) / 2], most, name })
+            Some(FigureSpread { fixed, least, median: values[(layouts - 1) / 2], most, name })
         };
         Spread {
             machine: fixed.machine.clone(),

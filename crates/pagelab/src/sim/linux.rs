@@ -22,13 +22,13 @@ const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 /// Accepted page counts of a vDSO with its data; known kernels have at most ten.
 const VDSO_PAGES: std::ops::RangeInclusive<u64> = 1..=64;
 
-/// Only the schema: in a file of another schema, no other key need be known.
+/// Only the schema, which is checked before any other key.
 #[derive(Debug, Deserialize)]
-struct Kind {
+struct SchemaOnly {
     schema: String,
 }
 
-/// The file. Missing keys have their defaults.
+/// The whole file. Missing keys have their defaults.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Wire {
@@ -66,18 +66,15 @@ enum LinuxError {
     /// The file is not TOML, or has unknown keys or values of the wrong type.
     #[error("{0}; `pagelab list linux` shows every key")]
     Syntax(#[from] TomlError),
-    #[error("schema: found {found:?}, expected {SCHEMA:?}")]
+    #[error("schema: expected {SCHEMA:?}, found {found:?}")]
     Schema { found: String },
-    #[error("{key}: found {found}, expected {expected}")]
+    #[error("{key}: expected {expected}, found {found}")]
     Value { key: &'static str, found: String, expected: &'static str },
     #[error("mthp.also_enabled: {0}")]
     Size(#[from] SizeError),
 }
 
-/// The kernel settings of a file, or the defaults.
-///
-/// # Errors
-/// The file cannot be read, or does not describe a kernel; the message names the key and what it accepts.
+/// The kernel settings of a file, or the defaults. An error names the key and what it accepts.
 pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
     let Some(file) = file else { return Ok(Kernel::default()) };
     let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
@@ -85,39 +82,39 @@ pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
 }
 
 fn read(text: &str) -> Result<Kernel, LinuxError> {
-    let Kind { schema: found } = toml_file::read(text)?;
+    let SchemaOnly { schema: found } = toml_file::read(text)?;
     if found != SCHEMA {
         return Err(LinuxError::Schema { found });
     }
     let wire: Wire = toml_file::read(text)?;
-    let usual = Kernel::default();
-    let instructions_per_s = wire.instructions_per_s.unwrap_or(usual.instructions_per_s);
+    let defaults = Kernel::default();
+    let instructions_per_s = wire.instructions_per_s.unwrap_or(defaults.instructions_per_s);
     if !(instructions_per_s.is_finite() && instructions_per_s > 0.0) {
         let found = instructions_per_s.to_string();
         return Err(LinuxError::Value { key: "instructions_per_s", found, expected: "a number above 0" });
     }
-    let khugepaged = khugepaged(&wire.khugepaged, usual.khugepaged)?;
+    let khugepaged = khugepaged(&wire.khugepaged, defaults.khugepaged)?;
     let smaller_folios = wire.mthp.also_enabled.iter().map(|size| folio(size)).collect::<Result<_, _>>()?;
-    let pt_reclaim = wire.pt_reclaim.or(usual.pt_reclaim);
-    let vdso_pages = wire.vdso_pages.or(usual.vdso_pages);
+    let pt_reclaim = wire.pt_reclaim.or(defaults.pt_reclaim);
+    let vdso_pages = wire.vdso_pages.or(defaults.vdso_pages);
     if let Some(pages) = vdso_pages.filter(|pages| !VDSO_PAGES.contains(pages)) {
         let (key, found) = ("vdso_pages", pages.to_string());
         return Err(LinuxError::Value { key, found, expected: "1 to 64" });
     }
-    let reuses_large_folios = wire.reuses_large_folios.unwrap_or(usual.reuses_large_folios);
+    let reuses_large_folios = wire.reuses_large_folios.unwrap_or(defaults.reuses_large_folios);
     Ok(Kernel { khugepaged, instructions_per_s, smaller_folios, pt_reclaim, reuses_large_folios, vdso_pages })
 }
 
-fn khugepaged(wire: &WireKhugepaged, usual: Khugepaged) -> Result<Khugepaged, LinuxError> {
+fn khugepaged(wire: &WireKhugepaged, defaults: Khugepaged) -> Result<Khugepaged, LinuxError> {
     if wire.scan_sleep_millisecs == Some(0) {
         let (key, found) = ("khugepaged.scan_sleep_millisecs", "0".to_owned());
         return Err(LinuxError::Value { key, found, expected: "1 or more" });
     }
     Ok(Khugepaged {
-        pages_to_scan: wire.pages_to_scan.or(usual.pages_to_scan),
-        scan_sleep_s: wire.scan_sleep_millisecs.map_or(usual.scan_sleep_s, |millisecs| millisecs as f64 / 1000.0),
-        max_ptes_none: wire.max_ptes_none.or(usual.max_ptes_none),
-        makes_folios: wire.makes_folios.unwrap_or(usual.makes_folios),
+        pages_to_scan: wire.pages_to_scan.or(defaults.pages_to_scan),
+        scan_sleep_s: wire.scan_sleep_millisecs.map_or(defaults.scan_sleep_s, |millisecs| millisecs as f64 / 1000.0),
+        max_ptes_none: wire.max_ptes_none.or(defaults.max_ptes_none),
+        makes_folios: wire.makes_folios.unwrap_or(defaults.makes_folios),
     })
 }
 
@@ -161,12 +158,12 @@ mod tests {
     }
 
     #[test]
-    fn what_no_kernel_has_is_refused_with_its_key() {
+    fn refuses_impossible_values_with_their_key() {
         for (text, part) in [
             ("", "missing field `schema`"),
             (
                 "schema = \"pagelab.machine/1\"\nname = \"a\"",
-                "found \"pagelab.machine/1\", expected \"pagelab.linux/1\"",
+                "expected \"pagelab.linux/1\", found \"pagelab.machine/1\"",
             ),
             ("schema = \"pagelab.linux/1\"\nspeed = 1", "unknown field `speed`"),
             (
@@ -177,13 +174,13 @@ mod tests {
             ("schema = \"pagelab.linux/1\"\n[khugepaged]\npages_to_scan = -1", "line 3"),
             ("schema = \"pagelab.linux/1\"\ninstructions_per_s = 0.0", "a number above 0"),
             ("schema = \"pagelab.linux/1\"\ninstructions_per_s = nan", "a number above 0"),
-            ("schema = \"pagelab.linux/1\"\nvdso_pages = 0", "vdso_pages: found 0, expected 1 to 64"),
+            ("schema = \"pagelab.linux/1\"\nvdso_pages = 0", "vdso_pages: expected 1 to 64, found 0"),
             ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"24K\"]", "power of two from 16K to 1G"),
             ("schema = \"pagelab.linux/1\"\n[mthp]\nalso_enabled = [\"x\"]", "mthp.also_enabled: expected a size"),
             ("schema =", "line 1"),
         ] {
-            let said = read(text).expect_err(text).to_string();
-            assert!(said.contains(part), "{text}: {said}");
+            let message = read(text).expect_err(text).to_string();
+            assert!(message.contains(part), "{text}: {message}");
         }
     }
 }

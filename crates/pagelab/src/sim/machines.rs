@@ -18,8 +18,8 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
         match all.iter().find(|(_, known)| known.name == machine.name) {
             Some((_, known)) if *known == machine => {}
             Some((first, _)) => {
-                let both = format!("{first} and {name} are two machines of one name, {:?}", machine.name);
-                return Err(Failure::Input(format!("{both}; give one of them another (its key `name`)")));
+                let both = format!("{first} and {name} are two machines with the same name, {:?}", machine.name);
+                return Err(Failure::Input(format!("{both}; change the key `name` of one of them")));
             }
             None => all.push((name, machine)),
         }
@@ -62,15 +62,12 @@ pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
 }
 
 /// This host's processor, in the form that [`Machine::is_cpu`] takes; empty if /proc/cpuinfo does not identify it.
-///
-/// # Errors
-/// The host cannot be read.
 pub fn host_cpu() -> Result<String, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     Ok(host.processor().map_err(Failure::input)?.id)
 }
 
-/// The model machine that describes a processor, if one does.
+/// The built-in machine that describes a processor, if one does.
 pub fn of_cpu(cpu: &str) -> Option<Machine> {
     machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok()).find(|machine| machine.is_cpu(cpu))
 }
@@ -79,14 +76,14 @@ fn assumed(figure: &&Figure) -> bool {
     matches!(figure.provenance, Provenance::Assumed(_))
 }
 
-/// Text on how many of the machine's figures are assumed; `None` if none is.
-pub fn assumed_in_words(machine: &Machine) -> Option<String> {
+/// A note on how many of the machine's figures are assumed; `None` if none is.
+pub fn assumed_note(machine: &Machine) -> Option<String> {
     let (all, assumed) = (machine.figures.len(), machine.figures.iter().filter(assumed).count());
     (assumed > 0).then(|| format!("{assumed} of {all} figures of {} are assumed", machine.name))
 }
 
 /// Name, processor, TLBs and the share of sourced figures, for every built-in machine.
-pub fn described() -> Result<Vec<[String; 5]>, Failure> {
+pub fn built_in_rows() -> Result<Vec<[String; 5]>, Failure> {
     let mut rows = Vec::new();
     for (name, _) in machine::BUILT_IN {
         let machine = machine::built_in(name).map_err(Failure::input)?;
@@ -95,8 +92,8 @@ pub fn described() -> Result<Vec<[String; 5]>, Failure> {
             tlbs.map(|tlb| format!("{} {}", tlb.name, tlb.entries())).collect::<Vec<_>>().join(", ")
         };
         let assumed = machine.figures.iter().filter(assumed).count();
-        let grounds = format!("{} sourced, {assumed} assumed", machine.figures.len() - assumed);
-        rows.push([name.to_owned(), machine.processor.clone(), level(1), level(2), grounds]);
+        let provenance = format!("{} sourced, {assumed} assumed", machine.figures.len() - assumed);
+        rows.push([name.to_owned(), machine.processor.clone(), level(1), level(2), provenance]);
     }
     Ok(rows)
 }

@@ -1,8 +1,10 @@
 //! `pagelab sim`: what recorded traces cost on model machines under page-size policies.
 
+mod ahead;
 mod arguments;
 mod base_page;
 mod chase;
+mod copied;
 pub mod cost;
 mod document;
 mod files;
@@ -13,8 +15,10 @@ pub mod machines;
 mod notes;
 mod report;
 mod request;
+mod run_time;
 mod simulate;
 mod simulated;
+mod source;
 mod sweep;
 mod swept;
 mod trace_notes;
@@ -42,7 +46,7 @@ pub struct SimArguments {
     replay: Replay,
 }
 
-/// What else is simulated.
+/// Other simulations.
 #[derive(Debug, Subcommand)]
 enum SimVerb {
     /// Misses of LRU TLBs of every geometry, in one pass over each trace
@@ -51,10 +55,7 @@ enum SimVerb {
     Chase(chase::Chase),
 }
 
-/// Runs `pagelab sim`.
-///
-/// # Errors
-/// The input is invalid, no machine can apply any of the policies, or no simulation reached the end of a trace.
+/// Runs `pagelab sim`. Fails if no machine can apply any of the policies, or if no simulation reached the end of a trace.
 pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     match &arguments.verb {
         Some(SimVerb::Sweep(arguments)) => sweep::run(arguments),
@@ -63,7 +64,7 @@ pub fn run(arguments: &SimArguments) -> Result<(), Failure> {
     }
 }
 
-/// `sim` and its words, as a command line of its own.
+/// A command line that consists only of arguments of `sim`.
 #[derive(Parser)]
 #[command(name = "pagelab sim", no_binary_name = true)]
 struct Line {
@@ -72,7 +73,7 @@ struct Line {
 }
 
 /// The costs of a trace on machines under policies.
-pub struct Answered {
+pub struct TraceCosts {
     /// Each machine under each policy.
     pub cells: Vec<Cell>,
     /// Notes on the limits of the figures, by machine.
@@ -80,21 +81,21 @@ pub struct Answered {
 }
 
 /// Simulates from arguments of `sim`, without output, for a study: programs count as linked for every base page.
-///
-/// # Errors
-/// As [`run`].
-pub fn of_words(words: &[String]) -> Result<Answered, Failure> {
+pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
     let (all, used) = simulate::all(&Request { is_relinked: true, ..Request::of(&line.replay)? })?;
     if let Some(damaged) = all.iter().find(|one| one.is_cut_off() || !one.damage().is_empty()) {
-        return Err(Failure::Input(format!("{}: the trace is not whole, so its figures are no answer", damaged.file)));
+        return Err(Failure::Input(format!(
+            "{}: the trace is incomplete, so its figures would be wrong",
+            damaged.file
+        )));
     }
     let of_machine = |machine: &Machine| {
         let notes = all.iter().flat_map(|one| notes::of_machine(one, &machine.name));
-        (machine.name.clone(), notes.chain(machines::assumed_in_words(machine)).collect())
+        (machine.name.clone(), notes.chain(machines::assumed_note(machine)).collect())
     };
     let notes = used.iter().map(of_machine).collect();
-    Ok(Answered { cells: all.iter().flat_map(cost::cells).collect(), notes })
+    Ok(TraceCosts { cells: all.iter().flat_map(cost::cells).collect(), notes })
 }
 
 /// Whether a file is a trace of this command with the same window: at most `most` instructions per thread, after `skipped`

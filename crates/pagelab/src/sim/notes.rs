@@ -18,12 +18,12 @@ const RECORDED_PAGE_BYTES: u64 = 4096;
 
 /// All notes on the figures of a trace.
 pub fn of(simulated: &Simulated) -> Vec<String> {
-    about(simulated, &simulated.cells.iter().filter_map(Cell::ran).collect::<Vec<_>>())
+    about(simulated, &simulated.cells.iter().filter_map(Cell::outcome).collect::<Vec<_>>())
 }
 
 /// All notes on the figures of one machine.
 pub fn of_machine(simulated: &Simulated, machine: &str) -> Vec<String> {
-    let ran = simulated.cells.iter().filter_map(Cell::ran);
+    let ran = simulated.cells.iter().filter_map(Cell::outcome);
     about(simulated, &ran.filter(|outcome| outcome.machine == machine).collect::<Vec<_>>())
 }
 
@@ -31,14 +31,12 @@ pub fn of_machine(simulated: &Simulated, machine: &str) -> Vec<String> {
 fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     let mut notes: Vec<String> = ran.iter().filter_map(|outcome| stopped(outcome)).collect();
     if simulated.replayed.inferred {
-        notes.push(
-            "the trace does not tell which memory there is: stretches of touched pages are taken for it".to_owned(),
-        );
+        notes.push("the trace does not record mappings: ranges of touched pages count as mappings".to_owned());
     }
     if simulated.replayed.accesses_only {
         notes.push(
-            "the accesses alone, at the addresses that were recorded: no system call was heard, no forked process \
-             followed, and touched memory was taken for anonymous memory"
+            "only the accesses, at the recorded addresses: system calls are ignored, forked processes are not followed, \
+             and all touched memory counts as anonymous"
                 .to_owned(),
         );
     }
@@ -49,7 +47,7 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes.extend(simulated.swept.iter().flat_map(Swept::limits));
     if let Some(machine) = &simulated.guessed {
         notes.push(format!(
-            "the trace does not say on which architecture it was recorded: {machine} was taken; name a machine with -m"
+            "the trace does not say on which architecture it was recorded: {machine} was assumed; name a machine with -m"
         ));
     }
     if simulated.replayed.out_of_order != 0 {
@@ -57,19 +55,20 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     }
     if simulated.replayed.untimed != 0 {
         notes.push(
-            "the trace does not say which of its threads or processes was the first to touch memory. Between calls that \
-             change memory one thread is taken after the other, and children before their parents. So there are too many \
-             faults where one fills what another reads, and too few copies where a parent stores while its child lives. \
+            "the trace does not say which thread or process touched memory first. Between calls that change memory, threads \
+             are replayed one after the other, and children before their parents. Faults are overestimated where one \
+             thread fills what another reads, and CoW copies underestimated where a parent writes while its child lives. \
              Record the program again"
                 .to_owned(),
         );
     }
     if let Some(outside) = ran.iter().map(|outcome| outcome.costs.outside_bytes).max().filter(|bytes| *bytes != 0) {
         notes.push(format!(
-            "{} were touched where no event tells of memory, and mapped as base pages",
+            "{} were touched outside all recorded mappings, and mapped as base pages",
             format_bytes(outside)
         ));
     }
+    notes.extend(unmodelled(ran));
     if let Some(calls) = ran.iter().map(|outcome| outcome.costs.refused_calls).max().filter(|calls| *calls != 0) {
         notes.push(format!(
             "{calls} calls of the trace did nothing: no kernel would have let them succeed (misaligned, empty or beyond \
@@ -82,22 +81,22 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     }
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
         let processes = if forks == 1 { "process" } else { "processes" };
-        notes.push(format!("the program made {forks} {processes} of which there is no trace FILE.PID: not modelled"));
+        notes.push(format!("the program forked {forks} {processes} without a trace FILE.PID, which are not modelled"));
     }
     notes.extend(unrecorded(&simulated.replayed.unrecorded));
-    let told = !simulated.replayed.inferred && !simulated.replayed.accesses_only;
+    let has_mappings = !simulated.replayed.inferred && !simulated.replayed.accesses_only;
     let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
-    if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| told) {
+    if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| has_mappings) {
         notes.push(format!(
-            "mappings are where pages of 4K let them be: with base pages of up to {} they are rounded outwards, and \
-             neighbours share pages; a kernel with such pages would have put them apart, aligned",
+            "mappings were placed for pages of 4K: with base pages of up to {} they are rounded outwards, and \
+             neighbours share pages; a kernel with such pages would have aligned them",
             format_bytes(bytes)
         ));
     }
     if let Some(moved) = ran.iter().find(|outcome| outcome.moved_addresses) {
         notes.push(format!(
-            "{} ({}) has fewer bits of address than the trace: stack and mappings were moved to the end of what it has, \
-             the program to two thirds of it",
+            "{} ({}) has fewer bits of address than the trace: stack and mappings were moved to the end of its address \
+             space, the program to two thirds of it",
             moved.machine, moved.table_format
         ));
     }
@@ -109,7 +108,7 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
             simulated.header.architecture
         ));
     }
-    notes.extend(ran.first().map(|outcome| alone(outcome)));
+    notes.extend(ran.first().map(|outcome| no_interference(outcome)));
     let is_shown = |machine: &&String| ran.iter().any(|outcome| outcome.machine == **machine);
     notes.extend(
         simulated.shared.iter().filter(is_shown).map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))),
@@ -118,13 +117,31 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes
 }
 
+/// A note on advice whose effect is not modelled: the memory advised bounds the effect.
+fn unmodelled(ran: &[&Outcome]) -> Option<String> {
+    let mut most: BTreeMap<&str, u64> = BTreeMap::new();
+    for (name, bytes) in ran.iter().flat_map(|outcome| &outcome.costs.unmodelled_advice) {
+        let known = most.entry(name).or_default();
+        *known = (*known).max(*bytes);
+    }
+    let how = |name: &str| if name == "MADV_PAGEOUT" { " (modelled without swap)" } else { "" };
+    let advised: Vec<String> =
+        most.iter().map(|(name, bytes)| format!("{name} for {}{}", format_bytes(*bytes), how(name))).collect();
+    (!advised.is_empty()).then(|| {
+        format!(
+            "the program's advice has effects that are not modelled, at most on the memory advised: {}",
+            advised.join(", ")
+        )
+    })
+}
+
 /// A note on executed programs that have no trace, most frequent first.
 fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     let all: u64 = programs.values().sum();
     let named = programs.iter().map(|(Unrecorded { program, why }, times)| (program.as_str(), why.as_deref(), *times));
     (all > 0).then(|| {
         format!(
-            "processes executed {} of which there is no trace FILE.PID.execN, and what they did then is not modelled: {}",
+            "processes executed {} without a trace FILE.PID.execN, and their further work is not modelled: {}",
             count(all, "program"),
             programs_by_times(named)
         )
@@ -137,31 +154,31 @@ fn layouts(simulated: &Simulated) -> Option<String> {
     match &simulated.layouts {
         _ if simulated.replayed.accesses_only || !is_laid_out => None,
         None => Some(
-            "one layout of addresses, that without randomisation (setarch --addr-no-randomize); with it figures differ from run to \
-             run: --layouts N shows how far"
+            "one address layout, without randomisation (setarch --addr-no-randomize); with randomisation, figures differ from run \
+             to run: --layouts N shows how far"
                 .to_owned(),
         ),
         Some(Layouts { count, seed, spreads }) => {
             let ended = spreads.iter().map(|spread| spread.layouts).min().unwrap_or(0);
-            let early = (ended < *count).then(|| format!("; of some cells only {ended} came to the end of the trace"));
+            let early = (ended < *count).then(|| format!("; in some cells only {ended} reached the end of the trace"));
             Some(format!(
-                "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, of which all other figures \
-                 are{}",
+                "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, which all other figures \
+                 are for{}",
                 early.unwrap_or_default()
             ))
         }
     }
 }
 
-/// A note that the model leaves out interference that threads have on a real machine from other threads, cores and processes.
-fn alone(outcome: &Outcome) -> String {
+/// A note that the model leaves out interference from other threads, cores and processes.
+fn no_interference(outcome: &Outcome) -> String {
     let who = match outcome.threads {
         1 => "the program has a core to itself".to_owned(),
         threads => format!("each of the {threads} threads has a core to itself"),
     };
     format!(
-        "{who}, with its TLBs, walkers and the caches that entries are found in: what two hardware threads of a core (SMT), other \
-         cores and other processes take from each other is not modelled"
+        "{who}, with its own TLBs, walkers and caches of table entries: competition with the other hardware thread of a core \
+         (SMT), other cores and other processes is not modelled"
     )
 }
 

@@ -9,12 +9,12 @@ use policy::verdict::AnsweredCall;
 use results::answer::Answer;
 use results::fold;
 use results::grid::plain;
-use results::simulation::{Per, Spread, Spreading, mapped_in_words, rate_in_words, verdict_in_words};
+use results::simulation::{FigureSpread, Per, Spread, mapped_in_words, rate_in_words, verdict_in_words};
 use serde_json::{Value, json};
 
-use super::cost::{answered, cost};
+use super::cost::{answers_of, cost};
 use super::simulated::{Cell, Layouts, Simulated};
-use super::{notes, swept};
+use super::{notes, run_time, swept};
 
 /// Tables for the terminal, one trace after the other.
 pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
@@ -24,8 +24,8 @@ pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
 /// The tables of a trace, grouped by machine, and its result.
 fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let mut lines = Vec::new();
-    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::ran).collect();
-    if let Some(first) = whole_or_first(&ran) {
+    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
+    if let Some(first) = complete_or_first(&ran) {
         let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
         lines.push(format!(
             "{}: {} accesses in {} runs, {instructions} instructions, {} {}",
@@ -47,7 +47,7 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         let unit = Per::of(first.instructions, first.runs).unit();
         let caption = format!(
             "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
-             peaks (unmapped: held and mapped by nothing), mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
+             peaks (unmapped: held but not mapped), mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
         );
         lines.push(fold(&caption, width, 0));
     }
@@ -58,12 +58,12 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
     lines.push(String::new());
-    lines.extend(answered(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
+    lines.extend(answers_of(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
     lines.join("\n")
 }
 
 /// The outcome that describes the trace: one that reached its end, if any did.
-fn whole_or_first<'a>(ran: &[&'a Outcome]) -> Option<&'a Outcome> {
+fn complete_or_first<'a>(ran: &[&'a Outcome]) -> Option<&'a Outcome> {
     ran.iter().find(|outcome| outcome.is_whole()).or(ran.first()).copied()
 }
 
@@ -224,7 +224,8 @@ pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
         "notes": notes::of(simulated),
-        "answers": answered(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
+        "run_time": run_time::document(&simulated.time),
+        "answers": answers_of(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
         "curves": curves,
         "layouts": simulated.layouts.as_ref().map(layouts),
         "simulations": cells,
@@ -234,8 +235,8 @@ pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
 /// The spread over layouts as JSON.
 fn layouts(layouts: &Layouts) -> Value {
     let spread = |spread: &Spread| {
-        let figure = |of: &Spreading| {
-            let Spreading { name, fixed, least, median, most } = of;
+        let figure = |of: &FigureSpread| {
+            let FigureSpread { name, fixed, least, median, most } = of;
             json!({ "figure": name, "without_randomisation": fixed, "least": least, "median": median, "most": most })
         };
         json!({
@@ -267,6 +268,10 @@ fn answer_document(answer: &Answer) -> Value {
         "lost_cycles_ratio": answer.lost_ratio,
         "resident_peak_ratio": answer.resident_ratio,
         "best_with_kernel": answer.best_with_kernel,
+        "translation_ratio": answer.shares.map(|shares| shares.translation),
+        "best_translation_ratio": answer.shares.map(|shares| shares.best_translation),
+        "kernel_ratio": answer.shares.and_then(|shares| shares.kernel),
+        "page_size_matters": answer.shares.filter(|_| answer.reference.is_some()).map(|shares| shares.page_size_matters),
         "provenance": "modelled",
     })
 }

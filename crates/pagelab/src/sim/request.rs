@@ -13,7 +13,7 @@ use crate::failure::Failure;
 use crate::output::can_be_written;
 
 /// The default policies.
-const USUAL: [&str; 3] = ["base", "mthp-64k", "thp"];
+const DEFAULT_POLICIES: [&str; 3] = ["base", "mthp-64k", "thp"];
 
 /// The traces to simulate, the machines and the settings.
 pub struct Request {
@@ -29,6 +29,8 @@ pub struct Request {
     pub physical: Physical,
     /// Kernel settings other than the policy.
     pub kernel: Kernel,
+    /// The CPU time of the program, if the user gives it, in seconds.
+    pub run_time_s: Option<f64>,
     /// The number of randomised address layouts to simulate in addition to the one without randomisation.
     pub layouts: Option<u32>,
     /// The number of threads that share the simulations.
@@ -43,12 +45,10 @@ pub struct Request {
 
 impl Request {
     /// Checks the arguments.
-    ///
-    /// # Errors
-    /// The page cannot be written, or a machine or kernel file is unknown or invalid.
     pub fn of(arguments: &Replay) -> Result<Request, Failure> {
         can_be_written(&arguments.html)?;
-        verbs_come_first(&arguments.files)?;
+        refuse_late_verb(&arguments.files)?;
+        check_run_time(arguments)?;
         Ok(Request {
             is_relinked: false,
             files: arguments.files.clone(),
@@ -61,6 +61,7 @@ impl Request {
                 seed: arguments.seed,
             },
             kernel: linux::kernel(arguments.linux.as_deref())?,
+            run_time_s: arguments.run_time,
             layouts: arguments.layouts,
             threads: threads(arguments.threads),
             // The page always shows curves.
@@ -70,8 +71,8 @@ impl Request {
     }
 }
 
-/// After an option, clap reads the name of a verb as a file. This refuses that with a clear message.
-fn verbs_come_first(files: &[PathBuf]) -> Result<(), Failure> {
+/// After an option, clap takes the name of a verb for a file: refuses that with a clear message.
+fn refuse_late_verb(files: &[PathBuf]) -> Result<(), Failure> {
     let is_verb = |file: &&PathBuf| ["sweep", "chase"].iter().any(|verb| file.as_os_str() == *verb) && !file.exists();
     match files.iter().find(is_verb) {
         Some(verb) => {
@@ -84,10 +85,20 @@ fn verbs_come_first(files: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
+/// Refuses a CPU time for several traces.
+fn check_run_time(arguments: &Replay) -> Result<(), Failure> {
+    match (arguments.run_time, arguments.files.len()) {
+        (Some(_), count @ 2..) => Err(Failure::Input(format!(
+            "--run-time: expected one trace, whose CPU time it is, found {count}; simulate one after the other"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// The requested policies without duplicates, or the default ones.
 fn policies(named: &[ModelPolicy]) -> Vec<ModelPolicy> {
     if named.is_empty() {
-        return USUAL.iter().filter_map(|name| name.parse().ok()).collect();
+        return DEFAULT_POLICIES.iter().filter_map(|name| name.parse().ok()).collect();
     }
     let mut seen = HashSet::new();
     named.iter().filter(|policy| seen.insert(*policy)).cloned().collect()

@@ -3,6 +3,7 @@
 use model::policy::Unsupported;
 use model::replay::Replayed;
 use model::simulation::Outcome;
+use results::answer::RunTime;
 use results::simulation::Spread;
 use trace::Header;
 
@@ -19,6 +20,8 @@ pub struct Simulated {
     pub replayed: Replayed,
     /// Each machine under each policy, in the requested order.
     pub cells: Vec<Cell>,
+    /// The CPU time of the program.
+    pub time: RunTime,
     /// Misses of every geometry, if requested.
     pub swept: Option<Swept>,
     /// Results for randomised layouts, if requested.
@@ -57,18 +60,18 @@ impl Simulated {
 
     /// The failure if no simulation reached the end of the trace.
     pub fn failure(&self) -> Option<Failure> {
-        let mut ran = self.cells.iter().filter_map(Cell::ran).peekable();
+        let mut ran = self.cells.iter().filter_map(Cell::outcome).peekable();
         if ran.peek().is_none() {
-            let why = "no machine can have any of the policies; the reasons are above";
+            let why = "no machine supports any of the policies; the reasons are above";
             return Some(Failure::NothingAdmitted(format!("{}: {why}", self.file)));
         }
-        let why = "no simulation came to the end of the trace; the reasons are above";
+        let why = "no simulation reached the end of the trace; the reasons are above";
         (!ran.any(Outcome::is_whole)).then(|| Failure::Input(format!("{}: {why}", self.file)))
     }
 
     /// The numbers of accesses, runs and instructions in the trace.
     pub fn counted(&self) -> Option<(u64, u64, Option<u64>)> {
-        let ran = self.cells.iter().find_map(Cell::ran).map(|ran| (ran.accesses, ran.runs, ran.instructions));
+        let ran = self.cells.iter().find_map(Cell::outcome).map(|ran| (ran.accesses, ran.runs, ran.instructions));
         ran.or_else(|| self.swept.as_ref().map(|swept| (swept.accesses, swept.runs, swept.instructions)))
     }
 
@@ -88,7 +91,7 @@ pub enum Cell {
 
 impl Cell {
     /// The outcome, if the simulation ran.
-    pub fn ran(&self) -> Option<&Outcome> {
+    pub fn outcome(&self) -> Option<&Outcome> {
         match self {
             Cell::Ran(outcome) => Some(outcome),
             Cell::Refused(_) => None,

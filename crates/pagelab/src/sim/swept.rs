@@ -1,6 +1,6 @@
 //! Misses of every LRU geometry of a trace, for `pagelab sim sweep` and the curves of `pagelab sim`.
 
-use std::collections::HashSet;
+use std::io::Read;
 use std::path::Path;
 
 use model::tlb_geometry::sweep;
@@ -8,9 +8,8 @@ use policy::size::format_bytes;
 use results::grid::plain;
 use results::simulation::{Per, Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
-use trace::{Block, Header, Reader};
+use trace::Header;
 
-use super::files::{bar, header, opened};
 use super::trace_notes;
 use crate::failure::Failure;
 
@@ -53,25 +52,25 @@ impl Swept {
     pub fn limits(&self) -> Vec<String> {
         let shared =
             (!self.header.columns.addresses).then(|| trace_notes::shared("geometries and curves are of TLBs that"));
-        shared.into_iter().chain(self.alone()).collect()
+        shared.into_iter().chain(self.missing_parts()).collect()
     }
 
     /// Notes on parts of the recording that are not in the file.
-    fn alone(&self) -> Vec<String> {
+    fn missing_parts(&self) -> Vec<String> {
         let forked = match self.forks {
             0 => None,
-            1 => Some("1 process that was forked has a trace of its own, FILE.PID".to_owned()),
-            forks => Some(format!("{forks} processes that were forked have traces of their own, FILE.PID")),
+            1 => Some("1 forked process has its own trace, FILE.PID".to_owned()),
+            forks => Some(format!("{forks} forked processes have their own traces, FILE.PID")),
         };
         let forked = forked.map(|forked| {
             format!(
-                "geometries, curves and footprints are of the first process alone: the {forked}. Name that to see it"
+                "geometries, curves and footprints are only of the first process: {forked}. Name that file to sweep it"
             )
         });
         let executed = self.executed.as_ref().map(|program| {
             format!(
-                "geometries, curves and footprints end where the process executed {}. If that was recorded, it has a trace of its \
-                 own, FILE.PID.execN",
+                "geometries, curves and footprints end where the process executed {}. If that program was recorded, its trace \
+                 is FILE.PID.execN",
                 results::printable(program)
             )
         });
@@ -79,15 +78,15 @@ impl Swept {
     }
 }
 
-/// Sweeps a trace for pages of `1 << shift` bytes each and up to `ways` ways.
-///
-/// # Errors
-/// The trace cannot be read, or is exact for none of the geometries.
-pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Result<Swept, Failure> {
-    let bar = bar(file, "every geometry");
-    let swept = sweep(opened(file, &bar)?, page_shifts, ways, threads);
-    bar.finish_and_clear();
-    let swept = swept.map_err(|error| Failure::about(file, error))?;
+/// Sweeps the content of a trace file for pages of `1 << shift` bytes each and up to `ways` ways.
+pub fn sweep_file(
+    file: &Path,
+    from: impl Read,
+    page_shifts: &[u32],
+    ways: u32,
+    threads: usize,
+) -> Result<Swept, Failure> {
+    let swept = sweep(from, page_shifts, ways, threads).map_err(|error| Failure::about(file, error))?;
     let geometry = |of: &model::tlb_geometry::GeometryMisses| TlbGeometry {
         page_bytes: of.page_bytes,
         sets: of.sets,
@@ -98,7 +97,7 @@ pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Res
     geometries.sort_unstable();
     let per = Per::of(swept.instructions, swept.runs);
     Ok(Swept {
-        sweep: Sweep { per, geometries, footprints: footprints(file)? },
+        sweep: Sweep { per, geometries, footprints: swept.footprints },
         accesses: swept.accesses,
         runs: swept.runs,
         instructions: swept.instructions,
@@ -106,25 +105,8 @@ pub fn swept(file: &Path, page_shifts: &[u32], ways: u32, threads: usize) -> Res
         cut_off: swept.cut_off,
         forks: swept.forks,
         executed: swept.executed,
-        header: header(file)?,
+        header: swept.header,
     })
-}
-
-/// Page size and bytes of all touched pages, for page sizes from 4K to 1G.
-fn footprints(file: &Path) -> Result<Vec<(u64, u64)>, Failure> {
-    let mut reader =
-        Reader::new(opened(file, &indicatif::ProgressBar::hidden())?).map_err(|error| Failure::about(file, error))?;
-    let mut pages: HashSet<u64> = HashSet::new();
-    while let Some(block) = reader.next_block().map_err(|error| Failure::about(file, error))? {
-        if let Block::Runs { chunk, .. } = block {
-            pages.extend(&chunk.pages);
-        }
-    }
-    let bytes = |shift: u32| {
-        let whole: HashSet<u64> = pages.iter().map(|page| page >> (shift - trace::PAGE_SHIFT)).collect();
-        (1 << shift, (whole.len() as u64) << shift)
-    };
-    Ok(trace::SHIFTS.map(bytes).to_vec())
 }
 
 /// The touched bytes by page size, as JSON.
@@ -162,7 +144,7 @@ pub fn curves_text(sweep: &Sweep, width: usize) -> String {
     let sizes = sweep.footprints.iter().map(|(size, bytes)| [format_bytes(*size), format_bytes(*bytes)]);
     format!(
         "LRU TLBs of one level, up to 8 entries fully associative and then of 8 ways, if all pages had one size: misses per \
-         1000 {}; modelled\n{misses}\n\nall pages that are ever touched\n{}",
+         1000 {}; modelled\n{misses}\n\nall touched pages\n{}",
         sweep.per.unit(),
         plain(["pages of", "take"], sizes, width)
     )

@@ -9,8 +9,8 @@ pub fn parts(header: &Header) -> Option<String> {
     let left_out = trace_file::parts(header);
     (!left_out.is_empty()).then(|| {
         format!(
-            "a part of what ran; not in the trace: {}. Rates are for the instructions that are in it. Its first \
-             accesses do not find in TLBs and memory what they found when the program ran",
+            "the trace is a part of the run; not in it: {}. Rates are for the recorded instructions. The first accesses \
+             find other contents in TLBs and memory than in the run",
             left_out.join("; ")
         )
     })
@@ -19,8 +19,8 @@ pub fn parts(header: &Header) -> Option<String> {
 /// A note on the meaning of figures of a filtered trace.
 pub fn filtered(header: &Header) -> Option<String> {
     matches!(header.filter, Filter::Lru { .. }).then(|| {
-        "the trace was filtered: misses are exact, of the geometries for which they are; accesses and runs are those that \
-         are left"
+        "the trace was filtered: misses are exact for the geometries shown; accesses and runs are those that \
+         remain"
             .to_owned()
     })
 }
@@ -28,9 +28,9 @@ pub fn filtered(header: &Header) -> Option<String> {
 /// A note that fetches and data share TLBs, while the trace stores their runs separately.
 pub fn shared(what: &str) -> String {
     format!(
-        "{what} fetches and data share, and the trace has their runs apart: what one takes from the other meanwhile is not \
-         seen. With one way far too few misses are counted, from 64 entries on it hardly matters; record with --lossless to have \
-         all"
+        "{what} fetches and data share, but the trace stores their runs separately: conflicts between them within a run are not \
+         simulated. Direct-mapped TLBs get far too few misses; from 64 entries on it hardly matters. Record with --lossless for \
+         exact counts"
     )
 }
 
@@ -42,7 +42,7 @@ pub fn incomplete(cut_off: bool, children: &[String], damage: &[String]) -> Vec<
     }
     notes.extend(children.iter().map(|name| format!("{name}, of a forked process, was cut off: its end is missing")));
     if !damage.is_empty() {
-        notes.push(format!("{} damaged parts of the trace were passed over", damage.len()));
+        notes.push(format!("{} damaged parts of the trace were skipped", damage.len()));
     }
     notes
 }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use study::definition::{Definition, Size};
 
@@ -16,7 +17,7 @@ pub struct StudyArguments {
     pub verb: StudyVerb,
 }
 
-/// What is done with a study.
+/// The verbs of `pagelab study`.
 #[derive(Debug, Subcommand)]
 pub enum StudyVerb {
     /// List the studies
@@ -25,17 +26,17 @@ pub enum StudyVerb {
         #[arg(long)]
         json: bool,
     },
-    /// Run what is missing of a study; finished parts are not repeated
+    /// Run the missing parts of a study; finished parts are not repeated
     Run(Run),
-    /// Say what of a study is done, what is missing, and why
+    /// Say which parts of a study are done, which are missing, and why
     Status(Status),
     /// Show the results of a study, in a table or in another form
     Report(Report),
     /// Say which workloads can be run here, what the others lack, and which packages provide it
     Doctor(Doctor),
-    /// Write every sample that was measured of a study, a row for each metric of a trial; simulations have none
+    /// Write every measured sample of a study, a row for each metric of a trial; simulations have no samples
     Export(Export),
-    /// Bring study results of several stores into one; it skips results that it has already
+    /// Merge study results of several stores into one; results that it already has are skipped
     Merge(Merge),
 }
 
@@ -45,12 +46,33 @@ pub struct Which {
     /// A name of `pagelab study list`, or a FILE.toml
     #[arg(value_name = "NAME_OR_FILE")]
     pub study: String,
-    /// Take the small size of the study, which shows in minutes that all of it runs
-    #[arg(long)]
-    pub quick: bool,
+    #[command(flatten)]
+    pub size: SizeArgument,
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
+}
+
+/// The size of a study.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct SizeArgument {
+    /// How much is run: quick shows in minutes that everything runs, standard decides or bounds the answer on two processors
+    /// with 16 GB, full is for large machines
+    #[arg(long, value_name = "SIZE", default_value = Size::Standard.name(), value_parser = sizes())]
+    pub size: Size,
+}
+
+/// The names of the sizes.
+fn sizes() -> impl TypedValueParser<Value = Size> {
+    let named = |name: &str| Size::ALL.into_iter().find(|size| size.name() == name).unwrap_or_default();
+    PossibleValuesParser::new(Size::ALL.map(Size::name)).map(move |name| named(&name))
+}
+
+impl SizeArgument {
+    /// The argument that names the size again; nothing for the default.
+    pub fn words(self) -> Vec<String> {
+        if self.size == Size::default() { vec![] } else { vec!["--size".to_owned(), self.size.name().to_owned()] }
+    }
 }
 
 /// Arguments of `pagelab study run`.
@@ -62,23 +84,27 @@ pub struct Run {
     /// ones
     #[arg(long)]
     pub dry_run: bool,
-    /// Also run workloads again that failed, or for which no policy could be given
+    /// Also repeat workloads that failed, or for which no policy was available
     #[arg(long)]
     pub again: bool,
-    /// In a boot without results yet, measure again what earlier boots of the same kind have: boots that are compared need
-    /// several each
+    /// In a boot without results, measure again what earlier boots of the same kind have measured: a comparison needs
+    /// several boots of each kind
     #[arg(long)]
     pub each_boot: bool,
     /// Only workloads whose name contains this; repeat it, or separate several by commas
     #[arg(long, value_name = "TEXT", value_delimiter = ',')]
     pub only: Vec<String>,
+    /// Run each workload to its own end, one after the other: its precision, blocks or max_time. Without this, workloads share
+    /// the time: the one that the answer needs most gets the next slice, and the study ends once the answer is decided
+    #[arg(long)]
+    pub no_rounds: bool,
     /// How many threads share the simulations; default: one a processor. The results are the same for any number.
     /// Measurements run one trial at a time
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     pub jobs: Option<u32>,
     #[command(flatten)]
     pub place: Where,
-    /// For pagelab's own tests, and not in the program that is released: as in `compare`
+    /// For pagelab's own tests, as in `compare`; absent from release builds
     #[cfg(debug_assertions)]
     #[arg(long, value_name = "FILE", hide = true)]
     pub fake_platform: Option<String>,
@@ -117,7 +143,7 @@ pub struct Report {
     pub html: Option<PathBuf>,
 }
 
-/// What is printed.
+/// The form of the output.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub struct Form {
@@ -152,9 +178,9 @@ pub struct Merge {
     /// is missing
     #[arg(long, value_name = "NAME_OR_FILE", conflicts_with_all = ["stores", "study"])]
     pub shards: Option<String>,
-    /// With --shards: those of the small size of the study
-    #[arg(long, requires = "shards", conflicts_with = "stores")]
-    pub quick: bool,
+    /// With --shards: the size of the study
+    #[arg(long, value_name = "SIZE", requires = "shards", conflicts_with = "stores", value_parser = sizes())]
+    pub size: Option<Size>,
     /// Merge only this study
     #[arg(long, value_name = "NAME")]
     pub study: Option<String>,
@@ -169,7 +195,7 @@ impl Which {
     /// # Errors
     /// The study does not exist or is invalid.
     pub fn definition(&self) -> Result<Definition, Failure> {
-        let mut definition = source::named(&self.study)?.of_size(if self.quick { Size::Quick } else { Size::Full })?;
+        let mut definition = source::named(&self.study)?.of_size(self.size.size)?;
         // Trace paths in a file are relative to the file's directory.
         let directory = Path::new(&self.study).parent().unwrap_or(Path::new(""));
         for trace in definition.workloads.iter_mut().filter_map(|workload| workload.trace.as_mut()) {
@@ -185,15 +211,15 @@ impl Which {
 
     /// The arguments that name the study and the store again.
     pub fn words(&self) -> String {
-        let quick = if self.quick { " --quick" } else { "" };
-        let store = self.store.as_ref().map(|store| format!(" --store {}", store.display()));
-        format!("{}{quick}{}", self.study, store.unwrap_or_default())
+        let store = self.store.as_ref().map(|store| format!("--store {}", store.display()));
+        let words = [self.study.clone()].into_iter().chain(self.size.words()).chain(store);
+        words.collect::<Vec<String>>().join(" ")
     }
 }
 
 impl Run {
-    /// Whether a workload matches the named ones.
-    pub fn is_named(&self, workload: &str) -> bool {
+    /// Whether --only selects a workload.
+    pub fn is_selected(&self, workload: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|text| workload.contains(text))
     }
 
@@ -201,7 +227,7 @@ impl Run {
     ///
     /// # Errors
     /// A name matches no workload; the message lists the workloads.
-    pub fn names_some(&self, definition: &Definition) -> Result<(), Failure> {
+    pub fn refuse_unknown_names(&self, definition: &Definition) -> Result<(), Failure> {
         let names: Vec<&str> = definition.workloads.iter().map(|workload| workload.name.as_str()).collect();
         let is_in_none = |text: &&String| !names.iter().any(|name| name.contains(text.as_str()));
         self.only.iter().find(is_in_none).map_or(Ok(()), |text| {

@@ -12,10 +12,10 @@ use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// A workload and what it lacks.
+/// A workload and its missing dependencies.
 struct Examined {
-    /// The suite or study that it belongs to.
-    of: String,
+    /// The suite or study of the workload.
+    owner: String,
     workload: Workload,
     lacks: Vec<MissingDependency>,
 }
@@ -33,13 +33,14 @@ pub fn doctor(arguments: &Doctor) -> Result<(), Failure> {
 fn everything() -> Result<Vec<Examined>, Failure> {
     let mut all = Vec::new();
     for suite in source::suites()? {
-        let workloads = suite.as_suite()?.of_size(Size::Full);
+        let workloads = suite.as_suite()?.of_size(Size::Standard);
         let workloads = workloads.map_err(|error| Failure::Input(format!("suite {}: {error}", suite.name)))?;
-        all.extend(workloads.into_iter().map(|workload| examined(&suite.name, workload)));
+        all.extend(workloads.into_iter().map(|workload| examine(&suite.name, workload)));
     }
     for study in source::all()? {
-        let own = study.of_size(Size::Full)?.workloads.into_iter().filter(|workload| workload.suite.is_none());
-        all.extend(own.map(|workload| examined(&study.name, workload)));
+        let workloads =
+            study.of_size(Size::Standard)?.workloads.into_iter().filter(|workload| workload.suite.is_none());
+        all.extend(workloads.map(|workload| examine(&study.name, workload)));
     }
     Ok(all)
 }
@@ -47,17 +48,17 @@ fn everything() -> Result<Vec<Examined>, Failure> {
 fn of_studies(names: &[String]) -> Result<Vec<Examined>, Failure> {
     let mut all = Vec::new();
     for name in names {
-        let definition = source::named(name)?.of_size(Size::Full)?;
-        all.extend(definition.workloads.into_iter().map(|workload| examined(&definition.name, workload)));
+        let definition = source::named(name)?.of_size(Size::Standard)?;
+        all.extend(definition.workloads.into_iter().map(|workload| examine(&definition.name, workload)));
     }
     Ok(all)
 }
 
-fn examined(of: &str, workload: Workload) -> Examined {
+fn examine(owner: &str, workload: Workload) -> Examined {
     let runs = workload.missing.is_none() && workload.trace.is_none();
     let command = if workload.command.is_empty() { workload.recorded.as_ref() } else { Some(&workload.command) };
     let lacks = command.filter(|_| runs).map(|command| lacking(&workload, command)).unwrap_or_default();
-    Examined { of: of.to_owned(), workload, lacks }
+    Examined { owner: owner.to_owned(), workload, lacks }
 }
 
 impl Examined {
@@ -70,7 +71,7 @@ impl Examined {
     }
 
     fn why(&self) -> String {
-        let unmade = || inputs::is_any_unmade(&self.workload);
+        let unmade = || inputs::has_unmade(&self.workload);
         match (&self.workload.missing, self.lacks.is_empty()) {
             (Some(why), _) => why.clone(),
             (None, true) if unmade() => "its input is made when it is first run".to_owned(),
@@ -92,7 +93,7 @@ fn packages<'a>(all: impl IntoIterator<Item = &'a Examined>) -> Vec<String> {
 fn text(all: &[Examined]) -> String {
     let row = |one: &Examined| {
         let packages = packages([one]).join(", ");
-        [one.of.clone(), one.workload.name.clone(), one.state().to_owned(), packages, one.why()]
+        [one.owner.clone(), one.workload.name.clone(), one.state().to_owned(), packages, one.why()]
     };
     let header = ["suite or study", "workload", "", "packages", "why"];
     let table = grid::last_folded(header, all.iter().map(row), terminal_width());
@@ -106,17 +107,15 @@ fn text(all: &[Examined]) -> String {
             packages.join(" ")
         )
     };
-    let place = inputs::directory().map_or_else(
-        |error| error.to_string(),
-        |directory| format!("inputs that are made are kept in {}", directory.display()),
-    );
+    let place = inputs::directory()
+        .map_or_else(|error| error.to_string(), |directory| format!("inputs are kept in {}", directory.display()));
     format!("{table}\n{get}\n{place}")
 }
 
 fn document(all: &[Examined]) -> Value {
     let one = |one: &Examined| {
         json!({
-            "of": one.of,
+            "of": one.owner,
             "workload": one.workload.name,
             "stands_for": one.workload.stands_for,
             "state": one.state(),

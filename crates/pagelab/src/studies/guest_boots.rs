@@ -18,16 +18,16 @@ pub fn boots_wanted(definition: &Definition) -> u32 {
 
 /// The number of boots with a result of exactly this image and command line.
 pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
-    let own: Vec<String> = kernel.own_words().collect();
+    let command_line: Vec<String> = kernel.command_line().collect();
     let is_of = |one: &&Comparison| {
         let words: Vec<&str> = one.machine.kernel_command_line.split_whitespace().collect();
-        one.ended.has_result() && own.iter().all(|word| words.contains(&word.as_str()))
+        one.ended.has_result() && command_line.iter().all(|word| words.contains(&word.as_str()))
     };
     stored.iter().filter(is_of).count()
 }
 
-/// Whether each guest has enough boots of a workload; returns the number of the last comparison if so. If the images can be
-/// read, only boots of these images count.
+/// The number of the last comparison, if each guest has enough boots of the workload. If the images can be read, only boots of
+/// these images count.
 pub fn done(definition: &Definition, stored: &[Comparison]) -> Option<i64> {
     let kernels = kernel::of_boots(&definition.boots).ok();
     let is_of = |boot: &Boot, one: &Comparison| one.ended.has_result() && boot.lacks(&one.machine).is_none();

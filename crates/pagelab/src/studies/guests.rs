@@ -7,13 +7,13 @@ use study::definition::{Definition, Published};
 use study::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
-use super::lowered::{lowered, words_in_system};
-use super::over_boots::beside_boot;
+use super::lowered::{arguments_in_system, lowered};
+use super::over_boots::published_of_boot;
 use super::plan::HostRow;
 use crate::compare::in_guest;
 use crate::failure::Failure;
 use crate::kernels::kernel::{self, Kernel};
-use crate::kernels::lab::{Booted, GUEST_TIME_S, Lab};
+use crate::kernels::lab::{BootResult, GUEST_TIME_S, Lab};
 use crate::kernels::{ended, measure};
 
 /// The guests of a study and the means to boot them.
@@ -37,7 +37,7 @@ pub fn open(definition: &Definition, is_wanted: bool, store: &Store) -> Result<O
 }
 
 impl Guests {
-    /// Boots the guests of which a workload has too few boots, and stores what each measured.
+    /// Boots each guest that has too few boots of the workload, and stores its comparison.
     ///
     /// # Errors
     /// A guest has no result.
@@ -49,16 +49,17 @@ impl Guests {
         store: &Store,
     ) -> Result<(), Failure> {
         let Ok(planned) = &row.lowered else { return Ok(()) };
-        let here = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
-        in_guest::check_words(&here, self.lab.clock())?;
-        let in_system =
-            |sysroot: &Sysroot| words_in_system(definition, row.workload, &sysroot.program()).map_err(Failure::Input);
+        let host_words = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
+        in_guest::check_words(&host_words, self.lab.clock())?;
+        let in_system = |sysroot: &Sysroot| {
+            arguments_in_system(definition, row.workload, &sysroot.program()).map_err(Failure::Input)
+        };
         let left = |kernel: &Kernel| boots_wanted(definition).saturating_sub(boots_of(kernel, &row.stored) as u32);
         let left: Vec<u32> = self.kernels.iter().map(left).collect();
         let seed = definition.seed.unwrap_or_else(in_guest::seed).wrapping_add(row.stored.len() as u64);
         measure(&self.lab, &self.kernels, &left, seed, &mut |kernel, seed| {
-            let words = kernel.sysroot.as_ref().map_or_else(|| Ok(here.clone()), in_system)?;
-            let Booted { comparison, exit } = self.lab.measure(kernel, &words, seed)?;
+            let words = kernel.sysroot.as_ref().map_or_else(|| Ok(host_words.clone()), in_system)?;
+            let BootResult { comparison, exit } = self.lab.measure(kernel, &words, seed)?;
             store.begin_of_study(&comparison, &of).map_err(Failure::input)?;
             ended(&comparison, exit)
         })
@@ -85,6 +86,6 @@ pub fn of_kernels(definition: &Definition, rows: &[HostRow<'_>], published: &[Pu
         return None;
     }
     let Matrix { policies, baseline, rows, .. } = axis::of_kernels(definition, &named(rows))?;
-    let published: Vec<Published> = published.iter().map(|one| beside_boot(definition, one)).collect();
+    let published: Vec<Published> = published.iter().map(|one| published_of_boot(definition, one)).collect();
     Some(Matrix::of(&policies, &baseline, rows, &published))
 }

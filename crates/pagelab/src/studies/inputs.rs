@@ -3,7 +3,7 @@
 //!
 //! If root runs pagelab, only root can change the cache directory itself, which contains the reasons why inputs could not be
 //! made, and inputs while they are being made. An unprivileged user owns only one directory per input, with the finished
-//! content and copies of it. In there, root follows no links and opens only regular files.
+//! content and copies of it. In that directory, root follows no links and opens only regular files.
 
 mod content;
 
@@ -19,25 +19,25 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 use study::definition::{Input, Workload};
 use tracer::User;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
 use super::partial;
 use crate::failure::{Failure, report};
 use crate::user;
 use content::{hash, hexadecimal};
 
-/// The cache directory if root runs pagelab: other users, who run the programs, can access it.
-const OF_ROOT: &str = "/var/cache";
-/// The placeholder for an input that has not been made.
+/// Root's cache directory: the users who run the programs can access it.
+const ROOT_CACHE: &str = "/var/cache";
+/// The placeholder for the hash of an input that has not been made.
 const UNMADE: &str = "not-made-yet";
-/// The suffix of the file that says why an input could not be made at the last attempt.
-const WHY_NOT: &str = ".why-not-made";
-/// The suffix of a workload's copy of an input for one trial.
-const OF_TRIAL: &str = ".trial";
-/// The number of letters of a recipe's hash in its directory name.
-const KEY_LETTERS: usize = 16;
+/// The suffix of the file with the reason why the last attempt to make an input failed.
+const FAILURE_SUFFIX: &str = ".why-not-made";
+/// The suffix of a copy of an input that a workload makes for one trial.
+const TRIAL_SUFFIX: &str = ".trial";
+/// The number of hexadecimal digits of a recipe's hash in its directory name.
+const KEY_DIGITS: usize = 16;
 
-/// An input of a user, made or not.
+/// The place of a user's input, which may not have been made yet.
 pub struct Place<'a> {
     input: &'a Input,
     user: Option<User>,
@@ -45,14 +45,14 @@ pub struct Place<'a> {
     directory: PathBuf,
 }
 
-/// A key of everything in a recipe that determines the content.
+/// A hash of everything in a recipe that determines the content.
 pub fn key(input: &Input) -> String {
     let recipe = json!([input.command, input.script, input.output]).to_string();
-    hexadecimal(&Sha256::digest(recipe))[..KEY_LETTERS].to_owned()
+    hexadecimal(&Sha256::digest(recipe))[..KEY_DIGITS].to_owned()
 }
 
 /// A name of the input that is the same on every machine.
-pub fn known_as(input: &Input) -> String {
+pub fn portable_name(input: &Input) -> String {
     format!("{}-{}", input.name, key(input))
 }
 
@@ -70,57 +70,57 @@ pub fn named_user(workload: &Workload) -> Option<&str> {
     workload.user.as_deref().filter(|_| is_root_itself)
 }
 
-/// The workload with the current paths of its inputs; the path of an input that is not made says so.
-pub fn as_they_are(workload: &Workload) -> Workload {
+/// The workload with the current paths of its inputs. An input that is not made has a placeholder in its path.
+pub fn with_current_paths(workload: &Workload) -> Workload {
     let places = user(workload).and_then(|user| places(workload, &user)).unwrap_or_default();
-    workload.placed(|input| path_of(&places, input))
+    workload.with_input_paths(|input| path_of(&places, input))
 }
 
 /// The workload with its inputs: makes those that are missing and checks the others.
 ///
 /// # Errors
 /// An input cannot be made, or its content has changed.
-pub fn ready(workload: &Workload) -> Result<Workload, Failure> {
+pub fn prepare(workload: &Workload) -> Result<Workload, Failure> {
     let user = user(workload)?;
     let places = places(workload, &user)?;
     if !places.is_empty() {
         let cache = files::sheltered_directory(&directory()?).map_err(Failure::input)?;
         for place in &places {
-            match place.made() {
+            match place.content() {
                 Some(content) => place.check(&content)?,
-                None => place.made_or_said(&cache)?,
+                None => place.make_or_record_failure(&cache)?,
             }
         }
     }
-    Ok(workload.placed(|input| path_of(&places, input)))
+    Ok(workload.with_input_paths(|input| path_of(&places, input)))
 }
 
 /// Removes the copies (suffix `.trial`) of inputs that a workload left next to them in the last trial.
 ///
 /// # Errors
 /// A copy exists and cannot be removed.
-pub fn clear(workload: &Workload) -> Result<(), Failure> {
+pub fn remove_trial_copies(workload: &Workload) -> Result<(), Failure> {
     let user = user(workload)?;
-    for content in places(workload, &user)?.iter().filter_map(Place::made) {
+    for content in places(workload, &user)?.iter().filter_map(Place::content) {
         let mut copy = content.into_os_string();
-        copy.push(OF_TRIAL);
+        copy.push(TRIAL_SUFFIX);
         files::remove_tree(Path::new(&copy)).map_err(|error| Failure::about(Path::new(&copy), error))?;
     }
     Ok(())
 }
 
 /// Whether one of a workload's inputs has not been made.
-pub fn is_any_unmade(workload: &Workload) -> bool {
+pub fn has_unmade(workload: &Workload) -> bool {
     let places = user(workload).and_then(|user| places(workload, &user));
-    places.is_ok_and(|places| places.iter().any(|place| place.made().is_none()))
+    places.is_ok_and(|places| places.iter().any(|place| place.content().is_none()))
 }
 
 /// Why one of a workload's inputs could not be made at the last attempt on this host.
 pub fn failure(workload: &Workload) -> Option<String> {
     let user = user(workload).ok()?;
     let places = places(workload, &user).ok()?;
-    let why = |place: &Place<'_>| files::open_to_read(&place.why_not()).and_then(io::read_to_string).ok();
-    places.iter().filter(|place| place.made().is_none()).find_map(why)
+    let why = |place: &Place<'_>| files::open_to_read(&place.failure_file()).and_then(io::read_to_string).ok();
+    places.iter().filter(|place| place.content().is_none()).find_map(why)
 }
 
 fn places<'a>(workload: &'a Workload, user: &Option<User>) -> Result<Vec<Place<'a>>, Failure> {
@@ -129,7 +129,7 @@ fn places<'a>(workload: &'a Workload, user: &Option<User>) -> Result<Vec<Place<'
 
 fn path_of(places: &[Place<'_>], input: &Input) -> String {
     let place = places.iter().find(|place| place.input == input).map(Place::path);
-    place.unwrap_or_else(|| PathBuf::from(known_as(input)).join(UNMADE)).to_string_lossy().into_owned()
+    place.unwrap_or_else(|| PathBuf::from(portable_name(input)).join(UNMADE)).to_string_lossy().into_owned()
 }
 
 /// The directory of all inputs, in the cache directory of the user who runs pagelab.
@@ -138,9 +138,10 @@ fn path_of(places: &[Place<'_>], input: &Input) -> String {
 /// There is no cache directory.
 pub fn directory() -> Result<PathBuf, Failure> {
     let named = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let of_root = (tracer::user::effective_id() == 0).then(|| PathBuf::from(OF_ROOT));
+    let of_root = (tracer::user::effective_id() == 0).then(|| PathBuf::from(ROOT_CACHE));
     let cache = named("XDG_CACHE_HOME").or(of_root).or_else(|| named("HOME").map(|home| home.join(".cache")));
-    let none = || Failure::Input("there is no place for inputs of workloads: set XDG_CACHE_HOME or HOME".to_owned());
+    let none =
+        || Failure::Input("there is no cache directory for inputs of workloads: set XDG_CACHE_HOME or HOME".to_owned());
     Ok(cache.ok_or_else(none)?.join("pagelab/inputs"))
 }
 
@@ -148,31 +149,31 @@ impl<'a> Place<'a> {
     fn of(input: &'a Input, user: Option<User>) -> Result<Place<'a>, Failure> {
         let of_user = user.as_ref().filter(|user| user.is_another());
         let of_user = of_user.map(|user| format!("-{}", user.name)).unwrap_or_default();
-        Ok(Place { input, directory: directory()?.join(known_as(input) + &of_user), user })
+        Ok(Place { input, directory: directory()?.join(portable_name(input) + &of_user), user })
     }
 
-    /// The directory with the content, if it has been made.
-    fn made(&self) -> Option<PathBuf> {
+    /// The directory with the content, if the input has been made.
+    fn content(&self) -> Option<PathBuf> {
         let entries = fs::read_dir(&self.directory).ok()?.flatten();
         let is_hash = |name: &str| name.len() == 64 && name.bytes().all(|letter| letter.is_ascii_hexdigit());
         entries.filter(|entry| is_hash(&entry.file_name().to_string_lossy())).map(|entry| entry.path()).min()
     }
 
-    /// The file next to the directory that says why the input is not made.
-    fn why_not(&self) -> PathBuf {
+    /// The file next to the directory with the reason why the input is not made.
+    fn failure_file(&self) -> PathBuf {
         let mut path = self.directory.clone().into_os_string();
-        path.push(WHY_NOT);
+        path.push(FAILURE_SUFFIX);
         path.into()
     }
 
-    /// The unprivileged user who owns it, if root runs pagelab.
+    /// The unprivileged owner of the input, if root runs pagelab.
     fn owner(&self) -> Option<Owner> {
         let another = self.user.as_ref().filter(|user| user.is_another());
         another.map(|user| Owner { user: user.uid, group: user.gid })
     }
 
     fn path(&self) -> PathBuf {
-        let content = self.made().unwrap_or_else(|| self.directory.join(UNMADE));
+        let content = self.content().unwrap_or_else(|| self.directory.join(UNMADE));
         self.input.output.as_ref().map_or(content.clone(), |output| content.join(output))
     }
 
@@ -184,20 +185,20 @@ impl<'a> Place<'a> {
         }
         let name = &self.input.name;
         Err(Failure::Input(format!(
-            "the input {name} is not what it was when it was made ({}; its content has the hash {found}); \
-             remove that directory, and it is made again",
+            "the input {name} has changed since it was made ({}; its content now has the hash {found}); \
+             remove that directory to make it again",
             content.display()
         )))
     }
 
     /// Makes the input, or stores the reason why it cannot be made next to its directory. A signal is not stored as a reason.
-    fn made_or_said(&self, cache: &Path) -> Result<(), Failure> {
-        let why_not = self.why_not();
+    fn make_or_record_failure(&self, cache: &Path) -> Result<(), Failure> {
+        let failure_file = self.failure_file();
         let made = self.make(cache);
         let kept = match &made {
-            Ok(()) => files::remove_file(&why_not).map_err(|error| Failure::about(&why_not, error)),
+            Ok(()) => files::remove_file(&failure_file).map_err(|error| Failure::about(&failure_file, error)),
             Err(Failure::Stopped(..)) => Ok(()),
-            Err(failure) => files::write(&why_not, failure.to_string().as_bytes()).map_err(Failure::input),
+            Err(failure) => files::write(&failure_file, failure.to_string().as_bytes()).map_err(Failure::input),
         };
         if let Err(error) = kept {
             report(format_args!("{error}"));
@@ -215,18 +216,18 @@ impl<'a> Place<'a> {
         let give = |path: &Path| self.owner().map_or(Ok(()), |owner| files::give_directory(path, owner));
         files::make_directories(&self.directory).map_err(Failure::input)?;
         give(&self.directory).map_err(about(&self.directory))?;
-        partial::remove_left_in(cache);
+        partial::remove_leftovers_in(cache);
         let partial = partial::directory_in(cache).map_err(about(cache))?;
         let output = self.output(partial.path()).map_err(about(partial.path()))?;
-        // From here on, root creates nothing in it.
+        // From here on, root creates nothing in that directory.
         give(partial.path()).map_err(about(partial.path()))?;
         self.run(partial.path(), output)?;
         let hash = hash(partial.path()).map_err(about(partial.path()))?;
-        let whole = self.directory.join(&hash);
-        match files::rename(partial.path(), &whole) {
+        let complete = self.directory.join(&hash);
+        match files::rename(partial.path(), &complete) {
             // Another pagelab has just made the same input.
-            Err(error) if !fs::symlink_metadata(&whole).is_ok_and(|there| there.is_dir()) => {
-                return Err(about(&whole)(error));
+            Err(error) if !fs::symlink_metadata(&complete).is_ok_and(|stat| stat.is_dir()) => {
+                return Err(about(&complete)(error));
             }
             _ => {}
         }
@@ -250,9 +251,9 @@ impl<'a> Place<'a> {
         let text = self.input.script.as_deref().unwrap_or_default();
         script.write_all(text.as_bytes()).map_err(|error| failed(&error))?;
         script.seek(SeekFrom::Start(0)).map_err(|error| failed(&error))?;
-        signals::catch(PassOn::Kill).map_err(|error| failed(&error))?;
+        signals::catch(Forward::Kill).map_err(|error| failed(&error))?;
         let made = platform::make(&words, &self.user, directory, script, output);
-        signals::release();
+        signals::restore_defaults();
         match signals::arrived() {
             Some(signal) => Err(Failure::Stopped(signal, "the input is not made")),
             None => made.map_err(|error| failed(&error)),

@@ -23,8 +23,8 @@ pub fn check(definition: &Definition) -> Result<(), String> {
     }
     let measured = measured(definition);
     let metrics = definition.published.iter().filter_map(|one| one.metric.as_ref());
-    let mut strange = metrics.filter(|metric| !measured.contains(metric) && !cost::is_name(metric));
-    match strange.next() {
+    let mut unknown_metrics = metrics.filter(|metric| !measured.contains(metric) && !cost::is_name(metric));
+    match unknown_metrics.next() {
         Some(metric) => Err(unknown("published.metric", "metric", metric, &[measured, figures].concat())),
         None => Ok(()),
     }
@@ -53,9 +53,9 @@ fn of_machine(machine: &str) -> Result<(), String> {
 fn measured(definition: &Definition) -> Vec<String> {
     let general = Metric::of_every_trial().into_iter().map(|metric| metric.name);
     let inside = [names::ITERATION_S, names::FIRST_ITERATION_S].map(str::to_owned);
-    let own = definition.workloads.iter().flat_map(|workload| &workload.metrics);
-    let own = own.map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
-    general.chain(inside).chain(own).collect()
+    let declared = definition.workloads.iter().flat_map(|workload| &workload.metrics);
+    let declared = declared.map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
+    general.chain(inside).chain(declared).collect()
 }
 
 fn unknown(key: &str, kind: &str, name: &str, known: &[String]) -> String {

@@ -1,4 +1,4 @@
-//! Checks what this machine lacks to run a workload: programs, files, a user, and the packages that contain them.
+//! Lists what this machine lacks to run a workload: programs, files, a user; and the packages that contain them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -13,15 +13,15 @@ const PAGELAB: &str = "pagelab";
 /// Something that is missing here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingDependency {
-    /// A sentence about it.
+    /// A description of what is missing.
     pub what: String,
-    /// The Debian packages that contain it.
+    /// The Debian packages that contain the missing file.
     pub packages: Vec<String>,
 }
 
 /// What is missing to run a workload with this command, or one of its variants, and to make its inputs.
 pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency> {
-    let own = packages(&workload.package);
+    let workload_packages = packages(&workload.package);
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
     let helpers = [first(&workload.server), first(&workload.ready), first(&workload.prepare)].into_iter().flatten();
     let of_variants = workload.variants.iter();
@@ -29,10 +29,11 @@ pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency
     let programs = helpers.chain(command.first().cloned()).chain(of_variants);
     let is_made = |program: &String| workload.inputs.iter().any(|input| input.is_in(program));
     let needed = programs.filter(|program| program != PAGELAB && !is_made(program)).chain(workload.needs.clone());
-    let mut all: Vec<MissingDependency> = needed.filter_map(|program| lack(&program, &own)).collect();
-    all.extend(workload.inputs.iter().flat_map(|input| of_input(input, &own)));
+    let mut all: Vec<MissingDependency> =
+        needed.filter_map(|program| missing_file(&program, &workload_packages)).collect();
+    all.extend(workload.inputs.iter().flat_map(|input| of_input(input, &workload_packages)));
     if let Err(error) = inputs::user(workload) {
-        all.push(MissingDependency { what: error.to_string(), packages: own });
+        all.push(MissingDependency { what: error.to_string(), packages: workload_packages });
     }
     all.dedup();
     all
@@ -42,7 +43,7 @@ pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency
 ///
 /// # Errors
 /// The first thing that is missing, and where to get it.
-pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
+pub fn check_dependencies(workload: &Workload, command: &[String]) -> Result<(), String> {
     match lacking(workload, command).into_iter().next() {
         None => Ok(()),
         Some(MissingDependency { what, packages }) if packages.is_empty() => Err(what),
@@ -56,11 +57,11 @@ pub fn is_here(workload: &Workload, command: &[String]) -> Result<(), String> {
 fn of_input(input: &Input, of_workload: &[String]) -> Vec<MissingDependency> {
     let packages = if input.package.is_some() { packages(&input.package) } else { of_workload.to_vec() };
     let needed = input.command.first().filter(|first| *first != PAGELAB).into_iter().chain(&input.needs);
-    needed.filter_map(|program| lack(program, &packages)).collect()
+    needed.filter_map(|program| missing_file(program, &packages)).collect()
 }
 
 /// Checks one requirement: a path names a file, a name without a path names a program.
-fn lack(needed: &str, packages: &[String]) -> Option<MissingDependency> {
+fn missing_file(needed: &str, packages: &[String]) -> Option<MissingDependency> {
     let what = if needed.starts_with('/') && !needed.contains("/bin/") {
         match Path::new(needed).try_exists() {
             Ok(true) => return None,

@@ -29,7 +29,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
         return Err(why.clone());
     }
     if workload.command.is_empty() {
-        return Err("it is for model machines alone: it has no command".to_owned());
+        return Err("it is only for model machines: it has no command".to_owned());
     }
     let (here, left_out) = split(&definition.policies);
     if !here.contains(&definition.baseline) {
@@ -37,23 +37,27 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
         return Err(format!("only model machines have the baseline {baseline}"));
     }
     if here.len() < 2 && workload.variants.is_empty() {
-        return Err("this host has none of its policies but the baseline".to_owned());
+        return Err("of its policies, this host has only the baseline".to_owned());
     }
-    let own = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
-    let own = own.unwrap_or_else(|_| PAGELAB.to_owned());
-    let subject = words(definition, &workload.placed(inputs::known_as), &here, PAGELAB);
-    let words = words(definition, &inputs::as_they_are(workload), &here, &own);
+    let pagelab = std::env::current_exe().map(|path| path.to_string_lossy().into_owned());
+    let pagelab = pagelab.unwrap_or_else(|_| PAGELAB.to_owned());
+    let subject = words(definition, &workload.with_input_paths(inputs::portable_name), &here, PAGELAB);
+    let words = words(definition, &inputs::with_current_paths(workload), &here, &pagelab);
     let words = of_this_host(workload).chain(with_seed(definition, words)).collect();
     Ok(Lowered { words, subject, left_out })
 }
 
 /// The arguments for a workload in a guest with another system's files, where pagelab is this program, or why it cannot be
 /// measured there: that system lacks this host's inputs and users.
-pub fn words_in_system(definition: &Definition, workload: &Workload, program: &Path) -> Result<Vec<String>, String> {
+pub fn arguments_in_system(
+    definition: &Definition,
+    workload: &Workload,
+    program: &Path,
+) -> Result<Vec<String>, String> {
     lowered(definition, workload)?;
     if let Some(input) = workload.inputs.first() {
         return Err(format!(
-            "{}: its input {} is made on this host, and the guest has the files of another system (sysroot); name files of that",
+            "{}: its input {} is made on this host, and the guest has the files of another system (sysroot); use files of that system",
             workload.name, input.name
         ));
     }
@@ -71,12 +75,12 @@ pub fn is_over_boots(definition: &Definition) -> bool {
 fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     let (here, others): (Vec<&String>, Vec<&String>) =
         policies.iter().partition(|policy| policy.parse::<Policy>().is_ok());
-    let why = "only model machines have this policy; the kernel offers it for no single program";
+    let why = "only model machines have this policy; the kernel cannot give it to a single program";
     (here.into_iter().cloned().collect(), others.into_iter().map(|one| (one.clone(), why.to_owned())).collect())
 }
 
 /// Builds the arguments, with those first that are the same for every policy and installation.
-fn words(definition: &Definition, workload: &Workload, policies: &[String], own: &str) -> Vec<String> {
+fn words(definition: &Definition, workload: &Workload, policies: &[String], pagelab: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
     policies.iter().for_each(|policy| option("policy", policy));
@@ -100,24 +104,26 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], own:
         ("hugetlb-pool", &workload.hugetlb_pool),
     ];
     for (name, text) in texts {
-        text.iter().for_each(|text| option(name, &with_program(text, own)));
+        text.iter().for_each(|text| option(name, &with_program(text, pagelab)));
     }
     workload.metrics.iter().for_each(|metric| option("metric", metric));
     env_of_all(workload).for_each(|(name, value)| option("env", &format!("{name}={value}")));
-    workload.variants.iter().for_each(|variant| of_variant(workload, variant, own, &mut option));
+    workload.variants.iter().for_each(|variant| of_variant(workload, variant, pagelab, &mut option));
     let flags = [
         ("--arm-of-boot", is_over_boots(definition)),
         ("--check-output", workload.check_output),
         ("--prove-all", workload.prove_all),
+        ("--own-session", definition.own_session),
+        ("--explain", definition.explain),
     ];
     words.extend(flags.into_iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| flag.to_owned()));
     words.push("--".to_owned());
-    let first = workload.command.first().map(|first| if first == PAGELAB { own } else { first }.to_owned());
+    let first = workload.command.first().map(|first| if first == PAGELAB { pagelab } else { first }.to_owned());
     words.extend(first.into_iter().chain(workload.command.iter().skip(1).cloned()));
     words
 }
 
-/// Variables with the same value in all variants: commands that run before the variants get only these.
+/// Variables with the same value in all variants. Commands that run before the variants get only these.
 fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
     let is_of_all = |(name, value): &(&String, &String)| {
         workload.variants.iter().all(|variant| variant.env.get(*name) == Some(*value))
@@ -126,14 +132,14 @@ fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
 }
 
 /// Adds the arguments of a variant.
-fn of_variant(workload: &Workload, variant: &Variant, own: &str, option: &mut impl FnMut(&str, &str)) {
+fn of_variant(workload: &Workload, variant: &Variant, pagelab: &str, option: &mut impl FnMut(&str, &str)) {
     let is_own = |(name, value): &(&String, &String)| !env_of_all(workload).any(|one| one == (*name, *value));
     let variables = variant.env.iter().filter(is_own).map(|(name, value)| format!("{name}={value}"));
     let line = match (&variant.server, &workload.server) {
         (one, other) if one == other && variant.command == workload.command => "{}".to_owned(),
-        (Some(server), _) => with_program(server, own),
+        (Some(server), _) => with_program(server, pagelab),
         (None, _) => {
-            let first = variant.command.first().map(|first| if first == PAGELAB { own } else { first });
+            let first = variant.command.first().map(|first| if first == PAGELAB { pagelab } else { first });
             let words = first.into_iter().chain(variant.command.iter().skip(1).map(String::as_str));
             shlex::try_join(words).unwrap_or_default()
         }
@@ -152,9 +158,9 @@ fn of_variant(workload: &Workload, variant: &Variant, own: &str, option: &mut im
 }
 
 /// Replaces this program's name at the beginning of a command line by its path.
-fn with_program(text: &str, own: &str) -> String {
+fn with_program(text: &str, pagelab: &str) -> String {
     match text.strip_prefix(PAGELAB).filter(|rest| rest.starts_with(' ')) {
-        Some(rest) => shlex::try_quote(own).map_or(text.to_owned(), |own| format!("{own}{rest}")),
+        Some(rest) => shlex::try_quote(pagelab).map_or(text.to_owned(), |pagelab| format!("{pagelab}{rest}")),
         None => text.to_owned(),
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use results::store::{Meeting, OfStudy, Resumption, Simulation, Store};
+use results::store::{OfStudy, Resolution, Resumption, Simulation, Store};
 use study::comparison::Comparison;
 
 use super::arguments::Merge;
@@ -14,6 +14,7 @@ use crate::failure::{Failure, error_chain, report};
 use crate::output::{open_store, print, read_store};
 
 /// Runs `pagelab study merge`.
+///
 /// # Errors
 /// A store cannot be read or written, or two stores have different results for the same comparison.
 pub fn merge(arguments: &Merge) -> Result<(), Failure> {
@@ -22,27 +23,27 @@ pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     }
     let store = open_store(arguments.store.as_deref())?;
     let counted = into(&arguments.stores, arguments.study.as_deref(), &store);
-    print(&counted.told(store.path()), false)?;
+    print(&counted.summary(store.path()), false)?;
     counted.ending()?;
     match &arguments.study {
-        Some(study) if !counted.studies.contains(study) => Err(not_there(study, &counted.studies)),
+        Some(study) if !counted.studies.contains(study) => Err(no_results_of(study, &counted.studies)),
         _ => Ok(()),
     }
 }
 
 /// The error if no store has results of a study.
-fn not_there(study: &str, known: &BTreeSet<String>) -> Failure {
+fn no_results_of(study: &str, known: &BTreeSet<String>) -> Failure {
     let known: Vec<String> = known.iter().cloned().collect();
     let nearest = nearest(study, &known).map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
-    let there = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-    Failure::Input(format!("--study: no store has anything of {study:?}; they have {there}{nearest}"))
+    let existing = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+    Failure::Input(format!("--study: no store has anything of {study:?}; they have {existing}{nearest}"))
 }
 
 /// Merges stores into one. An error in one of them is reported, and the others are still merged.
-pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
-    let (mut counted, mut known) = (Counted::default(), Known::default());
+pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> MergeCounts {
+    let (mut counted, mut known) = (MergeCounts::default(), Known::default());
     for path in stores {
-        let from = read_store(path).and_then(|store| different(store.ok_or_else(|| absent(path))?, into));
+        let from = read_store(path).and_then(|store| refuse_same_store(store.ok_or_else(|| absent(path))?, into));
         match from.and_then(|from| of_store(&from, into, study, &mut known, &mut counted)) {
             Ok(()) => {}
             Err(failure) => {
@@ -54,7 +55,7 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> Counted {
     counted
 }
 
-/// Other errors of this check also occur when the store is opened, which reports them.
+/// Whether a store does not exist. Opening the store reports other errors of this check.
 fn is_missing(store: &Path) -> bool {
     matches!(store.try_exists(), Ok(false))
 }
@@ -63,12 +64,12 @@ fn absent(store: &Path) -> Failure {
     Failure::Input(format!("{}: there is no such store", store.display()))
 }
 
-impl Counted {
+impl MergeCounts {
     /// A summary of the merge, with the path of the resulting store.
-    pub fn told(&self, store: &Path) -> String {
-        let Counted { added, grown, there, simulated, simulated_there, .. } = self;
+    pub fn summary(&self, store: &Path) -> String {
+        let MergeCounts { added, grown, existing, simulated, simulated_there, .. } = self;
         format!(
-            "{added} comparisons added, {grown} completed, {there} there already; {simulated} simulations added, \
+            "{added} comparisons added, {grown} completed, {existing} there already; {simulated} simulations added, \
              {simulated_there} there already; {}",
             store.display()
         )
@@ -93,10 +94,10 @@ type Known = BTreeMap<String, Vec<(OfStudy, Comparison)>>;
 
 /// Counts of a merge.
 #[derive(Default)]
-pub struct Counted {
+pub struct MergeCounts {
     added: usize,
     grown: usize,
-    there: usize,
+    existing: usize,
     simulated: usize,
     simulated_there: usize,
     simulated_otherwise: usize,
@@ -106,7 +107,7 @@ pub struct Counted {
     studies: BTreeSet<String>,
 }
 
-fn different(from: Store, into: &Store) -> Result<Store, Failure> {
+fn refuse_same_store(from: Store, into: &Store) -> Result<Store, Failure> {
     if from.path() == into.path() {
         Err(Failure::Input(format!("{} is the store to merge into; name other stores", from.path().display())))
     } else {
@@ -119,13 +120,13 @@ fn of_store(
     into: &Store,
     study: Option<&str>,
     known: &mut Known,
-    counted: &mut Counted,
+    counted: &mut MergeCounts,
 ) -> Result<(), Failure> {
     let studies = from.studies().map_err(Failure::input)?;
     counted.studies.extend(studies.iter().cloned());
     for study in studies.iter().filter(|name| study.is_none_or(|wanted| wanted == *name)) {
         if !known.contains_key(study) {
-            known.insert(study.clone(), loaded(into, study)?);
+            known.insert(study.clone(), load_study(into, study)?);
         }
         let known = known.entry(study.clone()).or_default();
         for (of, id) in from.comparisons_of(study).map_err(Failure::input)? {
@@ -143,13 +144,13 @@ fn of_store(
             }
         }
         let simulations = from.simulations_of(study).map_err(Failure::input)?;
-        let met = into.add_simulations(&simulations, &met).map_err(Failure::input)?;
-        for (simulation, met) in simulations.iter().zip(met) {
-            match met {
-                None | Some(Meeting::GivesWay) => counted.simulated += 1,
-                Some(Meeting::There) => counted.simulated_there += 1,
-                Some(Meeting::Conflict) => {
-                    say_conflict(from, into, simulation);
+        let resolutions = into.add_simulations(&simulations, &resolve).map_err(Failure::input)?;
+        for (simulation, resolution) in simulations.iter().zip(resolutions) {
+            match resolution {
+                None | Some(Resolution::Replace) => counted.simulated += 1,
+                Some(Resolution::Keep) => counted.simulated_there += 1,
+                Some(Resolution::Conflict) => {
+                    report_conflict(from, into, simulation);
                     counted.simulated_otherwise += 1;
                 }
             }
@@ -158,33 +159,33 @@ fn of_store(
     Ok(())
 }
 
-/// Decides what to do about an existing simulation. A failed one is replaced by a successful one.
-fn met(there: &str, new: &str) -> Meeting {
-    let (there_read, new_read) = (Outcome::read(there), Outcome::read(new));
+/// Decides which of two outcomes of the same simulation the store keeps. A successful one replaces a failed one.
+fn resolve(existing: &str, new: &str) -> Resolution {
+    let (existing_outcome, new_outcome) = (Outcome::read(existing), Outcome::read(new));
     let failed = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
-    let agree = || there_read.as_ref().zip(new_read.as_ref()).is_some_and(|(one, two)| one.agrees(two));
-    if there == new || failed(&new_read) {
-        Meeting::There
-    } else if failed(&there_read) {
-        Meeting::GivesWay
+    let agree = || existing_outcome.as_ref().zip(new_outcome.as_ref()).is_some_and(|(one, two)| one.agrees(two));
+    if existing == new || failed(&new_outcome) {
+        Resolution::Keep
+    } else if failed(&existing_outcome) {
+        Resolution::Replace
     } else if agree() {
-        Meeting::There
+        Resolution::Keep
     } else {
-        Meeting::Conflict
+        Resolution::Conflict
     }
 }
 
-fn say_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, .. }: &Simulation) {
+fn report_conflict(from: &Store, into: &Store, Simulation { of, machine, policy, .. }: &Simulation) {
     let what = format!("{} on {machine} under {policy}", of.workload);
     report(format_args!(
-        "pagelab: {}: the simulation of {} conflicts with that of {}: the same was simulated, and the figures differ",
+        "pagelab: {}: the simulation of {} conflicts with that of {}: the figures of the same simulation differ",
         from.path().display(),
         results::printable(&what),
         into.path().display()
     ));
 }
 
-fn loaded(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, Failure> {
+fn load_study(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, Failure> {
     let all = into.comparisons_of(study).map_err(Failure::input)?.into_iter();
     all.map(|(of, id)| Ok((of, into.load(id).map_err(Failure::input)?))).collect()
 }
@@ -196,11 +197,11 @@ fn take(
     of: &OfStudy,
     mut comparison: Comparison,
     known: &mut Vec<(OfStudy, Comparison)>,
-    counted: &mut Counted,
+    counted: &mut MergeCounts,
 ) -> Result<(), Failure> {
     let resumptions = from.resumptions(comparison.id).map_err(Failure::input)?;
-    let Some((_, there)) =
-        known.iter_mut().find(|(known, there)| known.subject == of.subject && is_same(there, &comparison))
+    let Some((_, existing)) =
+        known.iter_mut().find(|(known, existing)| known.subject == of.subject && is_same(existing, &comparison))
     else {
         let id = into.begin_of_study(&comparison, of).map_err(Failure::input)?;
         resumptions.iter().try_for_each(|one| into.add_resumption(id, one)).map_err(Failure::input)?;
@@ -209,20 +210,20 @@ fn take(
         known.push((of.clone(), comparison));
         return Ok(());
     };
-    let (old, new) = (&there.trials, &comparison.trials);
+    let (old, new) = (&existing.trials, &comparison.trials);
     if old.starts_with(new) {
-        counted.there += 1
+        counted.existing += 1
     } else if new.starts_with(old) {
-        grow(into, there, &comparison, &resumptions)?;
-        *there = Comparison { id: there.id, ..comparison };
+        grow(into, existing, &comparison, &resumptions)?;
+        *existing = Comparison { id: existing.id, ..comparison };
         counted.grown += 1;
     } else {
         report(format_args!(
-            "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are the same, and the others differ",
+            "pagelab: {}: comparison {} of {} conflicts with comparison {} of {}: their first trials are equal, later ones differ",
             from.path().display(),
             comparison.id,
             results::printable(&of.workload),
-            there.id,
+            existing.id,
             into.path().display()
         ));
         counted.conflicts += 1;
@@ -230,7 +231,7 @@ fn take(
     Ok(())
 }
 
-/// Whether two comparisons are the same: started in the same second of the same boot, with the same seed.
+/// Whether two comparisons are the same one: started in the same second of the same boot, with the same seed.
 fn is_same(one: &Comparison, other: &Comparison) -> bool {
     let key =
         |of: &Comparison| (of.started_unix_s, of.machine.boot_id.clone(), of.machine.host_id.clone(), of.design.seed);
@@ -238,10 +239,10 @@ fn is_same(one: &Comparison, other: &Comparison) -> bool {
 }
 
 /// Appends the new trials.
-fn grow(into: &Store, there: &Comparison, new: &Comparison, resumptions: &[Resumption]) -> Result<(), Failure> {
-    let grown = new.trials[there.trials.len()..].iter().try_for_each(|record| into.append(there.id, record));
-    let known = into.resumptions(there.id).map_err(Failure::input)?.len();
-    let added = resumptions.iter().skip(known).try_for_each(|one| into.add_resumption(there.id, one));
-    let ended = into.finish(there.id, new.analysis.as_ref(), &new.ended);
+fn grow(into: &Store, existing: &Comparison, new: &Comparison, resumptions: &[Resumption]) -> Result<(), Failure> {
+    let grown = new.trials[existing.trials.len()..].iter().try_for_each(|record| into.append(existing.id, record));
+    let known = into.resumptions(existing.id).map_err(Failure::input)?.len();
+    let added = resumptions.iter().skip(known).try_for_each(|one| into.add_resumption(existing.id, one));
+    let ended = into.finish(existing.id, new.analysis.as_ref(), &new.ended);
     grown.and(added).and(ended).map_err(Failure::input)
 }

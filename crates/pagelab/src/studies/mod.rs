@@ -10,14 +10,18 @@ mod inputs;
 mod known;
 mod lacking;
 mod lowered;
+mod measured;
+mod measuring;
 mod merge;
 mod model;
+mod outlook;
 mod over_boots;
 mod over_variants;
 mod partial;
 mod plan;
 mod programs;
 mod report;
+mod rounds;
 mod run;
 mod series;
 mod slurm;
@@ -26,7 +30,7 @@ mod status;
 
 use crate::failure::Failure;
 pub use arguments::StudyArguments;
-use arguments::{StudyVerb, Which};
+use arguments::{SizeArgument, StudyVerb, Which};
 use slurm::arguments::On;
 
 /// Runs `pagelab study`.
@@ -46,7 +50,11 @@ pub fn run(arguments: &StudyArguments) -> Result<(), Failure> {
         StudyVerb::Doctor(arguments) => doctor::doctor(arguments),
         StudyVerb::Export(arguments) => report::export(arguments),
         StudyVerb::Merge(arguments) => match arguments.shards.clone() {
-            Some(study) => slurm::collect(&Which { study, quick: arguments.quick, store: arguments.store.clone() }),
+            Some(study) => slurm::collect(&Which {
+                study,
+                size: SizeArgument { size: arguments.size.unwrap_or_default() },
+                store: arguments.store.clone(),
+            }),
             None => merge::merge(arguments),
         },
     }

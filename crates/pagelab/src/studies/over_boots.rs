@@ -18,24 +18,24 @@ type OfHost<'a> = (String, Vec<&'a Comparison>);
 
 /// Rows for policies that are properties of boots: for each workload a row per host, and one for all hosts of the same execution
 /// if there are several. Bare metal, virtual machines by the leaf size that backs them, and emulated machines are never
-/// pooled with each other.
+/// pooled.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     let of_row = |row: &HostRow<'_>| {
         let mut all: Vec<(Option<Execution>, Row)> = by_execution(row)
             .into_iter()
-            .map(|(execution, own)| (Some(execution), joined(definition, row, &of_execution(execution), &own)))
+            .map(|(execution, group)| (Some(execution), joined(definition, row, &of_execution(execution), &group)))
             .collect();
         if all.is_empty() {
             all.push((Some(Execution::Metal), joined(definition, row, BOOTS, &[])));
         }
-        let hosts = by_host(row, Memory::Apart);
+        let hosts = by_host(row, Memory::Separate);
         if hosts.len() > 1 {
-            all.extend(hosts.iter().map(|(host, own)| (None, joined(definition, row, host, own))));
+            all.extend(hosts.iter().map(|(host, group)| (None, joined(definition, row, host, group))));
         }
         all
     };
     let mut all: Vec<(Option<Execution>, Row)> = rows.iter().flat_map(of_row).collect();
-    // Rows that pool all hosts of a execution come first.
+    // Rows that pool all hosts of an execution come first.
     all.sort_by_key(|(execution, _)| (execution.is_none(), *execution));
     all.into_iter().map(|(_, row)| row).collect()
 }
@@ -55,10 +55,10 @@ fn of_execution(execution: Execution) -> String {
     match execution {
         Execution::Metal => BOOTS.to_owned(),
         Execution::Guest { host_leaf: None } => {
-            "boots of virtual machines, the host's leaves behind them unknown".to_owned()
+            "boots of virtual machines, backed by unknown leaves of their hosts".to_owned()
         }
         Execution::Guest { host_leaf: Some(leaf) } => {
-            format!("boots of virtual machines, on leaves of {leaf} of their hosts by their command lines")
+            format!("boots of virtual machines, backed by leaves of {leaf} of their hosts, by their command lines")
         }
         Execution::Emulated => "boots of emulated machines".to_owned(),
     }
@@ -73,21 +73,21 @@ fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons
         Err(MergeError::Nothing) => Row::without(name, machine, policies, &row.progress.why()),
         Err(error) => Row::without(name, machine, policies, &error.to_string()),
     };
-    let joined = as_of_ground(joined, comparisons);
+    let joined = mark_if_emulated(joined, comparisons);
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }
 }
 
 /// The role of memory size when boots are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
-    /// Memory size is what is compared: boots of one host with different memory (`mem=`) are arms.
+    /// Memory sizes are compared: boots of one host with different memory (`mem=`) are arms.
     Compared,
     /// Memory size must be equal: boots with different memory are in separate rows.
-    Apart,
+    Separate,
 }
 
 /// Marks the row as emulated if its comparisons are.
-fn as_of_ground(row: Row, comparisons: &[&Comparison]) -> Row {
+fn mark_if_emulated(row: Row, comparisons: &[&Comparison]) -> Row {
     let Some(first) = comparisons.first().filter(|one| one.machine.execution() == Execution::Emulated) else {
         return row;
     };
@@ -112,30 +112,30 @@ fn by_host<'a>(row: &'a HostRow<'_>, memory: Memory) -> Vec<OfHost<'a>> {
     for comparison in &row.stored {
         let machine = &comparison.machine;
         match hosts.iter_mut().find(|(known, _)| is_same(known, machine)) {
-            Some((_, (_, own))) => own.push(comparison),
+            Some((_, (_, group))) => group.push(comparison),
             None => hosts.push((machine, (String::new(), vec![comparison]))),
         }
     }
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
-    let named = hosts.into_iter().map(|(machine, (_, own))| {
+    let named = hosts.into_iter().map(|(machine, (_, group))| {
         let of_size = match memory {
             Memory::Compared => String::new(),
-            Memory::Apart => format!(", {}", format_bytes(machine.rounded_memory_bytes())),
+            Memory::Separate => format!(", {}", format_bytes(machine.rounded_memory_bytes())),
         };
         let name = format!("{}, {} on line{of_size}", machine.cpu_model, machine.cpus);
         let count = times.entry(name.clone()).or_default();
         *count += 1;
-        (if *count == 1 { name } else { format!("{name} ({count})") }, own)
+        (if *count == 1 { name } else { format!("{name} ({count})") }, group)
     });
     named.collect()
 }
 
-/// The matrix of boots of a study that names several; `None` if it does not, or if its policies are properties of boots
-/// already and its boots are not memory sizes.
+/// The matrix of boots, if the study names several; `None` if the policies already are properties of boots and the boots do not
+/// compare memory sizes.
 pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     let baseline = axis::baseline(&definition.boots).filter(|_| definition.boots.len() > 1)?;
-    let memory = if definition.compares_memory() { Memory::Compared } else { Memory::Apart };
-    if (is_over_boots(definition) && memory == Memory::Apart) || rows.iter().all(|row| row.stored.is_empty()) {
+    let memory = if definition.compares_memory() { Memory::Compared } else { Memory::Separate };
+    if (is_over_boots(definition) && memory == Memory::Separate) || rows.iter().all(|row| row.stored.is_empty()) {
         return None;
     }
     let of_row = |row: &HostRow<'_>| {
@@ -144,37 +144,37 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
             comparison.map_or_else(|| known.clone(), |comparison| row.origin(comparison))
         };
         let hosts = by_host(row, memory);
-        let executions = by_execution(row).into_iter().flat_map(|(execution, own)| {
+        let executions = by_execution(row).into_iter().flat_map(|(execution, group)| {
             let all = hosts.iter().flat_map(|(host, all)| all.iter().map(move |one| (host.clone(), *one)));
             let named: Vec<(String, &Comparison)> =
                 all.filter(|(_, one)| one.machine.execution() == execution).collect();
-            let made = axis::rows(definition, &row.workload.name, &named).into_iter();
-            let made = made.map(move |row| {
+            let rows = axis::rows(definition, &row.workload.name, &named).into_iter();
+            let rows = rows.map(move |row| {
                 if row.machine == axis::ALL_HOSTS && execution != Execution::Metal {
                     Row { machine: of_execution(execution), ..row }
                 } else {
                     row
                 }
             });
-            made.map(|row| as_of_ground(row, &own)).collect::<Vec<Row>>()
+            rows.map(|row| mark_if_emulated(row, &group)).collect::<Vec<Row>>()
         });
         executions.map(|row| Row { origins: row.origins.iter().map(origin).collect(), ..row }).collect::<Vec<Row>>()
     };
     let mut all: Vec<Row> = rows.iter().flat_map(of_row).collect();
     all.sort_by_key(|row| row.machine != axis::ALL_HOSTS);
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
-    let published: Vec<Published> = published.iter().map(|one| beside_boot(definition, one)).collect();
+    let published: Vec<Published> = published.iter().map(|one| published_of_boot(definition, one)).collect();
     Some(Matrix::of(&names, &names[baseline], all, &published))
 }
 
-/// Text on boots that match several of the study's boots, or none. Empty if the policies are properties of boots, because
-/// then those are compared.
-pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
-    if is_over_boots(definition) { Vec::new() } else { axis::unplaced(definition, machines) }
+/// Notes on boots that match several of the study's boots, or none. Empty if the policies are properties of boots, because
+/// then the policies are compared.
+pub fn unmatched<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
+    if is_over_boots(definition) { Vec::new() } else { axis::unmatched(definition, machines) }
 }
 
 /// A published figure of a boot, as an entry of the matrix of boots.
-pub fn beside_boot(definition: &Definition, one: &Published) -> Published {
+pub fn published_of_boot(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let row_name = |workload: &String| axis::row_name(workload, policy);
     let suite =

@@ -16,18 +16,19 @@ pub fn matrices(
 ) -> Vec<Matrix> {
     let mut all: Vec<Vec<String>> = Vec::new();
     for (row, ..) in measured {
-        let own = names(row);
-        if !own.is_empty() && !all.contains(&own) {
-            all.push(own);
+        let variants = names(row);
+        if !variants.is_empty() && !all.contains(&variants) {
+            all.push(variants);
         }
     }
     let of = |names: &Vec<String>| {
-        let own = measured.iter().filter(|(row, ..)| self::names(row) == *names);
+        let same_variants = measured.iter().filter(|(row, ..)| self::names(row) == *names);
         let rows: Vec<Row> =
-            own.flat_map(|(row, host, comparison)| rows(definition, row, host, comparison, names)).collect();
-        let beside = published.iter().filter(|one| one.variant.as_ref().is_some_and(|name| names.contains(name)));
-        let beside: Vec<Published> = beside.map(|one| beside_variant(definition, one)).collect();
-        Matrix::of(names, &names[0], rows, &beside)
+            same_variants.flat_map(|(row, host, comparison)| rows(definition, row, host, comparison, names)).collect();
+        let published_here =
+            published.iter().filter(|one| one.variant.as_ref().is_some_and(|name| names.contains(name)));
+        let published_here: Vec<Published> = published_here.map(|one| published_of_variant(definition, one)).collect();
+        Matrix::of(names, &names[0], rows, &published_here)
     };
     all.iter().map(of).collect()
 }
@@ -54,7 +55,7 @@ fn rows(definition: &Definition, row: &HostRow<'_>, host: &str, comparison: &Com
 }
 
 /// A published figure of a variant, as an entry of the matrix of variants.
-fn beside_variant(definition: &Definition, one: &Published) -> Published {
+fn published_of_variant(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let workload = one.workload.as_ref().map(|workload| row_name(workload, policy));
     Published { policy: one.variant.clone(), workload, ..one.clone() }

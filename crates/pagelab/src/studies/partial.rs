@@ -15,13 +15,13 @@ const KIND: &str = "partial-";
 /// Creates a directory for this process in `parent`.
 ///
 /// # Errors
-/// The error of the system.
+/// The directory cannot be created.
 pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
 
 /// Removes the directories whose writers have ended, if the parent belongs to the user who runs pagelab. Errors are ignored.
-pub fn remove_left_in(parent: &Path) {
+pub fn remove_leftovers_in(parent: &Path) {
     let is_own = fs::symlink_metadata(parent).is_ok_and(|parent| parent.uid() == tracer::user::effective_id());
     let (true, Ok(this)) = (is_own, Writer::this_process()) else { return };
     for name in fs::read_dir(parent).into_iter().flatten().flatten().map(|entry| entry.file_name()) {
@@ -38,7 +38,7 @@ mod tests {
 
     use super::*;
 
-    /// A directory as left by a killed process.
+    /// A directory as a killed process leaves it.
     fn left_in(parent: &Path) -> PathBuf {
         let prefix = Writer::this_process().unwrap().prefix(KIND);
         let mut ended = std::process::Command::new("true").spawn().unwrap();
@@ -59,7 +59,7 @@ mod tests {
             fs::create_dir_all(directory.join("deeper")).unwrap();
             fs::write(directory.join("deeper/file"), "half").unwrap();
         }
-        remove_left_in(parent.path());
+        remove_leftovers_in(parent.path());
         assert!(!left.exists() && other.join("deeper/file").exists() && own.path().join("a file").exists());
     }
 
@@ -71,7 +71,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         let left = left_in(parent.path());
         std::os::unix::fs::chown(parent.path(), Some(65_534), None).unwrap();
-        remove_left_in(parent.path());
+        remove_leftovers_in(parent.path());
         assert!(left.exists());
     }
 }

@@ -9,13 +9,14 @@ use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
 use study::matrix::Origin;
 use study::metric::names;
+use study::runner::Gap;
 
-use super::lacking::is_here;
+use super::lacking::check_dependencies;
 use super::lowered::{Lowered, is_over_boots, lowered};
 use super::programs::{Files, Programs, Subject, rebuilt};
 use super::{guest_boots, inputs};
 use crate::compare::in_study;
-use crate::compare::resumed::Resumed;
+use crate::compare::resumed::{Resumed, time_s};
 use crate::failure::Failure;
 
 /// A workload on the host.
@@ -27,7 +28,7 @@ pub struct HostRow<'a> {
     pub stored: Vec<Comparison>,
     /// The programs that each comparison ran, by the comparison's number.
     pub ran: BTreeMap<i64, Programs>,
-    /// The programs that would run now, as far as they are on this host.
+    /// The programs that would run now and that this host has.
     pub programs: Programs,
     /// Whether none of its comparisons is from this boot.
     pub is_new_boot: bool,
@@ -56,7 +57,7 @@ pub enum Progress {
 
 impl Progress {
     /// Whether part of the row remains to be run.
-    pub fn is_left(&self) -> bool {
+    pub fn is_unfinished(&self) -> bool {
         match self {
             Progress::Missing | Progress::Unmade(_) | Progress::Rebuilt { .. } | Progress::Interrupted { .. } => true,
             Progress::Refused(_) | Progress::Done { .. } | Progress::Failed { .. } => false,
@@ -85,19 +86,19 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
     let all: Vec<Result<Lowered, String>> =
         definition.workloads.iter().map(|workload| lowered(definition, workload)).collect();
-    let wanted: BTreeSet<&[String]> = all.iter().flatten().map(|lowered| lowered.subject.as_slice()).collect();
-    let mut stored = by_words(definition, store, &wanted)?;
+    let wanted: BTreeSet<Vec<String>> = all.iter().flatten().map(|one| identity(definition, &one.subject)).collect();
+    let mut stored = by_arguments(definition, store, &wanted)?;
     let mut files = Files::default();
     let rows = definition.workloads.iter().zip(all.iter().cloned()).map(|(workload, lowered)| {
         if let Ok(lowered) = &lowered {
             in_study::check(&lowered.words)
                 .map_err(|error| Failure::Input(format!("workload {:?}: {error}", workload.name)))?;
         }
-        let subject = lowered.as_ref().map(|lowered| lowered.subject.as_slice()).unwrap_or_default();
-        let (stored, ran) = stored.remove(subject).unwrap_or_default();
+        let subject = lowered.as_ref().map(|lowered| identity(definition, &lowered.subject)).unwrap_or_default();
+        let (stored, ran) = stored.remove(&subject).unwrap_or_default();
         let programs = files.of(workload);
         let is_new_boot = stored.iter().all(|one| one.machine.boot_id != machine.boot_id);
-        let lowered = lowered.and_then(|lowered| is_here(workload, &workload.command).map(|()| lowered));
+        let lowered = lowered.and_then(|lowered| check_dependencies(workload, &workload.command).map(|()| lowered));
         let progress = match &lowered {
             Err(why) => Progress::Refused(why.clone()),
             Ok(_) if guest_boots::are_guests(definition) => {
@@ -118,20 +119,37 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
 /// The comparisons of a row, and the programs that each ran.
 type Stored = (Vec<Comparison>, BTreeMap<i64, Programs>);
 
+/// Whether the rows of a study share its time, and a comparison resumes if the file raises the time. A comparison of a study over
+/// boots is one observation of its boot, and ends by itself.
+pub fn has_rounds(definition: &Definition) -> bool {
+    !is_over_boots(definition) && definition.boots.is_empty()
+}
+
+/// The arguments that identify a measurement: all but a time limit that can be raised.
+fn identity(definition: &Definition, words: &[String]) -> Vec<String> {
+    let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
+    let limit = words[..end].iter().position(|word| word == "--max-time");
+    match limit.filter(|_| has_rounds(definition)) {
+        Some(at) => [&words[..at], &words[at + 2..]].concat(),
+        None => words.to_vec(),
+    }
+}
+
 /// The comparisons of a study by the arguments that were measured; comparisons with other arguments are not loaded.
-fn by_words(
+fn by_arguments(
     definition: &Definition,
     store: Option<&Store>,
-    wanted: &BTreeSet<&[String]>,
+    wanted: &BTreeSet<Vec<String>>,
 ) -> Result<BTreeMap<Vec<String>, Stored>, Failure> {
     let mut all: BTreeMap<Vec<String>, Stored> = BTreeMap::new();
     let Some(store) = store else { return Ok(all) };
     for (OfStudy { subject, .. }, id) in store.comparisons_of(&definition.name).map_err(Failure::input)? {
-        let Some(subject) = Subject::read(&subject).filter(|subject| wanted.contains(subject.compare.as_slice()))
-        else {
+        let Some(subject) = Subject::read(&subject) else { continue };
+        let words = identity(definition, &subject.compare);
+        if !wanted.contains(&words) {
             continue;
-        };
-        let (comparisons, ran) = all.entry(subject.compare).or_default();
+        }
+        let (comparisons, ran) = all.entry(words).or_default();
         comparisons.push(store.load(id).map_err(Failure::input)?);
         ran.insert(id, subject.programs);
     }
@@ -153,8 +171,8 @@ fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Progra
 /// The state in this boot. Trials of an interrupted comparison count for the boot; the next comparison starts from the
 /// beginning.
 fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
-    let own = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
-    match own.map(|one| (one.id, &one.ended)) {
+    let in_this_boot = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
+    match in_this_boot.map(|one| (one.id, &one.ended)) {
         None | Some((_, Ended::NotEnded | Ended::Interrupted)) => Progress::Missing,
         Some((id, Ended::Blocks | Ended::Precise | Ended::Time)) => Progress::Done { id },
         Some((id, Ended::TooSlow { message } | Ended::Failed { message })) => {
@@ -171,7 +189,7 @@ fn progress(stored: &[Comparison], machine: &Machine) -> Progress {
     stored.iter().rev().find(|one| is_of(one, machine)).map_or(Progress::Missing, ended)
 }
 
-/// The state that a comparison leaves the row in.
+/// The state of a row after a comparison.
 pub fn ended(comparison: &Comparison) -> Progress {
     let id = comparison.id;
     match &comparison.ended {
@@ -190,8 +208,17 @@ fn is_of(comparison: &Comparison, machine: &Machine) -> bool {
     is_fake || comparison.machine.is_alike(machine)
 }
 
+/// The time limit of `compare` if none is given.
+const MAX_TIME_S: f64 = 600.0;
+
+/// The time that each workload adds to the study's, in seconds.
+pub fn max_time_s(definition: &Definition) -> f64 {
+    let given = definition.stopping.max_time.as_ref();
+    given.and_then(|time| crate::words::parse_duration(time).ok()).unwrap_or(MAX_TIME_S)
+}
+
 impl HostRow<'_> {
-    /// The origin of one of its comparisons: the command that reproduces it, and the programs that ran.
+    /// The origin of one of the row's comparisons: the command that reproduces it, and the programs that ran.
     pub fn origin(&self, comparison: &Comparison) -> Origin {
         let again = self.lowered.as_ref().map(|lowered| {
             let words = ["pagelab", "compare"].map(str::to_owned);
@@ -204,39 +231,66 @@ impl HostRow<'_> {
         }
     }
 
-    /// The earlier trials to resume from in this boot; `None` if it starts from the beginning.
+    /// The comparison on this host that is complete or interrupted.
+    pub fn current(&self) -> Option<&Comparison> {
+        let (Progress::Interrupted { id, .. } | Progress::Done { id }) = self.progress else { return None };
+        self.stored.iter().find(|one| one.id == id)
+    }
+
+    /// The comparison that can take more blocks: it is interrupted, or its time was up.
+    pub fn open(&self) -> Option<&Comparison> {
+        self.current().filter(|one| matches!(one.ended, Ended::NotEnded | Ended::Interrupted | Ended::Time))
+    }
+
+    /// The seconds that the current comparison has taken.
+    pub fn time_s(&self) -> f64 {
+        self.current().map_or(0.0, time_s)
+    }
+
+    /// Adds the comparison that was just measured, or replaces its earlier state.
+    pub fn take(&mut self, comparison: Comparison) {
+        self.progress = ended(&comparison);
+        self.is_new_boot = false;
+        self.ran.insert(comparison.id, self.programs.clone());
+        match self.stored.iter_mut().find(|one| one.id == comparison.id) {
+            Some(known) => *known = comparison,
+            None => self.stored.push(comparison),
+        }
+    }
+
+    /// How a comparison of the row resumes in this boot. `gap`: what happened since, if in the same boot.
     ///
     /// # Errors
     /// The store cannot be read.
-    pub fn resumed(&self, store: &Store, started_unix_s: i64) -> Result<Option<Resumed>, Failure> {
-        let Progress::Interrupted { id, .. } = self.progress else { return Ok(None) };
-        let Some(comparison) = self.stored.iter().find(|one| one.id == id).cloned() else { return Ok(None) };
+    pub fn resumed(
+        &self,
+        comparison: Comparison,
+        gap: Gap,
+        store: &Store,
+        started_unix_s: i64,
+    ) -> Result<Resumed, Failure> {
         let boot_id = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?.boot_id;
-        let resumptions = store.resumptions(id).map_err(Failure::input)?;
+        let resumptions = store.resumptions(comparison.id).map_err(Failure::input)?;
         let last = resumptions.last().map_or(&comparison.machine.boot_id, |resumption| &resumption.boot_id);
-        Ok(Some(Resumed {
-            is_of_other_boot: *last != boot_id,
+        Ok(Resumed {
+            gap: if *last == boot_id { gap } else { Gap::Reboot },
             resumption: Resumption { trials: comparison.trials.len() as u64, started_unix_s, boot_id },
             comparison,
-        }))
+        })
     }
 
-    /// The most seconds that it will take: its time limit, or, if trials are known, the time of the remaining blocks.
-    pub fn most_s(&self, definition: &Definition) -> Option<f64> {
-        if !self.progress.is_left() {
-            return Some(0.0);
+    /// The maximum remaining seconds: the time limit, or, if trials are known, the time of the remaining blocks.
+    pub fn max_remaining_s(&self, definition: &Definition) -> f64 {
+        if !self.progress.is_unfinished() {
+            return 0.0;
         }
-        let limit_s =
-            definition.stopping.max_time.as_ref().map_or(Some(600.0), |time| crate::words::parse_duration(time).ok());
+        let limit_s = max_time_s(definition);
         let known = self.stored.last().filter(|one| !one.trials.is_empty());
         let by_trials = known.map(|one| {
             let wall_s: f64 = one.trials.iter().filter_map(|record| record.value(names::WALL_S)).sum();
             let trials = f64::from(one.design.max_blocks + 1) * one.design.arms.len() as f64;
             wall_s / one.trials.len() as f64 * (trials - one.trials.len() as f64).max(0.0)
         });
-        match (limit_s, by_trials) {
-            (Some(limit_s), Some(by_trials)) => Some(by_trials.min(limit_s)),
-            (limit_s, by_trials) => by_trials.or(limit_s),
-        }
+        by_trials.map_or(limit_s, |by_trials| by_trials.min(limit_s))
     }
 }

@@ -15,9 +15,9 @@ pub type Programs = BTreeMap<String, String>;
 /// The subject of a study's comparison, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The words of `compare`.
+    /// The arguments of `compare`.
     pub compare: Vec<String>,
-    /// What ran.
+    /// The programs that ran.
     pub programs: Programs,
 }
 
@@ -45,10 +45,10 @@ impl Files {
     /// starts are not known.
     pub fn of(&mut self, workload: &Workload) -> Programs {
         let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
-        let own = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
+        let main_programs = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
         let of_variants = workload.variants.iter();
         let of_variants = of_variants.flat_map(|one| [first(&one.server), one.command.first().cloned()]);
-        let named = own.into_iter().chain(of_variants).flatten().chain(workload.needs.iter().cloned());
+        let named = main_programs.into_iter().chain(of_variants).flatten().chain(workload.needs.iter().cloned());
         let named = named.filter(|name| name != "pagelab");
         let hashed = named.filter_map(|name| {
             let path = tracer::resolve(&OsString::from(&name)).ok()?;
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_subject_is_read_as_it_was_written_and_programs_that_differ_are_named() {
+    fn subjects_round_trip_and_rebuilt_programs_are_named() {
         let programs = Programs::from([("sort".to_owned(), "ab".to_owned())]);
         let subject = Subject { compare: vec!["--policy".to_owned(), "thp".to_owned()], programs: programs.clone() };
         assert_eq!(Subject::read(&subject.text()), Some(subject));

@@ -3,12 +3,14 @@
 use std::io::Write;
 use std::path::Path;
 
-use results::matrix::{self as shown, Report as Shown, Sampled, Weighed};
+use results::matrix::{self as shown, Report as Shown, SampleSource, Weighed};
 use study::definition::Definition;
 
 use super::arguments::{Export, Report};
-use super::gathered::{gathered, label};
+use super::gathered::gathered;
+use super::measured::label;
 use crate::failure::Failure;
+use crate::kernels::config;
 use crate::output::{can_be_written, find_store, print, terminal_width, write, write_page};
 
 /// Runs `pagelab study report`.
@@ -30,6 +32,8 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         over_variants: &gathered.over_variants,
         hosts: gathered.hosts,
         missing: gathered.missing,
+        lacking: gathered.lacking,
+        kernels_differ: config::differences(&definition.boots),
         command: std::env::args().collect(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
     };
@@ -66,8 +70,8 @@ pub fn export(arguments: &Export) -> Result<(), Failure> {
     let rows =
         gathered.on_hosts.iter().flat_map(|row| row.stored.iter().map(move |one| (row.workload.name.as_str(), one)));
     let labelled: Vec<_> = rows.map(|(workload, one)| (workload, label(&definition, &one.machine), one)).collect();
-    let of = |(workload, machine, comparison)| Sampled { workload, machine, comparison };
-    let all: Vec<Sampled<'_>> =
+    let of = |(workload, machine, comparison)| SampleSource { workload, machine, comparison };
+    let all: Vec<SampleSource<'_>> =
         labelled.iter().map(|(workload, machine, comparison)| of((*workload, machine.as_str(), *comparison))).collect();
     if all.is_empty() {
         let (name, store) = (&definition.name, store.path().display());
@@ -82,7 +86,7 @@ pub fn export(arguments: &Export) -> Result<(), Failure> {
 }
 
 /// Writes samples in the format that the file name's extension selects.
-fn write_samples(definition: &Definition, all: &[Sampled<'_>], file: &Path) -> Result<(), Failure> {
+fn write_samples(definition: &Definition, all: &[SampleSource<'_>], file: &Path) -> Result<(), Failure> {
     let name = definition.name.as_str();
     match file.extension().and_then(|ending| ending.to_str()) {
         Some("csv") => write(file, &|to| shown::csv(name, all, to)),

@@ -36,7 +36,7 @@ pub struct Source {
     pub name: String,
     /// Its text, or why it cannot be read.
     text: Result<String, String>,
-    /// The directory in which suites are searched first.
+    /// The directory in which suites are searched last.
     own_suites: Option<PathBuf>,
 }
 
@@ -94,7 +94,7 @@ pub fn named(name: &str) -> Result<Source, Failure> {
         let own_suites = path.parent().map(|directory| directory.join("suites"));
         return Ok(Source { name: name.to_owned(), text, own_suites });
     }
-    let file = "A file is named with its `/` or `.toml`";
+    let file = "To name a file, write its path with a `/` or `.toml`";
     one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
 }
 
@@ -162,10 +162,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_built_in_study_has_both_sizes_and_its_own_name() {
+    fn built_in_studies_have_all_sizes_and_their_file_names() {
         for (name, _) in STUDIES {
             let source = named(name).unwrap();
-            for size in [Size::Full, Size::Quick] {
+            for size in Size::ALL {
                 let definition = source.of_size(size).unwrap_or_else(|error| panic!("{name}: {error}"));
                 assert_eq!(definition.name, name);
                 assert!(definition.published.iter().all(|one| !one.source.is_empty()));
@@ -174,11 +174,11 @@ mod tests {
     }
 
     #[test]
-    fn every_workload_of_a_suite_can_be_run_or_says_why_not() {
+    fn every_workload_of_a_suite_names_its_package_or_why_it_is_missing() {
         for source in found(&SUITES, &[]).unwrap() {
             let suite = source.as_suite().unwrap_or_else(|error| panic!("{error}"));
             assert!(!suite.about().is_empty());
-            for size in [Size::Full, Size::Quick] {
+            for size in Size::ALL {
                 let workloads = suite.of_size(size).unwrap_or_else(|error| panic!("{}: {error}", source.name));
                 assert!(!workloads.is_empty());
                 for workload in workloads {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_study_that_cannot_be_read_is_not_left_out() {
+    fn an_unreadable_study_is_listed_with_its_error() {
         let directory = tempfile::tempdir().unwrap();
         let found = |path: &Path| found(&[], &[path.to_owned()]).map(|all| all.len());
         assert!(matches!(found(&directory.path().join("none")), Ok(0)));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_is_like_none_has_no_nearest() {
+    fn a_dissimilar_name_has_no_nearest() {
         let known: Vec<String> = STUDIES.iter().map(|(name, _)| (*name).to_owned()).collect();
         let nearest = |name: &str| nearest(name, &known).map(String::as_str);
         assert_eq!(nearest("contig-hunt"), Some("contig-hint"));

@@ -1,4 +1,4 @@
-//! Shows what of a study is done, what is missing, and why.
+//! Shows which parts of a study are done, which are missing, and why.
 
 use std::path::Path;
 
@@ -10,11 +10,12 @@ use super::arguments::{Run, Status};
 use super::counted::CountedState;
 use super::gathered::{Gathered, gathered};
 use super::model::ModelRow;
-use super::plan::{HostRow, Progress};
+use super::outlook::remaining_s;
+use super::plan::{HostRow, Progress, max_time_s};
 use super::slurm::{self, Standing};
 use super::{inputs, source};
 use crate::failure::Failure;
-use crate::output::{find_store, print, terminal_width};
+use crate::output::{find_store, folded, print, terminal_width};
 
 /// The machine of counted rows: any.
 const COUNTED: &str = "any";
@@ -24,7 +25,7 @@ const COUNTED: &str = "any";
 /// # Errors
 /// A study is invalid.
 pub fn list(json: bool) -> Result<(), Failure> {
-    let studies = source::all()?.into_iter().map(|source| source.of_size(Size::Full));
+    let studies = source::all()?.into_iter().map(|source| source.of_size(Size::Standard));
     let studies = studies.collect::<Result<Vec<Definition>, Failure>>()?;
     if json {
         let study = |one: &Definition| {
@@ -79,21 +80,21 @@ fn of_tasks(tasks: &[Standing]) -> String {
 /// The states of a study's rows, as a document.
 pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     let row = |row: &HostRow<'_>| {
-        let (state, comparison, why) = told(&row.progress);
+        let (state, comparison, why) = state_of(&row.progress);
         json!({
             "workload": row.workload.name, "machine": HOST, "state": state, "comparison": comparison, "why": why,
             "compare": row.lowered.as_ref().map(|lowered| &lowered.words).ok(),
         })
     };
     let on_model = |row: &ModelRow| {
-        let (state, why) = row.told();
+        let (state, why) = row.state();
         json!({
             "workload": row.workload.name, "machine": row.machine, "state": state, "comparison": null, "why": why,
             "compare": null,
         })
     };
     let of_counted = |counted: &CountedState<'_>| {
-        let (state, why) = counted.told();
+        let (state, why) = counted.state();
         json!({
             "workload": counted.name(), "machine": COUNTED, "state": state, "comparison": null, "why": why,
             "compare": null,
@@ -107,11 +108,12 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
         "size": definition.size.name(),
         "rows": rows.collect::<Vec<_>>(),
         "missing": gathered.missing,
+        "lacking": gathered.lacking,
     })
 }
 
 /// The state in a word, the comparison's number, and the reason.
-fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
+fn state_of(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
         Progress::Missing => ("missing", None, "not run yet".to_owned()),
@@ -127,23 +129,24 @@ fn told(progress: &Progress) -> (&'static str, Option<i64>, String) {
 
 fn text(definition: &Definition, gathered: &Gathered<'_>) -> String {
     let row = |row: &HostRow<'_>| {
-        let (state, id, why) = told(&row.progress);
+        let (state, id, why) = state_of(&row.progress);
         let id = id.map(|id| id.to_string()).unwrap_or_default();
         [row.workload.name.clone(), HOST.to_owned(), state.to_owned(), id, why]
     };
     let on_model = |row: &ModelRow| {
-        let (state, why) = row.told();
+        let (state, why) = row.state();
         [row.workload.name.clone(), row.machine.clone(), state.to_owned(), String::new(), why]
     };
     let header = ["workload", "machine", "state", "comparison", "why"];
     let of_counted = |counted: &CountedState<'_>| {
-        let (state, why) = counted.told();
+        let (state, why) = counted.state();
         [counted.name(), COUNTED.to_owned(), state.to_owned(), String::new(), why]
     };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
     let rows = rows.chain(gathered.counted.iter().map(of_counted));
     let table = grid::last_folded(header, rows, terminal_width());
-    format!("{}\n{table}\n{}", headline(definition), counted(gathered))
+    let lacking = gathered.lacking.as_ref().map(|lacking| format!("\n{}", folded(lacking.clone())));
+    format!("{}\n{table}\n{}{}", headline(definition), counted(gathered), lacking.unwrap_or_default())
 }
 
 fn headline(definition: &Definition) -> String {
@@ -153,8 +156,8 @@ fn headline(definition: &Definition) -> String {
 
 fn counted(gathered: &Gathered<'_>) -> String {
     let done = gathered.on_hosts.iter().filter(|row| matches!(row.progress, Progress::Done { .. })).count();
-    let simulated = gathered.on_models.iter().filter(|row| row.told().0 == "done").count();
-    let counted = gathered.counted.iter().filter(|counted| counted.told().0 == "done").count();
+    let simulated = gathered.on_models.iter().filter(|row| row.state().0 == "done").count();
+    let counted = gathered.counted.iter().filter(|counted| counted.state().0 == "done").count();
     let all = gathered.on_hosts.len() + gathered.on_models.len() + gathered.counted.iter().count();
     let missing = if gathered.missing.is_empty() {
         String::new()
@@ -164,21 +167,24 @@ fn counted(gathered: &Gathered<'_>) -> String {
     format!("{} of {all} rows are done{missing}", done + simulated + counted)
 }
 
-/// Prints what would be run, and the most time that it takes.
+/// Prints what would be run, and the maximum time. `shares`: whether workloads share the time.
 ///
 /// # Errors
 /// Standard output cannot be written.
-pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), Failure> {
+pub fn planned(definition: &Definition, gathered: &Gathered<'_>, shares: bool) -> Result<(), Failure> {
     let row = |row: &HostRow<'_>| {
-        let takes =
-            row.most_s(definition).map_or("no limit".to_owned(), |most_s| format!("at most {}", minutes(most_s)));
+        let takes = if shares && row.progress.is_unfinished() {
+            format!("{}, shared", minutes(max_time_s(definition)))
+        } else {
+            format!("at most {}", minutes(row.max_remaining_s(definition)))
+        };
         let what = match (&row.progress, &row.lowered) {
-            (progress, Ok(lowered)) if progress.is_left() => {
-                let made = if inputs::is_any_unmade(row.workload) { "make its input, then " } else { "" };
+            (progress, Ok(lowered)) if progress.is_unfinished() => {
+                let made = if inputs::has_unmade(row.workload) { "make its input, then " } else { "" };
                 format!("{made}pagelab compare {}", results::command_line(&lowered.words))
             }
             (progress, _) => {
-                let (state, _, why) = told(progress);
+                let (state, _, why) = state_of(progress);
                 [state, &why].join(": ").trim_end_matches(": ").to_owned()
             }
         };
@@ -186,7 +192,7 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
     };
     let estimated_s = |row: &ModelRow| row.estimated_s(definition, &gathered.on_models);
     let on_model = |row: &ModelRow| {
-        let (state, why) = row.told();
+        let (state, why) = row.state();
         let what = match &row.workload.trace {
             _ if !row.is_missing() => format!("{state}: {why}").trim_end_matches(": ").to_owned(),
             Some(trace) if Path::new(trace).exists() => format!("simulate {trace}"),
@@ -201,21 +207,26 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>) -> Result<(), F
         [row.workload.name.clone(), row.machine.clone(), takes, what]
     };
     let of_counted = |counted: &CountedState<'_>| {
-        let (state, why) = counted.told();
+        let (state, why) = counted.state();
         let what = if state == "done" { state.to_owned() } else { format!("count: {why}") };
         [counted.name(), COUNTED.to_owned(), String::new(), what]
     };
     let rows = gathered.on_hosts.iter().map(row).chain(gathered.on_models.iter().map(on_model));
     let rows = rows.chain(gathered.counted.iter().map(of_counted));
     let table = grid::last_folded(["workload", "machine", "takes", "what"], rows, terminal_width());
-    let all_s = gathered.on_hosts.iter().map(|row| row.most_s(definition)).sum::<Option<f64>>();
-    let all = all_s.map_or("without a limit".to_owned(), |all_s| format!("at most {}", minutes(all_s)));
-    let measured = (!gathered.on_hosts.is_empty()).then(|| format!("; what is left to measure takes {all}"));
+    let all_s = if shares {
+        remaining_s(definition, &gathered.on_hosts)
+    } else {
+        gathered.on_hosts.iter().map(|row| row.max_remaining_s(definition)).sum()
+    };
+    let all = format!("at most {}", minutes(all_s));
+    let how = if shares && all_s > 0.0 { ", in rounds, and less if the answer is decided before" } else { "" };
+    let measured = (!gathered.on_hosts.is_empty()).then(|| format!("; the remaining measurements take {all}{how}"));
     let left: Vec<&ModelRow> = gathered.on_models.iter().filter(|row| row.is_missing()).collect();
     let rows = if left.len() == 1 { "row" } else { "rows" };
     let takes = match left.iter().map(|row| estimated_s(row)).sum::<Option<f64>>() {
         Some(all_s) => format!("takes about {}, as earlier simulations of the study did", minutes(all_s)),
-        None => "is not estimated: no earlier simulation of the study says how long it took".to_owned(),
+        None => "is not estimated: no earlier simulation of the study recorded how long it took".to_owned(),
     };
     let simulated = (!left.is_empty()).then(|| format!("; to record and simulate {} {rows} {takes}", left.len()));
     let left = [measured, simulated].into_iter().flatten().collect::<String>();
@@ -232,15 +243,17 @@ fn minutes(seconds: f64) -> String {
 /// Selected rows have no result.
 pub fn summary(gathered: &Gathered<'_>, arguments: &Run) -> Result<(), Failure> {
     let which = arguments.which.words();
-    print(&format!("{}; `pagelab study report {which}` shows what they say", counted(gathered)), false)?;
+    print(&format!("{}; `pagelab study report {which}` shows the results", counted(gathered)), false)?;
+    gathered.lacking.as_ref().map_or(Ok(()), |lacking| print(&folded(lacking.clone()), false))?;
     let of_hosts = |is: fn(&Progress) -> bool| -> Vec<&str> {
-        let named = gathered.on_hosts.iter().filter(|row| is(&row.progress) && arguments.is_named(&row.workload.name));
+        let named =
+            gathered.on_hosts.iter().filter(|row| is(&row.progress) && arguments.is_selected(&row.workload.name));
         named.map(|row| row.workload.name.as_str()).collect()
     };
     let failed = of_hosts(|progress| matches!(progress, Progress::Failed { .. }));
-    let left = of_hosts(Progress::is_left);
+    let left = of_hosts(Progress::is_unfinished);
     let unsimulated =
-        gathered.on_models.iter().filter(|row| row.is_missing() && arguments.is_named(&row.workload.name)).count();
+        gathered.on_models.iter().filter(|row| row.is_missing() && arguments.is_selected(&row.workload.name)).count();
     let mut without = Vec::new();
     if !failed.is_empty() {
         without.push(format!(

@@ -29,8 +29,8 @@ pub struct Build {
     /// A range to map; repeat it for more
     #[arg(long = "map", value_name = "VA:PA:SIZE[:PERM]", required = true, value_parser = parse_request)]
     maps: Vec<Request>,
-    /// Write the tables to this file, as they lie in memory from --base on. A file that is there is replaced.
-    /// Without it nothing is written
+    /// Write the tables to this file, as an image of memory from --base on. An existing file is replaced. Without
+    /// this, nothing is written
     #[arg(short, long, value_name = "IMAGE")]
     output: Option<PathBuf>,
     /// The physical address of the tables
@@ -39,14 +39,14 @@ pub struct Build {
     /// Make no leaf larger than this
     #[arg(long, value_name = "SIZE", value_parser = parse_number)]
     largest: Option<u64>,
-    /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot). A 64K software page is one wherever the format
-    /// has +svnapot
+    /// Make no contiguous groups (arm64 contiguous bit, RISC-V Svnapot). A 64K software page remains a group if the
+    /// format has +svnapot
     #[arg(long)]
     no_contiguous: bool,
-    /// The most memory that the tables may take
+    /// The maximum memory for the tables
     #[arg(long, value_name = "SIZE", default_value = "256M", value_parser = parse_number)]
     limit: u64,
-    /// Draw the tables as a tree: index, input address, and what is there; permissions as --map takes them
+    /// Draw the tables as a tree: index, input address, and content, with permissions in the syntax of --map
     #[arg(long)]
     tree: bool,
     /// Print one JSON document instead of text
@@ -61,7 +61,7 @@ pub fn run(arguments: &Build) -> Result<(), Failure> {
 }
 
 fn run_in<F: Format>(format: F, named: Named, arguments: &Build) -> Result<(), Failure> {
-    let tables = built(format, arguments)?;
+    let tables = build_tables(format, arguments)?;
     let failed = |error| Failure::Input(explain(&format, &error));
     let census = tables.census().map_err(failed)?;
     let tree = arguments.tree.then(|| Tree::of(&tables)).transpose().map_err(failed)?;
@@ -74,7 +74,7 @@ fn run_in<F: Format>(format: F, named: Named, arguments: &Build) -> Result<(), F
     print(&text, arguments.json)
 }
 
-fn built<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> {
+fn build_tables<F: Format>(format: F, arguments: &Build) -> Result<Tables<F>, Failure> {
     let output_bits = format.geometry().output_bits();
     if arguments.base >> output_bits != 0 {
         let base = arguments.base;
@@ -102,7 +102,7 @@ fn refusal(format: &impl Format, arguments: &Build, error: &Error) -> String {
     match error {
         Error::ArenaFull { limit_bytes, .. } if *limit_bytes < arguments.limit => format!(
             "the tables do not fit in the {} from --base {:#x} to the end of the {}-bit physical address space; \
-             expected a lower one",
+             use a lower base",
             size(u128::from(*limit_bytes)),
             arguments.base,
             format.geometry().output_bits()
@@ -111,17 +111,16 @@ fn refusal(format: &impl Format, arguments: &Build, error: &Error) -> String {
     }
 }
 
-/// The written file.
-struct Written {
+struct WrittenFile {
     bytes: u64,
     replaced: bool,
 }
 
-fn write_image<F: Format>(path: &Path, tables: &Tables<F>) -> Result<Written, Failure> {
+fn write_image<F: Format>(path: &Path, tables: &Tables<F>) -> Result<WrittenFile, Failure> {
     let before = fs::metadata(path).ok();
     let image = tables.arena().image();
     write(path, &|to| to.write_all(&image))?;
-    Ok(Written { bytes: image.len() as u64, replaced: before.is_some_and(|before| before.is_file()) })
+    Ok(WrittenFile { bytes: image.len() as u64, replaced: before.is_some_and(|before| before.is_file()) })
 }
 
 fn text<F: Format>(
@@ -130,7 +129,7 @@ fn text<F: Format>(
     arguments: &Build,
     census: &Census,
     tree: Option<&Tree>,
-    image: Option<Written>,
+    image: Option<WrittenFile>,
 ) -> String {
     let (format, width) = (tables.format(), terminal_width());
     let (base, bytes) = (tables.arena().base(), tables.arena().bytes());

@@ -1,4 +1,4 @@
-//! Formats what page tables map, and how much memory they take themselves.
+//! Formats how much memory page tables map, by leaf size, and how much they use themselves.
 
 use paging::{Census, Format};
 use results::grid::plain;

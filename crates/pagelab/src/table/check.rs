@@ -43,7 +43,7 @@ pub struct Check {
     /// Print at most this many faults; those of neighbouring entries count as one
     #[arg(long, value_name = "N", default_value_t = 20)]
     faults: usize,
-    /// Draw the tables as a tree, as far as they are one
+    /// Draw the tables as a tree, if they are one
     #[arg(long)]
     tree: bool,
     /// Print one JSON document instead of text
@@ -100,7 +100,7 @@ fn run_in<F: Format>(
 
 struct Checked {
     report: Report,
-    /// What is mapped, if the tables can be walked completely; `None` if the root is invalid.
+    /// The mapped memory, or why the tables cannot be walked completely; `None` if the root is invalid.
     census: Option<Result<Census, Error>>,
     image_bytes: u64,
     /// The format that the file appears to have, if not raw memory.
@@ -109,7 +109,7 @@ struct Checked {
 
 /// The file is not an image of memory.
 #[derive(Debug, thiserror::Error)]
-enum NoImage {
+enum ImageError {
     #[error("{} cannot be read: {error}", path.display())]
     Unreadable {
         path: PathBuf,
@@ -125,7 +125,7 @@ enum NoImage {
         limit: String,
     },
     /// The file ends within an entry.
-    #[error("{} has {bytes}; expected whole 8-byte entries: it is truncated, or no raw memory", path.display())]
+    #[error("{} has {bytes}; expected whole 8-byte entries: it is truncated, or not raw memory", path.display())]
     Truncated {
         path: PathBuf,
         /// Its size, as text.
@@ -133,16 +133,16 @@ enum NoImage {
     },
 }
 
-fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, NoImage> {
+fn read_image(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, ImageError> {
     let path = path.to_path_buf();
     let mut image = Vec::new();
     let opened = input::open_memory(&path).map_err(std::io::Error::from);
     let read = opened.and_then(|file| file.take(limit_bytes.saturating_add(1)).read_to_end(&mut image));
     match (read, image.len() as u64) {
-        (Err(error), _) => Err(NoImage::Unreadable { path, error }),
-        (_, 0) => Err(NoImage::Empty(path)),
-        (_, bytes) if bytes > limit_bytes => Err(NoImage::TooLarge { path, limit: size(u128::from(limit_bytes)) }),
-        (_, bytes) if !bytes.is_multiple_of(8) => Err(NoImage::Truncated { path, bytes: count(bytes, "byte") }),
+        (Err(error), _) => Err(ImageError::Unreadable { path, error }),
+        (_, 0) => Err(ImageError::Empty(path)),
+        (_, bytes) if bytes > limit_bytes => Err(ImageError::TooLarge { path, limit: size(u128::from(limit_bytes)) }),
+        (_, bytes) if !bytes.is_multiple_of(8) => Err(ImageError::Truncated { path, bytes: count(bytes, "byte") }),
         _ => Ok(image),
     }
 }
@@ -193,7 +193,7 @@ fn text<F: Format>(format: &F, arguments: &Check, checked: &Checked, tree: Optio
     );
     let mut parts = vec![results::fold(&first, width, 4)];
     if let Some(note) = checked.note.filter(|_| !report.is_legal()) {
-        parts.push(format!("the file begins as {note} does; expected raw memory (see --help)"));
+        parts.push(format!("expected raw memory (see --help), but the file begins like {note}"));
     }
     if !report.faults.is_empty() {
         parts.push(by_rule(report, width));
@@ -232,12 +232,12 @@ fn by_rule(report: &Report, width: usize) -> String {
 
 /// Groups faults of adjacent entries that break the same rule.
 fn runs(faults: &[Fault]) -> Vec<&[Fault]> {
-    let goes_on = |one: &Fault, next: &Fault| {
+    let continues = |one: &Fault, next: &Fault| {
         one.rule.name() == next.rule.name()
             && one.level == next.level
             && one.pa.checked_add(ENTRY_BYTES) == Some(next.pa)
     };
-    faults.chunk_by(goes_on).collect()
+    faults.chunk_by(continues).collect()
 }
 
 fn run_text(format: &impl Format, run: &[Fault], root: u64, width: usize) -> String {
@@ -264,7 +264,7 @@ fn left_out(report: &Report, listed: u64) -> Option<String> {
         (0, 0) => None,
         (listed, 0) => Some(format!("and {} that are not printed (--faults)", count(listed, "fault"))),
         (listed, unlisted) => Some(format!(
-            "and {} that are not printed; those after the first {} were counted, not kept, and are in no table",
+            "and {} that are not printed; faults after the first {} were only counted, and are in no table",
             count(listed + unlisted, "fault"),
             grouped(MAX_FAULTS as u64)
         )),

@@ -8,7 +8,7 @@ use policy::size::format_bytes;
 use results::grid::plain;
 use serde_json::{Value, json};
 
-use super::describe::{attributes_document, broken, hex, kind_word, rule_document, severity_word, words};
+use super::describe::{attributes_document, attributes_text, broken, hex, kind_word, rule_document, severity_word};
 use super::format_name::{self, FormatName, parse_format};
 use super::index;
 use super::level::{self, label, linux_name};
@@ -23,17 +23,17 @@ pub struct Decode {
     /// The format of the tables
     #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
     format: FormatName,
-    // Text of the command line, in which VPN[1] is no link.
+    // Help text, in which VPN[1] is not a link.
     #[allow(rustdoc::broken_intra_doc_links)]
     /// The level of the entries, as the format's specification or Linux calls it: PD, "level 2", VPN[1], pmd.
     /// A number is the specification's (on arm64 level 3 holds pages, on RISC-V level 0). Default: the level
-    /// of pages, and what each other level would make of the entry
+    /// of pages, followed by the meaning at each other level
     #[arg(short, long, value_name = "LEVEL")]
     level: Option<String>,
-    /// Say how this address is looked up: hexadecimal, with or without 0x
+    /// Explain how this address is looked up: hexadecimal, with or without 0x
     #[arg(long, value_name = "ADDRESS", value_parser = parse_hexadecimal)]
     va: Option<u64>,
-    /// Entries, hexadecimal, with or without 0x. The level of one can stand before it: `pmd=100e067`, or `PMD 100e067`
+    /// Entries, hexadecimal, with or without 0x. A level may precede an entry: `pmd=100e067`, or `PMD 100e067`
     #[arg(value_name = "ENTRY", required_unless_present = "va")]
     entries: Vec<String>,
     /// Print one JSON document instead of text
@@ -47,7 +47,7 @@ const LONG: &str = "The last line of an oops can be pasted as it is:
 
 /// An entry to explain.
 #[derive(PartialEq, Eq)]
-struct Asked {
+struct EntryRequest {
     entry: u64,
     /// The level that was given for it.
     level: Option<u8>,
@@ -56,32 +56,32 @@ struct Asked {
 /// Runs `pagelab table decode`.
 pub fn run(arguments: &Decode) -> Result<(), Failure> {
     let named = arguments.format.named;
-    let asked = asked(arguments).map_err(Failure::input)?;
+    let requests = parse_entries(arguments).map_err(Failure::input)?;
     let text = if arguments.json {
-        format!("{:#}", with_format!(named, format => document(&format, named, arguments, &asked)))
+        format!("{:#}", with_format!(named, format => document(&format, named, arguments, &requests)))
     } else {
-        with_format!(named, format => text(&format, named, arguments, &asked))
+        with_format!(named, format => text(&format, named, arguments, &requests))
     };
     print(&text, arguments.json)
 }
 
-/// Arguments after the options that are not entries.
+/// Invalid arguments after the options.
 #[derive(Debug, thiserror::Error)]
-enum NotAsked {
+enum EntriesError {
     #[error(transparent)]
     Level(#[from] level::LevelError),
     #[error(transparent)]
     Entry(#[from] NumberError),
     #[error("expected an entry after {0:?}")]
-    Ends(String),
+    MissingEntry(String),
 }
 
 /// Parses the arguments after the options: entries, each optionally preceded by its level.
-fn asked(arguments: &Decode) -> Result<Vec<Asked>, NotAsked> {
+fn parse_entries(arguments: &Decode) -> Result<Vec<EntryRequest>, EntriesError> {
     let named = arguments.format.named;
     let read_level = |text: &str| level::parse(named, text);
     let for_all = arguments.level.as_deref().map(read_level).transpose()?;
-    let (mut asked, mut before) = (Vec::new(), None);
+    let (mut requests, mut before) = (Vec::new(), None);
     for word in arguments.entries.iter().map(|word| word.trim_end_matches(',')) {
         let (name, entry) = match word.split_once('=') {
             Some((name, entry)) => (Some(name), entry),
@@ -91,32 +91,38 @@ fn asked(arguments: &Decode) -> Result<Vec<Asked>, NotAsked> {
             }
             None => (None, word),
         };
-        let own = name.map(read_level).transpose()?.or(before.take());
+        let level = name.map(read_level).transpose()?.or(before.take());
         let entry = parse_hexadecimal(entry)?;
-        asked.push(Asked { entry, level: own.or(for_all) });
+        requests.push(EntryRequest { entry, level: level.or(for_all) });
     }
     match before {
-        Some(_) => Err(NotAsked::Ends(arguments.entries.last().cloned().unwrap_or_default())),
-        None => Ok(asked),
+        Some(_) => Err(EntriesError::MissingEntry(arguments.entries.last().cloned().unwrap_or_default())),
+        None => Ok(requests),
     }
 }
 
-fn text<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> String {
+fn text<F: Format>(format: &F, named: Named, arguments: &Decode, requests: &[EntryRequest]) -> String {
     let width = terminal_width();
     let va = arguments.va.map(InputAddress);
     let address = va.map(|va| index::text(format, named, va, width));
-    let walk = (asked.len() > 1).then(|| walk_table(format, named, asked, va, width));
+    let walk = (requests.len() > 1).then(|| walk_table(format, named, requests, va, width));
     // An oops prints folded levels twice, so duplicates are dropped.
-    let is_first = |(at, one): &(usize, &Asked)| !asked[..*at].contains(one);
-    let entries = asked.iter().enumerate().filter(is_first);
-    let entries = entries.map(|(_, asked)| entry_text(format, named, asked, va, width));
+    let is_first = |(at, one): &(usize, &EntryRequest)| !requests[..*at].contains(one);
+    let entries = requests.iter().enumerate().filter(is_first);
+    let entries = entries.map(|(_, request)| entry_text(format, named, request, va, width));
     address.into_iter().chain(walk).chain(entries).collect::<Vec<_>>().join("\n\n")
 }
 
 /// A table of all entries, in the order in which they were given.
-fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<InputAddress>, width: usize) -> String {
+fn walk_table<F: Format>(
+    format: &F,
+    named: Named,
+    requests: &[EntryRequest],
+    va: Option<InputAddress>,
+    width: usize,
+) -> String {
     let mut rows: Vec<[String; 3]> = Vec::new();
-    for Asked { entry, level } in asked {
+    for EntryRequest { entry, level } in requests {
         let level = level.unwrap_or(0);
         let row = [label(format, level), format!("{entry:#018x}"), summary(format, named, level, *entry, va)];
         if !rows.contains(&row) {
@@ -126,24 +132,32 @@ fn walk_table<F: Format>(format: &F, named: Named, asked: &[Asked], va: Option<I
     plain(["level", "entry", "meaning"], rows, width)
 }
 
-fn entry_text<F: Format>(format: &F, named: Named, asked: &Asked, va: Option<InputAddress>, width: usize) -> String {
-    let level = asked.level.unwrap_or(0);
-    let guessed = if asked.level.is_none() { ", the level of pages: no --level was given" } else { "" };
-    let head = format!("{:#018x} as an entry of {}{guessed}", asked.entry, label(format, level));
-    let mut parts =
-        vec![results::fold(&head, width, 4), results::fold(&summary(format, named, level, asked.entry, va), width, 4)];
-    if asked.entry != 0 {
+fn entry_text<F: Format>(
+    format: &F,
+    named: Named,
+    request: &EntryRequest,
+    va: Option<InputAddress>,
+    width: usize,
+) -> String {
+    let level = request.level.unwrap_or(0);
+    let guessed = if request.level.is_none() { ", the level of pages: no --level was given" } else { "" };
+    let head = format!("{:#018x} as an entry of {}{guessed}", request.entry, label(format, level));
+    let mut parts = vec![
+        results::fold(&head, width, 4),
+        results::fold(&summary(format, named, level, request.entry, va), width, 4),
+    ];
+    if request.entry != 0 {
         parts.push(String::new());
-        parts.push(fields_table(format, level, asked.entry, width));
+        parts.push(fields_table(format, level, request.entry, width));
     }
-    let rules = broken(format, level, asked.entry);
+    let rules = broken(format, level, request.entry);
     if !rules.is_empty() {
         parts.push(String::new());
         parts.extend(rules.iter().map(|rule| results::fold(&rule_line(*rule), width, 4)));
     }
-    if asked.level.is_none() && format.geometry().levels() > 1 {
+    if request.level.is_none() && format.geometry().levels() > 1 {
         parts.push(String::new());
-        parts.push(other_levels(format, named, asked.entry, width));
+        parts.push(other_levels(format, named, request.entry, width));
     }
     parts.join("\n")
 }
@@ -173,7 +187,7 @@ fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Optio
                 (Some(va), Some(pa)) => format!("; {va:#x} is {pa:#x}"),
                 _ => String::new(),
             };
-            let what = words(named, format.attributes(level, entry));
+            let what = attributes_text(named, format.attributes(level, entry));
             format!("maps {size} at {:#x}{group}{but}: {what}{here}", leaf.memory)
         }
     }
@@ -185,10 +199,10 @@ fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
     if faults { Kind::Illegal } else { format.kind(level, entry) }
 }
 
-/// What a leaf maps.
+/// The memory that a leaf maps.
 struct Leaf {
-    /// The start of its memory. For an entry that represents a whole group, the start of the group, unless an address selects
-    /// a part.
+    /// The start of the mapped memory. If the entry represents a whole group, this is the start of the group, unless an address
+    /// selects a part.
     memory: OutputAddress,
     group_bytes: Option<u64>,
     /// The address that the given virtual address translates to.
@@ -256,13 +270,13 @@ fn other_levels<F: Format>(format: &F, named: Named, entry: u64, width: usize) -
     plain(["at another level", "meaning"], rows, width)
 }
 
-fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[Asked]) -> Value {
+fn document<F: Format>(format: &F, named: Named, arguments: &Decode, requests: &[EntryRequest]) -> Value {
     let va = arguments.va.map(InputAddress);
-    let entries = asked.iter().map(|asked| {
-        let level = asked.level.unwrap_or(0);
-        let mut document = reading(format, named, level, asked.entry, va);
-        document["level_was_said"] = json!(asked.level.is_some());
-        document["fields"] = fields(format, level, asked.entry)
+    let entries = requests.iter().map(|request| {
+        let level = request.level.unwrap_or(0);
+        let mut document = reading(format, named, level, request.entry, va);
+        document["level_was_said"] = json!(request.level.is_some());
+        document["fields"] = fields(format, level, request.entry)
             .iter()
             .map(|field| {
                 json!({
@@ -274,8 +288,9 @@ fn document<F: Format>(format: &F, named: Named, arguments: &Decode, asked: &[As
                 })
             })
             .collect();
-        if asked.level.is_none() {
-            let others = (1..format.geometry().levels()).map(|level| reading(format, named, level, asked.entry, None));
+        if request.level.is_none() {
+            let others =
+                (1..format.geometry().levels()).map(|level| reading(format, named, level, request.entry, None));
             document["other_levels"] = others.collect();
         }
         document

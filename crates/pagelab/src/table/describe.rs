@@ -21,7 +21,7 @@ pub fn address(va: InputAddress) -> String {
 }
 
 /// Attributes as text.
-pub fn words(named: Named, attributes: Attributes) -> String {
+pub fn attributes_text(named: Named, attributes: Attributes) -> String {
     let mut words = vec![access(attributes.flags).to_string(), execution(attributes.flags).to_string()];
     for (flag, word) in [
         (Flags::USER, "user"),
@@ -72,7 +72,7 @@ fn memory(named: Named, index: u8) -> Option<String> {
     })
 }
 
-/// Attributes as letters in the syntax of `build --map`.
+/// Attributes as letters, in the syntax of `build --map`.
 pub fn letters(named: Named, attributes: Attributes) -> String {
     let flag = |flag, letter| if attributes.flags.contains(flag) { letter } else { "-" };
     let execute = match execution(attributes.flags) {
@@ -140,7 +140,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
     let at = |level: &u8| label(format, *level);
     match error {
         Error::Overlap { va, level, entry } => {
-            format!("{va:#x} is mapped already, by the {} entry {entry:#018x}", at(level))
+            format!("{va:#x} is already mapped by the {} entry {entry:#018x}", at(level))
         }
         Error::NotMapped { va, level, entry } => {
             format!("{va:#x} is not mapped: its {} entry is {entry:#018x}", at(level))
@@ -155,7 +155,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
             size((*bytes).into())
         ),
         Error::NoTree { pa, va, level } => {
-            format!("the {} table at {pa:#x} is met again for {va:#x}: the tables are no tree", at(level))
+            format!("the {} table at {pa:#x} is reached again for {va:#x}: the tables are not a tree", at(level))
         }
         Error::NoLeafSize { bytes, .. } => {
             format!("there is no leaf of at most {}: this format has {}", format_bytes(*bytes), leaf_sizes(format))

@@ -20,7 +20,6 @@ pub enum FormatError {
         nearest.as_ref().map_or(String::new(), |name| format!("the nearest is {name:?}, "))
     )]
     Unknown {
-        /// The given name.
         text: String,
         /// The name with the smallest edit distance.
         nearest: Option<String>,
@@ -86,11 +85,11 @@ mod tests {
             ("SV93", "sv39"),
             ("arm64-s2-8k-40", "arm64-s2-4k-40"),
         ] {
-            let said = parse_format(text).unwrap_err().to_string();
-            assert!(said.contains(&format!("nearest is {nearest:?}")), "{said}");
+            let message = parse_format(text).unwrap_err().to_string();
+            assert!(message.contains(&format!("nearest is {nearest:?}")), "{message}");
         }
         assert!(parse_format("x86-64+nx").unwrap_err().to_string().contains("no-nx"));
-        let said = parse_format("z80").unwrap_err().to_string();
-        assert_eq!(said, "there is no format \"z80\"; `pagelab list formats` shows all");
+        let message = parse_format("z80").unwrap_err().to_string();
+        assert_eq!(message, "there is no format \"z80\"; `pagelab list formats` shows all");
     }
 }

@@ -17,7 +17,7 @@ pub fn list(width: usize) -> (String, Value) {
     let rows = base_names().into_iter().filter(|name| is_shown(name)).filter_map(|name| row(&name));
     let text = format!(
         "{}\n\noptions follow, each after a +, as in x86-64+phys46+no-1g\n\n{}\n\nthe root first; stage 2 has all sizes of IPA \
-         from 32 to 48; a letter L is the level of Arm's manual",
+         from 32 to 48; L is a level of Arm's manual",
         plain(["format", "what it is", "options"], families, width),
         plain(["format", "levels and shifts", "leaves", "contiguous"], rows, width)
     );
@@ -56,7 +56,7 @@ fn leaves(format: &impl Format) -> Vec<u64> {
     levels.map(|level| geometry.span(level) << format.run_bits()).collect()
 }
 
-/// Sizes in bytes of contiguous groups of what software writes as one entry.
+/// Sizes in bytes of the contiguous groups of entries, where software may write several hardware entries as one.
 fn groups(format: &impl Format) -> Vec<u64> {
     let geometry = format.geometry();
     let bits = |level: &u8| format.group_bits_at(*level);

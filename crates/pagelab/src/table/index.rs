@@ -42,7 +42,7 @@ pub fn canonical(format: &impl Format, va: InputAddress) -> (bool, String) {
     }
     let hint = match geometry.extension() {
         Extension::Zero if format.registers(OutputAddress(0)).iter().any(|(name, _)| *name == "ttbr0_el1") => {
-            "; addresses of the upper half, TTBR1, are those of the format's option +upper"
+            "; addresses of the upper half (TTBR1) need the format's option +upper"
         }
         _ => "",
     };

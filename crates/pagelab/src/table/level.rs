@@ -117,8 +117,8 @@ mod tests {
         assert_eq!(level("arm64-4k-52", "L-1"), Ok(4));
         assert_eq!(level("sv39", "2"), Ok(2));
         assert_eq!(level("sv39", "VPN[0]"), Ok(0));
-        let said = level("x86-64", "1").unwrap_err().to_string();
-        assert!(said.contains("PML4 (pgd), PDPT (pud), PD (pmd) or PT (pte)"), "{said}");
+        let message = level("x86-64", "1").unwrap_err().to_string();
+        assert!(message.contains("PML4 (pgd), PDPT (pud), PD (pmd) or PT (pte)"), "{message}");
         assert!(level("arm64-16k-47", "0").is_err());
     }
 

@@ -25,7 +25,7 @@ pub struct TableArguments {
     verb: TableVerb,
 }
 
-/// What is done with page tables.
+/// The verbs of `pagelab table`.
 #[derive(Debug, Subcommand)]
 enum TableVerb {
     /// Explain entries field by field, or how an address is looked up

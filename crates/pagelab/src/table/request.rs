@@ -39,11 +39,11 @@ pub enum RequestError {
 /// Explains the permissions, for `--help`.
 pub const HELP: &str = "\
 Permissions (PERM), letters and then options after commas; default rw:
-  r w x   read, write, execute; x is for the level that the page is for (on x86-64 also the kernel)
+  r w x   read, write, execute; x is for the page's privilege level (on x86-64 also the kernel)
   u       user: EL0, U-mode, user mode
   g       global: of every address space
   b       guarded: indirect branches need a landing pad (arm64 BTI)
-  o       old: not accessed yet. Otherwise leaves are marked accessed, so that no access faults for it
+  o       old: not accessed yet. Otherwise leaves are marked accessed, so that the first access does not fault
   c       clean: not written yet. Otherwise writable leaves are marked dirty, where the format can
   m=N     memory type: x86-64 PAT index, arm64 AttrIndx, stage 2 MemAttr, RISC-V PBMT; the default
           is 0, and at stage 2 write-back (15)
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn state_is_set_unless_it_is_said() {
+    fn state_bits_are_set_by_default() {
         let flags = |text: &str| parse_request(text).unwrap().attributes(&RiscV::new(3, Stage::Supervisor)).flags;
         assert_eq!(flags("0:0:4K"), Flags::READ | Flags::WRITE | Flags::STATE);
         assert_eq!(flags("0:0:4K:r"), Flags::READ | Flags::ACCESSED);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_mapping_says_what_was_expected() {
+    fn refusals_say_what_was_expected() {
         for (text, part) in [
             ("0:0", "2 parts"),
             ("0:0:4K:rw:x", "5 parts"),
@@ -151,8 +151,8 @@ mod tests {
             ("0:0:4K:rw,m=300", "\"m=300\""),
             ("0:0:4K:rw,z=1", "\"z=1\""),
         ] {
-            let said = parse_request(text).unwrap_err().to_string();
-            assert!(said.contains(part), "{said}");
+            let message = parse_request(text).unwrap_err().to_string();
+            assert!(message.contains(part), "{message}");
         }
     }
 }

@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use super::describe::{address, attributes_document, count, grouped, hex, letters, size};
 use super::level::short_name;
 
-/// The most lines per table.
+/// The maximum number of lines per table.
 const MAX_RUNS: usize = 48;
 
 /// A memory range that is mapped uniformly.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Stretch {
+struct UniformRange {
     /// The level of its leaves.
     level: u8,
     group_bits: u8,
@@ -24,23 +24,23 @@ struct Stretch {
     attributes: Attributes,
 }
 
-impl Stretch {
+impl UniformRange {
     /// Merges this range and the next one, if they are contiguous and uniform.
-    fn joined(self, next: Stretch) -> Option<Stretch> {
-        let alike = Stretch { pa: next.pa, bytes: next.bytes, ..self } == next;
+    fn joined(self, next: UniformRange) -> Option<UniformRange> {
+        let alike = UniformRange { pa: next.pa, bytes: next.bytes, ..self } == next;
         (alike && self.pa.checked_add(self.bytes) == Some(next.pa))
-            .then(|| Stretch { bytes: self.bytes + next.bytes, ..self })
+            .then(|| UniformRange { bytes: self.bytes + next.bytes, ..self })
     }
 }
 
-enum What {
+enum Content {
     Holes,
-    Leaves(Stretch),
+    Leaves(UniformRange),
     /// Equal tables; the fields describe the first one.
     Tables {
         pa: OutputAddress,
-        whole: Option<Stretch>,
-        below: Below,
+        uniform: Option<UniformRange>,
+        below: TableEntries,
     },
     Illegal {
         entry: u64,
@@ -53,21 +53,21 @@ struct Run {
     entries: u64,
     va: InputAddress,
     level: u8,
-    what: What,
+    what: Content,
 }
 
 /// The entries of a table.
 #[derive(Default)]
-struct Below {
+struct TableEntries {
     runs: Vec<Run>,
     /// The number of entries that are not drawn because there are too many runs.
     left_out: u64,
 }
 
-impl Below {
+impl TableEntries {
     fn push(&mut self, run: Run) {
         if let Some(last) = self.runs.last_mut().filter(|_| self.left_out == 0)
-            && last.takes(&run)
+            && last.append(&run)
         {
             return;
         }
@@ -78,41 +78,41 @@ impl Below {
         }
     }
 
-    /// Whether it contains only holes.
+    /// Whether the table contains only holes.
     fn is_empty(&self) -> bool {
-        matches!(&self.runs[..], [Run { what: What::Holes, .. }])
+        matches!(&self.runs[..], [Run { what: Content::Holes, .. }])
     }
 
     /// The range that all entries map together, if they map nothing else.
-    fn whole(&self, entries: u64) -> Option<Stretch> {
+    fn uniform_range(&self, entries: u64) -> Option<UniformRange> {
         match &self.runs[..] {
-            [run] if run.entries == entries => run.stretch(),
+            [run] if run.entries == entries => run.uniform(),
             _ => None,
         }
     }
 }
 
 impl Run {
-    fn stretch(&self) -> Option<Stretch> {
+    fn uniform(&self) -> Option<UniformRange> {
         match &self.what {
-            What::Leaves(stretch) => Some(*stretch),
-            What::Tables { whole, .. } => *whole,
-            What::Holes | What::Illegal { .. } => None,
+            Content::Leaves(uniform) => Some(*uniform),
+            Content::Tables { uniform, .. } => *uniform,
+            Content::Holes | Content::Illegal { .. } => None,
         }
     }
 
-    /// Appends the next run if it continues this one. Returns whether it did.
-    fn takes(&mut self, next: &Run) -> bool {
+    /// Appends the next run if it continues this one, and returns whether it does.
+    fn append(&mut self, next: &Run) -> bool {
         let joined = match (&mut self.what, &next.what) {
-            (What::Holes, What::Holes) => true,
-            (What::Leaves(here), What::Leaves(there)) => here.joined(*there).map(|both| *here = both).is_some(),
-            (What::Tables { whole: Some(here), .. }, What::Tables { whole: Some(there), .. }) => {
+            (Content::Holes, Content::Holes) => true,
+            (Content::Leaves(here), Content::Leaves(there)) => here.joined(*there).map(|both| *here = both).is_some(),
+            (Content::Tables { uniform: Some(here), .. }, Content::Tables { uniform: Some(there), .. }) => {
                 here.joined(*there).map(|both| *here = both).is_some()
             }
-            (What::Tables { below: here, .. }, What::Tables { below: there, .. }) => {
+            (Content::Tables { below: here, .. }, Content::Tables { below: there, .. }) => {
                 here.is_empty() && there.is_empty()
             }
-            (What::Illegal { entry: here }, What::Illegal { entry: there }) => here == there,
+            (Content::Illegal { entry: here }, Content::Illegal { entry: there }) => here == there,
             _ => false,
         };
         self.entries += if joined { next.entries } else { 0 };
@@ -124,11 +124,11 @@ struct Collector<'a, F> {
     format: &'a F,
     geometry: Geometry,
     /// The tables on the current walk path, root first.
-    open: Vec<Below>,
+    open: Vec<TableEntries>,
 }
 
 impl<F: Format> Collector<'_, F> {
-    fn push(&mut self, node: &Node, entries: u64, what: What) -> Action {
+    fn push(&mut self, node: &Node, entries: u64, what: Content) -> Action {
         let index = self.geometry.index(node.level, node.va.0);
         let run = Run { index, entries, va: node.va, level: node.level, what };
         if let Some(open) = self.open.last_mut() {
@@ -140,46 +140,46 @@ impl<F: Format> Collector<'_, F> {
 
 impl<F: Format> Visitor for Collector<'_, F> {
     fn table(&mut self, _node: &Node) -> Action {
-        self.open.push(Below::default());
+        self.open.push(TableEntries::default());
         Action::Continue
     }
 
     fn table_done(&mut self, node: &Node) -> Action {
         let below = self.open.pop().unwrap_or_default();
-        let whole = below.whole(self.geometry.entries(node.level - 1));
-        self.push(node, 1, What::Tables { pa: self.format.table_address(node.entry), whole, below })
+        let uniform = below.uniform_range(self.geometry.entries(node.level - 1));
+        self.push(node, 1, Content::Tables { pa: self.format.table_address(node.entry), uniform, below })
     }
 
     fn leaf(&mut self, node: &Node) -> Action {
-        let stretch = Stretch {
+        let uniform = UniformRange {
             level: node.level,
             group_bits: self.format.group_bits(node.level, node.entry),
             pa: self.format.leaf_address(node.level, node.entry, node.va),
             bytes: node.bytes,
             attributes: self.format.attributes(node.level, node.entry),
         };
-        self.push(node, 1, What::Leaves(stretch))
+        self.push(node, 1, Content::Leaves(uniform))
     }
 
     fn hole(&mut self, node: &Node) -> Action {
-        self.push(node, node.bytes >> self.geometry.shift(node.level), What::Holes)
+        self.push(node, node.bytes >> self.geometry.shift(node.level), Content::Holes)
     }
 
     fn illegal(&mut self, node: &Node) -> Action {
-        self.push(node, 1, What::Illegal { entry: node.entry })
+        self.push(node, 1, Content::Illegal { entry: node.entry })
     }
 }
 
 /// The tree of all tables.
 pub struct Tree {
-    root: Below,
+    root: TableEntries,
 }
 
 impl Tree {
     /// Builds the tree by walking the tables.
     pub fn of<F: Format, L: Log>(tables: &Tables<F, L>) -> Result<Tree, Error> {
         let mut collector =
-            Collector { format: tables.format(), geometry: tables.geometry(), open: vec![Below::default()] };
+            Collector { format: tables.format(), geometry: tables.geometry(), open: vec![TableEntries::default()] };
         tables.walk_all(&mut collector)?;
         Ok(Tree { root: collector.open.pop().unwrap_or_default() })
     }
@@ -215,17 +215,17 @@ struct Drawing<'a, F> {
 }
 
 impl<F: Format> Drawing<'_, F> {
-    fn below(&mut self, below: &Below, margin: &str) {
+    fn below(&mut self, below: &TableEntries, margin: &str) {
         let last = (below.runs.len() + usize::from(below.left_out > 0)).saturating_sub(1);
         for (at, run) in below.runs.iter().enumerate() {
             let (branch, next) = if at == last { ("└ ", "  ") } else { ("├ ", "│ ") };
             let right = match run.what {
-                What::Holes => format!("{:18}  empty: {}", "", self.size(run)),
+                Content::Holes => format!("{:18}  empty: {}", "", self.size(run)),
                 _ => format!("{}  {}", address(run.va), self.what(run)),
             };
             self.lines.push(Line { left: format!("{margin}{branch}{}", indexes(run)), right });
-            if let What::Tables { whole, below, .. } = &run.what
-                && whole.is_none()
+            if let Content::Tables { uniform, below, .. } = &run.what
+                && uniform.is_none()
                 && !below.is_empty()
             {
                 self.below(below, &format!("{margin}{next}"));
@@ -243,35 +243,35 @@ impl<F: Format> Drawing<'_, F> {
 
     fn what(&self, run: &Run) -> String {
         match &run.what {
-            What::Holes => String::new(),
-            What::Leaves(stretch) => self.stretch(stretch),
-            What::Tables { pa, whole, below } => {
+            Content::Holes => String::new(),
+            Content::Leaves(uniform) => self.uniform(uniform),
+            Content::Tables { pa, uniform, below } => {
                 let name = short_name(self.format, run.level - 1);
                 let tables = match run.entries {
                     1 => format!("{name} table at {pa:#x}"),
                     entries => count(entries, &format!("{name} table")),
                 };
-                match whole {
+                match uniform {
                     None if below.is_empty() => format!("{tables}: empty"),
                     None => tables,
-                    Some(stretch) => format!("{tables}: {}", self.stretch(stretch)),
+                    Some(uniform) => format!("{tables}: {}", self.uniform(uniform)),
                 }
             }
-            What::Illegal { entry } => format!("illegal entry {entry:#018x}"),
+            Content::Illegal { entry } => format!("illegal entry {entry:#018x}"),
         }
     }
 
-    fn stretch(&self, stretch: &Stretch) -> String {
-        let leaf = self.format.geometry().span(stretch.level);
-        let group = match stretch.group_bits {
+    fn uniform(&self, uniform: &UniformRange) -> String {
+        let leaf = self.format.geometry().span(uniform.level);
+        let group = match uniform.group_bits {
             0 => String::new(),
             bits => format!(" in groups of {}", size(u128::from(leaf << bits))),
         };
-        let leaves = match stretch.bytes / leaf {
+        let leaves = match uniform.bytes / leaf {
             1 => size(u128::from(leaf)),
             leaves => format!("{} x {}", grouped(leaves), size(u128::from(leaf))),
         };
-        format!("{leaves}{group} → {:#x} {}", stretch.pa, letters(self.named, stretch.attributes))
+        format!("{leaves}{group} → {:#x} {}", uniform.pa, letters(self.named, uniform.attributes))
     }
 }
 
@@ -286,28 +286,28 @@ fn indexes(run: &Run) -> String {
     }
 }
 
-fn below_document(format: &impl Format, below: &Below) -> Value {
+fn below_document(format: &impl Format, below: &TableEntries) -> Value {
     let runs: Vec<Value> = below.runs.iter().map(|run| run_document(format, run)).collect();
     json!({ "runs": runs, "entries_left_out": below.left_out })
 }
 
 fn run_document(format: &impl Format, run: &Run) -> Value {
     let (kind, table, entry, below) = match &run.what {
-        What::Holes => ("hole", None, None, None),
-        What::Leaves(_) => ("leaf", None, None, None),
-        What::Tables { pa, whole, below } => {
-            ("table", Some(*pa), None, whole.is_none().then(|| below_document(format, below)))
+        Content::Holes => ("hole", None, None, None),
+        Content::Leaves(_) => ("leaf", None, None, None),
+        Content::Tables { pa, uniform, below } => {
+            ("table", Some(*pa), None, uniform.is_none().then(|| below_document(format, below)))
         }
-        What::Illegal { entry } => ("illegal", None, Some(*entry), None),
+        Content::Illegal { entry } => ("illegal", None, Some(*entry), None),
     };
-    let maps = run.stretch().map(|stretch| {
-        let leaf_bytes = format.geometry().span(stretch.level);
+    let maps = run.uniform().map(|uniform| {
+        let leaf_bytes = format.geometry().span(uniform.level);
         json!({
-            "output_address": hex(stretch.pa),
-            "mapped_bytes": stretch.bytes,
+            "output_address": hex(uniform.pa),
+            "mapped_bytes": uniform.bytes,
             "leaf_bytes": leaf_bytes,
-            "group_bytes": leaf_bytes << stretch.group_bits,
-            "attributes": attributes_document(stretch.attributes),
+            "group_bytes": leaf_bytes << uniform.group_bits,
+            "attributes": attributes_document(uniform.attributes),
         })
     });
     json!({

@@ -19,7 +19,7 @@ const MAX_CPUS: i64 = 4096;
 /// Arguments of `pagelab list tcg-regions`.
 #[derive(Clone, Debug, Args)]
 pub struct TcgRegions {
-    /// The buffer: MiB as QEMU's tb-size has them, or a size such as 1G; several by commas
+    /// The size of the buffer: MiB as in QEMU's tb-size, or a size such as 1G; several by commas
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = parse_tb_size,
           default_values = ["32", "64", "128", "256", "512", "1024", "2048"])]
     pub tb_size: Vec<u64>,
@@ -30,13 +30,13 @@ pub struct TcgRegions {
     /// vCPUs that could be plugged in (`-smp N,maxcpus=M`): these decide; default: as many as --smp
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS))]
     pub max_cpus: Option<u32>,
-    /// The version of QEMU from which on the rule holds
+    /// The first version of QEMU with the rule
     #[arg(long, value_name = "VERSION", default_value = "6.1")]
     pub rule: RuleName,
-    /// Base page, which a guard is; default: this machine's
+    /// Base page, the size of a guard; default: this machine's
     #[arg(long, value_name = "SIZE", value_parser = parse_page)]
     pub page: Option<PageSize>,
-    /// What a PMD leaf maps; default: this machine's
+    /// The size of a PMD leaf; default: this machine's
     #[arg(long, value_name = "SIZE", value_parser = parse_page)]
     pub pmd: Option<PageSize>,
     /// The Linux that places the buffer, such as 6.6; default: this machine's
@@ -50,13 +50,13 @@ pub struct TcgRegions {
     pub html: Option<PathBuf>,
 }
 
-/// A rule as it is typed.
+/// The name of a rule.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 pub enum RuleName {
-    /// 2.11 to 6.0: as many regions for each vCPU, at most 8, as leave 2 MiB to each
+    /// 2.11 to 6.0: at most 8 regions for each vCPU, as many as leave 2 MiB to each region
     #[value(name = "2.11")]
     From2_11,
-    /// Since 6.1: as many as leave 2 MiB to each, at most 8 for each vCPU
+    /// Since 6.1: as many regions as leave 2 MiB to each, at most 8 for each vCPU
     #[value(name = "6.1")]
     From6_1,
 }
@@ -126,9 +126,9 @@ pub fn list(arguments: &TcgRegions, width: usize) -> Result<(String, Value), Fai
 fn check(arguments: &TcgRegions) -> Result<(), Failure> {
     let wrong = arguments.smp.iter().find(|smp| arguments.max_cpus.is_some_and(|max| max < **smp));
     match (wrong, arguments.max_cpus) {
-        (Some(smp), Some(max)) => Err(Failure::Input(format!(
-            "--max-cpus: expected at least --smp ({smp}), found {max}; QEMU refuses fewer, so a larger --max-cpus"
-        ))),
+        (Some(smp), Some(max)) => {
+            Err(Failure::Input(format!("--max-cpus: expected at least --smp ({smp}), found {max}; QEMU refuses fewer")))
+        }
         _ => Ok(()),
     }
 }
@@ -175,13 +175,13 @@ fn text(rows: &[Row], map: &Shading, target: &Target, width: usize) -> String {
     let is_anywhere = |row: &Row| row.placed.as_ref().is_ok_and(|placed| placed.placement == Placement::AnyPage);
     let anywhere = if rows.iter().any(is_anywhere) {
         format!(
-            "\nA to B: at the worst and at the best place; Linux {kernel} begins such a buffer at another base page in each run"
+            "\nA to B: with the worst and the best placement; Linux {kernel} places such a buffer at a different base page in each run"
         )
     } else {
         String::new()
     };
     format!(
-        "{table}\n\nusable: a region without its guard page, in bytes; the last region has what was left over, too\n\
+        "{table}\n\nusable: a region without its guard page, in bytes; the last region also has the remainder\n\
          capacity: code before a flush, in bytes: a region is full {HIGHWATER_BYTES} bytes before its end\n\
          free windows: aligned {pmd} of the buffer without a guard{anywhere}{first}\n\n{}",
         shading::text(map, width)
@@ -201,7 +201,7 @@ fn cells(row: &Row, pmd: PageSize) -> [String; 7] {
             format_bytes(layout.stride_bytes),
             layout.usable_bytes().to_string(),
             layout.capacity_bytes().to_string(),
-            match (windows.most, windows.known().and(free_windows.known())) {
+            match (windows.max, windows.known().and(free_windows.known())) {
                 (0, _) => format!("smaller than {pmd}"),
                 (_, Some(_)) => format!("{free_windows} of {windows} ({})", percent(*free_share)),
                 (_, None) => format!("{free_windows} of {windows}"),
@@ -260,11 +260,11 @@ fn document(rule: Rule, rows: &[Row], target: &Target) -> Value {
                 document["capacity_bytes"] = json!(layout.capacity_bytes());
                 document["placement"] = json!(placement.to_string());
                 document["windows"] = json!(windows.known());
-                document["least_windows"] = json!(windows.least);
-                document["most_windows"] = json!(windows.most);
+                document["least_windows"] = json!(windows.min);
+                document["most_windows"] = json!(windows.max);
                 document["free_windows"] = json!(free_windows.known());
-                document["least_free_windows"] = json!(free_windows.least);
-                document["most_free_windows"] = json!(free_windows.most);
+                document["least_free_windows"] = json!(free_windows.min);
+                document["most_free_windows"] = json!(free_windows.max);
             }
         }
         document
@@ -293,15 +293,15 @@ pub enum WordError {
     #[error("expected at least 1 (MiB); at 0 QEMU takes 1G or an eighth of the host's memory: name that size")]
     Zero,
     /// The size is not a whole number of MiB.
-    #[error("expected whole MiB, as QEMU has them, found {text} ({bytes} bytes)")]
-    NoMib {
+    #[error("expected whole MiB, as QEMU takes them, found {text} ({bytes} bytes)")]
+    NotWholeMib {
         /// The given text.
         text: String,
         /// The size in bytes.
         bytes: u64,
     },
     /// The size exceeds QEMU's maximum.
-    #[error("expected at most {most}, which is all that QEMU takes, found {0}", most = format_bytes(BUFFER_BYTES.1))]
+    #[error("expected at most {most}, QEMU's maximum, found {0}", most = format_bytes(BUFFER_BYTES.1))]
     TooMuch(String),
     /// The argument is not a Linux version.
     #[error("expected a version of Linux, such as 6.6, found {0:?}")]
@@ -317,7 +317,7 @@ pub fn parse_tb_size(text: &str) -> Result<u64, WordError> {
     };
     match bytes {
         0 => Err(WordError::Zero),
-        bytes if !bytes.is_multiple_of(mib) => Err(WordError::NoMib { text: text.to_owned(), bytes }),
+        bytes if !bytes.is_multiple_of(mib) => Err(WordError::NotWholeMib { text: text.to_owned(), bytes }),
         bytes if bytes > BUFFER_BYTES.1 => Err(WordError::TooMuch(text.to_owned())),
         bytes => Ok(bytes),
     }
@@ -336,7 +336,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_mib_as_qemu_has_it() {
+    fn a_number_is_in_mib_as_in_qemu() {
         assert_eq!((parse_tb_size("1024"), parse_tb_size("1G")), (Ok(1 << 30), Ok(1 << 30)));
         for (wrong, part) in [
             ("0", "at least 1"),

@@ -1,9 +1,9 @@
 //! The user's choices: sorting, filter, selection, and the page shown. This module does not depend on a terminal.
 
-use super::view::{Look, Row, View};
+use super::view::{InspectionState, Row, View};
 use crate::sizes::Class;
 
-/// What the table is sorted by.
+/// The sort order of the table.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
     /// Resident bytes, most first.
@@ -104,7 +104,7 @@ pub struct Browse {
     pub sort: Sort,
     /// Whether the order is reversed.
     pub is_reversed: bool,
-    /// A text that names, causes or process IDs must contain.
+    /// A text that the name, the cause or the process ID must contain.
     pub filter: String,
     /// Whether the filter is being typed.
     pub is_typing: bool,
@@ -119,23 +119,23 @@ const KEYS: [(&str, &str); 9] = [
     ("q, Ctrl-C", "end"),
     ("Up, Down, j, k", "select a process"),
     ("PgUp, PgDn, Home, End", "by pages, to the first and the last"),
-    ("Enter", "inspect it: region by region, and why not larger"),
+    ("Enter", "inspect the process: region by region, and why not larger"),
     ("Esc", "back; clears the filter"),
     ("/", "filter by name, PID or cause"),
-    ("s, S", "sort by the next column; the other way round"),
+    ("s, S", "sort by the next column; reverse the order"),
     ("1 to 6", "sort by resident, could be larger, faults, base pages, name, PID"),
     ("h, ?", "these keys, and what columns mean"),
 ];
 
 const MEANINGS: [&str; 8] = [
     "RESIDENT  resident bytes by the kernel's own counters; shared memory counts in each process, hugetlb in none",
-    "4K, 2M    the share of memory that entries of this size map: leaves, which the TLB sees",
+    "4K, 2M    the share of memory mapped by leaves of this size, which the TLB sees",
     "FOLIOS    the share of memory in folios that are larger than the entries that map them; ? where folios are not visible \
      (root sees them)",
-    "TO WIN    bytes that the kernel could map by larger pages than it does; ~ where the memory has changed since it was looked at",
-    "given  folios that anonymous faults got of a size, and faults that asked for it and fell back to a smaller one",
-    "A process is looked at when its faults or its resident memory have changed, the one first that has waited longest.",
-    "top stays below 1 % of a processor: when that is not enough, rows become stale and the interval longer.",
+    "TO WIN    bytes that the kernel could map by larger pages than it does; ~ if the memory has changed since the inspection",
+    "given  folios of a size that anonymous faults got, and faults that fell back to a smaller size",
+    "A process is inspected when its faults or its resident memory have changed; the longest wait comes first.",
+    "top stays below 1 % of a processor: if that is not enough, rows become stale and the interval longer.",
     "Keys and inspections that you ask for are not counted.",
 ];
 
@@ -146,7 +146,7 @@ impl Browse {
     }
 
     /// The processes that pass the filter, sorted.
-    pub fn chosen<'a>(&self, view: &'a View) -> Vec<&'a Row> {
+    pub fn visible_rows<'a>(&self, view: &'a View) -> Vec<&'a Row> {
         let filter = self.filter.to_lowercase();
         let mut rows: Vec<&Row> = view.rows.iter().filter(|row| contains(row, &filter)).collect();
         rows.sort_by(|a, b| self.compare(a, b, view).then(a.pid.cmp(&b.pid)));
@@ -157,12 +157,14 @@ impl Browse {
     }
 
     fn compare(&self, a: &Row, b: &Row, view: &View) -> std::cmp::Ordering {
-        let seen = |row: &Row, of: &dyn Fn(&super::view::Seen) -> u64| match &row.look {
-            Look::Seen(seen) => of(seen),
-            Look::NotYet | Look::Refused(_) => 0,
+        let of_inspected = |row: &Row, of: &dyn Fn(&super::view::Inspected) -> u64| match &row.inspection {
+            InspectionState::Done(of_inspected) => of(of_inspected),
+            InspectionState::Pending | InspectionState::Failed(_) => 0,
         };
-        let base = |row: &Row| seen(row, &|seen| seen.sizes.class_bytes(Class::Base, &view.system.page_sizes));
-        let larger = |row: &Row| seen(row, &|seen| seen.larger_bytes);
+        let base = |row: &Row| {
+            of_inspected(row, &|of_inspected| of_inspected.sizes.class_bytes(Class::Base, &view.system.page_sizes))
+        };
+        let larger = |row: &Row| of_inspected(row, &|of_inspected| of_inspected.larger_bytes);
         match self.sort {
             Sort::Resident => b.resident_bytes.cmp(&a.resident_bytes),
             Sort::Larger => larger(b).cmp(&larger(a)),
@@ -185,8 +187,8 @@ impl Browse {
             return Command::Draw;
         }
         match self.page {
-            Page::Processes => self.in_table(key, view, shown.page),
-            Page::Text { .. } => self.in_text(key, shown),
+            Page::Processes => self.press_in_table(key, view, shown.page),
+            Page::Text { .. } => self.press_in_text(key, shown),
         }
     }
 
@@ -202,7 +204,7 @@ impl Browse {
         }
     }
 
-    fn in_table(&mut self, key: Key, view: &View, page: usize) -> Command {
+    fn press_in_table(&mut self, key: Key, view: &View, page: usize) -> Command {
         match key {
             Key::Char('q') => return Command::Quit,
             Key::Char('h' | '?') => self.page = help(),
@@ -217,7 +219,7 @@ impl Browse {
         Command::Draw
     }
 
-    fn in_text(&mut self, key: Key, shown: Shown) -> Command {
+    fn press_in_text(&mut self, key: Key, shown: Shown) -> Command {
         let Page::Text { first, .. } = &mut self.page else { return Command::Draw };
         let last = shown.lines.saturating_sub(shown.page.max(1));
         match key {
@@ -225,21 +227,21 @@ impl Browse {
                 self.page = Page::Processes;
                 return Command::Draw;
             }
-            other => *first = moved(*first, other, shown.page, last),
+            other => *first = position_after(*first, other, shown.page, last),
         }
         Command::Draw
     }
 
     fn select(&mut self, key: Key, view: &View, page: usize) {
-        let rows = self.chosen(view);
+        let rows = self.visible_rows(view);
         let at = rows.iter().position(|row| Some(row.pid) == self.selected).unwrap_or(0);
-        let to = moved(at, key, page, rows.len().saturating_sub(1));
+        let to = position_after(at, key, page, rows.len().saturating_sub(1));
         self.selected = rows.get(to).map(|row| row.pid);
     }
 
     /// The selected process: the first one if none was selected or it has ended.
     pub fn selected(&self, view: &View) -> Option<u32> {
-        let rows = self.chosen(view);
+        let rows = self.visible_rows(view);
         let chosen = rows.iter().find(|row| Some(row.pid) == self.selected).or_else(|| rows.first());
         chosen.map(|row| row.pid)
     }
@@ -251,7 +253,7 @@ impl Browse {
 }
 
 /// The position after a movement key, between 0 and `last`.
-fn moved(at: usize, key: Key, page: usize, last: usize) -> usize {
+fn position_after(at: usize, key: Key, page: usize, last: usize) -> usize {
     let to = match key {
         Key::Up | Key::Char('k') => at.saturating_sub(1),
         Key::Down | Key::Char('j') => at + 1,
@@ -266,9 +268,9 @@ fn moved(at: usize, key: Key, page: usize, last: usize) -> usize {
 
 /// Whether a process's name, PID or cause contains the lower-case text.
 fn contains(row: &Row, text: &str) -> bool {
-    let cause = || match &row.look {
-        Look::Seen(seen) => seen.cause.as_deref().unwrap_or_default().to_lowercase(),
-        Look::NotYet | Look::Refused(_) => String::new(),
+    let cause = || match &row.inspection {
+        InspectionState::Done(seen) => seen.cause.as_deref().unwrap_or_default().to_lowercase(),
+        InspectionState::Pending | InspectionState::Failed(_) => String::new(),
     };
     text.is_empty()
         || row.name.to_lowercase().contains(text)
@@ -292,7 +294,7 @@ mod tests {
     const TEXT: Shown = Shown { page: 10, lines: 30 };
 
     fn pids(browse: &Browse, view: &View) -> Vec<u32> {
-        browse.chosen(view).iter().map(|row| row.pid).collect()
+        browse.visible_rows(view).iter().map(|row| row.pid).collect()
     }
 
     #[test]
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_filter_is_typed_letters_are_letters_and_ctrl_c_ends() {
+    fn while_typing_a_filter_keys_are_text_except_ctrl_c() {
         let view = sample::view();
         let mut browse = Browse::new(Sort::Resident, String::new());
         for key in [Key::Char('/'), Key::Char('q'), Key::Char('x'), Key::Backspace] {
@@ -329,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn the_selection_stays_with_its_process_and_leaves_one_that_has_gone() {
+    fn the_selection_stays_with_its_process_until_it_ends() {
         let mut view = sample::view();
         let mut browse = Browse::new(Sort::Resident, String::new());
         browse.press(Key::Down, &view, SHOWN);
@@ -348,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_moved_within_its_lines_and_left() {
+    fn a_text_scrolls_within_its_lines_and_can_be_left() {
         let view = sample::view();
         let mut browse = Browse::new(Sort::Resident, String::new());
         browse.show("a".into(), &"line\n".repeat(30));

@@ -4,7 +4,7 @@ use policy::PageSizes;
 use policy::size::format_bytes;
 
 use super::browse::Sort;
-use super::view::{Look, Row, Seen};
+use super::view::{Inspected, InspectionState, Row};
 use crate::short::{count, fitted, share};
 use crate::sizes::{Class, Sizes};
 
@@ -39,27 +39,32 @@ pub enum Tone {
     /// Good: large pages.
     Good,
     /// Worth attention: memory that could be mapped by larger leaves.
-    Open,
+    Attention,
 }
 
 /// The columns with their widths, separated by one space.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(pub Vec<(Column, usize)>);
 
-/// All columns in order, with their widths and weights. Columns with higher weights are kept longer when space is short.
+/// All columns in order, with their widths and weights. When space is short, columns with the lowest weights are dropped first.
+/// Page sizes and what could be larger, which no other tool shows, have high weights.
 const COLUMNS: [(Column, usize, u8); 11] = [
-    (Column::Pid, 7, 8),
-    (Column::Name, 15, 10),
-    (Column::Resident, 8, 9),
+    (Column::Pid, 7, 6),
+    (Column::Name, 15, 11),
+    (Column::Resident, 8, 5),
     (Column::Faults, 8, 1),
-    (Column::Share(Class::Base), 5, 4),
-    (Column::Share(Class::Contiguous), 5, 2),
-    (Column::Share(Class::Pmd), 5, 6),
-    (Column::Share(Class::Larger), 5, 2),
-    (Column::Folios, 6, 3),
-    (Column::Larger, 8, 7),
-    (Column::Cause, 24, 5),
+    (Column::Share(Class::Base), 5, 9),
+    (Column::Share(Class::Contiguous), 5, 7),
+    (Column::Share(Class::Pmd), 5, 10),
+    (Column::Share(Class::Larger), 5, 7),
+    (Column::Folios, 6, 2),
+    (Column::Larger, 8, 8),
+    (Column::Cause, 24, 3),
 ];
+/// A column of this weight or more is dropped only if a short name does not make room for it.
+const WORTH_A_NAME: u8 = 6;
+/// The width of a short name.
+const SHORT_NAME: usize = 8;
 
 impl Layout {
     /// The columns that fit. The remaining width is used for the main cause, or for the name if that column is dropped.
@@ -69,7 +74,12 @@ impl Layout {
         let needed = |chosen: &[(Column, usize, u8)]| chosen.iter().map(|(_, width, _)| width + 1).sum::<usize>();
         while chosen.len() > 1 && needed(&chosen) > width + 1 {
             let least = (0..chosen.len()).min_by_key(|at| chosen[*at].2).expect("more than one");
-            chosen.remove(least);
+            let name = chosen.iter().position(|(column, ..)| *column == Column::Name).expect("dropped last");
+            if chosen[least].2 >= WORTH_A_NAME && chosen[name].1 > SHORT_NAME {
+                chosen[name].1 = SHORT_NAME;
+            } else {
+                chosen.remove(least);
+            }
         }
         let left = (width + 1).saturating_sub(needed(&chosen));
         let widest = chosen.iter().position(|(column, ..)| *column == Column::Cause);
@@ -83,7 +93,9 @@ impl Layout {
 
 /// Whether a column has any content.
 fn is_used(column: Column, page_sizes: &PageSizes, rows: &[Row]) -> bool {
-    let seen = || rows.iter().filter_map(|row| if let Look::Seen(seen) = &row.look { Some(seen) } else { None });
+    let seen = || {
+        rows.iter().filter_map(|row| if let InspectionState::Done(seen) = &row.inspection { Some(seen) } else { None })
+    };
     match column {
         Column::Folios | Column::Share(Class::Pmd) => page_sizes.pmd.is_some(),
         Column::Share(class @ (Class::Contiguous | Class::Larger)) => {
@@ -111,7 +123,7 @@ impl Column {
         }
     }
 
-    /// Whether it has figures and is right-aligned.
+    /// Whether the column has figures and is right-aligned.
     pub fn is_right(self) -> bool {
         !matches!(self, Column::Name | Column::Cause)
     }
@@ -136,21 +148,23 @@ impl Column {
             Column::Name => (results::printable(&row.name), Tone::Plain),
             Column::Resident => (format_bytes(row.resident_bytes), Tone::Plain),
             Column::Faults => (row.faults_per_s.map_or("-".into(), count), Tone::Plain),
-            Column::Share(_) | Column::Folios | Column::Larger | Column::Cause => self.looked(&row.look, page_sizes),
+            Column::Share(_) | Column::Folios | Column::Larger | Column::Cause => {
+                self.inspection_cell(&row.inspection, page_sizes)
+            }
         }
     }
 
-    fn looked(self, look: &Look, page_sizes: &PageSizes) -> (String, Tone) {
+    fn inspection_cell(self, look: &InspectionState, page_sizes: &PageSizes) -> (String, Tone) {
         match (look, self) {
-            (Look::Seen(seen), _) => self.seen(seen, page_sizes),
-            (Look::NotYet, Column::Cause) => ("not looked at yet".into(), Tone::Soft),
-            (Look::NotYet, _) => ("…".into(), Tone::Soft),
-            (Look::Refused(why), Column::Cause) => (results::printable(why), Tone::Soft),
-            (Look::Refused(_), _) => ("?".into(), Tone::Soft),
+            (InspectionState::Done(seen), _) => self.inspected_cell(seen, page_sizes),
+            (InspectionState::Pending, Column::Cause) => ("not looked at yet".into(), Tone::Soft),
+            (InspectionState::Pending, _) => ("…".into(), Tone::Soft),
+            (InspectionState::Failed(why), Column::Cause) => (results::printable(why), Tone::Soft),
+            (InspectionState::Failed(_), _) => ("?".into(), Tone::Soft),
         }
     }
 
-    fn seen(self, seen: &Seen, page_sizes: &PageSizes) -> (String, Tone) {
+    fn inspected_cell(self, seen: &Inspected, page_sizes: &PageSizes) -> (String, Tone) {
         match self {
             Column::Share(class) => {
                 let is_good = class != Class::Base;
@@ -159,7 +173,7 @@ impl Column {
             Column::Folios => of_ratio(seen.sizes.folio_share(), false, &seen.sizes),
             Column::Larger => {
                 let mark = if seen.is_old { "~" } else { "" };
-                let tone = if seen.larger_bytes > 0 { Tone::Open } else { Tone::Soft };
+                let tone = if seen.larger_bytes > 0 { Tone::Attention } else { Tone::Soft };
                 (format!("{mark}{}", format_bytes(seen.larger_bytes)), tone)
             }
             _ => (seen.cause.as_deref().map(results::printable).unwrap_or_default(), Tone::Plain),
@@ -172,7 +186,7 @@ impl Column {
     }
 }
 
-/// The cell of a share. A good one is one of large leaves.
+/// The cell of a share. `is_good`: a share of large leaves.
 fn of_ratio(ratio: Option<f64>, is_good: bool, sizes: &Sizes) -> (String, Tone) {
     match ratio {
         Some(ratio) if is_good && ratio > 0.0 => (share(ratio), Tone::Good),

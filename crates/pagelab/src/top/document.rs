@@ -4,14 +4,14 @@ use policy::size::PageSize;
 use serde_json::{Value, json};
 
 use super::browse::Browse;
-use super::view::{Look, Row, System, View};
+use super::view::{InspectionState, Row, System, View};
 
 /// The document: the system, and the filtered and sorted processes.
 pub fn document(view: &View, browse: &Browse) -> Value {
     json!({
         "schema": "pagelab.top/1",
         "system": system(&view.system),
-        "processes": browse.chosen(view).into_iter().map(process).collect::<Vec<_>>(),
+        "processes": browse.visible_rows(view).into_iter().map(process).collect::<Vec<_>>(),
     })
 }
 
@@ -70,10 +70,10 @@ fn process(row: &Row) -> Value {
         "cause": Value::Null,
         "unseen": Value::Null,
     });
-    match &row.look {
-        Look::NotYet => process["unseen"] = json!("not looked at yet"),
-        Look::Refused(why) => process["unseen"] = json!(why),
-        Look::Seen(seen) => {
+    match &row.inspection {
+        InspectionState::Pending => process["unseen"] = json!("not looked at yet"),
+        InspectionState::Failed(why) => process["unseen"] = json!(why),
+        InspectionState::Done(seen) => {
             let row = |((leaf, folio), bytes): ((PageSize, Option<PageSize>), u64)| {
                 json!({
                     "leaf_bytes": leaf.bytes(),
@@ -82,7 +82,7 @@ fn process(row: &Row) -> Value {
                 })
             };
             process["sizes"] = seen.sizes.rows().into_iter().map(row).collect();
-            process["folios_seen"] = json!(seen.sizes.folios_seen());
+            process["folios_seen"] = json!(seen.sizes.folios_are_known());
             process["could_be_larger_bytes"] = json!(seen.larger_bytes);
             process["cause"] = json!(seen.cause);
         }

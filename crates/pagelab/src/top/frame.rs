@@ -3,25 +3,31 @@
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::Span;
 
 use super::browse::{Browse, Page, Shown};
 use super::columns::{Layout, Tone};
 use super::header::header;
-use super::view::{Look, Row, View};
+use super::view::{InspectionState, Row, View};
 use crate::short::fitted;
 
-/// The largest frame, in columns and lines: larger than any real screen, and smaller than the size that a terminal may report
-/// (up to 65535 each).
+/// The largest frame, in columns and lines: larger than any real screen. A terminal may report up to 65535 each.
 pub const MAX_WIDTH: u16 = 1000;
 pub const MAX_HEIGHT: u16 = 500;
 
+/// The header gets at most 1/N of the lines.
+const HEADER_SHARE: usize = 4;
+
+/// Lines about the selected process.
+const DETAIL_LINES: usize = 2;
+
 /// The display capabilities of a terminal.
 #[derive(Clone, Copy, Debug)]
-pub struct Looks {
+pub struct TerminalStyle {
     /// Whether colours are allowed (`NO_COLOR` is unset).
     pub colours: bool,
     /// Whether the locale has more characters than ASCII.
-    pub wide: bool,
+    pub unicode: bool,
 }
 
 /// A frame, and the part of the table or the text that it shows.
@@ -33,8 +39,8 @@ pub struct Frame {
 }
 
 /// Draws a frame.
-pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16) -> Frame {
-    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), looks, y: 0 };
+pub fn frame(view: &View, browse: &Browse, style_options: TerminalStyle, width: u16, height: u16) -> Frame {
+    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), style_options, y: 0 };
     let shown = match &browse.page {
         Page::Processes => drawing.processes(view, browse),
         Page::Text { title, lines, first } => drawing.text(title, lines, *first),
@@ -43,14 +49,14 @@ pub fn frame(view: &View, browse: &Browse, looks: Looks, width: u16, height: u16
 }
 
 /// The header and the table as text for output without a terminal, with at most `most` processes.
-pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
-    let mut rows = browse.chosen(view);
+pub fn full_text(view: &View, browse: &Browse, width: u16, most: usize) -> String {
+    let mut rows = browse.visible_rows(view);
     rows.truncate(most);
     let width = width.min(MAX_WIDTH);
     let header = header(view, usize::from(width), usize::MAX);
     let height = u16::try_from(header.len() + rows.len() + 2).unwrap_or(u16::MAX);
-    let looks = Looks { colours: false, wide: true };
-    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), looks, y: 0 };
+    let style_options = TerminalStyle { colours: false, unicode: true };
+    let mut drawing = Drawing { cells: Buffer::empty(Rect::new(0, 0, width, height)), style_options, y: 0 };
     header.iter().for_each(|line| drawing.line(&line.text, Style::new()));
     drawing.y += 1;
     let layout = Layout::of(usize::from(width), &view.system.page_sizes, &view.rows);
@@ -62,7 +68,15 @@ pub fn whole(view: &View, browse: &Browse, width: u16, most: usize) -> String {
 pub fn text_of(cells: &Buffer) -> String {
     let lines = cells.content.chunks(usize::from(cells.area.width).max(1));
     let line = |cells: &[ratatui::buffer::Cell]| {
-        let text: String = cells.iter().map(|cell| cell.symbol()).collect();
+        // A character of two columns is followed by an empty cell.
+        let mut text = String::new();
+        let mut is_covered = false;
+        for cell in cells {
+            if !is_covered {
+                text.push_str(cell.symbol());
+            }
+            is_covered = !is_covered && Span::raw(cell.symbol()).width() > 1;
+        }
         text.trim_end().to_string()
     };
     lines.map(line).collect::<Vec<_>>().join("\n").trim_end().to_string()
@@ -70,7 +84,7 @@ pub fn text_of(cells: &Buffer) -> String {
 
 struct Drawing {
     cells: Buffer,
-    looks: Looks,
+    style_options: TerminalStyle,
     y: u16,
 }
 
@@ -89,8 +103,8 @@ impl Drawing {
         if self.left() == 0 || x >= self.cells.area.width {
             return;
         }
-        let text = if self.looks.wide { text.into() } else { results::ascii(text) };
-        let style = if self.looks.colours { style } else { Style { fg: None, bg: None, ..style } };
+        let text = if self.style_options.unicode { text.into() } else { results::ascii(text) };
+        let style = if self.style_options.colours { style } else { Style { fg: None, bg: None, ..style } };
         let most = self.width() - column;
         self.cells.set_stringn(x, self.y, text, most, style);
     }
@@ -105,8 +119,8 @@ impl Drawing {
         let height = self.left();
         let bottom = usize::from(height >= 4);
         let layout = Layout::of(self.width(), &view.system.page_sizes, &view.rows);
-        let detail = if height >= 12 { 2 } else { 0 };
-        let room = (height / 2).saturating_sub(bottom).min(height.saturating_sub(5 + bottom + detail));
+        let detail = if height >= 12 { DETAIL_LINES } else { 0 };
+        let room = (height / HEADER_SHARE).saturating_sub(bottom);
         if height >= 3 {
             for line in header(view, self.width(), room.max(1)) {
                 let notice = Style::new().fg(Color::Yellow).add_modifier(Modifier::BOLD);
@@ -114,12 +128,12 @@ impl Drawing {
             }
         }
         let lines = self.left().saturating_sub(1 + bottom + detail);
-        let rows = browse.chosen(view);
+        let rows = browse.visible_rows(view);
         let selected = browse.selected(view);
         let at = rows.iter().position(|row| Some(row.pid) == selected).unwrap_or(0);
-        let first = at.saturating_sub(lines.saturating_sub(1)).min(rows.len().saturating_sub(lines));
-        let seen = &rows[first..rows.len().min(first + lines)];
-        self.table(view, browse, &layout, seen, selected);
+        let first = at.saturating_sub(lines.saturating_sub(1));
+        let visible = &rows[first..rows.len().min(first + lines)];
+        self.table(view, browse, &layout, visible, selected);
         self.y = (height - bottom - detail) as u16;
         if detail > 0 {
             let row = rows.iter().find(|row| Some(row.pid) == selected);
@@ -161,10 +175,10 @@ impl Drawing {
     /// Draws all known causes why a process's memory is not mapped by larger leaves, in two lines.
     fn detail(&mut self, row: Option<&Row>) {
         let Some(row) = row else { return };
-        let why = match &row.look {
-            Look::NotYet => "not looked at yet".to_string(),
-            Look::Refused(why) => why.clone(),
-            Look::Seen(seen) => {
+        let why = match &row.inspection {
+            InspectionState::Pending => "not looked at yet".to_string(),
+            InspectionState::Failed(why) => why.clone(),
+            InspectionState::Done(seen) => {
                 let sizes = seen.sizes.describe();
                 let age =
                     if seen.is_old { format!(" ({} ago)", crate::short::seconds(seen.age_s)) } else { String::new() };
@@ -174,7 +188,12 @@ impl Drawing {
         };
         let text = results::printable(&format!("{} {}: {why}", row.pid, row.name));
         let soft = style_of(Tone::Soft);
-        results::fold(&text, self.width(), 2).lines().take(2).for_each(|line| self.line(line, soft));
+        let wrapped = wrapped(&text, self.width(), 2);
+        let is_cut = wrapped.len() > DETAIL_LINES;
+        for (at, line) in wrapped.iter().take(DETAIL_LINES).enumerate() {
+            let line = if is_cut && at + 1 == DETAIL_LINES { format!("{line} ...") } else { line.clone() };
+            self.line(&fitted(&line, self.width(), false), soft);
+        }
     }
 
     fn bottom(&mut self, browse: &Browse, chosen: usize, all: usize) {
@@ -187,7 +206,7 @@ impl Drawing {
         self.line(&fitted(&text, self.width(), false), style_of(Tone::Soft));
     }
 
-    /// Draws a text with its title, and at the bottom the position in it. Lines that are too long are folded.
+    /// Draws a text with its title, and at the bottom the position in it. Long lines are wrapped.
     fn text(&mut self, title: &str, lines: &[String], first: usize) -> Shown {
         let (height, width) = (self.left(), self.width());
         let around = if height >= 4 { 2 } else { 0 };
@@ -195,26 +214,30 @@ impl Drawing {
         if around > 0 {
             self.line(&fitted(title, width, false), Style::new().add_modifier(Modifier::BOLD));
         }
-        let folded: Vec<String> = lines.iter().flat_map(|line| folded(line, width)).collect();
-        let first = first.min(folded.len().saturating_sub(page));
-        folded.iter().skip(first).take(page).for_each(|line| self.line(line, Style::new()));
+        let wrapped: Vec<String> = lines.iter().flat_map(|line| wrapped(line, width, 4)).collect();
+        let first = first.min(wrapped.len().saturating_sub(page));
+        wrapped.iter().skip(first).take(page).for_each(|line| self.line(line, Style::new()));
         if around > 0 {
             self.y = (height - 1) as u16;
-            let last = (first + page).min(folded.len());
-            let text = format!("lines {} to {last} of {}   Esc back", (first + 1).min(last), folded.len());
+            let last = (first + page).min(wrapped.len());
+            let text = format!("lines {} to {last} of {}   Esc back", (first + 1).min(last), wrapped.len());
             self.line(&text, style_of(Tone::Soft));
         }
-        Shown { page, lines: folded.len() }
+        Shown { page, lines: wrapped.len() }
     }
 }
 
-/// Folds a line into lines of at most `width` columns.
-fn folded(line: &str, width: usize) -> Vec<String> {
+/// Wraps a line at spaces, and splits words that are longer than a line.
+fn wrapped(line: &str, width: usize, indent: usize) -> Vec<String> {
     let line = line.trim_end();
     if line.chars().count() <= width {
         return vec![line.to_string()];
     }
-    results::fold(line, width, 4).lines().map(String::from).collect()
+    let cut = |line: &str| -> Vec<String> {
+        let characters: Vec<char> = line.chars().collect();
+        characters.chunks(width.max(1)).map(|part| part.iter().collect()).collect()
+    };
+    results::fold(line, width, indent).lines().flat_map(cut).collect()
 }
 
 fn style_of(tone: Tone) -> Style {
@@ -222,7 +245,7 @@ fn style_of(tone: Tone) -> Style {
         Tone::Plain => Style::new(),
         Tone::Soft => Style::new().add_modifier(Modifier::DIM),
         Tone::Good => Style::new().fg(Color::Green),
-        Tone::Open => Style::new().fg(Color::Yellow),
+        Tone::Attention => Style::new().fg(Color::Yellow),
     }
 }
 

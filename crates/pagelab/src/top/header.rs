@@ -3,7 +3,7 @@
 use policy::size::format_bytes;
 
 use super::pace::PROMISE;
-use super::view::{Look, SizeRates, System, View};
+use super::view::{InspectionState, SizeRates, System, View};
 use crate::short::{count, rate, seconds, share};
 
 /// A line of the header.
@@ -42,7 +42,7 @@ pub fn header(view: &View, width: usize, room: usize) -> Vec<HeaderLine> {
 }
 
 fn title(view: &View, width: usize) -> String {
-    let waiting = view.rows.iter().filter(|row| matches!(row.look, Look::NotYet)).count();
+    let waiting = view.rows.iter().filter(|row| matches!(row.inspection, InspectionState::Pending)).count();
     let waiting = if waiting > 0 { format!(", {waiting} not looked at yet") } else { String::new() };
     let left = format!("pagelab top  {} processes{waiting}", view.rows.len());
     let right = format!("every {}", seconds(view.pace.every_s));
@@ -53,13 +53,13 @@ fn title(view: &View, width: usize) -> String {
 /// Why the refresh interval is longer than requested.
 fn slowed(view: &View, width: usize) -> Vec<String> {
     let pace = view.pace;
-    if pace.every_s <= pace.asked_s {
+    if pace.every_s <= pace.requested_s {
         return Vec::new();
     }
     let text = format!(
         "every {} and not {}: a frame costs {} of CPU time, and top stays below {PROMISE}",
         seconds(pace.every_s),
-        seconds(pace.asked_s),
+        seconds(pace.requested_s),
         seconds(pace.frame_s)
     );
     results::fold(&text, width, 2).lines().map(String::from).collect()

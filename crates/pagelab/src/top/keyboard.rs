@@ -13,7 +13,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::read;
 
 use super::browse::Key;
-use super::keys::{Begins, first};
+use super::keys::{Parsed, parse_first};
 
 /// The size of a read, in bytes.
 const CHUNK_BYTES: usize = 256;
@@ -33,24 +33,25 @@ pub enum Input {
 #[derive(Default)]
 pub struct Keyboard {
     keys: VecDeque<Key>,
-    half: Vec<u8>,
+    /// The bytes of an incomplete key.
+    incomplete: Vec<u8>,
 }
 
 impl Keyboard {
-    /// Waits for the next key, at most `patience`.
+    /// Waits for the next key, at most `timeout`.
     ///
     /// # Errors
     /// Errors of poll(2) and read(2), except EIO, which means that the terminal is closed.
-    pub fn next(&mut self, input: impl AsFd, patience: Duration) -> io::Result<Input> {
+    pub fn next(&mut self, input: impl AsFd, timeout: Duration) -> io::Result<Input> {
         if let Some(key) = self.keys.pop_front() {
             return Ok(Input::Key(key));
         }
-        let patience = PollTimeout::try_from(patience).unwrap_or(PollTimeout::MAX);
-        let mut asked = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut asked, patience) {
+        let timeout = PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX);
+        let mut poll_fds = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut poll_fds, timeout) {
             Ok(0) => {
                 // A terminal sends an escape sequence in one piece, so the rest will not arrive.
-                self.half.clear();
+                self.incomplete.clear();
                 return Ok(Input::Nothing);
             }
             Ok(_) => {}
@@ -71,11 +72,11 @@ impl Keyboard {
 
     /// Splits bytes that have been read into keys.
     fn take(&mut self, bytes: &[u8]) {
-        self.half.extend_from_slice(bytes);
-        while !self.half.is_empty() {
-            let Begins::Key(key, length) = first(&self.half) else { return };
+        self.incomplete.extend_from_slice(bytes);
+        while !self.incomplete.is_empty() {
+            let Parsed::Key(key, length) = parse_first(&self.incomplete) else { return };
             self.keys.extend(key);
-            self.half.drain(..length);
+            self.incomplete.drain(..length);
         }
     }
 }

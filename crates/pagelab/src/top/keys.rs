@@ -8,72 +8,72 @@ const MAX_SEQUENCE_BYTES: usize = 32;
 
 /// The parse result at the beginning of a sequence of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Begins {
+pub enum Parsed {
     /// A key of this many bytes; `None` if `top` does not use it.
     Key(Option<Key>, usize),
     /// The beginning of a key: more bytes are needed.
-    Half,
+    Incomplete,
 }
 
 /// Parses the first key in `bytes`, which must not be empty.
-pub fn first(bytes: &[u8]) -> Begins {
+pub fn parse_first(bytes: &[u8]) -> Parsed {
     match bytes[0] {
-        ESCAPE => escaped(bytes),
-        b'\r' | b'\n' => Begins::Key(Some(Key::Enter), 1),
-        0x7f | 0x08 => Begins::Key(Some(Key::Backspace), 1),
-        0x03 => Begins::Key(Some(Key::Interrupt), 1),
-        0x1a => Begins::Key(Some(Key::Suspend), 1),
-        control if control < b' ' => Begins::Key(None, 1),
+        ESCAPE => parse_escape(bytes),
+        b'\r' | b'\n' => Parsed::Key(Some(Key::Enter), 1),
+        0x7f | 0x08 => Parsed::Key(Some(Key::Backspace), 1),
+        0x03 => Parsed::Key(Some(Key::Interrupt), 1),
+        0x1a => Parsed::Key(Some(Key::Suspend), 1),
+        control if control < b' ' => Parsed::Key(None, 1),
         _ => character(bytes),
     }
 }
 
 /// Parses a character. A byte that is not UTF-8 is an unused key.
-fn character(bytes: &[u8]) -> Begins {
+fn character(bytes: &[u8]) -> Parsed {
     let length = match bytes[0] {
         0xc2..0xe0 => 2,
         0xe0..0xf0 => 3,
         0xf0..0xf5 => 4,
         _ => 1,
     };
-    let Some(encoded) = bytes.get(..length) else { return Begins::Half };
+    let Some(encoded) = bytes.get(..length) else { return Parsed::Incomplete };
     match str::from_utf8(encoded).ok().and_then(|text| text.chars().next()) {
-        Some(character) => Begins::Key(Some(Key::Char(character)), length),
-        None => Begins::Key(None, 1),
+        Some(character) => Parsed::Key(Some(Key::Char(character)), length),
+        None => Parsed::Key(None, 1),
     }
 }
 
 /// Parses the Escape key, or an escape sequence. A terminal sends a sequence in one piece, so an escape byte alone is the
 /// key.
-fn escaped(bytes: &[u8]) -> Begins {
+fn parse_escape(bytes: &[u8]) -> Parsed {
     match bytes.get(1) {
-        None | Some(&ESCAPE) => Begins::Key(Some(Key::Escape), 1),
+        None | Some(&ESCAPE) => Parsed::Key(Some(Key::Escape), 1),
         Some(b'[') => control_sequence(bytes),
         Some(b'O') => match bytes.get(2) {
-            Some(last) => Begins::Key(of_letter(*last), 3),
-            None => Begins::Half,
+            Some(last) => Parsed::Key(of_letter(*last), 3),
+            None => Parsed::Incomplete,
         },
         // A key with Alt.
-        Some(_) => match first(&bytes[1..]) {
-            Begins::Key(_, length) => Begins::Key(None, 1 + length),
-            Begins::Half => Begins::Half,
+        Some(_) => match parse_first(&bytes[1..]) {
+            Parsed::Key(_, length) => Parsed::Key(None, 1 + length),
+            Parsed::Incomplete => Parsed::Incomplete,
         },
     }
 }
 
 /// Parses a control sequence: parameters from 0x20 to 0x3f, and a final byte. Function keys of the Linux console have `[` and
 /// a letter.
-fn control_sequence(bytes: &[u8]) -> Begins {
+fn control_sequence(bytes: &[u8]) -> Parsed {
     let parameters = bytes[2..].iter().take(MAX_SEQUENCE_BYTES).take_while(|byte| (0x20..0x40).contains(*byte)).count();
-    let Some(last) = bytes.get(2 + parameters) else { return Begins::Half };
+    let Some(last) = bytes.get(2 + parameters) else { return Parsed::Incomplete };
     let length = 3 + parameters;
     match last {
-        b'[' if bytes.len() == length => Begins::Half,
-        b'[' => Begins::Key(None, length + 1),
-        b'~' => Begins::Key(of_number(&bytes[2..2 + parameters]), length),
-        0x40..0x7f => Begins::Key(of_letter(*last), length),
+        b'[' if bytes.len() == length => Parsed::Incomplete,
+        b'[' => Parsed::Key(None, length + 1),
+        b'~' => Parsed::Key(of_number(&bytes[2..2 + parameters]), length),
+        0x40..0x7f => Parsed::Key(of_letter(*last), length),
         // An invalid sequence is skipped as an unused key.
-        _ => Begins::Key(None, 2 + parameters),
+        _ => Parsed::Key(None, 2 + parameters),
     }
 }
 
@@ -107,12 +107,12 @@ mod tests {
     fn all(mut bytes: &[u8]) -> (Vec<Option<Key>>, usize) {
         let mut keys = Vec::new();
         while !bytes.is_empty() {
-            match first(bytes) {
-                Begins::Key(key, length) => {
+            match parse_first(bytes) {
+                Parsed::Key(key, length) => {
                     keys.push(key);
                     bytes = &bytes[length..];
                 }
-                Begins::Half => break,
+                Parsed::Incomplete => break,
             }
         }
         (keys, bytes.len())
@@ -156,7 +156,7 @@ mod tests {
         let keys = [Key::Char('a'), Key::Up, Key::Escape, Key::Up].map(Some);
         assert_eq!(all("a\x1b[A\x1b\x1b[A\x1b[".as_bytes()), (keys.to_vec(), 2));
         for half in [&b"\x1b["[..], b"\x1b[1;", b"\x1bO", b"\xe2\x82", b"\x1b[["] {
-            assert_eq!(first(half), Begins::Half, "{half:?}");
+            assert_eq!(parse_first(half), Parsed::Incomplete, "{half:?}");
         }
     }
 

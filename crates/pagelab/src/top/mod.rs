@@ -26,26 +26,26 @@ use std::time::Duration;
 use clap::Args;
 
 use crate::failure::Failure;
-use crate::locale::has_all_characters;
-use crate::output::{Reader, print, print_look, terminal_width};
+use crate::locale::has_unicode;
+use crate::output::{Reader, is_dumb, is_set, print, print_update, terminal_width};
 use crate::words::parse_duration;
 use browse::{Browse, Sort};
-use frame::{Looks, whole};
-use watch::{LookDepth, Watcher};
+use frame::{TerminalStyle, full_text};
+use watch::{InspectionLimit, Watcher};
 
 /// Arguments of `pagelab top`.
 #[derive(Debug, Args)]
 pub struct TopArguments {
-    /// Update this often; less often where that would cost more than 1 % of a processor
+    /// Update this often, or less often if that would cost more than 1 % of a processor
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     every: f64,
-    /// Print one frame with all processes, and end. Without a terminal that is the default
+    /// Print one frame with all processes, and exit. This is the default without a terminal
     #[arg(long)]
     once: bool,
     /// Print one frame as one JSON document
     #[arg(long)]
     json: bool,
-    /// What processes are sorted by
+    /// The sort order of processes
     #[arg(long, value_name = "COLUMN", default_value = "resident")]
     sort: Sort,
     /// Only processes with this in their name, PID or cause
@@ -61,49 +61,40 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
         return once(&mut watcher, &browse, arguments);
     }
     if is_dumb() {
-        return one_after_the_other(&mut watcher, &browse);
+        return print_frames(&mut watcher, &browse);
     }
-    let looks = Looks { colours: !is_set("NO_COLOR"), wide: has_all_characters() };
-    screen::live(&mut watcher, &mut browse, looks)
+    let style_options = TerminalStyle { colours: !is_set("NO_COLOR"), unicode: has_unicode() };
+    screen::live(&mut watcher, &mut browse, style_options)
 }
 
 /// Prints one frame from two readings; rates are over the time between them.
 fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Result<(), Failure> {
-    watcher.frame(LookDepth::All, |_| Ok(()))?;
+    watcher.frame(InspectionLimit::All, |_| Ok(()))?;
     std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
-    let view = watcher.frame(LookDepth::All, |_| Ok(()))?;
+    let view = watcher.frame(InspectionLimit::All, |_| Ok(()))?;
     let text = if arguments.json {
         format!("{:#}", document::document(&view, browse))
     } else {
-        whole(&view, browse, terminal_width() as u16, usize::MAX)
+        full_text(&view, browse, terminal_width() as u16, usize::MAX)
     };
     print(&text, arguments.json)
 }
 
 /// Prints frames one below the other, for a terminal that cannot move its cursor, until Ctrl-C or until the terminal is
 /// closed.
-fn one_after_the_other(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
+fn print_frames(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
     /// The most processes per frame.
     const MOST: usize = 20;
     loop {
-        let mut reader = Reader::Reads;
-        watcher.frame(LookDepth::Paced, |view| {
-            let text = whole(view, browse, terminal_width() as u16, MOST);
-            reader = print_look(&format!("{text}\n"), false)?;
+        let mut reader = Reader::Present;
+        watcher.frame(InspectionLimit::Paced, |view| {
+            let text = full_text(view, browse, terminal_width() as u16, MOST);
+            reader = print_update(&format!("{text}\n"), false)?;
             Ok(())
         })?;
-        if reader == Reader::IsGone {
+        if reader == Reader::Gone {
             return Ok(());
         }
         std::thread::sleep(Duration::from_secs_f64(watcher.every_s().min(1e6)));
     }
-}
-
-/// Whether the terminal cannot move its cursor.
-fn is_dumb() -> bool {
-    std::env::var_os("TERM").is_none_or(|term| term.is_empty() || term == "dumb")
-}
-
-fn is_set(variable: &str) -> bool {
-    std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }

@@ -1,9 +1,9 @@
 //! Limits the cost of top to a share of one processor, whatever it watches.
 //!
-//! CPU time is a budget. It accrues at [`SHARE`] of the time that passes, and frames consume it. Each frame first uses what
-//! it needs for the system, the list of processes and the drawing; if that is more than half of an interval's budget, the
-//! interval is lengthened. The rest is used to inspect processes: if it is too little, their rows become outdated, which they
-//! show.
+//! CPU time is a budget. It accrues at [`SHARE`] of the time that passes, and frames consume it. Each frame first pays
+//! for reading the system, listing the processes and drawing; if that takes more than half of an interval's budget, the
+//! interval is lengthened. The rest pays for inspections of processes; if it is too little, rows become stale and are marked
+//! so.
 
 /// The most CPU time to use, as a share of one processor. It is below the promised 1 %, because starting costs CPU time, too.
 const SHARE: f64 = 0.007;
@@ -12,24 +12,24 @@ pub const PROMISE: &str = "1 % of a processor";
 /// The initial budget, in seconds of CPU time: the first frames inspect the existing processes.
 const START_S: f64 = 0.12;
 /// The largest budget, in seconds of CPU time. It prevents a burst after a long idle time.
-const MAX_KEPT_S: f64 = 0.15;
+const MAX_BUDGET_S: f64 = 0.15;
 /// The part of an interval's budget that the frame itself may use.
 const FRAME_PART: f64 = 0.5;
 
 /// The budget of CPU time.
 #[derive(Clone, Debug)]
 pub struct Pace {
-    asked_s: f64,
+    requested_s: f64,
     every_s: f64,
     frame_s: f64,
     /// The remaining budget in seconds; negative after a process that cost more than expected.
-    kept_s: f64,
+    budget_s: f64,
 }
 
 impl Pace {
     /// The initial budget, with the requested interval.
-    pub fn new(asked_s: f64) -> Pace {
-        Pace { asked_s, every_s: asked_s, frame_s: 0.0, kept_s: START_S }
+    pub fn new(requested_s: f64) -> Pace {
+        Pace { requested_s, every_s: requested_s, frame_s: 0.0, budget_s: START_S }
     }
 
     /// Seconds from one frame to the next.
@@ -38,38 +38,38 @@ impl Pace {
     }
 
     /// The requested interval in seconds.
-    pub fn asked_s(&self) -> f64 {
-        self.asked_s
+    pub fn requested_s(&self) -> f64 {
+        self.requested_s
     }
 
-    /// CPU seconds of a usual frame, without inspection of processes.
+    /// CPU seconds of a typical frame, without inspections of processes.
     pub fn frame_s(&self) -> f64 {
         self.frame_s
     }
 
     /// Adds the budget for `seconds` of elapsed time.
-    pub fn waited(&mut self, seconds: f64) {
-        self.kept_s = (self.kept_s + seconds * SHARE).min(MAX_KEPT_S);
+    pub fn accrue(&mut self, seconds: f64) {
+        self.budget_s = (self.budget_s + seconds * SHARE).min(MAX_BUDGET_S);
     }
 
     /// Whether the budget allows inspecting a process with this expected cost. A process that costs more than the largest
     /// budget is inspected once the budget is full. That makes the budget negative, which delays further inspections.
     pub fn affords(&self, expected_s: f64) -> bool {
-        self.kept_s >= expected_s.min(MAX_KEPT_S)
+        self.budget_s >= expected_s.min(MAX_BUDGET_S)
     }
 
     /// Charges the CPU time of an inspection.
-    pub fn looked(&mut self, cpu_s: f64) {
-        self.kept_s -= cpu_s;
+    pub fn charge_inspection(&mut self, cpu_s: f64) {
+        self.budget_s -= cpu_s;
     }
 
     /// Charges the CPU time of a frame without inspections, and sets the interval that the budget allows.
-    pub fn drew(&mut self, cpu_s: f64) {
-        self.kept_s -= cpu_s;
+    pub fn charge_frame(&mut self, cpu_s: f64) {
+        self.budget_s -= cpu_s;
         // The first frame reads code and files that are cached later, so its cost is not typical.
         let usual_s = if self.frame_s > 0.0 { (self.frame_s + cpu_s) / 2.0 } else { cpu_s };
         self.frame_s = usual_s;
-        self.every_s = self.asked_s.max(usual_s / (SHARE * FRAME_PART));
+        self.every_s = self.requested_s.max(usual_s / (SHARE * FRAME_PART));
     }
 }
 
@@ -88,21 +88,21 @@ mod tests {
                 if !pace.affords(looks_s[next]) {
                     break;
                 }
-                pace.looked(looks_s[next]);
+                pace.charge_inspection(looks_s[next]);
                 spent_s += looks_s[next];
                 looks[next] += 1;
                 next = (next + 1) % looks_s.len();
             }
-            pace.drew(frame_s);
+            pace.charge_frame(frame_s);
             spent_s += frame_s;
-            pace.waited(pace.every_s());
+            pace.accrue(pace.every_s());
             now_s += pace.every_s();
         }
         (spent_s / now_s, looks)
     }
 
     #[test]
-    fn it_costs_less_than_a_hundredth_whatever_it_watches() {
+    fn top_costs_less_than_a_hundredth_whatever_it_watches() {
         for (frame_s, looks_s) in [
             (0.004, vec![0.0005; 200]),
             (0.004, vec![0.0005; 20_000]),
@@ -122,7 +122,7 @@ mod tests {
     fn the_interval_is_lengthened_only_where_a_frame_costs_too_much() {
         let mut cheap = Pace::new(2.0);
         watch(&mut cheap, 0.004, &[2.0; 3], 1_000.0);
-        assert_eq!(cheap.every_s(), 2.0, "rows grow old instead");
+        assert_eq!(cheap.every_s(), 2.0, "rows become stale instead");
         let mut dear = Pace::new(2.0);
         watch(&mut dear, 0.04, &[], 1_000.0);
         assert!((dear.every_s() * SHARE * FRAME_PART - 0.04).abs() < 1e-9, "{} s", dear.every_s());
@@ -132,11 +132,11 @@ mod tests {
     }
 
     #[test]
-    fn the_first_frame_looks_at_what_there_is() {
+    fn the_first_frame_inspects_the_existing_processes() {
         let mut pace = Pace::new(2.0);
         let looks = (0..200).take_while(|_| {
             let affords = pace.affords(0.0005);
-            pace.looked(0.0005);
+            pace.charge_inspection(0.0005);
             affords
         });
         assert_eq!(looks.count(), 200);

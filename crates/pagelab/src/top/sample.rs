@@ -7,7 +7,7 @@ use policy::PageSizes;
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::size::PageSize;
 
-use super::view::{Compaction, Khugepaged, Look, LookCost, Row, Seen, SizeRates, System, View};
+use super::view::{Compaction, Inspected, InspectionState, Khugepaged, RefreshCost, Row, SizeRates, System, View};
 use crate::sizes::Sizes;
 
 /// Memory in base pages, folios of 64K and leaves of 2M, in MiB.
@@ -22,14 +22,14 @@ fn sizes(base: u64, mthp: u64, pmd: u64) -> Sizes {
     Sizes::of(&census)
 }
 
-fn row(pid: u32, name: &str, mib: u64, faults_per_s: Option<f64>, look: Look) -> Row {
-    Row { pid, name: name.into(), resident_bytes: mib << 20, faults_per_s, look }
+fn row(pid: u32, name: &str, mib: u64, faults_per_s: Option<f64>, inspection: InspectionState) -> Row {
+    Row { pid, name: name.into(), resident_bytes: mib << 20, faults_per_s, inspection }
 }
 
 fn rows() -> Vec<Row> {
     let seen = |sizes, larger_mib: u64, cause: Option<&str>, is_old| {
         let cause = cause.map(String::from);
-        Look::Seen(Seen { sizes, larger_bytes: larger_mib << 20, cause, age_s: 3.0, is_old })
+        InspectionState::Done(Inspected { sizes, larger_bytes: larger_mib << 20, cause, age_s: 3.0, is_old })
     };
     let disabled = "the process disabled THP for itself (PR_SET_THP_DISABLE)";
     let advice = "not advised, and the kernel gives the size to advised memory only";
@@ -37,8 +37,14 @@ fn rows() -> Vec<Row> {
         row(1, "systemd", 12, Some(0.0), seen(sizes(12, 0, 0), 0, None, false)),
         row(77, "redis-server", 812, Some(12_345.0), seen(sizes(812, 0, 0), 806, Some(disabled), false)),
         row(4242, "java", 4100, Some(3.2), seen(sizes(300, 200, 3600), 262, Some(advice), true)),
-        row(4300, "e\u{1b}[31mvil\n", 8, None, Look::NotYet),
-        row(4301, "größe", 3, None, Look::Refused("not permitted: root may, and the user whose process it is".into())),
+        row(4300, "e\u{1b}[31mvil\n", 8, None, InspectionState::Pending),
+        row(
+            4301,
+            "größe",
+            3,
+            None,
+            InspectionState::Failed("not permitted: root may, and the user whose process it is".into()),
+        ),
     ]
 }
 
@@ -86,5 +92,5 @@ pub fn view() -> View {
         leaf_splits_per_s: Some(4.0),
         pools: BTreeMap::from([(PageSize::M2, Pool { pages: 64, free: 10 })]),
     };
-    View { system, rows: rows(), pace: LookCost { every_s: 2.0, asked_s: 2.0, frame_s: 0.004 } }
+    View { system, rows: rows(), pace: RefreshCost { every_s: 2.0, requested_s: 2.0, frame_s: 0.004 } }
 }

@@ -10,28 +10,28 @@ use ratatui::crossterm::terminal::{self, EnterAlternateScreen};
 use ratatui::layout::Rect;
 use ratatui::{DefaultTerminal, TerminalOptions, Viewport};
 use results::inspection;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 
 use super::browse::{Browse, Command, Shown};
-use super::frame::{Looks, MAX_HEIGHT, MAX_WIDTH, frame};
+use super::frame::{MAX_HEIGHT, MAX_WIDTH, TerminalStyle, frame};
 use super::keyboard::{Input, Keyboard};
 use super::view::View;
-use super::watch::{LookDepth, Watcher};
+use super::watch::{InspectionLimit, Watcher};
 use crate::failure::{Failure, error_chain};
 
-/// The interval of checks whether a signal arrived or the terminal was resized.
-const SIGNAL_PATIENCE: Duration = Duration::from_millis(250);
+/// The interval between checks whether a signal arrived or the terminal was resized.
+const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Shows frames until the user or a signal ends it, or the terminal is closed.
+/// Shows frames until the user quits, a signal arrives, or the terminal is closed.
 ///
 /// # Errors
 /// The terminal or /proc cannot be read, the terminal was closed, or a signal ended it. The terminal is restored in all
 /// cases.
-pub fn live(watcher: &mut Watcher, browse: &mut Browse, looks: Looks) -> Result<(), Failure> {
+pub fn live(watcher: &mut Watcher, browse: &mut Browse, style_options: TerminalStyle) -> Result<(), Failure> {
     // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
-    signals::catch(PassOn::Kill).map_err(Failure::input)?;
-    let (terminal, area) = taken().map_err(unusable)?;
-    let mut screen = Screen { terminal, area, looks, shown: Shown::default(), keyboard: Keyboard::default() };
+    signals::catch(Forward::Kill).map_err(Failure::input)?;
+    let (terminal, area) = take_terminal().map_err(unusable)?;
+    let mut screen = Screen { terminal, area, style_options, shown: Shown::default(), keyboard: Keyboard::default() };
     let ended = screen.run(watcher, browse);
     let restored = screen.restore();
     // A hangup makes a read or write fail, and also sends SIGHUP; the signal takes precedence.
@@ -45,9 +45,9 @@ fn stopped(signal: i32) -> Failure {
     Failure::Stopped(signal, "nothing was changed")
 }
 
-/// Takes control of the terminal. The drawn area is chosen here: by default, ratatui would allocate cells for the whole size
-/// that the terminal reports.
-fn taken() -> io::Result<(ManuallyDrop<DefaultTerminal>, Rect)> {
+/// Takes control of the terminal. The area is limited here: by default, ratatui would allocate cells for any size that
+/// the terminal reports.
+fn take_terminal() -> io::Result<(ManuallyDrop<DefaultTerminal>, Rect)> {
     let area = area()?;
     let terminal = ratatui::try_init_with_options(TerminalOptions { viewport: Viewport::Fixed(area) })?;
     execute!(io::stdout(), EnterAlternateScreen)?;
@@ -65,12 +65,12 @@ fn unusable(error: io::Error) -> Failure {
 }
 
 struct Screen {
-    /// Never dropped: if drop cannot show the cursor, it prints that to standard error, and panics if that is closed, too.
+    /// Never dropped: drop prints to standard error if it cannot show the cursor, and panics if standard error is closed, too.
     terminal: ManuallyDrop<DefaultTerminal>,
     /// The area that is drawn.
     area: Rect,
-    looks: Looks,
-    /// What the last frame showed.
+    style_options: TerminalStyle,
+    /// The part that the last frame showed.
     shown: Shown,
     keyboard: Keyboard,
 }
@@ -78,13 +78,13 @@ struct Screen {
 impl Screen {
     fn run(&mut self, watcher: &mut Watcher, browse: &mut Browse) -> Result<(), Failure> {
         loop {
-            let view = watcher.frame(LookDepth::Paced, |view| self.draw(view, browse))?;
+            let view = watcher.frame(InspectionLimit::Paced, |view| self.draw(view, browse))?;
             let next = Instant::now() + Duration::from_secs_f64(watcher.every_s().min(1e6));
             while let Some(left) = next.checked_duration_since(Instant::now()).filter(|left| !left.is_zero()) {
                 if let Some(signal) = signals::arrived() {
                     return Err(stopped(signal));
                 }
-                let was_pressed = match self.hear(watcher, browse, &view, left.min(SIGNAL_PATIENCE))? {
+                let was_pressed = match self.handle_keys(watcher, browse, &view, left.min(CHECK_INTERVAL))? {
                     ControlFlow::Break(()) => return Ok(()),
                     ControlFlow::Continue(was_pressed) => was_pressed,
                 };
@@ -97,17 +97,17 @@ impl Screen {
 
     /// Waits for a key, and handles all keys that have arrived. Breaks if one of them ends `top`; otherwise returns whether
     /// there was a key.
-    fn hear(
+    fn handle_keys(
         &mut self,
         watcher: &Watcher,
         browse: &mut Browse,
         view: &View,
-        mut patience: Duration,
+        mut timeout: Duration,
     ) -> Result<ControlFlow<(), bool>, Failure> {
         let mut was_pressed = false;
         // Checked each time, because input may arrive without a pause.
         while signals::arrived().is_none() {
-            let key = match self.keyboard.next(io::stdin(), patience).map_err(unusable)? {
+            let key = match self.keyboard.next(io::stdin(), timeout).map_err(unusable)? {
                 Input::Key(key) => key,
                 Input::Nothing => return Ok(ControlFlow::Continue(was_pressed)),
                 Input::Closed => return Err(unusable(io::Error::other("it was closed"))),
@@ -118,7 +118,7 @@ impl Screen {
                 Command::Suspend => self.suspend()?,
                 Command::Inspect(pid) => self.inspect(watcher, browse, view, pid)?,
             }
-            (was_pressed, patience) = (true, Duration::ZERO);
+            (was_pressed, timeout) = (true, Duration::ZERO);
         }
         Ok(ControlFlow::Continue(was_pressed))
     }
@@ -129,10 +129,10 @@ impl Screen {
             self.terminal.resize(area).map_err(unusable)?;
             self.area = area;
         }
-        let (looks, shown) = (self.looks, &mut self.shown);
+        let (style_options, shown) = (self.style_options, &mut self.shown);
         let drawn = self.terminal.draw(|to| {
             let area = to.area();
-            let drawn = frame(view, browse, looks, area.width, area.height);
+            let drawn = frame(view, browse, style_options, area.width, area.height);
             *shown = drawn.shown;
             *to.buffer_mut() = drawn.cells;
         });
@@ -145,7 +145,7 @@ impl Screen {
         self.draw(view, browse)?;
         let width = usize::from(self.area.width);
         let text = match watcher.inspect(pid) {
-            Ok(seen) => inspection::process(&seen, false, width),
+            Ok(seen) => inspection::answer_first(&seen, width),
             Err(error) => results::printable(&error_chain(&error)),
         };
         browse.show(format!("inspection of process {pid}"), &text);
@@ -156,7 +156,7 @@ impl Screen {
     fn suspend(&mut self) -> Result<(), Failure> {
         self.restore()?;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP).map_err(|error| unusable(error.into()))?;
-        (self.terminal, self.area) = taken().map_err(unusable)?;
+        (self.terminal, self.area) = take_terminal().map_err(unusable)?;
         self.terminal.clear().map_err(unusable)
     }
 

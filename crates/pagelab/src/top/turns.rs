@@ -1,14 +1,14 @@
 //! Decides which processes are inspected next.
 
-/// What the order of inspection depends on.
+/// A process that may be inspected, with what determines its turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Known {
-    /// Seconds since it was inspected, or, if it never was, since it was first listed.
+pub struct Candidate {
+    /// Seconds since the last inspection, or, if there was none, since the process was first listed.
     pub waited_s: f64,
-    /// Whether it has never been inspected.
+    /// Whether the process has never been inspected.
     pub is_new: bool,
     /// Whether its faults or its resident memory have changed since then.
-    pub moved: bool,
+    pub has_changed: bool,
     /// Whether the kernel has split or collapsed large pages of any process since then.
     pub reshaped: bool,
     /// Its resident memory in bytes.
@@ -21,7 +21,7 @@ const REST_S: f64 = 60.0;
 /// The indexes of processes to inspect, in order: first those that are new or have changed, then those that the kernel may
 /// have changed, then those last inspected `REST_S` ago or earlier. Within each group, the longest wait comes first, so that
 /// none starves, and at equal waits the largest process.
-pub fn order(known: &[Known]) -> Vec<usize> {
+pub fn order(known: &[Candidate]) -> Vec<usize> {
     let mut due: Vec<(usize, u8)> =
         known.iter().enumerate().filter_map(|(place, one)| Some((place, rank(one)?))).collect();
     due.sort_by(|(a, rank_a), (b, rank_b)| {
@@ -32,12 +32,12 @@ pub fn order(known: &[Known]) -> Vec<usize> {
     due.into_iter().map(|(place, _)| place).collect()
 }
 
-fn rank(known: &Known) -> Option<u8> {
+fn rank(known: &Candidate) -> Option<u8> {
     match known {
-        Known { is_new: true, .. } | Known { moved: true, .. } => Some(0),
-        Known { reshaped: true, .. } => Some(1),
-        Known { waited_s, .. } if *waited_s >= REST_S => Some(2),
-        Known { .. } => None,
+        Candidate { is_new: true, .. } | Candidate { has_changed: true, .. } => Some(0),
+        Candidate { reshaped: true, .. } => Some(1),
+        Candidate { waited_s, .. } if *waited_s >= REST_S => Some(2),
+        Candidate { .. } => None,
     }
 }
 
@@ -45,20 +45,21 @@ fn rank(known: &Known) -> Option<u8> {
 mod tests {
     use super::*;
 
-    const RESTING: Known = Known { waited_s: 5.0, is_new: false, moved: false, reshaped: false, resident_bytes: 1 };
+    const RESTING: Candidate =
+        Candidate { waited_s: 5.0, is_new: false, has_changed: false, reshaped: false, resident_bytes: 1 };
 
     #[test]
-    fn what_did_not_change_is_left_alone() {
+    fn processes_that_did_not_change_are_skipped() {
         assert_eq!(order(&[RESTING; 200]), [0; 0]);
     }
 
     #[test]
-    fn who_has_waited_longest_comes_first_and_of_those_who_came_together_the_largest() {
-        let new = |waited_s, resident_bytes| Known { waited_s, is_new: true, resident_bytes, ..RESTING };
-        let moved = |waited_s| Known { waited_s, moved: true, ..RESTING };
+    fn the_longest_waiting_process_comes_first_then_the_largest() {
+        let new = |waited_s, resident_bytes| Candidate { waited_s, is_new: true, resident_bytes, ..RESTING };
+        let moved = |waited_s| Candidate { waited_s, has_changed: true, ..RESTING };
         let known = [
-            Known { waited_s: REST_S, ..RESTING },
-            Known { reshaped: true, ..RESTING },
+            Candidate { waited_s: REST_S, ..RESTING },
+            Candidate { reshaped: true, ..RESTING },
             moved(2.0),
             RESTING,
             moved(4.0),

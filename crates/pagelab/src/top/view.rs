@@ -17,16 +17,16 @@ pub struct View {
     /// The processes, unsorted.
     pub rows: Vec<Row>,
     /// The refresh interval and its cost.
-    pub pace: LookCost,
+    pub pace: RefreshCost,
 }
 
 /// The refresh interval and its cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct LookCost {
+pub struct RefreshCost {
     /// Seconds from one frame to the next.
     pub every_s: f64,
     /// The requested interval in seconds.
-    pub asked_s: f64,
+    pub requested_s: f64,
     /// CPU seconds of a frame, without inspections of processes.
     pub frame_s: f64,
 }
@@ -36,30 +36,30 @@ pub struct LookCost {
 pub struct Row {
     /// The process ID.
     pub pid: u32,
-    /// Its name as the process set it, not escaped.
+    /// The process name, not escaped: the process may set it.
     pub name: String,
     /// Resident bytes according to the kernel's counters.
     pub resident_bytes: u64,
     /// Page faults per second; `None` until there are two readings.
     pub faults_per_s: Option<f64>,
-    /// The result of its inspection.
-    pub look: Look,
+    /// The state of the last inspection.
+    pub inspection: InspectionState,
 }
 
 /// The state of a process's inspection.
 #[derive(Clone, Debug)]
-pub enum Look {
-    /// It has not been inspected yet.
-    NotYet,
-    /// It was inspected.
-    Seen(Seen),
-    /// It could not be inspected, for this reason.
-    Refused(String),
+pub enum InspectionState {
+    /// The process has not been inspected yet.
+    Pending,
+    /// The process was inspected.
+    Done(Inspected),
+    /// The process could not be inspected, for this reason.
+    Failed(String),
 }
 
 /// The result of an inspection.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Inspected {
     /// Its memory by size.
     pub sizes: Sizes,
     /// Bytes that could be mapped by larger leaves.
@@ -125,7 +125,7 @@ pub struct Khugepaged {
     pub collapsed_per_s: Option<f64>,
     /// Ranges for which there was no free block, per second (includes MADV_COLLAPSE).
     pub no_block_per_s: Option<f64>,
-    /// Ranges that it skipped because too many of their pages are absent, swapped or shared, per second.
+    /// Ranges skipped because too many of their pages are absent, swapped or shared, per second.
     pub exceeded_per_s: Option<f64>,
     /// Full scans of all processes since boot.
     pub full_scans: Option<u64>,
@@ -151,7 +151,7 @@ impl System {
     pub fn of(now: &Activity, before: Option<(&Activity, f64)>, page_sizes: &PageSizes) -> System {
         let rate = |name: &str| {
             let (before, seconds) = before?;
-            Some(before.counters.moved(&now.counters, name)? as f64 / seconds)
+            Some(before.counters.increase(&now.counters, name)? as f64 / seconds)
         };
         // The sum of those counters that this kernel has; `None` if it has none of them.
         let sum = |names: &[&str]| names.iter().filter_map(|name| rate(name)).reduce(|one, other| one + other);
@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates_are_of_what_is_counted_and_absent_otherwise() {
+    fn rates_of_uncounted_events_are_absent() {
         let root = format!("{}/../../fixtures/host/x86_64-6.18", env!("CARGO_MANIFEST_DIR"));
         let host = host::Host::open(root).unwrap();
         let now = host.activity().unwrap();

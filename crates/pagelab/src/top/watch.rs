@@ -9,25 +9,25 @@ use host::{Activity, Host, HostError, ProcessStat};
 use policy::inspect::{Inspection, Summary, Supply};
 
 use super::pace::Pace;
-use super::turns::{self, Known};
-use super::view::{Look, LookCost, Row, Seen, System, View};
+use super::turns::{self, Candidate};
+use super::view::{Inspected, InspectionState, RefreshCost, Row, System, View};
 use crate::failure::Failure;
 use crate::sizes::Sizes;
 
-/// Counters of changes that the kernel makes to large pages on its own: if none of them increased, memory that did not fault
-/// is unchanged.
+/// Counters of changes that the kernel makes to large pages on its own: if none of them increased, the mappings of a
+/// process without faults are unchanged.
 const RESHAPING: [&str; 6] =
     ["thp_split_page", "thp_split_pmd", "thp_collapse_alloc", "thp_swpout", "thp_migration_success", host::COLLAPSED];
 /// The expected cost in seconds of a first inspection: a constant, and a cost per resident byte (smaps walks all of it).
-const LOOK_S: f64 = 0.4e-3;
-const LOOK_S_PER_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
+const INSPECTION_S: f64 = 0.4e-3;
+const INSPECTION_S_PER_BYTE: f64 = 20e-3 / (1u64 << 30) as f64;
 /// Seconds for which cached settings and counters are used to explain causes: reading them costs more than inspecting a small
 /// process.
 const SUPPLY_S: f64 = 10.0;
 
-/// How many processes a frame inspects.
+/// Limits the inspections of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LookDepth {
+pub enum InspectionLimit {
     /// Those that the pace allows.
     Paced,
     /// All that are due, whatever the cost, because the user waits for a single frame.
@@ -45,23 +45,24 @@ pub struct Watcher {
     supply: Option<(Supply, Instant)>,
 }
 
-/// A process that is watched.
+/// A watched process.
 struct Watched {
     stat: ProcessStat,
+    /// When the process was first listed.
     since: Instant,
     faults_per_s: Option<f64>,
-    looked: Option<Looked>,
+    looked: Option<LastInspection>,
 }
 
 /// The last inspection of a process.
-struct Looked {
+struct LastInspection {
     at: Instant,
     /// The counters of the process at that time.
     stat: ProcessStat,
     /// The sum of the kernel's counters at that time ([`RESHAPING`]).
     reshaped: u64,
     cost_s: f64,
-    outcome: Result<Seen, String>,
+    outcome: Result<Inspected, String>,
 }
 
 impl Watcher {
@@ -81,27 +82,27 @@ impl Watcher {
         self.pace.every_s()
     }
 
-    /// Takes a reading and has the frame drawn. The cost of both is charged to the pace.
+    /// Takes a reading and draws the frame. The cost of both is charged to the pace.
     ///
     /// # Errors
     /// /proc cannot be read, or the frame cannot be drawn.
     pub fn frame(
         &mut self,
-        thoroughness: LookDepth,
+        limit: InspectionLimit,
         draw: impl FnOnce(&View) -> Result<(), Failure>,
     ) -> Result<View, Failure> {
-        let began_s = cpu_time_s();
+        let start_s = cpu_time_s();
         let now = Instant::now();
         let activity = self.host.activity().map_err(Failure::input)?;
         let since = self.before.as_ref().map(|(before, at)| (before, (now - *at).as_secs_f64()));
-        self.pace.waited(since.map_or(0.0, |(_, seconds)| seconds));
+        self.pace.accrue(since.map_or(0.0, |(_, seconds)| seconds));
         let system = System::of(&activity, since, self.host.page_sizes());
         self.list(now, since.map(|(_, seconds)| seconds)).map_err(Failure::input)?;
-        let looks_s = self.look(now, reshaped(&activity), thoroughness).map_err(Failure::input)?;
+        let looks_s = self.inspect_due(now, reshaped(&activity), limit).map_err(Failure::input)?;
         let view = self.view(system, now, reshaped(&activity));
         self.before = Some((activity, now));
         draw(&view)?;
-        self.pace.drew(cpu_time_s() - began_s - looks_s);
+        self.pace.charge_frame(cpu_time_s() - start_s - looks_s);
         Ok(view)
     }
 
@@ -133,30 +134,30 @@ impl Watcher {
     }
 
     /// Inspects the processes whose turn it is, and returns the CPU time in seconds.
-    fn look(&mut self, now: Instant, reshaped: u64, thoroughness: LookDepth) -> Result<f64, HostError> {
+    fn inspect_due(&mut self, now: Instant, reshaped: u64, limit: InspectionLimit) -> Result<f64, HostError> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
-        let known: Vec<Known> = pids.iter().map(|pid| self.processes[pid].known(now, reshaped)).collect();
+        let candidates: Vec<Candidate> = pids.iter().map(|pid| self.processes[pid].candidate(now, reshaped)).collect();
         let mut all_s = 0.0;
-        for place in turns::order(&known) {
+        for place in turns::order(&candidates) {
             let watched = &self.processes[&pids[place]];
-            if thoroughness == LookDepth::Paced && !self.pace.affords(watched.expected_s()) {
-                // Waits for the next process in order: otherwise small processes could delay a large one forever.
+            if limit == InspectionLimit::Paced && !self.pace.affords(watched.expected_s()) {
+                // Does not skip the process that is next: otherwise small processes could delay a large one forever.
                 break;
             }
-            let began_s = cpu_time_s();
-            let outcome = self.seen(pids[place], now)?;
-            let cost_s = cpu_time_s() - began_s;
+            let start_s = cpu_time_s();
+            let outcome = self.inspect_cached(pids[place], now)?;
+            let cost_s = cpu_time_s() - start_s;
             all_s += cost_s;
-            self.pace.looked(cost_s);
+            self.pace.charge_inspection(cost_s);
             if let Some(watched) = self.processes.get_mut(&pids[place]) {
                 let stat = watched.stat.clone();
-                watched.looked = Some(Looked { at: now, stat, reshaped, cost_s, outcome });
+                watched.looked = Some(LastInspection { at: now, stat, reshaped, cost_s, outcome });
             }
         }
         Ok(all_s)
     }
 
-    fn seen(&mut self, pid: u32, now: Instant) -> Result<Result<Seen, String>, HostError> {
+    fn inspect_cached(&mut self, pid: u32, now: Instant) -> Result<Result<Inspected, String>, HostError> {
         let is_old = |(_, at): &(Supply, Instant)| (now - *at).as_secs_f64() >= SUPPLY_S;
         if self.supply.as_ref().is_none_or(is_old) {
             match self.inspector.supply() {
@@ -172,19 +173,22 @@ impl Watcher {
 
     fn view(&self, system: System, now: Instant, reshaped: u64) -> View {
         let rows = self.processes.values().map(|watched| watched.row(now, reshaped)).collect();
-        let pace =
-            LookCost { every_s: self.pace.every_s(), asked_s: self.pace.asked_s(), frame_s: self.pace.frame_s() };
+        let pace = RefreshCost {
+            every_s: self.pace.every_s(),
+            requested_s: self.pace.requested_s(),
+            frame_s: self.pace.frame_s(),
+        };
         View { system, rows, pace }
     }
 }
 
 impl Watched {
-    fn known(&self, now: Instant, reshaped: u64) -> Known {
+    fn candidate(&self, now: Instant, reshaped: u64) -> Candidate {
         let looked = self.looked.as_ref();
-        Known {
+        Candidate {
             waited_s: (now - looked.map_or(self.since, |looked| looked.at)).as_secs_f64(),
             is_new: looked.is_none(),
-            moved: looked.is_some_and(|looked| moved(&looked.stat, &self.stat)),
+            has_changed: looked.is_some_and(|looked| has_changed(&looked.stat, &self.stat)),
             reshaped: looked.is_some_and(|looked| looked.reshaped != reshaped),
             resident_bytes: self.stat.resident_bytes,
         }
@@ -192,18 +196,18 @@ impl Watched {
 
     /// The expected CPU seconds of an inspection.
     fn expected_s(&self) -> f64 {
-        let by_size_s = LOOK_S + self.stat.resident_bytes as f64 * LOOK_S_PER_BYTE;
+        let by_size_s = INSPECTION_S + self.stat.resident_bytes as f64 * INSPECTION_S_PER_BYTE;
         self.looked.as_ref().map_or(by_size_s, |looked| looked.cost_s)
     }
 
     fn row(&self, now: Instant, reshaped: u64) -> Row {
-        let look = match &self.looked {
-            None => Look::NotYet,
-            Some(Looked { outcome: Err(why), .. }) => Look::Refused(why.clone()),
-            Some(Looked { outcome: Ok(seen), at, .. }) => {
-                let known = self.known(now, reshaped);
-                let (age_s, is_old) = ((now - *at).as_secs_f64(), known.moved || known.reshaped);
-                Look::Seen(Seen { age_s, is_old, ..seen.clone() })
+        let inspection = match &self.looked {
+            None => InspectionState::Pending,
+            Some(LastInspection { outcome: Err(why), .. }) => InspectionState::Failed(why.clone()),
+            Some(LastInspection { outcome: Ok(seen), at, .. }) => {
+                let candidate = self.candidate(now, reshaped);
+                let (age_s, is_old) = ((now - *at).as_secs_f64(), candidate.has_changed || candidate.reshaped);
+                InspectionState::Done(Inspected { age_s, is_old, ..seen.clone() })
             }
         };
         Row {
@@ -211,15 +215,15 @@ impl Watched {
             name: self.stat.name.clone(),
             resident_bytes: self.stat.resident_bytes,
             faults_per_s: self.faults_per_s,
-            look,
+            inspection,
         }
     }
 }
 
 /// Extracts the fields of a row from an inspection.
-fn seen(inspection: &Inspection) -> Seen {
+fn seen(inspection: &Inspection) -> Inspected {
     let summary = Summary::of(inspection);
-    Seen {
+    Inspected {
         sizes: Sizes::of(&summary.census),
         larger_bytes: summary.could_be_larger_bytes,
         cause: summary.first_cause.map(|(cause, _)| cause.describe()),
@@ -233,7 +237,7 @@ fn faults(stat: &ProcessStat) -> u64 {
 }
 
 /// Whether the memory of a process has probably changed: it faulted, or its resident size changed.
-fn moved(then: &ProcessStat, now: &ProcessStat) -> bool {
+fn has_changed(then: &ProcessStat, now: &ProcessStat) -> bool {
     faults(then) != faults(now) || then.resident_bytes != now.resident_bytes
 }
 

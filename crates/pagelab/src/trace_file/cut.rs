@@ -8,8 +8,8 @@ use results::output::Output;
 use serde_json::json;
 use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, LruFilter, Part, Writer};
 
-use super::filter::{Filtered, Place};
-use super::{Cut, damage_text, named, open, refuse_same};
+use super::filter::{BlockPosition, Filtered};
+use super::{Cut, about, damage_text, open, refuse_same};
 use crate::failure::{Failure, report};
 use crate::output::print;
 use crate::table::describe::count;
@@ -30,8 +30,8 @@ struct Thread {
     instructions: u64,
     /// The beginning of its copied part, if there is one.
     begin: Option<Begin>,
-    /// Whether the events written so far include the beginning of that part, if that is necessary.
-    is_begun: bool,
+    /// Whether the event that marks the beginning of the part has been written, or is unnecessary.
+    has_begin_event: bool,
     /// Whether runs after the copied ones were left out.
     ended: bool,
     /// Events that are not written yet: an event must precede its runs.
@@ -42,7 +42,7 @@ struct Thread {
 
 impl Thread {
     fn of(begin: Begin, arguments: &Cut) -> Thread {
-        Thread { begin: Some(begin), is_begun: arguments.from == 0, ..Thread::default() }
+        Thread { begin: Some(begin), has_begin_event: arguments.from == 0, ..Thread::default() }
     }
 
     /// Removes and returns the events up to a run, renumbered for the output.
@@ -58,8 +58,8 @@ impl Thread {
     }
 
     /// Inserts the event that marks the beginning of the part, once events beyond it are known.
-    fn say_begin(&mut self, until: u64) {
-        let Some(Begin { run, instructions }) = self.begin.filter(|_| !self.is_begun) else { return };
+    fn insert_begin_event(&mut self, until: u64) {
+        let Some(Begin { run, instructions }) = self.begin.filter(|_| !self.has_begin_event) else { return };
         let place = self.events.iter().position(|event| event.run > run);
         if place.is_none() && until == u64::MAX {
             return;
@@ -67,7 +67,7 @@ impl Thread {
         let place = place.unwrap_or(self.events.len());
         let order = self.events[..place].iter().map(|event| event.order).max().unwrap_or(0);
         self.events.insert(place, Event { run, order, call: Call::Window { instructions }, result: 0 });
-        self.is_begun = true;
+        self.has_begin_event = true;
     }
 }
 
@@ -80,8 +80,8 @@ fn keeps(arguments: &Cut, thread: u32, before: u64, instructions: u64) -> bool {
 
 /// Determines the first copied block of each thread. Events of a thread may precede blocks of other threads, long before its
 /// own blocks, and must already be renumbered there.
-fn begins(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
-    let wrong = |error| named(&arguments.file, error);
+fn first_blocks(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
+    let wrong = |error| about(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
     let (mut begins, mut before) = (BTreeMap::new(), BTreeMap::new());
     let mut add = |thread: u32, run: u64, instructions: u64| {
@@ -103,8 +103,8 @@ fn begins(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
     Ok(begins)
 }
 
-/// The output trace while it is written.
-struct Parting<'a, W> {
+/// The state while the output trace is written.
+struct PartWriter<'a, W> {
     arguments: &'a Cut,
     writer: Writer<W>,
     threads: BTreeMap<u32, Thread>,
@@ -121,30 +121,33 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
     }
     refuse_same(&arguments.file, &arguments.output)?;
     if std::fs::metadata(&arguments.file).is_ok_and(|of| !of.is_file()) {
-        let why = "no regular file; a part is looked for first and then cut: write the trace to a file, and cut that";
-        return Err(named(&arguments.file, why));
+        let why = "not a regular file; cut reads the trace twice: write the trace to a file first";
+        return Err(about(&arguments.file, why));
     }
     refuse_missing_threads(arguments)?;
     let mut reader = open(&arguments.file)?;
-    let header = header(arguments, reader.header()).map_err(|why| named(&arguments.file, why))?;
-    let wrong = |error: std::io::Error| named(&arguments.output, error);
+    let header = header(arguments, reader.header()).map_err(|why| about(&arguments.file, why))?;
+    let wrong = |error: std::io::Error| about(&arguments.output, error);
     let to = BufWriter::new(Output::create(&arguments.output).map_err(Failure::input)?);
-    let mut part = Parting {
+    let mut part = PartWriter {
         arguments,
         writer: Writer::new(to, &header).map_err(wrong)?,
-        threads: begins(arguments)?.into_iter().map(|(thread, begin)| (thread, Thread::of(begin, arguments))).collect(),
+        threads: first_blocks(arguments)?
+            .into_iter()
+            .map(|(thread, begin)| (thread, Thread::of(begin, arguments)))
+            .collect(),
         filtered: arguments.most_recent.then(|| Filtered::new(header.columns)).transpose().map_err(wrong)?,
         runs: 0,
         blocks: 0,
         left_out: 0,
     };
-    while let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))? {
+    while let Some(block) = reader.next_block().map_err(|error| about(&arguments.file, error))? {
         match block {
             Block::Damaged(damage) => {
                 let name = arguments.file.display().to_string();
                 report(format_args!("pagelab: {}: damaged {}", results::printable(&name), damage_text(&damage)));
             }
-            // Timestamps are dropped: a part need not contain all threads, nor their earlier activity.
+            // Timestamps are dropped: a part may lack threads and their earlier activity.
             Block::Timestamps(_) => {}
             Block::Events { thread, instructions, events } => part.events(thread, instructions, events),
             Block::Runs { thread, first, instructions, chunk } => {
@@ -153,7 +156,7 @@ pub fn run(arguments: &Cut) -> Result<(), Failure> {
         }
     }
     part.write_events(u32::MAX, u64::MAX).map_err(wrong)?;
-    let Parting { writer, runs, blocks, left_out, .. } = part;
+    let PartWriter { writer, runs, blocks, left_out, .. } = part;
     let output = writer.finish().map_err(wrong)?.into_inner().map_err(|error| wrong(error.into_error()))?;
     output.finish().map_err(Failure::input)?;
     summarise(arguments, runs, blocks, left_out)
@@ -164,19 +167,19 @@ fn refuse_missing_threads(arguments: &Cut) -> Result<(), Failure> {
     if arguments.threads.is_empty() {
         return Ok(());
     }
-    let there = threads(arguments)?;
-    match arguments.threads.iter().find(|thread| !there.contains(thread)) {
+    let threads = threads(arguments)?;
+    match arguments.threads.iter().find(|thread| !threads.contains(thread)) {
         None => Ok(()),
         Some(missing) => {
-            let there = ranges(&there);
-            Err(named(&arguments.file, format_args!("it has no thread {missing} (--thread); it has {there}")))
+            let threads = ranges(&threads);
+            Err(about(&arguments.file, format_args!("it has no thread {missing} (--thread); it has {threads}")))
         }
     }
 }
 
 /// The numbers of the threads in the trace.
 fn threads(arguments: &Cut) -> Result<BTreeSet<u32>, Failure> {
-    let wrong = |error| named(&arguments.file, error);
+    let wrong = |error| about(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
     if let Some(places) = reader.places().map_err(wrong)? {
         let blocks = places.iter().map(|place| place.prefix);
@@ -202,22 +205,22 @@ fn ranges(numbers: &BTreeSet<u32>) -> String {
             _ => ranges.push((*number, *number)),
         }
     }
-    let told = ranges.iter().take(MOST).map(|(first, last)| match last - first {
+    let shown = ranges.iter().take(MOST).map(|(first, last)| match last - first {
         0 => first.to_string(),
         1 => format!("{first}, {last}"),
         _ => format!("{first} to {last}"),
     });
     let more = (ranges.len() > MOST).then(|| "and others".to_owned());
-    let told: Vec<String> = told.chain(more).collect();
-    if told.is_empty() { "none".to_owned() } else { told.join(", ") }
+    let shown: Vec<String> = shown.chain(more).collect();
+    if shown.is_empty() { "none".to_owned() } else { shown.join(", ") }
 }
 
 /// The trace cannot be filtered.
 #[derive(Debug, thiserror::Error)]
 enum NotFilterable {
-    #[error("it has samples, all of which count; leave --most-recent out")]
+    #[error("it consists of samples, which cannot be filtered; leave --most-recent out")]
     Sampled,
-    #[error("it was filtered before; leave --most-recent out, or take the trace that it was cut from")]
+    #[error("it is already filtered; leave --most-recent out, or use the unfiltered trace")]
     Filtered,
 }
 
@@ -232,13 +235,13 @@ fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
         };
     }
     if arguments.from > 0 || arguments.to.is_some() || !arguments.threads.is_empty() {
-        header.part = Some(within(arguments, of.part.as_ref()));
+        header.part = Some(intersected_part(arguments, of.part.as_ref()));
     }
     Ok(header)
 }
 
 /// The requested part, limited to the part that the input already is.
-fn within(arguments: &Cut, of: Option<&Part>) -> Part {
+fn intersected_part(arguments: &Cut, of: Option<&Part>) -> Part {
     let asked =
         Part { from_instructions: arguments.from, to_instructions: arguments.to, threads: arguments.threads.clone() };
     let Some(of) = of else { return asked };
@@ -250,7 +253,7 @@ fn within(arguments: &Cut, of: Option<&Part>) -> Part {
     }
 }
 
-impl<W: Write> Parting<'_, W> {
+impl<W: Write> PartWriter<'_, W> {
     fn events(&mut self, thread: u32, instructions: u64, events: Vec<Event>) {
         if let Some(filtered) = &mut self.filtered {
             filtered.events(thread, &events);
@@ -263,11 +266,11 @@ impl<W: Write> Parting<'_, W> {
     fn block(&mut self, thread: u32, first: u64, instructions: u64, chunk: &Chunk) -> std::io::Result<()> {
         let state = self.threads.entry(thread).or_default();
         let before = state.instructions;
-        // A damaged block that still has a valid position may be the one at which the thread was to begin.
+        // The first selected block may be damaged: then the thread begins at a later one.
         let begin = state.begin.filter(|begin| begin.run <= first);
         if let Some(begin) = begin.filter(|_| keeps(self.arguments, thread, before, instructions)) {
             self.write_events(thread, first.saturating_add(chunk.len() as u64))?;
-            let place = Place { thread, first, number: first - begin.run, before, instructions };
+            let place = BlockPosition { thread, first, number: first - begin.run, before, instructions };
             self.runs += chunk.len() as u64;
             match &mut self.filtered {
                 None => {
@@ -299,7 +302,7 @@ impl<W: Write> Parting<'_, W> {
             } else {
                 u64::MAX
             };
-            state.say_begin(until);
+            state.insert_begin_event(until);
             let events = state.events_before(until);
             self.writer.events(*number, &events, state.instructions.max(state.instructions_at_events))?;
         }
@@ -311,7 +314,7 @@ fn summarise(arguments: &Cut, runs: u64, blocks: u64, left_out: u64) -> Result<(
     let kept = runs - left_out;
     if runs == 0 {
         let name = arguments.output.display().to_string();
-        report(format_args!("pagelab: {}: no runs lie in that part; it has events only", results::printable(&name)));
+        report(format_args!("pagelab: {}: no runs are in that part; it has only events", results::printable(&name)));
     }
     let text = if arguments.json {
         let mut document = json!({ "schema": "pagelab.trace-cut/1", "runs": kept, "blocks": blocks });
@@ -330,12 +333,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_told_in_ranges() {
-        let told = |numbers: &[u32]| ranges(&numbers.iter().copied().collect());
-        assert_eq!(told(&[]), "none");
-        assert_eq!(told(&[7, 0, 1, 2, 3]), "0 to 3, 7");
-        assert_eq!(told(&[0, 1, u32::MAX]), "0, 1, 4294967295");
+    fn lists_threads_as_ranges() {
+        let shown = |numbers: &[u32]| ranges(&numbers.iter().copied().collect());
+        assert_eq!(shown(&[]), "none");
+        assert_eq!(shown(&[7, 0, 1, 2, 3]), "0 to 3, 7");
+        assert_eq!(shown(&[0, 1, u32::MAX]), "0, 1, 4294967295");
         let many: Vec<u32> = (0..100).map(|number| number * 2).collect();
-        assert!(told(&many).ends_with("28, 30, and others"), "{}", told(&many));
+        assert!(shown(&many).ends_with("28, 30, and others"), "{}", shown(&many));
     }
 }

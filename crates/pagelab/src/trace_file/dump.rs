@@ -6,8 +6,7 @@ use std::io::{BufWriter, StdoutLock, Write};
 use serde_json::{Value, json};
 use trace::{Block, Chunk, Event, PAGE_SHIFT, Timestamp};
 
-use super::kinds::name;
-use super::{Dump, damage_document, damage_text, named, open, parquet};
+use super::{Dump, about, damage_document, damage_text, kind_name, open, parquet};
 use crate::failure::Failure;
 use crate::output::{ignore_closed_pipe, print};
 
@@ -22,7 +21,7 @@ pub fn run(arguments: &Dump) -> Result<(), Failure> {
     let mut events: BTreeMap<u32, Vec<Event>> = BTreeMap::new();
     let mut printed = printer.begin(&arguments.file.display().to_string(), reader.header());
     while printed.is_ok()
-        && let Some(block) = reader.next_block().map_err(|error| named(&arguments.file, error))?
+        && let Some(block) = reader.next_block().map_err(|error| about(&arguments.file, error))?
     {
         printed = match block {
             Block::Events { thread, events: more, .. } => {
@@ -73,21 +72,22 @@ impl Printer<'_> {
                 printed += 1;
             }
             let address = run.page << PAGE_SHIFT;
-            let kind = name(run.kind);
-            let own = addresses.by_ref().take(if chunk.addresses.is_empty() { 0 } else { run.accesses as usize });
+            let kind = kind_name(run.kind);
+            let run_addresses =
+                addresses.by_ref().take(if chunk.addresses.is_empty() { 0 } else { run.accesses as usize });
             if self.json {
                 let mut line = json!({
                     "thread": thread, "run": number, "address": address, "kind": kind, "accesses": run.accesses,
                 });
                 if !chunk.addresses.is_empty() {
-                    line["each"] = own
+                    line["each"] = run_addresses
                         .map(|access| json!([address + u64::from(access.offset()), access.bytes(), access.is_store()]))
                         .collect();
                 }
                 self.line(&line)?;
             } else {
                 writeln!(self.out, "{thread} {number} {address:#x} {kind} {}", run.accesses)?;
-                for access in own {
+                for access in run_addresses {
                     let what = if access.is_store() { "store" } else { "read" };
                     let bytes = access.bytes().map_or("?".to_owned(), |bytes| bytes.to_string());
                     writeln!(self.out, "  {:#x} {what} {bytes}", address + u64::from(access.offset()))?;

@@ -1,6 +1,6 @@
 //! `pagelab trace cut --most-recent`: removes runs that make no difference to any LRU TLB.
 //!
-//! Runs keep their numbers: the runs between two events become a block of their own that starts with the number of its first
+//! Runs keep their numbers: the runs between two events become a separate block that starts with the number of its first
 //! run, so that events keep their position among the runs.
 
 use std::collections::{HashMap, VecDeque};
@@ -8,12 +8,12 @@ use std::io::{self, Write};
 
 use trace::{Builder, Chunk, Columns, Encoder, Event, LruFilter, Writer};
 
-/// The most events in a block for which it is divided. With more, the block is copied unchanged: blocks with few runs need
-/// more space than the removed runs save.
+/// A block with more events than this is copied unchanged: dividing it into blocks with few runs would need more space than the
+/// removed runs save.
 const MAX_EVENTS: usize = 64;
 
 /// The position of a block.
-pub struct Place {
+pub struct BlockPosition {
     /// The thread of its runs.
     pub thread: u32,
     /// The number of its first run in the input.
@@ -28,7 +28,7 @@ pub struct Place {
 
 /// The result of filtering a block.
 #[derive(Debug, Default)]
-pub struct Written {
+pub struct FilteredBlock {
     /// The number of removed runs.
     pub left_out: u64,
     /// The number of written blocks.
@@ -46,8 +46,6 @@ pub struct Filtered {
 }
 
 impl Filtered {
-    /// # Errors
-    /// The compressor cannot allocate memory.
     pub fn new(columns: Columns) -> io::Result<Filtered> {
         Ok(Filtered {
             filter: LruFilter::default(),
@@ -69,27 +67,29 @@ impl Filtered {
     }
 
     /// Filters and writes a block.
-    ///
-    /// # Errors
-    /// Errors of the file and the compressor.
-    pub fn write<W: Write>(&mut self, writer: &mut Writer<W>, place: &Place, chunk: &Chunk) -> io::Result<Written> {
+    pub fn write<W: Write>(
+        &mut self,
+        writer: &mut Writer<W>,
+        place: &BlockPosition,
+        chunk: &Chunk,
+    ) -> io::Result<FilteredBlock> {
         let ends = self.ends(place, chunk.len());
         if ends.len() > MAX_EVENTS {
             self.filter.forget();
             writer.skip_to(place.thread, place.number);
             writer.runs(place.thread, chunk, place.instructions)?;
-            return Ok(Written { left_out: 0, blocks: 1 });
+            return Ok(FilteredBlock { left_out: 0, blocks: 1 });
         }
         let (mut runs, mut addresses) = (chunk.runs().enumerate(), &chunk.addresses[..]);
-        let (mut start, mut written) = (0, Written::default());
+        let (mut start, mut written) = (0, FilteredBlock::default());
         for end in ends {
             for (index, run) in runs.by_ref().take(end - start) {
-                let own = if chunk.addresses.is_empty() { 0 } else { run.accesses as usize };
-                let (own, rest) = addresses.split_at(own);
+                let run_addresses = if chunk.addresses.is_empty() { 0 } else { run.accesses as usize };
+                let (run_addresses, rest) = addresses.split_at(run_addresses);
                 addresses = rest;
                 // The last run is kept, because it carries the block's instruction count.
                 if self.filter.keeps(place.thread, &run) || index + 1 == chunk.len() {
-                    self.builder.push(run, own);
+                    self.builder.push(run, run_addresses);
                 } else {
                     written.left_out += 1;
                 }
@@ -109,8 +109,8 @@ impl Filtered {
         Ok(written)
     }
 
-    /// The ends of the pieces of a block of `runs` runs: at events, and finally its own end.
-    fn ends(&mut self, place: &Place, runs: usize) -> Vec<usize> {
+    /// Where events divide a block of `runs` runs, and its end.
+    fn ends(&mut self, place: &BlockPosition, runs: usize) -> Vec<usize> {
         let end = place.first.saturating_add(runs as u64);
         let mut ends = Vec::new();
         let changes = self.changes.entry(place.thread).or_default();
@@ -121,7 +121,7 @@ impl Filtered {
                 _ => self.filter.forget(),
             }
         }
-        // In an untrusted file, they may be in any order.
+        // In an untrusted file, events may be in any order.
         ends.push(runs);
         ends.sort_unstable();
         ends.dedup();

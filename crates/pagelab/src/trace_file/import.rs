@@ -10,7 +10,7 @@ use trace::import::{Tool, import};
 
 use results::output::Output;
 
-use super::{Import, ImportTool, named, refuse_same};
+use super::{Import, ImportTool, about, refuse_same};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -20,13 +20,13 @@ pub fn run(arguments: &Import) -> Result<(), Failure> {
         Box::new(std::io::stdin().lock())
     } else {
         refuse_same(&arguments.file, &arguments.output)?;
-        let file = File::open(&arguments.file).map_err(|error| named(&arguments.file, error))?;
+        let file = File::open(&arguments.file).map_err(|error| about(&arguments.file, error))?;
         Box::new(BufReader::with_capacity(1 << 20, file))
     };
-    let wrong = |error: std::io::Error| named(&arguments.output, error);
+    let wrong = |error: std::io::Error| about(&arguments.output, error);
     let to = Output::create(&arguments.output).map_err(Failure::input)?;
     let written =
-        import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| named(&arguments.file, error))?;
+        import(tool(arguments.from), from, BufWriter::new(to)).map_err(|error| about(&arguments.file, error))?;
     written.into_inner().map_err(|error| wrong(error.into_error()))?.finish().map_err(Failure::input)?;
     let bytes = std::fs::metadata(&arguments.output).map_err(wrong)?.len();
     let text = if arguments.json {

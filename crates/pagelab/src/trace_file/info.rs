@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use trace::{Block, Call, Event, Footprint, Header, Kind, SHIFTS, Windows};
+use trace::{Block, Call, Event, Footprint, Header, Kind, Native, Notes, SHIFTS, Windows};
 
-use super::{Damages, Shown, named, open};
+use super::regions::{Region, Regions};
+use super::{Damages, FileArguments, about, open};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::table::describe::{count, grouped};
@@ -16,13 +17,13 @@ use results::grid::plain;
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     runs: u64,
-    /// Its own loads, stores and instruction fetches.
+    /// The thread's own loads, stores and instruction fetches.
     accesses: u64,
     /// The instruction fetches among the accesses.
     fetches: u64,
-    /// Accesses by the kernel on its behalf, one per page.
+    /// Accesses by the kernel on behalf of the thread, one per page.
     kernel_accesses: u64,
-    /// Instructions at the end of its last block; 0 if they were not counted.
+    /// Instructions at the end of the last block; 0 if they were not counted.
     instructions: u64,
     /// Instructions whose accesses are recorded.
     recorded_instructions: u64,
@@ -39,8 +40,9 @@ impl Thread {
 /// The content of a trace.
 struct Content {
     header: Header,
+    notes: Option<Notes>,
     file_bytes: u64,
-    whole: bool,
+    is_complete: bool,
     blocks: u64,
     windows: u64,
     timestamps: u64,
@@ -50,34 +52,27 @@ struct Content {
     footprint: Footprint,
     /// Memory that was mapped when recording began.
     regions: Regions,
-    /// Accesses, and their instructions, of a whole machine that did not go to RAM.
+    /// Accesses of a whole machine to devices and firmware, and the instructions fetched there.
     outside: (u64, u64),
     damages: Damages,
 }
 
-/// A mapped memory region.
-struct Region {
-    address: u64,
-    bytes: u64,
-    protection: u64,
-    name: String,
-}
-
 /// Runs `pagelab trace info`.
-pub fn run(arguments: &Shown) -> Result<(), Failure> {
+pub fn run(arguments: &FileArguments) -> Result<(), Failure> {
     let content = read(arguments)?;
     let text = if arguments.json { format!("{:#}", document(&content)) } else { text(&content) };
     print(&text, arguments.json)
 }
 
-fn read(arguments: &Shown) -> Result<Content, Failure> {
-    let wrong = |error: &dyn std::fmt::Display| named(&arguments.file, error);
+fn read(arguments: &FileArguments) -> Result<Content, Failure> {
+    let wrong = |error: &dyn std::fmt::Display| about(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
     let file_bytes = std::fs::metadata(&arguments.file).map_err(|error| wrong(&error))?.len();
     let mut content = Content {
         header: reader.header().clone(),
+        notes: None,
         file_bytes,
-        whole: false,
+        is_complete: false,
         blocks: 0,
         windows: 0,
         timestamps: 0,
@@ -91,7 +86,8 @@ fn read(arguments: &Shown) -> Result<Content, Failure> {
     while let Some(block) = reader.next_block().map_err(|error| wrong(&error))? {
         content.add(block);
     }
-    content.whole = reader.is_whole();
+    content.is_complete = reader.is_whole();
+    content.notes = reader.notes().cloned();
     Ok(content)
 }
 
@@ -119,8 +115,8 @@ impl Content {
             }
             Block::Events { thread, instructions, events } => {
                 self.recorded.entry(thread).or_default().events(&events);
-                let of = self.thread(thread);
-                of.instructions = of.instructions.max(instructions);
+                let state = self.thread(thread);
+                state.instructions = state.instructions.max(instructions);
                 events.into_iter().for_each(|event| self.event(thread, event));
             }
             Block::Timestamps(timestamps) => self.timestamps += timestamps.len() as u64,
@@ -176,45 +172,6 @@ fn add(sum: &mut u64, more: u64) {
     *sum = sum.saturating_add(more);
 }
 
-/// The first regions; further ones are only counted.
-#[derive(Default)]
-struct Regions {
-    first: Vec<Region>,
-    name_bytes: usize,
-    others: u64,
-}
-
-/// The most regions that are listed: Linux's default limit of mappings per process (`vm.max_map_count`).
-const MAX_REGIONS: usize = 65_530;
-/// The most bytes of their names.
-const MAX_NAME_BYTES: usize = 16 << 20;
-
-impl Regions {
-    fn add(&mut self, region: Region) {
-        let name_bytes = self.name_bytes.saturating_add(region.name.len());
-        if self.first.len() < MAX_REGIONS && name_bytes <= MAX_NAME_BYTES {
-            self.name_bytes = name_bytes;
-            self.first.push(region);
-        } else {
-            self.others += 1;
-        }
-    }
-}
-
-impl Region {
-    /// The permissions as in `/proc/PID/maps`.
-    fn permissions(&self) -> String {
-        let letters = [(1, 'r'), (2, 'w'), (4, 'x')];
-        letters.map(|(bit, letter)| if self.protection & bit == 0 { '-' } else { letter }).iter().collect()
-    }
-}
-
-fn region_document(region: &Region) -> Value {
-    json!({
-        "address": region.address, "bytes": region.bytes, "protection": region.protection, "name": region.name,
-    })
-}
-
 fn numbered(number: u32, thread: &Thread) -> Value {
     let mut document = thread_document(thread);
     document["thread"] = number.into();
@@ -239,8 +196,9 @@ fn document(content: &Content) -> Value {
     json!({
         "schema": "pagelab.trace-info/1",
         "header": content.header,
+        "notes": content.notes,
         "file_bytes": content.file_bytes,
-        "whole": content.whole,
+        "whole": content.is_complete,
         "blocks": content.blocks,
         "windows": content.windows,
         "timestamps": content.timestamps,
@@ -249,7 +207,7 @@ fn document(content: &Content) -> Value {
         "footprint": footprint,
         "outside_accesses": content.outside.0,
         "outside_instructions": content.outside.1,
-        "regions": content.regions.first.iter().map(region_document).collect::<Vec<Value>>(),
+        "regions": content.regions.first.iter().map(Region::document).collect::<Vec<Value>>(),
         "regions_left_out": content.regions.others,
         "bytes_per_access_ratio": content.bytes_per_access(),
         "raw_to_file_ratio": content.bytes_per_access().map(|bytes| 8.0 / bytes),
@@ -268,7 +226,7 @@ fn text(content: &Content) -> String {
             data.to_string(),
             thread.fetches.to_string(),
             thread.kernel_accesses.to_string(),
-            thread.counted(thread.instructions).map_or_else(|| known(""), |number| number.to_string()),
+            thread.counted(thread.instructions).map_or_else(|| or_unknown(""), |number| number.to_string()),
             thread.events.to_string(),
         ]
     };
@@ -298,7 +256,7 @@ fn text(content: &Content) -> String {
                 results::printable(name),
             ]
         };
-        let header = ["there from the beginning", "size", "access", "name"];
+        let header = ["mapped at the start", "size", "access", "name"];
         text.push_str(&format!("\n\n{}", plain(header, content.regions.first.iter().map(cells), terminal_width())));
     }
     if content.regions.others > 0 {
@@ -311,28 +269,28 @@ fn text(content: &Content) -> String {
 }
 
 fn left_out(content: &Content) -> String {
-    let told = super::left_out::left_out(&content.header);
-    let told = if told.is_empty() { "nothing".to_owned() } else { told.join("; ") };
+    let parts = super::left_out::left_out(&content.header);
+    let parts = if parts.is_empty() { "nothing".to_owned() } else { parts.join("; ") };
     match content.outside {
-        (0, 0) => told,
+        (0, 0) => parts,
         (accesses, instructions) => {
             let fetched = count(instructions, "instruction");
-            format!("{told} of memory; devices and firmware: {} and {fetched}", count(accesses, "data access"))
+            format!("{parts} of memory; devices and firmware: {} and {fetched}", count(accesses, "data access"))
         }
     }
 }
 
-fn known(text: &str) -> String {
+fn or_unknown(text: &str) -> String {
     if text.is_empty() { "not known" } else { text }.to_owned()
 }
 
 fn rows(content: &Content) -> Vec<[String; 2]> {
     let header = &content.header;
-    let whole = if content.whole { "whole" } else { "cut off: its end is missing" };
+    let completeness = if content.is_complete { "complete" } else { "cut off: its end is missing" };
     let mut rows = vec![
-        ["command".to_owned(), known(&header.command.join(" "))],
+        ["command".to_owned(), or_unknown(&header.command.join(" "))],
         ["recorder".to_owned(), header.recorded_by()],
-        ["instruction set".to_owned(), known(&header.architecture)],
+        ["instruction set".to_owned(), or_unknown(&header.architecture)],
         [
             "keeps".to_owned(),
             if header.columns.addresses { "every address" } else { "runs of accesses to a 4K page" }.to_owned(),
@@ -344,9 +302,10 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
         ["left out".to_owned(), left_out(content)],
         [
             "file".to_owned(),
-            format!("{}, {}, {whole}", format_bytes(content.file_bytes), count(content.blocks, "block")),
+            format!("{}, {}, {completeness}", format_bytes(content.file_bytes), count(content.blocks, "block")),
         ],
     ];
+    rows.extend(content.notes.as_ref().map(|notes| ["native CPU time".to_owned(), native(&notes.native)]));
     if let Some(window) = header.window {
         let each = window.record_instructions.map_or("the rest".to_owned(), |number| count(number, "instruction"));
         let skipped = count(window.skip_instructions, "instruction");
@@ -369,6 +328,17 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     rows
 }
 
+/// The CPU time of the native run, or why it is not known.
+fn native(native: &Native) -> String {
+    match native {
+        Native::Measured(time) => {
+            let processor = results::printable(&time.processor);
+            format!("{:.3} s ({:.3} s of it in the kernel) on {}", time.cpu_s(), time.system_s, or_unknown(&processor))
+        }
+        Native::Unknown(why) => format!("not known: {}", results::printable(why)),
+    }
+}
+
 /// Formats a ratio with two digits, or with all digits before the decimal point.
 fn times(ratio: f64) -> String {
     match ratio {
@@ -385,16 +355,5 @@ mod tests {
     #[test]
     fn a_ratio_below_one_is_not_zero() {
         assert_eq!([530.4, 1.53, 0.106].map(times), ["530", "1.5", "0.11"]);
-    }
-
-    #[test]
-    fn regions_of_any_number_are_counted_and_the_first_told() {
-        let region = |name: &str| Region { address: 0, bytes: 1, protection: 0, name: name.to_owned() };
-        let mut regions = Regions::default();
-        (0..MAX_REGIONS + 3).for_each(|_| regions.add(region("")));
-        assert_eq!((regions.first.len(), regions.others), (MAX_REGIONS, 3));
-        let (mut regions, long) = (Regions::default(), "x".repeat(MAX_NAME_BYTES / 2));
-        (0..3).for_each(|_| regions.add(region(&long)));
-        assert_eq!((regions.first.len(), regions.others), (2, 1));
     }
 }

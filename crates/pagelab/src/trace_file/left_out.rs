@@ -55,7 +55,7 @@ mod tests {
     use trace::{LruFilter, Window};
 
     #[test]
-    fn everything_that_a_header_says_is_told() {
+    fn reports_everything_that_a_header_leaves_out() {
         let all = Header::of("a test");
         assert_eq!(left_out(&all), Vec::<String>::new());
         let window = Some(Window { skip_instructions: 1000, record_instructions: Some(7) });
@@ -68,9 +68,9 @@ mod tests {
         assert!(filter.contains("16 sets at 4K"), "{filter}");
         let window = Some(Window { skip_instructions: 1, record_instructions: None });
         let part = Some(Part { from_instructions: 0, to_instructions: Some(9), threads: Vec::new() });
-        let told = parts(&Header { window, part, ..all });
+        let left_out_parts = parts(&Header { window, part, ..all });
         assert_eq!(
-            told,
+            left_out_parts,
             ["the first 1 instruction of each thread", "blocks outside of instructions 0 to 9 of their thread"]
         );
     }

@@ -6,9 +6,9 @@ mod dump;
 mod filter;
 mod import;
 mod info;
-mod kinds;
 mod left_out;
 mod parquet;
+mod regions;
 
 use std::fs::File;
 use std::io::BufReader;
@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand, ValueEnum};
 use results::input;
 use serde_json::{Value, json};
-use trace::{Damage, Reader};
+use trace::{Damage, Kind, Reader};
 
 use crate::failure::Failure;
 pub use left_out::parts;
@@ -29,24 +29,24 @@ pub struct TraceArguments {
     verb: TraceVerb,
 }
 
-/// What to do with a trace.
+/// The verbs of `pagelab trace`.
 #[derive(Debug, Subcommand)]
 enum TraceVerb {
-    /// Say what is in a trace
-    Info(Shown),
+    /// Summarise a trace
+    Info(FileArguments),
     /// Check every block; the exit code is 1 if something is damaged or missing
-    Check(Shown),
+    Check(FileArguments),
     /// Write a part of a trace as a trace
     Cut(Cut),
     /// Print runs and events, or write them as Parquet files for DuckDB and pandas
     Dump(Dump),
-    /// Make a trace of another tool's
+    /// Convert another tool's trace
     Import(Import),
 }
 
-/// A trace of which something is shown.
+/// Arguments of verbs that only read a trace.
 #[derive(Debug, Args)]
-struct Shown {
+struct FileArguments {
     /// The trace
     file: PathBuf,
     /// Print one JSON document instead of text
@@ -59,7 +59,7 @@ struct Shown {
 struct Cut {
     /// The trace
     file: PathBuf,
-    /// Where the part goes
+    /// The file for the part
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Leave out blocks that end before the thread has executed N instructions
@@ -68,7 +68,7 @@ struct Cut {
     /// Leave out blocks that begin after the thread has executed N instructions
     #[arg(long, value_name = "N")]
     to: Option<u64>,
-    /// Keep this thread only; repeat it for more
+    /// Keep only this thread; repeat it for more
     #[arg(long = "thread", value_name = "NUMBER")]
     threads: Vec<u32>,
     /// Leave out runs whose page is already the most recent one of its set, at 4K (16 sets), 64K (16) and 2M (8).
@@ -101,7 +101,7 @@ struct Import {
     /// The tool
     #[arg(long, value_name = "TOOL")]
     from: ImportTool,
-    /// Where the trace goes
+    /// The file for the trace
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Print one JSON document about what was written
@@ -133,19 +133,19 @@ pub fn run(arguments: &TraceArguments) -> Result<(), Failure> {
     }
 }
 
-fn named(path: &Path, error: impl std::fmt::Display) -> Failure {
+fn about(path: &Path, error: impl std::fmt::Display) -> Failure {
     Failure::Input(format!("{}: {error}", path.display()))
 }
 
 fn open(path: &Path) -> Result<Reader<BufReader<File>>, Failure> {
-    let file = input::open(path).map_err(|error| named(path, error))?;
-    Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| named(path, error))
+    let file = input::open(path).map_err(|error| about(path, error))?;
+    Reader::new(BufReader::with_capacity(1 << 20, file)).map_err(|error| about(path, error))
 }
 
 /// Refuses to overwrite the input.
 fn refuse_same(from: &Path, to: &Path) -> Result<(), Failure> {
     match (from.canonicalize(), to.canonicalize()) {
-        (Ok(from), Ok(to)) if from == to => Err(named(&to, "is read; name another file with -o")),
+        (Ok(from), Ok(to)) if from == to => Err(about(&to, "is the input; name another file with -o")),
         _ => Ok(()),
     }
 }
@@ -156,17 +156,17 @@ fn damage_document(damage: &Damage) -> Value {
 
 fn damage_text(damage: &Damage) -> String {
     let why = results::printable(&damage.why.to_string());
-    format!("at byte {}: {why} ({} bytes passed over)", damage.offset, damage.bytes)
+    format!("at byte {}: {why} ({} bytes skipped)", damage.offset, damage.bytes)
 }
 
-/// Damaged places. A file may have any number: the first are listed, the others counted.
+/// Damaged places. The first ones are listed, the others only counted, because a file may have any number.
 #[derive(Debug, Default)]
 struct Damages {
     first: Vec<Damage>,
     others: u64,
 }
 
-/// The most damaged places that are listed.
+/// The maximum number of listed places.
 const MAX_DAMAGES: usize = 1000;
 
 impl Damages {
@@ -187,5 +187,19 @@ impl Damages {
     fn lines(&self) -> impl Iterator<Item = String> {
         let others = (self.others > 0).then(|| format!("and {} more damaged places", self.others));
         self.first.iter().map(damage_text).chain(others)
+    }
+}
+
+/// The name of a kind of run.
+fn kind_name(kind: Kind) -> &'static str {
+    if kind.has(Kind::KERNEL) {
+        return if kind.has(Kind::STORE) { "kernel store" } else { "kernel load" };
+    }
+    match (kind.has(Kind::FETCH), kind.has(Kind::LOAD), kind.has(Kind::STORE), kind.has(Kind::STORE_FIRST)) {
+        (true, ..) => "fetch",
+        (_, true, false, _) => "load",
+        (_, false, ..) => "store",
+        (_, true, true, false) => "load+store",
+        (_, true, true, true) => "store+load",
     }
 }

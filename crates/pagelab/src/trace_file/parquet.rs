@@ -8,8 +8,8 @@ use results::parquet::{Column, ColumnType, ParquetFile};
 use serde_json::{Value, json};
 use trace::{Access, Block, Event, PAGE_SHIFT, Run};
 
-use super::kinds::name;
-use super::{Damages, named, open};
+use super::kind_name;
+use super::{Damages, about, open};
 use crate::failure::Failure;
 
 /// The most rows of a row group.
@@ -101,7 +101,7 @@ impl Runs {
         self.thread.push(thread);
         self.run.push(number);
         self.address.push(run.page << PAGE_SHIFT);
-        self.kind.push(name(run.kind).into());
+        self.kind.push(kind_name(run.kind).into());
         self.accesses.push(run.accesses);
     }
 }
@@ -144,7 +144,7 @@ impl<R: Rows> Table<R> {
     fn new(directory: &Path) -> Result<Table<R>, Failure> {
         let path = directory.join(R::FILE);
         let file = Output::create(&path).map_err(Failure::input)?;
-        let file = ParquetFile::new(file, R::COLUMNS).map_err(|error| named(&path, error))?;
+        let file = ParquetFile::new(file, R::COLUMNS).map_err(|error| about(&path, error))?;
         Ok(Table { path, file, rows: R::default(), written: 0 })
     }
 
@@ -157,12 +157,12 @@ impl<R: Rows> Table<R> {
     fn spill(&mut self) -> Result<(), Failure> {
         self.written += self.rows.count() as u64;
         let rows = std::mem::take(&mut self.rows);
-        self.file.write(&rows.into_columns()).map_err(|error| named(&self.path, error))
+        self.file.write(&rows.into_columns()).map_err(|error| about(&self.path, error))
     }
 
     fn finish(mut self) -> Result<(PathBuf, u64), Failure> {
         self.spill()?;
-        let file = self.file.finish().map_err(|error| named(&self.path, error))?;
+        let file = self.file.finish().map_err(|error| about(&self.path, error))?;
         file.finish().map_err(Failure::input)?;
         Ok((self.path, self.written))
     }
@@ -171,24 +171,24 @@ impl<R: Rows> Table<R> {
 /// Writes the tables of a trace into a directory, which is created if necessary, and returns a summary.
 pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Failure> {
     let mut reader = open(trace)?;
-    let others = directory.join(Accesses::FILE);
-    let is_there = match others.try_exists() {
+    let accesses_file = directory.join(Accesses::FILE);
+    let exists = match accesses_file.try_exists() {
         // If the directory is a file, it is refused below.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => false,
-        found => found.map_err(|error| named(&others, error))?,
+        found => found.map_err(|error| about(&accesses_file, error))?,
     };
-    if !reader.header().columns.addresses && is_there {
-        return Err(named(&others, "of another trace: this one keeps no addresses; name another directory"));
+    if !reader.header().columns.addresses && exists {
+        return Err(about(&accesses_file, "of another trace: this trace has no addresses; name another directory"));
     }
     results::files::make_directories(directory).map_err(|error| {
-        named(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
+        about(directory, format_args!("{error}; --parquet expects a directory, or a name for a new one"))
     })?;
     let mut runs = Table::<Runs>::new(directory)?;
     let mut events = Table::<Events>::new(directory)?;
     let keeps_addresses = reader.header().columns.addresses;
     let mut accesses = keeps_addresses.then(|| Table::<Accesses>::new(directory)).transpose()?;
     let mut damages = Damages::default();
-    while let Some(block) = reader.next_block().map_err(|error| named(trace, error))? {
+    while let Some(block) = reader.next_block().map_err(|error| about(trace, error))? {
         match block {
             Block::Events { thread, events: more, .. } => {
                 more.iter().try_for_each(|event| events.add(|rows| rows.add(thread, event)))?;
@@ -198,8 +198,9 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
                 for (number, run) in (first..).zip(chunk.runs()) {
                     runs.add(|rows| rows.add(thread, number, &run))?;
                     if let Some(accesses) = &mut accesses {
-                        let mut own = each.by_ref().take(run.accesses as usize);
-                        own.try_for_each(|access| accesses.add(|rows| rows.add(thread, number, run.page, *access)))?;
+                        let mut addresses = each.by_ref().take(run.accesses as usize);
+                        addresses
+                            .try_for_each(|access| accesses.add(|rows| rows.add(thread, number, run.page, *access)))?;
                     }
                 }
             }

@@ -1,4 +1,4 @@
-//! Checks that all workloads make of their arguments: sizes that fit the machine, counts and shares.
+//! Checks of arguments, shared by the workloads: sizes that fit the machine, counts and shares.
 
 use policy::size::format_bytes;
 use workloads::memory::{base_page, obtainable_bytes};

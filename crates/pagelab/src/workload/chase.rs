@@ -31,7 +31,12 @@ pub struct Arguments {
     /// Accesses that are timed
     #[arg(long, default_value_t = 8_000_000)]
     steps: u64,
-    /// Seed of the order and of the lines chosen
+    /// Populate the memory first and move its pages to other addresses in random order (mremap), so that neighbouring
+    /// addresses have no neighbouring frames: no TLB can then hold several pages in one entry. Each page becomes a VMA, of
+    /// which vm.max_map_count allows 65530 by default (255M)
+    #[arg(long)]
+    permute_frames: bool,
+    /// Seed of the order and of the choice of lines
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -90,13 +95,13 @@ fn follow(words: &[u64], start: usize, steps: u64) -> u64 {
 }
 
 /// Runs the pointer chase.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, or pointers have changed.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let layout = layout(arguments)?;
     arguments::room("bytes", u128::from(arguments.bytes))?;
     let mut memory = Anonymous::map(arguments.bytes as usize)?;
+    if arguments.permute_frames {
+        memory = memory.with_permuted_frames(arguments.seed).map_err(WorkloadError::Permute)?;
+    }
     layout.link(memory.slice_mut());
     let first = layout.word(0);
     let start = Instant::now();
@@ -106,9 +111,9 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     check("the last node", expected, end)?;
     if let Some(node) = layout.unlink(memory.slice_mut()) {
         let (expected, found) = (layout.word(node) as u64, memory.slice::<u64>()[layout.word(node)]);
-        check(format!("node {node} with all exchanges taken back"), expected, found)?;
+        check(format!("node {node} after all swaps were undone"), expected, found)?;
     }
-    Ok(Report::new("chase", mix(end ^ mix(layout.nodes as u64)))
+    let report = Report::new("chase", mix(end ^ mix(layout.nodes as u64)))
         .argument("bytes", arguments.bytes)
         .argument("page_bytes", base_page().bytes())
         .argument("lines_per_page", arguments.lines_per_page)
@@ -116,7 +121,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .argument("steps", arguments.steps)
         .argument("seed", arguments.seed)
         .figure("ns_per_access", elapsed.as_secs_f64() * 1e9 / arguments.steps as f64)
-        .figure("chase_s", elapsed.as_secs_f64()))
+        .figure("chase_s", elapsed.as_secs_f64());
+    Ok(if arguments.permute_frames { report.argument("permute_frames", true) } else { report })
 }
 
 fn layout(arguments: &Arguments) -> Result<Layout, WorkloadError> {
@@ -156,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_nodes_are_one_cycle_over_the_asked_lines_of_every_page() {
+    fn the_nodes_are_one_cycle_over_the_requested_lines_of_every_page() {
         for lines_per_page in [1, 3, 64] {
             let (layout, words) = small(lines_per_page);
             let mut visited = HashSet::new();

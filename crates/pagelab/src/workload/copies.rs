@@ -21,10 +21,10 @@ const PAGELAB: &str = "pagelab";
 /// Arguments of `copies`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// How many: a number, or `processors` for one on each that this process may use
+    /// The number of copies, or `processors` for one on each processor that this process may use
     #[arg(long, default_value = "processors", value_parser = count)]
     count: Count,
-    /// The command; `pagelab` is this program. What each copy prints must be the same
+    /// The command; `pagelab` is this program. All copies must print the same output
     #[arg(last = true, required = true, value_name = "COMMAND")]
     command: Vec<String>,
 }
@@ -60,7 +60,6 @@ pub enum CopiesError {
     NotStarted {
         /// The name of the program.
         program: String,
-        /// The error of the kernel.
         source: io::Error,
     },
     /// A copy failed.
@@ -74,7 +73,7 @@ pub enum CopiesError {
         status: ExitStatus,
     },
     /// Two copies printed different output.
-    #[error("wrong answer: copy {copy} of {program} printed something else than copy 1")]
+    #[error("wrong answer: copy {copy} of {program} printed different output than copy 1")]
     Differs {
         /// The number of the copy, from 1.
         copy: usize,
@@ -84,12 +83,9 @@ pub enum CopiesError {
 }
 
 /// The output of a copy, and its run time in seconds.
-type Ran = (Vec<u8>, f64);
+type CopyResult = (Vec<u8>, f64);
 
 /// Runs the copies, each on its own processor as long as there are enough.
-///
-/// # Errors
-/// As [`CopiesError`].
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let processors = processors().map_err(CopiesError::Processors)?;
     let copies = match arguments.count {
@@ -97,19 +93,19 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         Count::Number(number) => number,
     };
     let start = Start::default();
-    let all: Vec<Result<Ran, CopiesError>> = std::thread::scope(|scope| {
+    let all: Vec<Result<CopyResult, CopiesError>> = std::thread::scope(|scope| {
         let (start, command) = (&start, &arguments.command);
-        let begun = (0..copies).map(|copy| {
+        let threads = (0..copies).map(|copy| {
             let processor = processors[copy % processors.len()];
-            Builder::new().spawn_scoped(scope, move || one(copy + 1, processor, command, start))
+            Builder::new().spawn_scoped(scope, move || run_copy(copy + 1, processor, command, start))
         });
-        let begun = begun.collect::<io::Result<Vec<_>>>();
-        start.give(if begun.is_ok() { Go::When(copies) } else { Go::Never });
+        let threads = threads.collect::<io::Result<Vec<_>>>();
+        start.decide(if threads.is_ok() { Decision::WhenReady(copies) } else { Decision::Never });
         let join = |thread: ScopedJoinHandle<'_, _>| thread.join().expect("a copy's thread does not panic");
-        let begun = begun.map_err(CopiesError::NoThread)?;
-        Ok::<_, CopiesError>(begun.into_iter().map(join).collect())
+        let threads = threads.map_err(CopiesError::NoThread)?;
+        Ok::<_, CopiesError>(threads.into_iter().map(join).collect())
     })?;
-    let all = all.into_iter().collect::<Result<Vec<Ran>, CopiesError>>()?;
+    let all = all.into_iter().collect::<Result<Vec<CopyResult>, CopiesError>>()?;
     let program = || arguments.command[0].clone();
     if let Some(copy) = all.iter().position(|(printed, _)| *printed != all[0].0) {
         return Err(CopiesError::Differs { copy: copy + 1, program: program() }.into());
@@ -122,55 +118,55 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("slowest_s", times().fold(0.0, f64::max)))
 }
 
-/// The decision whether the copies begin.
+/// Whether the copies start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-enum Go {
-    /// Not all of them have a thread yet.
+enum Decision {
+    /// Not all copies have a thread yet.
     #[default]
-    NotYet,
-    /// They begin when this number of them is ready.
-    When(usize),
-    /// They do not begin, because one of them has no thread.
+    Pending,
+    /// They start when this number of threads is ready.
+    WhenReady(usize),
+    /// They do not start, because a thread could not be created.
     Never,
 }
 
 /// A barrier at which copies wait until it is known that each has a thread.
 #[derive(Debug, Default)]
 struct Start {
-    state: Mutex<(Go, usize)>,
+    state: Mutex<(Decision, usize)>,
     changed: Condvar,
 }
 
 impl Start {
-    fn give(&self, go: Go) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = go;
+    fn decide(&self, decision: Decision) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).0 = decision;
         self.changed.notify_all();
     }
 
-    /// Waits until all are ready, and returns whether they begin.
+    /// Waits until all threads are ready, and returns whether the copies start.
     fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.1 += 1;
         self.changed.notify_all();
-        let is_waiting = |(go, ready): &mut (Go, usize)| match go {
-            Go::NotYet => true,
-            Go::When(all) => *ready < *all,
-            Go::Never => false,
+        let is_waiting = |(decision, ready): &mut (Decision, usize)| match decision {
+            Decision::Pending => true,
+            Decision::WhenReady(all) => *ready < *all,
+            Decision::Never => false,
         };
         let state = self.changed.wait_while(state, is_waiting).unwrap_or_else(PoisonError::into_inner);
-        state.0 != Go::Never
+        state.0 != Decision::Never
     }
 }
 
 /// Runs a copy on a processor. PR_SET_PDEATHSIG kills the copy when the thread that started it ends. This thread only waits
 /// for the copy, so the copy ends with this process.
-fn one(copy: usize, processor: usize, command: &[String], start: &Start) -> Result<Ran, CopiesError> {
-    let chosen = choose(processor).map_err(CopiesError::Processors);
+fn run_copy(copy: usize, processor: usize, command: &[String], start: &Start) -> Result<CopyResult, CopiesError> {
+    let pinned = pin(processor).map_err(CopiesError::Processors);
     // Every thread must reach this barrier, even after an error, because the others wait for it.
     if !start.wait() {
         return Ok((Vec::new(), 0.0));
     }
-    chosen?;
+    pinned?;
     let program = command[0].clone();
     let not_started = |source| CopiesError::NotStarted { program: program.clone(), source };
     let mut child = if program == PAGELAB {
@@ -179,10 +175,10 @@ fn one(copy: usize, processor: usize, command: &[String], start: &Start) -> Resu
         Command::new(&program)
     };
     child.args(&command[1..]).stdin(Stdio::null()).stderr(Stdio::inherit());
-    let begun = Instant::now();
+    let started = Instant::now();
     let ended = die_with_parent(&mut child).output().map_err(not_started)?;
     if ended.status.success() {
-        Ok((ended.stdout, begun.elapsed().as_secs_f64()))
+        Ok((ended.stdout, started.elapsed().as_secs_f64()))
     } else {
         Err(CopiesError::Failed { copy, program, status: ended.status })
     }
@@ -195,7 +191,7 @@ fn processors() -> nix::Result<Vec<usize>> {
 }
 
 /// Pins this thread, and the processes it starts, to a processor.
-fn choose(processor: usize) -> nix::Result<()> {
+fn pin(processor: usize) -> nix::Result<()> {
     let mut set = CpuSet::new();
     set.set(processor)?;
     sched_setaffinity(Pid::from_raw(0), &set)

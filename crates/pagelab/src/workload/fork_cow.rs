@@ -21,7 +21,7 @@ pub struct Arguments {
     /// How often the parent forks
     #[arg(long, default_value_t = 10)]
     rounds: u64,
-    /// Seed of what is written
+    /// Seed of the written values
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -84,9 +84,6 @@ impl Pages {
 }
 
 /// Runs the forks.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, a child fails, or memory is not copied on write.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let mut pages = pages(arguments)?;
     let rounds = arguments::at_least("rounds", 1, arguments.rounds)?;

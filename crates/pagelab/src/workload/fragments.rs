@@ -11,8 +11,8 @@ use super::report::Report;
 /// Arguments of `fragments`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Percentage of the free memory to leave in blocks smaller than --block. A thirty-second of the machine's memory
-    /// stays as it is, as a reserve
+    /// Percentage of the free memory to leave in blocks smaller than --block. One thirty-second of the machine's
+    /// memory is left untouched, as a reserve
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100))]
     percent: u32,
     /// Leave few free blocks of this size
@@ -21,9 +21,6 @@ pub struct Arguments {
 }
 
 /// Fragments memory and returns. Memory stays fragmented as long as the report lives.
-///
-/// # Errors
-/// The user is not root, the buddy allocator has no such block size, or there is not enough memory.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let fragments = Fragments::make(Degree { percent: arguments.percent, block: arguments.block })?;
     let checksum = mix(u64::from(arguments.percent) ^ arguments.block.bytes());
@@ -33,5 +30,5 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("before_ratio", fragments.before.fragmented_ratio())
         .figure("reached_ratio", fragments.after.fragmented_ratio())
         .figure("held_bytes", (fragments.pages * base_page().bytes()) as f64)
-        .held(fragments))
+        .kept_alive(fragments))
 }

@@ -20,7 +20,7 @@ pub struct Arguments {
     /// Updates that are timed
     #[arg(long, default_value_t = 20_000_000)]
     updates: u64,
-    /// Seed of the places and the values
+    /// Seed of the addresses and the values
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -39,9 +39,6 @@ fn fold(words: impl Iterator<Item = u64>) -> u64 {
 }
 
 /// Runs the updates.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, or the table does not have the expected content.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::multiple("bytes", arguments.bytes, 8, "a word")?;
     let updates = arguments::at_least("updates", 1, arguments.updates)?;
@@ -57,7 +54,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     check("XOR of the table", expected, checksum)?;
     update(table, arguments.seed, updates);
     for (word, index) in table.iter().zip(0..) {
-        check(format!("word {index} with all updates taken back"), index, *word)?;
+        check(format!("word {index} after all updates were undone"), index, *word)?;
     }
     Ok(Report::new("gups", checksum)
         .argument("bytes", arguments.bytes)
@@ -73,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn updates_change_the_table_and_take_themselves_back() {
+    fn the_same_updates_restore_the_table() {
         let mut table: Vec<u64> = (0..1000).collect();
         update(&mut table, 5, 5000);
         let changed = table.iter().zip(0..).filter(|(word, index)| **word != *index).count();

@@ -15,7 +15,7 @@ pub struct PageCache {
     /// Sizes of files
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "1,4K,5K,64K,1M", value_parser = arguments::size)]
     sizes: Vec<u64>,
-    /// Seed of what is in them
+    /// Seed of their contents
     #[arg(long, default_value_t = 1)]
     seed: u64,
     #[command(flatten)]
@@ -28,27 +28,24 @@ pub struct TableGrowth {
     /// Sizes of memory, one mapped after the other
     #[arg(long, value_name = "SIZE", value_delimiter = ',', default_value = "4K,2M,64M", value_parser = arguments::size)]
     sizes: Vec<u64>,
-    /// Seed of what is written
+    /// Seed of the written values
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 impl PageCache {
     /// Writes the files, and reports the page cache used by one file of each size.
-    ///
-    /// # Errors
-    /// A size is invalid, there is not enough memory or disk space, or the kernel refuses an operation.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         of_bytes(&self.sizes)?;
         arguments::room("sizes", self.sizes.iter().map(|bytes| u128::from(FILES) * u128::from(*bytes)).sum())?;
         let found = self.scratch.with(|at| page_cache::run(&self.sizes, self.seed, at, &signals::arrived))?;
-        check("the sum of all that was read back", found.expected, found.sum)?;
+        check("the sum of all values read back", found.expected, found.sum)?;
         let report = Report::new("page-cache", mix(found.sum ^ self.seed))
             .argument("sizes", listed(&self.sizes))
             .argument("files_of_each", FILES)
             .argument("seed", self.seed)
-            .argument("directory", self.scratch.shown())
-            .argument("told_by", found.teller.name());
+            .argument("directory", self.scratch.parent_text())
+            .argument("told_by", found.source.name());
         Ok(found
             .held
             .iter()
@@ -58,15 +55,12 @@ impl PageCache {
 
 impl TableGrowth {
     /// Maps memory of each size, and reports the increase of page tables.
-    ///
-    /// # Errors
-    /// A size is invalid, there is not enough memory or disk space, or the kernel refuses an operation.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         of_bytes(&self.sizes)?;
         arguments::room("sizes", self.sizes.iter().copied().max().unwrap_or_default().into())?;
         let (mut figures, mut sum) = (Vec::new(), self.seed);
         for bytes in &self.sizes {
-            let growth = table_growth(*bytes as usize, self.seed).map_err(told)?;
+            let growth = table_growth(*bytes as usize, self.seed).map_err(workload_error)?;
             figures.push((figure(*bytes), growth.table_bytes as f64));
             sum = mix(sum ^ growth.sum);
         }
@@ -76,10 +70,10 @@ impl TableGrowth {
     }
 }
 
-fn told(error: TableGrowthError) -> WorkloadError {
+fn workload_error(error: TableGrowthError) -> WorkloadError {
     match error {
         TableGrowthError::Map(error) => error.into(),
-        error @ TableGrowthError::Unseen(_) => WorkloadError::Host(error.to_string()),
+        error @ TableGrowthError::Unreadable(_) => WorkloadError::Host(error.to_string()),
     }
 }
 
@@ -95,7 +89,7 @@ fn listed(sizes: &[u64]) -> String {
 /// Refuses the size zero, and sizes that no program can map.
 fn of_bytes(sizes: &[u64]) -> Result<(), WorkloadError> {
     let is_wrong = |bytes: &&u64| **bytes == 0 || **bytes > isize::MAX as u64;
-    let expected = || "sizes from one byte to those that can be mapped".to_owned();
+    let expected = || "sizes of at least one byte that can be mapped".to_owned();
     sizes.iter().find(is_wrong).map_or(Ok(()), |bytes| {
         Err(WorkloadError::Argument { option: "sizes", expected: expected(), found: bytes.to_string() })
     })

@@ -30,20 +30,20 @@ pub struct Arguments {
     /// Distance from the start of a region to the start of the next, in whole base pages
     #[arg(long, default_value = "2M", value_parser = arguments::size)]
     stride: u64,
-    /// No guard page at the end of each region (a policy's +no-guards takes them away from outside)
+    /// No guard page at the end of each region (a policy's +no-guards removes them from outside)
     #[arg(long)]
     no_guards: bool,
     /// Write and execute through two views of one memfd, with guards in the first only
     #[arg(long)]
     dual: bool,
-    /// How the memory is advised
+    /// The advice for the memory
     #[arg(long, default_value = "huge")]
     advice: Advice,
-    /// Calls for each piece that is generated, besides its own first call; they go to pieces drawn from all that are
-    /// there
+    /// Calls for each generated piece in addition to its first call; they go to random pieces among those generated
+    /// so far
     #[arg(long, default_value_t = 8)]
     hotness: u64,
-    /// Share of the pieces that these calls go to; it is spread over all of them
+    /// Share of the pieces that these calls go to, spread evenly over all pieces
     #[arg(long, default_value_t = 1.0)]
     hot_share: f64,
     /// Generate at most this much in a second, then wait; default: no limit
@@ -54,7 +54,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// What is said to the kernel about large pages.
+/// The advice to the kernel about large pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Advice {
     /// MADV_HUGEPAGE, as QEMU does
@@ -86,8 +86,8 @@ struct Work {
 
 impl Program {
     fn constants(&self, piece: u64) -> impl Iterator<Item = u64> {
-        let own = mix(self.seed ^ mix(piece));
-        (0..self.steps as u64).map(move |step| mix(own.wrapping_add(step)))
+        let piece_seed = mix(self.seed ^ mix(piece));
+        (0..self.steps as u64).map(move |step| mix(piece_seed.wrapping_add(step)))
     }
 
     /// The indexes of the pieces of a batch.
@@ -104,13 +104,13 @@ impl Program {
     /// far.
     fn calls(&self, batch: u64) -> impl Iterator<Item = u64> {
         let new = self.batch(batch);
-        let there = new.end;
-        let hot = ((there as f64 * self.hot_share).ceil() as u64).clamp(1, there);
+        let generated = new.end;
+        let hot = ((generated as f64 * self.hot_share).ceil() as u64).clamp(1, generated);
         let others = (new.end - new.start) * self.hotness;
         let order = mix(self.seed.rotate_left(32) ^ mix(batch));
         let any = (0..others).map(move |call| {
             let one = below(mix(order.wrapping_add(call)), hot as usize) as u64;
-            (u128::from(one) * u128::from(there) / u128::from(hot)) as u64
+            (u128::from(one) * u128::from(generated) / u128::from(hot)) as u64
         });
         new.chain(any)
     }
@@ -123,9 +123,6 @@ impl Program {
 }
 
 /// Generates and runs the code.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, memory may not be executed, or the code computes a wrong result.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let isa = Isa::native().ok_or(JitError::Architecture(std::env::consts::ARCH))?;
     let program = program(arguments, isa)?;
@@ -275,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn every_piece_is_called_and_none_before_it_is_there() {
+    fn every_piece_is_called_and_none_before_it_is_generated() {
         let program = small(1.0);
         let mut called = vec![0; 150];
         for batch in 0..program.batches() {

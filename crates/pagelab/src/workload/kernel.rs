@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::Args;
 use tracer::signals;
 use workloads::kernel::{
-    Done, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, mapped_read, memfd_pread, messaging,
-    page_faults, pipe_switch, sockets, syscalls,
+    Completed, KernelError, Load, brk_growth, directory_read, file_churn, fork_exec, mapped_read, memfd_pread,
+    messaging, page_faults, pipe_switch, sockets, syscalls,
 };
 use workloads::memory::ForkError;
 use workloads::random::mix;
@@ -15,11 +15,11 @@ use super::report::Report;
 use super::scratch::Scratch;
 use super::{WorkloadError, arguments, check};
 
-/// What every one is asked.
+/// Arguments of every workload in this module.
 #[derive(Clone, Debug, Args)]
 pub struct Work {
-    /// How much work to do: what takes a 2.5 GHz core about this many seconds without a hypervisor. The work is the
-    /// same on every machine
+    /// The amount of work, in seconds that a 2.5 GHz core takes for it without a hypervisor. The work is the same on every
+    /// machine
     #[arg(long, default_value_t = 2.0)]
     seconds: f64,
     /// Seed of the data and of the order
@@ -101,10 +101,6 @@ pub enum Kernel {
 }
 
 impl Kernel {
-    /// Runs the workload.
-    ///
-    /// # Errors
-    /// Arguments are invalid, the kernel refuses an operation, or the result is wrong.
     pub fn run(&self) -> Result<Report, WorkloadError> {
         match self {
             Kernel::SchedMessaging(work) => work.measure("sched-messaging", messaging::PER_SECOND, messaging::run),
@@ -117,13 +113,13 @@ impl Kernel {
             Kernel::TcpLoopback(work) => work.measure("tcp-loopback", sockets::TCP_PER_SECOND, sockets::tcp),
             Kernel::FileChurn(Files { work, scratch }) => {
                 let load = work.load(file_churn::PER_SECOND)?;
-                let done = scratch.with(|directory| file_churn::run(load, directory, &signals::arrived))?;
-                Ok(work.report("file-churn", &done)?.argument("directory", scratch.shown()))
+                let completed = scratch.with(|directory| file_churn::run(load, directory, &signals::arrived))?;
+                Ok(work.report("file-churn", &completed)?.argument("directory", scratch.parent_text()))
             }
             Kernel::DirectoryRead(Files { work, scratch }) => {
                 let load = work.load(directory_read::PER_SECOND)?;
-                let done = scratch.with(|directory| directory_read::run(load, directory, &signals::arrived))?;
-                Ok(work.report("directory-read", &done)?.argument("directory", scratch.shown()))
+                let completed = scratch.with(|directory| directory_read::run(load, directory, &signals::arrived))?;
+                Ok(work.report("directory-read", &completed)?.argument("directory", scratch.parent_text()))
             }
             Kernel::MappedRead(arguments) => arguments.run(),
             Kernel::MemfdPread(arguments) => arguments.run(),
@@ -136,13 +132,13 @@ impl ForkExec {
         let load = self.work.load(fork_exec::PER_SECOND)?;
         let bytes = arguments::whole_pages("bytes", self.bytes)?;
         arguments::room("bytes", u128::from(self.bytes))?;
-        let done = fork_exec::run(load, bytes, &self.program).map_err(|error| self.told(error))?;
-        let report = self.work.report("fork-exec", &done)?.argument("bytes", self.bytes);
+        let completed = fork_exec::run(load, bytes, &self.program).map_err(|error| self.workload_error(error))?;
+        let report = self.work.report("fork-exec", &completed)?.argument("bytes", self.bytes);
         Ok(report.argument("program", self.program.display().to_string()))
     }
 
-    /// Converts an error: it blames the executed program, unless that could not be started.
-    fn told(&self, error: KernelError) -> WorkloadError {
+    /// Converts an error: the exit status of a child is that of the executed program.
+    fn workload_error(&self, error: KernelError) -> WorkloadError {
         match error {
             KernelError::Fork(ForkError::Exited { status }) => {
                 WorkloadError::Program { program: self.program.clone(), status }
@@ -157,9 +153,9 @@ impl MappedRead {
         let bytes = arguments::whole_pages("bytes", self.bytes)?;
         let load = self.work.load(mapped_read::per_second(bytes))?;
         arguments::room("bytes", u128::from(mapped_read::FILES) * u128::from(self.bytes))?;
-        let done = self.scratch.with(|directory| mapped_read::run(load, bytes, directory, &signals::arrived))?;
-        let report = self.work.report("mapped-read", &done)?.argument("bytes", self.bytes);
-        Ok(report.argument("directory", self.scratch.shown()))
+        let completed = self.scratch.with(|directory| mapped_read::run(load, bytes, directory, &signals::arrived))?;
+        let report = self.work.report("mapped-read", &completed)?.argument("bytes", self.bytes);
+        Ok(report.argument("directory", self.scratch.parent_text()))
     }
 }
 
@@ -168,8 +164,8 @@ impl MemfdPread {
         let load = self.work.load(memfd_pread::PER_SECOND)?;
         let bytes = arguments::multiple("bytes", self.bytes, memfd_pread::BLOCK_BYTES as u64, "a block")?;
         arguments::room("bytes", bytes as u128)?;
-        let done = memfd_pread::run(load, bytes)?;
-        Ok(self.work.report("memfd-pread", &done)?.argument("bytes", self.bytes))
+        let completed = memfd_pread::run(load, bytes)?;
+        Ok(self.work.report("memfd-pread", &completed)?.argument("bytes", self.bytes))
     }
 }
 
@@ -190,19 +186,19 @@ impl Work {
         &self,
         name: &'static str,
         per_second: u64,
-        run: fn(Load) -> Result<Done, KernelError>,
+        run: fn(Load) -> Result<Completed, KernelError>,
     ) -> Result<Report, WorkloadError> {
         self.report(name, &run(self.load(per_second)?)?)
     }
 
     /// Checks the checksum of the work, and reports it.
-    fn report(&self, name: &'static str, done: &Done) -> Result<Report, WorkloadError> {
-        check("the sum of all that came back", done.expected, done.sum)?;
-        Ok(Report::new(name, mix(done.sum ^ self.seed))
+    fn report(&self, name: &'static str, completed: &Completed) -> Result<Report, WorkloadError> {
+        check("the sum of all results", completed.expected, completed.sum)?;
+        Ok(Report::new(name, mix(completed.sum ^ self.seed))
             .argument("seconds", self.seconds)
-            .argument("operations", done.operations)
+            .argument("operations", completed.operations)
             .argument("seed", self.seed)
-            .figure("ns_per_operation", done.total_s * 1e9 / done.operations as f64)
-            .figure("total_s", done.total_s))
+            .figure("ns_per_operation", completed.total_s * 1e9 / completed.operations as f64)
+            .figure("total_s", completed.total_s))
     }
 }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_value_lies_near_the_middle_of_its_bucket() {
+    fn every_value_is_near_the_middle_of_its_bucket() {
         for shift in 0..64 {
             for ns in [1u64 << shift, (1u64 << shift) + (1u64 << shift) / 3, u64::MAX >> (63 - shift)] {
                 let error = (middle(bucket(ns)) - ns as f64).abs() / ns as f64;

@@ -13,18 +13,15 @@ pub struct Arguments {
     /// Size of each mapping, in whole base pages
     #[arg(long, default_value = "4M", value_parser = arguments::size)]
     bytes: u64,
-    /// How often a mapping is made and given back
+    /// How often memory is mapped and unmapped
     #[arg(long, default_value_t = 500)]
     rounds: u64,
-    /// Seed of what is written
+    /// Seed of the written values
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 /// Runs the rounds.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, or memory is not zeroed or loses writes.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let rounds = arguments::at_least("rounds", 1, arguments.rounds)?;
@@ -80,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lost_and_stale_pages_change_what_is_compared() {
+    fn lost_and_stale_pages_change_the_checksum() {
         let page_words = 512;
         let mut memory = Anonymous::map(5 * 4096).unwrap();
         assert_eq!(write_pages(&mut memory, page_words, 77), 0);

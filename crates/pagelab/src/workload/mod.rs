@@ -60,9 +60,9 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
-    /// Write files of several sizes: how much of the page cache holds each
+    /// Write files of several sizes: how much page cache each of them takes
     PageCache(held::PageCache),
-    /// Touch memory of several sizes: how much page tables come with each
+    /// Touch memory of several sizes: how much page tables each of them takes
     TableGrowth(held::TableGrowth),
     /// Fragment free memory, as on a machine that has been up for weeks, and keep it so until standard input ends
     /// (root)
@@ -96,8 +96,8 @@ pub enum WorkloadError {
     },
     /// The workload needs more memory than the machine can provide.
     #[error(
-        "--{option}: the workload needs {needed} of memory and this machine has {obtainable} to give; \
-         a smaller --{option}, or free memory first"
+        "--{option}: the workload needs {needed} of memory and this machine can provide {obtainable}; \
+         use a smaller --{option}, or free memory first"
     )]
     Room {
         /// The option that decides the size.
@@ -113,6 +113,11 @@ pub enum WorkloadError {
     /// Memory could not be unmapped.
     #[error("munmap of the workload's own mapping failed: {0}; this is a bug in the kernel, the tracer or pagelab")]
     Unmap(#[source] std::io::Error),
+    /// Pages could not be moved to other addresses.
+    #[error(
+        "--permute-frames: a page cannot be moved: {0}; use fewer --bytes, or a higher vm.max_map_count: each page is a VMA"
+    )]
+    Permute(#[source] std::io::Error),
     /// The fork or its child failed.
     #[error(transparent)]
     Fork(#[from] ForkError),
@@ -131,11 +136,10 @@ pub enum WorkloadError {
     #[error(transparent)]
     Kernel(KernelError),
     /// The directory for files cannot be created.
-    #[error("--directory: cannot make a directory in {}: {source}; name one that can be written to", directory.display())]
+    #[error("--directory: cannot create a directory in {}: {source}; name a writable one", directory.display())]
     Scratch {
         /// The parent directory.
         directory: std::path::PathBuf,
-        /// The error of the file system.
         source: std::io::Error,
     },
     /// SIGINT, SIGTERM or SIGHUP arrived while there were files to remove.
@@ -187,7 +191,7 @@ impl From<KernelError> for WorkloadError {
 }
 
 impl WorkloadError {
-    /// The exit code: 2 for invalid arguments, 3 for what this host lacks, 1 for later errors.
+    /// The exit code: 2 for invalid arguments, 3 if this host lacks something, 1 for later errors.
     pub fn exit_code(&self) -> u8 {
         match self {
             WorkloadError::Fragments(FragmentsError::Block { .. }) => 2,
@@ -195,7 +199,7 @@ impl WorkloadError {
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
-            WorkloadError::Spec(error) if error.is_of_input() => 2,
+            WorkloadError::Spec(error) if error.is_input_error() => 2,
             WorkloadError::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),
             _ => 1,
         }
@@ -203,9 +207,6 @@ impl WorkloadError {
 }
 
 /// Runs a workload and verifies its result. The report is not printed yet.
-///
-/// # Errors
-/// [`WorkloadError`]: arguments are invalid, there is not enough memory, or the result is wrong.
 pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
     let report = match &arguments.workload {
         Workload::Chase(chase) => chase::run(chase),
@@ -224,19 +225,19 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::Copies(copies) => copies::run(copies),
         Workload::SpecCpu(spec_cpu) => spec_cpu::run(spec_cpu),
     }?;
-    Ok(report.shown_as(arguments.json, arguments.answer_only))
+    Ok(report.with_format(arguments.json, arguments.answer_only))
 }
 
 /// The name and the description of every workload, in the order of the manual.
 pub fn catalogue() -> Vec<(String, String)> {
     let about = |command: &clap::Command| command.get_about().map(ToString::to_string).unwrap_or_default();
-    Alone::command().get_subcommands().map(|command| (command.get_name().to_string(), about(command))).collect()
+    CommandLine::command().get_subcommands().map(|command| (command.get_name().to_string(), about(command))).collect()
 }
 
-/// The arguments as a command of their own.
+/// A command line that consists only of the arguments of `workload`.
 #[derive(clap::Parser)]
 #[command(name = "pagelab workload")]
-struct Alone {
+struct CommandLine {
     #[command(flatten)]
     arguments: WorkloadArguments,
 }
@@ -282,7 +283,7 @@ mod tests {
 
     fn run_line(line: &str) -> Result<Report, WorkloadError> {
         let words = std::iter::once("workload").chain(line.split_whitespace());
-        run(Alone::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).arguments)
+        run(CommandLine::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).arguments)
     }
 
     fn answer(line: &str) -> String {
@@ -315,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn senseless_arguments_are_refused_with_the_option_and_the_value() {
+    fn invalid_arguments_are_refused_with_the_option_and_the_value() {
         for (line, option) in [
             ("chase --bytes 0", "--bytes"),
             ("chase --bytes 1000", "--bytes"),
@@ -368,13 +369,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_size_is_refused_when_the_arguments_are_read() {
-        let error = Alone::try_parse_from(["workload", "gups", "--bytes", "1X"]).err().unwrap().to_string();
+    fn refuses_invalid_sizes_while_parsing() {
+        let error = CommandLine::try_parse_from(["workload", "gups", "--bytes", "1X"]).err().unwrap().to_string();
         assert!(error.contains("expected a size such as 64K"), "{error}");
     }
 
     #[test]
-    fn a_wrong_answer_is_an_error_of_its_own() {
+    fn a_wrong_answer_has_its_own_error() {
         let error = check("the end", 1, 2).unwrap_err();
         assert_eq!(error.exit_code(), 1);
         assert!(error.to_string().contains("expected 0x0000000000000001, found 0x0000000000000002"), "{error}");

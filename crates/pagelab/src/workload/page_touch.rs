@@ -7,7 +7,7 @@ use super::latency::Latencies;
 use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
-/// In which order pages are touched.
+/// The order of the touches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Order {
     /// From the lowest address to the highest
@@ -33,10 +33,10 @@ pub struct Arguments {
     /// Part of the base pages that is touched, evenly spread
     #[arg(long, default_value_t = 1.0)]
     density: f64,
-    /// Read each page before writing it; the two are timed apart
+    /// Read each page before writing it; the two are timed separately
     #[arg(long)]
     read_first: bool,
-    /// Seed of the random order and of the place in each page
+    /// Seed of the random order and of the offset in each page
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -68,9 +68,6 @@ fn place(page: u32, page_words: usize, seed: u64) -> (usize, u64) {
 }
 
 /// Runs the touches.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, or memory is not zero before the first write or loses it.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let (page_bytes, stride_pages) = (base_page().bytes() as usize, stride_pages(arguments)?);

@@ -29,14 +29,14 @@ pub struct Report {
     json: bool,
     answer_only: bool,
     /// State that the workload keeps alive after the report is printed.
-    held: Option<Rc<dyn Any>>,
+    kept_alive: Option<Rc<dyn Any>>,
 }
 
 impl Report {
     /// A report of the workload `name` with a checksum that depends only on its arguments.
     pub(super) fn new(name: &'static str, checksum: u64) -> Report {
         let (arguments, figures) = (Vec::new(), Vec::new());
-        Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false, held: None }
+        Report { name, arguments, checksum, figures, details: None, json: false, answer_only: false, kept_alive: None }
     }
 
     /// Adds an argument; its name contains the unit.
@@ -67,22 +67,19 @@ impl Report {
     }
 
     /// Keeps a value alive after the report is printed, until standard input ends ([`Report::wait`]).
-    pub(super) fn held(self, held: impl Any) -> Report {
-        Report { held: Some(Rc::new(held)), ..self }
+    pub(super) fn kept_alive(self, kept_alive: impl Any) -> Report {
+        Report { kept_alive: Some(Rc::new(kept_alive)), ..self }
     }
 
     /// If the workload keeps a value alive, waits for the end of standard input, and drops the value.
-    ///
-    /// # Errors
-    /// The error of reading.
     pub fn wait(self) -> io::Result<()> {
-        match self.held {
+        match self.kept_alive {
             Some(_) => io::copy(&mut io::stdin().lock(), &mut io::sink()).map(drop),
             None => Ok(()),
         }
     }
 
-    pub(super) fn shown_as(self, json: bool, answer_only: bool) -> Report {
+    pub(super) fn with_format(self, json: bool, answer_only: bool) -> Report {
         Report { json, answer_only, ..self }
     }
 
@@ -134,17 +131,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn details_stand_above_the_line_and_in_the_document_and_never_in_the_answer() {
+    fn details_precede_the_line_and_are_never_in_the_answer() {
         let keys = Map::from_iter([("phases".to_string(), json!([1]))]);
         let report = Report::new("x", 1).details("a table".to_string(), keys);
         assert_eq!(report.to_string(), "a table\n\nname=x checksum=0x0000000000000001");
-        assert_eq!(report.clone().shown_as(false, true).to_string(), "name=x checksum=0x0000000000000001");
-        assert_eq!(report.clone().shown_as(true, false).document()["phases"], json!([1]));
-        assert_eq!(report.shown_as(true, true).document().get("phases"), None);
+        assert_eq!(report.clone().with_format(false, true).to_string(), "name=x checksum=0x0000000000000001");
+        assert_eq!(report.clone().with_format(true, false).document()["phases"], json!([1]));
+        assert_eq!(report.with_format(true, true).document().get("phases"), None);
     }
 
     #[test]
-    fn the_line_and_the_document_say_the_same() {
+    fn the_line_and_the_document_agree() {
         let report = Report::new("x", 0xab)
             .argument("bytes", 4096)
             .argument("order", "random")
@@ -154,11 +151,11 @@ mod tests {
             report.to_string(),
             "name=x bytes=4096 order=random checksum=0x00000000000000ab ns_per_access=1.250 total_s=0.250000"
         );
-        let document = report.clone().shown_as(true, false).document();
+        let document = report.clone().with_format(true, false).document();
         assert_eq!(document["arguments"], json!({"bytes": 4096, "order": "random"}));
         assert_eq!(document["figures"], json!({"ns_per_access": 1.25, "total_s": 0.25}));
         assert_eq!(
-            report.shown_as(false, true).to_string(),
+            report.with_format(false, true).to_string(),
             "name=x bytes=4096 order=random checksum=0x00000000000000ab"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 use workloads::kernel::KernelError;
 
 use super::WorkloadError;
@@ -10,11 +10,11 @@ use super::WorkloadError;
 /// The tmpfs that all users can write to (shm_overview(7)).
 const IN_MEMORY: &str = "/dev/shm";
 
-/// What such a workload is asked about it.
+/// Arguments of workloads that create files.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Scratch {
-    /// Where to make a directory for the files; it is removed at the end, unless the workload is killed (SIGKILL)
-    /// [default: /dev/shm, a file system in memory, so that no disk is measured; else the system's for such files]
+    /// Where to create a directory for the files; it is removed at the end, unless the workload is killed (SIGKILL)
+    /// [default: /dev/shm, a tmpfs, so that no disk is measured; otherwise the directory of temporary files]
     #[arg(long)]
     directory: Option<PathBuf>,
 }
@@ -24,18 +24,18 @@ impl Scratch {
     /// workload must check for signals itself ([`signals::arrived`]), so that none leaves the directory behind.
     pub fn with<T>(&self, run: impl FnOnce(&Path) -> Result<T, KernelError>) -> Result<T, WorkloadError> {
         let refused = |source| KernelError::Refused { call: "catch signals", source };
-        signals::catch(PassOn::Same).map_err(refused)?;
+        signals::catch(Forward::Same).map_err(refused)?;
         let parent = self.parent();
-        let made = results::files::temporary_directory(&parent, "pagelab-");
-        let made = made.map_err(|source| WorkloadError::Scratch { directory: parent, source })?;
-        let ran = run(made.path());
-        drop(made);
-        signals::release();
-        Ok(ran?)
+        let directory = results::files::temporary_directory(&parent, "pagelab-");
+        let directory = directory.map_err(|source| WorkloadError::Scratch { directory: parent, source })?;
+        let result = run(directory.path());
+        drop(directory);
+        signals::restore_defaults();
+        Ok(result?)
     }
 
     /// The parent directory, as text.
-    pub fn shown(&self) -> String {
+    pub fn parent_text(&self) -> String {
         self.parent().display().to_string()
     }
 

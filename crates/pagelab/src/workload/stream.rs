@@ -65,9 +65,6 @@ const KERNELS: [Kernel; 4] = [
 ];
 
 /// Runs the loops.
-///
-/// # Errors
-/// Arguments are invalid, there is not enough memory, or the numbers are wrong.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let bytes = arguments::multiple("bytes", arguments.bytes, 24, "one number in each of three arrays")? / 3;
     let rounds = arguments::at_least("rounds", 2, arguments.rounds)?;

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn the_environment_is_the_users_and_what_is_named() {
+fn the_environment_is_the_users_plus_named_variables() {
     if !can_become_another() {
         return;
     }

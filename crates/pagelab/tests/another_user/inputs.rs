@@ -12,7 +12,7 @@ schema = "pagelab.study/1"
 name = "planted"
 question = "Does root follow it?"
 policies = ["default", "base"]
-[sizes.full]
+[sizes.standard]
 blocks = 2
 min_blocks = 1
 [[suite]]
@@ -23,7 +23,7 @@ const SUITE: &str = r#"
 schema = "pagelab.suite/1"
 name = "planted"
 about = "what tests are run with"
-[sizes.full]
+[sizes.standard]
 parameters = { lines = 3 }
 [[input]]
 name = "numbers"
@@ -123,7 +123,7 @@ fn a_reason_is_not_written_through_a_link_that_the_making_of_an_input_plants() {
 }
 
 #[test]
-fn root_hands_nobody_no_file_that_a_link_in_an_input_leads_to() {
+fn root_gives_away_no_file_behind_a_link_in_an_input() {
     let workload = "cat >> $1.seen; rm -f $1; ln -s PRECIOUS $1";
     let Some(case) = Case::new("seq $1", workload) else { return };
     let ran = case.study("run").ran();
@@ -134,7 +134,7 @@ fn root_hands_nobody_no_file_that_a_link_in_an_input_leads_to() {
 }
 
 #[test]
-fn what_is_planted_in_an_input_that_was_made_is_neither_followed_nor_waited_for() {
+fn links_and_fifos_planted_in_a_made_input_are_not_opened() {
     let Some(case) = Case::new("seq $1", "true") else { return };
     case.study("run").ran().says(0, &["the input numbers has the hash"]);
     // If the copy for a trial is a link, the link is removed and its target stays. A FIFO next to the content is not part of it.
@@ -145,7 +145,7 @@ fn what_is_planted_in_an_input_that_was_made_is_neither_followed_nor_waited_for(
     let link = format!("rm $hash/numbers; ln -s {} $hash/numbers", case.file().display());
     for planted in ["rm $hash/numbers; mkfifo $hash/numbers", &link] {
         case.as_nobody(planted);
-        case.again(4).says(1, &["is not what it was when it was made", "remove that directory"]);
+        case.again(4).says(1, &["has changed since it was made", "remove that directory"]);
     }
     case.as_nobody("mv $hash x; ln -s x $hash");
     case.again(4).says(1, &["Not a directory"]);

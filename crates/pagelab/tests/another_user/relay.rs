@@ -52,13 +52,14 @@ fn a_key_reaches_a_command_without_a_terminal_once() {
     for policy in POLICIES {
         let mut typist = interactive(&bench);
         let (pagelab, file) = (bench.word("pagelab"), bench.path(&format!("said-{policy}")));
-        let said = |text: &str| within(PATIENCE, || fs::read_to_string(&file).is_ok_and(|all| all.contains(text)));
+        let has_printed =
+            |text: &str| within(PATIENCE, || fs::read_to_string(&file).is_ok_and(|all| all.contains(text)));
         let line =
             format!("{pagelab} exec -p {policy} --user nobody -- {keys} wait </dev/null >{} 2>&1\n", file.display());
         typist.types(&line);
-        assert!(said("ready"), "{policy}");
+        assert!(has_printed("ready"), "{policy}");
         typist.types("\x03");
-        assert!(said("interrupt 1"), "{policy}");
+        assert!(has_printed("interrupt 1"), "{policy}");
         typist.types("\x1a");
         typist.sees("Stopped");
         typist.sees("NEXT> ");
@@ -67,16 +68,16 @@ fn a_key_reaches_a_command_without_a_terminal_once() {
         common::await_stop(*command);
         typist.types("fg\n");
         // The shell prints the job before it gives it the terminal. When the command continues, it has done so.
-        assert!(within(PATIENCE, || !common::stands(*command)), "{policy}");
+        assert!(within(PATIENCE, || !common::is_stopped(*command)), "{policy}");
         typist.types("\x03");
-        assert!(said("interrupt 2"), "{policy}");
+        assert!(has_printed("interrupt 2"), "{policy}");
         send("TERM", *command);
-        assert!(said("end after 2"), "{policy}");
+        assert!(has_printed("end after 2"), "{policy}");
     }
 }
 
 #[test]
-fn all_that_a_command_writes_is_shown_before_pagelab_goes_on() {
+fn shows_all_output_of_a_command_before_it_continues() {
     if !can_become_another() {
         return;
     }

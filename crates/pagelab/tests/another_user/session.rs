@@ -3,13 +3,13 @@
 use super::*;
 
 /// The session in the last line of the output of `standing`.
-fn session(said: &str) -> Option<u32> {
-    said.trim_end().rsplit_once("session=")?.1.parse().ok()
+fn session(printed: &str) -> Option<u32> {
+    printed.trim_end().rsplit_once("session=")?.1.parse().ok()
 }
 
 /// Regression test: a program run by the user `nobody` made root's shell execute a command (TIOCSTI).
 #[test]
-fn what_another_user_runs_types_nothing_into_the_shell() {
+fn a_command_of_another_user_cannot_type_into_the_shell() {
     if !can_become_another() || !needs(&[program("bash")]) {
         return;
     }
@@ -37,18 +37,18 @@ fn without_a_terminal_among_its_streams_a_command_has_none() {
     let (bench, standing) = bench_with("standing", 0o755);
     let expected = "it user=65534 for=65534 gains-nothing=1 terminal=none streams=000 session=";
     for policy in POLICIES {
-        for as_whom in [&NOBODY[..], &[]] {
-            let file = bench.word("said");
+        for user in [&NOBODY[..], &[]] {
+            let file = bench.word("printed");
             // As under sudo, without naming a user.
-            let words = [&[bench.word("pagelab").as_str(), "exec", "-p", policy][..], as_whom].concat().join(" ");
+            let words = [&[bench.word("pagelab").as_str(), "exec", "-p", policy][..], user].concat().join(" ");
             let line = format!("{words} -- {standing} it </dev/null >{file} 2>&1");
             let mut redirected = Command::new("sh");
             redirected.args(["-c", &line]).env("SUDO_UID", "65534").current_dir(bench.path(""));
             let mut typist = Typist::at(&redirected);
-            assert!(typist.command.wait().success(), "{policy} {as_whom:?}");
-            let said = fs::read_to_string(&file).unwrap();
-            assert!(said.contains(expected), "{policy} {as_whom:?}: {said}");
-            assert_ne!(session(&said), Some(typist.command.id()), "{policy} {as_whom:?}: {said}");
+            assert!(typist.command.wait().success(), "{policy} {user:?}");
+            let printed = fs::read_to_string(&file).unwrap();
+            assert!(printed.contains(expected), "{policy} {user:?}: {printed}");
+            assert_ne!(session(&printed), Some(typist.command.id()), "{policy} {user:?}: {printed}");
         }
     }
 }
@@ -60,14 +60,14 @@ fn everything_that_a_comparison_runs_is_apart_and_gains_nothing() {
     }
     // Set-user-ID root: a process that executes it would have all privileges.
     let (bench, standing) = bench_with("standing", 0o4755);
-    let file = bench.word("said");
+    let file = bench.word("printed");
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
-    let said = |name: &str| format!("{standing} {name} {file}");
+    let runs = |name: &str| format!("{standing} {name} {file}");
     let up = bench.word("up");
-    let server = format!("sh -c '{}; touch {up}; sleep 600'", said("server"));
-    let ready = format!("sh -c '{}; test -e {up}'", said("ready"));
-    let prepare = format!("sh -c '{}; rm -f {up}'", said("prepare"));
+    let server = format!("sh -c '{}; touch {up}; sleep 600'", runs("server"));
+    let ready = format!("sh -c '{}; test -e {up}'", runs("ready"));
+    let prepare = format!("sh -c '{}; rm -f {up}'", runs("prepare"));
     let options = ["-p", "default,base", "--server", &server, "--ready", &ready, "--prepare", &prepare];
     let client = words_of(&[&standing, "client", &file]);
     let mut typist = Typist::at(&bench.compare(&[&options[..], &NOBODY, &QUICK].concat(), &client));
@@ -91,7 +91,7 @@ fn a_terminal_given_as_input_is_another_one_too() {
         return;
     }
     let (bench, standing) = bench_with("standing", 0o755);
-    let file = bench.word("said");
+    let file = bench.word("printed");
     fs::write(&file, "").unwrap();
     fs::set_permissions(&file, Permissions::from_mode(0o666)).unwrap();
     let options = [&["-p", "default,base", "--input", "/dev/tty"][..], &NOBODY, &QUICK].concat();

@@ -110,7 +110,7 @@ fn the_trace_that_is_changed_is_sound() {
     for words in VERBS.iter().filter(|words| words[1] != "check") {
         attack.with(&content, &"sound", words).says(0, &[]);
     }
-    attack.with(&content, &"sound", &["trace", "check", "trace"]).prints(&["2 sound blocks, 0 damaged places"]);
+    attack.with(&content, &"sound", &["trace", "check", "trace"]).prints(&["2 intact blocks, 0 damaged places"]);
 }
 
 #[test]
@@ -171,8 +171,8 @@ fn escape_sequences_of_a_trace_reach_no_terminal() {
             attack.with(&content, &header, words);
         }
     }
-    let said = attack.with(&file(&blocks(&strange_key, &events())), &"a key", &["trace", "info", "trace"]);
-    said.says(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
-    let said = attack.with(&file(&blocks(&sound, &strange_call)), &"a call", &["trace", "check", "trace"]);
-    said.says(1, &[]).prints(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    let ran = attack.with(&file(&blocks(&strange_key, &events())), &"a key", &["trace", "info", "trace"]);
+    ran.says(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    let ran = attack.with(&file(&blocks(&sound, &strange_call)), &"a call", &["trace", "check", "trace"]);
+    ran.says(1, &[]).prints(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
 }

@@ -106,8 +106,14 @@ impl Bench {
         command
     }
 
-    /// `pagelab compare` with the bench's store, these options, and a command.
+    /// `pagelab compare` with the bench's store, these options, and a command. The kernel has free blocks for large pages.
     pub fn compare(&self, options: &[&str], command: &[String]) -> Command {
+        self.advised(&[&["--no-advice"], options].concat(), command)
+    }
+
+    /// The same, with advice.
+    pub fn advised(&self, options: &[&str], command: &[String]) -> Command {
+        validation::free_large_blocks();
         let mut compare = self.pagelab(&["compare", "--store", &self.store()]);
         compare.args(options).arg("--").args(command);
         compare

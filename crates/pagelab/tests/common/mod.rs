@@ -2,6 +2,7 @@
 #![allow(dead_code, unused_imports, reason = "every test program uses a part of it")]
 
 mod bench;
+mod c_programs;
 mod needs;
 mod processes;
 mod runs;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use bench::*;
+pub use c_programs::*;
 pub use needs::*;
 pub use processes::*;
 pub use runs::*;

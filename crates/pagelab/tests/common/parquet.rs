@@ -50,9 +50,13 @@ pub fn is_read_by_others(parquet: &str, csv: &str) {
     let total: f64 = rows.iter().map(|row| row[at("value")].parse::<f64>().unwrap()).sum();
     let metrics: std::collections::BTreeSet<&str> = rows.iter().map(|row| row[at("metric")]).collect();
     let counted = rows.iter().filter(|row| row[at("counted")] == "true").count();
-    let said = String::from_utf8_lossy(&read.stdout).into_owned();
-    let words: Vec<&str> = said.split_whitespace().collect();
-    assert_eq!([words[0], words[2], words[3]], [rows.len(), metrics.len(), counted].map(|n| n.to_string()), "{said}");
+    let printed = String::from_utf8_lossy(&read.stdout).into_owned();
+    let words: Vec<&str> = printed.split_whitespace().collect();
+    assert_eq!(
+        [words[0], words[2], words[3]],
+        [rows.len(), metrics.len(), counted].map(|n| n.to_string()),
+        "{printed}"
+    );
     let read_total: f64 = words[1].parse().unwrap();
     assert!((read_total - total).abs() <= total.abs() * 1e-9, "{read_total} {total}");
 }

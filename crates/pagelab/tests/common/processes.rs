@@ -20,14 +20,14 @@ pub fn stop(pid: u32) {
 /// Waits until none of a process's threads can run any more, because it was stopped or has exited.
 pub fn await_stop(pid: u32) {
     assert!(
-        within(LIMIT, || stands(pid)),
+        within(LIMIT, || is_stopped(pid)),
         "process {pid} should have stopped {LIMIT:?} ago; its threads: {:?}",
         threads(pid)
     );
 }
 
 /// Whether all threads of a process are stopped or have exited.
-pub fn stands(pid: u32) -> bool {
+pub fn is_stopped(pid: u32) -> bool {
     threads(pid).iter().all(|state| matches!(state, 'T' | 't' | 'Z' | 'X'))
 }
 

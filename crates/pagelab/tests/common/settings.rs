@@ -7,17 +7,12 @@ use std::time::Duration;
 
 use lease::Lease;
 use serde_json::Value;
+pub use validation::Alone;
 
 use super::{LIMIT, Running, within};
 
-/// The lock file of tests that compare settings: they run one at a time, across all test programs.
-const TEST_LOCK: &str = "/run/pagelab-test.lock";
-
 /// The directory of the lock of pagelab's lease.
 const LEASE: &str = "/run/pagelab";
-
-/// While this exists, no other test compares or changes settings.
-pub struct Alone(#[allow(dead_code, reason = "held, not read")] File);
 
 /// While this exists, no pagelab can change a setting, because the test holds the lease itself.
 pub struct Still {
@@ -25,21 +20,13 @@ pub struct Still {
     _alone: Alone,
 }
 
-impl Alone {
-    pub fn wait() -> Alone {
-        let mut lock = locked(Path::new(TEST_LOCK), LIMIT);
-        lock.set_len(0).unwrap();
-        let test = std::thread::current().name().unwrap_or_default().to_string();
-        write!(lock, "the test {test} of process {}", std::process::id()).unwrap();
-        Alone(lock)
-    }
-}
-
 impl Still {
-    /// Waits for the lease. Needs root.
+    /// Waits for the lease, and frees large blocks that another test or a build has taken. Needs root.
     pub fn wait() -> Still {
         let alone = Alone::wait();
-        Still { lease: lease(), _alone: alone }
+        let lease = lease();
+        validation::free_large_blocks();
+        Still { lease, _alone: alone }
     }
 }
 

@@ -109,11 +109,11 @@ fn boots_that_answer_differently_end_with_1() {
     document["boots"][1]["answer"]["stdout_sha256"] = json!("ab");
     fs::write(bench.path("one"), document.to_string()).unwrap();
     let ran = bench.pagelab(&["merge", &bench.word("one")]).ran();
-    ran.says(1, &["boots do not agree in the answer"]).prints(&["wrong answer"]);
+    ran.says(1, &["the command's answer differs between boots"]).prints(&["wrong answer"]);
 }
 
 #[test]
-fn a_stored_comparison_that_cannot_be_read_is_left_out_and_told() {
+fn an_unreadable_stored_comparison_is_left_out_and_reported() {
     let bench = Bench::new();
     let policies = this_boot()["policies"].clone();
     let has_arm = policies.as_array().unwrap().iter().any(|row| row["standing"] == "now");
@@ -131,7 +131,7 @@ fn a_stored_comparison_that_cannot_be_read_is_left_out_and_told() {
 }
 
 #[test]
-fn what_cannot_be_merged_is_refused() {
+fn refuses_stores_that_cannot_be_merged() {
     let bench = Bench::new();
     let merge = |word: &str| bench.pagelab(&["merge", word]).ran();
     let file = |name: &str, text: &str| {

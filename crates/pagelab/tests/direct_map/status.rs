@@ -71,7 +71,7 @@ fn a_boot_option_that_is_given_is_not_asked_for_again() {
 /// A machine of 8G whose counters reported 10G at boot. From the counters alone, a demotion to 2M could not be distinguished from
 /// one that is half finished.
 #[test]
-fn what_a_demotion_split_proves_its_leaves_where_counters_begin_too_high() {
+fn bytes_split_by_a_demotion_prove_leaves_where_counters_start_too_high() {
     let bench = Bench::new();
     let root = bench.path("tree");
     let copied = Command::new("cp").arg("-r").arg(fixture("x86_64-6.18")).arg(&root).status().unwrap();
@@ -90,7 +90,7 @@ fn what_a_demotion_split_proves_its_leaves_where_counters_begin_too_high() {
     assert_eq!(standing(&counted, "direct-map-2m"), "by_demotion", "{counted:#}");
     assert!((share(&counted) - 0.742).abs() < 1e-3, "{counted:#}");
     let why = counted["policies"].to_string();
-    let found = "74.2 to 99.2 % of the direct map of this boot lie in leaves of 2M";
+    let found = "74.2 to 99.2 % of the direct map of this boot is in leaves of 2M";
     assert!(why.contains(found) && why.contains("2G in 1G counted, 2G of that twice)"), "{why}");
     let boot_id = counted["boot_id"].as_str().unwrap();
     let mark = json!({
@@ -105,5 +105,5 @@ fn what_a_demotion_split_proves_its_leaves_where_counters_begin_too_high() {
     assert_eq!(known["leaves"][2]["possible_bytes"], 0);
     assert_eq!(known["demoted"]["split"], json!([{ "leaf_bytes": 1 << 30, "bytes": 8u64 << 30 }]));
     let ran = bench.pagelab(&["direct-map", "status", "--root", root.to_str().unwrap()]).ran();
-    ran.says(0, &[]).prints(&["8G were taken out of leaves of 1G"]);
+    ran.says(0, &[]).prints(&["8G split out of leaves of 1G"]);
 }

@@ -48,7 +48,7 @@ fn a_group_without_room_for_a_page_does_not_have_the_policy() {
         group.limit(file, "max");
     }
     group.limit("max", 0);
-    let options = [&["-p", "default,base,hugetlb-2m,hugetlb-2m+prefault"][..], &QUICK].concat();
+    let options = [&["-p", "default,base,hugetlb-2m,hugetlb-2m+prefault", "--full"][..], &QUICK].concat();
     let compare = bench.compare(&options, &bench.touch());
     group.holding(&compare).ran().says(0, &[]).prints(&["hugetlb-2m is unsupported: the control group"]);
     let document = bench.stored(1);

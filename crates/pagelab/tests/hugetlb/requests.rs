@@ -7,8 +7,8 @@ use super::limits::bench;
 use super::pools::pool_in;
 use crate::common::*;
 
-/// Asks twice for more pages than any host has, by mmap; once by shmget; for files of a size that no kernel has; and goes on with
-/// ordinary memory. Prints the errors that it got.
+/// Requests more pages than any host has, twice by mmap and once by shmget, and files of a size that no kernel has. Then uses
+/// ordinary memory. Prints the errors.
 const PROGRAM: &str = "\
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -66,7 +66,7 @@ fn inspect_reports_what_a_command_asked_for_in_vain() {
     assert!(pool["free"].is_u64() && requests[0]["text"].as_str().unwrap().contains("1048576 pages of 2M"), "{pool:#}");
     let text = bench.pagelab(&[&["inspect"][..], &python()].concat()).ran();
     text.prints(&[
-        "asked of hugetlb pools in vain",
+        "requests for hugetlb pages that were refused",
         "the program itself asked for 1048576 pages of 2M from the pool (mmap(MAP_HUGETLB), 2 times, the most at once) and did",
         "seen: the pool at that time: ",
         "remedy: before the program starts, as root: raise /sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages",
@@ -87,7 +87,7 @@ fn exec_and_compare_report_requests_under_every_policy() {
         as_alone(&bench, &ran);
     }
     let command = python()[1..].iter().map(ToString::to_string).collect::<Vec<_>>();
-    let ran = bench.compare(&[&["-p", "default,thp"][..], &QUICK].concat(), &command).ran();
+    let ran = bench.compare(&[&["-p", "default,thp", "--full"][..], &QUICK].concat(), &command).ran();
     ran.says(0, &[]).prints(&["the program itself asked for 1048576 pages of 2M"]);
     let document = bench.stored(1);
     let causes = arm(&document, "thp")["verdict"]["causes"].as_array().unwrap();

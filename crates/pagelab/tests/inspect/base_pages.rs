@@ -51,15 +51,66 @@ fn a_policy_with_base_pages_that_the_program_refuses_is_not_held() {
     }
     let bench = Bench::new();
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
-    for (page_bytes, holding) in [(4096, "not_held"), (65536, "held")] {
-        let (command, trace) = (linked(&bench, page_bytes), bench.word(&format!("trace-{page_bytes}")));
+    let aligned = ["-static", "-Wl,-z,max-page-size=65536"];
+    for (command, holding, words) in [
+        (linked(&bench, 4096), "not_held", "base_page_refused"),
+        (linked(&bench, 65536), "held", "base-16k"),
+        (with_jemalloc(&bench, 4096, &aligned), "not_held", "jemalloc_refuses_base_page"),
+        (with_jemalloc(&bench, 65536, &aligned), "held", "base-16k"),
+        (with_jemalloc(&bench, 5000, &aligned), "held", "the file does not show which"),
+    ] {
+        let trace = format!("{command}.trace");
         let recorded =
             bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin.display().to_string(), "--", &command]).ran();
         assert_eq!(recorded.code, Some(0), "{recorded}");
         let document =
             bench.pagelab(&["sim", "-m", "apple-m1", "-p", "base-16k", "--json", &trace]).ran().says(0, &[]).json();
         let text = document.to_string();
-        assert!(text.contains(&format!("\"holding\":\"{holding}\"")), "{page_bytes}: {document:#}");
-        assert_eq!(text.contains("base_page_refused"), page_bytes == 4096, "{document:#}");
+        assert!(text.contains(&format!("\"holding\":\"{holding}\"")), "{command}: {document:#}");
+        assert!(text.contains(words), "{command}: no {words:?} in {document:#}");
+        for code in ["base_page_refused", "jemalloc_refuses_base_page"] {
+            assert_eq!(text.contains(code), code == words, "{command}: {document:#}");
+        }
     }
+}
+
+/// Links a program that compares the page of the system as jemalloc does. Without optimisation a compiler may compare in a way that
+/// is not known.
+fn with_jemalloc(bench: &Bench, page_bytes: u64, options: &[&str]) -> String {
+    let (source, output) = (bench.word("like.c"), bench.word(&format!("like-{page_bytes}")));
+    let code = format!(
+        "#include <stdio.h>\n#include <unistd.h>\nlong os_page;\nint main(void) {{ os_page = sysconf(_SC_PAGESIZE);\n\
+         if ((unsigned long)os_page > {page_bytes}) {{ fputs(\"<jemalloc>: Unsupported system page size\\n\", stderr); \
+         return 1; }}\nreturn 0; }}\n"
+    );
+    std::fs::write(&source, code).unwrap();
+    let status = Command::new("gcc").arg("-O2").args(options).args(["-o", &output, &source]).status().unwrap();
+    assert!(status.success());
+    output
+}
+
+#[test]
+fn jemalloc_is_named_with_the_page_that_it_was_built_for() {
+    let is_known = cfg!(any(target_arch = "x86_64", target_arch = "aarch64"));
+    if !needs(&[("x86-64 or arm64", is_known), program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    for options in [&[][..], &["-static"], &["-fno-pie", "-no-pie"]] {
+        for (page_bytes, shown) in [(4096, true), (16384, true), (65536, false)] {
+            let command = with_jemalloc(&bench, page_bytes, options);
+            let document = bench.pagelab(&["inspect", "--json", "--", &command]).ran().json();
+            let found = &document["processes"][0]["jemalloc"];
+            let expected = if shown { page_bytes.into() } else { Value::Null };
+            assert_eq!(found[0]["built_for_bytes"], expected, "{options:?}, {page_bytes}: {found}");
+            assert_eq!(found.as_array().map(Vec::len), Some(usize::from(shown)), "{options:?}, {page_bytes}: {found}");
+        }
+    }
+    let text = bench.pagelab(&["inspect", "--", &with_jemalloc(&bench, 4096, &[])]).ran();
+    text.prints(&["jemalloc in ", "like-4096 was built for base pages of 4K: it refuses larger ones"]);
+    // Another comparison: the file shows jemalloc alone.
+    let hidden = bench.pagelab(&["inspect", "--", &with_jemalloc(&bench, 5000, &[])]).ran();
+    hidden.prints(&[
+        "like-5000 refuses base pages larger than those that it was built for; the file does not show which",
+    ]);
 }

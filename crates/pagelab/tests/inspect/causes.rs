@@ -4,7 +4,7 @@ use std::fs;
 
 use host::Host;
 use host::admit::Terms;
-use platform::Stillness;
+use platform::KhugepagedHold;
 use serde_json::Value;
 
 use super::provoked::{Provoked, causes};
@@ -23,7 +23,7 @@ pub fn for_advised() -> Option<Advised> {
     let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
     needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then(|| {
         let host = Host::open("/").unwrap();
-        let khugepaged = Stillness::of(&host, &Terms::of_this_process(&host, || Ok(()))).unwrap();
+        let khugepaged = KhugepagedHold::of(&host, &Terms::of_this_process(&host, || Ok(()))).unwrap();
         khugepaged.begin(&mut still.lease).unwrap();
         Advised { _still: still, _khugepaged: khugepaged }
     })
@@ -33,7 +33,7 @@ pub fn for_advised() -> Option<Advised> {
 /// fills the large-page slot in which a file ends, and removes the leaves that mapped it before.
 pub struct Advised {
     _still: Still,
-    _khugepaged: Stillness,
+    _khugepaged: KhugepagedHold,
 }
 
 /// A setting that is restored when this is dropped.
@@ -60,21 +60,21 @@ impl Drop for Set {
 }
 
 /// Checks the single cause of the region: its code, its bytes, and words of its evidence.
-pub fn is_told(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
-    Some(told_of(name, &Provoked::start(name)?, code, bytes, evidence))
+pub fn assert_cause(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
+    Some(assert_cause_of(name, &Provoked::start(name)?, code, bytes, evidence))
 }
 
 /// The same for memory that is already provoked.
-pub fn told_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence: &[&str]) -> Value {
+pub fn assert_cause_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = provoked.region();
     let found = causes(&region);
-    let told =
+    let cause =
         found.iter().find(|(found, ..)| found == code).unwrap_or_else(|| panic!("{name}: no {code} in {found:?}"));
-    assert_eq!(told.1, bytes, "{name}: {found:?}");
+    assert_eq!(cause.1, bytes, "{name}: {found:?}");
     let address = format!("{:#x}", provoked.address);
     for words in evidence {
         let words = words.replace("ADDRESS", &address);
-        assert!(told.3.contains(&words), "{name}: no {words:?} in {:?}", told.3);
+        assert!(cause.3.contains(&words), "{name}: no {words:?} in {:?}", cause.3);
     }
     region
 }
@@ -82,14 +82,14 @@ pub fn told_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence
 #[test]
 fn settings_advice_and_prctl() {
     let Some(_still) = for_advised() else { return };
-    is_told("not_advised", "not_advised", SIZE, &["enabled: madvise", "no hg in VmFlags at ADDRESS"]);
-    is_told("advised_against", "advised_against", SIZE, &["VmFlags nh at ADDRESS"]);
-    is_told("disabled", "disabled_for_process", SIZE, &["THP_enabled: 0"]);
+    assert_cause("not_advised", "not_advised", SIZE, &["enabled: madvise", "no hg in VmFlags at ADDRESS"]);
+    assert_cause("advised_against", "advised_against", SIZE, &["VmFlags nh at ADDRESS"]);
+    assert_cause("disabled", "disabled_for_process", SIZE, &["THP_enabled: 0"]);
     let huge = Provoked::start("huge").unwrap();
     let region = huge.region();
     assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
     // mlock alone does not prevent larger pages, and is not reported as the cause.
-    is_told("locked", "not_advised", SIZE, &["no hg"]);
+    assert_cause("locked", "not_advised", SIZE, &["no hg"]);
 }
 
 #[test]
@@ -97,10 +97,10 @@ fn a_size_that_is_switched_off_and_a_process_that_excepts_advised_memory() {
     let Some(_still) = for_advised() else { return };
     {
         let _never = Set::to(&format!("{THP}/enabled"), "never");
-        is_told("not_advised", "size_disabled", SIZE, &["enabled: never"]);
+        assert_cause("not_advised", "size_disabled", SIZE, &["enabled: never"]);
     }
     let _always = Set::to(&format!("{THP}/enabled"), "always");
-    is_told("excepted", "disabled_except_advised", SIZE, &["THPeligible: 0 at ADDRESS"]);
+    assert_cause("excepted", "disabled_except_advised", SIZE, &["THPeligible: 0 at ADDRESS"]);
 }
 
 #[test]
@@ -110,9 +110,9 @@ fn cuts_are_causes_with_their_addresses() {
         let Some(provoked) = Provoked::start(name) else { continue };
         let region = provoked.region();
         let guard = provoked.address + 3 * HUGE - 4096;
-        let (_, bytes, or, told) = causes(&region).into_iter().find(|one| one.0 == "mapping_cut").unwrap();
+        let (_, bytes, or, evidence_found) = causes(&region).into_iter().find(|one| one.0 == "mapping_cut").unwrap();
         assert_eq!((bytes, or.len()), (HUGE - 4096, 0), "{name}: {region:#}");
-        assert!(told.contains(&format!("{evidence} {guard:#x}")), "{name}: {told}");
+        assert!(evidence_found.contains(&format!("{evidence} {guard:#x}")), "{name}: {evidence_found}");
         assert_eq!(region["cuts"][0]["start"].as_u64(), Some(guard));
         assert_eq!((region["cut_count"].as_u64(), region["start"].as_u64()), (Some(1), Some(provoked.address)));
     }
@@ -121,12 +121,12 @@ fn cuts_are_causes_with_their_addresses() {
         ("flags", HUGE, "VmFlags differ at"),
         ("name", HUGE, "other name from"),
     ] {
-        is_told(name, "mapping_cut", bytes, &[evidence]);
+        assert_cause(name, "mapping_cut", bytes, &[evidence]);
     }
 }
 
 #[test]
-fn history_is_told_as_far_as_it_is_visible() {
+fn reports_history_as_far_as_it_is_visible() {
     let Some(_still) = for_advised() else { return };
     let region = may_be("advised_late", "touched_before_eligible", SIZE, &["free blocks of 2M or more"]);
     assert_eq!((region["slots"].as_u64(), region["bloat_bytes"].as_u64()), (Some(8), Some(0)));
@@ -134,12 +134,12 @@ fn history_is_told_as_far_as_it_is_visible() {
     assert_eq!(arena["kind"], "glibc_arena", "{arena:#}");
     assert!(arena["recognised_by"].as_str().unwrap().contains("HEAP_MAX_SIZE"));
     // The first and the last part of it are in no slot.
-    is_told("moved", "moved_out_of_place", SIZE - HUGE, &["out of place"]);
-    is_told("dropped", "folio_partly_mapped", SIZE - SIZE / HUGE * 4096, &["thp_split_pmd"]);
-    is_told("refilled", "refilled_after_drop", SIZE / HUGE * 4096, &[]);
+    assert_cause("moved", "moved_out_of_place", SIZE - HUGE, &["out of place"]);
+    assert_cause("dropped", "folio_partly_mapped", SIZE - SIZE / HUGE * 4096, &["thp_split_pmd"]);
+    assert_cause("refilled", "refilled_after_drop", SIZE / HUGE * 4096, &[]);
     may_be("fork", "split_after_fork", SIZE / 2, &["shared with another process"]);
-    is_told("read_first", "zero_page_in_slot", SIZE / HUGE / 2 * 4096, &[]);
-    let holes = is_told("holes", "slot_partly_present", SIZE / 2, &["max_ptes_none"]).unwrap();
+    assert_cause("read_first", "zero_page_in_slot", SIZE / HUGE / 2 * 4096, &[]);
+    let holes = assert_cause("holes", "slot_partly_present", SIZE / 2, &["max_ptes_none"]).unwrap();
     assert_eq!(
         (holes["could_be_larger_bytes"].as_u64(), holes["bloat_bytes"].as_u64()),
         (Some(SIZE / 2), Some(SIZE / 2))
@@ -151,9 +151,9 @@ fn may_be(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = Provoked::start(name).unwrap().region();
     let found = causes(&region);
     let is_it = |one: &&(String, u64, Vec<String>, String)| one.1 == bytes && one.2.iter().any(|other| other == code);
-    let told = found.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {code} is no candidate in {found:?}"));
-    assert!(["filled_with_base_pages", "folio_partly_mapped"].contains(&told.0.as_str()), "{name}: {found:?}");
-    evidence.iter().for_each(|words| assert!(told.3.contains(words), "{name}: no {words:?} in {:?}", told.3));
+    let candidate = found.iter().find(is_it).unwrap_or_else(|| panic!("{name}: {code} is no candidate in {found:?}"));
+    assert!(["filled_with_base_pages", "folio_partly_mapped"].contains(&candidate.0.as_str()), "{name}: {found:?}");
+    evidence.iter().for_each(|words| assert!(candidate.3.contains(words), "{name}: no {words:?} in {:?}", candidate.3));
     region
 }
 
@@ -161,9 +161,9 @@ fn may_be(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Value {
 fn a_split_that_dropped_nothing_is_no_drop_and_its_zeroes_were_not_read() {
     let Some(_still) = for_advised() else { return };
     let kernel_maps_zeroes = fs::read_to_string("/proc/vmstat").unwrap().contains("thp_underused_split_page");
-    is_told("cold", "split_meanwhile", SIZE, &["are in the frames that they had as parts of large pages"]);
+    assert_cause("cold", "split_meanwhile", SIZE, &["are in the frames that they had as parts of large pages"]);
     if needs(&[("zero pages for pieces of a split page (Linux 6.12)", kernel_maps_zeroes)]) {
-        let region = is_told("split_by_cold", "zero_page_in_slot", SIZE / 2, &["frames"]).unwrap();
+        let region = assert_cause("split_by_cold", "zero_page_in_slot", SIZE / 2, &["frames"]).unwrap();
         assert_eq!(causes(&region)[0].2[0], "zero_pieces_of_split", "{region:#}");
         may_be("zero_leaf_split", "read_first", SIZE, &["thp_split_pmd"]);
     }
@@ -175,7 +175,7 @@ fn stacks_are_advised_against_whatever_guards_are_in_them() {
     let provoked = Provoked::start("stacks").unwrap();
     let smaps = fs::read_to_string(format!("/proc/{}/smaps", provoked.pid())).unwrap();
     if needs(&[("MAP_STACK that advises against large pages (Linux 6.7)", smaps.contains(" nh"))]) {
-        let region = told_of("stacks", &provoked, "advised_against", SIZE / 2, &["VmFlags nh"]);
+        let region = assert_cause_of("stacks", &provoked, "advised_against", SIZE / 2, &["VmFlags nh"]);
         assert_eq!(causes(&region).len(), 1, "{region:#}");
         assert_eq!(region["bloat_bytes"].as_u64(), Some(SIZE / 2), "{region:#}");
     }
@@ -184,7 +184,7 @@ fn stacks_are_advised_against_whatever_guards_are_in_them() {
 #[test]
 fn memory_that_is_held_or_given_back_or_empty_is_shown() {
     let Some(_still) = for_advised() else { return };
-    let said = |name: &str, options: &[&str], words: &str| {
+    let shown = |name: &str, options: &[&str], words: &str| {
         let provoked = Provoked::start(name).unwrap();
         let pid = provoked.pid();
         let inspect = |more: &[&str]| provoked.bench.pagelab(&[&["inspect", &pid], options, more].concat()).ran();
@@ -192,30 +192,30 @@ fn memory_that_is_held_or_given_back_or_empty_is_shown() {
         inspect(&["--json"]).json()["processes"][0].take()
     };
     let pages = SIZE / HUGE;
-    let kept = said("kept", &[], "held but not mapped: 16.0M more");
+    let kept = shown("kept", &[], "held but not mapped: 16.0M more");
     assert_eq!(kept["held_unmapped_bytes"].as_u64(), Some(SIZE - pages * 4096), "{kept:#}");
-    let freed = said("freed", &[], "given back by MADV_FREE, and not taken yet: 16M");
+    let freed = shown("freed", &[], "freed by MADV_FREE, not reclaimed yet: 16M");
     assert_eq!(freed["lazy_free_bytes"].as_u64(), Some(SIZE), "{freed:#}");
     assert!(freed["contents"].is_null() && freed["held_unmapped_bytes"].as_u64() == Some(0), "{freed:#}");
-    let empty = said("mostly_zero", &["--contents"], "contents: 16.0M of 16M in large pages hold only zeros");
+    let empty = shown("mostly_zero", &["--contents"], "contents: 16.0M of 16M in large pages hold only zeros");
     let contents = &empty["contents"];
     assert_eq!(contents["zero_bytes"].as_u64(), Some(SIZE - pages * 4096), "{contents:#}");
     assert_eq!((contents["read_bytes"].as_u64(), contents["unread_bytes"].as_u64()), (Some(SIZE), Some(0)));
 }
 
 #[test]
-fn what_the_kernel_may_not_touch() {
+fn reports_memory_that_the_kernel_may_not_touch() {
     let Some(_still) = for_advised() else { return };
-    is_told("served", "served_by_userfaultfd", SIZE, &["VmFlags um at ADDRESS"]);
+    assert_cause("served", "served_by_userfaultfd", SIZE, &["VmFlags um at ADDRESS"]);
     if let Some(pinned) = Provoked::start("pinned") {
         let found = causes(&pinned.region());
-        let told = found.iter().find(|one| one.2.contains(&"pinned".to_string()));
-        assert!(told.is_some_and(|one| one.3.contains("VmPin: 16384 kB")), "{found:?}");
+        let pinned = found.iter().find(|one| one.2.contains(&"pinned".to_string()));
+        assert!(pinned.is_some_and(|one| one.3.contains("VmPin: 16384 kB")), "{found:?}");
     }
 }
 
 #[test]
-fn merged_pages_are_told() {
+fn reports_merged_pages() {
     let Some(_still) = for_advised() else { return };
     const KSM: &str = "/sys/kernel/mm/ksm";
     if !needs(&[("KSM", std::path::Path::new(KSM).exists())]) {
@@ -225,9 +225,9 @@ fn merged_pages_are_told() {
     let _sleep = Set::to(&format!("{KSM}/sleep_millisecs"), "10");
     let run = Set::to(&format!("{KSM}/run"), "1");
     let Some(merged) = Provoked::start("merged") else { return };
-    let told = || causes(&merged.region()).into_iter().find(|one| one.0 == "merged_by_ksm");
-    assert!(within(LIMIT, || told().is_some()), "{:#}", merged.region());
-    assert!(told().unwrap().3.contains("KSM:"));
+    let merged_cause = || causes(&merged.region()).into_iter().find(|one| one.0 == "merged_by_ksm");
+    assert!(within(LIMIT, || merged_cause().is_some()), "{:#}", merged.region());
+    assert!(merged_cause().unwrap().3.contains("KSM:"));
     drop(merged);
     if run.before == "0" {
         // Unmerges what is left: the counts of pages would stay until KSM runs again.
@@ -244,19 +244,19 @@ fn shared_memory_and_pools_have_settings_of_their_own() {
         let region = provoked.region();
         assert_eq!(region["kind"], "shared_memory");
         let found = causes(&region);
-        let told = found.iter().find(|one| one.0 == "shared_disabled").unwrap_or_else(|| panic!("{found:?}"));
-        assert!(told.3.contains("shmem_enabled: never") && told.1 >= SIZE - HUGE, "{told:?}");
+        let disabled = found.iter().find(|one| one.0 == "shared_disabled").unwrap_or_else(|| panic!("{found:?}"));
+        assert!(disabled.3.contains("shmem_enabled: never") && disabled.1 >= SIZE - HUGE, "{disabled:?}");
     }
     let pool = |file: &str| fs::read_to_string(format!("/sys/kernel/mm/hugepages/hugepages-2048kB/{file}"));
     let is_empty = ["nr_hugepages", "nr_overcommit_hugepages"].iter().all(|file| pool(file).is_ok_and(|n| n == "0\n"));
     if needs(&[("an empty pool of 2M", is_empty)]) {
-        let region = is_told("pool", "pool_exhausted", SIZE, &["SIGBUS"]).unwrap();
+        let region = assert_cause("pool", "pool_exhausted", SIZE, &["SIGBUS"]).unwrap();
         assert_eq!((region["kind"].as_str(), region["resident_bytes"].as_u64()), (Some("hugetlb"), Some(0)));
     }
 }
 
 #[test]
-fn files_are_told_by_their_pages() {
+fn reports_files_by_their_pages() {
     if !needs(&[program("gcc")]) || !is_root() {
         return;
     }

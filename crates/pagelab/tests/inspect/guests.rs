@@ -1,11 +1,12 @@
 //! The second stage of a process with a KVM virtual machine.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Bench, Runs, needs, program, root, within};
+use crate::common::{Bench, Runs, needs, program, python, root, within};
 
 const BYTES: u64 = 64 << 20;
 
@@ -46,9 +47,12 @@ fn can_open_kvm() -> bool {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }
 
-/// The process as `inspect` sees it where debugfs is mounted, in a mount namespace of its own. `None` where that fails.
-fn inspected(bench: &Bench, pid: &str) -> Option<Value> {
-    let script = "mount -t debugfs none /sys/kernel/debug || exit 77; exec \"$@\"";
+/// In a mount namespace of its own: mounts debugfs, or takes it away.
+const MOUNT: &str = "mount -t debugfs none /sys/kernel/debug || exit 77; exec \"$@\"";
+const UNMOUNT: &str = "while umount /sys/kernel/debug 2>/dev/null; do :; done; exec \"$@\"";
+
+/// The process as `inspect` sees it after a script. `None` where debugfs cannot be mounted.
+fn inspected(bench: &Bench, script: &str, pid: &str) -> Option<Value> {
     let mut command = bench.pagelab_by(&["unshare", "-m", "sh", "-c", script, "sh"], &["inspect", pid, "--json"]);
     let ran = command.ran();
     (ran.code != Some(77)).then(|| ran.json()["processes"][0].clone())
@@ -69,12 +73,12 @@ fn the_second_stage_is_by_4k_while_the_host_is_by_2m() {
     }
     let bench = Bench::new();
     let guest = Guest::start();
-    if inspected(&bench, &guest.pid()).is_none() {
+    if inspected(&bench, MOUNT, &guest.pid()).is_none() {
         return testing::skip("debugfs");
     }
     let mut last = Value::Null;
     let is_logged = within(Duration::from_secs(20), || {
-        last = inspected(&bench, &guest.pid()).unwrap();
+        last = inspected(&bench, MOUNT, &guest.pid()).unwrap();
         leaf_bytes(&last, 4096) >= BYTES
     });
     assert!(is_logged, "{:#}", last["second_stage"]);
@@ -85,8 +89,45 @@ fn the_second_stage_is_by_4k_while_the_host_is_by_2m() {
         assert!(host.sum::<u64>() >= BYTES, "{census:#?}");
     }
     assert!(last["second_stage"]["text"].as_str().unwrap().ends_with("by 4K (KVM, debugfs)"), "{last:#}");
-    if std::fs::metadata("/sys/kernel/debug/kvm").is_err() {
-        let text = bench.pagelab(&["inspect", &guest.pid()]).ran();
-        text.prints(&["second stage: not looked at: /sys/kernel/debug/kvm is not there; mount debugfs"]);
+}
+
+/// A program that reads KVM's statistics by itself has a descriptor of them, which works without debugfs.
+#[test]
+fn the_second_stage_is_read_by_the_descriptor_that_the_process_has() {
+    let here = [root(), program("unshare"), ("/dev/kvm", can_open_kvm()), ("x86-64", cfg!(target_arch = "x86_64"))];
+    if !needs(&here) {
+        return;
+    }
+    let bench = Bench::new();
+    let guest = Guest::start();
+    let mut last = Value::Null;
+    let is_mapped = within(Duration::from_secs(20), || {
+        last = inspected(&bench, UNMOUNT, &guest.pid()).unwrap();
+        [4096, 2 << 20].map(|size| leaf_bytes(&last, size)).iter().sum::<u64>() >= BYTES
+    });
+    assert!(is_mapped, "{:#}", last["second_stage"]);
+    let text = last["second_stage"]["text"].as_str().unwrap();
+    assert!(text.ends_with(" (KVM, a descriptor of the process)"), "{text}");
+}
+
+#[test]
+fn a_second_stage_that_nothing_shows_was_not_looked_at() {
+    let python = python();
+    if !needs(&[root(), program("unshare"), ("/dev/kvm", can_open_kvm()), ("python3", python.is_some())]) {
+        return;
+    }
+    // KVM_CREATE_VM, include/uapi/linux/kvm.h.
+    let source = "import fcntl, os, sys\nmachine = fcntl.ioctl(os.open('/dev/kvm', os.O_RDWR), 0xae01, 0)\n\
+                  print(flush=True)\nsys.stdin.read()";
+    let mut command = Command::new(python.unwrap());
+    let mut machine = command.args(["-c", source]).stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
+    BufReader::new(machine.stdout()).read_line(&mut String::new()).unwrap();
+    let seen = inspected(&Bench::new(), UNMOUNT, &machine.id().to_string()).unwrap();
+    let text = seen["second_stage"]["text"].as_str().unwrap();
+    for part in [
+        "second stage: not read: /sys/kernel/debug/kvm is not there; mount debugfs",
+        "it has no descriptor of KVM's statistics",
+    ] {
+        assert!(text.contains(part), "no {part:?} in {text}");
     }
 }

@@ -187,7 +187,7 @@ fn a_map_of_more_windows_than_memory_holds_says_where_it_ends() {
 fn sums_that_have_no_place_in_64_bits_are_refused() {
     let tree = Tree::new().changed("proc/100/smaps", |smaps| smaps.replace("Rss:", "Rss: 9007199254740992 kB\nRss:"));
     let ran = tree.inspected(&[]);
-    ran.says(0, &[]).prints(&["flags of mappings could not be read", "sums that have a place in 64 bits"]);
+    ran.says(0, &[]).prints(&["flags of mappings could not be read", "sums that fit in 64 bits"]);
     let tree = Tree::new().with("proc/buddyinfo", |path| {
         fs::write(path, "Node 0, zone DMA 18446744073709551615 1\nNode 0, zone DMA 18446744073709551615 1\n").unwrap();
     });

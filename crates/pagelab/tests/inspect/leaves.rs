@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use serde_json::Value;
 
-use super::causes::{SIZE, for_advised, told_of};
+use super::causes::{SIZE, assert_cause_of, for_advised};
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, Runs};
 
@@ -24,7 +24,7 @@ fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios
     let split = Provoked::start("split_code").unwrap();
     let (bench, pid) = (&split.bench, split.pid());
     assert_eq!(mapped_by_pmd(&pid, split.address), 0);
-    let region = told_of("split_code", &split, "leaf_split", SIZE, &[]);
+    let region = assert_cause_of("split_code", &split, "leaf_split", SIZE, &[]);
     assert_eq!(region["could_be_larger_bytes"].as_u64(), Some(SIZE), "{region:#}");
     let row = &region["census"][0];
     assert_eq!((row["leaf_bytes"].as_u64(), row["folio_bytes"].as_u64()), (Some(4096), Some(2 << 20)), "{region:#}");

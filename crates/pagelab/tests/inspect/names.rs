@@ -16,13 +16,13 @@ const NAMES: [&[u8]; 3] = [b"not\xff\xfeUTF-8", b"a - b", b"back\\040slash\ttab"
 /// The properties of a region, without its name and its address.
 fn diagnosis(region: &Value) -> Value {
     let mut region = region.clone();
-    let told: Vec<(String, u64, Vec<String>)> =
+    let causes_without_evidence: Vec<(String, u64, Vec<String>)> =
         causes(&region).into_iter().map(|(code, bytes, or, _)| (code, bytes, or)).collect();
     // The physical placement of pages is random.
     for name in ["start", "end", "text", "recognised_by", "causes", "cuts", "tlb_runs"] {
         region.as_object_mut().unwrap().remove(name);
     }
-    serde_json::json!([region, told])
+    serde_json::json!([region, causes_without_evidence])
 }
 
 #[test]

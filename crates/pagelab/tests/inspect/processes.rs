@@ -17,7 +17,7 @@ fn sleeping(bench: &Bench, name: &str) -> Running {
 }
 
 #[test]
-fn a_name_stands_for_its_process_and_several_have_a_row_each() {
+fn a_name_selects_its_process_and_several_have_a_row_each() {
     let bench = Bench::new();
     // Longer than the 15 bytes that the kernel keeps, so that the program's file decides.
     let name = format!("sleeper-by-name-{}", std::process::id());
@@ -39,7 +39,7 @@ fn a_name_stands_for_its_process_and_several_have_a_row_each() {
 }
 
 #[test]
-fn what_is_written_for_a_collector_needs_no_interval_but_lines_do() {
+fn openmetrics_need_no_interval_but_json_lines_do() {
     let bench = Bench::new();
     for words in [&["--all", "--json-lines"][..], &["--tree", "1", "--json-lines"], &["1", "--json-lines"]] {
         assert_eq!(bench.pagelab(&[&["inspect"], words].concat()).ran().code, Some(2), "{words:?}");
@@ -48,4 +48,25 @@ fn what_is_written_for_a_collector_needs_no_interval_but_lines_do() {
     let ran = bench.pagelab(&["inspect", "--openmetrics", &file, "--", "true"]).ran();
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(std::fs::read_to_string(&file).unwrap().contains("name=\"true\""));
+}
+
+/// The last thread that ends is rarely the first one.
+#[test]
+fn a_program_of_many_threads_is_seen_at_its_end() {
+    if !crate::common::needs(&[crate::common::program("gcc")]) {
+        return;
+    }
+    let bench = Bench::new();
+    let source = bench.path("threads.c");
+    let text = "#include <pthread.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
+                static void *waits(void *x) { pause(); return x; }\n\
+                int main(void) { pthread_t t; for (int i = 0; i < 16; i++) pthread_create(&t, 0, waits, 0); exit(0); }\n";
+    std::fs::write(&source, text).unwrap();
+    let program = bench.word("threads");
+    let compiled = Command::new("gcc").args(["-pthread", "-o", &program]).arg(&source).status().unwrap();
+    assert!(compiled.success());
+    for _ in 0..8 {
+        let document = bench.pagelab(&["inspect", "--json", "--", &program]).ran().json();
+        assert!(document["processes"][0]["resident_bytes"].as_u64().is_some_and(|bytes| bytes > 0), "{document:#}");
+    }
 }

@@ -1,12 +1,13 @@
 //! Shared memory and files: each kind has settings of its own, and the file offset must fit the address.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::process::Command;
 
-use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
+use super::causes::{HUGE, SIZE, Set, THP, assert_cause_of, for_advised};
 use super::provoked::{Provoked, causes};
-use crate::common::{Bench, needs, program};
+use crate::common::{Bench, Runs, needs, program};
 
 /// A tmpfs with one file, unmounted when this is dropped.
 pub struct Mounted(PathBuf);
@@ -39,7 +40,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
     let bench = Bench::new();
     let (never, advise) = (Mounted::with(&bench, "huge=never"), Mounted::with(&bench, "huge=advise"));
     let refused = Provoked::with("tmpfs", Some(&never.file())).unwrap();
-    told_of("tmpfs", &refused, "mount_refuses", SIZE, &["huge= of the tmpfs", "never"]);
+    assert_cause_of("tmpfs", &refused, "mount_refuses", SIZE, &["huge= of the tmpfs", "never"]);
     drop(refused);
     let given = Provoked::with("tmpfs", Some(&advise.file())).unwrap();
     let region = given.region();
@@ -83,16 +84,22 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
     // A memfd has no path. The setting for a file with a path is that of its mount.
     let bench = Bench::new();
     let named = Mounted::with(&bench, "huge=never");
-    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
+    assert_cause_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
     for word in ["always", "within_size"] {
         let _own = Set::to(&own, word);
         let memfd = Provoked::start("memfd").unwrap().region();
         assert_eq!((causes(&memfd).len(), memfd["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{memfd:#}");
         let file = Provoked::with("tmpfs", Some(&named.file())).expect("the file is there");
-        told_of("tmpfs", &file, "mount_refuses", SIZE, &["never"]);
+        assert_cause_of("tmpfs", &file, "mount_refuses", SIZE, &["never"]);
     }
     let _own = Set::to(&own, "advise");
-    told_of("memfd", &Provoked::start("memfd").unwrap(), "shared_not_advised", SIZE, &["2048kB/shmem_enabled: advise"]);
+    assert_cause_of(
+        "memfd",
+        &Provoked::start("memfd").unwrap(),
+        "shared_not_advised",
+        SIZE,
+        &["2048kB/shmem_enabled: advise"],
+    );
 }
 
 #[test]
@@ -109,7 +116,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
         assert!(one.3.contains(" of ") && one.3.contains("THPeligible: "), "{one:?}");
     }
     let beyond = Provoked::with("file_out_of_place", Some(&file)).unwrap();
-    told_of(
+    assert_cause_of(
         "file_out_of_place",
         &beyond,
         "file_misaligned",
@@ -119,7 +126,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
 }
 
 #[test]
-fn what_is_swapped_out_leaves_holes() {
+fn swapped_out_pages_leave_holes() {
     let Some(_still) = for_advised() else { return };
     if !needs(&[program("mkswap"), program("swapon")]) {
         return;
@@ -141,4 +148,37 @@ fn what_is_swapped_out_leaves_holes() {
     let found = causes(&region);
     assert_eq!((found[0].0.as_str(), found[0].1), ("swapped_out", SIZE / 2), "{region:#}");
     assert!(found[0].3.contains("Swap: 8192 kB"), "{found:?}");
+}
+
+/// A page of a file counts whole, however short the file is.
+#[test]
+fn short_files_that_hold_large_pages_are_listed_with_or_without_a_process() {
+    let Some(_still) = for_advised() else { return };
+    let bench = Bench::new();
+    let mounted = Mounted::with(&bench, "huge=always");
+    let paths = ["free", "open"].map(|name| mounted.file().with_file_name(name));
+    for path in &paths {
+        fs::write(path, [7; 10_000]).unwrap();
+    }
+    let held = fs::File::open(&paths[1]).unwrap();
+    let is_large = fs::metadata(&paths[0]).unwrap().blocks() * 512 == HUGE;
+    if !needs(&[("a free block for a page of a file", is_large)]) {
+        return;
+    }
+    for command in [&["inspect", "--all", "--sizes", "--json"][..], &["doctor", "--json"]] {
+        let document = bench.pagelab(command).ran().json();
+        let files = document["tmpfs_files"]["files"].as_array().unwrap();
+        for (path, holders) in paths.iter().zip([vec![], vec![std::process::id()]]) {
+            let file = files.iter().find(|file| file["path"] == path.to_str().unwrap()).unwrap();
+            let (bytes, length_bytes) = (file["bytes"].as_u64(), file["length_bytes"].as_u64());
+            assert_eq!((bytes, length_bytes), (Some(HUGE), Some(10_000)), "{file:#}");
+            assert_eq!(file["holders"], serde_json::json!(holders), "{file:#}");
+        }
+        assert!(
+            !files.iter().any(|file| file["path"] == mounted.file().to_str().unwrap()),
+            "it has no page: {files:#?}"
+        );
+    }
+    bench.pagelab(&["doctor"]).ran().prints(&["on tmpfs with large pages ", "huge=within_size"]);
+    drop(held);
 }

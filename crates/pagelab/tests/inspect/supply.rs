@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
 
-use super::causes::{HUGE, SIZE, Set, THP, for_advised, told_of};
+use serde_json::Value;
+
+use super::causes::{HUGE, SIZE, Set, THP, assert_cause_of, for_advised};
 use super::provoked::{Provoked, causes, compiled};
+use super::remedies::{Followed, large_bytes};
 use crate::common::{Bench, Runs, needs, within};
 
 /// A memory control group, removed when this is dropped.
@@ -64,12 +67,16 @@ fn a_limit_that_admits_no_large_page() {
     group.limit(SIZE + HUGE);
     let Some(provoked) = Provoked::with("charged", Some(&group.tasks())) else { return };
     let evidence = ["limit 18M", "limit met", "anon_fault_fallback_charge"];
-    let region = told_of("charged", &provoked, "charge_fell_back", SIZE, &evidence);
+    let region = assert_cause_of("charged", &provoked, "charge_fell_back", SIZE, &evidence);
     let (_, _, or, _) = &causes(&region)[0];
     assert!(or.contains(&"touched_before_eligible".to_string()), "what cannot be told apart: {region:#}");
     let process = provoked.inspected();
     assert_eq!(process["memory_limit"]["limit_bytes"].as_u64(), Some(SIZE + HUGE), "{process:#}");
     drop(provoked);
+    assert!(region.to_string().contains("raise memory.max of the control group"), "{region:#}");
+    group.limit(4 * SIZE);
+    let raised = Provoked::with("charged", Some(&group.tasks())).unwrap().region();
+    assert_eq!(large_bytes(&raised), SIZE, "{raised:#}");
 }
 
 #[test]
@@ -82,14 +89,28 @@ fn a_page_that_is_mostly_zero_is_split() {
     // A page counts as underused if more than that number of its base pages are zero (`thp_underused`, mm/huge_memory.c).
     let _few = Set::to(&format!("{THP}/khugepaged/max_ptes_none"), "64");
     let Some(group) = Group::new("underused") else { return };
+    let before = fallbacks();
     let Some(provoked) = Provoked::with("underused", Some(&group.tasks())) else { return };
-    assert_eq!(causes(&provoked.region()).len(), 0, "large pages, before memory is scarce");
+    let found = causes(&provoked.region());
+    if !needs(&[("free memory for large pages", found.is_empty() || fallbacks() == before)]) {
+        return;
+    }
+    assert!(found.is_empty(), "large pages, before memory is scarce: {found:?}");
     group.reclaim();
     let region = provoked.region();
     let (cause, bytes, or, evidence) = causes(&region).remove(0);
     assert_eq!((cause.as_str(), bytes), ("zero_page_in_slot", 8 * 4096), "{region:#}");
     assert!(or.contains(&"split_underused".to_string()), "{region:#}");
     assert!(evidence.contains("thp_underused_split_page: "), "{evidence}");
+    drop(provoked);
+    let remedies = region["causes"][0]["remedies"].as_array().unwrap();
+    let is_setting = |change: &Value| change["path"].as_str().is_some_and(|path| path.ends_with("shrink_underused"));
+    let remedy = remedies.iter().find(|remedy| remedy["changes"].as_array().unwrap().iter().any(is_setting));
+    let _never = Followed::remedy(remedy.unwrap_or_else(|| panic!("{region:#}"))).unwrap();
+    let provoked = Provoked::with("underused", Some(&group.tasks())).unwrap();
+    group.reclaim();
+    let region = provoked.region();
+    assert_eq!(large_bytes(&region), SIZE, "{region:#}");
 }
 
 /// The fallback counters for large pages since boot.
@@ -111,22 +132,23 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
     assert_eq!(document["supply"]["counted_since"], "command", "{ran}");
     let regions = document["processes"][0]["regions"].as_array().unwrap();
     let code = "touched_before_eligible".to_string();
-    let told = regions.iter().flat_map(causes).find(|one| one.0 == code || one.2.contains(&code)).unwrap();
-    assert_eq!(told.1, SIZE, "{told:?}");
+    let found = regions.iter().flat_map(causes).find(|one| one.0 == code || one.2.contains(&code)).unwrap();
+    assert_eq!(found.1, SIZE, "{found:?}");
     // It is the only cause if no leaf was split meanwhile: those of other programs count too.
-    assert_eq!(told.0 == code, told.3.contains("thp_split_pmd: 0 since"), "{told:?}");
+    assert_eq!(found.0 == code, found.3.contains("thp_split_pmd: 0 since"), "{found:?}");
     // The counters are those of the whole host.
     if needs(&[("a host on which no other program's large page falls back", fallbacks() == before)]) {
-        assert!(!told.2.iter().any(|code| code.ends_with("fell_back")), "{told:?}");
+        assert!(!found.2.iter().any(|code| code.ends_with("fell_back")), "{found:?}");
     }
-    assert!(told.3.contains("since the command's start"), "{told:?}");
+    assert!(found.3.contains("since the command's start"), "{found:?}");
 }
 
 #[test]
-fn memory_in_small_pieces() {
+fn memory_in_small_pieces_is_moved_together() {
     let Some(_alone) = for_advised() else { return };
     // A fault does not compact memory.
     let _defrag = Set::to(&format!("{THP}/defrag"), "never");
+    let scattered = Provoked::start("scattered").unwrap();
     let bench = Bench::new();
     let mut pieces = bench.pagelab(&["workload", "fragments", "--percent", "100"]);
     let mut pieces = pieces.stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
@@ -136,11 +158,28 @@ fn memory_in_small_pieces() {
     let provoked = Provoked::start("in_pieces").unwrap();
     let region = provoked.region();
     let fell_back = "allocation_fell_back".to_string();
-    let told = causes(&region).into_iter().find(|one| one.0 == fell_back || one.2.contains(&fell_back));
-    let Some((_, bytes, _, evidence)) = told else { panic!("{line}{region:#}") };
+    let cause = causes(&region).into_iter().find(|one| one.0 == fell_back || one.2.contains(&fell_back));
+    let Some((_, bytes, _, evidence)) = cause else { panic!("{line}{region:#}") };
     assert!(bytes >= HUGE, "{region:#}");
     assert!(
         evidence.contains("free blocks of 2M or more: ") && evidence.contains("anon_fault_fallback: "),
         "{evidence}"
     );
+    // Both programs go on holding their memory, and the pages between the free ones of `scattered` can be moved.
+    let freeing = remedies_that_free_blocks(&region);
+    assert_eq!(freeing.len(), 1, "{region:#}");
+    Followed::remedy(&freeing[0]).unwrap();
+    let region = Provoked::start("huge").unwrap().region();
+    assert!(large_bytes(&region) * 10 >= SIZE * 9, "after {:#}: {region:#}", freeing[0]);
+    drop(scattered);
+}
+
+/// The remedies of a region's causes that act on the whole system once.
+fn remedies_that_free_blocks(region: &Value) -> Vec<Value> {
+    let causes = region["causes"].as_array().unwrap().iter();
+    let mut remedies: Vec<Value> = causes.flat_map(|one| one["remedies"].as_array().unwrap().clone()).collect();
+    let is_trigger = |change: &Value| change["kind"] == "trigger";
+    remedies.retain(|remedy| remedy["changes"].as_array().unwrap().iter().all(is_trigger));
+    remedies.dedup_by_key(|remedy| remedy["changes"].clone());
+    remedies
 }

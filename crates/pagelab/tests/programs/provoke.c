@@ -306,18 +306,18 @@ static char *provoked(const char *cause, const char *file) {
         advise(start = memory(), SIZE, MADV_HUGEPAGE);
         for (size_t at = 0; at < SIZE; at += HUGE) {
             touch(start + at, HUGE / 2);
-            advise(start + at, 4 * PAGE, MADV_COLD);
+            advise(start + at, mended("whole_slots") ? HUGE : 4 * PAGE, MADV_COLD);
         }
     } else if (!strcmp(cause, "cold")) {
         start = huge();
         for (size_t at = 0; at < SIZE; at += HUGE)
-            advise(start + at, 4 * PAGE, MADV_COLD);
+            advise(start + at, mended("whole_slots") ? HUGE : 4 * PAGE, MADV_COLD);
     } else if (!strcmp(cause, "zero_leaf_split")) {
         // Linux 6.18 gives a huge zero page a large page at a write, but not where its leaf was split.
         advise(start = memory(), SIZE, MADV_HUGEPAGE);
         unsigned sum = 0;
         for (size_t at = 0; at < SIZE; at += HUGE) {
-            sum += start[at];
+            sum += mended("write_first") ? 0 : start[at];
             must(mprotect(start + at, PAGE, PROT_READ) == 0, "mprotect");
             must(mprotect(start + at, PAGE, PROT_READ | PROT_WRITE) == 0, "mprotect");
         }
@@ -366,9 +366,32 @@ static char *provoked(const char *cause, const char *file) {
         if (mended("advise"))
             advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
+    } else if (!strcmp(cause, "unaligned")) {
+        // A mapping of one and a half pages of the size that begins at a quarter of one.
+        size_t before = mended("align") ? HUGE : HUGE / 4;
+        size_t size = mended("align") ? HUGE : HUGE + HUGE / 2;
+        char *all = reserved(3 * HUGE, HUGE);
+        start = all + before;
+        must(munmap(all, before) == 0 && munmap(start + size, 3 * HUGE - before - size) == 0, "munmap");
+        must(mprotect(start, size, PROT_READ | PROT_WRITE) == 0, "mprotect");
+        advise(start, size, MADV_HUGEPAGE);
+        touch(start, size);
+    } else if (!strcmp(cause, "pool_touched")) {
+        start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB, -1, 0);
+        must(start != MAP_FAILED, "mmap");
+        touch(start, SIZE);
     } else if (!strcmp(cause, "pool")) {
         start = mmap(NULL, SIZE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_HUGETLB | MAP_NORESERVE, -1, 0);
         must(start != MAP_FAILED, "mmap");
+    } else if (!strcmp(cause, "scattered")) {
+        // Free pages between pages that compaction can move.
+        size_t all = 32 * SIZE;
+        start = reserved(all, HUGE);
+        must(mprotect(start, all, PROT_READ | PROT_WRITE) == 0, "mprotect");
+        advise(start, all, MADV_NOHUGEPAGE);
+        touch(start, all);
+        for (size_t at = 0; at < all; at += 2 * PAGE)
+            advise(start + at, PAGE, MADV_DONTNEED);
     } else if (!strcmp(cause, "in_pieces")) {
         start = in_pieces();
     } else if (!strcmp(cause, "charged")) {
@@ -399,11 +422,13 @@ static char *provoked(const char *cause, const char *file) {
         start = mapped(file, PROT_READ | PROT_WRITE, MAP_SHARED, mended("map_congruent") ? 0 : PAGE);
         advise(start, SIZE, MADV_HUGEPAGE);
         touch(start, SIZE);
-    } else if (!strcmp(cause, "file") || !strcmp(cause, "file_out_of_place")) {
+    } else if (!strncmp(cause, "file", 4)) {
         int cached = open(file, O_RDONLY);
         // Only pages that were written back leave the page cache.
         must(cached >= 0 && fsync(cached) == 0 && posix_fadvise(cached, 0, 0, POSIX_FADV_DONTNEED) == 0, "posix_fadvise");
-        start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, cause[4] && !mended("map_congruent") ? PAGE : 0);
+        int is_out_of_place = !strcmp(cause, "file_out_of_place") && !mended("map_congruent");
+        int protection = !strcmp(cause, "file_data") ? PROT_READ : PROT_READ | PROT_EXEC;
+        start = mapped(file, protection, MAP_PRIVATE, is_out_of_place ? PAGE : 0);
         if (mended("advise_uncached"))
             advise(start, SIZE, MADV_HUGEPAGE);
         unsigned sum = 0;
@@ -412,8 +437,9 @@ static char *provoked(const char *cause, const char *file) {
     } else if (!strcmp(cause, "split_code")) {
         // A code buffer: written whole, and made executable piece by piece. In the end it is one mapping again.
         start = huge();
-        for (size_t at = 0; at < SIZE; at += 16 * PAGE)
-            must(mprotect(start + at, 16 * PAGE, PROT_READ | PROT_EXEC) == 0, "mprotect");
+        size_t step = mended("whole_slots") ? HUGE : 16 * PAGE;
+        for (size_t at = 0; at < SIZE; at += step)
+            must(mprotect(start + at, step, PROT_READ | PROT_EXEC) == 0, "mprotect");
     } else if (!strcmp(cause, "moved_text")) {
         // As a program that copies its code to anonymous memory, at the addresses of the code.
         start = mapped(file, PROT_READ | PROT_EXEC, MAP_PRIVATE, 0) + HUGE;

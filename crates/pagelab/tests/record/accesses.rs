@@ -20,8 +20,8 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     assert_eq!(info["total"]["instructions"], fetched);
     assert!(fetched > 300 && fetched < 1000, "{fetched}");
     assert_eq!(info["header"]["architecture"], emulator.trim_start_matches("qemu-"));
-    let (told, version) = (&info["header"]["emulator"]["name"], &info["header"]["emulator"]["version"]);
-    assert!(told == emulator && version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{info}");
+    let (name, version) = (&info["header"]["emulator"]["name"], &info["header"]["emulator"]["version"]);
+    assert!(name == emulator && version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{info}");
     let exits: Vec<&Value> = events(&lines, "exit").collect();
     assert_eq!((exits.len(), &exits[0]["status"]), (1, &Value::from(42)));
     // The program's own file and its stack were mapped from the start.
@@ -208,7 +208,7 @@ fn windows_are_marked() {
 }
 
 #[test]
-fn what_recording_costs_is_measured() {
+fn measures_the_cost_of_recording() {
     if !can_record() {
         return;
     }

@@ -11,8 +11,8 @@ fn calls_that_change_the_address_space_have_arguments_and_results() {
     let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
     let ran = record(&bench, &[], &[&path]).ran();
     ran.says(0, &[]);
-    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let &[first, moved, end] = &told[..] else { panic!("{ran}") };
+    let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[first, moved, end] = &printed[..] else { panic!("{ran}") };
     let lines = dumped(&bench, "trace");
     let has = |call: &str, result: i64, arguments: &[(&str, u64)]| {
         let found = events(&lines, call)
@@ -44,8 +44,8 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     let ran = record(&bench, &[], &[&path]).ran();
     ran.says(0, &[]);
     sound(&bench, "trace");
-    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let &[written, read_into, parts, status, late] = &told[..] else { panic!("{ran}") };
+    let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[written, read_into, parts, status, late] = &printed[..] else { panic!("{ran}") };
     let lines = dumped(&bench, "trace");
     let by_kernel = |what: &str, begin: u64| of_kind(&lines, what, begin, 32);
     assert_eq!(by_kernel("kernel load", written), [0, 1, 2, 0]);
@@ -72,16 +72,16 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
 }
 
 #[test]
-fn what_the_kernel_touches_for_an_x86_64_program_is_there() {
+fn records_kernel_accesses_for_an_x86_64_program() {
     kernel("gcc", "qemu-x86_64");
 }
 
 #[test]
-fn what_the_kernel_touches_for_an_aarch64_program_is_there() {
+fn records_kernel_accesses_for_an_aarch64_program() {
     kernel("aarch64-linux-gnu-gcc", "qemu-aarch64");
 }
 
 #[test]
-fn what_the_kernel_touches_for_a_riscv64_program_is_there() {
+fn records_kernel_accesses_for_a_riscv64_program() {
     kernel("riscv64-linux-gnu-gcc", "qemu-riscv64");
 }

@@ -94,7 +94,7 @@ fn whole_blocks(path: &Path, begin: u64, pages: u64) -> (usize, u64) {
 }
 
 #[test]
-fn a_program_that_is_killed_has_its_whole_blocks_and_says_what_is_missing() {
+fn a_killed_program_keeps_its_whole_blocks_and_missing_parts_are_reported() {
     if !can_record() {
         return;
     }
@@ -112,8 +112,8 @@ fn a_program_that_is_killed_has_its_whole_blocks_and_says_what_is_missing() {
         assert!(regions > 2, "{regions}");
         assert!(milliseconds < 300 || stores > 64, "{stores}");
         // A truncated trace can be simulated.
-        let told = bench.pagelab(&["sim", "trace", "-p", "base", "--json"]).ran().json();
-        assert_eq!(told["traces"][0]["cut_off"], true);
+        let simulated = bench.pagelab(&["sim", "trace", "-p", "base", "--json"]).ran().json();
+        assert_eq!(simulated["traces"][0]["cut_off"], true);
     }
 }
 
@@ -124,24 +124,35 @@ fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
+    let mut whole = 0;
     for _ in 0..3 {
         let ran = record(&bench, &[], &[&path, "exits among calls"]).ran();
+        if ran.stderr.contains(QEMU_FAILED) {
+            cut_off(&bench, "trace", &ran, 127);
+            continue;
+        }
         ran.says(6, &[]);
         assert_eq!(ran.stderr, "", "{ran}");
         sound(&bench, "trace");
         assert!(events(&dumped(&bench, "trace"), "exit").any(|exit| exit["status"] == 6));
+        whole += 1;
     }
+    assert!(whole > 0, "QEMU failed each time");
 }
 
+/// An assertion of QEMU 7.2 fails in one of about a thousand such ends, with any plugin that takes some time at the end: other threads
+/// run on meanwhile. Three in a row are expected once in a thousand million tests.
+const QEMU_FAILED: &str = "rcu_read_unlock: Assertion";
+
 /// The PID of a forked process and the address of its memory, which it prints at its end.
-fn told_by_child(ran: &Ran) -> (u64, u64) {
-    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let &[child, shared] = &told[..] else { panic!("{ran}") };
+fn printed_by_child(ran: &Ran) -> (u64, u64) {
+    let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[child, shared] = &printed[..] else { panic!("{ran}") };
     (child, shared)
 }
 
 #[test]
-fn a_forked_process_that_is_killed_says_what_is_missing() {
+fn reports_missing_parts_of_a_killed_forked_process() {
     if !can_record() {
         return;
     }
@@ -149,7 +160,7 @@ fn a_forked_process_that_is_killed_says_what_is_missing() {
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     for options in [&[][..], &["--lossless"]] {
         let ran = record(&bench, options, &[&path, "child is killed"]).ran();
-        let (child, _) = told_by_child(&ran);
+        let (child, _) = printed_by_child(&ran);
         ran.says(19, &[&format!("trace.{child}: the forked process ended before its last accesses were written")]);
         cut_off(&bench, &format!("trace.{child}"), &ran, 19);
         sound(&bench, "trace");
@@ -157,14 +168,14 @@ fn a_forked_process_that_is_killed_says_what_is_missing() {
 }
 
 #[test]
-fn a_forked_process_that_goes_on_without_its_first_thread_finishes_its_trace() {
+fn a_forked_process_finishes_its_trace_without_its_first_thread() {
     if !can_record() {
         return;
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let ran = record(&bench, &[], &[&path, "leaves a thread"]).ran();
-    let (child, shared) = told_by_child(&ran);
+    let (child, shared) = printed_by_child(&ran);
     let trace = format!("trace.{child}");
     ran.says(0, &[&format!("{trace}: the forked process still runs")]);
     // Its output is closed before the last part of its trace is written.

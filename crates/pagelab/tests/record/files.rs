@@ -30,7 +30,7 @@ fn a_part_of_a_trace_is_a_trace() {
     let nothing = cut(&["--from", "1000000000"]);
     assert_eq!(nothing["total"]["runs"], 0);
     let over = bench.pagelab(&["trace", "cut", "trace", "-o", "trace"]).ran();
-    over.says(2, &["is read", "-o"]);
+    over.says(2, &["is the input", "-o"]);
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn numbers_of_a_file_from_anywhere_lead_to_no_panic_and_no_memory() {
 }
 
 #[test]
-fn a_damaged_trace_is_told_and_read_around() {
+fn reports_damage_in_a_trace_and_reads_around_it() {
     let bench = Bench::new();
     let text = "I  04001090,3\n L 1ffeff,8\n".repeat(1000);
     std::fs::write(bench.path("text"), text).unwrap();
@@ -104,10 +104,10 @@ fn a_damaged_trace_is_told_and_read_around() {
     assert_eq!((&document["damages"][0]["offset_bytes"], &document["whole"]), (&payload.into(), &true.into()));
     std::fs::write(bench.path("cut off"), &bytes[..payload + 90]).unwrap();
     bench.pagelab(&["trace", "check", "cut off"]).ran().says(1, &[]);
-    for (name, content, said) in [("empty", "", "empty"), ("other", "hello, this is something else", "no trace")] {
+    for (name, content, message) in [("empty", "", "empty"), ("other", "hello, this is something else", "no trace")] {
         std::fs::write(bench.path(name), content).unwrap();
         for verb in ["info", "check", "dump"] {
-            bench.pagelab(&["trace", verb, name]).ran().says(2, &[name, said]);
+            bench.pagelab(&["trace", verb, name]).ran().says(2, &[name, message]);
         }
     }
     let wrong = ["trace", "import", "--from", "lackey", "other", "-o", "imported"];

@@ -150,7 +150,7 @@ fn a_machine_that_is_killed_has_its_whole_blocks() {
         words.is_some_and(|words| words.contains("-qmp"))
     };
     assert!(common::within(common::LIMIT, is_machine));
-    let has_stored = || std::fs::read_to_string(bench.path("serial")).is_ok_and(|said| said == "x");
+    let has_stored = || std::fs::read_to_string(bench.path("serial")).is_ok_and(|written| written == "x");
     assert!(common::within(common::LIMIT, has_stored));
     // While it loops it executes instructions, after which a block must be written.
     std::thread::sleep(std::time::Duration::from_millis(500));
@@ -173,7 +173,7 @@ const PC_CODE: [u8; 16] = [
 ];
 
 #[test]
-fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
+fn counts_instructions_of_firmware_and_records_its_accesses() {
     if !needs(&[recording("qemu-system-x86_64")]) {
         return;
     }
@@ -206,7 +206,7 @@ fn what_firmware_executes_is_counted_and_its_accesses_to_memory_recorded() {
 }
 
 #[test]
-fn what_is_no_machine_is_refused() {
+fn refuses_commands_that_are_no_machine() {
     if !can_record() {
         return;
     }

@@ -11,6 +11,7 @@ mod calls;
 mod ends;
 mod files;
 mod machines;
+mod native;
 mod processes;
 mod start;
 
@@ -60,8 +61,8 @@ fn can_record() -> bool {
 /// Whether the trace was recorded by an older QEMU than this version.
 fn qemu_before(bench: &Bench, version: u64) -> bool {
     let info = info(bench, "trace");
-    let told = info["header"]["emulator"]["version"].as_str().unwrap();
-    told.split('.').next().unwrap().parse::<u64>().unwrap() < version
+    let recorded_version = info["header"]["emulator"]["version"].as_str().unwrap();
+    recorded_version.split('.').next().unwrap().parse::<u64>().unwrap() < version
 }
 
 fn info(bench: &Bench, name: &str) -> Value {
@@ -95,10 +96,10 @@ fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
     let (fetches, data): (Vec<&Value>, Vec<&Value>) =
         lines.iter().filter(|line| is_own(line)).partition(|line| line["kind"] == "fetch");
     let first = data.iter().map(|line| of(line, "address")).min().unwrap();
-    let told = |line: &&Value| {
+    let page_and_count = |line: &&Value| {
         ((of(line, "address") - first) >> 12, line["kind"].as_str().unwrap().to_owned(), of(line, "accesses"))
     };
-    (data.iter().map(told).collect(), fetches.iter().map(|line| of(line, "accesses")).sum())
+    (data.iter().map(page_and_count).collect(), fetches.iter().map(|line| of(line, "accesses")).sum())
 }
 
 /// The pages from `begin` on that runs of a kind access, numbered from 0, among `pages` pages.
@@ -126,7 +127,10 @@ fn cut_off(bench: &Bench, trace: &str, ran: &Ran, code: i32) {
     let missing = "up to 4,194,304 instructions of each thread are missing";
     ran.says(code, &[&bench.word(trace), "its last accesses", "cut off", missing]);
     let check = bench.pagelab(&["trace", "check", trace]).ran();
-    assert!(check.code == Some(1) && check.stdout.contains("there is no index at the end"), "{check}");
-    let told = check.stdout.lines().filter(|line| line.starts_with("at byte")).collect::<Vec<_>>();
-    assert!(told.iter().all(|line| line.contains("the file ends within the block")) && told.len() <= 1, "{check}");
+    assert!(check.code == Some(1) && check.stdout.contains("the index at the end is missing"), "{check}");
+    let damages = check.stdout.lines().filter(|line| line.starts_with("at byte")).collect::<Vec<_>>();
+    assert!(
+        damages.iter().all(|line| line.contains("the file ends within the block")) && damages.len() <= 1,
+        "{check}"
+    );
 }

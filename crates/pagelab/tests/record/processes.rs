@@ -60,8 +60,8 @@ fn a_forked_process_has_a_trace_of_its_own() {
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let ran = record(&bench, &[], &[&path, "forks"]).ran();
     ran.says(13, &[]);
-    let told: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
-    let &[child, shared] = &told[..] else { panic!("{ran}") };
+    let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
+    let &[child, shared] = &printed[..] else { panic!("{ran}") };
     let child_trace = format!("trace.{child}");
     sound(&bench, "trace");
     sound(&bench, &child_trace);
@@ -83,8 +83,8 @@ fn a_forked_process_has_a_trace_of_its_own() {
     assert_eq!(process("trace"), serde_json::json!({ "process": parent, "parent": null }));
     assert_eq!(process(&child_trace), serde_json::json!({ "process": child, "parent": parent }));
     // It starts with its parent's heap and stack.
-    let told: Vec<&str> = events(&childs, "region").map(|region| region["name"].as_str().unwrap()).collect();
-    assert!(["[heap]", "[stack]"].iter().all(|name| told.contains(name)), "{told:?}");
+    let names: Vec<&str> = events(&childs, "region").map(|region| region["name"].as_str().unwrap()).collect();
+    assert!(["[heap]", "[stack]"].iter().all(|name| names.contains(name)), "{names:?}");
     assert_eq!(events(&childs, "exit").next().unwrap()["status"], 3);
     assert_eq!(info(&bench, &child_trace)["threads"].as_array().unwrap().len(), 1);
 }

@@ -18,7 +18,7 @@ fn input_and_output_are_the_commands_own() {
 }
 
 #[test]
-fn what_the_plugin_is_told_is_not_for_the_program() {
+fn hides_the_plugins_variables_from_the_program() {
     if !can_record() {
         return;
     }
@@ -46,7 +46,7 @@ fn where_shared_memory_is_full_a_program_is_recorded_all_the_same() {
 }
 
 #[test]
-fn what_cannot_be_recorded_says_why() {
+fn explains_why_a_program_cannot_be_recorded() {
     if !can_record() {
         return;
     }
@@ -62,14 +62,14 @@ fn what_cannot_be_recorded_says_why() {
     refused(&mut record(&bench, &[], &["no-such-program"]), &["no-such-program"]);
     refused(
         &mut record(&bench, &["--arch", "riscv64"], &[&path]),
-        &["a program for x86_64", "--arch asks for riscv64"],
+        &["expected a program for riscv64 (--arch)", "found one for x86_64"],
     );
     refused(&mut record(&bench, &["--sysroot", "/nowhere"], &[&path]), &["/nowhere", "--sysroot"]);
     refused(&mut record(&bench, &["--window", "5"], &[&path]), &["--skip"]);
     let mut without = record(&bench, &[], &[&path]);
     refused(
         without.env("PAGELAB_QEMU_PLUGIN", "/nowhere.so"),
-        &["/nowhere.so", "cargo build --release -p qemu-plugin"],
+        &["/nowhere.so", "build it in a checkout (cargo build --release)"],
     );
     let mut elsewhere = bench.pagelab(&["record", "-o", "/nowhere/trace", "--", &path]);
     refused(elsewhere.env("PAGELAB_QEMU_PLUGIN", plugin()), &["/nowhere/trace", "cannot be written", "-o"]);
@@ -86,13 +86,13 @@ fn what_cannot_be_recorded_says_why() {
     let (version, help) = ("--version) echo qemu-x86_64 version 12.0.1", "--help) echo '-plugin x'");
     let newer = bench.script("qemu-x86_64", &format!("case $1 in {version};; {help};; *) exit 9;; esac"));
     let mut too_new = record(&bench, &[], &[&path]);
-    let told = [&newer, "status: 9", "12.0.1 is newer", "put one of 7.2 to 11.1 first in PATH"];
-    refused(too_new.env("PATH", bench.path("")), &told);
+    let expected = [&newer, "status: 9", "12.0.1 is newer", "put one of 7.2 to 11.1 first in PATH"];
+    refused(too_new.env("PATH", bench.path("")), &expected);
     assert!(!bench.path("trace").exists());
 }
 
 #[test]
-fn what_was_there_stays_until_something_is_recorded() {
+fn an_old_trace_stays_until_something_is_recorded() {
     if !can_record() {
         return;
     }
@@ -109,12 +109,12 @@ fn what_was_there_stays_until_something_is_recorded() {
     let no_machine = ["qemu-system-x86_64", "-M", "no-such-machine"];
     let has_system = needs(&[recording("qemu-system-x86_64")]);
     for old in [Some("what was there"), None] {
-        let refused = |command: &mut Command, said: &str| {
+        let refused = |command: &mut Command, message: &str| {
             if let Some(old) = old {
                 std::fs::write(bench.path("trace"), old).unwrap();
             }
-            command.ran().says(2, &[said]);
-            assert_eq!(std::fs::read_to_string(bench.path("trace")).ok().as_deref(), old, "{said}");
+            command.ran().says(2, &[message]);
+            assert_eq!(std::fs::read_to_string(bench.path("trace")).ok().as_deref(), old, "{message}");
             let _ = std::fs::remove_file(bench.path("trace"));
         };
         refused(&mut record(&bench, &["--plugin", &text], &[&path, "threads"]), "before anything was recorded");

@@ -26,7 +26,7 @@ policies = ["default", "base"]
 partition = "pagelab-64"
 time = "10m"
 
-[sizes.full]
+[sizes.standard]
 parameters = { s = "0.05" }
 blocks = 6
 min_blocks = 6
@@ -158,17 +158,17 @@ fn a_study_runs_on_nodes_and_is_merged() {
     let file = written(bench, &(text + more));
     let submitted = study(bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep,writes,nowhere"]);
     submitted.says(0, &[]).prints(&["submitted: job 1 and job", "merges what it leaves"]);
-    study(bench, &cluster, &["run", &file, "--on", "slurm"]).says(2, &["wait or run already: 1"]);
+    study(bench, &cluster, &["run", &file, "--on", "slurm"]).says(2, &["already queued or running: 1"]);
     cluster.await_end();
-    let said = printed(bench, "tiny-full-merge-");
+    let log = printed(bench, "tiny-standard-merge-");
     for part in [
         "1 comparisons added",
         "nowhere on host: cannot be run",
         "nowhere on cortex-a53: cannot be run",
         "acme-bench",
-        "true on host: it left no shard: it has not begun",
+        "true on host: it left no shard: it has not started",
     ] {
-        assert!(said.contains(part), "no {part:?} in {said}\n{}", printed(bench, "tiny-full-"));
+        assert!(log.contains(part), "no {part:?} in {log}\n{}", printed(bench, "tiny-standard-"));
     }
     let report = study(bench, &cluster, &["report", &file, "--json"]).json();
     let row = |workload: &str, is_host: bool| {
@@ -216,9 +216,9 @@ fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() 
     };
     assert!(within(LIMIT, is_seen), "{:?}", states());
     cluster.await_end();
-    let said = printed(&bench, "tiny-full-merge-");
-    assert!(said.contains("3 comparisons added") && said.contains("all 3 tasks are done"), "{said}");
-    assert!(shard(&bench, "tiny-full-2+0.out").exists(), "its output has the name of its task");
+    let log = printed(&bench, "tiny-standard-merge-");
+    assert!(log.contains("3 comparisons added") && log.contains("all 3 tasks are done"), "{log}");
+    assert!(shard(&bench, "tiny-standard-2+0.out").exists(), "its output has the name of its task");
     let expected = ["left a shard".to_owned(), "all its rows are done".to_owned()];
     assert_eq!(states(), [expected.clone(), expected.clone(), expected]);
     study(&bench, &cluster, &["status", &file]).says(0, &[]).prints(&["tasks of Slurm:", "echo", "left a shard"]);
@@ -233,15 +233,15 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     let bench = bench();
     let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 48").replace("0.05", "0.1"));
     study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
-    let local = bench.path("disk").join("pagelab-1-tiny-full-0").join("results.sqlite");
+    let local = bench.path("disk").join("pagelab-1-tiny-standard-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
     assert!(within(LIMIT, || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
     // Like a failure of the node: no process can save anything.
     let tasks = processes_with("--task 0");
     tasks.iter().filter(|(_, line)| line.contains(&bench.word(""))).for_each(|(pid, _)| send("KILL", *pid));
     cluster.await_end();
-    let said = printed(&bench, "tiny-full-merge-");
-    assert!(said.contains("task 0, sleep on host: it left no shard: it runs, or it was killed"), "{said}");
+    let log = printed(&bench, "tiny-standard-merge-");
+    assert!(log.contains("task 0, sleep on host: it left no shard: it is running, or was killed"), "{log}");
     let before = places(&bench, &local);
     // A job whose cleanup has not finished cannot be requeued.
     let is_queued = || {
@@ -252,8 +252,8 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     assert!(within(LIMIT, || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
     // Like a preemption: the task gets a signal, and saves its trials.
     cluster.ask("scontrol", &["requeue", "1_0"]);
-    let shard = shard(&bench, "tiny-full-0.sqlite");
-    assert!(within(LIMIT, || shard.exists()), "{}", printed(&bench, "tiny-full-0"));
+    let shard = shard(&bench, "tiny-standard-0.sqlite");
+    assert!(within(LIMIT, || shard.exists()), "{}", printed(&bench, "tiny-standard-0"));
     let between = places(&bench, &shard);
     assert!(between.starts_with(&before) && between.len() > before.len());
     cluster.await_end();
@@ -278,27 +278,27 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);
     cluster.await_state("1_0", "RUNNING");
     cluster.ask("scontrol", &["update", "NodeName=node1", "State=DRAIN", "Reason=test"]);
-    let first = shard(&bench, "tiny-full-0.sqlite");
-    assert!(within(LIMIT, || first.exists()), "{}", printed(&bench, "tiny-full-0"));
+    let first = shard(&bench, "tiny-standard-0.sqlite");
+    assert!(within(LIMIT, || first.exists()), "{}", printed(&bench, "tiny-standard-0"));
     cluster.await_state("1_1", "PENDING");
     let merge = || study(&bench, &cluster, &["merge", "--shards", &file]);
     merge()
         .says(1, &["1 of 2 tasks have no result"])
-        .prints(&["task 1, true on host: it left no shard: it has not begun"]);
+        .prints(&["task 1, true on host: it left no shard: it has not started"]);
     cluster.ask("scontrol", &["update", "NodeName=node1", "State=RESUME"]);
     cluster.await_end();
-    let said = printed(&bench, "tiny-full-merge-");
-    assert!(said.contains("all 2 tasks are done"), "{said}");
+    let log = printed(&bench, "tiny-standard-merge-");
+    assert!(log.contains("all 2 tasks are done"), "{log}");
 
     // One shard was copied only half, and the other is an unfinished temporary copy.
     fs::remove_file(bench.path("results.sqlite")).unwrap();
     let whole = fs::read(&first).unwrap();
     fs::write(&first, &whole[..whole.len() / 2]).unwrap();
-    let second = shard(&bench, "tiny-full-1.sqlite");
-    fs::rename(&second, shard(&bench, "tiny-full-1.sqlite.elsewhere-7.partial")).unwrap();
+    let second = shard(&bench, "tiny-standard-1.sqlite");
+    fs::rename(&second, shard(&bench, "tiny-standard-1.sqlite.elsewhere-7.partial")).unwrap();
     merge().says(1, &["task 0, sleep on host:", "damaged", "it was not merged", "2 of 2 tasks"]).prints(&[
         "0 comparisons added",
-        "is damaged, or half of a copy",
+        "is damaged, or an incomplete copy",
         "the copy of its shard was not finished",
         "elsewhere-7.partial",
     ]);
@@ -306,7 +306,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     cluster.await_end();
     let again = merge();
     again.says(0, &[]).prints(&["0 comparisons added, 0 completed, 2 there already", "all 2 tasks are done"]);
-    assert!(shard(&bench, "tiny-full-0.sqlite.damaged").exists(), "what is damaged is kept");
+    assert!(shard(&bench, "tiny-standard-0.sqlite.damaged").exists(), "the damaged shard is kept");
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
 }
 
@@ -319,7 +319,7 @@ fn example(bench: &Bench, name: &str, from: &str, to: &str) -> String {
 }
 
 #[test]
-fn what_a_prolog_grants_is_measured_and_taken_back() {
+fn settings_granted_by_a_prolog_are_measured_and_taken_back() {
     let size = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     if !slurm_is_here() || !needs(&[("folios of 64K", Path::new(size).exists())]) {
         return;
@@ -362,8 +362,14 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
     // Another comparison on this host may hold it for a while.
     assert!(within(LIMIT, has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
+    // A write to a setting ends before the process stops: who was restoring must have stopped before the settings are read.
     let stopped = within(LIMIT, || {
-        own().for_each(|(pid, _)| send("STOP", pid));
+        let running = || own().filter(|(pid, _)| !is_stopped(*pid)).collect::<Vec<_>>();
+        let all_stop = within(LIMIT, || {
+            running().iter().for_each(|(pid, _)| send("STOP", *pid));
+            running().is_empty()
+        });
+        assert!(all_stop, "{:?} should have stopped {LIMIT:?} ago", running());
         let is_changed = has_lease() && settings() != before;
         if !is_changed {
             own().for_each(|(pid, _)| send("CONT", pid));

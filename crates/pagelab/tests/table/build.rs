@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn what_is_built_is_legal_in_every_format() {
+fn built_tables_are_legal_in_every_format() {
     let bench = Bench::new();
     let (image, formats) = (bench.word("image.bin"), formats(&bench));
     assert!(formats.len() > 70, "{formats:?}");

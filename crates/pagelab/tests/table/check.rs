@@ -53,7 +53,7 @@ fn every_kind_of_damage_is_named_at_its_address() {
 }
 
 #[test]
-fn warnings_are_told_and_do_not_count_as_faults() {
+fn reports_warnings_without_counting_them_as_faults() {
     let bench = Bench::new();
     let (path, mut image, _) = built(&bench, "x86-64", &["--map", "0:0x40000000:4K:rw"]);
     let leaf = entry(&image, 0x3000);
@@ -114,7 +114,7 @@ fn an_image_that_is_none_is_refused_or_found_illegal() {
     run(words("0x80000003", "0x80000000")).says(1, &["not legal"]).prints(&["without the other fields of a register"]);
     run(words("0", "0xfffffffffffff000")).says(2, &["5000 bytes at 0xfffffffffffff000", "below 2^64"]);
     let core = [b"\x7fELF\x02\x01\x01\x00".as_slice(), &[0xff; 8184]].concat();
-    check(&file("core", &core), &[]).says(1, &["not legal"]).prints(&["as an ELF core file does", "raw memory"]);
+    check(&file("core", &core), &[]).says(1, &["not legal"]).prints(&["begins like an ELF core file", "raw memory"]);
     let all_ones = file("ones", &[0xff; 1 << 16]);
     for format in formats(&bench) {
         let ran = table_in(&bench, &["check", &all_ones, "-f", &format, "--root", "0", "--base", "0", "--tree"]);

@@ -90,7 +90,7 @@ fn the_families_of_arm64_and_risc_v_are_decoded() {
 }
 
 #[test]
-fn what_is_illegal_is_named_with_its_rule() {
+fn names_the_rule_that_an_illegal_entry_breaks() {
     for (format, level, entry, parts) in [
         (
             "x86-64",

@@ -69,7 +69,7 @@ fn formats_are_listed_with_their_sizes() {
 }
 
 #[test]
-fn a_split_has_the_counts_of_kvm_and_says_what_is_saved() {
+fn a_split_has_the_counts_of_kvm_and_reports_the_savings() {
     let words = ["split", "--bytes", "1G", "--rounds", "6", "--mode", "enable", "--granule", "4k,64k"];
     let document = table(&[&words[..], &["--json"]].concat()).json();
     assert_eq!(document["schema"], "pagelab.table-split/1");

@@ -45,13 +45,13 @@ const TABLES_BYTES: u64 = 32 << 20;
 const OPERATIONS: [&str; 5] = ["map", "translate", "translate 64", "protect", "unmap"];
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
-    run(&words)
+    let arguments: Vec<String> = std::env::args().skip(1).filter(|word| word != "--bench").collect();
+    run(&arguments)
 }
 
-/// Runs all benchmarks. `words` are the command-line arguments after the program's name.
-pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
-    let (bytes, rounds) = read_arguments(words)?;
+/// Runs all benchmarks. `arguments` are the command-line arguments after the program's name.
+pub fn run(arguments: &[String]) -> Result<(), Box<dyn Error>> {
+    let (bytes, rounds) = read_arguments(arguments)?;
     println!("{:<8} {:<6} {:<13} {:>10}  peers: time / pagelab's", "format", "scene", "operation", "pagelab");
     for scene in [Scene::pages(bytes), Scene::mixed(bytes)] {
         for (format, mut contenders) in formats() {
@@ -61,9 +61,9 @@ pub fn run(words: &[String]) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn read_arguments(words: &[String]) -> Result<(u64, usize), Box<dyn Error>> {
+fn read_arguments(arguments: &[String]) -> Result<(u64, usize), Box<dyn Error>> {
     let (mut bytes, mut rounds) = (8 << 20, 2);
-    for pair in words.chunks(2) {
+    for pair in arguments.chunks(2) {
         let [word, value] = pair else { return Err(format!("{} needs a value", pair[0]).into()) };
         match word.as_str() {
             "--bytes" => {
@@ -145,7 +145,7 @@ fn one_round(contender: &mut dyn Contender, scene: &Scene) -> [f64; OPERATIONS.l
     let mut sums = [0; 2];
     let translate = us_of(|| sums[0] = contender.sum(&scene.random));
     let again = us_of(|| sums[1] = contender.sum(&scene.few));
-    assert_eq!(sums, scene.sums(), "{name} translates the same");
+    assert_eq!(sums, scene.sums(), "{name} translates to the same addresses");
     for (va, pa) in scene.samples() {
         assert_eq!((contender.translate(va), contender.is_writable(va)), (Some(pa), true), "{name}: {va:#x}");
     }

@@ -15,19 +15,19 @@ fn address_mask(format: &impl Format, level: u8, grouped: bool) -> u64 {
 }
 
 /// A leaf without its address and without the state that hardware sets on its own.
-fn says(format: &impl Format, level: u8, leaf: u64) -> u64 {
+fn without_address_and_state(format: &impl Format, level: u8, leaf: u64) -> u64 {
     let grouped = format.group_bits(level, leaf) != 0;
     format.with_state(leaf, Flags::empty()) & !address_mask(format, level, grouped)
 }
 
 /// Whether hardware cannot distinguish two leaves of one level, apart from addresses and state.
 fn is_alike(format: &impl Format, level: u8, a: u64, b: u64) -> bool {
-    let (a, b) = (says(format, level, a), says(format, level, b));
+    let (a, b) = (without_address_and_state(format, level, a), without_address_and_state(format, level, b));
     format.change(level, a, b) == Change::Free && format.change(level, b, a) == Change::Free
 }
 
 /// Given `leaf`, a group's entry for `from`, computes the entry that a legal group has for `to`. Both addresses are resolved.
-pub(super) fn moved(format: &impl Format, level: u8, leaf: u64, from: u64, to: u64) -> u64 {
+pub(super) fn entry_for(format: &impl Format, level: u8, leaf: u64, from: u64, to: u64) -> u64 {
     let grouped = format.group_bits(level, leaf) != 0;
     let memory = format.leaf_address(level, leaf, format.geometry().extended(from));
     let pa = memory.0.wrapping_add(to).wrapping_sub(from);
@@ -40,7 +40,7 @@ pub(super) fn is_marked(format: &impl Format, level: u8, entry: u64) -> bool {
     format.kind(level, entry) == Kind::Leaf && format.group_bits(level, entry) != 0
 }
 
-/// The value that more than half of `values` have; if there is none, any one of them.
+/// The value of more than half of `values`; any one of them if there is no such majority.
 fn majority<T: PartialEq + Copy>(values: impl Iterator<Item = T>) -> Option<T> {
     let mut candidate = None;
     let mut votes = 0u32;
@@ -93,50 +93,51 @@ impl<F: Format> Members<'_, F> {
     /// majority's address is not aligned to `bytes`.
     fn misplaced(&self, bytes: u64) -> Option<usize> {
         let mut bases = self.known().map(|(index, entry, kind)| (index, self.base(index, entry, kind)));
-        let most = majority(self.known().map(|(index, entry, kind)| self.base(index, entry, kind)))?;
-        match bases.find(|(_, base)| *base != most) {
+        let expected = majority(self.known().map(|(index, entry, kind)| self.base(index, entry, kind)))?;
+        match bases.find(|(_, base)| *base != expected) {
             Some((index, _)) => Some(index),
-            None if !most.is_aligned(bytes) => self.known().next().map(|(index, ..)| index),
+            None if !expected.is_aligned(bytes) => self.known().next().map(|(index, ..)| index),
             None => None,
         }
     }
 
     /// The first entry whose attributes differ from those of the majority.
-    fn unlike(&self) -> Option<usize> {
-        let most = majority(self.known().map(|(_, entry, _)| says(self.format, self.level, entry)))?;
-        let unlike = |entry| !is_alike(self.format, self.level, entry, most);
-        self.known().find(|(_, entry, _)| unlike(*entry)).map(|(index, ..)| index)
+    fn first_unlike(&self) -> Option<usize> {
+        let expected =
+            majority(self.known().map(|(_, entry, _)| without_address_and_state(self.format, self.level, entry)))?;
+        let differs = |entry| !is_alike(self.format, self.level, entry, expected);
+        self.known().find(|(_, entry, _)| differs(*entry)).map(|(index, ..)| index)
     }
 
     /// Reports the rules that a contiguous group breaks, each with the index of the entry that breaks it.
     pub fn group_faults(&self, mut broken: impl FnMut(usize, Rule)) {
         let marks = || self.known().map(|(_, entry, _)| is_marked(self.format, self.level, entry));
-        let Some(most) = majority(marks()) else { return };
+        let Some(expected) = majority(marks()) else { return };
         if let Some((index, ..)) =
-            marks().zip(self.known()).find(|(is_marked, _)| *is_marked != most).map(|(_, known)| known)
+            marks().zip(self.known()).find(|(is_marked, _)| *is_marked != expected).map(|(_, known)| known)
         {
             return broken(index, Rule::GroupIncomplete);
         }
-        if !most {
+        if !expected {
             return;
         }
         let bytes = self.format.geometry().span(self.level) * self.entries.len() as u64;
         if let Some(index) = self.misplaced(bytes) {
             broken(index, Rule::GroupAddresses);
         }
-        if let Some(index) = self.unlike() {
+        if let Some(index) = self.first_unlike() {
             broken(index, Rule::GroupAttributes);
         }
     }
 
     /// Reports the rules that the hardware entries of one software entry break.
     pub fn run_faults(&self, mut broken: impl FnMut(usize, Rule)) {
-        let Some(most) = majority(self.known().map(|(_, _, kind)| kind)) else { return };
-        if let Some((index, ..)) = self.known().find(|(_, _, kind)| *kind != most) {
+        let Some(expected) = majority(self.known().map(|(_, _, kind)| kind)) else { return };
+        if let Some((index, ..)) = self.known().find(|(_, _, kind)| *kind != expected) {
             return broken(index, Rule::RunIncomplete);
         }
         let geometry = self.format.geometry();
-        let one = match most {
+        let one = match expected {
             Kind::Leaf => geometry.span(self.level),
             Kind::Table => geometry.table_bytes(self.level.saturating_sub(1)),
             Kind::Hole | Kind::Illegal => return,
@@ -144,7 +145,7 @@ impl<F: Format> Members<'_, F> {
         if let Some(index) = self.misplaced(one * self.entries.len() as u64) {
             broken(index, Rule::RunAddresses);
         }
-        if let Some(index) = self.unlike().filter(|_| most == Kind::Leaf) {
+        if let Some(index) = self.first_unlike().filter(|_| expected == Kind::Leaf) {
             broken(index, Rule::RunIncomplete);
         }
     }

@@ -15,17 +15,17 @@ struct Tree<'a, F> {
     format: &'a F,
     arena: &'a Arena,
     report: Report,
-    /// Tables that were checked, with the level.
-    seen: BTreeSet<(OutputAddress, u8)>,
+    /// The tables that were checked, with their levels.
+    checked: BTreeSet<(OutputAddress, u8)>,
     /// Every table that was found, at any level.
-    met: BTreeSet<OutputAddress>,
+    found: BTreeSet<OutputAddress>,
     /// The tables on the path from the root, as first address and end.
     ancestors: Vec<(OutputAddress, OutputAddress)>,
 }
 
 pub(super) fn check(format: &impl Format, arena: &Arena, root: OutputAddress) -> Report {
-    let (report, seen, met) = (Report::default(), BTreeSet::new(), BTreeSet::new());
-    let mut tree = Tree { format, arena, report, seen, met, ancestors: Vec::new() };
+    let (report, checked, found) = (Report::default(), BTreeSet::new(), BTreeSet::new());
+    let mut tree = Tree { format, arena, report, checked, found, ancestors: Vec::new() };
     tree.root(root);
     tree.report
 }
@@ -43,7 +43,7 @@ impl<F: Format> Tree<'_, F> {
         }
         match self.arena.table(root, geometry.entries(level)) {
             Some(_) if root.is_aligned(ENTRY_BYTES) => {
-                self.met.insert(root);
+                self.found.insert(root);
                 self.table(root, level, 0);
             }
             Some(_) => {}
@@ -55,7 +55,7 @@ impl<F: Format> Tree<'_, F> {
     fn table(&mut self, table: OutputAddress, level: u8, va: u64) {
         let geometry = self.format.geometry();
         let Some(entries) = self.arena.table(table, geometry.entries(level)) else { return };
-        self.seen.insert((table, level));
+        self.checked.insert((table, level));
         self.ancestors.push((table, table + geometry.table_bytes(level)));
         self.report.tables += 1;
         let span = geometry.span(level);
@@ -72,17 +72,18 @@ impl<F: Format> Tree<'_, F> {
     fn unit(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) {
         let span = self.format.geometry().span(level);
         let place = |index: usize| (pa + index as u64 * ENTRY_BYTES, va + index as u64 * span);
-        let is_one = self.together(entries, level, pa, va);
+        let is_one = self.check_unit(entries, level, pa, va);
         // A rule that every entry of a group or run breaks is one fault.
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let mut followed = Vec::new();
         for (index, entry) in entries.iter().copied().enumerate() {
             let (pa, va) = place(index);
             let kind = self.format.kind(level, entry);
-            let address_is_bad = self.alone(entry, kind, level, (pa, va), if is_one { Some(&mut told) } else { None });
+            let has_bad_address =
+                self.check_entry(entry, kind, level, (pa, va), if is_one { Some(&mut reported) } else { None });
             match kind {
                 Kind::Leaf => *self.report.leaves.entry(span).or_default() += 1,
-                Kind::Table if level > 0 && !address_is_bad => followed.push((entry, pa, va)),
+                Kind::Table if level > 0 && !has_bad_address => followed.push((entry, pa, va)),
                 _ => {}
             }
         }
@@ -92,32 +93,32 @@ impl<F: Format> Tree<'_, F> {
     }
 
     /// Reports the rules that an entry breaks on its own, and returns whether its address is past the address space.
-    fn alone(
+    fn check_entry(
         &mut self,
         entry: u64,
         kind: Kind,
         level: u8,
         at: (OutputAddress, u64),
-        told: Option<&mut Vec<&'static str>>,
+        reported: Option<&mut Vec<&'static str>>,
     ) -> bool {
         let mut rules = Vec::new();
         self.format.rules(level, entry, &mut |rule| rules.push(rule));
         if kind == Kind::Illegal && rules.is_empty() {
             rules.push(first_rule(self.format, level, entry));
         }
-        let address_is_bad = rules.iter().any(|rule| matches!(rule, Rule::AddressTooLarge { .. }));
-        if let Some(told) = told {
-            rules.retain(|rule| !told.contains(&rule.name()));
-            told.extend(rules.iter().map(|rule| rule.name()));
+        let has_bad_address = rules.iter().any(|rule| matches!(rule, Rule::AddressTooLarge { .. }));
+        if let Some(reported) = reported {
+            rules.retain(|rule| !reported.contains(&rule.name()));
+            reported.extend(rules.iter().map(|rule| rule.name()));
         }
         for rule in rules {
             self.fault(rule, level, at.0, entry, at.1);
         }
-        address_is_bad
+        has_bad_address
     }
 
     /// Reports the rules that the entries break together, and returns whether they form a group or a run at all.
-    fn together(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) -> bool {
+    fn check_unit(&mut self, entries: &[u64], level: u8, pa: OutputAddress, va: u64) -> bool {
         let format = self.format;
         let is_group = entries.iter().any(|entry| is_marked(format, level, *entry));
         let is_run = format.run_bits() != 0;
@@ -151,10 +152,10 @@ impl<F: Format> Tree<'_, F> {
         if self.arena.table(table, geometry.entries(level - 1)).is_none() {
             return self.fault(Rule::TableOutside { pa: table }, level, pa, entry, va);
         }
-        if !self.met.insert(table) {
+        if !self.found.insert(table) {
             self.fault(Rule::SharedTable { pa: table }, level, pa, entry, va);
         }
-        if !self.seen.contains(&(table, level - 1)) {
+        if !self.checked.contains(&(table, level - 1)) {
             self.table(table, level - 1, va);
         }
     }

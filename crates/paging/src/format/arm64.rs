@@ -94,7 +94,7 @@ impl<S: Stage> Format for Arm64<S> {
 
     #[inline]
     fn leaf_pattern(&self, level: u8) -> Pattern {
-        if self.is_wide || !self.leaf_stands_at(level) {
+        if self.is_wide || !self.has_leaves_at(level) {
             return Pattern::NONE;
         }
         let address = mask(47, self.geometry.shift(level) as u8);
@@ -127,7 +127,7 @@ impl<S: Stage> Format for Arm64<S> {
 
     #[inline]
     fn has_leaf(&self, level: u8) -> bool {
-        self.leaf_stands_at(level)
+        self.has_leaves_at(level)
     }
 
     #[inline]

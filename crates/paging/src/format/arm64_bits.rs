@@ -62,7 +62,7 @@ pub const MEMATTR: Bits = Bits::new("MemAttr", 5, 2);
 pub const S2AP: Bits = Bits::new("S2AP", 7, 6);
 pub const S2AP_READ: u64 = S2AP.put(1);
 pub const S2AP_WRITE: u64 = S2AP.put(2);
-/// One bit for each exception level (FEAT_XNX); without FEAT_XNX, the upper bit applies to both.
+/// A code that separates EL1 from EL0 (FEAT_XNX); without FEAT_XNX, the upper bit applies to both.
 pub const XN: Bits = Bits::new("XN", 54, 53);
 pub const XN_UPPER: Bits = Bits::one(XN.name, XN.high);
 pub const XN_LOWER: Bits = Bits::one(XN.name, XN.low);

@@ -109,7 +109,7 @@ impl<S: Copy> Arm64<S> {
             (false, ..) => Kind::Hole,
             (true, true, 0) => Kind::Leaf,
             (true, true, _) => Kind::Table,
-            (true, false, 1..) if self.leaf_stands_at(level) => Kind::Leaf,
+            (true, false, 1..) if self.has_leaves_at(level) => Kind::Leaf,
             (true, false, _) => Kind::Illegal,
         }
     }
@@ -117,7 +117,7 @@ impl<S: Copy> Arm64<S> {
     /// Whether leaves are possible at `level`. Blocks: D8.3.1, "Block descriptor and Page descriptor formats", by
     /// granule and output address size.
     #[inline]
-    pub(super) const fn leaf_stands_at(&self, level: u8) -> bool {
+    pub(super) const fn has_leaves_at(&self, level: u8) -> bool {
         let wide = self.is_wide;
         let top = match self.granule {
             Granule::K4 => 2 + wide as u8,

@@ -1,8 +1,8 @@
 //! The format of arm64 stage 2, which translates a guest's physical addresses.
 //!
 //! Source: Arm Architecture Reference Manual (DDI 0487), D8.2 (concatenated tables), D8.3 (descriptors), D8.4
-//! (permissions); arch/arm64/kvm/hyp/pgtable.c and include/asm/stage2_pgtable.h for the number of levels that KVM
-//! chooses.
+//! (permissions); arch/arm64/kvm/hyp/pgtable.c and arch/arm64/include/asm/stage2_pgtable.h for the number of levels
+//! that KVM chooses.
 
 use alloc::vec::Vec;
 
@@ -23,8 +23,8 @@ pub type Arm64Stage2 = Arm64<Stage2>;
 /// The properties that only stage 2 has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage2 {
-    /// XN has two bits, one for each exception level (FEAT_XNX).
-    execute_by_level: bool,
+    /// XN is a code of two bits that separates EL1 from EL0 (FEAT_XNX).
+    has_xnx: bool,
 }
 
 impl Arm64Stage2 {
@@ -34,12 +34,12 @@ impl Arm64Stage2 {
         // stage2_pgtable_levels(): ARM64_HW_PGTABLE_LEVELS(ipa_bits - 4).
         let levels = (input_bits - 8) / (granule.shift() - 3);
         let levels = if levels < 2 { 2 } else { levels };
-        Arm64::with_stage(granule, levels, input_bits, Stage2 { execute_by_level: true })
+        Arm64::with_stage(granule, levels, input_bits, Stage2 { has_xnx: true })
     }
 
     /// The same format on hardware without FEAT_XNX: XN is one bit.
-    pub const fn without_execute_by_level(mut self) -> Arm64Stage2 {
-        self.stage.execute_by_level = false;
+    pub const fn without_xnx(mut self) -> Arm64Stage2 {
+        self.stage.has_xnx = false;
         self
     }
 
@@ -81,7 +81,7 @@ impl Stage for Stage2 {
 
     fn encoded(format: &Arm64Stage2, attributes: Attributes) -> Result<u64, &'static str> {
         let Attributes { flags, memory, key } = attributes;
-        let by_level = format.stage.execute_by_level;
+        let by_level = format.stage.has_xnx;
         let xn = match (flags.contains(Flags::KERNEL_EXECUTE), flags.contains(Flags::USER_EXECUTE)) {
             (true, true) => 0b00,
             (false, true) if by_level => 0b01,
@@ -106,7 +106,7 @@ impl Stage for Stage2 {
     }
 
     fn decoded(format: &Arm64Stage2, entry: u64) -> Attributes {
-        let xn = if format.stage.execute_by_level { XN.get(entry) } else { XN_UPPER.get(entry) << 1 };
+        let xn = if format.stage.has_xnx { XN.get(entry) } else { XN_UPPER.get(entry) << 1 };
         let mut flags = Flags::empty();
         flags.set(Flags::READ, entry & S2AP_READ != 0);
         flags.set(Flags::WRITE, entry & S2AP_WRITE != 0 || format.hardware_dirty && DBM.is_set(entry));
@@ -131,12 +131,12 @@ impl Stage for Stage2 {
     }
 
     fn rules(format: &Arm64Stage2, entry: u64, broken: &mut dyn FnMut(Rule)) {
-        // Without FEAT_S2FWB, MemAttr[3:2] = 00 is Device and 01 to 11 take MemAttr[1:0] = 01 to 11 (D8.6.5).
+        // Without FEAT_S2FWB, MemAttr[3:2] = 00 is Device; with 01 to 11 (Normal), MemAttr[1:0] = 00 is reserved (D8.6.5).
         let memory = MEMATTR.get(entry);
         if memory >> 2 != 0 && memory & 3 == 0 {
             broken(Rule::MemoryType);
         }
-        if !format.stage.execute_by_level && XN_LOWER.is_set(entry) {
+        if !format.stage.has_xnx && XN_LOWER.is_set(entry) {
             broken(Rule::Reserved { bits: XN_LOWER.mask });
         }
     }
@@ -158,8 +158,10 @@ impl Stage for Stage2 {
             _ => "outer in 3:2 and inner in 1:0: 1 not cacheable, 2 write-through, 3 write-back",
         };
         fields.field(PBHA, "ignored, or implementation defined (FEAT_HPDS2)");
-        fields.field(MEMATTR, memory).field(S2AP, access[S2AP.get(entry) as usize]);
-        if format.stage.execute_by_level {
+        let is_clean = format.hardware_dirty && DBM.is_set(entry) && entry & S2AP_WRITE == 0;
+        let access = if is_clean { "clean: a write makes it dirty" } else { access[S2AP.get(entry) as usize] };
+        fields.field(MEMATTR, memory).field(S2AP, access);
+        if format.stage.has_xnx {
             fields.field(XN, execute[XN.get(entry) as usize]);
         } else {
             fields.flag(XN_UPPER, "executable", "not executable");
@@ -174,14 +176,15 @@ impl Stage for Stage2 {
             Granule::K16 => 0b10,
             Granule::K64 => 0b01,
         };
-        // SL0: for 4K the start level is 2 - SL0; for 16K and 64K it is 3 - SL0.
+        // The manual counts levels from the root. SL0: for 4K the start level is 2 - SL0; for 16K and 64K it is 3 - SL0.
         let start = 4 - geometry.levels();
         let sl0 = u64::from(if format.granule == Granule::K4 { 2 - start } else { 3 - start });
         let hardware = if format.hardware_dirty { 3 << 21 } else { 0 };
-        let walks = 1 << 8 | 1 << 10 | 3 << 12;
-        let size = u64::from(64 - geometry.input_bits());
+        let irgn_orgn_sh = 1 << 8 | 1 << 10 | 3 << 12;
+        let t0sz = u64::from(64 - geometry.input_bits());
         let lpa2 = if format.is_lpa2() { 1 << 32 } else { 0 };
-        let vtcr = 1 << 31 | lpa2 | hardware | format.physical_size() << 16 | granule << 14 | walks | sl0 << 6 | size;
+        let vtcr =
+            1 << 31 | lpa2 | hardware | format.physical_size() << 16 | granule << 14 | irgn_orgn_sh | sl0 << 6 | t0sz;
         alloc::vec![("vtcr_el2", vtcr), ("vttbr_el2", format.base_register(root))]
     }
 }

@@ -76,7 +76,7 @@ impl<const N: usize> FlagBits<N> {
     /// Encodes flags.
     #[inline(always)]
     pub fn encode(&self, flags: Flags) -> u64 {
-        let bit = |(bits, says): &(Bits, Encodes)| match *says {
+        let bit = |(bits, encodes): &(Bits, Encodes)| match *encodes {
             Encodes::Set(flag) => bits.when(flags.contains(flag)),
             Encodes::Clear(flag) => bits.when(!flags.contains(flag)),
         };
@@ -87,8 +87,8 @@ impl<const N: usize> FlagBits<N> {
     #[inline(always)]
     pub fn decode(&self, entry: u64) -> Flags {
         let mut flags = Flags::empty();
-        for (bits, says) in &self.0 {
-            match *says {
+        for (bits, encodes) in &self.0 {
+            match *encodes {
                 Encodes::Set(flag) => flags.set(flag, bits.is_set(entry)),
                 Encodes::Clear(flag) => flags.set(flag, !bits.is_set(entry)),
             }

@@ -17,7 +17,7 @@ pub struct Field {
     pub low: u8,
     /// The value, shifted down to bit 0.
     pub value: u64,
-    /// The meaning of this value, for people.
+    /// The meaning of this value, for display.
     pub meaning: String,
 }
 

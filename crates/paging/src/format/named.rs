@@ -89,13 +89,13 @@ pub const FAMILIES: [Family; 5] = [
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub enum NameError {
     /// There is no such format.
-    #[error("{name:?} is no page-table format; expected {}", self.expected())]
+    #[error("{name:?} is not a page-table format; expected {}", self.expected())]
     Unknown {
         /// The name that was given.
         name: String,
     },
     /// The format does not have this option.
-    #[error("{option:?} is no option of the format {format:?}; expected {options}")]
+    #[error("the format {format:?} has no option {option:?}; expected {options}")]
     Option {
         /// The option that was given, without the `+`.
         option: String,
@@ -232,7 +232,7 @@ fn stage1_option(mut format: Arm64Stage1, option: &str) -> Option<Arm64Stage1> {
 fn stage2_option(mut format: Arm64Stage2, option: &str) -> Option<Arm64Stage2> {
     match option {
         "dbm" => format = format.with_hardware_dirty(),
-        "no-xnx" => format = format.without_execute_by_level(),
+        "no-xnx" => format = format.without_xnx(),
         _ => match physical_bits(option) {
             Some(bits) if is_physical_bits(bits) && bits >= crate::Format::geometry(&format).input_bits() => {
                 format = format.with_physical_bits(bits);
@@ -265,7 +265,7 @@ mod tests {
     use alloc::string::ToString;
 
     #[test]
-    fn every_name_of_the_help_is_read() {
+    fn parses_every_documented_name() {
         for name in
             ["x86-64", "x86-64-la57", "sv39", "sv48x4", "sv57-64k", "SV39+SvNapot+svpbmt", "arm64-4k-48+bbm2+dbm"]
         {
@@ -298,12 +298,15 @@ mod tests {
     }
 
     #[test]
-    fn other_names_say_what_was_expected() {
+    fn refuses_other_names_and_lists_the_expected_ones() {
         for name in
             ["", "x86", "arm64-4k-40", "arm64-8k-48", "arm64-s2-4k-49", "sv39x2", "sv64", "arm64-4k-", "+svnapot"]
         {
-            let said = name.parse::<Named>().unwrap_err().to_string();
-            assert!(said.contains("arm64-GRANULE-BITS") && said.contains(&alloc::format!("{name:?}")), "{said}");
+            let message = name.parse::<Named>().unwrap_err().to_string();
+            assert!(
+                message.contains("arm64-GRANULE-BITS") && message.contains(&alloc::format!("{name:?}")),
+                "{message}"
+            );
         }
         for (name, option) in [
             ("x86-64+svnapot", "svnapot"),
@@ -315,8 +318,8 @@ mod tests {
             ("sv39+phys57", "phys57"),
             ("sv39+phys", "phys"),
         ] {
-            let said = name.parse::<Named>().unwrap_err().to_string();
-            assert!(said.contains("expected") && said.contains(&alloc::format!("{option:?}")), "{said}");
+            let message = name.parse::<Named>().unwrap_err().to_string();
+            assert!(message.contains("expected") && message.contains(&alloc::format!("{option:?}")), "{message}");
         }
     }
 }

@@ -384,7 +384,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_leaf_of_the_guest_stage_is_for_users() {
+    fn a_leaf_of_the_guest_stage_needs_u() {
         let broken = |stage, entry| {
             let mut broken = Vec::new();
             RiscV::new(3, stage).rules(0, entry, &mut |rule| broken.push(rule));

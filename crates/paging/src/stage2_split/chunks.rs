@@ -160,7 +160,7 @@ impl<'a, L: Log> Splitter<'a, L> {
         self.slot.bytes / self.tables.geometry().page_bytes()
     }
 
-    /// As kvm_mmu_split_huge_pages.
+    /// Splits a range chunk by chunk (kvm_mmu_split_huge_pages).
     fn range(&mut self, first: InputAddress, end: InputAddress) -> Result<(), Error> {
         let Options { variant, build, chunk_bytes, .. } = self.options;
         if chunk_bytes == 0 {

@@ -41,7 +41,7 @@ pub enum Error {
         cached: u64,
     },
     /// The cache could not be filled before the next chunk (-ENOMEM).
-    #[error("no memory for {capacity} cached tables before the chunk at {va:#x}: {cached} could be had; {source}")]
+    #[error("no memory for {capacity} cached tables before the chunk at {va:#x}: the cache has {cached}; {source}")]
     TopUp {
         /// The first input address of the chunk.
         va: InputAddress,

@@ -11,7 +11,7 @@ use crate::tables::Tables;
 
 /// The counts of both walks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Logged {
+pub struct ProtectAndSplit {
     /// Counts of the walks that remove write permission.
     pub protect: Counters,
     /// Counts of the walks that split.
@@ -27,12 +27,16 @@ pub struct Logged {
 ///
 /// # Errors
 /// As [`Splitter::new`] and [`Splitter::enable`].
-pub fn log_slot<L: Log>(tables: &mut Tables<Arm64Stage2, L>, slot: Slot, options: Options) -> Result<Logged, Error> {
+pub fn log_slot<L: Log>(
+    tables: &mut Tables<Arm64Stage2, L>,
+    slot: Slot,
+    options: Options,
+) -> Result<ProtectAndSplit, Error> {
     if options.mode == Mode::Enable {
         let protect = write_protect_slot(tables, slot, Mode::Enable)?;
         let mut splitter = Splitter::new(tables, slot, options)?;
         splitter.enable()?;
-        return Ok(Logged { protect, split: splitter.counters() });
+        return Ok(ProtectAndSplit { protect, split: splitter.counters() });
     }
     let page_bytes = tables.geometry().page_bytes();
     let mut protect = Counters::default();
@@ -44,5 +48,5 @@ pub fn log_slot<L: Log>(tables: &mut Tables<Arm64Stage2, L>, slot: Slot, options
         splitter.clear_word(page, u64::MAX)?;
     }
     invalidate(splitter.tables(), slot, &mut protect);
-    Ok(Logged { protect, split: splitter.counters() })
+    Ok(ProtectAndSplit { protect, split: splitter.counters() })
 }

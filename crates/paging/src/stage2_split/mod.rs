@@ -41,7 +41,7 @@ pub use cache::{TableCache, tables_for};
 pub use chunks::{Mode, Options, Splitter, chunk_sizes, split_slot};
 pub use counters::Counters;
 pub use error::Error;
-pub use logged::{Logged, log_slot};
+pub use logged::{ProtectAndSplit, log_slot};
 pub use protect::write_protect_slot;
 pub use slot::{Backing, Slot, build_slot, build_slot_with_log};
 pub use split::{Variant, split};

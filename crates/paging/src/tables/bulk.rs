@@ -4,17 +4,17 @@ use crate::address::OutputAddress;
 use crate::format::{Format, Kind, Pattern};
 
 /// Number of entries tested at a time; the test may end after each batch.
-const LOOK: usize = 128;
+const BATCH: usize = 128;
 
 /// Whether all entries are zero, which is a hole in every format.
 pub(super) fn all_zero(entries: &[u64]) -> bool {
-    entries.chunks(LOOK).all(|entries| entries.iter().fold(0, |bits, entry| bits | entry) == 0)
+    entries.chunks(BATCH).all(|entries| entries.iter().fold(0, |bits, entry| bits | entry) == 0)
 }
 
 /// Whether all entries are holes.
 pub(super) fn all_holes<F: Format>(format: &F, level: u8, entries: &[u64]) -> bool {
     let is_hole = |entry: &u64| format.kind(level, *entry) == Kind::Hole;
-    entries.chunks(LOOK).all(|entries| all_zero(entries) || entries.iter().all(is_hole))
+    entries.chunks(BATCH).all(|entries| all_zero(entries) || entries.iter().all(is_hole))
 }
 
 /// Whether all entries, above level 0, match the format's pattern of pointers to tables. `false` proves nothing.
@@ -50,8 +50,8 @@ impl<F: Format> Alike<'_, F> {
         if rest.first().is_some_and(|second| !is_alike(second)) {
             return 1;
         }
-        let whole = entries.chunks(LOOK).take_while(|entries| differences(entries, *first) & common == 0).count();
-        let whole = (whole * LOOK).min(entries.len());
+        let whole = entries.chunks(BATCH).take_while(|entries| differences(entries, *first) & common == 0).count();
+        let whole = (whole * BATCH).min(entries.len());
         whole + entries[whole..].iter().take_while(|entry| is_alike(entry)).count()
     }
 }

@@ -4,7 +4,7 @@
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
 use crate::address::{InputAddress, OutputAddress};
-use crate::arena::Released;
+use crate::arena::ReleasedTables;
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
@@ -37,14 +37,14 @@ struct Freeing {
     room: u64,
     room_end: u64,
     top: u8,
-    released: Released,
+    released: ReleasedTables,
     /// The range of addresses that the released tables served: the first address and the end.
     first: u64,
     end: u64,
 }
 
 impl Freeing {
-    fn new((room, room_end): (u64, u64), top: u8, released: Released) -> Freeing {
+    fn new((room, room_end): (u64, u64), top: u8, released: ReleasedTables) -> Freeing {
         Freeing { room, room_end, top, released, first: u64::MAX, end: 0 }
     }
 
@@ -61,7 +61,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// As [`Tables::unmap`].
     pub fn unmap_leaves(&mut self, va: InputAddress, bytes: u64) -> Result<(), Error> {
         let (first, end) = self.geometry().range(va, bytes)?;
-        self.whole_runs(va, OutputAddress(0), bytes)?;
+        self.check_run_alignment(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         self.isolate(table, level, first)?;
         self.isolate(table, level, end)?;
@@ -166,8 +166,8 @@ impl<F: Format, L: Log> Tables<F, L> {
             if self.format.kind(level, slot.entry) == Kind::Table {
                 self.free_below_run(slot, (va, next), freeing)?;
                 let block = self.format.table_address(slot.entry).aligned_down(self.block_bytes(below));
-                let is_alone = freeing.room <= first && past <= freeing.room_end;
-                if below <= freeing.top && is_alone && self.is_empty(block, below)? {
+                let serves_only_room = freeing.room <= first && past <= freeing.room_end;
+                if below <= freeing.top && serves_only_room && self.is_empty(block, below)? {
                     freeing.add(block, first, past);
                     let pa = slot.pa.aligned_down(ENTRY_BYTES << self.format.run_bits());
                     self.write_run(Slot { pa, va: first, ..slot }, |_| 0)?;

@@ -13,12 +13,12 @@ use crate::log::{Event, Log};
 
 /// The leaves of a mapping without their addresses, by level; `None` at levels that are not used.
 struct Leaves {
-    alone: [Option<u64>; LEVELS],
+    single: [Option<u64>; LEVELS],
     grouped: [Option<u64>; LEVELS],
 }
 
 impl Leaves {
-    const NONE: Leaves = Leaves { alone: [None; LEVELS], grouped: [None; LEVELS] };
+    const NONE: Leaves = Leaves { single: [None; LEVELS], grouped: [None; LEVELS] };
 
     /// Adds the leaves that a mapping can have. It works in place because a value returned in a `Result` is copied.
     fn add(&mut self, format: &impl Format, mapping: &Mapping) -> Result<(), Error> {
@@ -28,14 +28,14 @@ impl Leaves {
         let levels = (0..geometry.levels()).take_while(|level| geometry.span(*level) << run_bits <= limit);
         for level in levels.filter(|level| format.has_leaf(*level)) {
             let at = usize::from(level);
-            self.alone[at] = Some(format.leaf(level, attributes, false)?);
+            self.single[at] = Some(format.leaf(level, attributes, false)?);
             let group_bits = format.group_bits_at(level);
             // Entries that software writes as one form a group, whatever the request says.
             if group_bits != 0 && (sizes.contiguous || run_bits == group_bits) {
                 self.grouped[at] = Some(format.leaf(level, attributes, true)?);
             }
         }
-        if self.alone.iter().all(Option::is_none) {
+        if self.single.iter().all(Option::is_none) {
             return Err(Error::NoLeafSize { bytes: sizes.largest_bytes, offered: offered(format) });
         }
         Ok(())
@@ -52,14 +52,14 @@ fn offered(format: &impl Format) -> String {
 
 /// A range of input addresses and the offset of its memory.
 #[derive(Clone, Copy)]
-struct Stretch {
+struct OffsetRange {
     va: u64,
     end: u64,
     /// Output address minus input address.
     offset: u64,
 }
 
-impl Stretch {
+impl OffsetRange {
     fn pa(self) -> OutputAddress {
         OutputAddress(self.va.wrapping_add(self.offset))
     }
@@ -81,7 +81,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let Mapping { va, pa, bytes, .. } = *mapping;
         let (first, end) = geometry.range(va, bytes)?;
         geometry.output(pa, bytes)?;
-        self.whole_runs(va, pa, bytes)?;
+        self.check_run_alignment(va, pa, bytes)?;
         let mut leaves = Leaves::NONE;
         leaves.add(&self.format, mapping)?;
         let (table, level) = self.table_around(first, end)?;
@@ -92,18 +92,18 @@ impl<F: Format, L: Log> Tables<F, L> {
                 entry: slot.entry,
             });
         }
-        let mut stretch = Stretch { va: first, end, offset: pa.0.wrapping_sub(first) };
-        if let Err(error) = self.map_table(table, level, &mut stretch, &leaves) {
+        let mut offset_range = OffsetRange { va: first, end, offset: pa.0.wrapping_sub(first) };
+        if let Err(error) = self.map_table(table, level, &mut offset_range, &leaves) {
             // This also releases the tables that were created for the next unit.
             let unit = geometry.page_bytes() << self.format.run_bits();
-            self.unmap(va, (stretch.va - first + unit).min(bytes))?;
+            self.unmap(va, (offset_range.va - first + unit).min(bytes))?;
             return Err(error);
         }
         Ok(())
     }
 
     /// Checks the alignment: software that writes several hardware entries as one has pages of that size.
-    pub(super) fn whole_runs(&self, va: InputAddress, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
+    pub(super) fn check_run_alignment(&self, va: InputAddress, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         let to = self.geometry().page_bytes() << self.format.run_bits();
         let found = [("input address", va.0), ("output address", pa.0), ("length", bytes)];
         match found.into_iter().find(|(_, value)| value & (to - 1) != 0) {
@@ -112,32 +112,33 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
     }
 
-    /// Maps the part of the stretch that one table covers, and removes that part from the stretch.
+    /// Maps the part of the range that one table covers, and removes that part from `offset_range`.
     fn map_table(
         &mut self,
         table: OutputAddress,
         level: u8,
-        stretch: &mut Stretch,
+        offset_range: &mut OffsetRange,
         leaves: &Leaves,
     ) -> Result<(), Error> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(level), geometry.span(level) << self.format.run_bits());
-        let table_end = end_of(stretch.va, span * geometry.entries(level)).min(stretch.end);
-        let alone = leaves.alone.get(usize::from(level)).copied().flatten();
-        while stretch.va < table_end {
+        let table_end = end_of(offset_range.va, span * geometry.entries(level)).min(offset_range.end);
+        let single = leaves.single.get(usize::from(level)).copied().flatten();
+        while offset_range.va < table_end {
             let aligned_end = table_end & !(unit - 1);
-            let fits = stretch.is_congruent(unit) && stretch.va & (unit - 1) == 0 && stretch.va < aligned_end;
-            match alone {
+            let fits =
+                offset_range.is_congruent(unit) && offset_range.va & (unit - 1) == 0 && offset_range.va < aligned_end;
+            match single {
                 Some(leaf) if fits => {
-                    let part = Stretch { end: aligned_end, ..*stretch };
+                    let part = OffsetRange { end: aligned_end, ..*offset_range };
                     self.free_tables_for(table, level, part.va, part.end)?;
                     self.fill(table, level, part, leaf, leaves.grouped[usize::from(level)])?;
-                    stretch.va = aligned_end;
+                    offset_range.va = aligned_end;
                 }
                 _ => {
-                    let end = core::mem::replace(&mut stretch.end, end_of(stretch.va, span).min(table_end));
-                    let mapped = self.map_child(table, level, stretch, leaves);
-                    stretch.end = end;
+                    let end = core::mem::replace(&mut offset_range.end, end_of(offset_range.va, span).min(table_end));
+                    let mapped = self.map_child(table, level, offset_range, leaves);
+                    offset_range.end = end;
                     mapped?;
                 }
             }
@@ -145,54 +146,54 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Maps the part of the stretch that the entry for its beginning spans, in the table below that entry.
+    /// Maps the part of the range that its first entry spans, in the table below that entry.
     fn map_child(
         &mut self,
         table: OutputAddress,
         level: u8,
-        stretch: &mut Stretch,
+        offset_range: &mut OffsetRange,
         leaves: &Leaves,
     ) -> Result<(), Error> {
-        let slot = self.slot_in(table, level, stretch.va)?;
+        let slot = self.slot_in(table, level, offset_range.va)?;
         let child = match self.format.kind(level, slot.entry) {
             Kind::Table => self.format.table_address(slot.entry),
             Kind::Hole if level > 0 => {
-                if self.map_new_child(slot, *stretch, leaves)? {
-                    stretch.va = stretch.end;
+                if self.map_new_child(slot, *offset_range, leaves)? {
+                    offset_range.va = offset_range.end;
                     return Ok(());
                 }
                 self.add_tables(slot)?;
                 let entry = self.arena.read(slot.pa).unwrap_or_default();
                 self.format.table_address(entry)
             }
-            _ => return Err(self.unmapped(self.geometry().extended(stretch.va), level, slot.entry)),
+            _ => return Err(self.unmapped(self.geometry().extended(offset_range.va), level, slot.entry)),
         };
-        match leaves.alone[0] {
+        match leaves.single[0] {
             // A mapping consists of whole pages.
             Some(leaf) if level == 1 => {
-                self.fill(child, 0, *stretch, leaf, leaves.grouped[0])?;
-                stretch.va = stretch.end;
+                self.fill(child, 0, *offset_range, leaf, leaves.grouped[0])?;
+                offset_range.va = offset_range.end;
                 Ok(())
             }
-            _ => self.map_table(child, level - 1, stretch, leaves),
+            _ => self.map_table(child, level - 1, offset_range, leaves),
         }
     }
 
     /// As [`Tables::map_child`], if `slot` is a hole and leaves of the next level fit: each entry of the new table is
     /// written once. Returns whether this was possible.
-    fn map_new_child(&mut self, slot: Slot, stretch: Stretch, leaves: &Leaves) -> Result<bool, Error> {
+    fn map_new_child(&mut self, slot: Slot, offset_range: OffsetRange, leaves: &Leaves) -> Result<bool, Error> {
         let (geometry, below) = (self.geometry(), slot.level - 1);
-        let Some(leaf) = leaves.alone[usize::from(below)] else { return Ok(false) };
+        let Some(leaf) = leaves.single[usize::from(below)] else { return Ok(false) };
         let unit = geometry.span(below);
-        let fits = stretch.is_congruent(unit) && (stretch.va | stretch.end) & (unit - 1) == 0;
+        let fits = offset_range.is_congruent(unit) && (offset_range.va | offset_range.end) & (unit - 1) == 0;
         // A log receives entries one by one, and a run of entries has a run of tables.
         if L::ENABLED || self.format.run_bits() != 0 || !fits {
             return Ok(false);
         }
         let bytes = geometry.page_bytes();
         let (child, is_new) = self.arena.allocate_stale(bytes, bytes)?;
-        if !is_new && stretch.end - stretch.va != geometry.span(slot.level) {
-            let (first, count) = self.entries(child, below, stretch.va, stretch.end);
+        if !is_new && offset_range.end - offset_range.va != geometry.span(slot.level) {
+            let (first, count) = self.entries(child, below, offset_range.va, offset_range.end);
             let past = first + count * ENTRY_BYTES;
             if first != child {
                 self.arena.clear(child, (first - child) / ENTRY_BYTES);
@@ -201,55 +202,55 @@ impl<F: Format, L: Log> Tables<F, L> {
                 self.arena.clear(past, (child + bytes - past) / ENTRY_BYTES);
             }
         }
-        self.fill(child, below, stretch, leaf, leaves.grouped[usize::from(below)])?;
+        self.fill(child, below, offset_range, leaf, leaves.grouped[usize::from(below)])?;
         self.write(slot, self.format.table(child))?;
         Ok(true)
     }
 
-    /// Fills a stretch of one table with leaves; those that can form groups become groups if `grouped` is given.
+    /// Fills a range of one table with leaves; those that can form groups become groups if `grouped` is given.
     #[inline]
     fn fill(
         &mut self,
         table: OutputAddress,
         level: u8,
-        stretch: Stretch,
+        offset_range: OffsetRange,
         leaf: u64,
         grouped: Option<u64>,
     ) -> Result<(), Error> {
-        let Some(grouped) = grouped else { return self.fill_alike(table, level, stretch, leaf, false) };
+        let Some(grouped) = grouped else { return self.fill_alike(table, level, offset_range, leaf, false) };
         let group = self.geometry().span(level) << self.format.group_bits_at(level);
-        let Stretch { va, end, offset } = stretch;
+        let OffsetRange { va, end, offset } = offset_range;
         let (from, to) = (va.next_multiple_of(group).min(end), end & !(group - 1));
-        if from >= to || !stretch.is_congruent(group) {
-            return self.fill_alike(table, level, stretch, leaf, false);
+        if from >= to || !offset_range.is_congruent(group) {
+            return self.fill_alike(table, level, offset_range, leaf, false);
         }
-        self.fill_alike(table, level, Stretch { va, end: from, offset }, leaf, false)?;
-        self.fill_alike(table, level, Stretch { va: from, end: to, offset }, grouped, true)?;
-        self.fill_alike(table, level, Stretch { va: to, end, offset }, leaf, false)
+        self.fill_alike(table, level, OffsetRange { va, end: from, offset }, leaf, false)?;
+        self.fill_alike(table, level, OffsetRange { va: from, end: to, offset }, grouped, true)?;
+        self.fill_alike(table, level, OffsetRange { va: to, end, offset }, leaf, false)
     }
 
     fn fill_alike(
         &mut self,
         table: OutputAddress,
         level: u8,
-        stretch: Stretch,
+        offset_range: OffsetRange,
         leaf: u64,
         grouped: bool,
     ) -> Result<(), Error> {
         let geometry = self.geometry();
-        let count = (stretch.end - stretch.va) >> geometry.shift(level);
+        let count = (offset_range.end - offset_range.va) >> geometry.shift(level);
         if count == 0 {
             return Ok(());
         }
-        let first = table + geometry.index(level, stretch.va) * ENTRY_BYTES;
+        let first = table + geometry.index(level, offset_range.va) * ENTRY_BYTES;
         let Some(entries) = self.arena.table_mut(first, count) else {
-            return Err(self.outside(table, geometry.extended(stretch.va), level));
+            return Err(self.outside(table, geometry.extended(offset_range.va), level));
         };
         let span = geometry.span(level);
-        bulk::fill(&self.format, level, entries, leaf, stretch.pa(), grouped);
+        bulk::fill(&self.format, level, entries, leaf, offset_range.pa(), grouped);
         if L::ENABLED {
             for (index, new) in (0u64..).zip(entries.iter().copied()) {
-                let va = geometry.extended(stretch.va + index * span);
+                let va = geometry.extended(offset_range.va + index * span);
                 self.log.event(Event::Write { pa: first + index * ENTRY_BYTES, va, level, old: 0, new });
             }
         }
@@ -261,11 +262,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         let below = slot.level - 1;
         let bytes = self.block_bytes(below);
         let block = self.arena.allocate(bytes, bytes)?;
-        self.point(slot, block)
+        self.link_tables(slot, block)
     }
 
     /// Points the run of entries around `slot` to the tables of `block`, in order.
-    pub(super) fn point(&mut self, slot: Slot, block: OutputAddress) -> Result<(), Error> {
+    pub(super) fn link_tables(&mut self, slot: Slot, block: OutputAddress) -> Result<(), Error> {
         let geometry = self.geometry();
         let run = 1u64 << self.format.run_bits();
         let first = slot.pa.aligned_down(run * ENTRY_BYTES);

@@ -20,7 +20,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     pub fn protect(&mut self, va: InputAddress, bytes: u64, attributes: Attributes) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
-        self.whole_runs(va, OutputAddress(0), bytes)?;
+        self.check_run_alignment(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         let change = Rewriting::to(&self.format, attributes, level)?;
         if self.all_mapped(table, level, first, end)? == Ends::Unknown {
@@ -139,18 +139,18 @@ impl<F: Format, L: Log> Tables<F, L> {
     fn all_mapped(&self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<Ends, Error> {
         let geometry = self.geometry();
         let (_, entries) = self.entries_around(table, level, va, end)?;
-        let (mut left, mut at) = (entries, va);
+        let (mut remaining, mut at) = (entries, va);
         // Entries that software writes as one are longer than a single entry shows.
         let mut ends = if self.format.run_bits() == 0 { Ends::Inside } else { Ends::Unknown };
         let plain = bulk::Alike::of(&self.format, level);
-        while let [entry, rest @ ..] = left {
-            let alike = plain.count(left);
+        while let [entry, rest @ ..] = remaining {
+            let alike = plain.count(remaining);
             if alike > 0 {
                 let next = (at & !(geometry.span(level) - 1)) + ((alike as u64) << geometry.shift(level));
                 if at & (geometry.span(level) - 1) != 0 || next > end {
                     ends = Ends::Unknown;
                 }
-                (left, at) = (&left[alike..], next);
+                (remaining, at) = (&remaining[alike..], next);
                 continue;
             }
             let next = end_of(at, geometry.span(level)).min(end);
@@ -160,7 +160,7 @@ impl<F: Format, L: Log> Tables<F, L> {
                 _ => return Err(self.unmapped(geometry.extended(at), level, *entry)),
             };
             ends = ends.max(found);
-            (left, at) = (rest, next);
+            (remaining, at) = (rest, next);
         }
         Ok(ends)
     }
@@ -169,7 +169,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 /// Where the leaves of a range begin and end.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Ends {
-    /// All inside the range.
+    /// Inside the range.
     Inside,
     /// Possibly outside the range too.
     Unknown,

@@ -107,12 +107,12 @@ impl<F: Format, L: Log> Tables<F, L> {
         if let Some(entries) = self.arena.table_mut(block, bytes / ENTRY_BYTES) {
             bulk::fill(&format, below, entries, leaf, memory, grouped);
         }
-        if self.breaks() {
+        if self.needs_break() {
             self.write_run(first, |_| 0)?;
             self.invalidate(va, unit, false);
-            self.point(first, block)
+            self.link_tables(first, block)
         } else {
-            self.point(first, block)?;
+            self.link_tables(first, block)?;
             self.invalidate(va, unit, false);
             Ok(())
         }
@@ -142,16 +142,16 @@ impl<F: Format, L: Log> Tables<F, L> {
         let bytes = self.block_bytes(level - 1);
         let block = self.format.table_address(slot.entry);
         let members = self.members(block, level - 1, start, bytes / ENTRY_BYTES)?;
-        let whole = whole(&self.format, level - 1, start, &members).map_err(refused)?;
-        if !whole.pa.is_aligned(unit) {
+        let common = common_leaf(&self.format, level - 1, start, &members).map_err(refused)?;
+        if !common.pa.is_aligned(unit) {
             return Err(refused("the memory is not aligned to the leaf"));
         }
         let grouped = self.format.run_bits() != 0 && self.format.group_bits_at(level) == self.format.run_bits();
-        let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
+        let leaf = self.format.leaf(level, common.attributes, grouped)? | common.software;
         let format = self.format;
-        let new = move |index| leaf | format.address_bits(level, whole.pa.0 + index * geometry.span(level), grouped);
+        let new = move |index| leaf | format.address_bits(level, common.pa.0 + index * geometry.span(level), grouped);
         // Even if hardware needs no break, no table may still be walked when it is released.
-        if self.breaks() {
+        if self.needs_break() {
             self.write_run(slot, |_| 0)?;
             self.invalidate(start, unit, true);
             self.write_run(slot, new)?;
@@ -203,11 +203,11 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let first = self.group_start(slot, group_bits);
         let members = self.members(first.pa, level, first.va, 1 << group_bits)?;
-        let whole = whole(&self.format, level, first.va, &members).map_err(refused)?;
-        if !whole.pa.is_aligned(self.geometry().span(level) << group_bits) {
+        let common = common_leaf(&self.format, level, first.va, &members).map_err(refused)?;
+        if !common.pa.is_aligned(self.geometry().span(level) << group_bits) {
             return Err(refused("the memory is not aligned to the group"));
         }
-        self.replace_group(first, group_bits, &whole, true)
+        self.replace_group(first, group_bits, &common, true)
     }
 
     /// Dissolves a contiguous group: the leaves around `va` become separate leaves. Each gets the accessed and dirty
@@ -222,7 +222,7 @@ impl<F: Format, L: Log> Tables<F, L> {
             return Ok(());
         }
         if self.format.run_bits() != 0 {
-            let why = "software writes this group as one entry; expected to split or unmap it";
+            let why = "software writes this group as one entry; split or unmap it";
             return Err(Error::NoGroup { va, level: slot.level, why });
         }
         self.unfold_group(slot)
@@ -233,8 +233,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         let first = self.group_start(slot, group_bits);
         let members = self.members(first.pa, slot.level, first.va, 1 << group_bits)?;
         let refused = |why| Error::NoGroup { va: self.geometry().extended(first.va), level: slot.level, why };
-        let whole = whole(&self.format, slot.level, first.va, &members).map_err(refused)?;
-        self.replace_group(first, group_bits, &whole, false)
+        let common = common_leaf(&self.format, slot.level, first.va, &members).map_err(refused)?;
+        self.replace_group(first, group_bits, &common, false)
     }
 
     fn group_start(&self, slot: Slot, group_bits: u8) -> Slot {
@@ -243,20 +243,20 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Rewrites all entries of a group.
-    fn replace_group(&mut self, first: Slot, group_bits: u8, whole: &Whole, grouped: bool) -> Result<(), Error> {
+    fn replace_group(&mut self, first: Slot, group_bits: u8, common: &CommonLeaf, grouped: bool) -> Result<(), Error> {
         let (level, span) = (first.level, self.geometry().span(first.level));
-        let leaf = self.format.leaf(level, whole.attributes, grouped)? | whole.software;
+        let leaf = self.format.leaf(level, common.attributes, grouped)? | common.software;
         let slots = move |index: u64| Slot { pa: first.pa + index * ENTRY_BYTES, va: first.va + index * span, ..first };
-        let breaks = self.breaks();
-        if breaks {
+        let needs_break = self.needs_break();
+        if needs_break {
             (0..1 << group_bits).try_for_each(|index| self.write(slots(index), 0))?;
             self.invalidate(first.va, span << group_bits, false);
         }
         for index in 0..1u64 << group_bits {
-            let new = leaf | self.format.address_bits(level, whole.pa.0 + index * span, grouped);
+            let new = leaf | self.format.address_bits(level, common.pa.0 + index * span, grouped);
             self.write(slots(index), new)?;
         }
-        if !breaks {
+        if !needs_break {
             self.invalidate(first.va, span << group_bits, false);
         }
         Ok(())
@@ -264,7 +264,7 @@ impl<F: Format, L: Log> Tables<F, L> {
 }
 
 /// The common properties of several leaves.
-struct Whole {
+struct CommonLeaf {
     /// The address of the first leaf's memory.
     pa: OutputAddress,
     /// The attributes of all leaves, with the combined state.
@@ -273,7 +273,7 @@ struct Whole {
 }
 
 /// The common properties of `members`, the leaves from the resolved `va` on; an error if they differ.
-fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Whole, &'static str> {
+fn common_leaf(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<CommonLeaf, &'static str> {
     let geometry = format.geometry();
     let span = geometry.span(level);
     let first = *members.first().ok_or("expected entries")?;
@@ -296,5 +296,5 @@ fn whole(format: &impl Format, level: u8, va: u64, members: &[u64]) -> Result<Wh
             state |= format.state(*entry)
         }
     }
-    Ok(Whole { pa, attributes: Attributes { flags: expected.flags | state, ..expected }, software })
+    Ok(CommonLeaf { pa, attributes: Attributes { flags: expected.flags | state, ..expected }, software })
 }

@@ -3,7 +3,7 @@
 use super::slot::end_of;
 use super::{Slot, Tables, bulk};
 use crate::address::{InputAddress, OutputAddress};
-use crate::arena::{Released, Tree};
+use crate::arena::{ReleasedTables, Tree};
 use crate::error::Error;
 use crate::format::{Format, Kind};
 use crate::geometry::ENTRY_BYTES;
@@ -18,7 +18,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     pub fn unmap(&mut self, va: InputAddress, bytes: u64) -> Result<(), Error> {
         let geometry = self.geometry();
         let (first, end) = geometry.range(va, bytes)?;
-        self.whole_runs(va, OutputAddress(0), bytes)?;
+        self.check_run_alignment(va, OutputAddress(0), bytes)?;
         let (table, level) = self.table_around(first, end)?;
         self.isolate(table, level, first)?;
         self.isolate(table, level, end)?;
@@ -40,7 +40,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         level: u8,
         va: u64,
         end: u64,
-        released: &mut Released,
+        released: &mut ReleasedTables,
     ) -> Result<(), Error> {
         if level == 0 {
             return self.clear_entries(table, level, va, end);
@@ -75,7 +75,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     /// Turns the level 1 entries from `va` on into holes, if they are pointers to tables of pages and cover those
     /// tables completely. Returns the end of the cleared range. With a log it clears nothing, because a log must
     /// receive entries one by one.
-    fn clear_whole_tables(&mut self, table: OutputAddress, va: u64, end: u64, released: &mut Released) -> u64 {
+    fn clear_whole_tables(&mut self, table: OutputAddress, va: u64, end: u64, released: &mut ReleasedTables) -> u64 {
         let (geometry, pattern) = (self.geometry(), self.format.table_pattern());
         let span = geometry.span(1);
         let whole_end = end & !(span - 1);
@@ -99,7 +99,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Turns the part from `slot` to `end` of the tables of one run of entries into holes.
-    fn clear_below(&mut self, slot: Slot, end: u64, released: &mut Released) -> Result<(), Error> {
+    fn clear_below(&mut self, slot: Slot, end: u64, released: &mut ReleasedTables) -> Result<(), Error> {
         let geometry = self.geometry();
         let (span, unit) = (geometry.span(slot.level), geometry.span(slot.level) << self.format.run_bits());
         let block_bytes = self.block_bytes(slot.level - 1);
@@ -107,7 +107,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         let is_alone = slot.level == 1 && self.format.run_bits() == 0;
         let is_whole = end - slot.va == unit || is_alone && self.is_rest_empty(block, 0, slot.va, end)?;
         if is_whole {
-            self.gather(block, slot.level - 1, released)?;
+            self.collect_tables(block, slot.level - 1, released)?;
         } else {
             let mut va = slot.va;
             while va < end {
@@ -132,7 +132,7 @@ impl<F: Format, L: Log> Tables<F, L> {
     }
 
     /// Collects a block of tables and the tables below it.
-    fn gather(&self, block: OutputAddress, level: u8, released: &mut Released) -> Result<(), Error> {
+    fn collect_tables(&self, block: OutputAddress, level: u8, released: &mut ReleasedTables) -> Result<(), Error> {
         if !self.has_tables(released.count + 1) {
             return Err(Error::NoTree { pa: block, va: InputAddress(0), level });
         }
@@ -149,7 +149,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         for entry in entries.iter().step_by(1 << self.format.run_bits()) {
             if self.format.kind(level, *entry) == Kind::Table {
-                self.gather(self.format.table_address(*entry), level - 1, released)?;
+                self.collect_tables(self.format.table_address(*entry), level - 1, released)?;
             }
         }
         released.add(block);
@@ -183,14 +183,14 @@ impl<F: Format, L: Log> Tables<F, L> {
             return Ok(va);
         }
         let (_, entries) = self.entries_around(table, level, va, end)?;
-        let mut left = entries;
+        let mut rest = entries;
         let plain = bulk::Alike::of(&self.format, level);
-        while let [first, ..] = left
+        while let [first, ..] = rest
             && self.format.kind(level, *first) == Kind::Leaf
         {
-            left = &left[plain.count(left).max(1)..];
+            rest = &rest[plain.count(rest).max(1)..];
         }
-        let leaves = (entries.len() - left.len()) as u64;
+        let leaves = (entries.len() - rest.len()) as u64;
         Ok((va + (leaves << self.geometry().shift(level))).min(end))
     }
 

@@ -22,11 +22,11 @@ const NUMBER: u32 = 33;
 /// The lowest bit of the level in a word. The bits below it hold the value.
 const LEVEL: u32 = 30;
 /// The word of a region that is not cached: its level is one that no leaf has.
-const NOTHING: u64 = 3 << LEVEL;
+const UNCACHED: u64 = 3 << LEVEL;
 
 /// Number of walks after a change before anything is cached. A flush costs as much as some tens of walks, and tables
 /// that change all the time are not worth caching.
-const PATIENCE: u32 = 64;
+const MIN_WALKS: u32 = 64;
 
 /// An arena, and the results of walks in it. Access for changing the arena flushes the cache first.
 #[derive(Debug)]
@@ -49,7 +49,7 @@ struct WalkCache {
     regions: [AtomicU64; REGIONS],
     /// One bit for each of 64 parts of the regions, set if anything in the part is cached.
     parts: AtomicU64,
-    /// Number of walks since the last change, counted only up to [`PATIENCE`].
+    /// Number of walks since the last change, counted only up to [`MIN_WALKS`].
     walks: AtomicU32,
 }
 
@@ -61,7 +61,7 @@ impl CachedArena {
 
 impl WalkCache {
     fn new() -> Box<WalkCache> {
-        let regions = [const { AtomicU64::new(NOTHING) }; REGIONS];
+        let regions = [const { AtomicU64::new(UNCACHED) }; REGIONS];
         Box::new(WalkCache { regions, parts: AtomicU64::new(0), walks: AtomicU32::new(0) })
     }
 
@@ -71,7 +71,7 @@ impl WalkCache {
         let mut parts = mem::take(self.parts.get_mut());
         while parts != 0 {
             let first = parts.trailing_zeros() as usize * PART;
-            self.regions[first..first + PART].iter_mut().for_each(|word| *word.get_mut() = NOTHING);
+            self.regions[first..first + PART].iter_mut().for_each(|word| *word.get_mut() = UNCACHED);
             parts &= parts - 1;
         }
     }
@@ -130,7 +130,7 @@ impl CachedArena {
             let pa = OutputAddress(page.0 | va & ((1 << page_shift) - 1));
             return Some((Translation { pa, level: 0 }, entry));
         }
-        if word >= NOTHING {
+        if word >= UNCACHED {
             return None;
         }
         let pa = (word & ((1 << LEVEL) - 1)) << region_shift | va & ((1 << region_shift) - 1);
@@ -147,7 +147,7 @@ impl CachedArena {
         };
         let Some(word) = place.and_then(|place| word(geometry, va, slot.level, place)) else { return };
         let walks = self.cache.walks.load(Ordering::Relaxed);
-        if walks < PATIENCE {
+        if walks < MIN_WALKS {
             // Concurrent walks may not all be counted. Counting them exactly would cost more than it saves.
             self.cache.walks.store(walks + 1, Ordering::Relaxed);
         } else {

@@ -42,7 +42,7 @@ impl Visitor for Blind {
     }
 }
 
-fn a_root_at_the_end_of_all_memory_is_outside<F: Format>(format: F) {
+fn a_root_at_the_end_of_memory_is_outside<F: Format>(format: F) {
     for root in [u64::MAX, u64::MAX - 7, u64::MAX - 0xfff, 1 << 63].map(OutputAddress) {
         let arena = Arena::from_image(OutputAddress(0), &[0xff; 0x4000]).unwrap();
         let tables = Tables::in_arena(format, arena, root);
@@ -57,14 +57,14 @@ fn a_root_at_the_end_of_all_memory_is_outside<F: Format>(format: F) {
 
 #[test]
 fn no_root_wraps_around() {
-    for_every_format!(a_root_at_the_end_of_all_memory_is_outside);
+    for_every_format!(a_root_at_the_end_of_memory_is_outside);
 }
 
 /// The address of the tables.
 const BASE: OutputAddress = OutputAddress(1 << 32);
 
 /// Maps a page and then points every entry of the table above it to the page's table.
-fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
+fn does_not_release_a_table_of_many_parents<F: Format>(format: F) {
     let geometry = format.geometry();
     let flags = Flags::READ | Flags::ACCESSED;
     let user = format.leaf(0, Attributes::new(flags | Flags::USER), false).map_or(Flags::empty(), |_| Flags::USER);
@@ -91,6 +91,6 @@ fn a_table_of_many_parents_is_not_given_back<F: Format>(format: F) {
 }
 
 #[test]
-fn tables_of_many_parents_are_not_given_back() {
-    for_every_format!(a_table_of_many_parents_is_not_given_back);
+fn does_not_release_tables_of_many_parents() {
+    for_every_format!(does_not_release_a_table_of_many_parents);
 }

@@ -198,10 +198,10 @@ pub fn walk(data: &[u8]) {
 
 fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[InputAddress]) {
     let geometry = tables.geometry();
-    let mut seen = Seen { leaves: Vec::new(), nodes: 0 };
-    let _ = tables.walk_all(&mut seen);
+    let mut visited = Visited { leaves: Vec::new(), nodes: 0 };
+    let _ = tables.walk_all(&mut visited);
     let _ = tables.census();
-    assert!(seen.nodes <= 2 * (tables.arena().bytes() / ENTRY_BYTES + 1), "{} visits", seen.nodes);
+    assert!(visited.nodes <= 2 * (tables.arena().bytes() / ENTRY_BYTES + 1), "{} visits", visited.nodes);
     let canonical = vas.iter().map(|va| geometry.extended(geometry.resolved(*va)));
     for va in vas.iter().copied().chain(canonical) {
         let leaf = tables.leaf(va).ok().map(|found| (found.pa, found.level, found.entry));
@@ -210,7 +210,7 @@ fn walk_tables<F: Format>(tables: &Tables<F>, vas: &[InputAddress]) {
         assert_eq!(translated, leaf.map(|(pa, level, _)| (pa, level)), "{va:#x}");
         let _ = tables.attributes(va);
     }
-    for node in seen.leaves {
+    for node in visited.leaves {
         let found = tables.leaf(node.va).expect("a walk found a leaf there");
         assert_eq!((found.level, found.entry), (node.level, node.entry), "{node:?}");
     }
@@ -235,12 +235,12 @@ fn slowly<F: Format>(tables: &Tables<F>, va: InputAddress) -> Option<(OutputAddr
     None
 }
 
-struct Seen {
+struct Visited {
     leaves: Vec<Node>,
     nodes: u64,
 }
 
-impl Visitor for Seen {
+impl Visitor for Visited {
     fn table(&mut self, _: &Node) -> Action {
         self.nodes += 1;
         Action::Continue

@@ -256,7 +256,7 @@ fn is_of_entries(rule: Rule) -> bool {
 const RULES_OF_ENTRIES: usize = 20;
 
 #[test]
-fn the_one_rule_that_is_broken_is_found_where_it_is() {
+fn finds_each_broken_rule_at_its_entry() {
     let cases = [x86(), arm64(), riscv(), software_64k()].concat();
     for (found, broken) in &cases {
         assert_eq!(found, broken);
@@ -295,7 +295,7 @@ fn tables_outside_with_two_parents_or_in_a_loop_are_found() {
     for_every_format!(tables_are_a_tree_in_memory);
 }
 
-fn the_root_is_where_it_can_be<F: Format>(format: F) {
+fn checks_the_position_of_the_root<F: Format>(format: F) {
     let empty = Arena::from_image(BASE, &vec![0; 512 << 10]).unwrap();
     let rules = |root| check_arena(&format, &empty, root).faults.iter().map(|fault| fault.rule).collect::<Vec<_>>();
     let geometry = format.geometry();
@@ -311,13 +311,13 @@ fn the_root_is_where_it_can_be<F: Format>(format: F) {
 }
 
 #[test]
-fn a_root_that_cannot_be_one_is_found() {
-    for_every_format!(the_root_is_where_it_can_be);
+fn finds_invalid_roots() {
+    for_every_format!(checks_the_position_of_the_root);
 }
 
 /// Hardware state and software bits may differ within a group and a run.
 #[test]
-fn what_may_differ_within_a_group_is_no_fault() {
+fn accepts_permitted_differences_within_a_group() {
     let page = VA + 0x5000;
     let clean = |(faults, ..): (Vec<Fault>, OutputAddress, u64)| assert!(faults.is_empty(), "{}", lines(&faults));
     let arm64 = Image::group(Arm64Stage1::new(Granule::K4, 48).with_hardware_dirty(), 0);
@@ -334,10 +334,10 @@ fn what_may_differ_within_a_group_is_no_fault() {
 
 /// If all sixteen entries of a group break a rule in the same way, that is one fault.
 #[test]
-fn a_fault_of_a_whole_group_is_told_once() {
+fn reports_a_fault_of_a_whole_group_once() {
     let image = Image::group(Arm64Stage1::new(Granule::K4, 48), 0);
     let (first, _) = image.entry(VA, 0);
-    let told = |change: &dyn Fn(u64) -> u64| {
+    let faults_after = |change: &dyn Fn(u64) -> u64| {
         let mut arena = image.arena();
         for index in 0..16 {
             let entry = arena.entry_mut(first + index * ENTRY_BYTES).unwrap();
@@ -345,12 +345,12 @@ fn a_fault_of_a_whole_group_is_told_once() {
         }
         check_arena(&image.format, &arena, image.root).faults
     };
-    let shareability = told(&|entry| entry & !(3 << 8) | 1 << 8);
+    let shareability = faults_after(&|entry| entry & !(3 << 8) | 1 << 8);
     assert_eq!(
         shareability.iter().map(|fault| (fault.rule, fault.pa)).collect::<Vec<_>>(),
         [(Rule::Shareability, first)]
     );
-    let misaligned = told(&|entry| entry + 0x1000);
+    let misaligned = faults_after(&|entry| entry + 0x1000);
     assert_eq!(
         misaligned.iter().map(|fault| (fault.rule, fault.pa)).collect::<Vec<_>>(),
         [(Rule::GroupAddresses, first)]
@@ -367,7 +367,7 @@ fn counts_are_those_of_the_mapping() {
 
 /// Each table points with all its entries to the next one: there are 512 to the fourth power paths to the last.
 #[test]
-fn tables_with_many_parents_are_looked_at_once() {
+fn checks_tables_with_many_parents_once() {
     let format = RiscV::new(5, Stage::Supervisor);
     let next = |table: u64| format.table(BASE + (table + 1) * 4096);
     let mut entries: Vec<u64> = (0..4).flat_map(|table| [next(table); 512]).collect();

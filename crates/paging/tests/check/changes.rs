@@ -18,12 +18,12 @@ fn pages_and_tables_have_no_nt<F: Format>(format: F) {
     let block = format.leaf(1, data(&format), false).unwrap();
     assert_eq!(format.change(1, block, block | BIT_16), Change::Free, "{format:?}: nT alone");
     let table = format.table(OutputAddress(1 << 30 | BIT_16));
-    assert_eq!(format.change(1, block, table), Change::Break, "{format:?}: an address is no nT");
+    assert_eq!(format.change(1, block, table), Change::Break, "{format:?}: an address bit is not nT");
     assert_eq!(format.change(1, block | BIT_16, table), Change::Invalidate, "{format:?}: a block that no TLB holds");
 }
 
 #[test]
-fn bit_16_is_nt_in_blocks_alone() {
+fn bit_16_is_nt_only_in_blocks() {
     for granule in [Granule::K4, Granule::K16, Granule::K64] {
         pages_and_tables_have_no_nt(Arm64Stage1::new(granule, 48).with_break_level(BreakLevel::One));
         pages_and_tables_have_no_nt(Arm64Stage2::new(granule, 40).with_break_level(BreakLevel::One));

@@ -31,9 +31,9 @@ pub struct Bench<F> {
     pub random: Random,
     va: InputAddress,
     window: u64,
-    /// The sizes of which ranges are made up.
+    /// Ranges consist of units of these sizes.
     sizes: Vec<u64>,
-    done: Vec<String>,
+    operations: Vec<String>,
 }
 
 impl<F: Format> Bench<F> {
@@ -46,7 +46,7 @@ impl<F: Format> Bench<F> {
         let group = geometry.page_bytes() << format.group_bits_at(0);
         let sizes = vec![unit, unit.max(group), geometry.span(1) << format.run_bits(), large];
         let tables = Tables::with_log(format, OutputAddress(1 << 30), 1 << 30, Vec::new()).unwrap();
-        Bench { tables, random: Random(seed), va, window, sizes, done: Vec::new() }
+        Bench { tables, random: Random(seed), va, window, sizes, operations: Vec::new() }
     }
 
     /// A range that begins and ends at a multiple of one of the sizes.
@@ -121,7 +121,7 @@ impl<F: Format> Bench<F> {
         let names =
             ["map", "map", "map", "unmap", "unmap", "protect", "protect", "split", "collapse", "fold", "unfold"];
         let name = names.get(what as usize).unwrap_or(&"harvest");
-        self.done.push(format!("{}: {name} {va:#x} {bytes:#x}", self.tables.log().len()));
+        self.operations.push(format!("{}: {name} {va:#x} {bytes:#x}", self.tables.log().len()));
     }
 
     pub fn run(format: F, seed: u64, steps: usize) -> Bench<F> {
@@ -137,7 +137,7 @@ fn sequences_are_good<F: Format>(format: F) {
     for seed in 0..SEEDS {
         let bench = Bench::run(format, seed, 40);
         assert!(bench.tables.log().len() > 10);
-        assert_good(&bench.tables, &(seed, &bench.done));
+        assert_good(&bench.tables, &(seed, &bench.operations));
     }
 }
 
@@ -145,12 +145,12 @@ fn sequences_are_good<F: Format>(format: F) {
 const SEEDS: u64 = if cfg!(debug_assertions) { 2 } else { 40 };
 
 #[test]
-fn what_the_engine_does_is_legal_at_every_step() {
+fn the_engine_makes_only_legal_steps() {
     for_every_format!(sequences_are_good);
 }
 
 #[test]
-fn what_the_engine_does_is_legal_at_every_level_of_bbm() {
+fn the_engine_makes_only_legal_steps_at_every_level_of_bbm() {
     for level in [BreakLevel::Zero, BreakLevel::One, BreakLevel::Two] {
         for granule in [Granule::K4, Granule::K16, Granule::K64] {
             sequences_are_good(Arm64Stage1::new(granule, 48).with_break_level(level));

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use paging::check::live::{Broken, Violation, check};
+use paging::check::live::{Violation, ViolationKind, check};
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage1::Arm64Stage1;
 use paging::format::{BreakLevel, Discipline};
@@ -60,11 +60,11 @@ impl<F: Format> Change<F> {
     }
 
     #[track_caller]
-    fn assert_wrong(&self, steps: &[Event], how: &str) -> BTreeSet<Broken> {
+    fn assert_wrong(&self, steps: &[Event], how: &str) -> BTreeSet<ViolationKind> {
         let violations = self.violations(steps);
         assert!(!violations.is_empty(), "{:?}: {} {how}: nothing was found\n{steps:#x?}", self.format, self.what);
         assert!(violations.iter().all(|violation| violation.step >= self.before.len()), "{}", lines(&violations));
-        violations.iter().map(|violation| violation.broken).collect()
+        violations.iter().map(|violation| violation.kind).collect()
     }
 
     fn without(&self, index: usize) -> Vec<Event> {
@@ -187,7 +187,7 @@ fn invalidations_matter<F: Format>(format: F) {
             let last_level = Event::Invalidate { va, bytes, tables: false };
             if tables {
                 let found = change.assert_wrong(&change.with(index, last_level), "invalidated for the last level");
-                assert!(found.contains(&Broken::LastLevelOnly), "{format:?}: {}: {found:?}", change.what);
+                assert!(found.contains(&ViolationKind::LastLevelOnly), "{format:?}: {}: {found:?}", change.what);
             }
         }
     }
@@ -209,9 +209,9 @@ fn releases_matter<F: Format>(format: F) {
             released += 1;
             let found =
                 change.assert_wrong(&change.moved(index, invalidation), "with a release before the invalidation");
-            assert!(found.contains(&Broken::ReusedTooEarly), "{format:?}: {}: {found:?}", change.what);
+            assert!(found.contains(&ViolationKind::ReusedTooEarly), "{format:?}: {}: {found:?}", change.what);
             let found = change.assert_wrong(&change.moved(index, 0), "with a release before all");
-            assert!(found.contains(&Broken::ReleasedReachable), "{format:?}: {}: {found:?}", change.what);
+            assert!(found.contains(&ViolationKind::ReleasedReachable), "{format:?}: {}: {found:?}", change.what);
             let unlinks = |step: &Event| match *step {
                 Event::Write { level, old, .. } if level > 0 => {
                     (pa..pa + bytes).contains(&format.table_address(old)) && old != 0
@@ -221,7 +221,7 @@ fn releases_matter<F: Format>(format: F) {
             let linked: Vec<Event> = change.steps.iter().filter(|step| !unlinks(step)).copied().collect();
             if linked.len() < change.steps.len() && change.what.starts_with("unmap") {
                 let found = change.assert_wrong(&linked, "without the table being unlinked");
-                assert!(found.contains(&Broken::ReleasedReachable), "{format:?}: {}: {found:?}", change.what);
+                assert!(found.contains(&ViolationKind::ReleasedReachable), "{format:?}: {}: {found:?}", change.what);
             }
         }
     }
@@ -250,7 +250,7 @@ fn breaks_matter<F: Format>(format: F) {
             if needs_break {
                 let found = change.assert_wrong(&change.without(index), "without a break");
                 assert!(
-                    found.iter().any(|broken| matches!(broken, Broken::NotBroken | Broken::GroupNotBroken)),
+                    found.iter().any(|broken| matches!(broken, ViolationKind::NoBreak | ViolationKind::NoGroupBreak)),
                     "{format:?}: {}: {found:?}",
                     change.what
                 );
@@ -284,7 +284,7 @@ fn wrong_sequences_are_found_at_every_level_of_bbm() {
 
 /// Steps that are right where sizes may change without a break are wrong at the other levels.
 #[test]
-fn what_bbm_level_2_allows_is_found_at_the_others() {
+fn steps_that_bbm_level_2_allows_are_faults_at_other_levels() {
     for granule in [Granule::K4, Granule::K16, Granule::K64] {
         let format = Arm64Stage1::new(granule, 48);
         for (change, _) in changes(format.with_break_level(BreakLevel::Two)) {

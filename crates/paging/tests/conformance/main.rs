@@ -47,7 +47,7 @@ fn a_gigabyte_of_pages_is_mapped_and_unmapped() {
 }
 
 /// Tables are released together with the addresses that they serve, and not earlier.
-fn empty_tables_go_with_their_addresses<F: Format>(format: F) {
+fn releases_empty_tables_with_their_addresses<F: Format>(format: F) {
     let geometry = format.geometry();
     let (unit, table) = (geometry.page_bytes() << format.run_bits(), geometry.span(1) << format.run_bits());
     let mut tables = Tables::new(format, OutputAddress(1 << 30), 64 << 20).unwrap();
@@ -63,10 +63,10 @@ fn empty_tables_go_with_their_addresses<F: Format>(format: F) {
         let bytes = table - unit;
         tables.free_empty_tables(&Freed { va: va + unit, bytes: bytes - unit, room, room_bytes, ..all }).unwrap();
     }
-    assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: a page of its addresses is still there");
+    assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: part of its addresses is not freed");
     tables.free_empty_tables(&Freed { va: va + unit, bytes: unit, top: 0, ..all }).unwrap();
     let block = geometry.table_bytes(0) << format.run_bits();
-    assert_eq!(tables.arena().used_bytes(), mapped - block, "{format:?}: that of the pages alone");
+    assert_eq!(tables.arena().used_bytes(), mapped - block, "{format:?}: only the table of the pages is released");
     let whole = geometry.span(geometry.root_level()) << format.run_bits();
     tables.make_tables(va + unit, 0).unwrap();
     assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: the same tables again");
@@ -78,6 +78,6 @@ fn empty_tables_go_with_their_addresses<F: Format>(format: F) {
 }
 
 #[test]
-fn tables_go_with_their_addresses() {
-    for_every_format!(empty_tables_go_with_their_addresses);
+fn releases_tables_with_their_addresses() {
+    for_every_format!(releases_empty_tables_with_their_addresses);
 }

@@ -88,12 +88,12 @@ fn the_stage_that_failed_is_named() {
 
 /// The path of a walk to one page: the addresses of its entries, and the leaf.
 #[derive(Default)]
-struct Way {
+struct WalkPath {
     entries: Vec<OutputAddress>,
     leaf: Option<Node>,
 }
 
-impl Visitor for Way {
+impl Visitor for WalkPath {
     fn table(&mut self, node: &Node) -> Action {
         self.entries.push(node.pa);
         Action::Continue
@@ -156,9 +156,9 @@ fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found
             let borders = inner.borders();
             let near = borders[random.next_u32() as usize % borders.len()].aligned_down(guest.geometry().page_bytes());
             let va = InputAddress(near.0 ^ (u64::from(random.next_u32()) % (32 << 20)));
-            let mut way = Way::default();
+            let mut path = WalkPath::default();
             let guest_page = guest.geometry().page_bytes();
-            stage1.walk(va.aligned_down(guest_page), guest_page, &mut way).unwrap();
+            stage1.walk(va.aligned_down(guest_page), guest_page, &mut path).unwrap();
             let references = |ipa: InputAddress| {
                 let found = stage2.translate(ipa).ok();
                 assert_eq!(found.map(|found| found.pa), outer.translate(ipa).map(|(pa, _)| pa));
@@ -166,7 +166,7 @@ fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found
             };
             let of_guest = inner.translate(va).map(|(of_guest, _)| of_guest);
             let ipa = of_guest.map(OutputAddress::intermediate);
-            let entries = way.entries.iter().map(|entry| entry.intermediate());
+            let entries = path.entries.iter().map(|entry| entry.intermediate());
             let all: Vec<InputAddress> = entries.chain(ipa).collect();
             let found = translate(&stage1, &stage2, va);
             let place = || format!("{guest:?} over {host:?}: {va:#x}: {found:x?}");
@@ -176,9 +176,9 @@ fn translations_are_those_of_both<F: Format, G: Format>(guest: F, host: G, found
                 (Err(NestedError::Stage1(Error::NotMapped { va: at, .. })), None, None) => assert_eq!(*at, va),
                 (Ok(nested), None, Some(ipa)) => {
                     let reads: u32 = all.iter().filter_map(|ipa| references(*ipa)).sum();
-                    assert_eq!(nested.references, reads + way.entries.len() as u32, "{}", place());
+                    assert_eq!(nested.references, reads + path.entries.len() as u32, "{}", place());
                     assert_eq!((nested.ipa, Some(nested.pa)), (ipa, outer.translate(ipa).map(|(pa, _)| pa)));
-                    assert_eq!(way.leaf.map(|leaf| leaf.level), stage1.translate(va).ok().map(|found| found.level));
+                    assert_eq!(path.leaf.map(|leaf| leaf.level), stage1.translate(va).ok().map(|found| found.level));
                 }
                 _ => panic!("{}", place()),
             }

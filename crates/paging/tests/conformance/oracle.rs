@@ -72,7 +72,7 @@ impl Oracle {
     }
 
     /// The address of the memory of a range, if all of it is mapped to consecutive memory with the same attributes.
-    pub fn piece(&self, va: InputAddress, bytes: u64) -> Option<OutputAddress> {
+    pub fn consecutive_memory(&self, va: InputAddress, bytes: u64) -> Option<OutputAddress> {
         let (pa, attributes) = self.translate(va)?;
         let mut at = va;
         while at < va + bytes {

@@ -15,14 +15,14 @@ use crate::resizes::{Changed, Resize};
 /// An operation on a range of `count` units from `first` on; a unit is a page, or the leaf of a level.
 #[derive(Clone, Copy, Debug)]
 struct Operation {
-    what: What,
+    what: Change,
     level: u8,
     first: u16,
     count: u16,
 }
 
 #[derive(Clone, Copy, Debug)]
-enum What {
+enum Change {
     Map { shift: u8, writable: bool, contiguous: bool, largest: u8 },
     Unmap,
     UnmapLeaves,
@@ -34,8 +34,8 @@ enum What {
     Unfold,
 }
 
-fn mapping() -> impl Strategy<Value = What> {
-    (0u8..4, any::<bool>(), any::<bool>(), 0u8..3).prop_map(|(shift, writable, contiguous, largest)| What::Map {
+fn mapping() -> impl Strategy<Value = Change> {
+    (0u8..4, any::<bool>(), any::<bool>(), 0u8..3).prop_map(|(shift, writable, contiguous, largest)| Change::Map {
         shift,
         writable,
         contiguous,
@@ -47,21 +47,21 @@ fn mapping() -> impl Strategy<Value = What> {
 fn operation() -> impl Strategy<Value = Operation> {
     let what = prop_oneof![
         3 => mapping(),
-        1 => Just(What::Unmap),
-        1 => Just(What::UnmapLeaves),
-        1 => (0u8..3).prop_map(|top| What::FreeEmptyTables { top }),
-        2 => any::<bool>().prop_map(|writable| What::Protect { writable }),
-        2 => Just(What::Split),
-        2 => Just(What::Collapse),
-        2 => Just(What::Fold),
-        2 => Just(What::Unfold),
+        1 => Just(Change::Unmap),
+        1 => Just(Change::UnmapLeaves),
+        1 => (0u8..3).prop_map(|top| Change::FreeEmptyTables { top }),
+        2 => any::<bool>().prop_map(|writable| Change::Protect { writable }),
+        2 => Just(Change::Split),
+        2 => Just(Change::Collapse),
+        2 => Just(Change::Fold),
+        2 => Just(Change::Unfold),
     ];
     let count = prop_oneof![3 => 1u16..40, 1 => 500u16..1100];
     let first = prop_oneof![1 => Just(0u16), 2 => (0u16..40).prop_map(|n| n * 16), 2 => 0u16..600];
     let level = prop_oneof![3 => Just(0u8), 1 => Just(1u8)];
     (what, level, first, count).prop_map(|(what, level, first, count)| {
         // Near the first mapping, so that there is something to resize.
-        let is_far = level > 0 && matches!(what, What::Split | What::Collapse | What::Fold | What::Unfold);
+        let is_far = level > 0 && matches!(what, Change::Split | Change::Collapse | Change::Fold | Change::Unfold);
         Operation { what, level, first: if is_far { first % 3 } else { first }, count }
     })
 }
@@ -124,7 +124,7 @@ impl<F: Format> Bench<F> {
     fn run(&mut self, operation: Operation) {
         let Some((va, bytes)) = self.range(operation) else { return };
         match operation.what {
-            What::Map { shift, writable, contiguous, largest } => {
+            Change::Map { shift, writable, contiguous, largest } => {
                 // Memory with the same alignment as the addresses, or with another one.
                 let off = [0, 0, self.unit(0), self.unit(operation.level)][usize::from(shift)];
                 let pa = self.pa + (va - self.va) + off;
@@ -143,28 +143,28 @@ impl<F: Format> Bench<F> {
                     Err(error) => panic!("{error}"),
                 }
             }
-            What::Unmap => {
+            Change::Unmap => {
                 self.tables.unmap(va, bytes).unwrap();
                 self.oracle.unmap(va, bytes);
             }
-            What::UnmapLeaves => {
+            Change::UnmapLeaves => {
                 self.keeps_tables = true;
                 self.tables.unmap_leaves(va, bytes).unwrap();
                 self.oracle.unmap(va, bytes);
             }
-            What::FreeEmptyTables { top } => {
+            Change::FreeEmptyTables { top } => {
                 self.tables.free_empty_tables(&Freed { top, ..Freed::within(va, bytes) }).unwrap();
             }
-            What::Protect { writable } => {
+            Change::Protect { writable } => {
                 let protected = self.tables.protect(va, bytes, self.attributes(writable));
                 let expected = self.oracle.protect(va, bytes, self.attributes(writable));
                 assert_eq!(protected.is_ok(), expected, "{protected:?}");
             }
             // The following operations change nothing that the oracle tracks.
-            What::Split => self.resize().split(va),
-            What::Collapse => self.resize().collapse(va, operation.level + 1),
-            What::Fold => self.resize().fold(va),
-            What::Unfold => self.resize().unfold(va),
+            Change::Split => self.resize().split(va),
+            Change::Collapse => self.resize().collapse(va, operation.level + 1),
+            Change::Fold => self.resize().fold(va),
+            Change::Unfold => self.resize().unfold(va),
         }
     }
 
@@ -211,9 +211,9 @@ impl<F: Format> Bench<F> {
     }
 
     fn compare_tables(&self) {
-        let mut stretches = Stretches { bench: self, next: 0 };
-        self.tables.walk_all(&mut stretches).unwrap();
-        assert_eq!(u128::from(stretches.next), self.format.geometry().input_bytes(), "{:?}", self.format);
+        let mut mapped_ranges = MappedRanges { bench: self, next: 0 };
+        self.tables.walk_all(&mut mapped_ranges).unwrap();
+        assert_eq!(u128::from(mapped_ranges.next), self.format.geometry().input_bytes(), "{:?}", self.format);
         let census = self.tables.census().unwrap();
         assert_eq!(census.total_bytes(), self.oracle.bytes(), "{:?}", self.format);
         assert_eq!(census.illegal, 0);
@@ -223,24 +223,29 @@ impl<F: Format> Bench<F> {
 }
 
 /// Compares every leaf and hole with the oracle; they must be adjacent.
-struct Stretches<'a, F> {
+struct MappedRanges<'a, F> {
     bench: &'a Bench<F>,
     /// The resolved input address at which the next one must begin.
     next: u64,
 }
 
-impl<F: Format> Stretches<'_, F> {
+impl<F: Format> MappedRanges<'_, F> {
     fn follow(&mut self, node: &Node) {
         assert_eq!(self.bench.format.geometry().resolved(node.va), self.next, "{:?}: {node:x?}", self.bench.format);
         self.next += node.bytes;
     }
 }
 
-impl<F: Format> Visitor for Stretches<'_, F> {
+impl<F: Format> Visitor for MappedRanges<'_, F> {
     fn leaf(&mut self, node: &Node) -> Action {
         self.follow(node);
         let pa = self.bench.format.leaf_address(node.level, node.entry, node.va);
-        assert_eq!(self.bench.oracle.piece(node.va, node.bytes), Some(pa), "{:?}: {node:x?}", self.bench.format);
+        assert_eq!(
+            self.bench.oracle.consecutive_memory(node.va, node.bytes),
+            Some(pa),
+            "{:?}: {node:x?}",
+            self.bench.format
+        );
         Action::Continue
     }
 
@@ -331,13 +336,13 @@ fn state_is_kept<F: Format>(format: F) {
             touched.push((at, write));
             // Near the accessed memory, so that it matters.
             let operation = Operation { first: if operation.level == 0 { page } else { page / 512 }, ..operation };
-            if matches!(operation.what, What::Split | What::Collapse | What::Fold | What::Unfold) {
+            if matches!(operation.what, Change::Split | Change::Collapse | Change::Fold | Change::Unfold) {
                 bench.run(operation);
             }
         }
         let mut found = Vec::new();
         bench.tables.harvest(va, bytes, Flags::STATE, |va, bytes, flags| found.push((va, bytes, flags))).unwrap();
-        assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), bytes, "every leaf is told once");
+        assert_eq!(found.iter().map(|(_, bytes, _)| bytes).sum::<u64>(), bytes, "every leaf is reported once");
         for (va, write) in touched {
             let (_, _, flags) = found.iter().find(|(start, bytes, _)| (*start..*start + *bytes).contains(&va)).unwrap();
             assert!(flags.contains(Flags::ACCESSED), "{format:?} {va:#x}");

@@ -111,7 +111,7 @@ fn full_arena<F: Format>(format: F) {
         let error = tables.map(&mapping).unwrap_err();
         assert!(matches!(error, Error::ArenaFull { .. }), "{format:?}: {error}");
         assert_eq!(tables.census().unwrap().total_bytes(), 0, "{format:?}: nothing stays mapped");
-        assert_eq!(tables.arena().used_bytes(), root, "{format:?}: every table is given back");
+        assert_eq!(tables.arena().used_bytes(), root, "{format:?}: every table is released");
         let fits = tables.map(&Mapping { bytes: unit, ..mapping }).is_ok();
         assert_eq!(fits, below == u64::from(geometry.root_level()), "{format:?} with {below} tables");
     }

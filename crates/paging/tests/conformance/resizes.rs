@@ -39,7 +39,7 @@ impl<F: Format> Resize<'_, F> {
     /// Whether only leaves of `level` map the `bytes` around `va`, to memory of that alignment and with the same attributes.
     fn is_whole(&self, va: InputAddress, bytes: u64, level: u8) -> bool {
         let start = va.aligned_down(bytes);
-        let is_aligned = self.oracle.piece(start, bytes).is_some_and(|pa| pa.is_aligned(bytes));
+        let is_aligned = self.oracle.consecutive_memory(start, bytes).is_some_and(|pa| pa.is_aligned(bytes));
         let span = self.tables.geometry().span(level) as usize;
         is_aligned && (0..bytes).step_by(span).all(|at| self.tables.leaf(start + at).unwrap().level == level)
     }

@@ -17,14 +17,14 @@ const BASE: OutputAddress = OutputAddress(G1);
 
 /// Records its visits, and returns a given action at one of them.
 #[derive(Default)]
-struct Scribe {
-    seen: Vec<(&'static str, u64, u64)>,
+struct VisitRecorder {
+    visits: Vec<(&'static str, u64, u64)>,
     at: Option<(&'static str, u64, Action)>,
 }
 
-impl Scribe {
-    fn see(&mut self, what: &'static str, node: &Node) -> Action {
-        self.seen.push((what, node.va.0, node.bytes));
+impl VisitRecorder {
+    fn record(&mut self, what: &'static str, node: &Node) -> Action {
+        self.visits.push((what, node.va.0, node.bytes));
         match self.at {
             Some((at, va, action)) if at == what && va == node.va.0 => action,
             _ => Action::Continue,
@@ -32,21 +32,21 @@ impl Scribe {
     }
 }
 
-impl Visitor for Scribe {
+impl Visitor for VisitRecorder {
     fn table(&mut self, node: &Node) -> Action {
-        self.see("table", node)
+        self.record("table", node)
     }
 
     fn table_done(&mut self, node: &Node) -> Action {
-        self.see("done", node)
+        self.record("done", node)
     }
 
     fn leaf(&mut self, node: &Node) -> Action {
-        self.see("leaf", node)
+        self.record("leaf", node)
     }
 
     fn hole(&mut self, node: &Node) -> Action {
-        self.see("hole", node)
+        self.record("hole", node)
     }
 }
 
@@ -63,9 +63,9 @@ fn tables() -> Tables<X86_64> {
 }
 
 fn walked(at: Option<(&'static str, u64, Action)>) -> Vec<(&'static str, u64, u64)> {
-    let mut scribe = Scribe { at, ..Scribe::default() };
-    tables().walk(InputAddress(0), 2 * G1, &mut scribe).unwrap();
-    scribe.seen
+    let mut recorder = VisitRecorder { at, ..VisitRecorder::default() };
+    tables().walk(InputAddress(0), 2 * G1, &mut recorder).unwrap();
+    recorder.visits
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn tables_leaves_and_holes_are_shown_in_order() {
 }
 
 #[test]
-fn actions_do_what_they_are_called() {
+fn actions_control_the_walk() {
     let all = walked(None);
     // No entry of the first table of pages, and no visit at its end.
     let skipped = walked(Some(("table", 0, Action::SkipChildren)));
@@ -103,27 +103,27 @@ fn actions_do_what_they_are_called() {
 
 #[test]
 fn a_range_shows_whole_leaves_and_its_part_of_holes() {
-    let mut scribe = Scribe::default();
-    tables().walk(InputAddress(3 * K4), 2 * K4, &mut scribe).unwrap();
-    let seen: Vec<_> = scribe.seen.into_iter().filter(|(what, ..)| matches!(*what, "leaf" | "hole")).collect();
-    assert_eq!(seen, [("leaf", 3 * K4, K4), ("hole", 4 * K4, K4)]);
-    let mut scribe = Scribe::default();
-    tables().walk(InputAddress(G1 + M2), K4, &mut scribe).unwrap();
-    assert!(scribe.seen.contains(&("leaf", G1, G1)), "{:?}", scribe.seen);
+    let mut recorder = VisitRecorder::default();
+    tables().walk(InputAddress(3 * K4), 2 * K4, &mut recorder).unwrap();
+    let visits: Vec<_> = recorder.visits.into_iter().filter(|(what, ..)| matches!(*what, "leaf" | "hole")).collect();
+    assert_eq!(visits, [("leaf", 3 * K4, K4), ("hole", 4 * K4, K4)]);
+    let mut recorder = VisitRecorder::default();
+    tables().walk(InputAddress(G1 + M2), K4, &mut recorder).unwrap();
+    assert!(recorder.visits.contains(&("leaf", G1, G1)), "{:?}", recorder.visits);
 }
 
 /// Tables with a cycle end a walk with an error: a table that is its own child must not loop forever.
 #[test]
-fn tables_that_are_no_tree_end_a_walk() {
+fn a_cycle_of_tables_ends_a_walk() {
     let format = X86_64::new(4, 46);
     let mut image = vec![0u8; 8192];
     for entry in image.as_chunks_mut::<8>().0 {
         *entry = format.table(BASE).to_le_bytes();
     }
     let tables = Tables::in_arena(format, Arena::from_image(BASE, &image).unwrap(), BASE);
-    assert!(matches!(tables.walk_all(&mut Scribe::default()), Err(Error::NoTree { .. })));
+    assert!(matches!(tables.walk_all(&mut VisitRecorder::default()), Err(Error::NoTree { .. })));
     let outside = Tables::in_arena(format, Arena::from_image(BASE, &image[..4096]).unwrap(), OutputAddress(G1 - 4096));
-    assert!(matches!(outside.walk_all(&mut Scribe::default()), Err(Error::OutsideArena { .. })));
+    assert!(matches!(outside.walk_all(&mut VisitRecorder::default()), Err(Error::OutsideArena { .. })));
 }
 
 fn sizes<F: Format>(format: F, va: u64, bytes: u64) -> Vec<(u64, u64, u64)> {
@@ -134,12 +134,12 @@ fn sizes<F: Format>(format: F, va: u64, bytes: u64) -> Vec<(u64, u64, u64)> {
     let census = tables.census().unwrap();
     assert_eq!((census.total_bytes(), census.illegal), (bytes, 0));
     assert_eq!(census.table_bytes, tables.arena().used_bytes());
-    let told = |(size, bytes): (&LeafSize, &u64)| (size.leaf_bytes, size.group_bytes, *bytes);
-    census.mapped_bytes.iter().map(told).collect()
+    let flat = |(size, bytes): (&LeafSize, &u64)| (size.leaf_bytes, size.group_bytes, *bytes);
+    census.mapped_bytes.iter().map(flat).collect()
 }
 
 #[test]
-fn the_census_tells_leaves_and_groups_apart() {
+fn the_census_distinguishes_leaves_and_groups() {
     let k64 = 64 << 10;
     assert_eq!(sizes(X86_64::new(4, 46), M2 - K4, M2 + 2 * K4), [(K4, K4, 2 * K4), (M2, M2, M2)]);
     // Pages before the first multiple of 64K are in no group.

@@ -238,9 +238,9 @@ fn probe<F: OnArm64>(tables: &Tables<F>, addresses: &[InputAddress]) -> Vec<[Par
 }
 
 fn random_tables_agree<F: OnArm64>(format: F, seed: u64) {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut world = World::empty(format, seed, TABLES, OutputAddress(0)).fill(MAPPINGS);
-    let addresses = world.questions(ADDRESSES);
+    let addresses = world.test_addresses(ADDRESSES);
     for (va, found) in addresses.iter().zip(probe(&world.tables, &addresses)) {
         let verdict = world.verdict(*va);
         assert_eq!(found, expected(&world.tables, verdict, *va), "{format:?}, {va:#x}: {verdict:x?}");
@@ -254,7 +254,7 @@ fn random_tables_agree<F: OnArm64>(format: F, seed: u64) {
         if sets_flags(&format) { ", flags set by hardware" } else { "" },
         world.mappings,
         addresses.len(),
-        begun.elapsed()
+        start.elapsed()
     );
 }
 
@@ -272,7 +272,7 @@ fn stage1_agrees(granule: Granule) {
 
 #[test]
 fn stage_1_of_4k_agrees() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     stage1_agrees(Granule::K4);
@@ -280,7 +280,7 @@ fn stage_1_of_4k_agrees() {
 
 #[test]
 fn stage_1_of_16k_agrees() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     stage1_agrees(Granule::K16);
@@ -288,7 +288,7 @@ fn stage_1_of_16k_agrees() {
 
 #[test]
 fn stage_1_of_64k_agrees() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     stage1_agrees(Granule::K64);
@@ -296,13 +296,13 @@ fn stage_1_of_64k_agrees() {
 
 #[test]
 fn stage_2_agrees() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     for granule in GRANULES {
         for bits in [36, 40, 44, 48, 52] {
             let format = Arm64Stage2::new(granule, bits);
-            if is_taken(&format) {
+            if accepts_root_level(&format) {
                 random_tables_agree(format, u64::from(bits));
             }
         }
@@ -310,9 +310,9 @@ fn stage_2_agrees() {
     }
 }
 
-/// Whether QEMU accepts the root's level at all. A deviation: stage 2 of QEMU 7.2 does not support level 0 as the start
+/// Whether QEMU accepts the root's level. A deviation: stage 2 of QEMU 7.2 does not support level 0 as the start
 /// with 16K, which FEAT_LPA2 adds with 52 bits.
-fn is_taken(format: &Arm64Stage2) -> bool {
+fn accepts_root_level(format: &Arm64Stage2) -> bool {
     if format.granule() != Granule::K16 || format.geometry().input_bits() <= 48 {
         return true;
     }
@@ -320,9 +320,9 @@ fn is_taken(format: &Arm64Stage2) -> bool {
     let is_mapped = |va: &InputAddress| matches!(verdict(&tables, *va), Verdict::Leaf { .. });
     let addresses: Vec<InputAddress> = flips.iter().map(|flip| flip.va).filter(is_mapped).collect();
     let refused = [Par::Fault { fault: Fault::Translation, level: 0, stage: 2 }; 4];
-    let is_taken = probe(&tables, &addresses).iter().any(|found| *found != refused);
-    assert!(!is_taken || !leniency::is_known(QEMU), "{format:?} is known to QEMU; take it off the exceptions");
-    is_taken
+    let accepts_root_level = probe(&tables, &addresses).iter().any(|found| *found != refused);
+    assert!(!accepts_root_level || !leniency::is_known(QEMU), "{format:?} is accepted by QEMU; remove the exception");
+    accepts_root_level
 }
 
 const LENIENT: &[Leniency] = &[
@@ -330,12 +330,12 @@ const LENIENT: &[Leniency] = &[
         name: "address bits below a block are ignored",
         explains: |rule, _| matches!(rule, Rule::MisalignedLeaf { .. }),
     },
-    Leniency { name: "blocks are taken at levels that have none", explains: |rule, _| rule == Rule::LeafLevel },
+    Leniency { name: "blocks are accepted at levels that have none", explains: |rule, _| rule == Rule::LeafLevel },
     Leniency {
         name: "the Contiguous bit is ignored, also at levels that have no groups",
         explains: |rule, _| rule == Rule::GroupLevel,
     },
-    Leniency { name: "reserved shareability is taken", explains: |rule, _| rule == Rule::Shareability },
+    Leniency { name: "reserved shareability is accepted", explains: |rule, _| rule == Rule::Shareability },
 ];
 
 /// Bits 9:8 of an entry are address bits with FEAT_LPA2, whatever size TCR_EL1.IPS selects.
@@ -366,7 +366,7 @@ fn wrong_bits_are_refused<F: OnArm64>(format: F, list: &mut List) {
 
 #[test]
 fn wrong_bits_are_refused_by_each_stage() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     let of_stage1 = [LENIENT, &[IGNORES_UPPER_BITS]].concat();
@@ -378,7 +378,7 @@ fn wrong_bits_are_refused_by_each_stage() {
         }
         wrong_bits_are_refused(Arm64Stage2::new(granule, 40).with_physical_bits(44), &mut stage2);
         for format in [40, 48, 52].map(|bits| Arm64Stage2::new(granule, bits)) {
-            if is_taken(&format) {
+            if accepts_root_level(&format) {
                 wrong_bits_are_refused(format, &mut stage2);
             }
         }

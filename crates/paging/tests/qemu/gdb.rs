@@ -10,7 +10,7 @@ use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 /// Timeout for one reply of a machine.
-const PATIENCE: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Packets in flight at once: few enough that neither side blocks on a full buffer.
 const BATCH: usize = 64;
 /// Bytes of memory per packet; QEMU's packets have at most 4096 characters.
@@ -33,8 +33,8 @@ impl Gdb {
     /// Connects to the machine at the other end of `stream`: reads its list of registers and selects physical addresses
     /// for memory access.
     pub fn connect(stream: UnixStream) -> Gdb {
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        stream.set_write_timeout(Some(PATIENCE)).unwrap();
+        stream.set_read_timeout(Some(REPLY_TIMEOUT)).unwrap();
+        stream.set_write_timeout(Some(REPLY_TIMEOUT)).unwrap();
         let mut gdb = Gdb { stream: BufReader::new(stream), registers: BTreeMap::new() };
         gdb.ask("qSupported:xmlRegisters=i386");
         let target = gdb.feature("target.xml");
@@ -42,7 +42,7 @@ impl Gdb {
         let mut next = 0;
         for file in included {
             let feature = gdb.feature(file);
-            gdb.learn(&feature, &mut next);
+            gdb.add_registers(&feature, &mut next);
         }
         assert_eq!(gdb.ask("Qqemu.PhyMemMode:1"), "OK");
         gdb
@@ -63,7 +63,7 @@ impl Gdb {
     }
 
     /// Registers are numbered consecutively, except where `regnum` sets the number.
-    fn learn(&mut self, feature: &str, next: &mut u64) {
+    fn add_registers(&mut self, feature: &str, next: &mut u64) {
         for tag in without_comments(feature).split("<reg ").skip(1) {
             let tag = tag.split('>').next().unwrap();
             let attribute =
@@ -116,7 +116,7 @@ impl Gdb {
         memory.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word)).collect()
     }
 
-    /// The output of a command arrives in packets of its own before the command is done.
+    /// Receives the output of a command, which arrives in separate packets before the reply `OK`.
     fn output(&mut self) -> String {
         let mut output = Vec::new();
         loop {

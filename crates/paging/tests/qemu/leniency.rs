@@ -39,7 +39,7 @@ impl Answer {
     }
 }
 
-/// Whether this QEMU must behave as the lists say.
+/// Whether this QEMU must behave as the lists describe.
 pub fn is_known(program: Program) -> bool {
     program.version() == SEEN_IN
 }
@@ -69,7 +69,9 @@ impl<'a> List<'a> {
         match (verdict, answer) {
             (Verdict::Illegal { rule, .. }, _) => match (self.explanation(rule, flip), answer) {
                 (None, Answer::Refused) => {}
-                (None, Answer::Translated(_)) => panic!("QEMU bears what no entry of the list explains: {}", place()),
+                (None, Answer::Translated(_)) => {
+                    panic!("QEMU accepts an entry that the list does not explain: {}", place())
+                }
                 (Some(index), Answer::Translated(_)) => self.seen[index] = true,
                 (Some(index), Answer::Refused) => {
                     let name = self.leniencies[index].name;
@@ -89,7 +91,7 @@ impl<'a> List<'a> {
     /// Checks that each leniency was seen, unless QEMU has another version than the list describes.
     pub fn finish(self) {
         for (leniency, seen) in self.leniencies.iter().zip(self.seen) {
-            assert!(seen || !self.is_known, "no entry shows that {}; take it off the list", leniency.name);
+            assert!(seen || !self.is_known, "no entry shows that {}; remove it from the list", leniency.name);
         }
     }
 }

@@ -24,22 +24,22 @@ pub struct Program {
 
 impl Program {
     /// Whether it is installed; if not, reports this in the form that `cargo xtask test` reads.
-    pub fn is_here(self) -> bool {
-        let here = is_in_path(self.name);
-        if !here {
+    pub fn is_installed(self) -> bool {
+        let is_installed = is_in_path(self.name);
+        if !is_installed {
             testing::skip(format!("{} ({})", self.name, self.package));
         }
-        here
+        is_installed
     }
 
     /// Its major and minor version.
     pub fn version(self) -> (u32, u32) {
         static VERSIONS: Mutex<BTreeMap<&str, (u32, u32)>> = Mutex::new(BTreeMap::new());
-        *VERSIONS.lock().unwrap().entry(self.name).or_insert_with(|| self.ask_version())
+        *VERSIONS.lock().unwrap().entry(self.name).or_insert_with(|| self.query_version())
     }
 
-    fn ask_version(self) -> (u32, u32) {
-        let output = Command::new(self.name).arg("--version").output().expect("QEMU tells its version");
+    fn query_version(self) -> (u32, u32) {
+        let output = Command::new(self.name).arg("--version").output().expect("QEMU prints its version");
         let text = String::from_utf8(output.stdout).unwrap();
         let version = text.split_whitespace().find(|word| word.starts_with(|first: char| first.is_ascii_digit()));
         let mut numbers = version.unwrap_or_default().split('.').map_while(|number| number.parse().ok());
@@ -110,7 +110,7 @@ impl Drop for Process {
         let _ = self.qemu.kill();
         let _ = self.qemu.wait();
         if std::thread::panicking() {
-            eprintln!("QEMU said: {}", fs::read_to_string(self.directory.join("stderr")).unwrap_or_default());
+            eprintln!("QEMU printed: {}", fs::read_to_string(self.directory.join("stderr")).unwrap_or_default());
         }
         let _ = fs::remove_dir_all(&self.directory);
     }

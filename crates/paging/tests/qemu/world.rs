@@ -14,30 +14,30 @@ const PALETTE: usize = 150;
 /// Attempts per wanted mapping: many overlap.
 const TRIES: usize = 6;
 
-/// The requested mappings: stretches by their first (resolved) input address.
+/// The requested mappings, by their first (resolved) input address.
 #[derive(Default)]
-struct Asked(BTreeMap<u64, Stretch>);
+struct RequestedMappings(BTreeMap<u64, MappedRange>);
 
 #[derive(Clone, Copy)]
-struct Stretch {
+struct MappedRange {
     end: u64,
     pa: OutputAddress,
     attributes: Attributes,
 }
 
-impl Asked {
+impl RequestedMappings {
     fn at(&self, va: u64) -> Option<(OutputAddress, Attributes)> {
-        let (first, stretch) = self.0.range(..=va).next_back()?;
-        (va < stretch.end).then_some((stretch.pa + (va - first), stretch.attributes))
+        let (first, mapped) = self.0.range(..=va).next_back()?;
+        (va < mapped.end).then_some((mapped.pa + (va - first), mapped.attributes))
     }
 
-    /// Splits a stretch at `va`, if one contains it.
+    /// Splits the mapping that contains `va`, if any.
     fn cut(&mut self, va: u64) {
-        let Some((first, stretch)) = self.0.range_mut(..va).next_back().filter(|(_, stretch)| va < stretch.end) else {
+        let Some((first, mapped)) = self.0.range_mut(..va).next_back().filter(|(_, mapped)| va < mapped.end) else {
             return;
         };
-        let upper = Stretch { pa: stretch.pa + (va - first), ..*stretch };
-        stretch.end = va;
+        let upper = MappedRange { pa: mapped.pa + (va - first), ..*mapped };
+        mapped.end = va;
         self.0.insert(va, upper);
     }
 
@@ -50,7 +50,7 @@ impl Asked {
     fn protect(&mut self, first: u64, end: u64, attributes: Attributes) {
         self.cut(first);
         self.cut(end);
-        self.0.range_mut(first..end).for_each(|(_, stretch)| stretch.attributes = attributes);
+        self.0.range_mut(first..end).for_each(|(_, mapped)| mapped.attributes = attributes);
     }
 }
 
@@ -59,7 +59,7 @@ pub struct World<F> {
     pub tables: Tables<F>,
     /// Number of mappings that were made.
     pub mappings: usize,
-    asked: Asked,
+    requested: RequestedMappings,
     random: Random,
     anchors: Vec<u64>,
     palette: Vec<Attributes>,
@@ -78,7 +78,7 @@ impl<F: Format> World<F> {
         let anchors = (2..places).map(|_| random.bits() & last).chain([0, last]).collect();
         let tables = Tables::new(format, base, LIMIT_BYTES).expect("room for the root");
         let palette = (0..PALETTE).map(|_| random_attributes(&format, &mut random)).collect();
-        World { tables, mappings: 0, asked: Asked::default(), random, anchors, palette, lowest_output }
+        World { tables, mappings: 0, requested: RequestedMappings::default(), random, anchors, palette, lowest_output }
     }
 
     /// Tables with about `wanted` random mappings, some of them partly unmapped or changed.
@@ -102,7 +102,7 @@ impl<F: Format> World<F> {
         if mapped {
             let Mapping { pa, attributes, .. } = *mapping;
             let (first, end) = self.tables.geometry().range(mapping.va, mapping.bytes).unwrap();
-            self.asked.0.insert(first, Stretch { end, pa, attributes });
+            self.requested.0.insert(first, MappedRange { end, pa, attributes });
         }
         mapped
     }
@@ -120,7 +120,7 @@ impl<F: Format> World<F> {
         let place = anchor & !(region - 1) | self.random.bits() & (region - 1);
         // In one of four cases the output is not aligned as the input is, so that smaller leaves are needed; then only a few.
         let congruent = level == 0 || !self.random.once_in(4);
-        let most = if congruent { 24 } else { 3 };
+        let max_units = if congruent { 24 } else { 3 };
         let sizes = match self.random.below(8) {
             0 => Sizes::up_to(if congruent { leaf } else { smaller }),
             1 => Sizes { contiguous: false, ..Sizes::BEST },
@@ -130,7 +130,7 @@ impl<F: Format> World<F> {
         Mapping {
             va: geometry.extended(place & !(pa_unit.max(smaller) - 1)),
             pa: self.random_output(pa_unit),
-            bytes: unit * (1 + self.random.below(most)),
+            bytes: unit * (1 + self.random.below(max_units)),
             attributes: self.random.pick(&self.palette),
             sizes,
         }
@@ -151,45 +151,45 @@ impl<F: Format> World<F> {
     /// Unmaps or protects a random part of an existing mapping.
     fn change(&mut self) {
         let (format, geometry) = (*self.tables.format(), self.tables.geometry());
-        let Some((va, stretch)) = self.random_stretch() else { return };
+        let Some((va, mapped)) = self.random_mapped() else { return };
         let page = geometry.page_bytes() << format.run_bits();
-        let pages = (stretch.end - va) / page;
+        let pages = (mapped.end - va) / page;
         let first = va + self.random.below(pages) * page;
-        let end = first + (1 + self.random.below((stretch.end - first) / page)) * page;
+        let end = first + (1 + self.random.below((mapped.end - first) / page)) * page;
         let address = geometry.extended(first);
         if self.random.once_in(2) {
             if self.tables.unmap(address, end - first).is_ok() {
-                self.asked.remove(first, end);
+                self.requested.remove(first, end);
             }
         } else {
             let attributes = self.random.pick(&self.palette);
             if self.tables.protect(address, end - first, attributes).is_ok() {
-                self.asked.protect(first, end, attributes);
+                self.requested.protect(first, end, attributes);
             }
         }
     }
 
-    fn random_stretch(&mut self) -> Option<(u64, Stretch)> {
+    fn random_mapped(&mut self) -> Option<(u64, MappedRange)> {
         let from = self.random.pick(&self.anchors) ^ self.random.bits() >> 16 >> self.random.below(32);
-        let at_or_after = self.asked.0.range(from..).next();
-        at_or_after.or_else(|| self.asked.0.iter().next()).map(|(va, stretch)| (*va, *stretch))
+        let at_or_after = self.requested.0.range(from..).next();
+        at_or_after.or_else(|| self.requested.0.iter().next()).map(|(va, mapped)| (*va, *mapped))
     }
 
     /// `count` addresses worth testing: inside mappings, at their edges, near them, anywhere, and addresses that the
     /// tables cannot translate.
-    pub fn questions(&mut self, count: usize) -> Vec<InputAddress> {
-        (0..count).map(|_| self.question()).collect()
+    pub fn test_addresses(&mut self, count: usize) -> Vec<InputAddress> {
+        (0..count).map(|_| self.test_address()).collect()
     }
 
-    fn question(&mut self) -> InputAddress {
+    fn test_address(&mut self) -> InputAddress {
         let geometry = self.tables.geometry();
         let last = geometry.input_bytes() as u64 - 1;
-        let resolved = match (self.random_stretch(), self.random.below(16)) {
-            (Some((va, stretch)), 0..8) => va + self.random.below(stretch.end - va),
+        let resolved = match (self.random_mapped(), self.random.below(16)) {
+            (Some((va, mapped)), 0..8) => va + self.random.below(mapped.end - va),
             (Some((va, _)), 8) => va,
-            (Some((_, stretch)), 9) => stretch.end - 1,
+            (Some((_, mapped)), 9) => mapped.end - 1,
             (Some((va, _)), 10) => va.wrapping_sub(1) & last,
-            (Some((_, stretch)), 11) => stretch.end & last,
+            (Some((_, mapped)), 11) => mapped.end & last,
             (Some((va, _)), 12) => va ^ 1 << self.random.below(u64::from(geometry.input_bits())),
             (_, 13) => return InputAddress(self.random.bits()),
             (_, 14) => {
@@ -205,18 +205,20 @@ impl<F: Format> World<F> {
     /// The required result for `va`, which must also match the requested mappings.
     pub fn verdict(&self, va: InputAddress) -> Verdict {
         let (verdict, geometry) = (verdict(&self.tables, va), self.tables.geometry());
-        let asked = if geometry.is_canonical(va) { self.asked.at(geometry.resolved(va)) } else { None };
-        match (verdict, asked) {
-            (Verdict::Leaf { pa, attributes, .. }, Some((asked_pa, asked))) => {
-                assert_eq!(pa, asked_pa, "{va:#x} in {:?}", self.tables.format());
+        let requested = if geometry.is_canonical(va) { self.requested.at(geometry.resolved(va)) } else { None };
+        match (verdict, requested) {
+            (Verdict::Leaf { pa, attributes, .. }, Some((requested_pa, requested))) => {
+                assert_eq!(pa, requested_pa, "{va:#x} in {:?}", self.tables.format());
                 let flags = |attributes: Attributes| attributes.flags - Flags::STATE;
                 assert_eq!(
                     (flags(attributes), attributes.memory, attributes.key),
-                    (flags(asked), asked.memory, asked.key)
+                    (flags(requested), requested.memory, requested.key)
                 );
             }
             (Verdict::Hole { .. } | Verdict::NotCanonical, None) => {}
-            (verdict, asked) => panic!("{va:#x} in {:?}: {verdict:?}; asked for {asked:?}", self.tables.format()),
+            (verdict, requested) => {
+                panic!("{va:#x} in {:?}: {verdict:?}; requested: {requested:?}", self.tables.format())
+            }
         }
         verdict
     }

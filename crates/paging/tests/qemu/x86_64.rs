@@ -227,11 +227,11 @@ fn expected(verdict: Verdict) -> [u64; 6] {
 }
 
 fn random_tables_agree(levels: u8, seed: u64) {
-    let begun = Instant::now();
+    let start = Instant::now();
     let mut world = World::empty(X86_64::new(levels, PHYSICAL_BITS), seed, TABLES, NOWHERE);
     assert!(guest().iter().all(|mapping| world.map(mapping)));
     let mut world = world.fill(2000);
-    let addresses = world.questions(4000);
+    let addresses = world.test_addresses(4000);
     // The probe must not write to the memory that the machine itself uses.
     let outside = |va: &InputAddress| va.0 >= GUEST_BYTES;
     let probed: Vec<InputAddress> = addresses.iter().copied().filter(outside).take(2000).collect();
@@ -245,13 +245,13 @@ fn random_tables_agree(levels: u8, seed: u64) {
         assert_eq!(found, expected(verdict), "{va:#x}: {verdict:x?}");
     }
     let (name, mappings) = (world.tables.format().name(), world.mappings);
-    let (addresses, probed, time) = (addresses.len(), probed.len(), begun.elapsed());
+    let (addresses, probed, time) = (addresses.len(), probed.len(), start.elapsed());
     println!("{name}: {mappings} mappings; {addresses} addresses translated, {probed} touched six ways; {time:.1?}");
 }
 
 #[test]
 fn four_levels_agree() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     random_tables_agree(4, 4);
@@ -259,14 +259,14 @@ fn four_levels_agree() {
 
 #[test]
 fn five_levels_agree() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     random_tables_agree(5, 5);
 }
 
 /// `gva2gpa` uses the debugger's walk, which checks neither reserved bits nor the address size.
-const MONITOR_BEARS: [Leniency; 3] = [
+const MONITOR_TOLERATES: [Leniency; 3] = [
     Leniency {
         name: "gva2gpa gives addresses past MAXPHYADDR",
         explains: |rule, flip| matches!(rule, Rule::AddressTooLarge { .. }) && flip.is_leaf,
@@ -307,7 +307,7 @@ fn wrong_bits_are_refused(levels: u8) {
     let addresses: Vec<InputAddress> = inside.iter().map(|flip| flip.va).collect();
     let mut machine = machine(&tables, &addresses);
     let answers = inside.iter().copied().zip(monitor::translations(&mut machine, &addresses)).collect::<Vec<_>>();
-    let mut list = List::new(QEMU, &MONITOR_BEARS);
+    let mut list = List::new(QEMU, &MONITOR_TOLERATES);
     let compared = list.compare(&tables, &answers);
     list.finish();
     // The processor's own walk is strict.
@@ -322,7 +322,7 @@ fn wrong_bits_are_refused(levels: u8) {
 
 #[test]
 fn wrong_bits_of_four_levels_are_refused() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     wrong_bits_are_refused(4);
@@ -330,7 +330,7 @@ fn wrong_bits_of_four_levels_are_refused() {
 
 #[test]
 fn wrong_bits_of_five_levels_are_refused() {
-    if !QEMU.is_here() {
+    if !QEMU.is_installed() {
         return;
     }
     wrong_bits_are_refused(5);

@@ -2,10 +2,10 @@
 //!
 //! Sources, all in the kernel's tree. Intel: `tools/perf/pmu-events/arch/x86/*/virtual-memory.json` (`DTLB_LOAD_MISSES`,
 //! `DTLB_STORE_MISSES` and `ITLB_MISSES`, `WALK_COMPLETED` and `WALK_ACTIVE`). AMD: `amdzen*/{memory,load-store}.json`
-//! (`ls_l1_d_tlb_miss.*_l2_miss`) and `amdzen*/{cache, inst-cache,branch-prediction}.json` (`bp_l1_tlb_miss_l2_tlb_miss`) in the
-//! directory of AMD next to it. The models: `mapfile.csv` there. Cycles and instructions: `arch/x86/events/{intel,amd}/core.c`.
-//! arm64: `include/linux/perf/arm_pmuv3.h`; the numbers are read from sysfs, where the kernel shows only the events that the core
-//! implements (`armv8pmu_event_attr_is_visible`, drivers/perf/arm_pmuv3.c).
+//! (`ls_l1_d_tlb_miss.*_l2_miss`) and `amdzen*/{cache, inst-cache,branch-prediction}.json` (`bp_l1_tlb_miss_l2_tlb_miss`) in
+//! AMD's directories. The models: `mapfile.csv` there. Cycles and instructions:
+//! `arch/x86/events/{intel,amd}/core.c`. arm64: `include/linux/perf/arm_pmuv3.h`; the numbers are read from sysfs, where the
+//! kernel shows only the events that the core implements (`armv8pmu_event_attr_is_visible`, drivers/perf/arm_pmuv3.c).
 
 /// What an event counts, in user mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn unknown_processors_have_no_events_rather_than_another_ones() {
-        assert!(intel(0x2a, "cpu").is_none(), "Sandy Bridge numbers its masks otherwise");
+        assert!(intel(0x2a, "cpu").is_none(), "Sandy Bridge numbers its masks differently");
         assert!(amd_zen(0x15, 0x02).is_none() && amd_zen(0x1b, 0).is_none());
     }
 }

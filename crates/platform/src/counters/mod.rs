@@ -38,26 +38,17 @@ pub struct Counters {
 impl Counters {
     /// Opens counters for page walks on `pid`, which must be stopped before the exec that starts the counting. An event that this
     /// processor's counters refuse is left out, and with it the metrics that need it.
-    ///
-    /// # Errors
-    /// [`Unavailable`] when nothing can be counted here, with the reason and the remedy.
     pub fn open(pid: Pid) -> Result<Counters, Unavailable> {
         Counters::open_events(pid, &Processor::of_this_machine()?.events()?)
     }
 
     /// The current counts, event by event; tasks that still run are included.
-    ///
-    /// # Errors
-    /// Those of read.
     pub fn readings(&mut self) -> io::Result<Vec<Reading>> {
         self.counters.iter_mut().map(|(quantity, counter)| Reading::take(*quantity, counter)).collect()
     }
 
     /// The current counts as observations of the metrics in [`study::metric::names`]. A metric of which a part was not counted is
     /// absent.
-    ///
-    /// # Errors
-    /// Those of read.
     pub fn read(&mut self) -> io::Result<Vec<study::metric::Observation>> {
         Ok(observations(&self.readings()?))
     }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_ran_or_was_not_opened_is_absent() {
+    fn counters_that_never_ran_or_were_not_opened_are_absent() {
         assert!(observations(&[reading(Quantity::InstructionWalks, 0, 0)]).is_empty());
         assert!(observations(&[reading(Quantity::LoadWalks, 70, 1000)]).is_empty(), "half of the data walks");
         let zero = observations(&[reading(Quantity::InstructionWalks, 0, 1000)]);

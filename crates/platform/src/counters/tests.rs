@@ -57,7 +57,7 @@ fn an_event_that_the_kernel_refuses_is_left_out_and_alone_it_is_the_reason() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_said() {
+fn reports_a_process_that_has_exited() {
     let mut child = Command::new("true").spawn().unwrap();
     let pid = Pid::from_raw(child.id() as i32);
     child.wait().unwrap();

@@ -66,7 +66,7 @@ impl Unavailable {
     /// The files that list the PMUs cannot be read.
     pub(super) fn unreadable(file: &Path, error: &io::Error) -> Unavailable {
         let reason = format!("{}: {error}", file.display());
-        Unavailable { reason, remedy: "make it readable, and report it with its content if it is".into() }
+        Unavailable { reason, remedy: "make it readable; if it is, report a bug with its content".into() }
     }
 
     /// perf_event_open refused an event.
@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_is_missing_is_told_from_a_ban() {
+    fn distinguishes_a_missing_event_from_a_ban() {
         assert!(concerns_one_event(&io::Error::from(Errno::ENOENT)));
         assert!(!concerns_one_event(&io::Error::from(Errno::EACCES)));
         assert!(!concerns_one_event(&io::Error::other("no number")));

@@ -4,14 +4,14 @@ use std::time::{Duration, Instant};
 
 use host::HostError;
 
-/// The interval between readings of /proc files; each costs as much as dozens of pages.
-pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(50);
+/// The interval between readings of /proc files.
+pub(super) const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Available memory: the host's last value, less what was taken since. It is read again when the value is old, or when an eighth
-/// of the memory that may be taken has been taken.
+/// Available memory: the host's last value, less what was taken since. It is read again when it is old, or when an eighth of the
+/// memory that may be taken has been taken.
 pub(super) struct Available<Ask> {
     ask: Ask,
-    said_bytes: u64,
+    read_bytes: u64,
     taken_bytes: u64,
     asked: Instant,
 }
@@ -19,7 +19,7 @@ pub(super) struct Available<Ask> {
 impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
     /// Reads the value for the first time.
     pub fn new(mut ask: Ask) -> Result<Self, HostError> {
-        Ok(Available { said_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
+        Ok(Available { read_bytes: ask()?, ask, taken_bytes: 0, asked: Instant::now() })
     }
 
     /// Records that `bytes` were taken.
@@ -27,13 +27,13 @@ impl<Ask: FnMut() -> Result<u64, HostError>> Available<Ask> {
         self.taken_bytes += bytes;
     }
 
-    /// Bytes available now, of which `left_bytes` must not be taken.
+    /// Bytes available now, including the `left_bytes` that must not be taken.
     pub fn bytes(&mut self, left_bytes: u64) -> Result<u64, HostError> {
-        let is_much = self.taken_bytes > self.said_bytes.saturating_sub(left_bytes) / 8;
-        if is_much || self.asked.elapsed() >= LOOK_INTERVAL {
-            (self.said_bytes, self.taken_bytes, self.asked) = ((self.ask)()?, 0, Instant::now());
+        let is_much = self.taken_bytes > self.read_bytes.saturating_sub(left_bytes) / 8;
+        if is_much || self.asked.elapsed() >= READ_INTERVAL {
+            (self.read_bytes, self.taken_bytes, self.asked) = ((self.ask)()?, 0, Instant::now());
         }
-        Ok(self.said_bytes.saturating_sub(self.taken_bytes))
+        Ok(self.read_bytes.saturating_sub(self.taken_bytes))
     }
 }
 
@@ -43,7 +43,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn what_is_available_is_asked_for_seldom_and_never_overestimated() {
+    fn reads_available_memory_seldom_and_never_overestimates_it() {
         let (asked, free) = (Cell::new(0), Cell::new(1000u64 << 20));
         let ask = || {
             asked.set(asked.get() + 1);

@@ -38,7 +38,7 @@ pub struct Demotion {
     pub elapsed_s: f64,
     /// Why the demotion ended.
     pub stopped: Stopped,
-    /// The use of the memory in which no secret page was; absent where it is not known, and with a limit.
+    /// What uses the memory that held no secret page; absent where that is not known, and with a limit.
     pub remainder: Option<Remainder>,
     /// The marker by which later results mention the demotion; absent where there was nothing to split, so that no page was taken
     /// and nothing marked.
@@ -75,18 +75,16 @@ impl From<BeginError> for DemotionError {
     }
 }
 
-/// Splits leaves of the running host until the goal is reached or no progress is possible. It holds the `lease` on system
-/// settings for that time, so no trial of root runs in the meantime, and no other demotion.
-///
-/// # Errors
-/// [`DemotionError`]: nothing was changed then. A later stop is reported in [`Demotion::stopped`].
+/// Splits leaves of the running host until the goal is reached or no progress is possible. It holds the `lease` on system settings
+/// for that time, so no trial of root runs in the meantime, and no other demotion. After an error nothing was changed. A later stop
+/// is reported in [`Demotion::stopped`].
 pub fn demote(
     host: &Host,
     goal: Goal,
     lease: impl FnOnce() -> Result<Lease, LeaseError>,
     listener: &mut dyn FnMut(&Progress),
 ) -> Result<Demotion, DemotionError> {
-    // Impossible goals are reported before any waiting, and checked again after another demotion was waited for.
+    // Reports an impossible goal before any wait. Checked again after it, because another demotion may have run meanwhile.
     possible(host, goal)?;
     let mut lease = lease()?;
     let before = possible(host, goal)?;
@@ -112,8 +110,8 @@ pub fn demote(
     spent.warnings.extend(reserve::put_back(lease));
     // A limited demotion splits too little to be recorded.
     if let Some(marker) = marker.as_mut().filter(|_| goal.limit_bytes.is_none()) {
-        let told = mark::tell_split(marker, host.root().path(), larger, spent.split_bytes);
-        spent.warnings.extend(told.err().map(|error| error.to_string()));
+        let recorded = mark::record_split(marker, host.root().path(), larger, spent.split_bytes);
+        spent.warnings.extend(recorded.err().map(|error| error.to_string()));
     }
     spent.warnings.extend(marker.as_ref().and_then(|_| mark::unseen_elsewhere()));
     let mut known = |what: &str, error: String| spent.warnings.push(format!("{what} is not known: {error}"));
@@ -155,7 +153,7 @@ fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
         Standing::Now if goal.limit_bytes.is_none() && found.ratio(goal.leaf) >= goal.ratio => {
             let share = found.share(goal.leaf);
             refuse(
-                format!("{share} of the direct map lie in leaves of {} already", goal.leaf),
+                format!("{share} of the direct map is in leaves of {} already", goal.leaf),
                 "nothing needs to be done",
             )
         }
@@ -193,11 +191,11 @@ impl Stopped {
         match self {
             Stopped::Goal => "the goal is reached".into(),
             Stopped::Limit => "the limit (--limit) is reached".into(),
-            Stopped::NoneLarger => "no larger leaves are left to be split: the rest of the direct map lies in smaller \
+            Stopped::NoneLarger => "no larger leaves are left to be split: the rest of the direct map is in smaller \
                                     leaves, or is counted twice since boot"
                 .into(),
             Stopped::InUse { available_bytes } => format!(
-                "the other large leaves lie in memory that is in use or kept free ({} left available), or are counted \
+                "the other large leaves map memory that is in use or kept free ({} left available), or are counted \
                  twice since boot; stop programs and try again",
                 format_bytes(*available_bytes)
             ),

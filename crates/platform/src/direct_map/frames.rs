@@ -1,4 +1,4 @@
-//! Frames of a large leaf in which a secret page was: none of their memory is in such a leaf any more.
+//! Frames of the size of a large leaf that held a secret page: no such leaf maps their memory any more.
 //!
 //! This needs no counter, so it is correct where those of /proc/meminfo were too high from boot on
 //! ([`host::direct_map::leaves`]).
@@ -65,13 +65,10 @@ impl Frames {
 }
 
 /// The memory of a host, as its kernel knows it.
-///
-/// # Errors
-/// The file cannot be read, or hides addresses.
 pub(super) fn memory(host: &Host) -> io::Result<Vec<Range<u64>>> {
     let found = of_resources(&host.root().text(RESOURCES)?);
     if found.is_empty() {
-        Err(io::Error::other(format!("{RESOURCES} tells no addresses of System RAM")))
+        Err(io::Error::other(format!("{RESOURCES} shows no addresses of System RAM")))
     } else {
         Ok(found)
     }
@@ -102,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_frame_counts_once_and_only_what_is_there() {
+    fn counts_the_memory_of_a_frame_once_and_only_if_it_exists() {
         let mut frames = Frames::new(0x1000, vec![0x400..0x800, 0xc00..0x2400, 0x5000..0x6000]);
         assert!(frames.hit(0x7ff) && !frames.hit(0xfff), "one frame");
         assert_eq!(frames.split_bytes(), 0x400 + 0x400);

@@ -17,7 +17,6 @@ pub struct Goal {
 /// The progress of a demotion.
 #[derive(Clone, Debug)]
 pub struct Progress<'a> {
-    /// The current leaves.
     pub leaves: &'a Leaves,
     /// Current bytes of secret memory.
     pub secret_bytes: u64,

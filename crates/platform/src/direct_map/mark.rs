@@ -25,11 +25,10 @@ pub enum MarkError {
     /// The root directory for the marker cannot be opened.
     #[error(transparent)]
     Root(#[from] HostError),
-    #[error("cannot write the mark of demotions {}: {source}; {remedy}", path.display())]
+    #[error("cannot write the demotion marker {}: {source}; {remedy}", path.display())]
     Unwritable {
         /// The path of the marker.
         path: PathBuf,
-        /// The system's error.
         source: io::Error,
         /// The consequence.
         remedy: &'static str,
@@ -38,9 +37,6 @@ pub enum MarkError {
 
 /// Marks a boot below `root`, in addition to earlier marks. The caller must hold the lease, because two demotions at the same
 /// time would count as one. Readers see either the old marker or the new one, complete.
-///
-/// # Errors
-/// The file cannot be written, or the old one cannot be parsed.
 pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Result<Marker, MarkError> {
     let marker = match Marker::of_boot(&Root::open(root)?, boot_id)? {
         Some(mut known) => {
@@ -50,17 +46,14 @@ pub fn mark(root: &Path, boot_id: &str, leaf: PageSize, now_unix_s: u64) -> Resu
         }
         None => Marker::new(boot_id, leaf, now_unix_s),
     };
-    let remedy = "without it later results would not tell of the demotion, so nothing was demoted";
+    let remedy = "without it later results would not mention the demotion, so nothing was demoted";
     write(&marker, root, remedy)?;
     Ok(marker)
 }
 
-/// Records in the marker below `root` how much memory was certainly taken out of leaves of a size. Of several demotions the
-/// largest value counts, because they may have split the same memory.
-///
-/// # Errors
-/// The file cannot be written.
-pub fn tell_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) -> Result<(), MarkError> {
+/// Records in the marker below `root` how much memory leaves of a size certainly no longer map. Of several demotions the largest
+/// value counts, because they may have split the same leaves.
+pub fn record_split(marker: &mut Marker, root: &Path, leaf: PageSize, bytes: u64) -> Result<(), MarkError> {
     let known = marker.split_bytes.entry(leaf).or_default();
     *known = bytes.max(*known);
     write(marker, root, "shares of later results are bounds by counters alone, and may be too low to prove a policy")
@@ -76,7 +69,7 @@ pub fn unseen_elsewhere() -> Option<String> {
     (!is_first).then(|| {
         format!(
             "this is not known to be the first mount namespace: results that are measured outside of this container \
-             tell of the demotion only if they find {MARKER_FILE} there"
+             mention the demotion only if they find {MARKER_FILE} there"
         )
     })
 }
@@ -86,7 +79,7 @@ fn write(marker: &Marker, root: &Path, remedy: &'static str) -> Result<(), MarkE
     replace(&path, marker).map_err(|source| MarkError::Unwritable { path, source, remedy })
 }
 
-/// Every user may read it, whatever this process's umask.
+/// Replaces the marker. Every user may read it, regardless of this process's umask.
 #[expect(clippy::disallowed_methods, reason = "only root can change /run")]
 fn replace(path: &Path, marker: &Marker) -> io::Result<()> {
     fs::create_dir_all(path.parent().unwrap_or(Path::new("/")))?;
@@ -115,13 +108,13 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_tells_what_was_split() {
+    fn a_mark_records_the_split_bytes() {
         let root = tempfile::tempdir().unwrap();
         let mut marker = mark(root.path(), "one", PageSize::M2, 7).unwrap();
-        tell_split(&mut marker, root.path(), PageSize::G1, 5 << 30).unwrap();
+        record_split(&mut marker, root.path(), PageSize::G1, 5 << 30).unwrap();
         let mut again = mark(root.path(), "one", PageSize::K4, 9).unwrap();
-        tell_split(&mut again, root.path(), PageSize::M2, 3 << 30).unwrap();
-        tell_split(&mut again, root.path(), PageSize::M2, 2 << 30).unwrap();
+        record_split(&mut again, root.path(), PageSize::M2, 3 << 30).unwrap();
+        record_split(&mut again, root.path(), PageSize::M2, 2 << 30).unwrap();
         let found = Marker::of_boot(&Root::open(root.path()).unwrap(), "one").unwrap().unwrap();
         assert_eq!(found.split_bytes, BTreeMap::from([(PageSize::M2, 3 << 30), (PageSize::G1, 5 << 30)]));
         assert_eq!(found, again);
@@ -148,20 +141,20 @@ mod tests {
     }
 
     #[test]
-    fn every_demotion_changes_what_is_told() {
+    fn every_demotion_changes_the_mark() {
         let root = tempfile::tempdir().unwrap();
         boot(root.path(), "one");
-        let told = || {
+        let mark_now = || {
             host::direct_map::mark_of(&Root::open(root.path()).unwrap(), PageSize::K4)
                 .map(|mark| (mark.leaf, mark.text))
         };
-        assert_eq!(told(), None);
+        assert_eq!(mark_now(), None);
         mark(root.path(), "one", PageSize::M2, 7).unwrap();
-        assert_eq!(told(), Some((PageSize::M2, "2M, 1 times".into())));
+        assert_eq!(mark_now(), Some((PageSize::M2, "2M, 1 times".into())));
         mark(root.path(), "one", PageSize::M2, 7).unwrap();
-        assert_eq!(told(), Some((PageSize::M2, "2M, 2 times".into())));
+        assert_eq!(mark_now(), Some((PageSize::M2, "2M, 2 times".into())));
         boot(root.path(), "two");
-        assert_eq!(told(), None);
+        assert_eq!(mark_now(), None);
     }
 
     #[test]

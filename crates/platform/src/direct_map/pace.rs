@@ -4,20 +4,20 @@
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Pace {
     pub bytes: u64,
-    least: u64,
-    most: u64,
+    min_bytes: u64,
+    max_bytes: u64,
 }
 
 impl Pace {
-    /// Half a frame is never too far: the next page is then in the same frame or the next one.
+    /// At most half a frame is held, so that the next page is in the same frame or the next one.
     pub fn new(frame_bytes: u64, page_bytes: u64) -> Pace {
-        Pace { bytes: page_bytes, least: page_bytes, most: (frame_bytes / 2).max(page_bytes) }
+        Pace { bytes: page_bytes, min_bytes: page_bytes, max_bytes: (frame_bytes / 2).max(page_bytes) }
     }
 
     /// Records whether a page came from a new frame.
-    pub fn tell(&mut self, is_new: bool) {
+    pub fn record(&mut self, is_new: bool) {
         let bytes = if is_new { self.bytes / 2 } else { self.bytes * 2 };
-        self.bytes = bytes.clamp(self.least, self.most);
+        self.bytes = bytes.clamp(self.min_bytes, self.max_bytes);
     }
 }
 
@@ -34,7 +34,7 @@ mod tests {
         let (mut at, mut secret, mut frames) = (0u64, 0u64, BTreeSet::new());
         while at < 1000 * frame {
             secret += 1;
-            pace.tell(frames.insert(at / frame));
+            pace.record(frames.insert(at / frame));
             at += page + pace.bytes;
         }
         assert_eq!(frames.len(), 1000, "no frame is left out");
@@ -45,9 +45,9 @@ mod tests {
     #[test]
     fn scattered_pages_are_taken_one_by_one() {
         let mut pace = Pace::new(2 << 20, 4096);
-        (0..20).for_each(|_| pace.tell(false));
+        (0..20).for_each(|_| pace.record(false));
         assert_eq!(pace.bytes, 1 << 20);
-        (0..20).for_each(|_| pace.tell(true));
+        (0..20).for_each(|_| pace.record(true));
         assert_eq!(pace.bytes, 4096);
     }
 }

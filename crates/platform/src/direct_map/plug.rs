@@ -41,9 +41,6 @@ impl Plug {
     }
 
     /// Holds one more step, of at most `most` bytes (at least one base page); returns the number of bytes.
-    ///
-    /// # Errors
-    /// No more files can be opened, or there is no memory.
     pub fn grow(&mut self, most: u64) -> io::Result<u64> {
         let bytes = STEP_BYTES.min(usize::try_from(most).unwrap_or(STEP_BYTES)).max(1);
         loop {
@@ -63,7 +60,7 @@ impl Plug {
         }
     }
 
-    /// Releases the memory held last, as much as a step or a little more; returns the number of bytes, 0 where nothing is held.
+    /// Releases the memory held last, at least one step of it; returns the number of bytes, 0 where nothing is held.
     pub fn shrink(&mut self) -> u64 {
         let before = self.bytes;
         while let Some((from, _)) = self.pipes.last()

@@ -1,4 +1,4 @@
-//! The memory that the kernel keeps free for itself, which is lowered while a demotion runs: no secret page can be in it.
+//! Lowers the memory that the kernel keeps free for itself while a demotion runs: no secret page can be in it.
 //!
 //! Transparent huge pages raise min_free_kbytes so that blocks stay free for compaction (mm/khugepaged.c,
 //! `set_recommended_min_free_kbytes`): 66M on any machine with three zones, and the watermarks follow it. The value that the
@@ -11,7 +11,7 @@ use lease::{Lease, Report};
 
 const FILE: &str = "/proc/sys/vm/min_free_kbytes";
 
-/// Lowers it for the time of the lease where it is higher than the kernel needs; returns a sentence if that failed.
+/// Lowers the reserve until the lease is restored, if it is higher than the kernel needs; returns a sentence if that failed.
 pub(super) fn lower(host: &Host, lease: &mut Lease) -> Option<String> {
     let failed = |error: &dyn Display| Some(format!("what the kernel keeps free was not lowered: {error}"));
     match kilobytes(host) {
@@ -27,7 +27,7 @@ fn kilobytes(host: &Host) -> Result<(u64, u64), HostError> {
     Ok((host.required_number(FILE)?, needed_kilobytes(memory_bytes >> 10)))
 }
 
-/// Restores it, and returns a sentence if that failed.
+/// Restores the reserve, and returns a sentence if that failed.
 pub(super) fn put_back(lease: Lease) -> Option<String> {
     let unlike = |report: &Report| report.has_failed() || report.foreign().next().is_some();
     match lease.restore() {
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_needed_grows_with_the_root_of_memory() {
+    fn the_reserve_grows_with_the_square_root_of_memory() {
         // The table in the kernel's comment has 8M for 4G and 16M for 16G.
         assert_eq!(needed_kilobytes(4 << 20), 8192);
         assert_eq!(needed_kilobytes(16 << 20), 16384);

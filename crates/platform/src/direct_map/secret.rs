@@ -1,5 +1,5 @@
-//! Memory that the kernel itself cannot reach: memfd_secret(2), which takes every page out of the direct
-//! map and so splits the leaf that mapped it (mm/secretmem.c, `secretmem_fault`).
+//! Memory that the kernel itself cannot reach: memfd_secret(2), which removes every page from the direct map and so splits the
+//! leaf that mapped it (mm/secretmem.c, `secretmem_fault`).
 
 use std::fs::File;
 use std::io;
@@ -10,7 +10,7 @@ use std::ptr;
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use policy::size::format_bytes;
 
-/// Number of pages in one memfd. Before Linux 6.1.191 its whole size counts as locked memory from mmap on, so it is small.
+/// Number of pages in one memfd. It is small because before Linux 6.1.191 the whole memfd counts as locked memory from mmap on.
 const CHUNK_PAGES: usize = 256;
 
 /// Secret pages, given back when dropped; the leaves stay split.
@@ -40,8 +40,8 @@ pub enum SecretError {
     Unavailable(#[source] io::Error),
     /// The limit of locked memory is reached.
     #[error(
-        "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked, which \
-         newer kernels hold against root too; run as root with CAP_SYS_RESOURCE, which lifts the limit, or after \
+        "no more locked memory (RLIMIT_MEMLOCK {limit_bytes} bytes, {used_bytes} used): secret memory is locked memory, \
+         which newer kernels limit for root too; run as root with CAP_SYS_RESOURCE, which raises the limit, or after \
          `ulimit -l unlimited`"
     )]
     Locked {
@@ -54,7 +54,7 @@ pub enum SecretError {
     #[error(
         "the kernel gave no more secret memory after {} (EFAULT): it had no free page, or none for the page table that a \
          split leaf needs{}; stop programs or raise the memory limit of the cgroup (memory.max), and try again",
-        format_bytes(*used_bytes), or_others(*limit_bytes)
+        format_bytes(*used_bytes), memlock_note(*limit_bytes)
     )]
     NoPage {
         /// Bytes of secret memory taken before.
@@ -68,7 +68,6 @@ pub enum SecretError {
     Failed {
         /// The operation that failed.
         what: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
 }
@@ -76,18 +75,15 @@ pub enum SecretError {
 impl Secret {
     /// Takes no page yet. Checks that secret memory is available and frame numbers are visible, so that this is known before a
     /// leaf is split. Raises this process's limit of locked memory as far as possible.
-    ///
-    /// # Errors
-    /// [`SecretError`].
     pub fn new(page_bytes: usize) -> Result<Secret, SecretError> {
-        let open = |path| File::open(path).map_err(|source| SecretError::Failed { what: "look at", source });
+        let open = |path| File::open(path).map_err(|source| SecretError::Failed { what: "inspect", source });
         let present = 0u8;
-        lift_limit();
+        raise_memlock_limit();
         let mut secret =
             Secret { page_bytes, chunks: Vec::new(), pagemap: open("/proc/self/pagemap")?, zero: open("/dev/zero")? };
         let chunk = secret.chunk()?;
         secret.chunks.push(chunk);
-        // The frame of any present page: whether frame numbers are visible must be known before a page is taken.
+        // Fails if frame numbers are hidden, before a page is taken; any present page shows it.
         secret.frame((&raw const present).addr())?;
         Ok(secret)
     }
@@ -97,16 +93,14 @@ impl Secret {
         self.chunks.iter().map(|chunk| (chunk.used_pages * self.page_bytes) as u64).sum()
     }
 
-    /// Takes one more page; returns its frame number.
-    ///
-    /// # Errors
-    /// [`SecretError`]: there is no page, or it was taken ([`Secret::bytes`] counts it) and its frame number is not visible.
+    /// Takes one more page; returns its frame number. If the frame number of a page that was taken is not visible,
+    /// [`Secret::bytes`] counts the page, and the call fails.
     pub fn take(&mut self) -> Result<u64, SecretError> {
         if self.chunks.last().is_none_or(|chunk| chunk.used_pages == CHUNK_PAGES) {
             let chunk = self.chunk()?;
             self.chunks.push(chunk);
         }
-        let chunk = self.chunks.last().expect("one with room was just made sure of");
+        let chunk = self.chunks.last().expect("a chunk with room was just added");
         let address = chunk.start as usize + chunk.used_pages * self.page_bytes;
         touch(&self.zero, address).map_err(|source| match source.raw_os_error() {
             Some(libc::EFAULT) => no_page(self.bytes(), self.page_bytes as u64, memlock_limit()),
@@ -133,7 +127,7 @@ impl Secret {
         let mut entry = [0; 8];
         let at = (address / self.page_bytes * 8) as u64;
         let read = self.pagemap.read_exact_at(&mut entry, at);
-        read.map_err(|source| SecretError::Failed { what: "look at", source })?;
+        read.map_err(|source| SecretError::Failed { what: "inspect", source })?;
         match u64::from_ne_bytes(entry) & ((1 << 55) - 1) {
             0 => Err(SecretError::Hidden),
             frame => Ok(frame),
@@ -172,8 +166,8 @@ impl Drop for Chunk {
     }
 }
 
-/// Faults a page in by letting the kernel write a zero to it: where there is no memory this is an error,
-/// not a SIGBUS. (MADV_POPULATE_WRITE refuses secret memory.)
+/// Faults a page in by letting the kernel write a zero to it: without memory this fails with an error instead of a SIGBUS.
+/// (MADV_POPULATE_WRITE refuses secret memory.)
 fn touch(zero: &File, address: usize) -> io::Result<()> {
     loop {
         // SAFETY: the byte is in a mapping of this module, and no reference into it exists.
@@ -199,15 +193,15 @@ fn no_page(used_bytes: u64, page_bytes: u64, limit_bytes: Option<u64>) -> Secret
     }
 }
 
-fn or_others(limit_bytes: Option<u64>) -> String {
-    let limited = |bytes| format!(", or other processes use up RLIMIT_MEMLOCK ({bytes} bytes), which is of the user");
+fn memlock_note(limit_bytes: Option<u64>) -> String {
+    let limited = |bytes| format!(", or other processes of the user use up RLIMIT_MEMLOCK ({bytes} bytes)");
     limit_bytes.map_or_else(String::new, limited)
 }
 
-/// Since Linux 6.1.191 and 6.12.113 every page that is faulted in counts as locked memory of the user, whatever the capabilities
-/// (mm/secretmem.c, `__secretmem_account_pages`). Before, mappings of a process without CAP_IPC_LOCK did (mm/mmap.c,
+/// Since Linux 6.1.191 and 6.12.113 every page that is faulted in counts as locked memory of the user, regardless of capabilities
+/// (mm/secretmem.c, `__secretmem_account_pages`). Before, only mappings of a process without CAP_IPC_LOCK counted (mm/mmap.c,
 /// `mlock_future_ok`). If the limit cannot be raised, the error of the first page beyond it reports it.
-fn lift_limit() {
+fn raise_memlock_limit() {
     let Ok((_, hard)) = getrlimit(Resource::RLIMIT_MEMLOCK) else { return };
     for limit in [libc::RLIM_INFINITY, hard] {
         if setrlimit(Resource::RLIMIT_MEMLOCK, limit, limit).is_ok() {

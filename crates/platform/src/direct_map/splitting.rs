@@ -9,13 +9,13 @@ use policy::size::{PageSize, format_bytes};
 use study::comparison::Unsupported;
 use tracer::signals;
 
-use super::available::{Available, LOOK_INTERVAL};
+use super::available::{Available, READ_INTERVAL};
 use super::frames::{self, Frames};
 use super::goal::{Goal, Progress, Stopped};
 use super::pace::Pace;
 use super::plug::Plug;
 use super::secret::{Secret, SecretError};
-use super::shortage::{Shortage, until_given};
+use super::shortage::{Shortage, take_with_retries};
 
 /// Memory that is left to other programs in addition to what the kernel keeps free for itself (MemAvailable already excludes
 /// that, mm/show_mem.c `si_mem_available`): this share of all memory, and at least [`MIN_LEFT_BYTES`].
@@ -86,7 +86,7 @@ pub(super) struct Splitting<'a> {
     larger: PageSize,
     first: Leaves,
     leaves: Leaves,
-    looked: Instant,
+    checked_at: Instant,
     /// Number of frames that were hit since the leaves were last checked.
     unseen_frames: u64,
     available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
@@ -94,7 +94,7 @@ pub(super) struct Splitting<'a> {
     plug: Plug,
     /// Bytes that were released because the kernel had no page. They stay free, so that the demotion ends.
     short_bytes: u64,
-    /// Frames of the next larger leaf in which a secret page was.
+    /// Frames of the next larger leaf that held a secret page.
     frames: Frames,
     pace: Pace,
     round: u32,
@@ -102,12 +102,12 @@ pub(super) struct Splitting<'a> {
     warnings: Vec<String>,
 }
 
-/// The resources that a demotion used, after all of them were given back.
+/// The resources that a demotion used; all are given back by now.
 pub(super) struct Spent {
     pub secret_bytes: u64,
     pub held_bytes: u64,
     pub rounds: u32,
-    /// Bytes in frames of the larger leaf in which a secret page was.
+    /// Bytes in frames of the larger leaf that held a secret page.
     pub split_bytes: u64,
     /// The use of the other memory while everything was held; absent where it is not known, which a warning reports.
     pub remainder: Option<Remainder>,
@@ -140,7 +140,7 @@ impl<'a> Splitting<'a> {
             larger,
             leaves: first.clone(),
             first,
-            looked: Instant::now(),
+            checked_at: Instant::now(),
             unseen_frames: 0,
             available: Available::new(ask)?,
             secret: Secret::new(base_bytes as usize)?,
@@ -175,16 +175,16 @@ impl<'a> Splitting<'a> {
 
     /// Splits until something stops it.
     pub fn run(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
-        self.be_first_to_go();
+        self.raise_oom_score();
         loop {
             let began_with = self.leaves.of(self.goal.leaf);
-            let stopped = self.round(listener);
+            let stopped = self.run_round(listener);
             let added = self.leaves.of(self.goal.leaf).saturating_sub(began_with) as f64;
             let is_worth_it = added >= MIN_ROUND_RATIO * self.leaves.total_bytes() as f64;
             if !matches!(stopped, Stopped::InUse { .. }) || !is_worth_it || self.round == MAX_ROUNDS {
                 return stopped;
             }
-            self.let_go();
+            self.release_held_memory();
             self.round += 1;
         }
     }
@@ -195,7 +195,7 @@ impl<'a> Splitting<'a> {
         if self.short_bytes > 0 {
             let bytes = format_bytes(self.short_bytes);
             self.warnings.push(format!(
-                "the kernel ran short of pages, so {bytes} of held memory was let go early and kept free: leaves there may \
+                "the kernel ran short of pages, so {bytes} of held memory was released early and kept free: leaves there may \
                  not be split"
             ));
         }
@@ -212,25 +212,25 @@ impl<'a> Splitting<'a> {
     /// Only for a demotion that was to take all memory, knows its addresses, and was not interrupted: after an interruption
     /// the user should not have to wait.
     fn remainder(&mut self) -> Option<Remainder> {
-        let is_told = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
-        if !is_told || signals::arrived().is_some() {
+        let is_complete = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
+        if !is_complete || signals::arrived().is_some() {
             return None;
         }
         let page_bytes = self.host.page_sizes().base.bytes();
         let read = Remainder::of(self.host.root(), page_bytes, self.frames.missed());
-        let unknown = |error| self.warnings.push(format!("whose the other memory is is not known: {error}"));
+        let unknown = |error| self.warnings.push(format!("who uses the remaining memory is not known: {error}"));
         read.map_err(unknown).ok()
     }
 
-    /// If memory runs out nevertheless, this process is to be killed. Held memory is not part of any resident set, so other
-    /// processes would be chosen before it.
-    fn be_first_to_go(&mut self) {
+    /// Lets the OOM killer choose this process if memory runs out nevertheless. Held memory is in no resident set, so it would
+    /// choose others first.
+    fn raise_oom_score(&mut self) {
         self.write("/proc/self/oom_score_adj", "1000", "should memory run out, another process may be killed");
     }
 
     /// Gives back held memory but not the secret pages, and lets the kernel move memory that is in use, so that other frames
     /// become free.
-    fn let_go(&mut self) {
+    fn release_held_memory(&mut self) {
         self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
         self.plug = Plug::new();
         self.write("/proc/sys/vm/compact_memory", "1", "what is in use was not moved between the rounds");
@@ -245,12 +245,12 @@ impl<'a> Splitting<'a> {
     }
 
     /// Makes one pass over the available memory.
-    fn round(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
+    fn run_round(&mut self, listener: &mut dyn FnMut(&Progress)) -> Stopped {
         loop {
             if let Some(stopped) = self.stop() {
                 return stopped;
             }
-            if let Err(reason) = self.step().and_then(|()| self.look()) {
+            if let Err(reason) = self.step().and_then(|()| self.check_leaves()) {
                 return Stopped::Refused { reason: reason.to_string() };
             }
             listener(&Progress {
@@ -269,8 +269,8 @@ impl<'a> Splitting<'a> {
         self.available.take(base_bytes);
         let is_new = self.frames.hit(frame * base_bytes);
         self.unseen_frames += u64::from(is_new);
-        self.leaves.split(self.larger, self.frames.split_bytes());
-        self.pace.tell(is_new);
+        self.leaves.record_split(self.larger, self.frames.split_bytes());
+        self.pace.record(is_new);
         let mut bytes = self.pace.bytes;
         while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
             let grown = self.plug.grow(bytes).map_err(Refused::Held)?;
@@ -284,7 +284,7 @@ impl<'a> Splitting<'a> {
     fn take(&mut self) -> Result<u64, Shortage> {
         self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
         let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
-        until_given(
+        take_with_retries(
             || secret.take(),
             || {
                 let freed = plug.shrink();
@@ -302,19 +302,19 @@ impl<'a> Splitting<'a> {
     }
 
     /// Checks the leaves from time to time, and whenever a limit may be reached.
-    fn look(&mut self) -> Result<(), Refused> {
+    fn check_leaves(&mut self) -> Result<(), Refused> {
         let interval = match self.leaves.source {
             Source::Ptdump => DUMP_INTERVAL,
-            Source::Meminfo => LOOK_INTERVAL,
+            Source::Meminfo => READ_INTERVAL,
         };
         let at_limit =
             may_be_reached(self.goal.limit_bytes, self.split_bytes(), self.unseen_frames, self.larger.bytes());
-        if self.looked.elapsed() < interval && !at_limit {
+        if self.checked_at.elapsed() < interval && !at_limit {
             return Ok(());
         }
         self.leaves = leaves(self.host).map_err(Refused::Leaves)?;
-        self.leaves.split(self.larger, self.frames.split_bytes());
-        (self.looked, self.unseen_frames) = (Instant::now(), 0);
+        self.leaves.record_split(self.larger, self.frames.split_bytes());
+        (self.checked_at, self.unseen_frames) = (Instant::now(), 0);
         Ok(())
     }
 

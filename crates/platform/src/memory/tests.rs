@@ -1,4 +1,4 @@
-//! Tests of the memory of processes, at statuses that a test makes up.
+//! Tests of the memory of processes, with made-up statuses.
 
 use policy::census::{Backing, Folio, Mapping};
 use policy::size::PageSize;
@@ -38,7 +38,7 @@ fn peak(memory: &Memory) -> (u64, u64, u64) {
 }
 
 #[test]
-fn what_went_before_the_end_is_missing_from_the_peak() {
+fn memory_freed_before_the_end_is_missing_from_the_peak() {
     let mut memory = Memory::default();
     memory.measure(status(400, 12, 8, 0));
     memory.look(&found(0, 12));
@@ -46,7 +46,7 @@ fn what_went_before_the_end_is_missing_from_the_peak() {
 }
 
 #[test]
-fn what_is_looked_at_again_and_again_counts_once() {
+fn counts_memory_once_however_often_it_is_examined() {
     let mut memory = Memory::default();
     for _ in 0..200 {
         memory.measure(status(400, 4, 8, 0));
@@ -59,23 +59,23 @@ fn what_is_looked_at_again_and_again_counts_once() {
 
 /// The rest of a large page counts as it was before, until something else is there.
 #[test]
-fn what_is_left_of_a_large_page_counts_as_it_was() {
+fn the_rest_of_a_cut_large_page_counts_as_before() {
     let mut memory = Memory::default();
     let mut left = found(0, 1);
     memory.remains.note(&left.areas[0].regions, PageSize::M2);
-    assert_eq!(memory.remains.others(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
+    assert_eq!(memory.remains.uncut_parts(0, 2 * MIB), [(0, 2 * MIB)], "base pages are what they were");
     left.areas[0].regions[0].mapping.leaf = PageSize::M2;
     memory.remains.note(&left.areas[0].regions, PageSize::M2);
-    assert_eq!(memory.remains.others(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
+    assert_eq!(memory.remains.uncut_parts(MIB / 2, 2 * MIB), [(MIB, 2 * MIB)]);
     let before = memory.before_the_cut(MIB / 2, 2 * MIB);
     assert_eq!(before.census.bytes_by_leaf(), [(PageSize::M2, MIB / 2)]);
     memory.removed(MIB / 2, 2 * MIB);
-    assert_eq!(memory.remains.others(0, MIB), [(MIB / 2, MIB)]);
+    assert_eq!(memory.remains.uncut_parts(0, MIB), [(MIB / 2, MIB)]);
     assert!(memory.before_the_cut(MIB / 2, MIB).census.is_empty());
 }
 
 #[test]
-fn what_was_looked_at_before_the_peak_is_no_part_of_it() {
+fn memory_examined_before_the_peak_is_no_part_of_it() {
     let mut memory = Memory::default();
     memory.measure(status(108, 100, 8, 0));
     memory.look(&found(0, 100));
@@ -98,29 +98,29 @@ fn files_are_no_part_of_the_peak() {
     assert!(!memory.peak().is_unseen() && !memory.peak().is_seen());
 }
 
-/// Shared memory that went, or files that the kernel reclaimed, look like private memory in the resident set's peak.
+/// Shared memory that was freed, or files that the kernel reclaimed, look like private memory in the peak of the resident set.
 #[test]
 fn shared_memory_is_no_part_of_a_peak_that_was_counted() {
     let end = status(16, 1, 8, 0);
-    for (goes_seen, least) in [(false, 8), (true, 1)] {
-        let mut memory = Memory { goes_seen, ..Memory::default() };
+    for (sees_all_frees, least) in [(false, 8), (true, 1)] {
+        let mut memory = Memory { sees_all_frees, ..Memory::default() };
         memory.measure(end);
         memory.look(&found(0, 1));
         assert_eq!(memory.peak().least_bytes / MIB, least);
     }
     let mut all = PeakMemory::new(true);
-    all.take_in(7, Ok((7, Some(end)))).unwrap();
-    all.takes_unwatched(7, Unwatched::Killed);
-    all.take_in(7, Ok((7, Some(status(26, 1, 8, 0))))).unwrap();
+    all.record(7, Ok((7, Some(end)))).unwrap();
+    all.frees_unwatched(7, Unwatched::Killed);
+    all.record(7, Ok((7, Some(status(26, 1, 8, 0))))).unwrap();
     assert_eq!(all.of(7).peak().least_bytes / MIB, 18, "it may have been reaped");
     assert_eq!(all.unwatched(), BTreeSet::from([Unwatched::Killed]));
 }
 
 #[test]
-fn what_was_swapped_out_is_missing_where_all_was_to_be_seen() {
+fn swapped_memory_is_missing_where_all_frees_are_seen() {
     let mut all = PeakMemory::new(true);
     let swapped = Status { swapped_bytes: 9 * MIB, ..status(16, 7, 1, 0) };
-    all.take_in(7, Ok((7, Some(swapped)))).unwrap();
+    all.record(7, Ok((7, Some(swapped)))).unwrap();
     all.of(7).look(&found(0, 7));
     assert_eq!(peak(all.of(7)), (7, 16, 16));
     assert_eq!(all.unwatched(), BTreeSet::from([Unwatched::SwappedOut]));
@@ -150,11 +150,11 @@ fn small_differences_are_not_counted_and_nothing_is_known_of_nothing() {
 #[test]
 fn memory_that_could_not_be_read_makes_no_figure() {
     let mut memory = PeakMemory::default();
-    memory.take_in(7, Ok((7, Some(status(400, 12, 8, 0))))).unwrap();
-    assert_eq!(memory.take_in(8, Ok((7, None))).unwrap(), 7, "a thread of a process without memory");
-    assert_eq!(memory.take_in(9, Err(io::Error::from_raw_os_error(libc::ESRCH))).unwrap(), 9);
+    memory.record(7, Ok((7, Some(status(400, 12, 8, 0))))).unwrap();
+    assert_eq!(memory.record(8, Ok((7, None))).unwrap(), 7, "a thread of a process without memory");
+    assert_eq!(memory.record(9, Err(io::Error::from_raw_os_error(libc::ESRCH))).unwrap(), 9);
     assert_eq!(memory.observations().len(), 3);
     assert_eq!(memory.of(7).peak().most_bytes, 400 * MIB, "what has gone does not lower the peak");
-    assert!(memory.take_in(7, Err(io::Error::from_raw_os_error(libc::EMFILE))).is_err());
+    assert!(memory.record(7, Err(io::Error::from_raw_os_error(libc::EMFILE))).is_err());
     assert_eq!(memory.observations(), []);
 }

@@ -157,7 +157,7 @@ impl Knobs {
         let lock = File::options().create(true).append(true).open("/run/pagelab-test.lock").ok()?;
         let lock = Flock::lock(lock, FlockArg::LockExclusive).ok()?;
         let session = Session::new(Host::open("/").ok()?).with_patience(TURN, |_| {});
-        let mut knobs = Knobs { saved: Vec::new(), session: session.with_khugepaged_still().ok()?, _lock: lock };
+        let mut knobs = Knobs { saved: Vec::new(), session: session.with_khugepaged_held().ok()?, _lock: lock };
         knobs.session.rest().expect("the lease, and khugepaged at rest");
         for (path, value) in settings {
             let text = fs::read_to_string(path).ok()?;

@@ -1,4 +1,4 @@
-//! With which base pages a program and its libraries can be loaded.
+//! Which base page sizes a program and its libraries can be loaded with.
 //!
 //! The kernel maps LOAD segments of the program and of its dynamic linker page by page (`elf_load`, fs/binfmt_elf.c): address and
 //! offset of a segment must agree modulo the base page, and where two segments share a page, the later one decides its protection.
@@ -31,29 +31,29 @@ pub enum Loader {
     Linker,
 }
 
-/// Base pages with which a program cannot start.
+/// Base page sizes with which a program cannot start.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BasePages {
-    /// The smallest base page above the kernel's with which it cannot start.
+pub struct RefusedBasePages {
+    /// The smallest refused size above the kernel's base page.
     pub refused: PageSize,
-    /// The largest base page that the first of the files allows.
+    /// The largest base page size that the first of the files allows.
     pub aligned_to: PageSize,
-    /// The files that do not allow that base page, the program first.
+    /// The files that do not allow `refused`, the program first.
     pub files: Vec<String>,
 }
 
-/// The base pages that kernels of any architecture have above 4K, smallest first.
+/// The base page sizes above 4K of all architectures, smallest first.
 const LARGER: [PageSize; 2] = [PageSize::K16, PageSize::K64];
 
-impl BasePages {
-    /// The base pages, above the kernel's, with which a program cannot start. `files` are the program, its dynamic linker and its
-    /// libraries. `None` where it can start with all of them.
-    pub fn refused(base: PageSize, files: &[(String, Loader, Vec<LoadSegment>)]) -> Option<BasePages> {
+impl RefusedBasePages {
+    /// The base page sizes, above the kernel's, with which a program cannot start; `None` where it can start with all. `files`
+    /// are the program, its dynamic linker and its libraries.
+    pub fn refused(base: PageSize, files: &[(String, Loader, Vec<LoadSegment>)]) -> Option<RefusedBasePages> {
         let refusing =
             |size: PageSize| files.iter().filter(move |(_, loader, segments)| !admits(segments, *loader, size));
         let refused = LARGER.into_iter().filter(|size| *size > base).find(|size| refusing(*size).next().is_some())?;
         let (_, loader, segments) = refusing(refused).next()?;
-        Some(BasePages {
+        Some(RefusedBasePages {
             refused,
             aligned_to: largest(segments, *loader).unwrap_or(base),
             files: refusing(refused).map(|(name, ..)| name.clone()).collect(),
@@ -68,14 +68,14 @@ impl BasePages {
             count => format!(" and of {} other files", count - 1),
         };
         let first = self.files.first().map_or("", String::as_str);
-        let BasePages { refused, aligned_to, .. } = self;
+        let RefusedBasePages { refused, aligned_to, .. } = self;
         format!(
             "cannot start with base pages of {refused}: LOAD segments of {first}{others} are aligned to {aligned_to}"
         )
     }
 }
 
-/// The largest base page with which all these files can be loaded.
+/// The largest base page size with which all these files can be loaded.
 pub fn largest_of_all(files: &[(String, Loader, Vec<LoadSegment>)]) -> Option<PageSize> {
     files.iter().map(|(_, loader, segments)| largest(segments, *loader)).min()?
 }
@@ -124,11 +124,14 @@ mod tests {
     #[test]
     fn segments_of_different_protection_do_not_share_a_base_page() {
         for loader in [Loader::Kernel, Loader::Linker] {
-            let small = BasePages::refused(PageSize::K4, &files(linked(4096), loader)).unwrap();
+            let small = RefusedBasePages::refused(PageSize::K4, &files(linked(4096), loader)).unwrap();
             let what = "cannot start with base pages of 16K: LOAD segments of /a are aligned to 4K";
             assert_eq!(small.describe(), what);
-            assert_eq!(BasePages::refused(PageSize::K16, &files(linked(4096), loader)).unwrap().refused, PageSize::K64);
-            assert_eq!(BasePages::refused(PageSize::K4, &files(linked(65536), loader)), None);
+            assert_eq!(
+                RefusedBasePages::refused(PageSize::K16, &files(linked(4096), loader)).unwrap().refused,
+                PageSize::K64
+            );
+            assert_eq!(RefusedBasePages::refused(PageSize::K4, &files(linked(65536), loader)), None);
             assert_eq!(largest_of_all(&files(linked(16384), loader)), Some(PageSize::K16));
         }
     }
@@ -139,7 +142,7 @@ mod tests {
         assert_eq!(largest_of_all(&files(segments, Loader::Kernel)), Some(PageSize::K4));
     }
 
-    /// One segment that everything is in (`-N`), or whose pages the next one makes more accessible.
+    /// The second segment maps the shared page with more access than the first, so nothing loses access.
     #[test]
     fn the_kernel_maps_what_the_linker_refuses() {
         let segments = vec![segment(0, 0, 4096, READ), segment(0x1000, 0x1000, 4096, DATA)];
@@ -150,10 +153,10 @@ mod tests {
     #[test]
     fn the_first_file_is_named() {
         let all = [files(linked(65536), Loader::Kernel), files(linked(4096), Loader::Linker)].concat();
-        assert_eq!(BasePages::refused(PageSize::K4, &all).unwrap().files, ["/a"]);
+        assert_eq!(RefusedBasePages::refused(PageSize::K4, &all).unwrap().files, ["/a"]);
         let all = [&all[..], &files(linked(16384), Loader::Linker)].concat();
-        assert!(!BasePages::refused(PageSize::K4, &all).unwrap().describe().contains("other"));
-        let refused = BasePages::refused(PageSize::K16, &all).unwrap();
+        assert!(!RefusedBasePages::refused(PageSize::K4, &all).unwrap().describe().contains("other"));
+        let refused = RefusedBasePages::refused(PageSize::K16, &all).unwrap();
         assert!(refused.describe().contains("of /a and of 1 other file are"), "{}", refused.describe());
     }
 }

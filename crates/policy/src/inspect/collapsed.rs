@@ -20,14 +20,14 @@ pub struct Collapsed {
 /// The meaning of an error number of MADV_COLLAPSE (`madvise_collapse_errno`, mm/khugepaged.c).
 pub fn collapse_refusal(errno: i32) -> String {
     let why = match errno {
-        1 => "EPERM: it takes CAP_SYS_NICE and the right to trace the process",
+        1 => "EPERM: it needs CAP_SYS_NICE and permission to trace the process",
         3 => "ESRCH: the process has ended",
-        11 => "EAGAIN: pages are pinned, locked or off the lists of reclaim for the moment",
-        12 => "ENOMEM: no free block of that size, or a hole in the addresses",
+        11 => "EAGAIN: pages are pinned, locked or not on an LRU list at the moment",
+        12 => "ENOMEM: no free block of that size, or part of the range is not mapped",
         14 => "EFAULT: the memory is not the process's own",
         16 => "EBUSY: the control group's limit, or nothing present in the slot",
         22 => {
-            "EINVAL: not eligible: another protection, advice (MADV_NOHUGEPAGE) or kind of memory, a cut, or a kernel before 6.1"
+            "EINVAL: not eligible (protection, MADV_NOHUGEPAGE, kind of memory, or a cut in the slot), or a kernel before 6.1"
         }
         _ => return format!("errno {errno}"),
     };

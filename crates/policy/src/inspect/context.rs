@@ -1,4 +1,4 @@
-//! Facts about the process and the kernel from which causes are derived, in addition to the pages of a region.
+//! What the search for causes knows beyond a region.
 
 use super::process::Process;
 use super::supply::Supply;

@@ -1,26 +1,26 @@
 //! Why memory of a region is not mapped at the largest size that the region could have.
 //!
 //! The rules are those of the policy judge ([`crate::judge`]): facts that follow from a mapping's shape, and permission by
-//! settings and advice. An inspection does not know the history, because it did not see the memory being touched. A slot that is
-//! permitted and full of base pages therefore has several possible causes. All of them are reported, except those that the
-//! kernel's counters and flags rule out.
+//! settings and advice. An inspection does not know the history, because it did not see the memory being touched. A slot for
+//! which the size is permitted, but which is full of base pages, therefore has several possible causes. All of them are reported,
+//! except those that the kernel's counters and flags rule out.
 
 use super::cause_evidence::setting;
 use super::context::Context;
 use super::files;
 use super::found_causes::FoundCauses;
-use super::history::{BasePages, History};
+use super::history::{AnonymousPages, History};
 use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
-use super::seen::{Left, Outline, Seen};
+use super::region_memory::{BelowTarget, Outline, RegionMemory};
 use super::shared;
 use super::supply::Pool;
 use super::vma::VmaFacts;
 use crate::cause::Cause;
 use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
-use crate::judge::{Eligibility, Piece, Rules, Shape, THP, certain_cause};
+use crate::judge::{Eligibility, Rules, Shape, ShapeSum, THP, certain_cause};
 use crate::remedy::{Deciding, Memory};
 use crate::size::PageSize;
 
@@ -30,42 +30,53 @@ pub fn explain(
     kind: &Kind,
     vmas: &[VmaFacts],
     cuts: &[Cut],
-    seen: &Seen,
+    memory: &RegionMemory,
     context: &Context,
 ) -> Vec<Explained> {
     let mut found = FoundCauses::default();
     if let Some(target) = outline.target {
-        let region = OfRegion { target, kind, vmas, cuts, seen, context };
-        seen.pieces.iter().for_each(|(at, left)| region.explain(*at, left, &mut found));
+        let region = RegionExplainer { target, kind, vmas, cuts, memory, context };
+        memory.below_target.iter().for_each(|(at, below)| region.explain(*at, below, &mut found));
     }
     if let Kind::Hugetlb { size: Some(size) } = kind {
-        pool(*size, outline, seen, context, &mut found);
+        add_pool_cause(*size, outline, memory, context, &mut found);
     }
-    if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &seen.census, pmd)) {
+    if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &memory.census, pmd)) {
         found.add(cause, Vec::new(), bytes, || evidence);
     }
     if context.pmd.is_none() && outline.target.is_none() {
-        let bytes = seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
+        let bytes = memory.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
         found.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
     }
-    found.explained(&memory(outline, kind, vmas, context))
+    found.explained(&memory_for_remedies(outline, kind, vmas, context))
 }
 
-/// The memory of a region, as remedies see it.
-fn memory<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a Context) -> Memory<'a> {
+/// Bytes of mappings that the program may access. Address space that is only reserved (PROT_NONE) takes no page.
+pub fn accessible_bytes(vmas: &[VmaFacts]) -> u64 {
+    vmas.iter().filter(|vma| vma.protection != 0).map(|vma| vma.end - vma.start).sum()
+}
+
+/// The region in the form that [`crate::remedy`] takes.
+fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a Context) -> Memory<'a> {
     let size = outline.target.or(context.pmd).unwrap_or(context.base);
     let rules = Rules { settings: &context.supply.settings, disabled_for_process: None };
     let mounted = vmas.first().filter(|vma| vma.kind == VmaKind::Shared && vma.file_system.is_some());
     let deciding = Deciding { size: rules.deciding(size), mounted_file: mounted.map(|vma| vma.name.clone()) };
-    let length_bytes = outline.end - outline.start;
+    let length_bytes = accessible_bytes(vmas);
     Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
 }
 
-/// The absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
-fn pool(size: PageSize, outline: &Outline, seen: &Seen, context: &Context, found: &mut FoundCauses) {
+/// Adds the absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
+fn add_pool_cause(
+    size: PageSize,
+    outline: &Outline,
+    memory: &RegionMemory,
+    context: &Context,
+    found: &mut FoundCauses,
+) {
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
     if let Some(pool) = context.supply.pools.iter().find(exhausted) {
-        let absent = (outline.end - outline.start).saturating_sub(seen.census.total_bytes());
+        let absent = (outline.end - outline.start).saturating_sub(memory.census.total_bytes());
         found.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
             vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
         });
@@ -78,55 +89,55 @@ pub fn explain_windows(
     kind: &Kind,
     vmas: &[VmaFacts],
     cuts: &[Cut],
-    seen: &mut Seen,
+    memory: &mut RegionMemory,
     context: &Context,
     causes: &[Explained],
 ) {
     let Some(target) = outline.target else { return };
-    let pieces = std::mem::take(&mut seen.pieces_of_windows);
-    let mut windows = std::mem::take(&mut seen.windows);
-    let region = OfRegion { target, kind, vmas, cuts, seen, context };
-    for of_window in pieces.chunk_by(|left, right| left.0 == right.0) {
+    let sums = std::mem::take(&mut memory.below_target_by_window);
+    let mut windows = std::mem::take(&mut memory.windows);
+    let region = RegionExplainer { target, kind, vmas, cuts, memory, context };
+    for of_window in sums.chunk_by(|one, next| one.0 == next.0) {
         let mut found = FoundCauses::default();
-        of_window.iter().for_each(|(_, at, left)| region.explain(*at, left, &mut found));
+        of_window.iter().for_each(|(_, at, below)| region.explain(*at, below, &mut found));
         let number = found.largest_among(causes);
-        let found = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
-        if let (Some(number), Ok(found)) = (number, found) {
-            windows[found].why = u16::try_from(number).ok();
+        let index = windows.binary_search_by_key(&of_window[0].0, |window| window.start);
+        if let (Some(number), Ok(index)) = (number, index) {
+            windows[index].cause_index = u16::try_from(number).ok();
         }
     }
-    seen.windows = windows;
+    memory.windows = windows;
 }
 
 /// A region whose causes are being determined.
-struct OfRegion<'a> {
+struct RegionExplainer<'a> {
     target: PageSize,
     kind: &'a Kind,
     vmas: &'a [VmaFacts],
     cuts: &'a [Cut],
-    seen: &'a Seen,
+    memory: &'a RegionMemory,
     context: &'a Context<'a>,
 }
 
-impl OfRegion<'_> {
-    fn explain(&self, at: usize, left: &Left, found: &mut FoundCauses) {
+impl RegionExplainer<'_> {
+    fn explain(&self, at: usize, below: &BelowTarget, found: &mut FoundCauses) {
         let vma = &self.vmas[at];
-        match *left {
-            Left::NoSlot(bytes) => {
+        match *below {
+            BelowTarget::NoSlot(bytes) => {
                 let length = self.vmas.last().map_or(0, |last| last.end) - self.vmas[0].start;
                 let cause = if length < self.target.bytes() { Cause::MappingTooSmall } else { Cause::NoAlignedSlot };
                 found.add(cause, Vec::new(), bytes, || vec![format!("from {:#x} to {:#x}", vma.start, vma.end)]);
             }
-            Left::Sum(bytes) => self.refused_or_permitted(vma, (Shape::Full, 0), bytes, found),
-            Left::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
-            Left::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
-            Left::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
-            Left::Split(bytes) if self.is_misaligned(vma) => self.misaligned(vma, bytes, found),
-            Left::Split(bytes) => {
-                let (cause, or) = self.history(vma).of_split();
+            BelowTarget::Sum(bytes) => self.refused_or_permitted(vma, (Shape::Full, 0), bytes, found),
+            BelowTarget::CutBelow(bytes) => self.cut(vma.start, vma, bytes, found),
+            BelowTarget::CutAbove(bytes) => self.cut(vma.end, vma, bytes, found),
+            BelowTarget::PartOfFolio(bytes) => self.part_of_folio(vma, bytes, found),
+            BelowTarget::Split(bytes) if self.is_misaligned(vma) => self.misaligned(vma, bytes, found),
+            BelowTarget::Split(bytes) => {
+                let (cause, or) = self.history(vma).causes_of_split();
                 found.add(cause, or, bytes, || self.history(vma).evidence_of_split());
             }
-            Left::Piece(piece) => self.piece(vma, &piece, found),
+            BelowTarget::ShapeSum(sum) => self.add_shape_sum(vma, &sum, found),
         }
     }
 
@@ -139,7 +150,7 @@ impl OfRegion<'_> {
         found.add(Cause::SharedMisaligned, Vec::new(), bytes, || vec![files::misaligned(vma, self.target)]);
     }
 
-    /// Attributes memory of a slot of the region to the cut at this address, which crosses the slot.
+    /// Attributes memory of a slot to the cut at this address, which divides the slot.
     fn cut(&self, address: u64, vma: &VmaFacts, bytes: u64, found: &mut FoundCauses) {
         // Cuts are in address order and do not nest.
         let after = self.cuts.partition_point(|cut| cut.start <= address);
@@ -156,27 +167,30 @@ impl OfRegion<'_> {
         found.add_all(causes, bytes, evidence);
     }
 
-    /// Whether the neighbours differ in MADV_HUGEPAGE alone: once all is advised, the cut is gone.
+    /// Whether the neighbours differ in MADV_HUGEPAGE alone: the kernel merges them once both are advised.
     fn is_cut_by_advice(&self, cut: &Cut, vma: &VmaFacts) -> bool {
-        cut.by == CutBy::Flags && self.differing_flags(vma) == ["hg"]
+        cut.by == CutBy::Flags && self.differing_flags(cut, vma) == ["hg"]
     }
 
-    /// The flags in which a mapping differs from its neighbour in the region.
-    fn differing_flags(&self, vma: &VmaFacts) -> Vec<&'static str> {
-        let other = self.vmas.iter().find(|other| other.end == vma.start || other.start == vma.end);
+    /// The flags in which a mapping differs from its neighbour at a cut.
+    fn differing_flags(&self, cut: &Cut, vma: &VmaFacts) -> Vec<&'static str> {
+        let is_neighbour = |other: &&VmaFacts| {
+            if cut.start == vma.start { other.end == vma.start } else { other.start == vma.end }
+        };
+        let other = self.vmas.iter().find(is_neighbour);
         other.and_then(|other| Some(vma.smaps_info?.flags.difference(other.smaps_info?.flags))).unwrap_or_default()
     }
 
     fn evidence_of_cut(&self, cut: &Cut, vma: &VmaFacts) -> String {
-        let describe = cut.by.describe();
+        let kind = cut.by.describe();
         match cut.by {
             CutBy::Guard | CutBy::LightGuard => {
-                format!("{describe} at {:#x} ({} bytes)", cut.start, cut.end - cut.start)
+                format!("{kind} at {:#x} ({} bytes)", cut.start, cut.end - cut.start)
             }
             CutBy::Flags => {
-                format!("VmFlags differ at {:#x} ({})", cut.start, self.differing_flags(vma).join(" "))
+                format!("VmFlags differ at {:#x} ({})", cut.start, self.differing_flags(cut, vma).join(" "))
             }
-            _ => format!("{describe} from {:#x} on", cut.start),
+            _ => format!("{kind} from {:#x} on", cut.start),
         }
     }
 
@@ -184,26 +198,26 @@ impl OfRegion<'_> {
         if self.is_misaligned(vma) {
             return self.misaligned(vma, bytes, found);
         }
-        let misplaced = self.seen.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
+        let misplaced = self.memory.tlb_runs.map_or(0, |runs| runs.misplaced_bytes).min(bytes);
         found.add(Cause::MovedOutOfPlace, Vec::new(), misplaced, || {
             vec![format!("whole folios are mapped out of place from {:#x} on", vma.start)]
         });
-        let (cause, or) = self.history(vma).of_part();
+        let (cause, or) = self.history(vma).causes_of_part();
         found.add(cause, or, bytes - misplaced, || self.history(vma).evidence_of_split());
     }
 
-    fn piece(&self, vma: &VmaFacts, piece: &Piece, found: &mut FoundCauses) {
-        if let Some(cause) = certain_cause(piece.shape) {
-            found.add(cause, Vec::new(), piece.missing_bytes + piece.unseen_bytes, Vec::new);
+    fn add_shape_sum(&self, vma: &VmaFacts, sum: &ShapeSum, found: &mut FoundCauses) {
+        if let Some(cause) = certain_cause(sum.shape) {
+            found.add(cause, Vec::new(), sum.missing_bytes + sum.unseen_bytes, Vec::new);
             return;
         }
         // Memory whose folios are not visible is neither covered nor missing.
-        found.add(Cause::FoliosInvisible, Vec::new(), piece.unseen_bytes, Vec::new);
-        let shape = (piece.shape, piece.absent_bytes(self.target));
-        self.refused_or_permitted(vma, shape, piece.missing_bytes, found);
+        found.add(Cause::FoliosInvisible, Vec::new(), sum.unseen_bytes, Vec::new);
+        let shape = (sum.shape, sum.absent_bytes(self.target));
+        self.refused_or_permitted(vma, shape, sum.missing_bytes, found);
     }
 
-    /// Memory that the settings and its advice refuse the size, or else memory whose history explains it.
+    /// Adds memory to which settings or advice refuse the size; if they permit it, the memory's history explains it.
     fn refused_or_permitted(&self, vma: &VmaFacts, shape: (Shape, u64), bytes: u64, found: &mut FoundCauses) {
         let (causes, evidence) = self.refusals(vma);
         if causes.is_empty() {
@@ -236,7 +250,7 @@ impl OfRegion<'_> {
                 (vec![Cause::Unexplained], vec!["the advice of the mapping was not read (smaps)".into()])
             }
             Eligibility::Unknown => (vec![Cause::Unexplained], setting(self.context.supply, self.target)),
-            _ if self.excepted(vma) => {
+            _ if self.is_excepted(vma) => {
                 let flags = format!("THPeligible: 0 at {:#x}, although settings and advice permit it", vma.start);
                 (vec![Cause::DisabledExceptAdvised], vec![flags])
             }
@@ -257,7 +271,7 @@ impl OfRegion<'_> {
     /// Whether the kernel reports the mapping as not eligible although nothing visible forbids it. The kernel reports eligibility
     /// for the whole mapping and for any size, so the mapping must have a slot of PMD size and must not be of a kind that is
     /// never eligible.
-    fn excepted(&self, vma: &VmaFacts) -> bool {
+    fn is_excepted(&self, vma: &VmaFacts) -> bool {
         let Some(flags) = vma.smaps_info.map(|info| info.flags) else { return false };
         let none = ["um", "uw", "ui", "pf", "io", "de"].iter().all(|flag| !flags.has(flag));
         let has_slot = self
@@ -268,7 +282,8 @@ impl OfRegion<'_> {
         none && has_slot && not_advised && vma.smaps_info.is_some_and(|info| info.thp_eligible == Some(false))
     }
 
-    /// A slot for which the kernel may use the size. `absent_bytes` are missing in all slots of the shape.
+    /// Adds memory in slots for which the kernel permits the size. `absent_bytes` is the size of the holes in all slots of the
+    /// shape.
     fn permitted(&self, vma: &VmaFacts, (shape, absent_bytes): (Shape, u64), bytes: u64, found: &mut FoundCauses) {
         let about = vma.smaps_info.unwrap_or_default();
         let served = ["um", "uw", "ui"].iter().find(|flag| about.flags.has(flag));
@@ -285,20 +300,20 @@ impl OfRegion<'_> {
         let history = self.history(vma);
         match shape {
             Shape::ZeroInSlot => {
-                let (cause, or) = history.of_zeroes();
+                let (cause, or) = history.causes_of_zeroes();
                 found.add(cause, or, bytes, || history.evidence_of_zeroes());
             }
             Shape::Holes => {
                 let is_within_size = shared::is_within_size(vma, self.target, self.context);
-                let (cause, or) = history.of_holes(absent_bytes, about.swap_bytes, is_within_size);
-                found.add(cause, or, bytes, || history.evidence_of_holes(about.swap_bytes));
+                let (cause, or) = history.causes_of_holes(absent_bytes, about.swap_bytes, is_within_size);
+                found.add(cause, or, bytes, || history.evidence_of_holes(bytes, about.swap_bytes));
             }
             Shape::Refilled => {
-                let (cause, or) = history.of_refilled();
+                let (cause, or) = history.causes_of_refilled();
                 found.add(cause, or, bytes, || history.evidence_of_split());
             }
             _ => {
-                for (cause, or, share_bytes) in history.of_full(bytes) {
+                for (cause, or, share_bytes) in history.causes_of_full(bytes) {
                     found.add(cause, or, share_bytes, || history.evidence_of_full(bytes));
                 }
             }
@@ -315,19 +330,19 @@ impl OfRegion<'_> {
         }
     }
 
-    /// The anonymous base pages of the region, where all its memory that is mapped by base-page entries has known folios, none of
-    /// them between base pages and the target.
-    fn base_pages(&self) -> Option<BasePages> {
-        let in_place_bytes = self.seen.tlb_runs?.in_place_bytes?;
+    /// The anonymous base pages of the region; `None` where a folio behind its base-page PTEs is not visible, or is larger than a
+    /// base page and smaller than the target.
+    fn base_pages(&self) -> Option<AnonymousPages> {
+        let in_place_bytes = self.memory.tlb_runs?.in_place_bytes?;
         let base = self.context.base;
         let is_small = |mapping: &Mapping| match mapping.folio {
             Folio::Unknown => true,
             Folio::Whole(size) | Folio::Part(size) => size > base && size < self.target,
         };
         let of_anonymous = |wanted: &dyn Fn(&Mapping) -> bool| {
-            self.seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous && wanted(mapping))
+            self.memory.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous && wanted(mapping))
         };
         let bytes = of_anonymous(&|mapping| mapping.folio == Folio::Whole(base));
-        (of_anonymous(&is_small) == 0).then_some(BasePages { bytes, in_place_bytes })
+        (of_anonymous(&is_small) == 0).then_some(AnonymousPages { bytes, in_place_bytes })
     }
 }

@@ -5,8 +5,8 @@ use crate::cause::Cause;
 use crate::census::{Backing, Census, Mapping};
 use crate::size::{PageSize, format_bytes};
 
-/// The cause for file pages that are smaller than a PMD leaf, their bytes, and the evidence. `vmas` are neighbouring parts of one
-/// file with the same remainder.
+/// The cause for file pages that are smaller than a PMD leaf, their bytes, and the evidence. `vmas` are adjacent mappings of
+/// consecutive parts of one file.
 pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cause, u64, Vec<String>)> {
     let (first, last) = (vmas.first()?, vmas.last()?);
     let is_smaller = |mapping: &Mapping| mapping.backing == Backing::File && mapping.effective() < pmd;
@@ -24,7 +24,7 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
     })
 }
 
-/// Evidence that the address and the file offset have different remainders.
+/// Evidence that the address and the file offset are not congruent.
 pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
     // Exact: rounded to three digits, 2044K would be a multiple of 2M.
     let remainder = |at: u64| match at % size.bytes() {
@@ -52,7 +52,7 @@ fn of_page_cache(vma: &VmaFacts, census: &Census) -> Vec<String> {
     };
     let sizes = sizes.iter().map(by_size).collect::<Vec<_>>().join(", ");
     let on = vma.file_system.as_ref().map_or(String::new(), |on| format!(" ({})", on.name));
-    let eligible = vma.smaps_info.and_then(|told| told.thp_eligible).filter(|_| vma.is_executable());
+    let eligible = vma.smaps_info.and_then(|info| info.thp_eligible).filter(|_| vma.is_executable());
     let eligible = eligible.map_or(String::new(), |yes| format!("; THPeligible: {}", u8::from(yes)));
     vec![format!("{}{on}: folios: {sizes}{eligible}", vma.name)]
 }

@@ -26,7 +26,7 @@ pub fn group(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<Range<usize>> {
     for (at, vma) in vmas.iter().enumerate() {
         let joins = groups.last().is_some_and(|group| {
             let left = &vmas[at - 1];
-            group.end == at && are_one(left, vma) && !begins_anew(vmas, group, at, stacks)
+            group.end == at && can_be_one_allocation(left, vma) && !begins_allocation(vmas, group, at, stacks)
         });
         match groups.last_mut().filter(|_| joins) {
             Some(group) => group.end = at + 1,
@@ -37,7 +37,7 @@ pub fn group(vmas: &[VmaFacts], stacks: &[u64]) -> Vec<Range<usize>> {
 }
 
 /// Whether two neighbours can be parts of one allocation.
-fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
+fn can_be_one_allocation(left: &VmaFacts, right: &VmaFacts) -> bool {
     if left.end != right.start || left.shared != right.shared {
         return false;
     }
@@ -54,8 +54,8 @@ fn are_one(left: &VmaFacts, right: &VmaFacts) -> bool {
     }
 }
 
-/// Whether a mapping that could belong to the group before it begins an allocation of its own.
-fn begins_anew(vmas: &[VmaFacts], group: &Range<usize>, at: usize, stacks: &[u64]) -> bool {
+/// Whether a mapping that could belong to the preceding group begins a new allocation.
+fn begins_allocation(vmas: &[VmaFacts], group: &Range<usize>, at: usize, stacks: &[u64]) -> bool {
     let (left, vma) = (&vmas[at - 1], &vmas[at]);
     let is_arena = |vma: &VmaFacts| vma.is_writable() && vma.start.is_multiple_of(GLIBC_ARENA_BYTES);
     is_stack(vmas, at + 1, stacks)
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_neighbours_apart_is_named() {
+    fn names_why_neighbours_are_not_merged() {
         let with = |flags: &str, name: &str, at: u64| VmaFacts {
             smaps_info: Some(SmapsInfo { flags: VmFlags::of(flags), ..SmapsInfo::default() }),
             name: name.into(),

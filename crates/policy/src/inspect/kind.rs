@@ -96,7 +96,7 @@ impl Allocator {
 }
 
 impl Kind {
-    /// The kind without the parts that identify one region. Kinds of one family share a row in a folded table.
+    /// The kind without the parts that identify one region. Kinds of one family share a row in a table by family.
     pub fn family(&self) -> String {
         match self {
             Kind::Heap => "heap".into(),

@@ -1,10 +1,11 @@
 //! An inspection: which page sizes map a running process, region by region, and why they are not larger.
 //!
-//! A *region* is one piece of memory from the point of view of the program or its allocator: neighbouring mappings (VMAs) that
-//! are one allocation, cut by protections, guard pages, advice or names. The cuts belong to the region because they are causes.
+//! A *region* is one allocation from the point of view of the program or its allocator: neighbouring mappings (VMAs) that
+//! protections, guard pages, advice or names keep apart. A *cut* is a VMA boundary or a guard page inside a region; it belongs to
+//! the region because it is a cause. A *slot* is a naturally aligned range of the wanted page size.
 //!
 //! This module has the types and the pure functions on data that was read; it does not read a process itself. The reader fills
-//! [`Seen`] mapping by mapping, and the result is a [`Region`].
+//! [`RegionMemory`] mapping by mapping, and the result is a [`Region`].
 
 mod base_pages;
 mod cause_evidence;
@@ -13,14 +14,16 @@ mod context;
 mod explain;
 mod files;
 mod found_causes;
+mod gate;
 mod group;
 mod history;
+mod jemalloc;
 mod kind;
 mod process;
 mod recognise;
 mod region;
+mod region_memory;
 mod second_stage;
-mod seen;
 mod shared;
 #[cfg(test)]
 mod sum_tests;
@@ -32,19 +35,20 @@ use crate::hugetlb::RefusedRequest;
 
 pub use crate::cut::{Cut, CutBy};
 pub use crate::hugetlb::NodePool;
-pub use base_pages::{BasePages, LoadSegment, Loader, largest_of_all};
+pub use base_pages::{LoadSegment, Loader, RefusedBasePages, largest_of_all};
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
-pub use explain::{explain, explain_windows};
+pub use explain::{accessible_bytes, explain, explain_windows};
 pub use group::{cuts, group};
+pub use jemalloc::Jemalloc;
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{Contents, LoadedWith, MemoryLimit, Process, Sight, ThpMode};
+pub use process::{BasePageSupport, Contents, MemoryLimit, Process, Sight, ThpMode};
 pub use recognise::{Neighbours, Surroundings, recognise};
 pub use region::{Explained, Region};
-pub use second_stage::SecondStage;
-pub use seen::{Benefit, Left, Outline, Seen, TlbRuns, Window};
+pub use region_memory::{BelowTarget, Benefit, Outline, RegionMemory, TlbRuns, Window};
+pub use second_stage::{SecondStage, Statistics};
 pub use summary::{Summary, explained};
-pub use supply::{Pool, Since, Supply};
+pub use supply::{Fallbacks, Pool, Since, Supply};
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
 use crate::remedy::Runtime;
@@ -60,8 +64,8 @@ pub struct Inspection {
     pub runtimes: Vec<Runtime>,
     /// What the kernel could allocate, and how often allocations failed.
     pub supply: Supply,
-    /// Requests for hugetlb pages that the kernel refused to the command, with all its processes; `None` where the process was not
-    /// started by the inspection, so that its calls were not seen.
+    /// Requests for hugetlb pages, by the command and its descendants, that the kernel refused; `None` where the inspection did
+    /// not start the process and therefore did not see its calls.
     pub refused_requests: Option<Vec<RefusedRequest>>,
     /// How the figures were obtained.
     pub sight: Sight,
@@ -78,12 +82,12 @@ impl Inspection {
 
     /// Bytes in all regions that larger pages could map.
     pub fn could_be_larger_bytes(&self) -> u64 {
-        self.regions.iter().map(|region| region.win.bytes).sum()
+        self.regions.iter().map(|region| region.benefit.bytes).sum()
     }
 
-    /// Bytes by which larger pages would increase memory use: absent pages in the windows that they would fill.
+    /// Bytes by which larger pages would increase memory use: absent pages in the slots that they would fill.
     pub fn bloat_bytes(&self) -> u64 {
-        self.regions.iter().map(|region| region.win.absent_bytes).sum()
+        self.regions.iter().map(|region| region.benefit.absent_bytes).sum()
     }
 
     /// The sum of the censuses of all regions.

@@ -1,6 +1,6 @@
 //! The inspected process, and how it was inspected.
 
-use super::{BasePages, SecondStage};
+use super::{Jemalloc, RefusedBasePages, SecondStage};
 use crate::hugetlb::HugetlbLimit;
 use crate::size::format_bytes;
 
@@ -24,7 +24,7 @@ pub struct Process {
     /// Whether it shows no sign of having forked: it is no fork itself, has no children, has waited for none that had a page
     /// fault, and does not ignore SIGCHLD. `false` also where this cannot be read.
     pub shows_no_fork: bool,
-    /// Its page faults since it was made (`minflt` and `majflt` in /proc/PID/stat); `None` where they cannot be read.
+    /// Its page faults since its creation (`minflt` and `majflt` in /proc/PID/stat); `None` where they cannot be read.
     pub faults: Option<u64>,
     /// Whether PR_SET_THP_DISABLE is in force for it.
     pub thp: ThpMode,
@@ -32,10 +32,10 @@ pub struct Process {
     pub threads: u64,
     /// Bytes that are swapped out; `None` where this cannot be read.
     pub swap_bytes: Option<u64>,
-    /// Bytes that it gave back by MADV_FREE and the kernel has not taken yet (LazyFree in smaps); `None` where smaps was not read.
+    /// Bytes freed with MADV_FREE that the kernel has not reclaimed yet (LazyFree in smaps); `None` where smaps was not read.
     pub lazy_free_bytes: Option<u64>,
-    /// Bytes of anonymous and shared-memory folios of which it maps only a part, without that part: they stay allocated as long as
-    /// the part does. Other processes may map them. `None` where folios are not visible.
+    /// Bytes that it does not map of the anonymous and shared-memory folios that it maps in part: they stay allocated as long as
+    /// the mapped part does. Other processes may map them. `None` where folios are not visible.
     pub held_unmapped_bytes: Option<u64>,
     /// The contents of its large pages, where they were requested.
     pub contents: Option<Contents>,
@@ -48,21 +48,24 @@ pub struct Process {
     /// The memory limit that was reached, in its control group or an ancestor; otherwise the limit of its own group. `None` where
     /// no limit can be read.
     pub memory_limit: Option<MemoryLimit>,
-    /// With which larger base pages its program and libraries can be loaded.
-    pub loaded_with: LoadedWith,
+    /// Whether its program and libraries can be loaded with larger base pages.
+    pub base_page_support: BasePageSupport,
+    /// Copies of jemalloc in its program and libraries that may refuse larger base pages; `None` where the files were not
+    /// searched.
+    pub jemalloc: Option<Vec<Jemalloc>>,
     /// What maps the memory of its virtual machines; `None` where it has none.
     pub second_stage: Option<SecondStage>,
     /// Limits that its control groups put on hugetlb pages, of all sizes; empty in a capture.
     pub hugetlb_limits: Vec<HugetlbLimit>,
 }
 
-/// With which larger base pages a program and its libraries can be loaded.
+/// Which larger base page sizes a program and its libraries can be loaded with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum LoadedWith {
-    /// With all.
+pub enum BasePageSupport {
+    /// With every size.
     All,
-    /// Not with all.
-    Refused(BasePages),
+    /// Not with every size.
+    Refused(RefusedBasePages),
     /// Its files were not read.
     #[default]
     Unknown,
@@ -75,7 +78,7 @@ pub struct Contents {
     pub read_bytes: u64,
     /// Bytes of base pages in them that hold only zeros. They were never written, or zeros were written to them.
     pub zero_bytes: u64,
-    /// Bytes that were not read, because of the limit or because they were gone.
+    /// Bytes that were not read, because of the read limit or because they were freed in the meantime.
     pub unread_bytes: u64,
 }
 

@@ -27,7 +27,7 @@ impl Surroundings {
         Surroundings { code_files, stacks, has_guest, is_go }
     }
 
-    /// The mapped library whose file name begins with `name`.
+    /// The path of the mapped library whose file name begins with `name`.
     fn library(&self, name: &str) -> Option<&str> {
         let file = |path: &'_ str| path.rsplit('/').next().is_some_and(|file| file.starts_with(name));
         self.code_files.iter().map(String::as_str).find(|path| file(path))
@@ -140,7 +140,7 @@ fn by_shape(vmas: &[VmaFacts], around: &Surroundings) -> Option<(Kind, String)> 
         return Some((Kind::Jit, format!("anonymous and executable at {:#x}", code.start)));
     }
     if is_glibc_arena(vmas) {
-        let how = "64M from a multiple of 64M on, writable from there, the rest without access: glibc's HEAP_MAX_SIZE";
+        let how = "64M at a multiple of 64M, writable at the start and inaccessible after it: glibc's HEAP_MAX_SIZE";
         return Some((Kind::Arena(Allocator::Glibc), how.into()));
     }
     let length = last.end - first.start;
@@ -181,7 +181,7 @@ const GO_ARENA_BYTES: u64 = 64 << 20;
 /// The smallest region that is taken for a Java heap.
 const JVM_HEAP_BYTES: u64 = 8 << 20;
 /// The smallest region that is taken for guest memory.
-const GUEST_BYTES: u64 = 16 << 20;
+pub(super) const GUEST_BYTES: u64 = 16 << 20;
 /// jemalloc takes extents from the kernel in multiples of this (jemalloc 5: HUGEPAGE).
 const JEMALLOC_BYTES: u64 = 2 << 20;
 /// Size of mimalloc's segments (mimalloc 2: MI_SEGMENT_SIZE).
@@ -189,7 +189,7 @@ const MIMALLOC_BYTES: u64 = 32 << 20;
 /// gperftools requests at least this much from the system at a time (kMinSystemAlloc).
 const TCMALLOC_BYTES: u64 = 1 << 20;
 
-/// Whether it has the shape of the arena of a thread under glibc.
+/// Whether the mappings have the shape of a thread's arena in glibc.
 fn is_glibc_arena(vmas: &[VmaFacts]) -> bool {
     let (Some(first), Some(last)) = (vmas.first(), vmas.last()) else { return false };
     first.start.is_multiple_of(GLIBC_ARENA_BYTES)

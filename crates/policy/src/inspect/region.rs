@@ -1,7 +1,7 @@
 //! One region of a process.
 
 use super::kind::Kind;
-use super::seen::{Benefit, TlbRuns, Window};
+use super::region_memory::{Benefit, TlbRuns, Window};
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 use crate::cut::Cut;
@@ -19,6 +19,8 @@ pub struct Region {
     pub kind: Kind,
     /// How the kind was recognised; empty where it was not.
     pub recognised_by: String,
+    /// Bytes of its mappings that the program may access; the others are only reserved.
+    pub accessible_bytes: u64,
     /// Number of mappings (VMAs) in the region.
     pub vmas: u64,
     /// Whether it is shared (`s`) rather than private.
@@ -36,7 +38,7 @@ pub struct Region {
     /// Memory by the size of the TLB entry that could hold it; `None` where frame numbers are not visible.
     pub tlb_runs: Option<TlbRuns>,
     /// Memory that could be larger, and the cost.
-    pub win: Benefit,
+    pub benefit: Benefit,
     /// Why memory is below the target, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
     pub causes: Vec<Explained>,
     /// The cuts between its mappings, in address order; at most [`Region::MAX_CUTS`] of them.
@@ -47,7 +49,7 @@ pub struct Region {
     pub windows: Vec<Window>,
 }
 
-/// Memory that is below the target, and the cause.
+/// A cause, with the memory below the target that it explains.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Explained {
     /// The cause; the most likely one where there are several candidates.
@@ -66,8 +68,9 @@ pub struct Explained {
 
 impl Explained {
     /// Whether larger pages become possible once the cause is removed. The file system decides the size of file pages, and a
-    /// place without a slot cannot have a larger page. The bytes of all winnable causes of a region are [`Benefit::bytes`].
-    pub fn is_winnable(&self) -> bool {
+    /// place without a slot cannot have a larger page. The bytes of all removable causes of a region add up to
+    /// [`Benefit::bytes`].
+    pub fn is_removable(&self) -> bool {
         let fixed = [
             Cause::FilePages,
             Cause::CodePages,
@@ -80,7 +83,7 @@ impl Explained {
         !fixed.contains(&self.cause) && !self.is_absent()
     }
 
-    /// Whether it concerns memory that is not present, and cannot become present.
+    /// Whether it concerns memory that is absent and cannot be faulted in.
     pub fn is_absent(&self) -> bool {
         matches!(self.cause, Cause::PoolExhausted { .. })
     }

@@ -6,23 +6,36 @@ use crate::size::{PageSize, format_bytes};
 /// maps by 4K what the host maps by 2M.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecondStage {
-    /// Leaves by size, in number, largest size first.
-    Leaves(Vec<(PageSize, u64)>),
+    /// The number of leaves of each size, largest size first, and the source of these counts.
+    Leaves(Vec<(PageSize, u64)>, Statistics),
     /// It was not read, for this reason.
     NotRead(String),
+}
+
+/// The source of KVM's statistics.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Statistics {
+    /// Files of debugfs.
+    Debugfs,
+    /// A statistics descriptor of the process (KVM_GET_STATS_FD).
+    Descriptor,
 }
 
 impl SecondStage {
     /// One clause.
     pub fn describe(&self) -> String {
         match self {
-            SecondStage::NotRead(reason) => format!("second stage: not looked at: {reason}"),
-            SecondStage::Leaves(leaves) => {
+            SecondStage::NotRead(reason) => format!("second stage: not read: {reason}"),
+            SecondStage::Leaves(leaves, from) => {
                 let mapped = leaves.iter().filter(|(_, count)| *count > 0);
                 let mapped: Vec<String> =
                     mapped.map(|(size, count)| format!("{} by {size}", format_bytes(size.bytes() * count))).collect();
                 let all = if mapped.is_empty() { "nothing is mapped".to_owned() } else { mapped.join(", ") };
-                format!("second stage: {all} (KVM, debugfs)")
+                let from = match from {
+                    Statistics::Debugfs => "debugfs",
+                    Statistics::Descriptor => "a descriptor of the process",
+                };
+                format!("second stage: {all} (KVM, {from})")
             }
         }
     }
@@ -34,8 +47,12 @@ mod tests {
 
     #[test]
     fn leaves_are_given_in_bytes() {
-        let leaves = SecondStage::Leaves(vec![(PageSize::G1, 0), (PageSize::M2, 256), (PageSize::K4, 768)]);
+        let leaves = vec![(PageSize::G1, 0), (PageSize::M2, 256), (PageSize::K4, 768)];
+        let leaves = SecondStage::Leaves(leaves, Statistics::Debugfs);
         assert_eq!(leaves.describe(), "second stage: 512M by 2M, 3M by 4K (KVM, debugfs)");
-        assert_eq!(SecondStage::Leaves(vec![]).describe(), "second stage: nothing is mapped (KVM, debugfs)");
+        assert_eq!(
+            SecondStage::Leaves(vec![], Statistics::Descriptor).describe(),
+            "second stage: nothing is mapped (KVM, a descriptor of the process)"
+        );
     }
 }

@@ -1,8 +1,8 @@
 //! Settings that prevent larger pages in shared memory (`shmem_allowable_huge_orders`, mm/shmem.c).
 //!
 //! A file on a tmpfs follows the mount option `huge=`. The kernel's internal tmpfs (memfd, System V, shared anonymous memory)
-//! follows `shmem_enabled`. `deny` and `force` in `shmem_enabled` override both. Since Linux 6.10 the file of the size also
-//! applies, to memory without a name.
+//! follows `shmem_enabled`. `deny` and `force` in `shmem_enabled` override both. Since Linux 6.10 the setting of the size applies
+//! too, but only to memory without a name.
 
 use super::context::Context;
 use super::process::ThpMode;
@@ -13,7 +13,7 @@ use crate::judge::THP;
 use crate::size::PageSize;
 
 /// The setting that decides about shared memory of a size: its path and its value.
-struct Deciding {
+struct Setting {
     path: String,
     word: String,
     /// Whether it is a mount option.
@@ -51,10 +51,10 @@ pub fn refusals(vma: &VmaFacts, size: PageSize, context: &Context) -> (Vec<Cause
     (causes, evidence)
 }
 
-impl Deciding {
+impl Setting {
     /// Why the setting refuses memory with this advice, with the evidence.
     fn refusals(self, advice: Option<Advice>) -> Vec<(Cause, String)> {
-        let Deciding { path, word, is_mount } = self;
+        let Setting { path, word, is_mount } = self;
         let seen = format!("{path}: {word}");
         let is_advised = advice == Some(Advice::Huge);
         let not_advised = || (Cause::SharedNotAdvised { path: path.clone() }, "no hg in VmFlags".to_owned());
@@ -84,25 +84,25 @@ pub fn is_within_size(vma: &VmaFacts, size: PageSize, context: &Context) -> bool
 }
 
 /// The setting that decides; `None` where it cannot be read.
-fn deciding(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<Deciding> {
+fn deciding(vma: &VmaFacts, size: PageSize, context: &Context) -> Option<Setting> {
     let settings = &context.supply.settings;
     let (common, own) =
         (format!("{THP}/shmem_enabled"), format!("{THP}/hugepages-{}kB/shmem_enabled", size.bytes() >> 10));
     let word = settings.get(&common);
     if let Some(word) = word.filter(|word| !WORDS.contains(&word.as_str())) {
-        return Some(Deciding { path: common, word: word.clone(), is_mount: false });
+        return Some(Setting { path: common, word: word.clone(), is_mount: false });
     }
-    let is_above = word.is_some_and(|word| word == "deny" || word == "force");
-    let own_word = settings.get(&own).filter(|own| !is_above && vma.is_unnamed() && *own != "inherit");
+    let overrides_all = word.is_some_and(|word| word == "deny" || word == "force");
+    let own_word = settings.get(&own).filter(|own| !overrides_all && vma.is_unnamed() && *own != "inherit");
     if let Some(word) = own_word {
-        return Some(Deciding { path: own, word: word.clone(), is_mount: false });
+        return Some(Setting { path: own, word: word.clone(), is_mount: false });
     }
     match (&vma.file_system, word) {
-        (Some(on), _) if !is_above => {
+        (Some(on), _) if !overrides_all => {
             let word = on.huge.clone().unwrap_or_else(|| "never".into());
-            Some(Deciding { path: format!("huge= of the {} that holds {}", on.name, vma.name), word, is_mount: true })
+            Some(Setting { path: format!("huge= of the {} that holds {}", on.name, vma.name), word, is_mount: true })
         }
-        (_, Some(word)) => Some(Deciding { path: common, word: word.clone(), is_mount: false }),
+        (_, Some(word)) => Some(Setting { path: common, word: word.clone(), is_mount: false }),
         (_, None) => None,
     }
 }
@@ -133,7 +133,7 @@ mod tests {
         }
     }
 
-    /// The cause when `shmem_enabled` and the file of 2M have these values.
+    /// The cause when `shmem_enabled` and the setting of 2M have these values.
     fn cause(vma: &VmaFacts, common: &str, own: &str) -> Option<Cause> {
         let setting = |path: &str, word: &str| (format!("{THP}/{path}"), word.to_string());
         let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_a_mount_and_what_stands_above_decide() {
+    fn name_mount_and_global_setting_decide_for_shared_memory() {
         let (unnamed, mounted) = (vma("/memfd:x (deleted)", None, ""), vma("/dev/shm/x", Some("advise"), ""));
         let advised = vma("/dev/shm/x", Some("advise"), "hg");
         let disabled = |path: &str| Some(Cause::SharedDisabled { path: format!("{THP}/{path}") });
@@ -163,7 +163,7 @@ mod tests {
         let unknown = "unknown: Permission denied (os error 13)";
         assert_eq!(cause(&unnamed, unknown, "always"), Some(Cause::Unexplained));
         assert_eq!(cause(&unnamed, "always", unknown), Some(Cause::Unexplained));
-        assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may stand above the mount");
+        assert_eq!(cause(&mounted, unknown, "always"), Some(Cause::Unexplained), "`deny` may override the mount");
         // Only the offset prevents the size.
         let beyond = VmaFacts { offset: 4096, ..advised };
         assert_eq!(cause(&beyond, "never", "never"), Some(Cause::SharedMisaligned));

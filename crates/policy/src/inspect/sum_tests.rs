@@ -1,4 +1,4 @@
-//! The sum of the winnable causes of a region is the memory of it that could be larger, whatever is in it.
+//! The removable causes of any region add up to its memory that could be larger.
 
 use proptest::prelude::*;
 
@@ -22,18 +22,18 @@ fn mappings() -> Vec<Mapping> {
 
 /// A mapping of this many pages, and its memory: for each run the pages before it, its pages, and how they are mapped.
 #[derive(Clone, Debug)]
-struct Piece {
+struct MadeVma {
     pages: u64,
     protection: u64,
     flags: &'static str,
     runs: Vec<(u64, u64, Mapping)>,
 }
 
-fn piece() -> impl Strategy<Value = Piece> {
+fn made_vma() -> impl Strategy<Value = MadeVma> {
     let run = (0u64..300, 1u64..700, proptest::sample::select(mappings()));
     let flags = ["", "hg", "nh", "hg um", "hg lo"];
     (1u64..1500, 0u64..4, proptest::sample::select(flags.to_vec()), proptest::collection::vec(run, 0..6)).prop_map(
-        |(pages, protection, flags, runs)| Piece {
+        |(pages, protection, flags, runs)| MadeVma {
             pages: if protection == 0 { pages.div_ceil(100) } else { pages },
             protection: if protection == 0 { 0 } else { prot::READ | prot::WRITE },
             flags,
@@ -74,12 +74,12 @@ fn setting() -> impl Strategy<Value = Setting> {
 }
 
 /// The mappings of a region, each with its memory.
-fn laid_out(first_page: u64, pieces: &[Piece], setting: &Setting) -> (Vec<VmaFacts>, Vec<Vec<Run>>) {
+fn laid_out(first_page: u64, made_vmas: &[MadeVma], setting: &Setting) -> (Vec<VmaFacts>, Vec<Vec<Run>>) {
     let (mut at, mut vmas, mut memory) = (PLACE + first_page * PAGE, Vec::new(), Vec::new());
-    for piece in pieces {
-        let (start, end) = (at, at + piece.pages * PAGE);
+    for made_vma in made_vmas {
+        let (start, end) = (at, at + made_vma.pages * PAGE);
         let (mut next, mut runs) = (start, Vec::new());
-        for (hole, pages, mapping) in &piece.runs {
+        for (hole, pages, mapping) in &made_vma.runs {
             let from = (next + hole * PAGE).next_multiple_of(mapping.leaf.bytes());
             let to = from + (pages * PAGE).next_multiple_of(mapping.leaf.bytes());
             if to <= end {
@@ -92,7 +92,7 @@ fn laid_out(first_page: u64, pieces: &[Piece], setting: &Setting) -> (Vec<VmaFac
             start,
             end,
             kind: setting.kind,
-            protection: piece.protection,
+            protection: made_vma.protection,
             shared: setting.kind == VmaKind::Shared,
             device: (0, 1),
             inode: u64::from(is_file),
@@ -102,7 +102,7 @@ fn laid_out(first_page: u64, pieces: &[Piece], setting: &Setting) -> (Vec<VmaFac
             file_system: None,
             part: VmaPart::First,
             smaps_info: Some(SmapsInfo {
-                flags: VmFlags::of(piece.flags),
+                flags: VmFlags::of(made_vma.flags),
                 shared_bytes: setting.shared_bytes,
                 ..SmapsInfo::default()
             }),
@@ -114,7 +114,7 @@ fn laid_out(first_page: u64, pieces: &[Piece], setting: &Setting) -> (Vec<VmaFac
 }
 
 /// What is seen of a region, and its causes.
-fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Seen, Vec<Explained>) {
+fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (RegionMemory, Vec<Explained>) {
     let (start, end) = (vmas[0].start, vmas[vmas.len() - 1].end);
     let has_slot = |size: &PageSize| size.align_up(start).is_some_and(|first| first + size.bytes() <= end);
     let outline = Outline {
@@ -126,7 +126,7 @@ fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Seen
         pmd: Some(PageSize::M2),
         window: setting.windows.then_some(PageSize::M2),
     };
-    let mut seen = Seen::default();
+    let mut seen = RegionMemory::default();
     for (at, (vma, runs)) in vmas.iter().zip(memory).enumerate() {
         if setting.by_page {
             let tlb_runs =
@@ -152,13 +152,13 @@ fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Seen
 proptest! {
     #![proptest_config(testing::properties(512))]
     #[test]
-    fn what_could_be_larger_is_the_sum_of_its_causes(
-        first_page in 0u64..600, pieces in proptest::collection::vec(piece(), 1..5), setting in setting(),
+    fn bytes_that_could_be_larger_are_the_sum_of_their_causes(
+        first_page in 0u64..600, made_vmas in proptest::collection::vec(made_vma(), 1..5), setting in setting(),
     ) {
-        let (vmas, memory) = laid_out(first_page, &pieces, &setting);
+        let (vmas, memory) = laid_out(first_page, &made_vmas, &setting);
         let (seen, causes) = inspected(&vmas, &memory, &setting);
-        let winnable: u64 = causes.iter().filter(|one| one.is_winnable()).map(|one| one.bytes).sum();
-        prop_assert_eq!(winnable, seen.win.bytes, "{:#?}", causes);
+        let removable: u64 = causes.iter().filter(|one| one.is_removable()).map(|one| one.bytes).sum();
+        prop_assert_eq!(removable, seen.benefit.bytes, "{:#?}", causes);
         let present = seen.census.bytes_where(|mapping| mapping.backing != Backing::Zero);
         let explained: u64 = causes.iter().map(|one| one.bytes).sum();
         prop_assert!(explained <= present, "{explained} of {present} are explained: {causes:#?}");

@@ -31,7 +31,7 @@ pub struct Summary {
 impl Summary {
     /// The summary of an inspection.
     pub fn of(inspection: &Inspection) -> Summary {
-        let first = explained(&inspection.regions).into_iter().find(|one| one.is_winnable());
+        let first = explained(&inspection.regions).into_iter().find(|one| one.is_removable());
         Summary {
             process: inspection.process.clone(),
             census: inspection.census(),
@@ -47,8 +47,8 @@ impl Summary {
 /// What makes two causes the same: the cause, those that hold with it, the candidates, and the remedies.
 type Key<'a> = (&'a Cause, [&'a [Cause]; 2], &'a [Remedy]);
 
-/// The causes of many regions, largest first; each cause with its candidates and remedies occurs once. The evidence is that of the region of
-/// which it explains most.
+/// The causes of many regions, largest first; each combination of cause, candidates and remedies occurs once. The evidence comes
+/// from the region in which the cause explains most.
 pub fn explained<'a>(regions: impl IntoIterator<Item = &'a Region>) -> Vec<Explained> {
     let mut by_cause: BTreeMap<Key, (u64, &Explained)> = BTreeMap::new();
     for one in regions.into_iter().flat_map(|region| &region.causes) {

@@ -1,10 +1,12 @@
-//! The state of memory that decides which pages the kernel could allocate.
+//! What the kernel could allocate, and how often allocations failed.
 
 use std::collections::BTreeMap;
 
+use crate::size::PageSize;
+
 pub use crate::hugetlb::Pool;
 
-/// The state of memory that decides whether the kernel could allocate larger pages, at the time of the inspection.
+/// Free memory, settings and counters at the time of the inspection.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Supply {
     /// Base page size in bytes.
@@ -23,6 +25,17 @@ pub struct Supply {
     pub counted_since: Since,
 }
 
+/// Faults that did not get a folio of a size.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fallbacks {
+    /// The name of the counter.
+    pub counter: String,
+    /// Faults for which the kernel found no free block.
+    pub no_block: u64,
+    /// Faults that a control group's memory limit did not admit.
+    pub over_limit: u64,
+}
+
 /// The start of the period that counters cover.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Since {
@@ -34,7 +47,7 @@ pub enum Since {
 }
 
 impl Since {
-    /// A few words for a report.
+    /// The period as a phrase.
     pub fn describe(self) -> &'static str {
         match self {
             Since::Boot => "since the boot",
@@ -59,6 +72,16 @@ impl Supply {
     /// The value of a counter; 0 where it never moved, `None` where this kernel does not have it.
     pub fn counter(&self, name: &str) -> Option<u64> {
         self.counters.get(name).copied()
+    }
+
+    /// The faults that did not get a folio of this size, of all processes.
+    pub fn fallbacks(&self, size: PageSize) -> Fallbacks {
+        let own = format!("hugepages-{}kB/anon_fault_fallback", size.bytes() >> 10);
+        // Before Linux 6.10 only PMD size has counters.
+        let counter = if self.counter(&own).is_some() { own } else { "thp_fault_fallback".to_owned() };
+        let all = self.counter(&counter).unwrap_or(0);
+        let over_limit = self.counter(&format!("{counter}_charge")).unwrap_or(0);
+        Fallbacks { counter, no_block: all.saturating_sub(over_limit), over_limit }
     }
 
     /// Number of free blocks of at least this order.

@@ -68,7 +68,7 @@ pub struct SmapsInfo {
     pub hugetlb: Option<PageSize>,
     /// Bytes that are swapped out.
     pub swap_bytes: u64,
-    /// Bytes that MADV_FREE gave back and the kernel has not taken yet.
+    /// Bytes freed with MADV_FREE that the kernel has not reclaimed yet.
     pub lazy_free_bytes: u64,
     /// Anonymous bytes that other processes also map.
     pub shared_bytes: u64,
@@ -87,7 +87,7 @@ const MNEMONICS: [&str; 21] = [
     "nr", "sl",
 ];
 
-/// Flags that change without a call or spread across mappings: they are no cut.
+/// Flags that change without a call or spread across mappings: a difference in them is no cut.
 const NOT_CUTTING: [&str; 2] = ["gu", "nr"];
 
 impl VmFlags {
@@ -133,7 +133,7 @@ impl VmaFacts {
         self.kind == VmaKind::Anonymous
     }
 
-    /// Whether nothing can be read from it, written to it or executed in it.
+    /// Whether it can be neither read, written nor executed.
     pub fn is_inaccessible(&self) -> bool {
         self.protection == 0 || self.part == VmaPart::Guard
     }
@@ -165,12 +165,12 @@ impl VmaFacts {
         self.protection & prot::WRITE != 0
     }
 
-    /// Whether what it holds can be executed.
+    /// Whether it can be executed.
     pub fn is_executable(&self) -> bool {
         self.protection & prot::EXEC != 0
     }
 
-    /// Whether a leaf of this size can map its file: the address and the file offset have the same remainder.
+    /// Whether a leaf of this size can map its file: the address and the file offset are congruent.
     pub fn is_congruent(&self, size: PageSize) -> bool {
         self.start % size.bytes() == self.offset % size.bytes()
     }

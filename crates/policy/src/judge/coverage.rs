@@ -15,6 +15,8 @@ pub enum Aim {
     Mthp(PageSize),
     /// Leaves of this size, whatever backs them: the PMD leaf of THP, or a contiguous group that counts as one.
     Leaf(PageSize),
+    /// Folios of this size, mapped by base-page entries although one leaf could map each.
+    PteMapped(PageSize),
     /// Leaves of this size or larger.
     LeafFrom(PageSize),
     /// Pages of the hugetlb pool of this size.
@@ -25,7 +27,7 @@ pub enum Aim {
 
 /// How a piece of memory compares with what a policy asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Coverage {
     /// The policy does not apply: files, shared memory, zero pages.
     Unconcerned,
     /// Mapped as asked.
@@ -53,66 +55,69 @@ impl Aim {
             (_, None) => Aim::Unavailable,
             (Granularity::Base, Some(size)) => Aim::Base(size),
             (Granularity::Mthp(_), Some(size)) => Aim::Mthp(size),
+            (Granularity::Thp, Some(size)) if policy.has(Modifier::PteMapped) => Aim::PteMapped(size),
             (Granularity::Thp, Some(size)) => Aim::Leaf(size),
             (Granularity::Hugetlb(_), Some(size)) => Aim::Hugetlb(size),
         }
     }
 
     /// How memory mapped in this way compares with the aim.
-    pub(super) fn standing(self, mapping: &Mapping) -> Standing {
-        if mapping.is_concerned() { self.standing_of_any(mapping) } else { Standing::Unconcerned }
+    pub(super) fn coverage(self, mapping: &Mapping) -> Coverage {
+        if mapping.is_concerned() { self.coverage_of_any(mapping) } else { Coverage::Unconcerned }
     }
 
-    /// As `standing`, for memory of any backing. Zero pages are not counted as memory.
-    pub fn standing_of_any(self, mapping: &Mapping) -> Standing {
+    /// As `coverage`, for memory of any backing. Zero pages are not counted as memory.
+    pub fn coverage_of_any(self, mapping: &Mapping) -> Coverage {
         if mapping.backing == Backing::Zero {
-            return Standing::Unconcerned;
+            return Coverage::Unconcerned;
         }
         match self {
-            Aim::Nothing => Standing::Unconcerned,
-            Aim::Unavailable => Standing::Missing,
-            Aim::Base(base) => standing_of_base(mapping, base),
-            Aim::Mthp(size) => standing_of_mthp(mapping, size),
-            Aim::Leaf(size) => standing_of_leaf(mapping, size),
-            Aim::LeafFrom(size) => match standing_of_leaf(mapping, size) {
-                Standing::Larger => Standing::Covered,
-                standing => standing,
+            Aim::Nothing => Coverage::Unconcerned,
+            Aim::Unavailable => Coverage::Missing,
+            Aim::Base(base) => coverage_of_base(mapping, base),
+            Aim::Mthp(size) => coverage_of_mthp(mapping, size),
+            Aim::PteMapped(size) if mapping.leaf == size => Coverage::Larger,
+            Aim::PteMapped(size) => coverage_of_mthp(mapping, size),
+            Aim::Leaf(size) => coverage_of_leaf(mapping, size),
+            Aim::LeafFrom(size) => match coverage_of_leaf(mapping, size) {
+                Coverage::Larger => Coverage::Covered,
+                coverage => coverage,
             },
-            Aim::Hugetlb(size) if mapping.backing == Backing::Hugetlb && mapping.leaf == size => Standing::Covered,
-            Aim::Hugetlb(size) if mapping.leaf > size => Standing::Larger,
-            Aim::Hugetlb(_) => Standing::Missing,
+            Aim::Hugetlb(size) if mapping.backing == Backing::Hugetlb && mapping.leaf == size => Coverage::Covered,
+            Aim::Hugetlb(size) if mapping.leaf > size => Coverage::Larger,
+            Aim::Hugetlb(_) => Coverage::Missing,
         }
     }
 }
 
-fn standing_of_base(mapping: &Mapping, base: PageSize) -> Standing {
+fn coverage_of_base(mapping: &Mapping, base: PageSize) -> Coverage {
     match mapping.folio {
-        _ if mapping.leaf > base => Standing::Larger,
-        Folio::Whole(size) | Folio::Part(size) if size > base => Standing::Larger,
-        Folio::Whole(_) | Folio::Part(_) => Standing::Covered,
-        Folio::Unknown => Standing::Unseen,
+        _ if mapping.leaf > base => Coverage::Larger,
+        Folio::Whole(size) | Folio::Part(size) if size > base => Coverage::Larger,
+        Folio::Whole(_) | Folio::Part(_) => Coverage::Covered,
+        Folio::Unknown => Coverage::Unseen,
     }
 }
 
-fn standing_of_mthp(mapping: &Mapping, target: PageSize) -> Standing {
+fn coverage_of_mthp(mapping: &Mapping, target: PageSize) -> Coverage {
     match mapping.folio {
-        _ if mapping.leaf > target => Standing::Larger,
-        _ if mapping.backing == Backing::Hugetlb => Standing::Missing,
-        Folio::Whole(size) if size == target => Standing::Covered,
-        Folio::Whole(size) if size > target => Standing::Larger,
-        Folio::Part(size) if size >= target => Standing::Cut,
-        Folio::Whole(_) | Folio::Part(_) => Standing::Missing,
-        Folio::Unknown => Standing::Unseen,
+        _ if mapping.leaf > target => Coverage::Larger,
+        _ if mapping.backing == Backing::Hugetlb => Coverage::Missing,
+        Folio::Whole(size) if size == target => Coverage::Covered,
+        Folio::Whole(size) if size > target => Coverage::Larger,
+        Folio::Part(size) if size >= target => Coverage::Cut,
+        Folio::Whole(_) | Folio::Part(_) => Coverage::Missing,
+        Folio::Unknown => Coverage::Unseen,
     }
 }
 
-fn standing_of_leaf(mapping: &Mapping, target: PageSize) -> Standing {
+fn coverage_of_leaf(mapping: &Mapping, target: PageSize) -> Coverage {
     match mapping.folio {
-        _ if mapping.leaf == target => Standing::Covered,
-        _ if mapping.leaf > target => Standing::Larger,
-        Folio::Whole(size) if size >= target => Standing::Split,
-        Folio::Part(size) if size >= target => Standing::Cut,
-        Folio::Whole(_) | Folio::Part(_) | Folio::Unknown => Standing::Missing,
+        _ if mapping.leaf == target => Coverage::Covered,
+        _ if mapping.leaf > target => Coverage::Larger,
+        Folio::Whole(size) if size >= target => Coverage::Split,
+        Folio::Part(size) if size >= target => Coverage::Cut,
+        Folio::Whole(_) | Folio::Part(_) | Folio::Unknown => Coverage::Missing,
     }
 }
 
@@ -121,17 +126,33 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_pte_mapped_folio_is_whole_and_has_no_leaf_of_its_own() {
+        let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
+        for (leaf, folio, expected) in [
+            (k4, Folio::Whole(m2), Coverage::Covered),
+            (m2, Folio::Whole(m2), Coverage::Larger),
+            (k4, Folio::Part(m2), Coverage::Cut),
+            (k4, Folio::Whole(k64), Coverage::Missing),
+            (k4, Folio::Whole(k4), Coverage::Missing),
+            (k4, Folio::Unknown, Coverage::Unseen),
+        ] {
+            let mapping = Mapping { backing: Backing::Anonymous, leaf, folio };
+            assert_eq!(Aim::PteMapped(m2).coverage(&mapping), expected, "{mapping:?}");
+        }
+    }
+
+    #[test]
     fn leaves_from_a_size_on_are_as_asked() {
         let (k4, k64, m2) = (PageSize::K4, PageSize::K64, PageSize::M2);
         for (leaf, folio, from, exactly) in [
-            (k64, Folio::Whole(k64), Standing::Covered, Standing::Covered),
-            (m2, Folio::Whole(m2), Standing::Covered, Standing::Larger),
-            (k4, Folio::Whole(k64), Standing::Split, Standing::Split),
-            (k4, Folio::Part(m2), Standing::Cut, Standing::Cut),
-            (k4, Folio::Whole(k4), Standing::Missing, Standing::Missing),
+            (k64, Folio::Whole(k64), Coverage::Covered, Coverage::Covered),
+            (m2, Folio::Whole(m2), Coverage::Covered, Coverage::Larger),
+            (k4, Folio::Whole(k64), Coverage::Split, Coverage::Split),
+            (k4, Folio::Part(m2), Coverage::Cut, Coverage::Cut),
+            (k4, Folio::Whole(k4), Coverage::Missing, Coverage::Missing),
         ] {
             let mapping = Mapping { backing: Backing::Anonymous, leaf, folio };
-            let found = [Aim::LeafFrom(k64), Aim::Leaf(k64)].map(|aim| aim.standing(&mapping));
+            let found = [Aim::LeafFrom(k64), Aim::Leaf(k64)].map(|aim| aim.coverage(&mapping));
             assert_eq!(found, [from, exactly], "{mapping:?}");
         }
     }

@@ -94,9 +94,8 @@ impl Rules<'_> {
     ///
     /// Folios below PMD size are ruled out by sysfs (the settings are compared around every trial) or by the mapping's length
     /// alone. Folios of PMD size would appear as PMD leaves unless their leaf was split; PR_SET_THP_DISABLE and MADV_NOHUGEPAGE
-    /// rule them out too. One case remains: a folio made before the prctl or the advice, whose leaf was split afterwards. The
-    /// program may have called prctl itself, and late. This function does not require that pagelab made the call before the first
-    /// instruction; that would prove more.
+    /// rule them out too. One case is not covered: a folio made before the prctl or the advice, whose leaf was split afterwards.
+    /// That is possible because a prctl that the program itself called late counts here too.
     pub fn only_base_pages(&self, page_sizes: &PageSizes, length_bytes: u64, advice: Option<Advice>) -> bool {
         let ruled_out = |size: &PageSize| self.switched_off(*size).is_some() || length_bytes < size.bytes();
         let advised_against = advice == Some(Advice::NoHuge);

@@ -9,7 +9,7 @@ use crate::removal::Unwatched;
 use crate::size::PageSize;
 use crate::verdict::{AnsweredCall, Holding, Peak, Verdict};
 
-/// The difference between the bounds of a peak from which on it is reported.
+/// A smaller difference between the bounds of a peak is not reported.
 const WORTH_A_NOTE_BYTES: u64 = 64 << 20;
 
 /// The counter of PMD leaves that were split into base pages (/proc/vmstat).
@@ -19,8 +19,8 @@ const ZERO_PAGES: &str = "thp_zero_page_alloc";
 /// The counters of pages of PMD size that were mapped by a leaf.
 const LEAVES_MADE: [&str; 2] = ["thp_fault_alloc", "thp_collapse_alloc"];
 
-/// Everything that a trial showed about the memory that its policy applies to. The verdict is built from it once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// Everything that a trial showed about the memory that its policy applies to.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Evidence {
     /// The merged results of all examinations.
     pub examination: Examination,
@@ -28,14 +28,16 @@ pub struct Evidence {
     pub peak: Option<Peak>,
     /// Whether all memory was examined before it was given back.
     pub is_all_seen: bool,
-    /// How memory may have gone without a call that stops. Only where all memory was to be examined.
+    /// How memory may have been freed without a call that stops. Used only if all memory was to be examined.
     pub unwatched: BTreeSet<Unwatched>,
     /// Bytes that were given back without being examined.
     pub unseen_unmapped_bytes: u64,
     /// How often slots did not get a larger page, or lost one.
     pub slots: SlotCounts,
-    /// The length from which on mappings were advised when they were made: memory without advice was mapped in smaller pieces.
-    /// `None` where the policy gives no advice.
+    /// The share of the memory that was to have large pages and the rest not, under windows; `None`: all of it was.
+    pub large_share: Option<f64>,
+    /// The smallest mapping that is advised when it is made: memory without advice was mapped in smaller pieces. `None` where the
+    /// policy gives no advice.
     pub advised_bytes: Option<u64>,
     /// Causes known from handling calls, with bytes where they are known.
     pub noted: BTreeMap<Cause, u64>,
@@ -53,16 +55,16 @@ pub struct Evidence {
 pub struct SlotCounts {
     /// Allocations that fell back to a smaller size.
     pub fallbacks: Option<Fallbacks>,
-    /// Folios that lost a part of their content, and were still mapped in part then.
+    /// Folios that lost part of their content while another part stayed mapped.
     pub cut_folios: u64,
     /// Folios that were split into smaller ones.
     pub split_folios: u64,
     /// PMD leaves that were split.
     pub split_leaves: u64,
-    /// Leaves of huge zero pages among those that were split: more leaves were split than large pages were made, and a huge zero
-    /// page was allocated.
+    /// Split leaves that must have mapped a huge zero page: the excess of split leaves over large pages made, if a huge zero page
+    /// was allocated.
     pub split_zero_leaves: u64,
-    /// The bytes that the faults of the processes can have made, if each made a folio of the largest enabled size below the
+    /// Upper bound of the bytes that faults brought in, if each brought in a folio of the largest enabled size below the
     /// requested one; `None` where that is not known.
     pub faulted_bytes: Option<u64>,
 }
@@ -153,7 +155,7 @@ impl Evidence {
 
     /// Builds the verdict.
     pub fn verdict(mut self) -> Verdict {
-        self.note_what_is_known();
+        self.note_known_causes();
         let answered = std::mem::take(&mut self.answered);
         let verdict = match self.direct_map.take() {
             Some(direct_map) => direct_map.verdict(self.examination),
@@ -163,12 +165,12 @@ impl Evidence {
         Verdict { answered: answered.collect(), ..verdict }
     }
 
-    fn note_what_is_known(&mut self) {
-        // Where all was to be seen, `ProcessUnseen` says what was not.
+    fn note_known_causes(&mut self) {
+        // If all memory was to be examined, `ProcessUnseen` reports what was not.
         if !self.is_all_seen && self.unseen_unmapped_bytes > self.examination.concerned_bytes {
             self.examination.note(Cause::FreedBeforeExit, self.unseen_unmapped_bytes);
         }
-        self.set_against_peak();
+        self.compare_with_peak();
         for (cause, bytes) in std::mem::take(&mut self.noted) {
             self.examination.note(cause, bytes);
         }
@@ -178,9 +180,10 @@ impl Evidence {
         }
     }
 
-    /// Less than half of the peak proves nothing. Where the bounds of the peak leave that open, a cause reports it.
-    fn set_against_peak(&mut self) {
-        let Some(peak) = self.peak.filter(|_| self.examination.asked) else { return };
+    /// If less than half of the peak was examined, the verdict is unknown. If the bounds of the peak leave that open, a note
+    /// reports it.
+    fn compare_with_peak(&mut self) {
+        let Some(peak) = self.peak.filter(|_| self.examination.asks_for_size) else { return };
         if peak.is_unseen() {
             self.examination.notes.remove(&Cause::FreedBeforeExit);
             let cause = if self.is_all_seen {
@@ -196,13 +199,16 @@ impl Evidence {
 
     fn verdict_on_memory(mut self) -> Verdict {
         let mut holding = Holding::NotAsked;
-        if self.examination.asked {
-            self.examination.settle_proof();
-            self.examination.settle_slots(&self.slots);
-            self.examination.settle_pieces(self.advised_bytes);
+        if self.examination.asks_for_size {
+            self.examination.check_proof();
+            self.examination.attribute_slots(&self.slots);
+            self.examination.attribute_unadvised(self.advised_bytes);
+            if let Some(share) = self.large_share {
+                self.examination.attribute_share(share);
+            }
             holding = self.examination.holding(self.peak);
         }
-        self.examination.settle_notes();
+        self.examination.attribute_unexplained();
         let Examination { concerned_bytes, covered_bytes, .. } = self.examination;
         let causes = self.examination.shares();
         Verdict { holding, concerned_bytes, covered_bytes, peak: self.peak, causes, answered: Vec::new() }
@@ -213,7 +219,7 @@ impl DirectMap {
     /// The verdict on the direct map. A map that was split during the trial was not as asked. The program's memory is not judged,
     /// but the causes noted for it are reported.
     fn verdict(self, mut program: Examination) -> Verdict {
-        program.settle_notes();
+        program.attribute_unexplained();
         let noted = program.shares();
         let (holding, concerned_bytes, covered_bytes, first) = match self {
             DirectMap::Seen { before, after } => {
@@ -233,8 +239,8 @@ impl DirectMap {
 impl Examination {
     /// Where larger pages are visible although PR_SET_THP_DISABLE should prevent them, memory that is not visible counts as
     /// unknown.
-    fn settle_proof(&mut self) {
-        match (self.undone, self.proven_bytes) {
+    fn check_proof(&mut self) {
+        match (self.is_disable_undone, self.proven_bytes) {
             (_, 0) => {}
             (true, bytes) => {
                 self.covered_bytes -= bytes;
@@ -244,10 +250,10 @@ impl Examination {
         }
     }
 
-    /// Attributes the permitted slots to failed allocations, split larger pages, and other causes. The counters are those of the
-    /// whole system: each explains at most as many slots as it counts, and a slot that several of them leave open has no more
-    /// than the fact that it was full.
-    fn settle_slots(&mut self, counts: &SlotCounts) {
+    /// Attributes the permitted slots to failed allocations, split larger pages, and other causes. The counters cover the whole
+    /// system: each explains at most as many slots as it counts. Slots whose leaves were split for a reason that no counter shows
+    /// are only reported as full of base pages.
+    fn attribute_slots(&mut self, counts: &SlotCounts) {
         let not_by_faults = self.full.take_bytes_above(counts.faulted_bytes.unwrap_or(u64::MAX));
         if let Some(Fallbacks { counter, times, charges }) = counts.fallbacks.clone() {
             let charged = self.take_slots(charges);
@@ -283,7 +289,7 @@ impl Examination {
 
     /// Memory without advice was mapped in pieces too small to be advised, unless advice was refused somewhere or the calls of a
     /// program were not traced.
-    fn settle_pieces(&mut self, advised_bytes: Option<u64>) {
+    fn attribute_unadvised(&mut self, advised_bytes: Option<u64>) {
         let is_refusal =
             |cause: &Cause| matches!(cause, Cause::FilteredByProgram | Cause::AdviceRefused { .. } | Cause::ForeignAbi);
         if let Some(advised_bytes) = advised_bytes
@@ -294,6 +300,23 @@ impl Examination {
         }
     }
 
+    /// Counts as covered all memory but that by which the large part differs from what a share asks for. The causes that are left
+    /// are those of missing large pages.
+    fn attribute_share(&mut self, share: f64) {
+        let asked_bytes = (self.concerned_bytes as f64 * share) as u64;
+        let missing = asked_bytes.saturating_sub(self.covered_bytes);
+        let surplus = self.covered_bytes.saturating_sub(asked_bytes);
+        self.covered_bytes = self.concerned_bytes - missing - surplus;
+        self.causes.remove(&Cause::AdvisedAgainst);
+        let explained: u64 = self.causes.values().sum();
+        for bytes in self.causes.values_mut() {
+            *bytes = (u128::from(*bytes) * u128::from(missing.min(explained)) / u128::from(explained.max(1))) as u64;
+        }
+        self.add(Cause::Unexplained, missing.saturating_sub(explained));
+        self.add(Cause::LargerThanAsked, surplus);
+        self.causes.retain(|_, bytes| *bytes > 0);
+    }
+
     /// Removes up to `count` slots, full ones first, and returns their bytes.
     fn take_slots(&mut self, count: u64) -> u64 {
         let left = count.saturating_sub(self.full.count);
@@ -302,7 +325,7 @@ impl Examination {
     }
 
     /// Replaces unexplained memory by the causes that were noted.
-    fn settle_notes(&mut self) {
+    fn attribute_unexplained(&mut self) {
         for (cause, bytes) in std::mem::take(&mut self.notes) {
             let mut taken = 0;
             for (other, left) in self.causes.iter_mut() {
@@ -323,14 +346,14 @@ impl Examination {
         let unseen = self.unseen_bytes + self.unseen_in_processes;
         let least = Verdict::holding_of(self.concerned_bytes, self.covered_bytes);
         let most = Verdict::holding_of(self.concerned_bytes, self.covered_bytes + unseen);
-        if least == most && !self.unsized_process { least } else { Holding::Unknown }
+        if least == most && !self.has_unsized_process { least } else { Holding::Unknown }
     }
 
     /// The causes, largest first; causes without bytes last.
     fn shares(self) -> Vec<CauseShare> {
         let mut causes = self.causes;
         causes.retain(|cause, bytes| *bytes > 0 || !matches!(cause, Cause::Unexplained | Cause::PoolExhausted { .. }));
-        if self.asked && self.concerned_bytes == 0 {
+        if self.asks_for_size && self.concerned_bytes == 0 {
             causes.entry(Cause::NothingToSee).or_default();
         }
         if self.unseen_bytes > 0 {
@@ -340,5 +363,29 @@ impl Examination {
         let mut shares: Vec<CauseShare> = causes.into_iter().map(share).collect();
         shares.sort_by_key(|share| std::cmp::Reverse(share.bytes));
         shares
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 100M of memory, of which `large_mib` are in large pages and `share` was to be.
+    fn with_share(large_mib: u64, share: f64) -> (u64, BTreeMap<Cause, u64>) {
+        let mut examination = Examination::default();
+        (examination.concerned_bytes, examination.covered_bytes) = (100 << 20, large_mib << 20);
+        examination.causes = [(Cause::AdvisedAgainst, 50 << 20), (Cause::NoAlignedSlot, 4 << 20)].into();
+        examination.attribute_share(share);
+        let causes = examination.causes.into_iter().map(|(cause, bytes)| (cause, bytes >> 20));
+        (examination.covered_bytes >> 20, causes.collect())
+    }
+
+    #[test]
+    fn under_a_share_memory_is_covered_that_is_as_it_asks() {
+        assert_eq!(with_share(50, 0.5), (100, BTreeMap::new()));
+        assert_eq!(with_share(48, 0.5), (98, [(Cause::NoAlignedSlot, 2)].into()));
+        assert_eq!(with_share(40, 0.5), (90, [(Cause::NoAlignedSlot, 4), (Cause::Unexplained, 6)].into()));
+        assert_eq!(with_share(70, 0.5), (80, [(Cause::LargerThanAsked, 20)].into()));
+        assert_eq!(with_share(0, 0.0), (100, BTreeMap::new()));
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use super::Unread;
 use super::coverage::Aim;
 use super::eligible::Eligibility;
-use super::slots::{Piece, Shape};
+use super::slots::{Shape, ShapeSum};
 use crate::cause::Cause;
 use crate::census::Census;
 use crate::size::PageSize;
@@ -20,34 +20,34 @@ pub struct Examination {
     pub concerned_bytes: u64,
     /// Concerned bytes that are mapped as asked.
     pub covered_bytes: u64,
-    /// Concerned bytes for which this is not visible.
+    /// Concerned bytes whose folios are not visible.
     pub unseen_bytes: u64,
-    /// Why the others are not mapped as asked, in bytes. Slots that were permitted and are full or partly present are not
-    /// included: see [`super::Evidence`].
+    /// Why the other bytes are not mapped as asked. Slots for which the size is permitted are not included: [`super::Evidence`]
+    /// attributes them.
     pub causes: BTreeMap<Cause, u64>,
     /// Other causes that were noted, with bytes where they are known.
     pub(super) notes: BTreeMap<Cause, u64>,
-    /// Permitted slots that are completely present.
+    /// Completely present slots in which the size is permitted.
     pub(super) full: Slots,
-    /// Permitted slots that are completely present, in processes that forked or were forked.
+    /// Completely present slots in which the size is permitted, in processes that forked or were forked.
     pub(super) full_after_fork: Slots,
-    /// Permitted slots of which a part is present.
+    /// Partly present slots in which the size is permitted.
     pub(super) partial: Slots,
     /// Whether the policy asks for a page size.
-    pub(super) asked: bool,
+    pub(super) asks_for_size: bool,
     /// Covered bytes that count as base pages because PR_SET_THP_DISABLE was in force.
     pub(super) proven_bytes: u64,
-    /// Whether larger anonymous pages were seen although PR_SET_THP_DISABLE was to be in force; it then proves nothing.
-    pub(super) undone: bool,
+    /// Whether larger anonymous pages were seen although PR_SET_THP_DISABLE should be in force; it then proves nothing.
+    pub(super) is_disable_undone: bool,
     /// Concerned bytes of processes that could not be examined.
     pub(super) unseen_in_processes: u64,
     /// Whether the memory size of some unexamined process is unknown.
-    pub(super) unsized_process: bool,
+    pub(super) has_unsized_process: bool,
     /// Whether the memory being added belongs to a process that forked or was forked.
     after_fork: bool,
 }
 
-/// Slots of the requested size that are permitted but do not have a page of that size.
+/// Slots that have no page of the requested size although it is permitted there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Slots {
     pub count: u64,
@@ -55,20 +55,20 @@ pub(super) struct Slots {
 }
 
 impl Examination {
-    /// The empty examination. Under a policy that asks for a size, an examination of no memory is no proof that the policy held.
-    pub fn begun(aim: Aim) -> Examination {
-        Examination { asked: aim != Aim::Nothing, ..Examination::default() }
+    /// An examination of no memory. Under a policy that asks for a size, it does not prove that the policy held.
+    pub fn empty(aim: Aim) -> Examination {
+        Examination { asks_for_size: aim != Aim::Nothing, ..Examination::default() }
     }
 
     /// An examination of a census before any cause has been found.
     pub(super) fn of(census: &Census, aim: Aim, after_fork: bool) -> Examination {
         let concerned_bytes = census.concerned_bytes();
-        Examination { census: census.clone(), concerned_bytes, after_fork, ..Examination::begun(aim) }
+        Examination { census: census.clone(), concerned_bytes, after_fork, ..Examination::empty(aim) }
     }
 
     /// An examination of a direct map by its leaves, where only the ends of memory are smaller than asked.
     pub fn of_leaves(asked: PageSize, leaves: impl IntoIterator<Item = (PageSize, u64)>) -> Examination {
-        let mut examination = Examination::begun(Aim::Leaf(asked));
+        let mut examination = Examination::empty(Aim::Leaf(asked));
         for (leaf, bytes) in leaves {
             examination.concerned_bytes += bytes;
             match leaf.cmp(&asked) {
@@ -84,7 +84,7 @@ impl Examination {
     /// is known.
     pub fn miss_process(&mut self, reason: String, memory_bytes: Option<u64>) {
         let bytes = memory_bytes.unwrap_or(0);
-        self.unsized_process |= memory_bytes.is_none();
+        self.has_unsized_process |= memory_bytes.is_none();
         self.concerned_bytes += bytes;
         self.unseen_in_processes += bytes;
         *self.causes.entry(Cause::ProcessUnseen { reason }).or_default() += bytes;
@@ -101,11 +101,11 @@ impl Examination {
         self.full.add(other.full);
         self.full_after_fork.add(other.full_after_fork);
         self.partial.add(other.partial);
-        self.asked |= other.asked;
+        self.asks_for_size |= other.asks_for_size;
         self.proven_bytes += other.proven_bytes;
-        self.undone |= other.undone;
+        self.is_disable_undone |= other.is_disable_undone;
         self.unseen_in_processes += other.unseen_in_processes;
-        self.unsized_process |= other.unsized_process;
+        self.has_unsized_process |= other.has_unsized_process;
     }
 
     /// Notes a cause that is known from elsewhere, for example from tracing. For up to `bytes` it replaces the causes
@@ -120,58 +120,58 @@ impl Examination {
         }
     }
 
-    /// Adds a piece under a policy that asks for transparent folios.
-    pub(super) fn add_transparent(&mut self, piece: &Piece, eligibility: &Eligibility) {
-        if let Some(cause) = certain_cause(piece.shape) {
-            self.add(cause, piece.missing_bytes + piece.unseen_bytes);
+    /// Adds memory of one shape under a policy that asks for transparent folios.
+    pub(super) fn add_transparent(&mut self, sum: &ShapeSum, eligibility: &Eligibility) {
+        if let Some(cause) = certain_cause(sum.shape) {
+            self.add(cause, sum.missing_bytes + sum.unseen_bytes);
             return;
         }
         match eligibility {
             // Sysfs is compared around every trial, but a prctl or advice may have come late.
             Eligibility::Refused(cause @ Cause::SizeDisabled { .. }) => {
-                self.add(cause.clone(), piece.missing_bytes + piece.unseen_bytes);
+                self.add(cause.clone(), sum.missing_bytes + sum.unseen_bytes);
             }
             Eligibility::Refused(cause) => {
-                self.add(cause.clone(), piece.missing_bytes);
-                self.unseen_bytes += piece.unseen_bytes;
+                self.add(cause.clone(), sum.missing_bytes);
+                self.unseen_bytes += sum.unseen_bytes;
             }
-            Eligibility::Eligible | Eligibility::Unknown => self.add_permitted(piece, eligibility),
+            Eligibility::Eligible | Eligibility::Unknown => self.add_permitted(sum, eligibility),
         }
     }
 
-    fn add_permitted(&mut self, piece: &Piece, eligibility: &Eligibility) {
-        let (missing, both) = (piece.missing_bytes, piece.missing_bytes + piece.unseen_bytes);
-        match piece.shape {
+    fn add_permitted(&mut self, sum: &ShapeSum, eligibility: &Eligibility) {
+        let (missing, both) = (sum.missing_bytes, sum.missing_bytes + sum.unseen_bytes);
+        match sum.shape {
             Shape::ZeroInSlot => self.add(Cause::ZeroPageInSlot, both),
             Shape::Refilled if self.after_fork => self.add(Cause::SplitAfterFork, both),
             Shape::Refilled => self.add(Cause::RefilledAfterDrop, both),
-            Shape::Holes => self.partial.add(Slots { count: piece.slots, bytes: both }),
+            Shape::Holes => self.partial.add(Slots { count: sum.slots, bytes: both }),
             _ if *eligibility == Eligibility::Unknown => {
                 self.add(Cause::Unexplained, missing);
-                self.unseen_bytes += piece.unseen_bytes;
+                self.unseen_bytes += sum.unseen_bytes;
             }
             _ => {
-                let count = if missing > 0 { piece.slots } else { 0 };
+                let count = if missing > 0 { sum.slots } else { 0 };
                 let full = if self.after_fork { &mut self.full_after_fork } else { &mut self.full };
                 full.add(Slots { count, bytes: missing });
-                self.unseen_bytes += piece.unseen_bytes;
+                self.unseen_bytes += sum.unseen_bytes;
             }
         }
     }
 
-    /// Adds a piece under a policy that asks for hugetlb pages.
-    pub(super) fn add_hugetlb(&mut self, piece: &Piece, size: PageSize, refused: bool, exhausted: bool) {
-        let cause = match certain_cause(piece.shape) {
+    /// Adds memory of one shape under a policy that asks for hugetlb pages.
+    pub(super) fn add_hugetlb(&mut self, sum: &ShapeSum, size: PageSize, refused: bool, exhausted: bool) {
+        let cause = match certain_cause(sum.shape) {
             Some(cause) => cause,
             None if refused => Cause::AdvisedAgainst,
             None if exhausted => Cause::PoolExhausted { size },
             None => Cause::Unexplained,
         };
-        self.add(cause, piece.missing_bytes);
+        self.add(cause, sum.missing_bytes);
     }
 
-    /// Adds the memory that no piece accounts for: a census of sums has no addresses.
-    pub(super) fn add_what_is_left(&mut self) {
+    /// Adds the memory that no shape accounts for: a census without addresses has no shapes.
+    pub(super) fn add_unexplained(&mut self) {
         let slots = self.full.bytes + self.full_after_fork.bytes + self.partial.bytes;
         let known = self.covered_bytes + self.unseen_bytes + slots;
         let explained: u64 = self.causes.values().sum();
@@ -210,7 +210,7 @@ impl Slots {
 }
 
 impl Slots {
-    /// Removes slots until no more than `bytes` are left, and returns them.
+    /// Removes slots until at most `bytes` are left; returns the removed slots.
     pub(super) fn take_bytes_above(&mut self, bytes: u64) -> Slots {
         let above = self.bytes.saturating_sub(bytes);
         let average = self.bytes.checked_div(self.count).unwrap_or(0).max(1);

@@ -1,32 +1,33 @@
-//! Whether a policy took effect on a process, and why not for the memory on which it did not.
+//! Whether a policy took effect on a process, and why some memory is not mapped as asked.
 //!
 //! # How a cause is found
-//! Every byte that the policy applies to but does not cover gets one cause: the first in this list that applies.
+//! Every byte that the policy applies to, and that is not mapped as asked, gets one cause: the first in this list that applies. A
+//! *slot* is a naturally aligned range of the target size inside one mapping.
 //! 1. *State*: larger pages than asked for; a folio that is mapped in part; a complete folio whose leaf was split.
-//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory outside every aligned slot of
-//!    its mapping.
+//! 2. *Shape*: the stack, private copies of file pages, a mapping smaller than the target, memory outside every slot of its
+//!    mapping.
 //! 3. *Permission*: PR_SET_THP_DISABLE, MADV_NOHUGEPAGE, sysfs, missing advice, as the kernel would check them now.
-//! 4. *History*: a zero page in the slot, holes in the slot, base pages next to part of a larger folio in the slot. For a slot
-//!    that is permitted and full of base pages: an allocation that fell back, a larger page that was split, or a touch before the
-//!    size was permitted.
+//! 4. *History*: a zero page in the slot, holes in the slot, base pages next to part of a larger folio in the slot. For any other
+//!    slot full of base pages: an allocation that fell back, a larger page that was split, or a touch before the size was
+//!    permitted.
 //!
-//! The kernel counts allocations that fell back, folios that lost a part of their content, and split leaves only for the whole
-//! system, one for each slot. The counters therefore explain at most as many slots as they count, full ones first; the remaining
+//! The kernel counts allocations that fell back, folios that lost part of their content, and split leaves for the whole system
+//! only, one event for each slot. A counter therefore explains at most as many slots as it counts, full ones first. The remaining
 //! slots were touched too early.
 //!
-//! In a process that forked or was forked, memory that is mapped in part or was split may be so because of a write after the fork
-//! or because memory was cut. The two cannot be distinguished.
+//! In a process that forked or was forked, a folio may be split or mapped in part because of a CoW copy after the fork, or
+//! because part of it was unmapped. The two cannot be distinguished.
 //!
 //! # Unknown memory is reported
 //! Where folios are not visible, memory that may or may not be as asked is neither covered nor missing. The verdict is
 //! [`Holding::Unknown`](crate::verdict::Holding::Unknown) where that memory could change the result, with
-//! [`Cause::FoliosInvisible`]. Memory can be decided without seeing folios: by the counters of the system's anonymous folios
-//! (where there is no folio of a size), by shape (a hole or a zero page in the slot), and, where base pages are asked for, by the
-//! rules of `Rules::only_base_pages`. Under `base` and `+no-huge` themselves PR_SET_THP_DISABLE is in force from the first
-//! instruction on, and the tracer answers calls that would end it. If it is still in force (`THP_enabled: 0` in
-//! /proc/PID/status), that proves base pages: the kernel then gives no anonymous folio of any other size (`vma_thp_disabled` in
-//! include/linux/huge_mm.h, which `__thp_vma_allowable_orders` calls for faults, khugepaged, MADV_COLLAPSE and swap alike). If a
-//! larger anonymous page is nevertheless seen anywhere in the tree, PR_SET_THP_DISABLE was undone, and it proves nothing.
+//! [`Cause::FoliosInvisible`]. Three facts decide about memory whose folios are not visible: the system has no anonymous folio of
+//! the size, the slot has a hole or a zero page, or, where base pages are asked for, `Rules::only_base_pages` rules out all
+//! others. Under `base` and `+no-huge`, PR_SET_THP_DISABLE is in force from the first instruction on, and the tracer answers
+//! calls that would end it. If it is still in force (`THP_enabled: 0` in /proc/PID/status), that proves base pages: the kernel
+//! then gives no anonymous folio of any other size (`vma_thp_disabled` in include/linux/huge_mm.h, which
+//! `__thp_vma_allowable_orders` calls for faults, khugepaged, MADV_COLLAPSE and swap alike). If a larger anonymous page is seen
+//! in any process of the tree, PR_SET_THP_DISABLE was undone, and it proves nothing.
 
 mod coverage;
 mod eligible;
@@ -41,11 +42,11 @@ use crate::census::{Advice, Area, Backing, Census, Mapping};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};
 use crate::size::PageSize;
 
-pub use coverage::{Aim, Standing};
+pub use coverage::{Aim, Coverage};
 pub use eligible::{Eligibility, Rules, THP, thp_size_enabled};
 pub use evidence::{DirectMap, Evidence, Fallbacks, MappedShare, SlotCounts};
 pub use examination::{Examination, certain_cause};
-pub use slots::{Piece, Shape, shapes};
+pub use slots::{Shape, ShapeSum, shapes};
 
 /// The question that the judge answers about examined memory.
 #[derive(Clone, Copy, Debug)]
@@ -62,9 +63,9 @@ pub struct Question<'a> {
     pub after_fork: bool,
 }
 
-/// The memory that a platform found in a process or in a range of one.
+/// The memory that a platform found in a process, or in an address range of one.
 #[derive(Clone, Copy, Debug)]
-pub struct Look<'a> {
+pub struct FoundMemory<'a> {
     /// Bytes by mapping.
     pub census: &'a Census,
     /// The same memory with addresses; empty where only sums are known.
@@ -104,40 +105,42 @@ impl<'a> Question<'a> {
     }
 
     /// Examines the memory that was found.
-    pub fn answer(&self, seen: &Look, process: &impl Process) -> Examination {
+    pub fn answer(&self, seen: &FoundMemory, process: &impl Process) -> Examination {
         let mut examination = Examination::of(seen.census, self.aim, self.after_fork);
         if self.aim == Aim::Nothing {
             return examination;
         }
-        let standing = |mapping: &Mapping| match (self.aim, self.aim.standing(mapping)) {
-            (Aim::Mthp(size), Standing::Unseen) if !process.may_have_folios(size) => Standing::Missing,
-            (_, standing) => standing,
+        let coverage = |mapping: &Mapping| match (self.aim, self.aim.coverage(mapping)) {
+            (Aim::Mthp(size) | Aim::PteMapped(size), Coverage::Unseen) if !process.may_have_folios(size) => {
+                Coverage::Missing
+            }
+            (_, coverage) => coverage,
         };
-        let bytes = |wanted: Standing| seen.census.bytes_where(|mapping| standing(mapping) == wanted);
-        examination.covered_bytes = bytes(Standing::Covered);
-        let is_larger = |mapping: &Mapping| standing(mapping) == Standing::Larger;
-        examination.undone = self.by_thp_disable
+        let bytes = |wanted: Coverage| seen.census.bytes_where(|mapping| coverage(mapping) == wanted);
+        examination.covered_bytes = bytes(Coverage::Covered);
+        let is_larger = |mapping: &Mapping| coverage(mapping) == Coverage::Larger;
+        examination.is_disable_undone = self.by_thp_disable
             && seen.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous && is_larger(mapping)) > 0;
         for (wanted, cause) in [
-            (Standing::Larger, Cause::LargerThanAsked),
-            (Standing::Cut, Cause::FolioPartlyMapped),
-            (Standing::Split, Cause::LeafSplit),
+            (Coverage::Larger, Cause::LargerThanAsked),
+            (Coverage::Cut, Cause::FolioPartlyMapped),
+            (Coverage::Split, Cause::LeafSplit),
         ] {
-            let forked = self.after_fork && wanted != Standing::Larger;
+            let forked = self.after_fork && wanted != Coverage::Larger;
             examination.add(if forked { Cause::SplitAfterFork } else { cause }, bytes(wanted));
         }
-        let (missing, unseen) = (bytes(Standing::Missing), bytes(Standing::Unseen));
+        let (missing, unseen) = (bytes(Coverage::Missing), bytes(Coverage::Unseen));
         if missing + unseen > 0 {
-            self.explain(seen, process, standing, (missing, unseen), &mut examination);
+            self.explain(seen, process, coverage, (missing, unseen), &mut examination);
         }
         examination
     }
 
     fn explain(
         &self,
-        seen: &Look,
+        seen: &FoundMemory,
         process: &impl Process,
-        standing: impl Fn(&Mapping) -> Standing,
+        coverage: impl Fn(&Mapping) -> Coverage,
         (missing, unseen): (u64, u64),
         examination: &mut Examination,
     ) {
@@ -160,18 +163,20 @@ impl<'a> Question<'a> {
         };
         match self.aim {
             Aim::Base(_) => {
-                let proven = self.proven_base_bytes(seen, &rules, &standing, advice_of, unseen);
+                let proven = self.proven_base_bytes(seen, &rules, &coverage, advice_of, unseen);
                 examination.covered_bytes += proven;
                 examination.unseen_bytes = unseen - proven;
             }
-            Aim::Mthp(size) | Aim::Leaf(size) | Aim::LeafFrom(size) if !seen.areas.is_empty() => {
+            Aim::Mthp(size) | Aim::Leaf(size) | Aim::PteMapped(size) | Aim::LeafFrom(size)
+                if !seen.areas.is_empty() =>
+            {
                 for area in seen.areas {
                     let eligibility = rules.eligibility(size, advice_of(area));
-                    let pieces = slots::shapes(area, size, &standing);
-                    pieces.iter().for_each(|piece| examination.add_transparent(piece, &eligibility));
+                    let sums = slots::shapes(area, size, &coverage);
+                    sums.iter().for_each(|sum| examination.add_transparent(sum, &eligibility));
                 }
             }
-            Aim::Mthp(size) | Aim::Leaf(size) | Aim::LeafFrom(size) => {
+            Aim::Mthp(size) | Aim::Leaf(size) | Aim::PteMapped(size) | Aim::LeafFrom(size) => {
                 // Only sums: there are no addresses and therefore no shapes.
                 examination.unseen_bytes = unseen;
                 match rules.eligibility(size, None) {
@@ -183,21 +188,21 @@ impl<'a> Question<'a> {
                 let exhausted = known(process.is_pool_exhausted(size), &mut unread) == Some(true);
                 for area in seen.areas {
                     let refused = advice_of(area) == Some(Advice::NoHuge);
-                    let pieces = slots::shapes(area, size, &standing);
-                    pieces.iter().for_each(|piece| examination.add_hugetlb(piece, size, refused, exhausted));
+                    let sums = slots::shapes(area, size, &coverage);
+                    sums.iter().for_each(|sum| examination.add_hugetlb(sum, size, refused, exhausted));
                 }
             }
             Aim::Nothing | Aim::Unavailable => examination.add(Cause::Unexplained, missing),
         }
-        examination.add_what_is_left();
+        examination.add_unexplained();
         examination.add_unread(unread);
     }
 
     fn proven_base_bytes(
         &self,
-        seen: &Look,
+        seen: &FoundMemory,
         rules: &Rules,
-        standing: &impl Fn(&Mapping) -> Standing,
+        coverage: &impl Fn(&Mapping) -> Coverage,
         advice_of: impl Fn(&Area) -> Option<Advice>,
         unseen: u64,
     ) -> u64 {
@@ -207,7 +212,7 @@ impl<'a> Question<'a> {
         }
         let proven = |area: &&Area| rules.only_base_pages(self.page_sizes, area.length_bytes(), advice_of(area));
         let regions = seen.areas.iter().filter(proven).flat_map(|area| area.regions);
-        regions.filter(|region| standing(&region.mapping) == Standing::Unseen).map(|region| region.length_bytes()).sum()
+        regions.filter(|region| coverage(&region.mapping) == Coverage::Unseen).map(|region| region.length_bytes()).sum()
     }
 }
 

@@ -1,9 +1,9 @@
-//! Slot by slot: what in the shape of a mapping prevents larger pages.
+//! What prevents larger pages in each slot of a mapping.
 //!
 //! A slot is a naturally aligned range of the target size inside one mapping. Only there can the kernel map a page of that size
 //! (`thp_vma_suitable_order`, include/linux/huge_mm.h).
 
-use super::coverage::Standing;
+use super::coverage::Coverage;
 use crate::census::{Area, Backing, Mapping, Region, VmaKind};
 use crate::size::PageSize;
 
@@ -28,22 +28,22 @@ pub enum Shape {
     Full,
 }
 
-/// Memory of one shape.
+/// The sums over the memory of one shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Piece {
+pub struct ShapeSum {
     /// The shape of all this memory.
     pub shape: Shape,
     /// Bytes that are not mapped as asked.
     pub missing_bytes: u64,
-    /// Bytes for which it is not visible whether they are as asked.
+    /// Bytes that may or may not be as asked, because folios are not visible.
     pub unseen_bytes: u64,
-    /// Number of slots, for the shapes that are in one.
+    /// Number of slots, for shapes inside slots.
     pub slots: u64,
     /// Bytes that are present in these slots, however they are mapped.
     pub present_bytes: u64,
 }
 
-impl Piece {
+impl ShapeSum {
     /// Bytes that are absent in its slots.
     pub fn absent_bytes(&self, target: PageSize) -> u64 {
         (self.slots * target.bytes()).saturating_sub(self.present_bytes)
@@ -51,8 +51,8 @@ impl Piece {
 }
 
 /// Groups the missing and unseen memory of a mapping by shape.
-pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing) -> Vec<Piece> {
-    let mut pieces = Pieces::default();
+pub fn shapes(area: &Area, target: PageSize, coverage: impl Fn(&Mapping) -> Coverage) -> Vec<ShapeSum> {
+    let mut sums = ShapeSums::default();
     let outside = match area.kind {
         VmaKind::Stack => Some(Shape::Stack),
         VmaKind::PrivateFile => Some(Shape::FileCopy),
@@ -61,11 +61,11 @@ pub fn shapes(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Stan
     };
     match outside {
         Some(shape) => area.regions.iter().for_each(|region| {
-            pieces.add(shape, region.length_bytes(), standing(&region.mapping), 0);
+            sums.add(shape, region.length_bytes(), coverage(&region.mapping), 0);
         }),
-        None => by_slot(area, target, standing, &mut pieces),
+        None => by_slot(area, target, coverage, &mut sums),
     }
-    pieces.0
+    sums.0
 }
 
 /// Consecutive slots with the same content, or one slot.
@@ -73,47 +73,47 @@ struct Slots {
     start: u64,
     count: u64,
     present_bytes: u64,
-    zero: bool,
-    cut: bool,
+    has_zero_page: bool,
+    has_cut_folio: bool,
     missing_bytes: u64,
     unseen_bytes: u64,
 }
 
-fn by_slot(area: &Area, target: PageSize, standing: impl Fn(&Mapping) -> Standing, pieces: &mut Pieces) {
+fn by_slot(area: &Area, target: PageSize, coverage: impl Fn(&Mapping) -> Coverage, sums: &mut ShapeSums) {
     let first = target.align_up(area.start).unwrap_or(u64::MAX);
     let end = target.align_down(area.end);
     let mut open: Option<Slots> = None;
     for region in area.regions {
-        let standing = standing(&region.mapping);
+        let coverage = coverage(&region.mapping);
         for (from, to) in cut_at_slots(region, target, first, end) {
             if from < first || from >= end {
-                pieces.add(Shape::NoSlot, to - from, standing, 0);
+                sums.add(Shape::NoSlot, to - from, coverage, 0);
                 continue;
             }
             let start = target.align_down(from);
             if open.as_ref().is_some_and(|slots| slots.start != start) {
-                pieces.close(open.take(), target);
+                sums.close(open.take(), target);
             }
             let slots = open.get_or_insert(Slots {
                 start,
                 count: (to - start).div_ceil(target.bytes()),
                 present_bytes: 0,
-                zero: false,
-                cut: false,
+                has_zero_page: false,
+                has_cut_folio: false,
                 missing_bytes: 0,
                 unseen_bytes: 0,
             });
             slots.present_bytes += to - from;
-            slots.zero |= region.mapping.backing == Backing::Zero;
-            slots.cut |= standing == Standing::Cut;
-            match standing {
-                Standing::Missing => slots.missing_bytes += to - from,
-                Standing::Unseen => slots.unseen_bytes += to - from,
+            slots.has_zero_page |= region.mapping.backing == Backing::Zero;
+            slots.has_cut_folio |= coverage == Coverage::Cut;
+            match coverage {
+                Coverage::Missing => slots.missing_bytes += to - from,
+                Coverage::Unseen => slots.unseen_bytes += to - from,
                 _ => {}
             }
         }
     }
-    pieces.close(open, target);
+    sums.close(open, target);
 }
 
 /// Splits a region at slot boundaries: the part below the first slot, the part in its first slot, all slots that it fills, the
@@ -128,42 +128,42 @@ fn cut_at_slots(region: &Region, target: PageSize, first: u64, end: u64) -> impl
 }
 
 #[derive(Default)]
-struct Pieces(Vec<Piece>);
+struct ShapeSums(Vec<ShapeSum>);
 
-impl Pieces {
-    fn add(&mut self, shape: Shape, bytes: u64, standing: Standing, slots: u64) {
-        let (missing_bytes, unseen_bytes) = match standing {
-            Standing::Missing => (bytes, 0),
-            Standing::Unseen => (0, bytes),
+impl ShapeSums {
+    fn add(&mut self, shape: Shape, bytes: u64, coverage: Coverage, slots: u64) {
+        let (missing_bytes, unseen_bytes) = match coverage {
+            Coverage::Missing => (bytes, 0),
+            Coverage::Unseen => (0, bytes),
             _ => return,
         };
-        self.push(Piece { shape, missing_bytes, unseen_bytes, slots, present_bytes: 0 });
+        self.push(ShapeSum { shape, missing_bytes, unseen_bytes, slots, present_bytes: 0 });
     }
 
     fn close(&mut self, slots: Option<Slots>, target: PageSize) {
         let Some(slots) = slots.filter(|slots| slots.missing_bytes + slots.unseen_bytes > 0) else { return };
-        let shape = if slots.zero {
+        let shape = if slots.has_zero_page {
             Shape::ZeroInSlot
         } else if slots.present_bytes < slots.count * target.bytes() {
             Shape::Holes
-        } else if slots.cut {
+        } else if slots.has_cut_folio {
             Shape::Refilled
         } else {
             Shape::Full
         };
         let Slots { missing_bytes, unseen_bytes, count, present_bytes, .. } = slots;
-        self.push(Piece { shape, missing_bytes, unseen_bytes, slots: count, present_bytes });
+        self.push(ShapeSum { shape, missing_bytes, unseen_bytes, slots: count, present_bytes });
     }
 
-    fn push(&mut self, piece: Piece) {
-        match self.0.iter_mut().find(|other| other.shape == piece.shape) {
+    fn push(&mut self, sum: ShapeSum) {
+        match self.0.iter_mut().find(|other| other.shape == sum.shape) {
             Some(other) => {
-                other.missing_bytes += piece.missing_bytes;
-                other.unseen_bytes += piece.unseen_bytes;
-                other.slots += piece.slots;
-                other.present_bytes += piece.present_bytes;
+                other.missing_bytes += sum.missing_bytes;
+                other.unseen_bytes += sum.unseen_bytes;
+                other.slots += sum.slots;
+                other.present_bytes += sum.present_bytes;
             }
-            None => self.0.push(piece),
+            None => self.0.push(sum),
         }
     }
 }
@@ -190,12 +190,12 @@ mod tests {
         regions
     }
 
-    fn missing(mapping: &Mapping) -> Standing {
-        if mapping.backing == Backing::Zero { Standing::Unconcerned } else { Standing::Missing }
+    fn missing(mapping: &Mapping) -> Coverage {
+        if mapping.backing == Backing::Zero { Coverage::Unconcerned } else { Coverage::Missing }
     }
 
-    fn by_shape(pieces: Vec<Piece>) -> BTreeMap<Shape, (u64, u64)> {
-        pieces.into_iter().map(|piece| (piece.shape, (piece.missing_bytes, piece.slots))).collect()
+    fn by_shape(sums: Vec<ShapeSum>) -> BTreeMap<Shape, (u64, u64)> {
+        sums.into_iter().map(|sum| (sum.shape, (sum.missing_bytes, sum.slots))).collect()
     }
 
     /// A slow reference implementation that checks the slot of every page.
@@ -254,16 +254,16 @@ mod tests {
     }
 
     #[test]
-    fn stacks_and_file_copies_are_told_by_their_mapping() {
+    fn recognises_stacks_and_file_copies_by_their_mapping() {
         let pages: Vec<(u64, Backing)> = (0..32).map(|page| (page * PAGE, Backing::Anonymous)).collect();
         let regions = regions(&pages);
         for (kind, shape) in
             [(VmaKind::Stack, Shape::Stack), (VmaKind::PrivateFile, Shape::FileCopy), (VmaKind::Anonymous, Shape::Full)]
         {
             let area = Area { start: 0, end: 32 * PAGE, kind, regions: &regions };
-            let pieces = by_shape(shapes(&area, TARGET, missing));
-            assert_eq!(pieces.keys().collect::<Vec<_>>(), [&shape]);
-            assert_eq!(pieces[&shape].0, 32 * PAGE);
+            let sums = by_shape(shapes(&area, TARGET, missing));
+            assert_eq!(sums.keys().collect::<Vec<_>>(), [&shape]);
+            assert_eq!(sums[&shape].0, 32 * PAGE);
         }
     }
 }

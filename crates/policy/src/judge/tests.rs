@@ -1,7 +1,7 @@
 //! The verdict on made-up censuses, without a kernel. The file is above 400 lines because it is one list of situations, which
 //! share the process that is made up.
 
-use super::slots::{Piece, Shape};
+use super::slots::{Shape, ShapeSum};
 use super::*;
 use crate::census::{Folio, Region, VmaKind};
 use crate::verdict::{Holding, Peak, Verdict};
@@ -79,7 +79,7 @@ fn asked(policy: &str, settings: &Settings, after_fork: bool, seen: &Made) -> Ex
     let area = Area { start: 0, end: seen.length_bytes, kind: VmaKind::Anonymous, regions: &seen.regions };
     let areas = if seen.has_places { vec![area] } else { vec![] };
     let question = Question { after_fork, ..Question::of(&policy, &page_sizes, settings) };
-    question.answer(&Look { census: &seen.census, areas: &areas }, seen)
+    question.answer(&FoundMemory { census: &seen.census, areas: &areas }, seen)
 }
 
 fn examined(policy: &str, settings: &Settings, seen: &Made) -> Examination {
@@ -134,19 +134,19 @@ fn each_policy_has_its_own_idea_of_covered() {
 /// An empty examination is no proof: neither for a trial in which no process could be examined, nor for its largest process.
 #[test]
 fn a_process_that_could_not_be_looked_at_is_no_proof() {
-    let begun = |policy: &str| Examination::begun(Aim::of(&policy.parse().unwrap(), &page_sizes()));
+    let empty = |policy: &str| Examination::empty(Aim::of(&policy.parse().unwrap(), &page_sizes()));
     let word = |examination: Examination| Evidence::of(examination).verdict().holding;
     for policy in ["base", "thp", "mthp-64k", "hugetlb-2m", "default+no-huge"] {
-        assert_eq!(word(begun(policy)), Holding::Unknown, "{policy}");
-        let mut missed = begun(policy);
+        assert_eq!(word(empty(policy)), Holding::Unknown, "{policy}");
+        let mut missed = empty(policy);
         missed.miss_process("program: forbidden".into(), Some(MIB));
         assert_eq!(word(missed), Holding::Unknown, "{policy}");
     }
-    assert_eq!(word(begun("default")), Holding::NotAsked);
+    assert_eq!(word(empty("default")), Holding::NotAsked);
 
     let huge = anonymous(M2, Folio::Whole(M2));
     let judged = |missed_bytes: Option<u64>| {
-        let mut examination = begun("thp");
+        let mut examination = empty("thp");
         examination.merge(examined("thp", &settings("always", "never"), &process(64 * MIB, &[(huge, 64 * MIB)])));
         examination.miss_process("program: forbidden".into(), missed_bytes);
         Evidence::of(examination).verdict()
@@ -195,7 +195,7 @@ fn shape_comes_before_permission_and_permission_before_history() {
 }
 
 #[test]
-fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
+fn unseen_memory_makes_the_verdict_unknown_only_if_it_could_change_it() {
     let hidden = anonymous(K4, Folio::Unknown);
     let huge = anonymous(M2, Folio::Whole(M2));
     let on = settings("always", "always");
@@ -207,7 +207,7 @@ fn what_cannot_be_seen_makes_the_word_unknown_only_where_it_could_change_it() {
     // A hole in the slot rules out a complete folio, whether or not folios are visible.
     let holes = verdict("mthp-64k", &on, &process(4 * MIB, &[(hidden, 32 << 10)]));
     assert_eq!((holes.holding, causes(&holes)), (Holding::NotHeld, vec![(Cause::SlotPartlyPresent, 32 << 10)]));
-    // Under `thp`, base-page PTEs are missing memory whatever folio is behind them.
+    // Under `thp`, memory mapped by base-page PTEs is missing, whichever folio is behind them.
     assert_eq!(verdict("thp", &on, &process(4 * MIB, &[(hidden, 4 * MIB)])).holding, Holding::NotHeld);
 }
 
@@ -255,7 +255,7 @@ fn base_pages_without_root_are_held_where_thp_was_disabled_all_along() {
 }
 
 #[test]
-fn what_could_not_be_read_is_the_cause_and_never_a_no() {
+fn unreadable_facts_are_causes_and_never_a_no() {
     let reason = "status: Too many open files";
     let (unreadable, cause) = (Some(reason), Cause::Unread { reason: reason.into() });
     let small = anonymous(K4, Folio::Whole(K4));
@@ -274,9 +274,10 @@ fn what_could_not_be_read_is_the_cause_and_never_a_no() {
 
 #[test]
 fn fallbacks_explain_as_many_slots_as_they_count() {
-    let piece = |shape, slots, bytes| Piece { shape, missing_bytes: bytes, unseen_bytes: 0, slots, present_bytes: 0 };
+    let piece =
+        |shape, slots, bytes| ShapeSum { shape, missing_bytes: bytes, unseen_bytes: 0, slots, present_bytes: 0 };
     let settled = |counters: &[(&str, u64)]| {
-        let mut one = Examination::begun(Aim::Leaf(M2));
+        let mut one = Examination::empty(Aim::Leaf(M2));
         one.concerned_bytes = 20 * MIB;
         one.add_transparent(&piece(Shape::Full, 4, 8 * MIB), &Eligibility::Eligible);
         one.add_transparent(&piece(Shape::Holes, 6, 6 * MIB), &Eligibility::Eligible);
@@ -370,7 +371,7 @@ fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
 
 /// Where folios are not visible, only split leaves are counted.
 #[test]
-fn what_was_split_is_said_without_folios() {
+fn reports_splits_without_folios() {
     let hidden = process(8 * MIB, &[(anonymous(K4, Folio::Unknown), 8 * MIB)]);
     let examination = |counters: &[(&str, u64)]| {
         let one = examined("thp", &settings("always", "never"), &Made { advice: Some(Advice::Huge), ..hidden.clone() });
@@ -402,7 +403,7 @@ fn a_peak_that_was_not_looked_at_proves_nothing() {
 }
 
 #[test]
-fn what_the_tracer_knows_takes_the_place_of_what_is_unexplained() {
+fn causes_known_to_the_tracer_replace_unexplained() {
     let small = anonymous(K4, Folio::Whole(K4));
     let examination = examined("thp", &settings("always", "never"), &process(8 * MIB, &[(small, 8 * MIB)]));
     let noted = [(Cause::Demoted, 2 * MIB), (Cause::ForeignAbi, 0)].into();
@@ -425,7 +426,7 @@ fn a_census_of_sums_has_causes_without_places() {
 #[test]
 fn memory_without_advice_was_mapped_in_small_pieces_unless_advice_was_refused() {
     let because = |notes: &[Cause]| {
-        let mut examination = Examination::begun(Aim::Leaf(M2));
+        let mut examination = Examination::empty(Aim::Leaf(M2));
         examination.concerned_bytes = 8 * MIB;
         examination.add(Cause::NotAdvised, 8 * MIB);
         let noted = notes.iter().map(|cause| (cause.clone(), 0)).collect();

@@ -1,7 +1,7 @@
 //! Calls that change existing memory: mprotect, madvise, and those that only base pages support.
 
 use super::views::{Action, Dropped, Protection, outline};
-use super::{EINVAL, Part, Served, Serving};
+use super::{EINVAL, PartResult, Served, Serving};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv};
 use crate::carry_out::is_error;
@@ -36,13 +36,13 @@ impl Serving<'_> {
         }
         if !self.views.concerns(start, end) {
             if protection != NONE {
-                self.views.spoil(start, end);
+                self.views.mark_touched(start, end);
             }
             return Ok(None);
         }
         let misfits = self.views.misfits(start, end, protection, self.size());
-        if self.is_given_up(start, end, protection) {
-            self.answered(guards::CLOSED).await;
+        if self.keeps_guard_open(start, end, protection) {
+            self.record_answer(guards::CLOSED).await;
             return Ok(Some(0));
         }
         for page in misfits {
@@ -51,7 +51,7 @@ impl Serving<'_> {
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
             let here = self.call(&Call::Mprotect { address: s, bytes: e - s, protection }).await;
-            self.views.spoil(s, e);
+            self.views.mark_touched(s, e);
             result = if result == 0 { here } else { result };
         }
         let (actions, widened) = self.views.protect(start, end, protection, self.size());
@@ -62,9 +62,9 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// Whether closing a range makes a guard that is to be left accessible: the policy leaves guards open and more of the same
-    /// page is accessible.
-    pub(super) fn is_given_up(&self, start: u64, end: u64, protection: Protection) -> bool {
+    /// Whether closing a range makes a guard that stays open: the policy leaves guards open, and other parts of the same page are
+    /// accessible.
+    pub(super) fn keeps_guard_open(&self, start: u64, end: u64, protection: Protection) -> bool {
         let small = guards::is_small(start, end, self.mechanism.base);
         self.mechanism.no_guards
             && protection == NONE
@@ -76,7 +76,7 @@ impl Serving<'_> {
     pub(super) async fn on_base_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         self.demote_range(start, end).await?;
-        self.views.spoil(start, end);
+        self.views.mark_touched(start, end);
         Ok(None)
     }
 
@@ -107,8 +107,8 @@ impl Serving<'_> {
             }
             // For the kernel, hugetlb pages have a file; for the program this memory has none.
             madv::REMOVE => Ok(Some(EINVAL)),
-            // Hints, which the kernel may ignore; so they are ignored here. Hugetlb pages are neither merged, reclaimed nor
-            // resized. Guards are never among these.
+            // The kernel may ignore hints, so they are ignored here. Hugetlb pages are neither merged, reclaimed nor resized, and
+            // contain no guards that could be removed.
             _ if HINTS.contains(&how) => {
                 // A call with zero bytes shows whether the kernel supports the advice.
                 self.must(&Call::Madvise { address: start, bytes: 0, advice: how }).await?;
@@ -120,8 +120,8 @@ impl Serving<'_> {
         Ok(served?.map(|result| self.unless_hole(start, end, result)))
     }
 
-    /// Advises the memory that is not backed by the pool, all of it, and returns the first error.
-    async fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> Part<i64> {
+    /// Advises all memory that the pool does not back, even after an error; returns the first error.
+    async fn advise_ordinary(&mut self, start: u64, end: u64, how: u64) -> PartResult<i64> {
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
             let here = self.call(&Call::Madvise { address: s, bytes: e - s, advice: how }).await;

@@ -1,8 +1,7 @@
 //! Decides step by step what a hugetlb policy does to a call. A step and its result are data.
 //!
-//! The handling of a call is written in sequence, from the first step to the last (in the modules next to this one), as a future
-//! that waits only for the result of its last step. There is no executor: the caller that holds the decision requests the next
-//! step and is the only one that advances it.
+//! The modules next to this one handle each call in an async function, which waits only for the results of its steps. There is no
+//! executor: the caller that holds the decision polls the future for the next step.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -15,7 +14,7 @@ use crate::call::{Call, Vma};
 use crate::carry_out::Outcome;
 use crate::cause::Cause;
 
-/// The next thing to do to a program's memory, or to query about it. Each variant links to its answer.
+/// An action on a program's memory, or a query about it. Each variant links to the result that it receives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Make a call on behalf of the program: [`StepResult::Result`].
@@ -40,9 +39,9 @@ pub enum Step {
         content: Content,
     },
     /// Stop the kernel from writing to the task's rseq(2) area, if that is in these pages: [`StepResult::Rseq`].
-    GiveUpRseq((u64, u64)),
+    SuspendRseq((u64, u64)),
     /// Let the kernel write to the rseq(2) area again: [`StepResult::Done`].
-    TakeUpRseq(RseqArea),
+    ResumeRseq(RseqArea),
     /// Query whether the seccomp filters that the program has installed itself allow a call: [`StepResult::Could`].
     IsAllowed(Call),
     /// Query the mapping that contains an address: [`StepResult::Vma`].
@@ -82,46 +81,46 @@ pub enum StepResult {
 /// that is dropped early leaves them in the state after the last step.
 pub struct Decision<'a> {
     rest: Pin<Box<dyn Future<Output = Outcome> + 'a>>,
-    line: Line,
+    channel: StepChannel,
 }
 
 impl<'a> Decision<'a> {
-    /// The decision that a future makes; the future requests its steps through the line.
-    pub(super) fn by<F: Future<Output = Outcome> + 'a>(serves: impl FnOnce(Line) -> F) -> Decision<'a> {
-        let line = Line::default();
-        Decision { rest: Box::pin(serves(line.clone())), line }
+    /// A decision made by a future, which requests its steps through the channel.
+    pub(super) fn new<F: Future<Output = Outcome> + 'a>(serve: impl FnOnce(StepChannel) -> F) -> Decision<'a> {
+        let channel = StepChannel::default();
+        Decision { rest: Box::pin(serve(channel.clone())), channel }
     }
 
     /// The next step, given the result of the previous one; [`StepResult::Done`] at the beginning. Must not be called after the end.
     pub fn next(&mut self, result: StepResult) -> Step {
-        self.line.0.borrow_mut().result = Some(result);
+        self.channel.0.borrow_mut().result = Some(result);
         match self.rest.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Ready(outcome) => Step::End(outcome),
-            Poll::Pending => self.line.0.borrow_mut().asked.take().expect("what waits has asked"),
+            Poll::Pending => self.channel.0.borrow_mut().asked.take().expect("a pending future has requested a step"),
         }
     }
 }
 
 impl fmt::Debug for Decision<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Decision").field("line", &self.line).finish_non_exhaustive()
+        f.debug_struct("Decision").field("channel", &self.channel).finish_non_exhaustive()
     }
 }
 
-/// The channel through which a decision requests steps and receives results.
+/// How a decision requests steps and receives their results.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Line(Rc<RefCell<ThreadReply>>);
+pub(super) struct StepChannel(Rc<RefCell<Exchange>>);
 
 #[derive(Debug, Default)]
-struct ThreadReply {
+struct Exchange {
     asked: Option<Step>,
     result: Option<StepResult>,
 }
 
-impl Line {
+impl StepChannel {
     /// Requests a step and waits for its result.
     pub async fn ask(&self, step: Step) -> StepResult {
-        *self.0.borrow_mut() = ThreadReply { asked: Some(step), result: None };
+        *self.0.borrow_mut() = Exchange { asked: Some(step), result: None };
         std::future::poll_fn(|_| self.0.borrow_mut().result.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 }

@@ -1,7 +1,7 @@
 //! Calls that create and remove memory: mmap, munmap, brk.
 
 use super::views::{Action, Protection, interior, outline};
-use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving, Step};
+use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Serving, Step};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv, map};
 use crate::carry_out::is_error;
@@ -69,10 +69,10 @@ impl Serving<'_> {
         let Some(end) = self.end_of(start, bytes).filter(|_| fills || flags & map::FIXED_NOREPLACE == 0) else {
             return Ok(None);
         };
-        self.views.pierce(start, end);
-        if self.is_given_up(start, end, protection) && guards::maps_over(protection, flags) {
+        self.views.note_heap_hole(start, end);
+        if self.keeps_guard_open(start, end, protection) && guards::maps_over(protection, flags) {
             self.carry_out(&[Action::Zero(start, end)]).await?;
-            self.answered(guards::MAPPED_OVER).await;
+            self.record_answer(guards::MAPPED_OVER).await;
             return Ok(Some(start as i64));
         }
         if anonymous && protection & WRITE != 0 {
@@ -81,7 +81,7 @@ impl Serving<'_> {
         if !self.views.concerns(start, end) {
             let result = self.original_call().await;
             if !is_error(result) {
-                self.renewed(start, end, protection, anonymous).await?;
+                self.record_new_mapping(start, end, protection, anonymous).await?;
             }
             return Ok(Some(result));
         }
@@ -95,16 +95,17 @@ impl Serving<'_> {
         }
         // If the kernel refuses the call, everything must stay as it was, so the mapping is made elsewhere first.
         let flags = flags & !(map::FIXED | map::FIXED_NOREPLACE);
-        let offset = offset + (from - start);
+        // The program may pass any offset for anonymous memory.
+        let offset = offset.wrapping_add(from - start);
         let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset }).await?;
         self.move_onto((made, to - from), from, to).await?;
-        self.renewed(from, to, protection, anonymous).await?;
+        self.record_new_mapping(from, to, protection, anonymous).await?;
         Ok(Some(start as i64))
     }
 
     /// Serves the opening of a part of a reservation: the pages at its ends, which it will share with the next parts, are taken
     /// from the pool now.
-    async fn convert_ends(&mut self, start: u64, end: u64) -> Part<()> {
+    async fn convert_ends(&mut self, start: u64, end: u64) -> PartResult<()> {
         let inside = interior(start, end, self.size());
         let inside = if inside.0 < inside.1 { inside } else { (u64::MAX, u64::MAX) };
         for (s, e) in self.views.convertible(start, end, self.size()) {
@@ -116,7 +117,7 @@ impl Serving<'_> {
 
     /// Serves those ends of a fresh mapping that share a page with other memory of the program, where the page can stay. Returns
     /// the range that is left to map.
-    async fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> Part<(u64, u64)> {
+    async fn show_in_shared_pages(&mut self, start: u64, end: u64, protection: Protection) -> PartResult<(u64, u64)> {
         let (mut from, mut to) = (start, end);
         for page in self.views.shared_ends(start, end, self.size()) {
             let part = (start.max(page.0), end.min(page.1));
@@ -137,7 +138,7 @@ impl Serving<'_> {
     }
 
     /// Moves a mapping of `(address, bytes)` onto `[start, end)` and replaces whatever is there.
-    async fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> Part<()> {
+    async fn move_onto(&mut self, made: (u64, u64), start: u64, end: u64) -> PartResult<()> {
         let edges = match self.clear_target(start, end).await {
             Ok(edges) => edges,
             Err(halt) => {
@@ -152,7 +153,7 @@ impl Serving<'_> {
     /// Replaces the hugetlb pages in a range that is about to be overwritten by ordinary memory. Whole pages with no other
     /// visible part become a reservation; the others are replaced by base pages with their content. Returns what must be unmapped
     /// outside the range after it has been replaced.
-    pub(super) async fn clear_target(&mut self, start: u64, end: u64) -> Part<Vec<Action>> {
+    pub(super) async fn clear_target(&mut self, start: u64, end: u64) -> PartResult<Vec<Action>> {
         for page in self.views.shared_ends(start, end, self.size()) {
             self.demote(page).await?;
         }
@@ -162,13 +163,19 @@ impl Serving<'_> {
             edges.extend((s < start).then_some(Action::Unmap(s, start)));
             edges.extend((end < e).then_some(Action::Unmap(end, e)));
         }
-        self.views.spoil(start, end);
+        self.views.mark_touched(start, end);
         Ok(edges)
     }
 
     /// Updates the views after a range has been mapped afresh, and takes the part that fits from the pool.
-    async fn renewed(&mut self, start: u64, end: u64, protection: Protection, anonymous: bool) -> Part<()> {
-        self.views.spoil(start, end);
+    async fn record_new_mapping(
+        &mut self,
+        start: u64,
+        end: u64,
+        protection: Protection,
+        anonymous: bool,
+    ) -> PartResult<()> {
+        self.views.mark_touched(start, end);
         match (anonymous, protection) {
             (false, _) => Ok(()),
             (true, NONE) => {
@@ -181,9 +188,9 @@ impl Serving<'_> {
 
     pub(super) async fn munmap(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
-        self.views.pierce(start, end);
+        self.views.note_heap_hole(start, end);
         if !self.views.concerns(start, end) {
-            self.views.spoil(start, end);
+            self.views.mark_touched(start, end);
             return Ok(None);
         }
         let actions = self.views.unmap(start, end, self.size());
@@ -221,7 +228,7 @@ impl Serving<'_> {
     }
 
     /// Shrinks the heap from `to` to `from`. The memory stays mapped and must read as zero when the heap grows again.
-    async fn shrink_heap(&mut self, from: u64, to: u64) -> Part<()> {
+    async fn shrink_heap(&mut self, from: u64, to: u64) -> PartResult<()> {
         // The kernel also keeps the rest of the last base page (`SYSCALL_DEFINE1(brk)` in mm/mmap.c).
         let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
         if from < to {
@@ -232,19 +239,19 @@ impl Serving<'_> {
 
     /// Grows the heap over ranges that the program unmapped or replaced before the heap shrank: maps base pages there again, as
     /// Linux would map new ones.
-    async fn refill_heap(&mut self, from: u64, to: u64) -> Part<()> {
+    async fn refill_heap(&mut self, from: u64, to: u64) -> PartResult<()> {
         let (Some(from), Some(to)) = (self.base_up(from), self.base_up(to)) else { return Ok(()) };
         if from >= to {
             return Ok(());
         }
         self.demote_range(from, to).await?;
         self.must(&ordinary(from, to - from, READ_WRITE, map::FIXED)).await?;
-        self.views.spoil(from, to);
+        self.views.mark_touched(from, to);
         Ok(())
     }
 
     /// Maps more heap, from the pool if possible. Returns whether it could be mapped at all.
-    async fn grow_heap(&mut self, from: u64, to: u64) -> Part<bool> {
+    async fn grow_heap(&mut self, from: u64, to: u64) -> PartResult<bool> {
         let mapped = self.map_pages(from, to - from, READ_WRITE, PRIVATE_ANONYMOUS | map::FIXED_NOREPLACE).await;
         if mapped as u64 == from {
             self.views.back((from, to), (from, to), READ_WRITE);

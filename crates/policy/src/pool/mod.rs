@@ -32,7 +32,7 @@ use crate::carry_out::{Kernel, Outcome, is_error};
 use crate::cause::Cause;
 use crate::mechanism::Mechanism;
 use crate::size::PageSize;
-use decision::Line;
+use decision::StepChannel;
 use views::Protection;
 
 const READ_WRITE: Protection = prot::READ | prot::WRITE;
@@ -46,8 +46,8 @@ const EPERM: i64 = -1;
 const ENOMEM: i64 = -12;
 const EFAULT: i64 = -14;
 const EINVAL: i64 = -22;
-/// The result of a mapping for which control groups leave no room. mmap does not return it, and the fault that finds no room has
-/// it inside the kernel (`alloc_hugetlb_folio`, mm/hugetlb.c).
+/// Marks a mapping for which control groups leave no room. mmap never returns this error number. Inside the kernel, it is the
+/// error of a fault that finds no room (`alloc_hugetlb_folio`, mm/hugetlb.c).
 const ENOSPC: i64 = -28;
 
 /// Which pages of a range are copied.
@@ -76,10 +76,10 @@ pub struct RseqArea {
 pub struct GroupLimit {
     /// Pages that they leave room for.
     pub room_pages: u64,
-    /// Whether they may refuse a fault on a page that mmap has reserved, which is SIGBUS. Other processes of the groups can take
-    /// the room at any time, so only a page that is present is safe.
+    /// Whether they may refuse a fault on a page that mmap has reserved, which raises SIGBUS. Other processes of the groups can
+    /// take the room at any time, so only a page that is present is safe.
     pub may_refuse_faults: bool,
-    /// Whether they may refuse a fault on a page that is not reserved: on a copy after fork, or on one that was given back.
+    /// Whether they may refuse a fault on a page that is not reserved: a CoW copy after fork, or a page that was freed before.
     pub may_refuse_copies: bool,
 }
 
@@ -104,7 +104,7 @@ pub trait PoolKernel: Kernel {
     ///
     /// # Errors
     /// As [`Kernel::call`].
-    fn give_up_rseq(&mut self, _pages: (u64, u64)) -> Result<Option<RseqArea>, Self::Error> {
+    fn suspend_rseq(&mut self, _pages: (u64, u64)) -> Result<Option<RseqArea>, Self::Error> {
         Ok(None)
     }
 
@@ -112,7 +112,7 @@ pub trait PoolKernel: Kernel {
     ///
     /// # Errors
     /// As [`Kernel::call`].
-    fn take_up_rseq(&mut self, _area: RseqArea) -> Result<(), Self::Error> {
+    fn resume_rseq(&mut self, _area: RseqArea) -> Result<(), Self::Error> {
         Ok(())
     }
 
@@ -131,20 +131,20 @@ pub trait PoolKernel: Kernel {
 /// Decides what a hugetlb policy does to a call.
 pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -> Decision<'a> {
     let call = *call;
-    Decision::by(move |line| async move {
-        match (Serving { mechanism, views, line }).serve(&call).await {
+    Decision::new(move |channel| async move {
+        match (Serving { mechanism, views, channel }).serve(&call).await {
             Ok(Some(result)) | Err(EarlyReturn(result)) => Outcome::Returned(result),
             Ok(None) => Outcome::Pass,
         }
     })
 }
 
-/// Decides what to do with the memory of a process that fork has just made. Where the pool may not have enough pages for the
-/// copies that writes will make, in addition to the `promised` pages for other processes, the child gets ordinary memory now; so it
-/// does where control groups may refuse the copies.
+/// Decides what to do with the memory of a child that fork has just made. The child gets ordinary memory at once if control
+/// groups may refuse CoW copies, or if the pool may have too few pages for them in addition to the `promised` pages of other
+/// processes.
 pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised: u64) -> Decision<'a> {
-    Decision::by(move |line| async move {
-        (Serving { mechanism, views, line }).copy_made(promised).await;
+    Decision::new(move |channel| async move {
+        (Serving { mechanism, views, channel }).serve_fork(promised).await;
         Outcome::Pass
     })
 }
@@ -152,11 +152,11 @@ pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised:
 /// Carries out a decision step by step.
 ///
 /// # Errors
-/// Those of the kernel: the program cannot continue.
+/// As [`Kernel::call`]: the program cannot continue.
 pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Result<Outcome, K::Error> {
-    let mut results = StepResult::Done;
+    let mut result = StepResult::Done;
     loop {
-        results = match decision.next(results) {
+        result = match decision.next(result) {
             Step::Call(call) => StepResult::Result(kernel.call(&call)?),
             Step::OriginalCall => StepResult::Result(kernel.original_call()?),
             Step::OwnCallOn(range) => StepResult::Result(kernel.own_call_on(range)?),
@@ -166,9 +166,9 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
             }
             Step::Zero(start, end) => StepResult::Could(kernel.zero(start, end)),
             Step::Copy { from, to, bytes, content } => StepResult::Could(kernel.copy(from, to, bytes, content)),
-            Step::GiveUpRseq(pages) => StepResult::Rseq(kernel.give_up_rseq(pages)?),
-            Step::TakeUpRseq(area) => {
-                kernel.take_up_rseq(area)?;
+            Step::SuspendRseq(pages) => StepResult::Rseq(kernel.suspend_rseq(pages)?),
+            Step::ResumeRseq(area) => {
+                kernel.resume_rseq(area)?;
                 StepResult::Done
             }
             Step::IsAllowed(call) => StepResult::Could(kernel.allows(&call)),
@@ -180,7 +180,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
                 StepResult::Done
             }
             Step::Answered(action) => {
-                kernel.answered(action);
+                kernel.record_answer(action);
                 StepResult::Done
             }
             Step::End(outcome) => return Ok(outcome),
@@ -192,7 +192,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
 struct Serving<'a> {
     mechanism: &'a Mechanism,
     views: &'a mut Views,
-    line: Line,
+    channel: StepChannel,
 }
 
 /// The program's call fails with this negated error number; serving it ends early.
@@ -200,8 +200,8 @@ struct EarlyReturn(i64);
 
 /// The result of the program's call; `None` where the call is to be made unchanged.
 type Served = Result<Option<i64>, EarlyReturn>;
-/// The result of one part of serving a call.
-type Part<T> = Result<T, EarlyReturn>;
+/// The result of a step towards serving a call.
+type PartResult<T> = Result<T, EarlyReturn>;
 
 impl Serving<'_> {
     async fn serve(&mut self, call: &Call) -> Served {
@@ -212,12 +212,12 @@ impl Serving<'_> {
             Call::Mremap { .. } => self.mremap(call).await,
             Call::Madvise { address, bytes, advice } => self.madvise(address, bytes, advice).await,
             Call::Brk { end } => self.brk(end).await,
-            Call::OnRange { address, bytes, deed } => self.on_range(address, bytes, deed).await,
+            Call::OnRange { address, bytes, operation } => self.on_range(address, bytes, operation).await,
             Call::ProcessMadvise { .. } | Call::Prctl { .. } => Ok(None),
         }
     }
 
-    async fn copy_made(&mut self, promised: u64) {
+    async fn serve_fork(&mut self, promised: u64) {
         let size = self.size();
         let all = self.views.all_backed();
         let needed: u64 = all.iter().map(|(start, end)| (end - start) / size.bytes()).sum();
@@ -244,7 +244,7 @@ impl Serving<'_> {
     }
 
     /// Like [`Serving::call`]; if the kernel refuses the call, the program's own call fails with the same error.
-    async fn must(&mut self, call: &Call) -> Part<u64> {
+    async fn must(&mut self, call: &Call) -> PartResult<u64> {
         must(self.call(call).await)
     }
 
@@ -255,17 +255,17 @@ impl Serving<'_> {
 
     /// The raw result of a step that is a call.
     async fn result(&mut self, step: Step) -> i64 {
-        match self.line.ask(step).await {
+        match self.channel.ask(step).await {
             StepResult::Result(result) => result,
             other => unreachable!("the result of a call is {other:?}"),
         }
     }
 
-    /// Whether a step could be done.
+    /// Whether a step succeeded.
     async fn could(&mut self, step: Step) -> bool {
-        match self.line.ask(step).await {
+        match self.channel.ask(step).await {
             StepResult::Could(could) => could,
-            other => unreachable!("whether a step could be done is {other:?}"),
+            other => unreachable!("whether a step succeeded is {other:?}"),
         }
     }
 
@@ -274,7 +274,7 @@ impl Serving<'_> {
     }
 
     async fn advise(&mut self, range: (u64, u64), advice: u64) {
-        self.line.ask(Step::Advise(range, advice)).await;
+        self.channel.ask(Step::Advise(range, advice)).await;
     }
 
     async fn copy(&mut self, from: u64, to: u64, bytes: u64, content: Content) -> bool {
@@ -282,39 +282,39 @@ impl Serving<'_> {
     }
 
     async fn vma_at(&mut self, address: u64) -> Option<Vma> {
-        match self.line.ask(Step::VmaAt(address)).await {
+        match self.channel.ask(Step::VmaAt(address)).await {
             StepResult::Vma(vma) => vma,
             other => unreachable!("a mapping is {other:?}"),
         }
     }
 
-    async fn give_up_rseq(&mut self, pages: (u64, u64)) -> Option<RseqArea> {
-        match self.line.ask(Step::GiveUpRseq(pages)).await {
+    async fn suspend_rseq(&mut self, pages: (u64, u64)) -> Option<RseqArea> {
+        match self.channel.ask(Step::SuspendRseq(pages)).await {
             StepResult::Rseq(area) => area,
             other => unreachable!("an area is {other:?}"),
         }
     }
 
     async fn unreserved_pages(&mut self) -> u64 {
-        match self.line.ask(Step::UnreservedPages).await {
+        match self.channel.ask(Step::UnreservedPages).await {
             StepResult::Pages(pages) => pages,
             other => unreachable!("free pages are {other:?}"),
         }
     }
 
     async fn group_limit(&mut self) -> GroupLimit {
-        match self.line.ask(Step::GroupLimit).await {
+        match self.channel.ask(Step::GroupLimit).await {
             StepResult::Limit(limit) => limit,
             other => unreachable!("a limit is {other:?}"),
         }
     }
 
     async fn note(&mut self, cause: Cause, bytes: u64) {
-        self.line.ask(Step::Note(cause, bytes)).await;
+        self.channel.ask(Step::Note(cause, bytes)).await;
     }
 
-    async fn answered(&mut self, action: &'static str) {
-        self.line.ask(Step::Answered(action)).await;
+    async fn record_answer(&mut self, action: &'static str) {
+        self.channel.ask(Step::Answered(action)).await;
     }
 
     fn size(&self) -> PageSize {
@@ -340,11 +340,11 @@ impl Serving<'_> {
         (self.is_base_aligned(start) && start < end).then_some(end)
     }
 
-    async fn on_range(&mut self, start: u64, bytes: u64, deed: RangeOperation) -> Served {
-        match deed {
+    async fn on_range(&mut self, start: u64, bytes: u64, operation: RangeOperation) -> Served {
+        match operation {
             RangeOperation::Lock => self.lock(start, bytes).await,
             RangeOperation::Unlock => self.unlock(start, bytes).await,
-            RangeOperation::Ask => self.ask(start, bytes).await,
+            RangeOperation::Query => self.query(start, bytes).await,
             RangeOperation::Name => self.name(start, bytes).await,
             RangeOperation::Bind => self.on_whole_pages(start, bytes).await,
             RangeOperation::NeedBasePages => self.on_base_pages(start, bytes).await,
@@ -353,6 +353,6 @@ impl Serving<'_> {
 }
 
 /// The result of a call that must succeed.
-fn must(result: i64) -> Part<u64> {
+fn must(result: i64) -> PartResult<u64> {
     if is_error(result) { Err(EarlyReturn(result)) } else { Ok(result as u64) }
 }

@@ -2,7 +2,7 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, EFAULT, ENOMEM, EarlyReturn, PRIVATE_ANONYMOUS, Part, READ_WRITE, Served, Serving};
+use super::{Content, EFAULT, ENOMEM, EarlyReturn, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Serving};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, map, mremap};
 use crate::carry_out::is_error;
@@ -20,13 +20,13 @@ impl Serving<'_> {
         if !self.is_base_aligned(old) {
             return Ok(None);
         }
-        self.views.pierce(old, old_end);
+        self.views.note_heap_hole(old, old_end);
         if flags & mremap::FIXED != 0 {
-            self.views.pierce(target, target_end);
+            self.views.note_heap_hole(target, target_end);
             return self.move_over((old, old_end), (target, target_end)).await;
         }
         if !self.views.concerns(old, old_end) {
-            self.views.spoil(old, old_end);
+            self.views.mark_touched(old, old_end);
             return self.outgrow(old, old_end, bytes, flags).await;
         }
         if flags & !mremap::MAY_MOVE != 0 || old_bytes == 0 || bytes == 0 {
@@ -99,9 +99,9 @@ impl Serving<'_> {
             return Ok(None); // the kernel refuses it
         }
         self.demote_range(old.0, old.1).await?;
-        self.views.spoil(old.0, old.1);
+        self.views.mark_touched(old.0, old.1);
         if !self.views.concerns(target.0, target.1) {
-            self.views.spoil(target.0, target.1);
+            self.views.mark_touched(target.0, target.1);
             return Ok(None);
         }
         let edges = self.clear_target(target.0, target.1).await?;
@@ -110,7 +110,7 @@ impl Serving<'_> {
         Ok(Some(result))
     }
 
-    /// Serves an ordinary mapping, too small for the pool so far, that grows to a size that fits: it is moved to hugetlb pages
+    /// Serves an ordinary mapping that was too small for the pool and grows to a size that fits: it is copied to hugetlb pages,
     /// once.
     async fn outgrow(&mut self, old: u64, old_end: u64, bytes: u64, flags: u64) -> Served {
         let outgrows = old_end - old < self.size().bytes() && bytes >= self.size().bytes();
@@ -143,7 +143,7 @@ impl Serving<'_> {
         old_end: u64,
         bytes: u64,
         protection: Protection,
-    ) -> Part<Option<u64>> {
+    ) -> PartResult<Option<u64>> {
         let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(EarlyReturn(ENOMEM)) };
         let room_bytes = whole_bytes + self.size().bytes();
         let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE)).await?;
@@ -170,7 +170,7 @@ impl Serving<'_> {
     }
 
     /// Opens the rest of a reservation that the tracer made, up to the end of the page that contains `end`.
-    async fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> Part<()> {
+    async fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> PartResult<()> {
         let pages = outline(start, end, self.size());
         self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection }).await?;
         self.convert(pages, protection).await?;

@@ -2,7 +2,9 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, ENOMEM, ENOSPC, EPERM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, Part, READ_WRITE, Serving, Step};
+use super::{
+    Content, ENOMEM, ENOSPC, EPERM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Serving, Step,
+};
 use crate::call::{Call, RangeOperation, madv, map, prot};
 use crate::carry_out::is_error;
 use crate::cause::Cause;
@@ -10,7 +12,7 @@ use crate::cause::Cause;
 impl Serving<'_> {
     /// Replaces ordinary memory that holds nothing yet by hugetlb pages: all of it if possible, otherwise as much as the pool has
     /// pages for.
-    pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> Part<()> {
+    pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> PartResult<()> {
         if pages.0 >= pages.1 {
             return Ok(());
         }
@@ -31,7 +33,7 @@ impl Serving<'_> {
         let size = self.size();
         let cause = if refusal == ENOSPC { Cause::PoolLimited { size } } else { Cause::PoolExhausted { size } };
         self.note(cause, pages.1 - start).await;
-        self.views.spoil(start, pages.1);
+        self.views.mark_touched(start, pages.1);
         Ok(())
     }
 
@@ -51,26 +53,26 @@ impl Serving<'_> {
         result
     }
 
-    pub(super) async fn demote_range(&mut self, start: u64, end: u64) -> Part<()> {
+    pub(super) async fn demote_range(&mut self, start: u64, end: u64) -> PartResult<()> {
         for (s, e) in self.views.backed_parts(start, end) {
             self.demote(outline(s, e, self.size())).await?;
         }
         Ok(())
     }
 
-    /// Replaces whole pages by base pages, with their content. Another thread that writes to them at that moment faults, and is
-    /// sent back until they are available again (the tracer's `tries_again`). Only a write by the kernel at that moment, in a
+    /// Replaces whole pages by base pages, with their content. Another thread that writes to them in the meantime faults, and the
+    /// tracer lets it retry until they are writable again (`tries_again`). Only a write by the kernel in the meantime, in a
     /// system call of another thread, fails with EFAULT.
     ///
-    /// Pages that held only zeros are fresh memory afterwards: a program that waits for first touches there (userfaultfd) sees
-    /// them, as if it had never written there.
-    pub(super) async fn demote(&mut self, pages: (u64, u64)) -> Part<()> {
+    /// Base pages that held only zeros are absent afterwards: a program that handles faults there (userfaultfd) gets them again,
+    /// as if it had never written there.
+    pub(super) async fn demote(&mut self, pages: (u64, u64)) -> PartResult<()> {
         let (seen, locked) = (self.views.seen_in(pages), self.views.locked_parts(pages.0, pages.1));
         // The rseq area cannot be written while the pages are frozen.
-        let rseq = self.give_up_rseq(pages).await;
+        let rseq = self.suspend_rseq(pages).await;
         let replaced = self.replace_by_base_pages(pages, &seen).await;
         if let Some(area) = rseq {
-            self.line.ask(Step::TakeUpRseq(area)).await;
+            self.channel.ask(Step::ResumeRseq(area)).await;
         }
         if replaced.is_err() {
             self.note(Cause::NotGivenBack, pages.1 - pages.0).await;
@@ -81,15 +83,15 @@ impl Serving<'_> {
         self.shape(pages, &seen).await?;
         for (s, e) in locked {
             // Memory beyond RLIMIT_MEMLOCK stays unlocked; the limit does not count hugetlb pages.
-            self.call(&Call::OnRange { address: s, bytes: e - s, deed: RangeOperation::Lock }).await;
+            self.call(&Call::OnRange { address: s, bytes: e - s, operation: RangeOperation::Lock }).await;
         }
         Ok(())
     }
 
-    async fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Part<()> {
+    async fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> PartResult<()> {
         let (start, bytes) = (pages.0, pages.1 - pages.0);
         let copy = self.must(&ordinary(0, bytes, READ_WRITE, 0)).await?;
-        self.views.moves(pages);
+        self.views.record_move(pages);
         let frozen = self.call(&Call::Mprotect { address: start, bytes, protection: prot::READ }).await;
         let mut is_copied = !is_error(frozen);
         for (s, e, _) in seen {
@@ -105,7 +107,7 @@ impl Serving<'_> {
     }
 
     /// Gives the ordinary memory that replaces pages the mappings and protections that the program sees.
-    async fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> Part<()> {
+    async fn shape(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> PartResult<()> {
         let mut actions = Vec::new();
         let mut at = pages.0;
         for (s, e, protection) in seen {
@@ -118,7 +120,7 @@ impl Serving<'_> {
     }
 
     /// mmap of whole hugetlb pages for `bytes`. Returns the raw result. Where control groups may refuse a fault, the pages are
-    /// present: a refusal is an error here, and cannot kill the program later.
+    /// faulted in at once, so that a refusal is an error here and not a SIGBUS later.
     pub(super) async fn map_pages(&mut self, address: u64, bytes: u64, protection: Protection, flags: u64) -> i64 {
         let Some(bytes) = self.size().align_up(bytes) else { return ENOMEM };
         let limit = self.group_limit().await;
@@ -140,7 +142,7 @@ impl Serving<'_> {
         start
     }
 
-    /// Takes the pages of a fresh mapping `(address, bytes)` that may be read and written, and then gives it its protection.
+    /// Faults in the pages of a fresh mapping `(address, bytes)` that may be read and written, then sets its protection.
     async fn fill(&mut self, (address, bytes): (u64, u64), protection: Protection) -> i64 {
         let taken = self.call(&Call::Madvise { address, bytes, advice: madv::POPULATE_WRITE }).await;
         match (taken, protection) {
@@ -151,8 +153,9 @@ impl Serving<'_> {
         }
     }
 
-    /// Takes the pages of a mapping that the program itself asked of the pool, where control groups may refuse a fault. The pool
-    /// may have them only because of the policy, and without it the program would get an error here.
+    /// Faults in a mapping for which the program itself requested pages of the pool, where control groups may refuse a fault. A
+    /// refusal is an error of the program's mmap: without the policy the pool might be empty, and the program would get that
+    /// error too.
     pub(super) async fn fill_requested(&mut self, (address, bytes): (u64, u64)) -> i64 {
         let filled = self.call(&Call::Madvise { address, bytes, advice: madv::POPULATE_WRITE }).await;
         if !is_error(filled) {
@@ -177,7 +180,7 @@ impl Serving<'_> {
 
     /// Carries out the actions that the views return. The first failure (splitting a mapping fails at `vm.max_map_count`) becomes
     /// the result of the program's call.
-    pub(super) async fn carry_out(&mut self, actions: &[Action]) -> Part<()> {
+    pub(super) async fn carry_out(&mut self, actions: &[Action]) -> PartResult<()> {
         for action in actions {
             match *action {
                 Action::Unmap(s, e) => {

@@ -21,7 +21,7 @@ impl Serving<'_> {
     }
 
     /// Calls with which programs also query whether memory is mapped.
-    pub(super) async fn ask(&mut self, start: u64, bytes: u64) -> Served {
+    pub(super) async fn query(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
             return Ok(None);
         };

@@ -13,7 +13,7 @@ fn steps_of(views: &mut Views, call: Call, results: &[StepResult]) -> Vec<Step> 
 }
 
 #[test]
-fn what_is_decided_next_follows_from_what_came_of_the_step_before() {
+fn the_next_step_follows_from_the_outcome_of_the_last() {
     let flags = PRIVATE_ANONYMOUS;
     let call = Call::Mmap { address: 0, bytes: 3 << 20, protection: READ_WRITE, flags, file: NO_FILE, offset: 0 };
     let flags = flags | map::HUGETLB | 21 << map::HUGE_SHIFT;
@@ -79,7 +79,7 @@ fn pages_that_a_control_group_may_refuse_are_present_before_the_program_has_them
 }
 
 #[test]
-fn a_page_that_could_not_be_had_again_is_not_given_back() {
+fn gives_back_no_page_that_could_not_be_reserved_again() {
     let (start, bytes) = (1 << 30, 2 << 20);
     let mut views = Views::default();
     views.back((start, start + bytes), (start, start + bytes), READ_WRITE);
@@ -91,7 +91,7 @@ fn a_page_that_could_not_be_had_again_is_not_given_back() {
 }
 
 #[test]
-fn what_concerns_no_page_of_the_pool_is_passed_without_a_step() {
+fn passes_calls_that_concern_no_pool_page_without_a_step() {
     let call = Call::Munmap { address: 1 << 30, bytes: 4096 };
     assert_eq!(steps_of(&mut Views::default(), call, &[]), [Step::End(Outcome::Pass)]);
 }

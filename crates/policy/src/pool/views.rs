@@ -6,7 +6,7 @@
 //! keeps the records; the code that serves the calls carries out the actions that it returns.
 
 use crate::call::prot::NONE;
-use crate::looks::Removal;
+use crate::extent::Removal;
 use crate::ranges::Ranges;
 use crate::size::PageSize;
 
@@ -32,7 +32,7 @@ pub struct Views {
     /// The ranges inside the backed ranges that the program sees as mapped, with their protection.
     visible: Ranges<Protection>,
     /// Inaccessible reservations that were never opened and therefore hold nothing yet.
-    virgin: Ranges<()>,
+    untouched: Ranges<()>,
     /// Ranges whose memory was ever moved from hugetlb pages to base pages while the program ran.
     moved: Ranges<()>,
     /// The backed ranges that the program has locked. The kernel does not record it, because hugetlb pages are never reclaimed.
@@ -85,22 +85,22 @@ impl Views {
     pub fn back(&mut self, pages: (u64, u64), seen: (u64, u64), protection: Protection) {
         self.backed.set(pages.0, pages.1, ());
         self.visible.set(seen.0, seen.1, protection);
-        self.virgin.clear(pages.0, pages.1);
+        self.untouched.clear(pages.0, pages.1);
     }
 
     /// Records a fresh inaccessible reservation.
     pub fn reserve(&mut self, start: u64, end: u64) {
-        self.virgin.set(start, end, ());
+        self.untouched.set(start, end, ());
     }
 
     /// Records that a range may hold content by now.
-    pub fn spoil(&mut self, start: u64, end: u64) {
-        self.virgin.clear(start, end);
+    pub fn mark_touched(&mut self, start: u64, end: u64) {
+        self.untouched.clear(start, end);
     }
 
     /// Whole pages inside untouched reservations that a range touches, with neighbours merged.
     pub fn convertible(&self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
-        let reserved = self.virgin.within(0, u64::MAX).into_iter().filter(|(s, e, ())| *s < end && start < *e);
+        let reserved = self.untouched.within(0, u64::MAX).into_iter().filter(|(s, e, ())| *s < end && start < *e);
         reserved
             .map(|(s, e, ())| {
                 let (low, high) = outline(start.max(s), end.min(e), size);
@@ -131,7 +131,7 @@ impl Views {
     }
 
     /// Records that memory is about to be moved to other pages.
-    pub fn moves(&mut self, pages: (u64, u64)) {
+    pub fn record_move(&mut self, pages: (u64, u64)) {
         self.moved.set(pages.0, pages.1, ());
     }
 
@@ -140,7 +140,7 @@ impl Views {
         let mut actions: Vec<Action> =
             self.ordinary(start, end).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
         actions.extend(self.hide(start, end, size).into_iter().map(|(s, e)| Action::Unmap(s, e)));
-        self.virgin.clear(start, end);
+        self.untouched.clear(start, end);
         actions
     }
 
@@ -155,8 +155,8 @@ impl Views {
 
     /// The ranges that the kernel gives back when memory is unmapped or dropped: a hugetlb page is given back whole, together
     /// with the last part that the program uses of it.
-    pub fn given_back(&self, going: &Removal, size: PageSize) -> Vec<(u64, u64)> {
-        match *going {
+    pub fn given_back(&self, removal: &Removal, size: PageSize) -> Vec<(u64, u64)> {
+        match *removal {
             Removal::Unmapped(start, end) => self.unmapped_with(start, end, size),
             Removal::Dropped(start, end) => {
                 [self.drop_content(start, end, size).whole, self.ordinary(start, end)].concat()
@@ -166,13 +166,13 @@ impl Views {
     }
 
     /// The memory that the heap loses when it is to end at `asked`.
-    pub fn heap_loses(&self, asked: u64, base: PageSize) -> Option<Removal> {
+    pub fn heap_removal(&self, asked: u64, base: PageSize) -> Option<Removal> {
         let (from, to) = (base.align_up(asked)?, self.heap.program_end);
         (self.heap.start > 0 && asked >= self.heap.start && from < to).then_some(Removal::Dropped(from, to))
     }
 
     /// Records that the program unmaps, replaces or moves a range; if the range is in the heap, the heap then has a hole.
-    pub fn pierce(&mut self, start: u64, end: u64) {
+    pub fn note_heap_hole(&mut self, start: u64, end: u64) {
         self.heap.has_holes |= start < self.heap.mapped_end && self.heap.start < end;
     }
 

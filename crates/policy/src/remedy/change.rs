@@ -1,12 +1,12 @@
 //! One change that a user can make.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
 use crate::size::PageSize;
 
 /// One change that a user can make.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "kind")]
 pub enum Change {
     /// An environment variable for the program's start.
@@ -30,6 +30,11 @@ pub enum Change {
         /// The text to write.
         value: String,
     },
+    /// A file in /proc/sys to which root writes 1. It acts once, and nothing stays set.
+    Trigger {
+        /// The file.
+        path: String,
+    },
     /// The option `huge=` of the tmpfs that holds a file.
     Mount {
         /// Path of the file.
@@ -41,7 +46,7 @@ pub enum Change {
     Pool {
         /// The page size of the pool.
         page_bytes: u64,
-        /// Free pages that the memory takes.
+        /// Number of pages to add.
         pages: u64,
     },
     /// MADV_COLLAPSE, requested from outside. It lasts until the memory is given back or cut.
@@ -59,7 +64,7 @@ pub enum Change {
 }
 
 /// A change of a program's source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum SourceChange {
     /// Advise the memory before it is touched.
@@ -93,13 +98,13 @@ pub enum SourceChange {
     },
     /// Make the file a multiple of the size.
     FileLength,
-    /// Map the file at an address with the same remainder as the offset.
+    /// Map the file at an address that is congruent with the offset.
     MapCongruent,
     /// Advise a file's mapping before the file is in the page cache.
     AdviseUncached,
     /// Unregister complete memory from userfaultfd, and collapse it.
     UnregisterAndCollapse,
-    /// Pin memory after it became large.
+    /// Pin memory only after it has large pages.
     PinLate,
     /// Do not offer the memory to KSM.
     NotMergeable,
@@ -116,12 +121,21 @@ impl Change {
         Change::Other { text: text.into() }
     }
 
+    /// The changes that make free blocks of every size. Compaction only moves free memory together, and a full page cache leaves
+    /// little of it.
+    pub fn free_blocks() -> Vec<Change> {
+        let trigger = |name| Change::Trigger { path: format!("/proc/sys/vm/{name}") };
+        ["drop_caches", "compact_memory"].map(trigger).into()
+    }
+
     /// The change as an instruction.
     pub fn describe(&self) -> String {
         match self {
             Change::Environment { .. } => format!("start it with {}", self.variable().unwrap_or_default()),
             Change::Arguments { program, arguments } => format!("start {program} with {}", arguments.join(" ")),
-            Change::Setting { .. } | Change::Pool { .. } => format!("as root: {}", self.command().unwrap_or_default()),
+            Change::Setting { .. } | Change::Trigger { .. } | Change::Pool { .. } => {
+                format!("as root: {}", self.command().unwrap_or_default())
+            }
             Change::Mount { file, huge } => {
                 format!(
                     "as root: mount -o remount,huge={huge} \"$(findmnt -no TARGET -T {})\", then write the file anew",
@@ -134,10 +148,11 @@ impl Change {
         }
     }
 
-    /// The command of root that makes the change; `None` where no single command does.
+    /// The shell command with which root makes the change; `None` where no single command does.
     fn command(&self) -> Option<String> {
         match self {
             Change::Setting { path, value } => Some(format!("echo {value} > {path}")),
+            Change::Trigger { path } => Some(format!("echo 1 > {path}")),
             Change::Pool { page_bytes, pages } => {
                 let path = pool_path(*page_bytes);
                 Some(format!("echo $(($(cat {path}) + {pages})) > {path}"))
@@ -159,7 +174,7 @@ impl Change {
         match self {
             Change::Environment { .. } | Change::Arguments { .. } => 1,
             Change::Setting { value, .. } if value == "madvise" || value == "advise" => 2,
-            Change::Setting { .. } | Change::Mount { .. } | Change::Other { .. } => 4,
+            Change::Setting { .. } | Change::Trigger { .. } | Change::Mount { .. } | Change::Other { .. } => 4,
             Change::Pool { .. } => 5,
             // The source may not be at hand.
             Change::Source { .. } => 20,
@@ -169,7 +184,7 @@ impl Change {
     }
 }
 
-/// A path as one word of a shell.
+/// A path, quoted for the shell.
 fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', "'\\''"))
 }
@@ -179,7 +194,7 @@ pub fn pool_path(page_bytes: u64) -> String {
     format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", page_bytes >> 10)
 }
 
-/// The pages of a pool for memory of this length.
+/// Adds the pages to a pool that memory of this length needs.
 pub fn pool(size: PageSize, bytes: u64) -> Change {
     Change::Pool { page_bytes: size.bytes(), pages: bytes.div_ceil(size.bytes()) }
 }
@@ -227,7 +242,7 @@ impl SourceChange {
     }
 }
 
-/// Changes as one instruction, with the commands of root and the variables each in one piece to copy.
+/// Changes as one instruction. All commands for root can be copied in one piece, and so can all variables.
 pub fn describe(changes: &[Change]) -> String {
     let join = |lead: &str, parts: Vec<String>, between: &str| {
         (!parts.is_empty()).then(|| format!("{lead}{}", parts.join(between)))

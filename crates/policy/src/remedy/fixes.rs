@@ -1,14 +1,15 @@
 //! What removes one cause: one row per cause.
 
-use super::change::{Change, SourceChange};
+use super::change::{Change, SourceChange, describe};
 use crate::cause::Cause;
 use crate::hugetlb::ENOMEM;
 use crate::judge::THP;
 
-/// What removes one cause, by approach. `None` where the approach does not remove it, an empty list where nothing is added to it.
+/// What removes one cause, by approach. `None` where the approach does not remove it, an empty list where the approach needs
+/// nothing else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fixes {
-    /// A switch of the program that advises its memory from the start: what it takes in addition.
+    /// A switch of the program that advises its memory from the start: the changes needed in addition.
     pub with_advice: Option<Vec<Change>>,
     /// Settings of the system alone.
     pub by_settings: Option<Vec<Change>>,
@@ -38,10 +39,11 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
     let source = |change: SourceChange| Some(vec![Change::Source { change }]);
     let program = |change: SourceChange| Fixes { by_source: source(change), ..Fixes::default() };
     let collapsible = |change: SourceChange| Fixes { by_collapse: true, ..program(change) };
-    let everywhere = |change: Change| {
-        let changes = Some(vec![change]);
+    let all_everywhere = |changes: Vec<Change>| {
+        let changes = Some(changes);
         Fixes { with_advice: changes.clone(), by_settings: changes.clone(), by_source: changes, by_collapse: false }
     };
+    let everywhere = |change: Change| all_everywhere(vec![change]);
     let shared = |path: &str, word: &str| match &deciding.mounted_file {
         Some(file) => Change::Mount { file: file.clone(), huge: word.into() },
         None => Change::setting(path, word),
@@ -70,7 +72,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         Cause::TouchedBeforeEligible => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) },
         Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
         Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
-        // A fact about the present state; what happened is among the candidates.
+        // This is a fact about the present; the candidates have the remedies for its origin.
         Cause::FilledWithBasePages => Fixes { with_advice: Some(Vec::new()), by_collapse: true, ..Fixes::default() },
         Cause::ZeroPageInSlot | Cause::ReadFirst => collapsible(SourceChange::WriteFirst),
         Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile | Cause::ZeroPiecesOfSplit => {
@@ -78,9 +80,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         }
         Cause::RefilledAfterDrop => collapsible(SourceChange::DropSlots),
         Cause::SplitAfterFork => collapsible(SourceChange::NoFork),
-        Cause::AllocationFellBack { .. } => {
-            Fixes { by_collapse: true, ..everywhere(Change::setting("/proc/sys/vm/compact_memory", "1")) }
-        }
+        Cause::AllocationFellBack { .. } => Fixes { by_collapse: true, ..all_everywhere(Change::free_blocks()) },
         Cause::ChargeFellBack => everywhere(Change::other("raise memory.max of the control group")),
         Cause::PoolExhausted { size } => {
             everywhere(Change::other(&format!("as root: add pages of {size} to {}", super::pool_path(size.bytes()))))
@@ -113,7 +113,12 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             by_settings: Some(vec![shared(&format!("{THP}/shmem_enabled"), "always")]),
             ..program(SourceChange::FileLength)
         },
-        Cause::FileMisaligned | Cause::SharedMisaligned => program(SourceChange::MapCongruent),
+        Cause::SharedMisaligned => program(SourceChange::MapCongruent),
+        // The page cache has folios of the size only where readahead was advised to make them.
+        Cause::FileMisaligned => {
+            let changes = [SourceChange::MapCongruent, SourceChange::AdviseUncached];
+            Fixes { by_source: Some(changes.map(|change| Change::Source { change }).into()), ..Fixes::default() }
+        }
         Cause::FilePages | Cause::CodePages => program(SourceChange::AdviseUncached),
         Cause::SwappedOut => {
             Fixes { by_collapse: true, ..everywhere(Change::other("add memory, or swap less (vm.swappiness)")) }
@@ -134,6 +139,9 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
     }
 }
 
+/// What helps where memory is given back before it is inspected.
+pub(super) const SHORTER_PART: &str = "measure a part of the program's life that gives back less";
+
 /// Causes that only a trial or a simulation reports: what to change about the trial.
 fn of_a_trial(cause: &Cause) -> Fixes {
     let text = match cause {
@@ -144,29 +152,33 @@ fn of_a_trial(cause: &Cause) -> Fixes {
         Cause::PrivilegeNotGained => "run pagelab as root, with --user root",
         Cause::Debugger => "run it without the debugger",
         Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => {
-            "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or measure a part of \
-             the program's life that gives back less"
+            return another_trial(&format!(
+                "add --prove-all, which inspects all memory before it is given back, whatever time that takes; or {SHORTER_PART}"
+            ));
         }
         Cause::BasePageRefused { .. } => {
             "link it with -Wl,-z,max-page-size=65536, and take libraries that are linked so"
         }
+        Cause::JemallocRefusesBasePage { .. } => {
+            "build jemalloc for the largest base page (configure --with-lg-page=16)"
+        }
         Cause::NothingToSee => "measure a longer part of the program's life",
         _ => return Fixes::default(),
     };
+    another_trial(text)
+}
+
+fn another_trial(text: &str) -> Fixes {
     Fixes { by_settings: Some(vec![Change::other(text)]), ..Fixes::default() }
 }
 
 impl Fixes {
     /// What to do in words, when nothing but the cause is known; `None` where there is no remedy.
     pub fn describe(&self) -> Option<String> {
-        let source = self.by_source.iter().flatten();
-        let settings = self.by_settings.iter().flatten();
-        let mut ways: Vec<String> = Vec::new();
-        for way in source.chain(settings).map(Change::describe) {
-            if !ways.contains(&way) {
-                ways.push(way);
-            }
-        }
+        let approaches = [&self.by_source, &self.by_settings].into_iter().flatten();
+        let mut ways: Vec<String> =
+            approaches.filter(|changes| !changes.is_empty()).map(|changes| describe(changes)).collect();
+        ways.dedup();
         if ways.is_empty() && self.by_collapse {
             ways.push(Change::Collapse.describe());
         }

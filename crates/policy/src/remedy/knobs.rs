@@ -1,8 +1,8 @@
 //! Switches of programs, one row each: what memory they reach, what they give it, and where this is documented.
 //!
-//! The rows of glibc, jemalloc, CPython, Redis and Java were executed on a running kernel (`crates/pagelab/tests/inspect`); the others are
-//! from documentation. Switches that exist but had no
-//! effect there are left out: jemalloc's `hpa:true`, every setting of Debian's tcmalloc, Go's and Node's own for their heaps.
+//! The rows of glibc, jemalloc, CPython, Redis and Java were executed on a running kernel (`crates/pagelab/tests/inspect`); the
+//! others are from documentation. Switches that exist but had no effect in these runs are left out: jemalloc's `hpa:true`, every
+//! setting of Debian's tcmalloc, Go's and Node's own for their heaps.
 
 use super::change::Change;
 use super::runtime::Runtime;
@@ -13,30 +13,42 @@ use crate::inspect::Kind;
 pub enum Gives {
     /// Advice (MADV_HUGEPAGE) before the first touch, in steps of whole slots.
     Advice,
-    /// Larger steps of growth only, so that `always` reaches it.
+    /// Growth in larger steps only, so that `always` takes effect.
     LargeSteps,
     /// Pages of a hugetlb pool.
     Pool {
-        /// What it takes from the pool in addition to the region.
+        /// Bytes that it takes from the pool in addition to the region.
         extra_bytes: u64,
     },
-    /// The end of its own PR_SET_THP_DISABLE.
+    /// The program no longer calls PR_SET_THP_DISABLE.
     NoPrctl,
 }
 
 /// Memory that a switch reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reach {
-    /// All memory of such a region.
+    /// All memory of the region.
     All,
-    /// The memory that came from malloc. Whether a region without a name did is not visible.
+    /// Memory that malloc mapped. Whether malloc mapped a region without a name is not visible.
     IfFromMalloc,
     /// The buffer pool, which is not distinguishable from other memory without a name.
     IfBufferPool,
 }
 
+impl Gives {
+    /// What it gives, in words.
+    pub fn describe(self) -> &'static str {
+        match self {
+            Gives::Advice => "advice (MADV_HUGEPAGE) from the start",
+            Gives::LargeSteps => "growth in large steps, for `always`",
+            Gives::Pool { .. } => "pages of the pool",
+            Gives::NoPrctl => "no PR_SET_THP_DISABLE, for `always`",
+        }
+    }
+}
+
 impl Reach {
-    /// The reservation in words; `None` where there is none.
+    /// The condition in words; `None` without one.
     pub fn describe(self) -> Option<&'static str> {
         match self {
             Reach::All => None,
@@ -67,14 +79,14 @@ pub enum How {
     Environment(&'static [(&'static str, &'static str)]),
     /// The name of the program and arguments for it.
     Arguments(&'static str, &'static [&'static str]),
-    /// Nothing: the program asks by default, and goes on without pages.
-    ByDefault,
+    /// No switch: the program uses the pool by default, and base pages if the pool has none. An instruction for that case.
+    ByDefault(&'static str),
 }
 
-/// In place of a label: memory of every kind.
+/// The label that matches every kind.
 const ANY: &str = "";
 
-/// All switches, of each program the one to try first first.
+/// All switches; those of one program in the order in which to try them.
 pub const KNOBS: &[Knob] = &[
     Knob {
         runtime: Runtime::Glibc,
@@ -96,6 +108,14 @@ pub const KNOBS: &[Knob] = &[
         gives: Gives::Advice,
         reaches: &[("glibc_arena", Reach::All)],
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1")]),
+        source: "glibc 2.35; manual, Memory Allocation Tunables",
+    },
+    // If the pool is empty, malloc silently falls back. Each allocation above its mmap threshold takes whole hugetlb pages.
+    Knob {
+        runtime: Runtime::Glibc,
+        gives: Gives::Pool { extra_bytes: 4 << 20 },
+        reaches: &[("heap", Reach::All), ("glibc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
+        how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2")]),
         source: "glibc 2.35; manual, Memory Allocation Tunables",
     },
     Knob {
@@ -145,12 +165,14 @@ pub const KNOBS: &[Knob] = &[
         runtime: Runtime::PostgreSql,
         gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("shared_memory", Reach::All)],
-        how: How::ByDefault,
+        how: How::ByDefault("start it again: huge_pages = try takes them"),
         source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
     },
+    // The key cache of MyISAM and the page cache of Aria (128M each by default) take pages of the pool before the buffer pool does.
+    // InnoDB may round the buffer pool up by 8M. If the pool has too few pages for it, it gets none.
     Knob {
         runtime: Runtime::MySql,
-        gives: Gives::Pool { extra_bytes: 0 },
+        gives: Gives::Pool { extra_bytes: 264 << 20 },
         reaches: &[("anonymous", Reach::IfBufferPool)],
         how: How::Arguments("the server", &["--large-pages"]),
         source: "MariaDB and MySQL 5.x; large_pages",
@@ -182,7 +204,7 @@ impl Knob {
                 program: program.into(),
                 arguments: arguments.iter().map(|word| (*word).into()).collect(),
             }],
-            How::ByDefault => Vec::new(),
+            How::ByDefault(text) => vec![Change::other(text)],
         }
     }
 }

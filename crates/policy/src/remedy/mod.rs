@@ -1,9 +1,9 @@
 //! What a user can do so that memory gets larger pages.
 //!
-//! Memory becomes large only where every condition holds at once: the size is enabled, the memory is advised where the setting asks
-//! for that, nothing advises against it, it is aligned, touched in the right order, and so on. So a remedy is a list of changes
-//! that together remove *all* causes that are known, and [`remedies`] composes it from what removes each of them ([`fixes`]) by
-//! one approach at a time: a switch of the program, settings of the system, the program's source, a collapse from outside.
+//! Memory becomes large only where every condition holds at once: the size is enabled, the memory is advised where the setting
+//! asks for that, nothing advises against it, it is aligned, touched in the right order, and so on. So a remedy is a list of
+//! changes that together remove *all* known causes. [`remedies`] composes it from the fixes of each cause ([`fixes`]), for one
+//! approach at a time: a switch of the program, settings of the system, the program's source, a collapse from outside.
 
 mod change;
 mod fixes;
@@ -37,7 +37,7 @@ pub struct Memory<'a> {
     pub size: PageSize,
     /// Whether that is the size of PMD leaves, which hugetlb pools have too.
     pub is_pmd: bool,
-    /// Length of its region in bytes.
+    /// Bytes of its region that the program may access.
     pub length_bytes: u64,
     /// The runtimes of its process.
     pub runtimes: &'a [Runtime],
@@ -57,6 +57,14 @@ enum Approach<'a> {
 /// How to remove a cause, when nothing but the cause is known; `None` where there is no remedy.
 pub fn of_cause(cause: &Cause) -> Option<String> {
     fixes(cause, &Deciding::default()).describe()
+}
+
+/// As [`of_cause`], for a trial that already inspects all memory before it is freed.
+pub fn of_cause_although_all_is_inspected(cause: &Cause) -> Option<String> {
+    match cause {
+        Cause::FreedBeforeExit | Cause::PeakUnseen | Cause::PeakUncertain => Some(fixes::SHORTER_PART.to_owned()),
+        _ => of_cause(cause),
+    }
 }
 
 /// The remedies for memory with these causes, all of which hold at once: least intrusive first.
@@ -104,7 +112,7 @@ impl Remedy {
     }
 }
 
-/// The changes of one approach that remove all causes; `None` where one of them remains.
+/// The changes of one approach that remove all causes; `None` if a cause remains.
 fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Remedy> {
     let (mut changes, mut only) = match approach {
         Approach::Knob(knob) => (knob.changes(), memory.reach(knob)?.describe().map(str::to_owned)),
@@ -112,8 +120,17 @@ fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Rem
     };
     if let Approach::Knob(Knob { gives: Gives::Pool { extra_bytes }, .. }) = approach {
         // The pool replaces the memory, so no cause of transparent pages remains.
-        let is_removed = |cause: &&Cause| !matches!(cause, Cause::ChargeFellBack | Cause::MappingCut { .. });
-        let applies = memory.is_pmd && causes.iter().all(is_removed);
+        let remains = |cause: &&Cause| {
+            matches!(
+                cause,
+                Cause::ChargeFellBack
+                    | Cause::MappingCut { .. }
+                    | Cause::NoAlignedSlot
+                    | Cause::Unread { .. }
+                    | Cause::Unexplained
+            )
+        };
+        let applies = memory.is_pmd && !causes.iter().any(remains);
         return applies.then(|| {
             changes.insert(0, change::pool(memory.size, memory.length_bytes + extra_bytes));
             Remedy { changes, only }
@@ -134,7 +151,9 @@ fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Rem
         only = Some(format!("if it is mapped in pieces of {} or more", memory.size));
     }
     // A setting is in force before the program starts.
-    changes.sort_by_key(|change| !matches!(change, Change::Setting { .. } | Change::Mount { .. }));
+    changes.sort_by_key(|change| {
+        !matches!(change, Change::Setting { .. } | Change::Trigger { .. } | Change::Mount { .. })
+    });
     Some(Remedy { changes, only })
 }
 
@@ -145,7 +164,7 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
         // The kernel gives stacks of threads MADV_NOHUGEPAGE by design, and a large page for each would cost more than it brings.
         _ if *cause == Cause::AdvisedAgainst && *memory.kind == Kind::ThreadStack => None,
         _ if *cause == Cause::FilePages && memory.length_bytes < memory.size.bytes() => None,
-        // The end of the arena's writable part: with larger steps, or without arenas, it is in no slot.
+        // With larger steps, or without arenas, the end of the arena's writable part divides no slot.
         Approach::Knob(_) if is_edge_of_arena(memory, cause) => Some(Vec::new()),
         Approach::Knob(knob) => match knob.gives {
             Gives::Advice => fixes.with_advice,
@@ -160,7 +179,7 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
     }
 }
 
-/// Whether the cause is where the writable part of a glibc arena ends.
+/// Whether the cause is the end of the writable part of a glibc arena.
 fn is_edge_of_arena(memory: &Memory, cause: &Cause) -> bool {
     *memory.kind == Kind::Arena(Allocator::Glibc) && *cause == Cause::MappingCut { by: CutBy::Protection }
 }
@@ -194,7 +213,7 @@ impl Memory<'_> {
         if is_hidden && knob.runtime == Runtime::Glibc { None } else { knob.reach(self.kind) }
     }
 
-    /// Causes that are not in force now, and would be under `always`.
+    /// Causes that do not hold now, but would under `always`.
     fn latent(&self, causes: &[&Cause]) -> Vec<Cause> {
         if !causes.iter().any(|cause| matches!(cause, Cause::NotAdvised)) {
             return Vec::new();

@@ -21,15 +21,18 @@ fn a_remedy_removes_every_cause() {
     let tunable = "start it with GLIBC_TUNABLES=glibc.malloc";
     assert_eq!(found[0], format!("as root: echo madvise > {ENABLED}; then {tunable}.hugetlb=1"));
     assert_eq!(found[1], format!("as root: echo always > {ENABLED}; then {tunable}.top_pad=67108864"));
+    assert!(
+        found[2].contains("hugepages-2048kB/nr_hugepages; then start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=2")
+    );
     assert_eq!(
-        found[2],
+        found[3],
         format!("as root: echo madvise > {ENABLED}; then advise the memory (MADV_HUGEPAGE) before the first touch")
     );
     assert!(!found.contains(&format!("as root: echo always > {ENABLED}")), "a heap that grows in steps: {found:?}");
 }
 
 #[test]
-fn what_one_approach_cannot_remove_it_does_not_promise() {
+fn an_approach_promises_no_cause_that_it_cannot_remove() {
     let guard = Cause::MappingCut { by: crate::cut::CutBy::Guard };
     assert_eq!(words(&Kind::ThreadStack, &[Runtime::Glibc], &[&Cause::AdvisedAgainst, &guard]), [""; 0]);
     let found = words(&Kind::Anonymous, &[Runtime::Go], &[&Cause::AdvisedAgainst, &Cause::NotAdvised]);
@@ -68,7 +71,7 @@ fn redis_ends_its_own_prctl_by_its_own_switch() {
     let arena = Kind::Arena(Allocator::Jemalloc);
     let found = words(&arena, &[Runtime::Jemalloc, Runtime::Redis], &[&Cause::DisabledForProcess]);
     assert_eq!(found[0], "start redis-server with --disable-thp no");
-    // Under `madvise` it does not call prctl, but under `always` it would.
+    // Redis does not call prctl under `madvise`, but would under `always`.
     let not_advised = words(&arena, &[Runtime::Jemalloc, Runtime::Redis], &[&Cause::NotAdvised]);
     assert_eq!(not_advised[0], "start it with MALLOC_CONF=thp:always");
     assert_eq!(

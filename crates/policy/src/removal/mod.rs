@@ -1,10 +1,10 @@
 //! Which system calls can take memory away from a process, and how each of them is watched.
 //!
-//! Derived from the system call tables of Linux 7.1 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl). The rule: private
-//! memory is lost only where the kernel zaps or reclaims page-table entries. The system calls that reach that code are those of
-//! mm/, ipc/shm.c, exec and exit, what shortens a file or punches holes in it, and calls that carry other calls (ioctl, io_uring,
-//! prctl). All of them are here. `other_calls.txt` has every other call, by subsystem; a test of the tracer compares both with
-//! the kernel's headers, so that a new call is considered.
+//! Derived from the system call tables of Linux 7.1 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl). The rule:
+//! private memory is lost only where the kernel zaps or reclaims page-table entries. The system calls that reach that code are
+//! those of mm/, ipc/shm.c, exec and exit, calls that shorten a file or punch holes in it, and calls that multiplex operations
+//! (ioctl, io_uring, prctl). All these calls are listed here. `other_calls.txt` has every other call, by subsystem; a test of the
+//! tracer compares both with the kernel's headers, so that a new call is considered.
 
 use std::fmt;
 
@@ -47,7 +47,7 @@ pub enum Taker {
     IoUringSetup,
 }
 
-/// How memory is seen before a call takes it.
+/// How memory is examined before a call takes it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watched {
     /// The call stops, and the ranges that it takes are inspected.
@@ -56,11 +56,11 @@ pub enum Watched {
     Sizes,
     /// The call stops, and the whole image is inspected.
     Image,
-    /// Nothing is seen of what it takes. A program that makes the call is named where its memory is missing.
+    /// What it takes is not examined. If memory of the program is missing, the report names the call.
     Named,
 }
 
-/// How memory can go although every call of [`RULES`] stops.
+/// How memory can be lost although every call of [`RULES`] stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Unwatched {
@@ -94,7 +94,7 @@ pub struct Rule {
     pub name: &'static str,
     /// What it can take.
     pub takes: &'static str,
-    /// How that is seen.
+    /// How that is examined.
     pub watched: Watched,
 }
 
@@ -132,7 +132,7 @@ pub const RULES: [Rule; 15] = {
 /// Advice after which content may be lost: the range is inspected.
 pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
-/// Advice after which memory is smaller, and no private content is lost: MADV_REMOVE takes shared memory, MADV_PAGEOUT moves
+/// Advice that shrinks resident memory without losing private content: MADV_REMOVE takes shared memory, MADV_PAGEOUT moves
 /// content to swap space. The sizes of the process's memory are read.
 pub const LESSENS: [u64; 2] = [madv::REMOVE, madv::PAGEOUT];
 
@@ -162,8 +162,8 @@ pub const NOT_WATCHED: [(&[&str], &str); 11] = [
     (&["io_uring_enter", "io_uring_register"], "named at io_uring_setup, without which they do nothing"),
     (
         &["open", "openat", "openat2", "open_by_handle_at", "creat"],
-        "O_TRUNC takes pages of files alone, and private copies of them, which are base pages; a stop for each file that is \
-         opened would be dear",
+        "O_TRUNC takes pages of files alone, and private copies of them, which are base pages; a stop at every open \
+         would be expensive",
     ),
     (&["prctl", "arch_prctl"], "PR_SET_MM moves the borders of heap, stack and arguments, and unmaps nothing"),
     (
@@ -225,7 +225,7 @@ pub const NOT_WATCHED: [(&[&str], &str); 11] = [
 /// Every other call of the kernel's tables, by subsystem: `subsystem: call call ...`, a line each.
 pub const OTHER_CALLS: &str = include_str!("other_calls.txt");
 
-/// Every call that is considered here, once for each place where it is.
+/// Every call that is considered here, once for each list that contains it.
 pub fn considered() -> impl Iterator<Item = &'static str> {
     let others = OTHER_CALLS.lines().filter_map(|line| line.split_once(':'));
     let own = RULES.iter().map(|rule| rule.name);

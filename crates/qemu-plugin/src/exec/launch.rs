@@ -10,13 +10,13 @@ use std::path::Path;
 use trace::Header;
 
 use crate::api::{self, VERSION_VARIABLE, WITH_USER_DATA};
-use crate::exec::program::{Program, Why};
-use crate::file::passed_on;
+use crate::exec::program::{NotRecorded, Program};
+use crate::file::duplicate_across_exec;
 use crate::no_link;
-use crate::request::{Follow, Handed, Request};
+use crate::request::{Follow, Handover, Request};
 
-/// The data with which the recorder of the next program begins.
-pub struct Next<'a> {
+/// How to start QEMU and a recorder for the next program.
+pub struct Launch<'a> {
     /// The arguments of the previous recorder.
     pub request: &'a Request,
     /// The arguments to start QEMU with.
@@ -31,32 +31,33 @@ pub struct Next<'a> {
     pub signals: u64,
 }
 
-impl Next<'_> {
+impl Launch<'_> {
     /// Executes QEMU, which executes the program. Returns the reason only if that fails; the trace file is removed then.
-    pub fn execute(self, program: &Program, environment: &[Vec<u8>]) -> Why {
-        let untraceable = |error| Why::Trace { path: self.path.to_owned(), error };
-        let file = match self.hand_over() {
+    pub fn execute(self, program: &Program, environment: &[Vec<u8>]) -> NotRecorded {
+        let untraceable = |error| NotRecorded::Trace { path: self.path.to_owned(), error };
+        let file = match self.create_trace() {
             Ok(file) => file,
             Err(error) => return untraceable(error),
         };
-        let error = self.replace(program, environment, file);
+        let error = self.exec(program, environment, file);
         // SAFETY: the descriptor was made for the program, which does not run.
         unsafe { libc::close(file) };
         let _ = no_link::remove(self.path);
-        Why::Emulator { path: self.follow.emulator.clone(), error }
+        NotRecorded::Emulator { path: self.follow.emulator.clone(), error }
     }
 
     /// Creates the file with the header in it, open across execve.
-    fn hand_over(&self) -> io::Result<RawFd> {
+    fn create_trace(&self) -> io::Result<RawFd> {
         let mut file = no_link::open(self.path, libc::O_RDWR | libc::O_CREAT | libc::O_EXCL)?;
-        let handed = file.write_all(&serde_json::to_vec(&self.header)?).and_then(|()| passed_on(file.as_raw_fd()));
-        handed.inspect_err(|_| drop(no_link::remove(self.path)))
+        let prepared =
+            file.write_all(&serde_json::to_vec(&self.header)?).and_then(|()| duplicate_across_exec(file.as_raw_fd()));
+        prepared.inspect_err(|_| drop(no_link::remove(self.path)))
     }
 
-    fn replace(&self, program: &Program, environment: &[Vec<u8>], file: RawFd) -> io::Error {
+    fn exec(&self, program: &Program, environment: &[Vec<u8>], file: RawFd) -> io::Error {
         let has_version = api::version() >= WITH_USER_DATA;
-        let words = match self.words(program, file, has_version) {
-            Ok(words) => words,
+        let arguments = match self.arguments(program, file, has_version) {
+            Ok(arguments) => arguments,
             Err(error) => return error.into(),
         };
         let environment = match variables(environment, has_version) {
@@ -66,35 +67,35 @@ impl Next<'_> {
         let pointers = |texts: &[CString]| -> Vec<*const c_char> {
             texts.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
         };
-        let (arguments, variables) = (pointers(&words), pointers(&environment));
+        let (argument_pointers, variable_pointers) = (pointers(&arguments), pointers(&environment));
         // SAFETY: both arrays hold zero-terminated strings and end with a null pointer; the first string is QEMU's path.
-        unsafe { libc::execve(words[0].as_ptr(), arguments.as_ptr(), variables.as_ptr()) };
+        unsafe { libc::execve(arguments[0].as_ptr(), argument_pointers.as_ptr(), variable_pointers.as_ptr()) };
         io::Error::last_os_error()
     }
 
     /// QEMU's command line.
-    fn words(&self, program: &Program, file: RawFd, has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
+    fn arguments(&self, program: &Program, file: RawFd, has_version: bool) -> Result<Vec<CString>, std::ffi::NulError> {
         let follow = Follow { program: real(&program.path), ..self.follow.clone() };
         let sysroot = follow.sysroot.clone();
         let request = Request {
             identity: None,
             follow: Some(follow),
-            handed: Some(Handed { file, execs: self.execs, signals: self.signals }),
+            handover: Some(Handover { file, execs: self.execs, signals: self.signals }),
             ..self.request.clone()
         };
-        let mut words: Vec<Vec<u8>> = vec![bytes(&self.follow.emulator), b"-plugin".to_vec()];
-        words.push([&doubled(&self.follow.plugin)[..], b",", &request.to_argument()].concat());
+        let mut arguments: Vec<Vec<u8>> = vec![bytes(&self.follow.emulator), b"-plugin".to_vec()];
+        arguments.push([&escape_commas(&self.follow.plugin)[..], b",", &request.to_argument()].concat());
         if has_version {
             // The variable is not for the program.
-            words.extend([b"-U".to_vec(), VERSION_VARIABLE.as_bytes().to_vec()]);
+            arguments.extend([b"-U".to_vec(), VERSION_VARIABLE.as_bytes().to_vec()]);
         }
-        words.extend([b"-0".to_vec(), program.name.clone()]);
-        words.extend(sysroot.iter().flat_map(|root| [b"-L".to_vec(), bytes(root)]));
+        arguments.extend([b"-0".to_vec(), program.name.clone()]);
+        arguments.extend(sysroot.iter().flat_map(|root| [b"-L".to_vec(), bytes(root)]));
         let path = bytes(&program.path);
         // QEMU would take a name that begins with - for an option.
-        words.push(if path.starts_with(b"-") { [b"./", &path[..]].concat() } else { path });
-        words.extend(program.arguments.iter().cloned());
-        words.into_iter().map(CString::new).collect()
+        arguments.push(if path.starts_with(b"-") { [b"./", &path[..]].concat() } else { path });
+        arguments.extend(program.arguments.iter().cloned());
+        arguments.into_iter().map(CString::new).collect()
     }
 }
 
@@ -115,7 +116,7 @@ fn real(path: &Path) -> std::path::PathBuf {
 }
 
 /// A path as part of an argument of QEMU, which splits arguments at commas; a double comma means one comma.
-fn doubled(path: &Path) -> Vec<u8> {
+fn escape_commas(path: &Path) -> Vec<u8> {
     let commas = |byte: &u8| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 });
     path.as_os_str().as_bytes().iter().flat_map(commas).collect()
 }
@@ -140,9 +141,9 @@ mod tests {
             max_instructions: None,
             memory: PathBuf::new(),
             follow: Some(follow.clone()),
-            handed: None,
+            handover: None,
         };
-        let next = Next {
+        let next = Launch {
             request: &request,
             follow: &follow,
             header: Header::of(""),
@@ -151,15 +152,16 @@ mod tests {
             signals: 5,
         };
         let program = Program { path: "-x".into(), name: b"called so".to_vec(), arguments: vec![b"-a".to_vec()] };
-        let words = next.words(&program, 9, true).unwrap();
-        let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
-        assert_eq!(words[..2], ["/bin/qemu", "-plugin"]);
+        let arguments = next.arguments(&program, 9, true).unwrap();
+        let arguments: Vec<&str> = arguments.iter().map(|word| word.to_str().unwrap()).collect();
+        assert_eq!(arguments[..2], ["/bin/qemu", "-plugin"]);
         assert!(
-            words[2].starts_with("/a,,b.so,output=2f6f7574,") && words[2].ends_with(",handed=9,execs=2,signals=5"),
-            "{words:?}"
+            arguments[2].starts_with("/a,,b.so,output=2f6f7574,")
+                && arguments[2].ends_with(",handed=9,execs=2,signals=5"),
+            "{arguments:?}"
         );
-        assert!(!words[2].contains("identity"));
-        assert_eq!(words[3..], ["-U", VERSION_VARIABLE, "-0", "called so", "-L", "/root", "./-x", "-a"]);
+        assert!(!arguments[2].contains("identity"));
+        assert_eq!(arguments[3..], ["-U", VERSION_VARIABLE, "-0", "called so", "-L", "/root", "./-x", "-a"]);
         let environment = [b"A=1".to_vec(), b"PAGELAB_QEMU_PLUGIN_VERSION=3".to_vec()];
         assert_eq!(variables(&environment, false).unwrap(), [c"A=1".to_owned()]);
         assert_eq!(

@@ -6,10 +6,10 @@
 //! separate trace. The process and its open files stay the same. Calls that the kernel would refuse are left to the kernel, and
 //! so are programs that QEMU cannot emulate; the trace then records the reason.
 
+mod exec_request;
 mod launch;
 mod program;
 pub mod signals;
-mod wanted;
 
 use trace::{Call, Header, Process};
 
@@ -18,15 +18,15 @@ use crate::guest_memory::ProgramMemory;
 use crate::recorder::Recorder;
 use crate::request::Follow;
 use crate::vcpu::Vcpu;
-use launch::Next;
-use program::{Obstacle, Program, Why};
+use exec_request::ExecRequest;
+use launch::Launch;
+use program::{NotRecorded, Obstacle, Program};
 use signals::Blocked;
-use wanted::Wanted;
 
 /// A thread calls `execve`. Does not return if the program can be recorded.
 pub fn begins(recorder: &Recorder, state: &mut Vcpu, kind: Kind, arguments: &[u64; 6], memory: &ProgramMemory) {
     let Some(Call::Exec { program: name, .. }) = call::event(kind, arguments, memory) else { return };
-    let close = |state: &mut Vcpu, why: Option<Why>| {
+    let close = |state: &mut Vcpu, why: Option<NotRecorded>| {
         let unrecorded = why.map(|why| why.to_string());
         recorder.close(state, Some(Call::Exec { program: name.clone(), unrecorded }));
     };
@@ -37,9 +37,9 @@ pub fn begins(recorder: &Recorder, state: &mut Vcpu, kind: Kind, arguments: &[u6
     match found(recorder, follow, &blocked, kind, arguments, memory) {
         Err(Obstacle::Refused) => close(state, None),
         Err(Obstacle::Unrecorded(why)) => close(state, Some(why)),
-        Ok((wanted, program)) => {
+        Ok((request, program)) => {
             close(state, None);
-            let why = execute(recorder, follow, &blocked, &wanted, &program);
+            let why = execute(recorder, follow, &blocked, &request, &program);
             close(state, Some(why));
         }
     }
@@ -53,34 +53,41 @@ fn found(
     kind: Kind,
     arguments: &[u64; 6],
     memory: &ProgramMemory,
-) -> Result<(Wanted, Program), Obstacle> {
-    if blocked.one_waits() {
-        return Err(Why::Signal.into());
+) -> Result<(ExecRequest, Program), Obstacle> {
+    if blocked.qemu_holds_signal() {
+        return Err(NotRecorded::Signal.into());
     }
-    let wanted = Wanted::of(kind, arguments, memory).ok_or(Why::Unknown)?;
-    let program = Program::of(&wanted, &recorder.plan.header.architecture, follow)?;
-    Ok((wanted, program))
+    let request = ExecRequest::of(kind, arguments, memory).ok_or(NotRecorded::Unknown)?;
+    let program = Program::of(&request, &recorder.plan.header.architecture, follow)?;
+    Ok((request, program))
 }
 
 /// Executes QEMU with the program. Returns only if that fails.
-fn execute(recorder: &Recorder, follow: &Follow, blocked: &Blocked, wanted: &Wanted, program: &Program) -> Why {
+fn execute(
+    recorder: &Recorder,
+    follow: &Follow,
+    blocked: &Blocked,
+    request: &ExecRequest,
+    program: &Program,
+) -> NotRecorded {
     let plan = &recorder.plan;
-    let Some(process) = plan.header.process else { return Why::Unknown };
+    let Some(process) = plan.header.process else { return NotRecorded::Unknown };
     let image = process.image().next();
-    let words = std::iter::once(&program.name).chain(&program.arguments);
+    let arguments = std::iter::once(&program.name).chain(&program.arguments);
     let header = Header {
-        command: words.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
+        command: arguments.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
         process: Some(Process { execs: image.execs, ..process }),
-        // That of the former program.
+        // These describe the previous program.
         max_base_bytes: None,
+        jemalloc: None,
         ..plan.header.clone()
     };
     let path = recorder.path_of(image);
     let next =
-        Next { request: &plan.request, follow, header, path: &path, execs: image.execs, signals: blocked.before() };
-    let why = next.execute(program, &wanted.environment);
-    if let Why::Trace { error, .. } = &why {
-        recorder.say_lost_if_full(error);
+        Launch { request: &plan.request, follow, header, path: &path, execs: image.execs, signals: blocked.before() };
+    let why = next.execute(program, &request.environment);
+    if let NotRecorded::Trace { error, .. } = &why {
+        recorder.signal_loss_if_full(error);
     }
     why
 }

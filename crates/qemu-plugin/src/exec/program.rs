@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 
 use trace::executable::{Begins, FIRST_BYTES, MAX_SCRIPTS, begins};
 
-use crate::exec::wanted::Wanted;
+use crate::exec::exec_request::ExecRequest;
 use crate::request::Follow;
 
 /// Why a program runs outside the emulation.
 #[derive(Debug, thiserror::Error)]
-pub enum Why {
+pub enum NotRecorded {
     #[error("for {program}, and {target} is emulated")]
     Architecture {
         /// The program's instruction set.
@@ -46,7 +46,6 @@ pub enum Why {
     Trace {
         /// The trace file.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -54,7 +53,6 @@ pub enum Why {
     Emulator {
         /// QEMU's executable.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
@@ -66,11 +64,11 @@ pub enum Obstacle {
     /// The kernel refuses to execute the program.
     Refused,
     /// The program is executed without QEMU.
-    Unrecorded(Why),
+    Unrecorded(NotRecorded),
 }
 
-impl From<Why> for Obstacle {
-    fn from(why: Why) -> Obstacle {
+impl From<NotRecorded> for Obstacle {
+    fn from(why: NotRecorded) -> Obstacle {
         Obstacle::Unrecorded(why)
     }
 }
@@ -88,31 +86,28 @@ pub struct Program {
 
 impl Program {
     /// The program that the kernel would execute for this request, where QEMU emulates `target`.
-    ///
-    /// # Errors
-    /// The kernel refuses it, or QEMU cannot execute it.
-    pub fn of(wanted: &Wanted, target: &str, follow: &Follow) -> Result<Program, Obstacle> {
-        let mut path =
-            self_named(&wanted.path, &follow.program).unwrap_or_else(|| OsString::from_vec(wanted.path.clone()).into());
-        let mut name = wanted.arguments.first().cloned().unwrap_or_default();
-        let mut arguments = wanted.arguments.get(1..).unwrap_or_default().to_vec();
+    pub fn of(request: &ExecRequest, target: &str, follow: &Follow) -> Result<Program, Obstacle> {
+        let mut path = own_executable(&request.path, &follow.program)
+            .unwrap_or_else(|| OsString::from_vec(request.path.clone()).into());
+        let mut name = request.arguments.first().cloned().unwrap_or_default();
+        let mut arguments = request.arguments.get(1..).unwrap_or_default().to_vec();
         for _ in 0..=MAX_SCRIPTS {
-            path = lasting(path)?;
-            let file = opened(&path)?;
+            path = path_after_exec(path)?;
+            let file = open_executable(&path)?;
             match begins(&first_bytes(&file)?) {
                 Begins::Program(of) if of.name() != target => {
-                    return Err(Why::Architecture { program: of.name(), target: target.to_owned() }.into());
+                    return Err(NotRecorded::Architecture { program: of.name(), target: target.to_owned() }.into());
                 }
                 Begins::Program(_) => {
                     has_interpreter(&file, follow.sysroot.as_deref())?;
                     let metadata = file.metadata().map_err(|_| Obstacle::Refused)?;
                     return if is_privileged(&file, &metadata) {
-                        Err(Why::Privileged.into())
+                        Err(NotRecorded::Privileged.into())
                     } else {
                         Ok(Program { path, name, arguments })
                     };
                 }
-                Begins::Foreign(what) => return Err(Why::Foreign(what).into()),
+                Begins::Foreign(what) => return Err(NotRecorded::Foreign(what).into()),
                 Begins::Unknown => return Err(Obstacle::Refused),
                 Begins::Script(interpreter, argument) => {
                     arguments.insert(0, path.into_os_string().into_vec());
@@ -129,27 +124,31 @@ impl Program {
 }
 
 /// The recorded program, if the path refers to the process's own executable; in this process that is QEMU.
-fn self_named(path: &[u8], own: &Path) -> Option<PathBuf> {
+fn own_executable(path: &[u8], own: &Path) -> Option<PathBuf> {
     let numbered = format!("/proc/{}/exe", std::process::id());
     let names = ["/proc/self/exe", "/proc/thread-self/exe", numbered.as_str()];
     names.iter().any(|name| name.as_bytes() == path).then(|| own.to_owned())
 }
 
 /// A path that is still valid after execve; the path of an open file is not, because the file is closed.
-fn lasting(path: PathBuf) -> Result<PathBuf, Obstacle> {
+fn path_after_exec(path: PathBuf) -> Result<PathBuf, Obstacle> {
     let is_descriptor =
         ["/proc/self/fd/", "/dev/fd/"].iter().any(|of| path.as_os_str().as_bytes().starts_with(of.as_bytes()));
     if !is_descriptor {
         return Ok(path);
     }
     let identity = |path: &Path| path.metadata().ok().map(|of| (of.dev(), of.ino()));
-    let real = path.canonicalize().map_err(|_| Obstacle::Unrecorded(Why::Nameless))?;
-    if identity(&real).is_some() && identity(&real) == identity(&path) { Ok(real) } else { Err(Why::Nameless.into()) }
+    let real = path.canonicalize().map_err(|_| Obstacle::Unrecorded(NotRecorded::Nameless))?;
+    if identity(&real).is_some() && identity(&real) == identity(&path) {
+        Ok(real)
+    } else {
+        Err(NotRecorded::Nameless.into())
+    }
 }
 
-/// A regular file that is executable.
+/// Opens a regular executable file.
 #[expect(clippy::disallowed_methods, reason = "it is only read")]
-fn opened(path: &Path) -> Result<File, Obstacle> {
+fn open_executable(path: &Path) -> Result<File, Obstacle> {
     let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Obstacle::Refused)?;
     // SAFETY: a query about a zero-terminated name.
     if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) } != 0 {
@@ -159,7 +158,7 @@ fn opened(path: &Path) -> Result<File, Obstacle> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| match error
         .kind()
     {
-        io::ErrorKind::PermissionDenied => Obstacle::Unrecorded(Why::Unreadable),
+        io::ErrorKind::PermissionDenied => Obstacle::Unrecorded(NotRecorded::Unreadable),
         _ => Obstacle::Refused,
     })?;
     let is_file = file.metadata().is_ok_and(|metadata| metadata.is_file());
@@ -245,8 +244,8 @@ mod tests {
 
     fn found(path: &str, arguments: &[&str]) -> Result<Program, Obstacle> {
         let arguments = arguments.iter().map(|argument| argument.as_bytes().to_vec()).collect();
-        let wanted = Wanted { path: path.as_bytes().to_vec(), arguments, environment: Vec::new() };
-        Program::of(&wanted, std::env::consts::ARCH, &follow("/bin/sh"))
+        let request = ExecRequest { path: path.as_bytes().to_vec(), arguments, environment: Vec::new() };
+        Program::of(&request, std::env::consts::ARCH, &follow("/bin/sh"))
     }
 
     fn executable(directory: &tempfile::TempDir, name: &str, content: &[u8]) -> String {
@@ -257,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_through_scripts_and_names_of_itself() {
+    fn finds_programs_through_scripts_descriptors_and_proc_self_exe() {
         let directory = tempfile::tempdir().unwrap();
         let script = executable(&directory, "script", b"#!/bin/sh -e\nexit\n");
         let outer = executable(&directory, "outer", format!("#!{script}\n").as_bytes());
@@ -273,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_refuses_is_left_to_it() {
+    fn leaves_refused_programs_to_the_kernel() {
         let directory = tempfile::tempdir().unwrap();
         let endless = directory.path().join("endless");
         executable(&directory, "endless", format!("#!{}\n", endless.display()).as_bytes());
@@ -287,12 +286,12 @@ mod tests {
     }
 
     #[test]
-    fn a_program_for_another_machine_is_named() {
+    fn reports_the_machine_of_a_foreign_program() {
         let directory = tempfile::tempdir().unwrap();
         let mut bytes = std::fs::read("/bin/sh").unwrap();
         bytes[18..20].copy_from_slice(&[0x16, 0]);
         let foreign = executable(&directory, "foreign", &bytes);
-        let Err(Obstacle::Unrecorded(Why::Foreign(what))) = found(&foreign, &[]) else { panic!() };
+        let Err(Obstacle::Unrecorded(NotRecorded::Foreign(what))) = found(&foreign, &[]) else { panic!() };
         assert!(what.contains("machine 22"), "{what}");
         // There is no such dynamic linker, so the kernel refuses the program.
         let at = bytes.windows(4).position(|bytes| bytes == b"/ld-").unwrap();
@@ -304,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gains_privileges_is_not_emulated() {
+    fn programs_that_gain_privileges_are_not_emulated() {
         let directory = tempfile::tempdir().unwrap();
         let path = executable(&directory, "program", &std::fs::read("/bin/sh").unwrap());
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o4755)).unwrap();

@@ -10,7 +10,7 @@
 use std::mem::size_of;
 
 /// The signals that the C library reserves, 32 and 33, as bits of a mask.
-const OF_LIBRARY: u64 = 1 << 31 | 1 << 32;
+const LIBC_SIGNALS: u64 = 1 << 31 | 1 << 32;
 
 /// Keeps all signals blocked until it is dropped.
 #[derive(Debug)]
@@ -30,8 +30,8 @@ impl Blocked {
     }
 
     /// Whether QEMU remembers a signal that the program must get before its next call.
-    pub fn one_waits(&self) -> bool {
-        self.before & OF_LIBRARY == OF_LIBRARY
+    pub fn qemu_holds_signal(&self) -> bool {
+        self.before & LIBC_SIGNALS == LIBC_SIGNALS
     }
 }
 
@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn signals_are_as_they_were_afterwards() {
+    fn restores_the_signal_mask() {
         let unstoppable = 1u64 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1);
         let blocked = Blocked::all();
         let before = blocked.before();
@@ -68,9 +68,9 @@ mod tests {
             libc::sigfillset(&raw mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, std::ptr::null_mut());
         }
-        assert!(!Blocked::all().one_waits());
+        assert!(!Blocked::all().qemu_holds_signal());
         set(u64::MAX);
-        assert!(Blocked::all().one_waits());
+        assert!(Blocked::all().qemu_holds_signal());
         set(before);
     }
 }

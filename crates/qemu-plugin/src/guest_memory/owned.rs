@@ -3,7 +3,7 @@
 //!
 //! QEMU 7.2 places programs below its own code. Newer versions let the kernel choose addresses that the program does not specify
 //! (`target_mmap`, linux-user/mmap.c), which are among QEMU's libraries and threads. There the program's memory is what it gets
-//! at its start (the auxiliary vector behind its environment, getauxval(3)), and what its calls map later.
+//! at its start (the auxiliary vector after its environment, getauxval(3)), and what its calls map later.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -85,29 +85,29 @@ impl Owned {
     }
 
     /// Applies a completed call.
-    pub fn follow(&mut self, call: &Call, result: i64) {
+    pub fn apply(&mut self, call: &Call, result: i64) {
         // Linux returns errors as -4095 to -1.
         if (-4095..0).contains(&result) {
             return;
         }
-        let (result, whole) = (result as u64, |bytes: u64| bytes.next_multiple_of(PAGE_BYTES));
+        let (result, page_bytes) = (result as u64, |bytes: u64| bytes.next_multiple_of(PAGE_BYTES));
         match call {
-            Call::Mmap { bytes, .. } => self.insert(result..result.saturating_add(whole(*bytes))),
-            Call::Munmap { address, bytes } => self.remove(*address..address.saturating_add(whole(*bytes))),
+            Call::Mmap { bytes, .. } => self.insert(result..result.saturating_add(page_bytes(*bytes))),
+            Call::Munmap { address, bytes } => self.remove(*address..address.saturating_add(page_bytes(*bytes))),
             Call::Mremap { address, old_bytes, new_bytes, flags, .. } => {
                 if flags & libc::MREMAP_DONTUNMAP as u64 == 0 {
-                    self.remove(*address..address.saturating_add(whole(*old_bytes)));
+                    self.remove(*address..address.saturating_add(page_bytes(*old_bytes)));
                 }
-                self.insert(result..result.saturating_add(whole(*new_bytes)));
+                self.insert(result..result.saturating_add(page_bytes(*new_bytes)));
             }
             _ => {}
         }
     }
 
-    /// Adds the memory that a program has from the beginning: its stack, and what the auxiliary vector behind its environment
-    /// names.
-    pub fn find(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl GuestMemory) {
-        // Including the page below it, by which the stack is recognised.
+    /// Adds the memory that a program has from the beginning: its stack, and the ELF files in the auxiliary vector after its
+    /// environment.
+    pub fn add_initial(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl GuestMemory) {
+        // Including the guard page below, by which the stack is recognised.
         self.insert(stack.start.saturating_sub(PAGE_BYTES)..stack.end);
         for (kind, address) in vector {
             if [libc::AT_BASE, libc::AT_SYSINFO_EHDR].contains(kind)
@@ -119,7 +119,7 @@ impl Owned {
     }
 }
 
-/// The auxiliary vector behind the environment, on a stack whose used part begins in the page `used`: types and values.
+/// The auxiliary vector after the environment, as types and values. The used part of the stack begins in the page `used`.
 pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Option<Vec<(u64, u64)>> {
     let mut bytes = vec![0; (stack.end - used.max(stack.start)).min(MAX_BYTES) as usize];
     let read = contents.read(used, &mut bytes);
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_and_unmapped_is_followed() {
+    fn follows_mapping_and_unmapping() {
         let mut own = Owned::below(0x1000);
         let mmap = |bytes| Call::Mmap {
             address: 0,
@@ -172,10 +172,10 @@ mod tests {
             offset: 0,
             file_system: None,
         };
-        own.follow(&mmap(0x3001), 0x10_0000);
-        own.follow(&mmap(0x1000), -12);
+        own.apply(&mmap(0x3001), 0x10_0000);
+        own.apply(&mmap(0x1000), -12);
         assert_eq!(own.parts(&(0..u64::MAX)), [0..0x1000, 0x10_0000..0x10_4000]);
-        own.follow(&Call::Munmap { address: 0x10_1000, bytes: 0x1000 }, 0);
+        own.apply(&Call::Munmap { address: 0x10_1000, bytes: 0x1000 }, 0);
         assert_eq!(own.parts(&(0x800..0x10_3000)), [0x800..0x1000, 0x10_0000..0x10_1000, 0x10_2000..0x10_3000]);
         let mremap = |flags: i32| Call::Mremap {
             address: 0x10_2000,
@@ -184,10 +184,10 @@ mod tests {
             flags: flags as u64,
             new_address: 0,
         };
-        own.follow(&mremap(libc::MREMAP_MAYMOVE), 0x20_0000);
+        own.apply(&mremap(libc::MREMAP_MAYMOVE), 0x20_0000);
         assert_eq!(own.parts(&(0x1000..u64::MAX)), [0x10_0000..0x10_1000, 0x20_0000..0x20_4000]);
         let mut both = own.clone();
-        both.follow(&mremap(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP), 0x30_0000);
+        both.apply(&mremap(libc::MREMAP_MAYMOVE | libc::MREMAP_DONTUNMAP), 0x30_0000);
         assert_eq!(both.parts(&(0x20_1000..0x30_1000)), [0x20_1000..0x20_4000, 0x30_0000..0x30_1000]);
         // A mapping that replaces others, and one in the middle of a larger one.
         own.insert(0x10_0000..0x20_2000);
@@ -199,11 +199,11 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_told_where_its_interpreter_is() {
+    fn finds_the_interpreter_in_the_auxiliary_vector() {
         // Argument count, arguments, environment and auxiliary vector, as execve leaves them.
         let stack = 0x7000_0000..0x7000_2000;
-        let told = [3, 0x40_0040, 4, 56, 5, 11, 7, 0x6000_0000, 33, 0x6100_0000, 0, 0];
-        let on_stack = Bytes(0x7000_1000, words(&[&[1, 0x7000_1f00, 0, 0x7000_1f10, 0][..], &told].concat()));
+        let auxv = [3, 0x40_0040, 4, 56, 5, 11, 7, 0x6000_0000, 33, 0x6100_0000, 0, 0];
+        let on_stack = Bytes(0x7000_1000, words(&[&[1, 0x7000_1f00, 0, 0x7000_1f10, 0][..], &auxv].concat()));
         let vector = vector(&stack, 0x7000_1000, &on_stack).unwrap();
         assert_eq!(vector, [(3, 0x40_0040), (4, 56), (5, 11), (7, 0x6000_0000), (33, 0x6100_0000)]);
         assert_eq!(super::vector(&stack, 0x7000_1000, &Bytes(0x7000_1000, words(&[1, 0, 0, 3, 0, 4]))), None);
@@ -218,7 +218,7 @@ mod tests {
             interpreter[at + 40..at + 48].copy_from_slice(&u64::to_le_bytes(bytes));
         }
         let mut own = Owned::default();
-        own.find(&stack, &vector, &Bytes(0x6000_0000, interpreter));
+        own.add_initial(&stack, &vector, &Bytes(0x6000_0000, interpreter));
         // There is nothing at the third address.
         assert_eq!(own.parts(&(0..u64::MAX)), [0x6000_0000..0x6000_4000, 0x6fff_f000..0x7000_2000]);
     }

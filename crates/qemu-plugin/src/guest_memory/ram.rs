@@ -27,24 +27,21 @@ pub struct Ram(Vec<Range>);
 #[derive(Debug, thiserror::Error)]
 pub enum RamError {
     /// The file with the location cannot be read.
-    #[error("{}: where the memory is", path.display())]
+    #[error("{}: cannot read the memory map of the machine", path.display())]
     Unreadable {
-        /// The file.
         path: PathBuf,
-        /// The system's error.
         #[source]
         error: io::Error,
     },
-    #[error("where the memory is, as `pagelab record` tells it")]
+    #[error("the memory map that `pagelab record` wrote")]
     Json(#[source] serde_json::Error),
-    #[error("where the memory is: no {key:?} in {stretch}")]
+    #[error("the memory map that `pagelab record` wrote: expected the key {key:?} in {range}")]
     Missing {
-        /// The missing key.
         key: &'static str,
         /// The range.
-        stretch: String,
+        range: String,
     },
-    /// A memory block that is mapped in parts, which this QEMU does not distinguish.
+    /// A memory block is mapped in several parts, which this QEMU does not distinguish.
     #[error(
         "{0} is in several parts, and this QEMU does not report to plugins which part an access is in; give the machine less memory (-m 2G), or use QEMU 9 or newer"
     )]
@@ -55,32 +52,29 @@ pub enum RamError {
 const PROTECTION: u64 = (libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) as u64;
 
 impl Ram {
-    /// Reads the file that `pagelab record` has written. With `tells_offsets` this QEMU passes plugins offsets in memory blocks
-    /// instead of physical addresses.
-    ///
-    /// # Errors
-    /// The file has other content, or the parts of memory cannot be distinguished.
-    pub fn read(path: &Path, tells_offsets: bool) -> Result<Ram, RamError> {
+    /// Reads the file that `pagelab record` has written. `reports_offsets`: this QEMU reports offsets in memory blocks to plugins,
+    /// not physical addresses.
+    pub fn read(path: &Path, reports_offsets: bool) -> Result<Ram, RamError> {
         let unreadable = |error| RamError::Unreadable { path: path.to_owned(), error };
-        Ram::parse(&std::fs::read(path).map_err(unreadable)?, tells_offsets)
+        Ram::parse(&std::fs::read(path).map_err(unreadable)?, reports_offsets)
     }
 
-    fn parse(json: &[u8], tells_offsets: bool) -> Result<Ram, RamError> {
+    fn parse(json: &[u8], reports_offsets: bool) -> Result<Ram, RamError> {
         let list: Vec<serde_json::Value> = serde_json::from_slice(json).map_err(RamError::Json)?;
         let mut ranges = Vec::new();
         let mut distances: Vec<(String, u64)> = Vec::new();
-        for stretch in &list {
-            let missing = |key| RamError::Missing { key, stretch: stretch.to_string() };
-            let number = |key: &'static str| stretch[key].as_u64().ok_or_else(|| missing(key));
-            let name = stretch["name"].as_str().unwrap_or_default().to_owned();
+        for range in &list {
+            let missing = |key| RamError::Missing { key, range: range.to_string() };
+            let number = |key: &'static str| range[key].as_u64().ok_or_else(|| missing(key));
+            let name = range["name"].as_str().unwrap_or_default().to_owned();
             let range = Range { address: number("address")?, bytes: number("bytes")?, host: number("host")?, name };
             distances.push((range.name.clone(), range.address.wrapping_sub(number("offset")?)));
             ranges.push(range);
         }
         let is_moved =
             |(name, distance): &(String, u64)| distances.iter().any(|(other, own)| other == name && own != distance);
-        match distances.iter().find(|stretch| is_moved(stretch)) {
-            Some((name, _)) if tells_offsets => Err(RamError::InParts(name.clone())),
+        match distances.iter().find(|range| is_moved(range)) {
+            Some((name, _)) if reports_offsets => Err(RamError::InParts(name.clone())),
             _ => Ok(Ram(ranges)),
         }
     }
@@ -116,8 +110,8 @@ mod tests {
     const LOW: &str = r#"{ "address": 4096, "bytes": 8192, "offset": 4096, "host": 1048576, "name": "ram" }"#;
     const HIGH: &str = r#"{ "address": 1048576, "bytes": 4096, "offset": 12288, "host": 1056768, "name": "ram" }"#;
 
-    fn parse(stretches: &[&str], tells_offsets: bool) -> Result<Ram, RamError> {
-        Ram::parse(format!("[{}]", stretches.join(",")).as_bytes(), tells_offsets)
+    fn parse(ranges: &[&str], reports_offsets: bool) -> Result<Ram, RamError> {
+        Ram::parse(format!("[{}]", ranges.join(",")).as_bytes(), reports_offsets)
     }
 
     #[test]
@@ -131,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_told_apart_is_refused() {
+    fn refuses_ambiguous_or_malformed_memory_maps() {
         assert!(parse(&[LOW], true).is_ok());
         assert!(parse(&[LOW, HIGH], true).unwrap_err().to_string().contains("ram is in several parts"));
         for wrong in [&["{}"][..], &["1"], &["["]] {

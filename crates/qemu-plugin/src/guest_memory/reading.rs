@@ -32,19 +32,19 @@ pub trait GuestMemory {
         bytes
     }
 
-    /// The string at an address, of at most `most_bytes` bytes without its zero; `None` where it is longer or not readable.
-    fn whole_text(&self, address: u64, most_bytes: usize) -> Option<Vec<u8>> {
-        let mut bytes = self.up_to_zero(address, most_bytes + 1);
-        let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end <= most_bytes)?;
+    /// The string at an address, of at most `max_bytes` bytes without its zero; `None` where it is longer or not readable.
+    fn whole_text(&self, address: u64, max_bytes: usize) -> Option<Vec<u8>> {
+        let mut bytes = self.up_to_zero(address, max_bytes + 1);
+        let end = bytes.iter().position(|byte| *byte == 0).filter(|end| *end <= max_bytes)?;
         bytes.truncate(end);
         Some(bytes)
     }
 
-    /// The bytes at an address, page by page, until a zero, `most_bytes` bytes or unreadable memory.
-    fn up_to_zero(&self, address: u64, most_bytes: usize) -> Vec<u8> {
+    /// The bytes at an address, page by page, until a zero, `max_bytes` bytes or unreadable memory.
+    fn up_to_zero(&self, address: u64, max_bytes: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         // Page by page, because the memory after the string may be unmapped.
-        while bytes.len() < most_bytes {
+        while bytes.len() < max_bytes {
             let at = address.wrapping_add(bytes.len() as u64);
             let mut part = vec![0; (PAGE_BYTES - at % PAGE_BYTES) as usize];
             let read = self.read(at, &mut part);

@@ -86,13 +86,13 @@ pub fn stacks(regions: &[Region], stack_bytes: u64, page_bytes: u64) -> Vec<Rang
 /// lowest address with content.
 pub fn show_stack(regions: &mut Vec<Region>, stack: Range<u64>, used: u64) {
     let begin = (used & !(PAGE_BYTES - 1)).saturating_sub(STACK_AHEAD_BYTES).max(stack.start);
-    name(regions, begin..stack.end, "[stack]");
+    name_part(regions, begin..stack.end, "[stack]");
     // Removes the unused part and the page below it.
     regions.retain(|region| region.range.start >= begin || region.range.end < stack.start);
 }
 
 /// Names part of a region of anonymous memory.
-pub fn name(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
+pub fn name_part(regions: &mut Vec<Region>, part: Range<u64>, name: &str) {
     let holds = |region: &Region| {
         region.is_anonymous() && region.range.start <= part.start && part.end <= region.range.end && !part.is_empty()
     };
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_below_qemu_is_the_programs() {
+    fn memory_below_qemu_belongs_to_the_program() {
         let region = |range, protection, name: &str| Region { range, protection, name: name.to_owned() };
         let expected = [
             region(0x40_0000..0x4b_6000, 1, "/a program"),
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guard_of_a_larger_page_is_not_protected_and_not_the_stack_s() {
+    fn a_larger_guard_page_is_unprotected_and_not_part_of_the_stack() {
         let maps = "\
 0048c000-00490000 r--p 0008c000 fe:00 10103132                           /a program
 00493000-004c0000 rw-p 00000000 00:00 0 
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn no_stack_is_found_where_none_is() {
+    fn finds_no_stack_in_other_memory() {
         let shown = before();
         assert_eq!(stacks(&shown, stack_bytes(Some(1 << 30)), PAGE_BYTES), []);
         assert_eq!(stacks(&shown[1..2], stack_bytes(Some(0)), PAGE_BYTES), []);
@@ -204,12 +204,12 @@ mod tests {
     fn a_part_of_anonymous_memory_gets_a_name() {
         let before = before();
         let mut shown = before.clone();
-        name(&mut shown, 0x40_0000_1000..0x40_0000_3000, "[heap]");
+        name_part(&mut shown, 0x40_0000_1000..0x40_0000_3000, "[heap]");
         assert_eq!((shown.len(), shown[2].name.as_str(), shown[3].range.start), (4, "[heap]", 0x40_0000_3000));
         // Neither part of a file nor unmapped memory is named.
         for part in [0x40_0000..0x40_1000, 0x40_0000_2000..0x40_0000_2000, 0x1000..0x2000] {
             let mut same = before.clone();
-            name(&mut same, part, "[heap]");
+            name_part(&mut same, part, "[heap]");
             assert_eq!(same, before);
         }
     }

@@ -53,7 +53,7 @@ fn protection(flags: u32) -> u64 {
 }
 
 /// Splits regions of files at segment boundaries, and gives each part its segment's protection.
-pub fn take_apart(regions: &mut Vec<Region>, contents: &impl GuestMemory) {
+pub fn split_by_segment(regions: &mut Vec<Region>, contents: &impl GuestMemory) {
     let mut taken = Vec::new();
     // The current file: its name, its first address and its segments.
     let mut file: Option<(String, u64, Vec<Segment>)> = None;
@@ -135,7 +135,7 @@ mod tests {
             region(0x50_5000..0x50_7000, 3, ""),
             region(0x60_0000..0x60_1000, 1, "/b"),
         ];
-        take_apart(&mut regions, &Bytes(0x50_0000, file()));
+        split_by_segment(&mut regions, &Bytes(0x50_0000, file()));
         let expected = [
             region(0x50_0000..0x50_1000, 1, "/a"),
             region(0x50_1000..0x50_3000, 5, "/a"),

@@ -29,7 +29,7 @@ pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMem
     for stack in regions::stacks(all, regions::stack_bytes(stack_limit()), page_bytes()) {
         let used = used_pages(&pagemap, &stack, base, contents).next();
         if let Some(vector) = used.and_then(|used| owned::vector(&stack, used, contents)) {
-            own.find(&stack, &vector, contents);
+            own.add_initial(&stack, &vector, contents);
         }
     }
 }
@@ -46,10 +46,10 @@ pub fn loaded(mut regions: Vec<Region>, base: u64, heap: Range<u64>, contents: &
         regions::show_stack(&mut regions, stack, used);
     }
     let heap = heap.start & !(PAGE_BYTES - 1)..heap.end.next_multiple_of(PAGE_BYTES);
-    regions::name(&mut regions, heap, "[heap]");
+    regions::name_part(&mut regions, heap, "[heap]");
     name_vdso(&mut regions, contents);
-    let read = stand_in(&mut regions, contents);
-    segments::take_apart(&mut regions, contents);
+    let read = name_vdso_substitute(&mut regions, contents);
+    segments::split_by_segment(&mut regions, contents);
     written.retain(|page| is_written_by_linux(*page, &regions));
     Loaded { regions, written, read }
 }
@@ -103,8 +103,8 @@ fn is_used(page: u64, contents: &impl GuestMemory) -> bool {
 /// The base page size that QEMU was configured with, to which it rounds the stack and the memory after it (`QEMU_PAGESIZE`,
 /// linux-user/main.c); 4K by default.
 fn page_bytes() -> u64 {
-    let told = std::env::var("QEMU_PAGESIZE").ok().and_then(|text| text.parse::<u64>().ok());
-    told.filter(|bytes| bytes.is_power_of_two() && *bytes > PAGE_BYTES).unwrap_or(PAGE_BYTES)
+    let configured = std::env::var("QEMU_PAGESIZE").ok().and_then(|text| text.parse::<u64>().ok());
+    configured.filter(|bytes| bytes.is_power_of_two() && *bytes > PAGE_BYTES).unwrap_or(PAGE_BYTES)
 }
 
 fn stack_limit() -> Option<u64> {
@@ -128,44 +128,44 @@ fn name_vdso(regions: &mut [Region], contents: &impl GuestMemory) {
 /// The symbols that glibc looks for in the vDSO when a program without an interpreter starts (`setup_vdso_pointers`,
 /// sysdeps/unix/sysv/linux/dl-vdso-setup.h): the arm64 name and the name on other architectures. Programs with other libraries
 /// only look for the time, when they first need it.
-const SOUGHT: [&[u8]; 2] = [b"\0__kernel_clock_getres\0", b"\0__vdso_clock_getres\0"];
+const VDSO_SYMBOLS: [&[u8]; 2] = [b"\0__kernel_clock_getres\0", b"\0__vdso_clock_getres\0"];
 
 /// A QEMU without a vDSO (before 8.2) has a page after the stack of a program without an interpreter, for returns from signals.
 /// If the program looks for functions in the vDSO when it starts, this page represents the vDSO and gets its name. Returns its
 /// address.
-fn stand_in(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> {
+fn name_vdso_substitute(regions: &mut [Region], contents: &impl GuestMemory) -> Option<u64> {
     let mut files: Vec<&str> =
         regions.iter().map(|region| region.name.as_str()).filter(|name| name.starts_with('/')).collect();
     files.dedup();
     if files.len() != 1 || regions.iter().any(|region| region.name == "[vdso]") {
         return None;
     }
-    let is_sought = |region: &Region| region.name.starts_with('/') && holds(&region.range, contents);
-    if !regions.iter().any(is_sought) {
+    let names_symbol = |region: &Region| region.name.starts_with('/') && holds(&region.range, contents);
+    if !regions.iter().any(names_symbol) {
         return None;
     }
     let stack = regions.iter().position(|region| region.name == "[stack]")?;
-    let (stack_end, behind) = (regions[stack].range.end, regions.get_mut(stack + 1)?);
-    let is_it = behind.name.is_empty()
-        && behind.range.start == stack_end
-        && [PAGE_BYTES, page_bytes()].contains(&(behind.range.end - stack_end))
-        && behind.protection & libc::PROT_WRITE as u64 == 0;
-    if !is_it {
+    let (stack_end, after) = (regions[stack].range.end, regions.get_mut(stack + 1)?);
+    let is_signal_page = after.name.is_empty()
+        && after.range.start == stack_end
+        && [PAGE_BYTES, page_bytes()].contains(&(after.range.end - stack_end))
+        && after.protection & libc::PROT_WRITE as u64 == 0;
+    if !is_signal_page {
         return None;
     }
-    "[vdso]".clone_into(&mut behind.name);
-    Some(behind.range.start)
+    "[vdso]".clone_into(&mut after.name);
+    Some(after.range.start)
 }
 
 /// Whether a range contains one of the names. It is read in pieces that overlap by the length of a name.
 fn holds(range: &Range<u64>, contents: &impl GuestMemory) -> bool {
     const PIECE_BYTES: usize = 1 << 20;
-    let longest = SOUGHT.iter().map(|name| name.len()).max().unwrap_or(0);
+    let longest = VDSO_SYMBOLS.iter().map(|name| name.len()).max().unwrap_or(0);
     let mut piece = vec![0; PIECE_BYTES + longest];
     (range.start..range.end).step_by(PIECE_BYTES).any(|at| {
         let bytes = ((range.end - at) as usize).min(piece.len());
         let read = contents.read(at, &mut piece[..bytes]);
-        SOUGHT.iter().any(|name| piece[..read].windows(name.len()).any(|found| found == *name))
+        VDSO_SYMBOLS.iter().any(|name| piece[..read].windows(name.len()).any(|found| found == *name))
     })
 }
 
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_stands_for_the_vdso_where_the_program_looks_into_that() {
+    fn shows_a_page_for_the_vdso_to_a_program_that_reads_it() {
         let region = |pages: Range<u64>, name: &str| Region {
             range: pages.start * PAGE_BYTES..pages.end * PAGE_BYTES,
             protection: 1,
@@ -197,7 +197,7 @@ mod tests {
             let contents = Text([vec![0; (1 << 20) - 7].as_slice(), text, &[0; 64]].concat());
             let mut regions = vec![region(1..300, "/program"), region(500..508, "[stack]"), region(508..509, "")];
             regions.extend_from_slice(more);
-            let read = stand_in(&mut regions, &contents);
+            let read = name_vdso_substitute(&mut regions, &contents);
             (read, regions[2].name.clone())
         };
         let named = (Some(508 * PAGE_BYTES), "[vdso]".to_owned());

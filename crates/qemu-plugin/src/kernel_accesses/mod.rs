@@ -15,12 +15,12 @@ use crate::guest_memory::GuestMemory;
 mod table;
 
 use table::Length;
-use table::Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
+use table::Length::{Argument, AtMost, Bits, Bytes, IfNonzero, IfPositive, Result, SizeAt, Text};
 pub use table::{Abi, KernelAccess, of_call};
 
 /// A memory range that the kernel accesses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stretch {
+pub struct AccessedRange {
     /// First address of the range.
     pub address: u64,
     /// Length in bytes, at least 1.
@@ -29,21 +29,21 @@ pub struct Stretch {
     pub store: bool,
 }
 
-impl Stretch {
+impl AccessedRange {
     /// Splits the range at page boundaries.
-    pub fn pages(self) -> impl Iterator<Item = Stretch> {
+    pub fn pages(self) -> impl Iterator<Item = AccessedRange> {
         let last = self.address.saturating_add(self.bytes - 1);
         (self.address >> PAGE_SHIFT..=last >> PAGE_SHIFT).map(move |page| {
             let address = self.address.max(page << PAGE_SHIFT);
             let end = last.min(page << PAGE_SHIFT | ((1 << PAGE_SHIFT) - 1));
-            Stretch { address, bytes: end - address + 1, ..self }
+            AccessedRange { address, bytes: end - address + 1, ..self }
         })
     }
 }
 
-/// The results of a call that did not touch memory: the call does not exist, or the memory does not.
-const NOTHING_DONE: [i64; 2] = [-(libc::ENOSYS as i64), -(libc::EFAULT as i64)];
-/// The most elements of an array of `struct iovec` (`UIO_MAXIOV`).
+/// The results of calls that access no memory: the call does not exist, or its memory is not mapped.
+const NO_ACCESS_RESULTS: [i64; 2] = [-(libc::ENOSYS as i64), -(libc::EFAULT as i64)];
+/// The maximum number of elements in an array of `struct iovec` (`UIO_MAXIOV`).
 const MAX_PARTS: u64 = 1024;
 /// More bytes than any structure whose length is an argument.
 const MAX_BYTES: u64 = 1 << 20;
@@ -51,27 +51,27 @@ const MAX_BYTES: u64 = 1 << 20;
 /// The size of the program's buffer, for a call in which the kernel overwrites that size with the actual length. Must be read
 /// before the call.
 pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl GuestMemory) -> u64 {
-    let said = accesses.iter().find_map(|access| match *access {
-        KernelAccess::Range { length: Pointed(index), .. } => memory.half(arguments[index]),
+    let length = accesses.iter().find_map(|access| match *access {
+        KernelAccess::Range { length: SizeAt(index), .. } => memory.half(arguments[index]),
         KernelAccess::Message { header, .. } => memory.half(arguments[header].wrapping_add(NAME_BYTES)),
         _ => None,
     });
-    said.map_or(0, u64::from)
+    length.map_or(0, u64::from)
 }
 
 /// The memory that the kernel accessed in a call, in that order. `room` is the value from before the call.
-pub fn stretches(
+pub fn ranges(
     accesses: &[KernelAccess],
     arguments: &[u64; 6],
     room: u64,
     result: i64,
     memory: &impl GuestMemory,
-) -> Vec<Stretch> {
-    let mut done = Call { arguments, room, result, memory, stretches: Vec::new() };
-    if !NOTHING_DONE.contains(&result) {
+) -> Vec<AccessedRange> {
+    let mut done = Call { arguments, room, result, memory, ranges: Vec::new() };
+    if !NO_ACCESS_RESULTS.contains(&result) {
         accesses.iter().for_each(|access| done.add(*access));
     }
-    done.stretches
+    done.ranges
 }
 
 /// Offset of the name's length in a `struct msghdr`.
@@ -82,7 +82,7 @@ struct Call<'a, M> {
     room: u64,
     result: i64,
     memory: &'a M,
-    stretches: Vec<Stretch>,
+    ranges: Vec<AccessedRange>,
 }
 
 impl<M: GuestMemory> Call<'_, M> {
@@ -109,23 +109,23 @@ impl<M: GuestMemory> Call<'_, M> {
         match length {
             Bytes(bytes) => bytes,
             Result(each) => self.result.max(0) as u64 * each,
-            Within(index) => (self.result.max(0) as u64).min(self.arguments[index]),
-            Found(bytes) => {
+            AtMost(index) => (self.result.max(0) as u64).min(self.arguments[index]),
+            IfPositive(bytes) => {
                 if self.result > 0 {
                     bytes
                 } else {
                     0
                 }
             }
-            Unless0(index, bytes) => match self.memory.half(self.arguments[index]) {
+            IfNonzero(index, bytes) => match self.memory.half(self.arguments[index]) {
                 None | Some(0) => 0,
                 Some(_) => bytes,
             },
             Argument(index, each) => self.arguments[index].saturating_mul(each).min(MAX_BYTES),
             Bits(index) => self.arguments[index].min(MAX_BYTES).div_ceil(64) * 8,
-            Pointed(index) => {
-                let said = self.memory.half(self.arguments[index]).map_or(0, u64::from);
-                said.min(self.room).min(MAX_BYTES)
+            SizeAt(index) => {
+                let length = self.memory.half(self.arguments[index]).map_or(0, u64::from);
+                length.min(self.room).min(MAX_BYTES)
             }
             Text => self.memory.text(address).len() as u64 + 1,
         }
@@ -133,7 +133,7 @@ impl<M: GuestMemory> Call<'_, M> {
 
     fn push(&mut self, address: u64, bytes: u64, store: bool) {
         if bytes > 0 {
-            self.stretches.push(Stretch { address, bytes, store });
+            self.ranges.push(AccessedRange { address, bytes, store });
         }
     }
 

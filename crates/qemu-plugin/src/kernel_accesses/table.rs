@@ -41,22 +41,22 @@ pub enum Length {
     /// This many bytes for each unit of the result.
     Result(u64),
     /// The result in bytes, but not more than the argument with this index; the result may exceed what is copied.
-    Within(usize),
-    /// This many bytes if the result is not 0 (something was found).
-    Found(u64),
+    AtMost(usize),
+    /// This many bytes if the result is positive (something was found).
+    IfPositive(u64),
     /// The second number of bytes, if the four bytes that the argument points to are not 0.
-    Unless0(usize, u64),
+    IfNonzero(usize, u64),
     /// This many bytes for each unit of the argument.
     Argument(usize, u64),
     /// One bit for each unit of the argument, in whole words (`fd_set`).
     Bits(usize),
     /// The value of the four bytes that an argument points to (`socklen_t`), but not more than before the call.
-    Pointed(usize),
+    SizeAt(usize),
     /// A string up to its terminating zero.
     Text,
 }
 
-use Length::{Argument, Bits, Bytes, Found, Pointed, Result, Text, Unless0, Within};
+use Length::{Argument, AtMost, Bits, Bytes, IfNonzero, IfPositive, Result, SizeAt, Text};
 
 const fn load(pointer: usize, length: Length) -> KernelAccess {
     KernelAccess::Range { pointer, length, store: false }
@@ -70,9 +70,9 @@ const fn vector(store: bool) -> [KernelAccess; 1] {
     [KernelAccess::Vector { array: 1, count: 2, store }]
 }
 
-/// A result that the kernel writes at one argument, with its length at the next one, which it reads and writes too.
-const fn named(pointer: usize) -> [KernelAccess; 2] {
-    [store(pointer, Pointed(pointer + 1)), store(pointer + 1, Bytes(4))]
+/// A result that the kernel writes to one argument. Its length is at the next argument, which the kernel reads and writes.
+const fn sized_result(pointer: usize) -> [KernelAccess; 2] {
+    [store(pointer, SizeAt(pointer + 1)), store(pointer + 1, Bytes(4))]
 }
 
 /// A call: its number on x86-64, its number in the generic table, and its accesses.
@@ -111,15 +111,15 @@ pub(super) const ROWS: &[Row] = &[
     // Sockets.
     (42, 203, &[load(1, Argument(2, 1))]),                     // connect
     (49, 200, &[load(1, Argument(2, 1))]),                     // bind
-    (43, 202, &named(1)),                                      // accept
-    (288, 242, &named(1)),                                     // accept4
-    (51, 204, &named(1)),                                      // getsockname
-    (52, 205, &named(1)),                                      // getpeername
+    (43, 202, &sized_result(1)),                               // accept
+    (288, 242, &sized_result(1)),                              // accept4
+    (51, 204, &sized_result(1)),                               // getsockname
+    (52, 205, &sized_result(1)),                               // getpeername
     (53, 199, &[store(3, Bytes(8))]),                          // socketpair
     (54, 208, &[load(3, Argument(4, 1))]),                     // setsockopt
-    (55, 209, &named(3)),                                      // getsockopt
+    (55, 209, &sized_result(3)),                               // getsockopt
     (44, 206, &[load(1, Result(1)), load(4, Argument(5, 1))]), // sendto
-    (45, 207, &[store(1, Within(2)), store(4, Pointed(5)), store(5, Bytes(4))]), // recvfrom
+    (45, 207, &[store(1, AtMost(2)), store(4, SizeAt(5)), store(5, Bytes(4))]), // recvfrom
     (46, 211, &[KernelAccess::Message { header: 1, store: false }]), // sendmsg
     (47, 212, &[KernelAccess::Message { header: 1, store: true }]), // recvmsg
     // Files. struct stat has 144 bytes on x86-64 and 128 elsewhere.
@@ -157,12 +157,12 @@ pub(super) const ROWS: &[Row] = &[
     (90, NO, &[load(0, Text)]),                                     // chmod
     (268, 53, &[load(1, Text)]),                                    // fchmodat
     (280, 88, &[load(1, Text), load(2, Bytes(32))]),                // utimensat
-    (191, 8, &[load(0, Text), load(1, Text), store(2, Within(3))]), // getxattr
-    (192, 9, &[load(0, Text), load(1, Text), store(2, Within(3))]), // lgetxattr
-    (193, 10, &[load(1, Text), store(2, Within(3))]),               // fgetxattr
-    (194, 11, &[load(0, Text), store(1, Within(2))]),               // listxattr
-    (195, 12, &[load(0, Text), store(1, Within(2))]),               // llistxattr
-    (196, 13, &[store(1, Within(2))]),                              // flistxattr
+    (191, 8, &[load(0, Text), load(1, Text), store(2, AtMost(3))]), // getxattr
+    (192, 9, &[load(0, Text), load(1, Text), store(2, AtMost(3))]), // lgetxattr
+    (193, 10, &[load(1, Text), store(2, AtMost(3))]),               // fgetxattr
+    (194, 11, &[load(0, Text), store(1, AtMost(2))]),               // listxattr
+    (195, 12, &[load(0, Text), store(1, AtMost(2))]),               // llistxattr
+    (196, 13, &[store(1, AtMost(2))]),                              // flistxattr
     // Time.
     (35, 101, &[load(0, Bytes(16))]),                      // nanosleep
     (230, 115, &[load(2, Bytes(16))]),                     // clock_nanosleep
@@ -177,17 +177,17 @@ pub(super) const ROWS: &[Row] = &[
     (NO, 134, &[load(1, Bytes(24)), store(2, Bytes(24))]), // rt_sigaction
     (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
     (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
-    (61, 260, &[store(1, Found(4)), store(3, Found(144))]), // wait4
+    (61, 260, &[store(1, IfPositive(4)), store(3, IfPositive(144))]), // wait4
     // It writes siginfo_t, whose first member is 0 if nothing was found.
-    (247, 95, &[store(2, Bytes(128)), store(4, Unless0(2, 144))]), // waitid
-    (97, 163, &[store(1, Bytes(16))]),                             // getrlimit
-    (160, 164, &[load(1, Bytes(16))]),                             // setrlimit
-    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),        // prlimit64
-    (98, 165, &[store(1, Bytes(144))]),                            // getrusage
-    (203, 122, &[load(2, Argument(1, 1))]),                        // sched_setaffinity
-    (204, 123, &[store(2, Result(1))]),                            // sched_getaffinity
-    (63, 160, &[store(0, Bytes(390))]),                            // uname
-    (99, 179, &[store(0, Bytes(112))]),                            // sysinfo
+    (247, 95, &[store(2, Bytes(128)), store(4, IfNonzero(2, 144))]), // waitid
+    (97, 163, &[store(1, Bytes(16))]),                               // getrlimit
+    (160, 164, &[load(1, Bytes(16))]),                               // setrlimit
+    (302, 261, &[load(2, Bytes(16)), store(3, Bytes(16))]),          // prlimit64
+    (98, 165, &[store(1, Bytes(144))]),                              // getrusage
+    (203, 122, &[load(2, Argument(1, 1))]),                          // sched_setaffinity
+    (204, 123, &[store(2, Result(1))]),                              // sched_getaffinity
+    (63, 160, &[store(0, Bytes(390))]),                              // uname
+    (99, 179, &[store(0, Bytes(112))]),                              // sysinfo
 ];
 
 /// The two system call tables that Linux has for 64-bit programs.

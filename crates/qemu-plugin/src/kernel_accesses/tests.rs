@@ -37,8 +37,8 @@ fn over(
 ) -> Vec<(u64, u64, bool)> {
     let accesses = of_call(Abi::X86_64, number);
     let room = room(accesses, &arguments, &Words(before));
-    let stretches = stretches(accesses, &arguments, room, result, &Words(after));
-    stretches.iter().map(|stretch| (stretch.address, stretch.bytes, stretch.store)).collect()
+    let ranges = ranges(accesses, &arguments, room, result, &Words(after));
+    ranges.iter().map(|range| (range.address, range.bytes, range.store)).collect()
 }
 
 #[test]
@@ -58,10 +58,10 @@ fn no_more_is_written_than_there_is_room_for() {
 #[test]
 fn a_name_is_as_long_as_it_is_and_as_there_is_room_for() {
     let accept = [3, 0x1000, 0x2000, 0, 0, 0];
-    let told = |room, length| over(libc::SYS_accept, accept, 4, [room, length]);
+    let accept_accesses = |room, length| over(libc::SYS_accept, accept, 4, [room, length]);
     let length = (0x2000, 4, true);
-    assert_eq!(told(&[(0x2000, 128)], &[(0x2000, 16)]), [(0x1000, 16, true), length]);
-    assert_eq!(told(&[(0x2000, 16)], &[(0x2000, 110)]), [(0x1000, 16, true), length]);
+    assert_eq!(accept_accesses(&[(0x2000, 128)], &[(0x2000, 16)]), [(0x1000, 16, true), length]);
+    assert_eq!(accept_accesses(&[(0x2000, 16)], &[(0x2000, 110)]), [(0x1000, 16, true), length]);
     // No address is requested.
     assert_eq!(of(libc::SYS_accept, [3, 0, 0, 0, 0, 0], 4, &[]), []);
     const BEFORE: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 16)];
@@ -71,7 +71,7 @@ fn a_name_is_as_long_as_it_is_and_as_there_is_room_for() {
 }
 
 #[test]
-fn who_finds_no_child_is_told_nothing() {
+fn wait_without_a_child_writes_nothing() {
     let wait = [-1i64 as u64, 0x10, libc::WNOHANG as u64, 0x20, 0, 0];
     assert_eq!(of(libc::SYS_wait4, wait, 0, &[]), []);
     assert_eq!(of(libc::SYS_wait4, wait, 77, &[]), [(0x10, 4, true), (0x20, 144, true)]);
@@ -99,7 +99,7 @@ fn a_call_that_fails_has_read_its_path() {
 }
 
 #[test]
-fn parts_are_touched_as_far_as_the_result_goes() {
+fn touches_parts_up_to_the_result() {
     const WORDS: &[(u64, u64)] = &[(0x100, 0x4000), (0x108, 10), (0x110, 0x5000), (0x118, 10), (0x120, 1), (0x128, 1)];
     let expected = [(0x100, 48, false), (0x4000, 10, true), (0x5000, 3, true)];
     assert_eq!(of(libc::SYS_readv, [3, 0x100, 3, 0, 0, 0], 13, WORDS), expected);

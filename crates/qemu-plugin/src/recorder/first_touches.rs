@@ -10,16 +10,16 @@ use trace::{Kind, page_of};
 use super::Recorder;
 use crate::vcpu::Vcpu;
 
-/// Number of timestamps and events that are kept before they are written.
-const NOTED_WITH_TIMES: usize = 1 << 14;
+/// Timestamps and events are written when there are this many.
+const MAX_NOTED_WITH_TIMES: usize = 1 << 14;
 
 impl Recorder {
     /// Records times from now on: the thread is about to create a thread or process, or was forked.
-    pub fn tell_times(&self, vcpu: &mut Vcpu) {
+    pub fn record_times(&self, vcpu: &mut Vcpu) {
         if !self.plan.header.system {
             self.is_timed.store(true, Ordering::Relaxed);
-            self.lock().tell_times();
-            vcpu.tell_touches();
+            self.lock().record_times();
+            vcpu.detect_first_touches();
         }
     }
 
@@ -31,12 +31,12 @@ impl Recorder {
     /// Records the time if this access of `bytes` bytes is the thread's first touch of one of its at most two pages.
     #[inline]
     pub fn touch(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
-        if vcpu.tells_touches() {
-            self.touch_anew(vcpu, address, bytes, kind);
+        if vcpu.detects_first_touches() {
+            self.record_first_touch(vcpu, address, bytes, kind);
         }
     }
 
-    fn touch_anew(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
+    fn record_first_touch(&self, vcpu: &mut Vcpu, address: u64, bytes: u64, kind: Kind) {
         if !vcpu.is_recording() {
             return;
         }
@@ -45,7 +45,7 @@ impl Recorder {
         if is_first.contains(&true) {
             let mut unwritten = self.lock();
             unwritten.time(vcpu.thread, vcpu.place());
-            if unwritten.count() >= NOTED_WITH_TIMES || unwritten.has_end() {
+            if unwritten.count() >= MAX_NOTED_WITH_TIMES || unwritten.has_end() {
                 self.attempt(&mut unwritten, |_| Ok(()));
             }
         }
@@ -53,10 +53,10 @@ impl Recorder {
 
     /// Memory is removed; the next touch of it is a first touch.
     pub fn forget(&self, vcpu: &mut Vcpu, ranges: Vec<Range<u64>>) {
-        if vcpu.tells_touches() && !ranges.is_empty() {
-            let mut forgotten = self.forgotten.lock().unwrap_or_else(PoisonError::into_inner);
-            forgotten.add(ranges);
-            vcpu.forget(&forgotten);
+        if vcpu.detects_first_touches() && !ranges.is_empty() {
+            let mut freed_ranges = self.freed_ranges.lock().unwrap_or_else(PoisonError::into_inner);
+            freed_ranges.add(ranges);
+            vcpu.forget(&freed_ranges);
         }
     }
 }

@@ -18,7 +18,7 @@ fn recorder(directory: &Path) -> Recorder {
             max_instructions: None,
             memory: PathBuf::new(),
             follow: None,
-            handed: None,
+            handover: None,
         },
         events: Box::leak(Box::default()),
     };
@@ -40,7 +40,7 @@ fn events(directory: &Path) -> (Vec<Event>, bool) {
 }
 
 /// Orders, results and calls of the trace's events, and whether the trace is complete.
-fn told(directory: &Path) -> (Vec<(u64, i64, Call)>, bool) {
+fn events_by_order(directory: &Path) -> (Vec<(u64, i64, Call)>, bool) {
     let (found, whole) = events(directory);
     (found.into_iter().map(|event| (event.order, event.result, event.call)).collect(), whole)
 }
@@ -54,7 +54,7 @@ fn brk(address: u64) -> Call {
 }
 
 #[test]
-fn what_others_do_while_the_file_is_closed_is_not_lost() {
+fn keeps_events_of_other_threads_while_the_file_is_closed() {
     const EACH: u64 = 2000;
     let directory = tempfile::tempdir().unwrap();
     let recorder = recorder(directory.path());
@@ -70,15 +70,15 @@ fn what_others_do_while_the_file_is_closed_is_not_lost() {
     });
     recorder.finish(0);
     let (events, whole) = events(directory.path());
-    let told = events.iter().filter_map(|event| match event.call {
+    let events_by_order = events.iter().filter_map(|event| match event.call {
         Call::Brk { address } => Some(address),
         _ => None,
     });
-    assert!(whole && told.eq(0..EACH), "{}", events.len());
+    assert!(whole && events_by_order.eq(0..EACH), "{}", events.len());
 }
 
 #[test]
-fn an_exec_that_failed_is_none_that_succeeded_whenever_the_program_is_killed() {
+fn a_failed_exec_never_looks_successful_even_if_the_program_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let recorder = recorder(directory.path());
     let mut vcpu = recorder.begin_thread();
@@ -88,10 +88,10 @@ fn an_exec_that_failed_is_none_that_succeeded_whenever_the_program_is_killed() {
     let (found, whole) = events(directory.path());
     assert!(whole && found.last().unwrap().call == exec());
     recorder.note(&mut vcpu, exec(), -2);
-    assert_eq!(told(directory.path()), (vec![(0, 0, brk(1)), (1, -2, exec())], false));
+    assert_eq!(events_by_order(directory.path()), (vec![(0, 0, brk(1)), (1, -2, exec())], false));
     recorder.note(&mut vcpu, brk(2), 0);
     recorder.finish(0);
-    assert_eq!(told(directory.path()), (vec![(0, 0, brk(1)), (1, -2, exec()), (2, 0, brk(2))], true));
+    assert_eq!(events_by_order(directory.path()), (vec![(0, 0, brk(1)), (1, -2, exec()), (2, 0, brk(2))], true));
 }
 
 #[test]
@@ -105,36 +105,36 @@ fn an_exec_that_succeeds_while_others_write_is_the_last_event() {
         let mut expected: Vec<(u64, i64, Call)> = (0..=number).map(|number| (number, 0, brk(number))).collect();
         expected.push((number + 1, 0, exec()));
         // The other thread's unwritten data is missing then.
-        assert_eq!(told(directory.path()), (expected, false));
+        assert_eq!(events_by_order(directory.path()), (expected, false));
     }
     // It failed, so the trace no longer claims that it succeeded.
     recorder.note(&mut vcpu, exec(), -2);
     recorder.finish(0);
-    let (events, whole) = told(directory.path());
+    let (events, whole) = events_by_order(directory.path());
     assert_eq!((events.len(), events.last(), whole), (4, Some(&(3, -2, exec())), true));
 }
 
 #[test]
-fn a_program_that_goes_on_has_no_end() {
+fn removes_the_provisional_end_if_the_program_continues() {
     let directory = tempfile::tempdir().unwrap();
     let recorder = recorder(directory.path());
     let mut vcpu = recorder.begin_thread();
     recorder.close(&mut vcpu, None);
-    assert!(told(directory.path()).1 && vcpu.needs_attention());
-    assert!(matches!(vcpu.attend(), crate::vcpu::Attention::GoesOn));
-    recorder.goes_on(&vcpu);
-    assert!(!told(directory.path()).1 && !vcpu.needs_attention());
+    assert!(events_by_order(directory.path()).1 && vcpu.needs_attention());
+    assert!(matches!(vcpu.attend(), crate::vcpu::Attention::CallReturned));
+    recorder.continued(&vcpu);
+    assert!(!events_by_order(directory.path()).1 && !vcpu.needs_attention());
 }
 
 #[test]
-fn nothing_is_kept_that_will_not_be_written() {
+fn keeps_no_data_after_the_file_has_failed() {
     let directory = tempfile::tempdir().unwrap();
     let recorder = recorder(directory.path());
     let mut vcpu = recorder.begin_thread();
     recorder.note(&mut vcpu, brk(1), 0);
     recorder.attempt(&mut recorder.lock(), |_| Err(io::Error::from_raw_os_error(libc::ENOSPC)));
-    for recorder in [&recorder, &recorder.silent()] {
-        (0..3 * NOTED as u64).for_each(|number| recorder.note(&mut vcpu, brk(number), 0));
+    for recorder in [&recorder, &recorder.without_output()] {
+        (0..3 * MAX_NOTED as u64).for_each(|number| recorder.note(&mut vcpu, brk(number), 0));
         recorder.note_seen(&mut vcpu);
         recorder.close(&mut vcpu, Some(exec()));
         let unwritten = recorder.lock();
@@ -145,11 +145,11 @@ fn nothing_is_kept_that_will_not_be_written() {
 }
 
 #[test]
-fn a_forked_process_writes_over_no_file() {
+fn a_forked_process_overwrites_no_file() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join(format!("trace.{}", std::process::id()));
     std::fs::write(&path, "somebody's").unwrap();
-    let said = recorder(directory.path()).of_child(Owned::default()).err().unwrap().to_string();
-    assert!(said.contains(path.to_str().unwrap()) && said.contains("exists"), "{said}");
+    let message = recorder(directory.path()).of_child(Owned::default()).err().unwrap().to_string();
+    assert!(message.contains(path.to_str().unwrap()) && message.contains("exists"), "{message}");
     assert_eq!(std::fs::read(&path).unwrap(), b"somebody's");
 }

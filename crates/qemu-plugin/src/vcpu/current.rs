@@ -22,7 +22,6 @@ pub struct Current {
 }
 
 impl Current {
-    /// Counts instructions.
     #[inline(always)]
     pub fn count(&mut self, instructions: u64) {
         self.instructions += instructions;
@@ -44,14 +43,15 @@ impl Current {
         }
         let page = page_of(address);
         address - page <= LAST_PLACE
-            && (self.runs.data(page, kind) || self.has_touched_lately(page, kind) && self.runs.let_data_in(page, kind))
+            && (self.runs.data(page, kind)
+                || self.has_touched_lately(page, kind) && self.runs.add_data_anyway(page, kind))
     }
 
     /// Like [`Current::access`], but checks all pages that were touched, not only the recent ones.
     #[inline(always)]
     pub fn access_again(&mut self, address: u64, kind: Kind) -> bool {
         let page = page_of(address);
-        self.has_touched(page, kind) && address - page <= LAST_PLACE && self.runs.let_data_in(page, kind)
+        self.has_touched(page, kind) && address - page <= LAST_PLACE && self.runs.add_data_anyway(page, kind)
     }
 
     /// Fetches in the page at this address. Returns `false` if nothing was done because there is no room or it may be a first
@@ -59,13 +59,13 @@ impl Current {
     #[inline(always)]
     pub fn fetch(&mut self, page: u64, fetches: u64) -> bool {
         self.runs.fetch(page, fetches)
-            || self.has_touched_lately(page, Kind::FETCH) && self.runs.let_fetch_in(page, fetches)
+            || self.has_touched_lately(page, Kind::FETCH) && self.runs.add_fetch_anyway(page, fetches)
     }
 
     /// Like [`Current::fetch`], without a check for first touches.
     #[inline]
     pub fn fetch_anyway(&mut self, page: u64, fetches: u64) -> bool {
-        self.runs.let_fetch_in(page, fetches)
+        self.runs.add_fetch_anyway(page, fetches)
     }
 
     #[inline(always)]

@@ -19,11 +19,11 @@ fn chunk(vcpu: &mut Vcpu, addresses: bool) -> Chunk {
     chunk_of(vcpu, addresses, 1 << 20, false)
 }
 
-fn chunk_of(vcpu: &mut Vcpu, addresses: bool, most: usize, many: bool) -> Chunk {
+fn chunk_of(vcpu: &mut Vcpu, addresses: bool, max_runs: usize, many: bool) -> Chunk {
     let header = header(addresses, None);
     let mut work = Work::new(header.columns).unwrap();
     let runs = vcpu.take(&mut work).unwrap();
-    vcpu.written(&header, most, many);
+    vcpu.written(&header, max_runs, many);
     Chunk::decode(&work.bytes, runs, header.columns).unwrap()
 }
 
@@ -61,7 +61,7 @@ fn runs_of_a_chunk_are_those_of_the_accesses() {
         let mut reference = if keep { Runs::in_sequence(RUNS) } else { Runs::new(RUNS) };
         let (mut vcpu, mut expected) = (vcpu(keep), Vec::new());
         let mut take = |reference: &mut Runs| {
-            expected.extend_from_slice(reference.ended());
+            expected.extend_from_slice(reference.finished());
             reference.clear();
             expected.len() as u64
         };
@@ -88,14 +88,14 @@ fn runs_of_a_chunk_are_those_of_the_accesses() {
 #[test]
 fn one_of_many_threads_has_the_runs_of_one_of_few() {
     // Chunks of 2000 and of 300 runs: the buffer is often full, and so is the chunk.
-    for most in [2000, 300] {
+    for max_runs in [2000, 300] {
         let [few, many] = [false, true].map(|many| {
             let (mut vcpu, mut runs) = (vcpu(false), Vec::new());
-            chunk_of(&mut vcpu, false, if many { most } else { 1 << 20 }, many);
-            let most = if many { most } else { usize::MAX };
+            chunk_of(&mut vcpu, false, if many { max_runs } else { 1 << 20 }, many);
+            let max_runs = if many { max_runs } else { usize::MAX };
             let mut take = |vcpu: &mut Vcpu, is_full: bool| {
                 if is_full {
-                    runs.extend(chunk_of(vcpu, false, if many { most } else { 1 << 20 }, many).runs());
+                    runs.extend(chunk_of(vcpu, false, if many { max_runs } else { 1 << 20 }, many).runs());
                 }
             };
             for (number, (address, kind)) in accesses(20_000).enumerate() {
@@ -104,15 +104,15 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
                     _ => vcpu.access_anywhere(address, 8, kind),
                 };
                 if !go(&mut vcpu) {
-                    let is_full = vcpu.empty(most);
+                    let is_full = vcpu.empty(max_runs);
                     take(&mut vcpu, is_full);
                     assert!(go(&mut vcpu));
                 }
                 // As for a call in which the kernel touches memory.
                 if number % 50 == 0 {
-                    let is_full = vcpu.empty(most);
+                    let is_full = vcpu.empty(max_runs);
                     take(&mut vcpu, is_full);
-                    let is_full = vcpu.kernel_access(address, 8, number % 100 == 0, most);
+                    let is_full = vcpu.kernel_access(address, 8, number % 100 == 0, max_runs);
                     take(&mut vcpu, is_full);
                 }
             }
@@ -171,7 +171,7 @@ fn nothing_is_recorded_outside_a_window() {
             && !vcpu.access_anywhere(0x1000, 8, Kind::LOAD)
     );
     vcpu.current().count(100);
-    assert!(matches!(vcpu.attend(), Attention::Opened));
+    assert!(matches!(vcpu.attend(), Attention::WindowStart));
     assert!(vcpu.current().fetch(1, 1) && vcpu.current().access(0x1000, Kind::LOAD));
     assert_eq!(chunk(&mut vcpu, false).len(), 2);
 }
@@ -210,9 +210,9 @@ fn windows_open_and_close_at_their_instructions() {
     for _ in 0..400 {
         while vcpu.needs_attention() {
             match vcpu.attend() {
-                Attention::Opened => changes.push((true, vcpu.instructions())),
-                Attention::Closed | Attention::Complete => changes.push((false, vcpu.instructions())),
-                Attention::Due | Attention::Begun | Attention::GoesOn => unreachable!(),
+                Attention::WindowStart => changes.push((true, vcpu.instructions())),
+                Attention::WindowEnd | Attention::LastWindowEnd => changes.push((false, vcpu.instructions())),
+                Attention::BlockDue | Attention::FirstInstruction | Attention::CallReturned => unreachable!(),
             }
         }
         vcpu.current().count(1);
@@ -221,7 +221,7 @@ fn windows_open_and_close_at_their_instructions() {
 }
 
 #[test]
-fn a_processor_says_when_it_begins_and_when_it_has_all() {
+fn reports_the_first_instruction_and_the_windows_of_a_processor() {
     for (window, expected) in [
         (None, &["begun 0", "complete 15"][..]),
         (
@@ -231,21 +231,21 @@ fn a_processor_says_when_it_begins_and_when_it_has_all() {
     ] {
         let header = Header { system: true, ..header(false, window) };
         let mut vcpu = begun(&header, Some(15));
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         for _ in 0..400 {
             while vcpu.needs_attention() {
                 let what = match vcpu.attend() {
-                    Attention::Begun => "begun",
-                    Attention::Opened => "opened",
-                    Attention::Closed => "closed",
-                    Attention::Complete => "complete",
-                    Attention::Due | Attention::GoesOn => unreachable!(),
+                    Attention::FirstInstruction => "begun",
+                    Attention::WindowStart => "opened",
+                    Attention::WindowEnd => "closed",
+                    Attention::LastWindowEnd => "complete",
+                    Attention::BlockDue | Attention::CallReturned => unreachable!(),
                 };
-                said.push(format!("{what} {}", vcpu.instructions()));
+                reported.push(format!("{what} {}", vcpu.instructions()));
             }
             vcpu.current().count(1);
         }
-        assert_eq!(said, expected);
+        assert_eq!(reported, expected);
     }
 }
 
@@ -267,9 +267,9 @@ fn a_chunk_is_taken_before_it_overflows() {
 }
 
 #[test]
-fn a_run_begins_where_the_page_was_touched_lately_and_at_no_first_touch() {
+fn begins_runs_on_recently_touched_pages_and_not_on_first_touches() {
     let mut vcpu = vcpu(false);
-    vcpu.tell_touches();
+    vcpu.detect_first_touches();
     for page in [0x1000, 0x2000] {
         assert!(!vcpu.current().access(page, Kind::LOAD));
         assert!(vcpu.touch(page, Kind::LOAD));

@@ -1,7 +1,8 @@
 //! The sentences about made-up simulations.
 
+use super::words::at_most;
 use super::*;
-use crate::simulation::{KernelCycles, Missing};
+use crate::simulation::{KernelCycles, Missing, Per};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Verdict;
 
@@ -55,21 +56,123 @@ fn machine() -> Machine {
     }
 }
 
-fn said(cells: &[Cell]) -> Answer {
-    answers(cells, &[machine()], false).remove(0)
+/// A time in which a million instructions take a cycle each.
+fn assumed() -> RunTime {
+    RunTime::Assumed { why: "this is a test".to_owned() }
+}
+
+/// A time of this many million cycles at 2.5 GHz.
+fn given(million_cycles: f64) -> RunTime {
+    RunTime::Given { cpu_s: million_cycles * 1e6 / CLOCK_HZ }
+}
+
+fn answer_of(cells: &[Cell], time: &RunTime) -> Answer {
+    answers(cells, &[machine()], false, time).remove(0)
+}
+
+fn answered(cells: &[Cell]) -> Answer {
+    answer_of(cells, &assumed())
 }
 
 #[test]
-fn the_best_is_named_with_its_gain_its_memory_and_what_is_assumed() {
+fn page_size_does_not_matter_where_translation_hardly_takes_time() {
+    let thp = Cost { resident_peak_bytes: 103 << 20, ..cost(20_000) };
+    let answer = answer_of(&[cell("base", cost(200_000)), cell("thp", thp.clone())], &given(100.0));
+    let expected = "translation is at most 0.2 % of this program's time on m, so page size does not matter there; memory grows \
+                    by 3 % under thp. The time is 40.00 ms of CPU time at 2.5 GHz, which is assumed, and was given \
+                    (--run-time). With faults, zeroing and copying, whose cost is assumed, thp has the fewest cycles; thp \
+                    takes 0.2 % less time than base. Assumed: 4 of 5";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
+    let shares = answer.shares.unwrap();
+    assert_eq!((shares.translation, shares.best_translation), (0.002, 0.0002));
+    assert_eq!((shares.kernel, shares.page_size_matters), (Some(0.0015), false));
+    // Without the kernel's costs, only translation is known not to matter.
+    let unknown = |cost: Cost| Cost { kernel: None, ..cost };
+    let answer = answer_of(&[cell("base", unknown(cost(200_000))), cell("thp", unknown(thp))], &given(100.0));
+    assert!(answer.sentence.contains("so page size does not matter to translation there; memory"), "{answer:?}");
+}
+
+#[test]
+fn bounds_are_rounded_up() {
+    let shown = [0.0, 0.0, 0.000_001, 0.002, 0.002_01, 0.0999, 0.1, 0.123, 1.7].map(at_most);
+    assert_eq!(shown, ["0 %", "0 %", "0.1 %", "0.2 %", "0.3 %", "10 %", "10 %", "13 %", "100 %"]);
+}
+
+#[test]
+fn faults_can_matter_where_translation_does_not() {
+    let kernel = |zeroing| Some(KernelCycles { fault: 0, zeroing, copying: 0 });
+    let with = |lost, zeroing| Cost { kernel: kernel(zeroing), ..cost(lost) };
+    let time = given(10.0);
+    let cells = [cell("base", with(50_000, 500_000)), cell("thp", with(10_000, 100_000))];
+    let answer = answer_of(&cells, &time);
+    let expected = "translation is at most 0.5 % of this program's time on m; with faults, zeroing and copying, whose cost is \
+                    assumed, thp takes 4.4 % less time than base; memory stays the same under thp. ";
+    assert!(answer.sentence.starts_with(expected) && answer.shares.unwrap().page_size_matters, "{}", answer.sentence);
+    assert_eq!((answer.best_with_kernel, answer.sentence.matches("With faults").count()), (vec!["thp".to_owned()], 0));
+    let cells = [cell("base", with(50_000, 100_000)), cell("thp", with(10_000, 900_000))];
+    let answer = answer_of(&cells, &time);
+    let expected = "translation is at most 0.5 % of this program's time on m, and no policy saves time there; with faults, \
+                    zeroing and copying, whose cost is assumed, thp takes 7.6 % more time than base; ";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
+    let cells = [cell("base", with(200_000, 500_000)), cell("thp", with(150_000, 100_000))];
+    let answer = answer_of(&cells, &time);
+    let expected =
+        "translation is at most 2 % of this program's time on m, of which thp saves at most 0.5 %; with faults";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
+}
+
+#[test]
+fn the_time_has_its_source() {
+    let cells = [cell("base", cost(200_000)), cell("thp", cost(20_000))];
+    let measured = |recorded_ratio| RunTime::Measured {
+        cpu_s: 0.0004,
+        processor: "a fast one".to_owned(),
+        machines: vec!["m".to_owned()],
+        recorded_ratio,
+    };
+    let answer = answer_of(&cells, &measured(None));
+    let expected = "thp: up to 18 % less time on m (translation: at most 20 % -> 2 % of 400.0 µs), for about";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
+    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively on such a processor (a fast \
+                    one). With";
+    assert!(answer.sentence.contains(expected), "{}", answer.sentence);
+    // The kernel's 150,000 cycles come on top of the million.
+    let answer = answer_of(&cells, &measured(Some(0.25)));
+    assert_eq!(answer.shares.unwrap().translation, 200_000.0 / 1_150_000.0);
+    assert!(answer.sentence.contains("scaled by instructions, 25 % of which are in the trace"), "{}", answer.sentence);
+    let other =
+        RunTime::Measured { cpu_s: 0.00004, processor: String::new(), machines: Vec::new(), recorded_ratio: None };
+    let answer = answer_of(&cells, &other);
+    assert!(answer.sentence.contains("on another processor (unknown)"), "{}", answer.sentence);
+    assert!(answer.sentence.contains("Translation alone would take longer than that time"), "{}", answer.sentence);
+    assert_eq!(answer.shares.unwrap().translation, 1.0);
+}
+
+#[test]
+fn without_instructions_and_time_no_share_is_known() {
+    let of_runs = |lost| Cost { per: Per::of(None, 1_000_000), ..cost(lost) };
+    let cells = [cell("base", of_runs(200_000)), cell("thp", of_runs(20_000)), cell("mthp-64k", of_runs(60_000))];
+    let answer = answered(&cells);
+    let expected = "thp is the best of 3 policies on m: 90.0 % less translation time than base (20.0 cycles per 1000 runs against \
+                    200.0), for about the same peak memory (100M against 100M); held on 97 % of the memory. The share of the \
+                    program's time is not known: the trace counts no instructions, and this is a test; give the program's CPU \
+                    time with --run-time. With faults";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
+    assert_eq!(answer.shares, None);
+    assert!(answer_of(&cells, &given(100.0)).shares.is_some());
+}
+
+#[test]
+fn names_the_best_with_its_gain_its_memory_and_assumptions() {
     let thp = Cost { resident_peak_bytes: 150 << 20, ..cost(20_000) };
-    let answer = said(&[cell("base", cost(200_000)), cell("thp", thp), cell("mthp-64k", cost(60_000))]);
+    let answer = answered(&[cell("base", cost(200_000)), cell("thp", thp), cell("mthp-64k", cost(60_000))]);
     assert_eq!(
         answer.sentence,
-        "m: thp is the best of 3 policies: 90.0 % less translation time than base (20.0 cycles per 1000 instructions \
-         against 200.0), for 1.5 times the peak memory (150M against 100M); held on 97 % of the memory. At a cycle an \
-         instruction, translation is 16.7 % of the time under base. With faults, zeroing and copying, whose cost is \
-         assumed, thp has the fewest cycles: 51.4 % less than base. Assumed: 4 of 5 figures of the machine (TLBs 2, walker \
-         1, the kernel's costs 1), and that a core waits for each walk, one after the other."
+        "thp: up to 14 % less time on m (translation: at most 15 % -> 1.5 % of the time, which is assumed), for 1.5 times the \
+         peak memory (150M against 100M); held on 97 % of the memory. The time is assumed, a cycle for each of 1,000,000 \
+         instructions, plus translation and the kernel's work at faults: this is a test. With faults, zeroing and copying, \
+         whose cost is assumed, thp has the fewest cycles; thp takes 13.3 % less time than base. Assumed: 4 of 5 figures of \
+         the machine (TLBs 2, walker 1, the kernel's costs 1), and that a core waits for each walk, one after the other."
     );
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["thp".to_owned()]));
     assert_eq!((answer.reference.as_deref(), answer.lost_ratio), (Some("base"), Some(0.1)));
@@ -77,53 +180,56 @@ fn the_best_is_named_with_its_gain_its_memory_and_what_is_assumed() {
 }
 
 #[test]
-fn memory_that_no_rss_shows_is_said() {
+fn reports_memory_that_is_in_no_rss() {
     let contig = Cost { held_unmapped_peak_bytes: 960 << 10, ..cost(20_000) };
-    let sentence = said(&[cell("base", cost(200_000)), cell("contig-64k", contig)]).sentence;
+    let cells = [cell("base", cost(200_000)), cell("contig-64k", contig)];
     let memory =
         "for about the same peak memory (100M against 100M) and up to 960K that is held and not mapped; held on";
-    assert!(sentence.contains(memory), "{sentence}");
+    assert!(answered(&cells).sentence.contains(memory), "{:?}", answered(&cells));
+    let memory = "memory stays the same under contig-64k and up to 960K that is held and not mapped. ";
+    assert!(answer_of(&cells, &given(100.0)).sentence.contains(memory), "{:?}", answer_of(&cells, &given(100.0)));
 }
 
 #[test]
-fn policies_that_cannot_be_told_apart_are_called_equal() {
-    let near = said(&[cell("base", cost(100_000)), cell("thp", cost(99_000))]);
+fn calls_indistinguishable_policies_equal() {
+    let near = answered(&[cell("base", cost(100_000)), cell("thp", cost(99_000))]);
     assert_eq!(near.best, ["thp", "base"]);
-    let equal = "no policy takes less translation time than another: thp and base are equal within what the model can tell \
-                 (2 %), at most 100.0 cycles per 1000 instructions";
+    let equal = "translation is at most 8 % of this program's time on m, and no policy has less: thp and base are equal within \
+                 what the model can tell (2 %)";
     assert!(near.sentence.contains(equal), "{}", near.sentence);
     // With overlapping walks the other one is better.
     let crossing = Cost { least_lost_cycles: 60_000, ..cost(80_000) };
-    let crossed = said(&[cell("base", cost(100_000)), cell("thp", crossing)]);
+    let crossed = answer_of(&[cell("base", cost(100_000)), cell("thp", crossing)], &given(2.1));
     assert!(crossed.sentence.contains("(2 %, or how far walks overlap decides)"), "{}", crossed.sentence);
     assert_eq!(crossed.best, ["thp", "base"]);
-    let nothing = said(&[cell("base", cost(0)), cell("thp", cost(0))]);
-    assert!(nothing.sentence.contains("equal within what the model can tell (2 %), at most 0 cycles"), "{nothing:?}");
+    let nothing = answered(&[cell("base", cost(0)), cell("thp", cost(0))]);
+    assert!(nothing.sentence.starts_with("translation is at most 0 % of this program's time on m, so"), "{nothing:?}");
     assert_eq!(nothing.lost_ratio, None);
-    let two = said(&[cell("base", cost(100_000)), cell("thp", cost(1000)), cell("mthp-64k", cost(1010))]);
-    assert!(two.sentence.contains("thp and mthp-64k are the best of 3 policies, equal within"), "{}", two.sentence);
-    let with_base = said(&[cell("base", cost(1000)), cell("thp", cost(1010)), cell("mthp-64k", cost(5000))]);
-    assert!(with_base.sentence.contains("nothing gained over base: base and thp are equal"), "{}", with_base.sentence);
-    assert!(with_base.sentence.contains("and mthp-64k worse"), "{}", with_base.sentence);
+    let two = answered(&[cell("base", cost(100_000)), cell("thp", cost(1000)), cell("mthp-64k", cost(1010))]);
+    assert!(two.sentence.contains("; thp and mthp-64k are equal within what the model can tell"), "{}", two.sentence);
+    let cells = [cell("base", cost(100_000)), cell("thp", cost(101_000)), cell("mthp-64k", cost(105_000))];
+    let with_base = answered(&cells);
+    let expected = "on m, and no other policy has less: base and thp are equal within what the model can tell (2 %)";
+    assert!(with_base.sentence.contains(expected), "{}", with_base.sentence);
 }
 
 #[test]
 fn base_pages_can_be_the_best() {
-    let answer = said(&[cell("thp", cost(30_000)), cell("base", cost(20_000))]);
-    let expected = "base is the best of 2 policies: even thp takes 50.0 % more translation time (30.0 cycles per 1000 \
-                    instructions against 20.0 cycles per 1000 instructions)";
-    assert!(answer.sentence.contains(expected), "{}", answer.sentence);
+    let answer = answered(&[cell("thp", cost(35_000)), cell("base", cost(30_000))]);
+    let expected = "translation is at most 2.6 % of this program's time on m, and no policy has less than base. ";
+    assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     assert_eq!(answer.lost_ratio, Some(1.0));
 }
 
 #[test]
-fn the_kernel_can_turn_it_round() {
-    let dear = Cost { kernel: Some(KernelCycles { fault: 0, zeroing: 900_000, copying: 1 }), ..cost(20_000) };
-    let answer = said(&[cell("base", cost(200_000)), cell("thp", dear)]);
-    assert!(answer.sentence.contains("whose cost is assumed, base has the fewest cycles."), "{}", answer.sentence);
+fn the_kernels_work_can_change_the_best_policy() {
+    let costly = Cost { kernel: Some(KernelCycles { fault: 0, zeroing: 900_000, copying: 1 }), ..cost(20_000) };
+    let answer = answered(&[cell("base", cost(200_000)), cell("thp", costly)]);
+    let expected = "whose cost is assumed, base has the fewest cycles; thp takes 42.2 % more time than base.";
+    assert!(answer.sentence.contains(expected), "{}", answer.sentence);
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["base".to_owned()]));
     let unknown = |lost| Cost { kernel: None, ..cost(lost) };
-    let answer = said(&[cell("base", unknown(200_000)), cell("thp", unknown(20_000))]);
+    let answer = answered(&[cell("base", unknown(200_000)), cell("thp", unknown(20_000))]);
     assert!(answer.sentence.contains("is not known: the machine file has no [kernel_costs]"), "{}", answer.sentence);
     assert!(answer.best_with_kernel.is_empty());
 }
@@ -140,20 +246,20 @@ fn what_cannot_be_compared_is_named_with_its_reason() {
         refused("base-64k", Missing::Refused("no base pages of 64K".to_owned())),
         refused("mthp-64k", Missing::Stopped("out of\nmemory".to_owned())),
     ];
-    let answer = said(&cells);
+    let answer = answered(&cells);
     for part in [
-        "m: there is nothing to compare base with: it loses 1.000 cycles per 1000 instructions to translation",
-        "Not compared: thp (not in force: mappings smaller than one page of that size), base-64k (cannot be had: no base \
+        "translation is at most 0.1 % of this program's time on m under base; there is nothing to compare base with. The time",
+        "Not compared: thp (not in force: mappings smaller than one page of that size), base-64k (unsupported: no base \
          pages of 64K), mthp-64k (stopped early: out of\\nmemory)",
     ] {
         assert!(answer.sentence.contains(part), "{}", answer.sentence);
     }
     assert!(answer.best.is_empty() && answer.reference.is_none());
-    let none = answers(&cells[1..], &[], true).remove(0);
+    let none = answers(&cells[1..], &[], true, &assumed()).remove(0);
     assert!(
-        none.sentence.starts_with("m: no answer: no policy gave figures that count. Not compared: thp"),
+        none.sentence.starts_with("no answer for m: no policy gave figures that count. Not compared: thp"),
         "{none:?}"
     );
-    assert!(none.sentence.ends_with(". All of it is of a part of what ran."), "{}", none.sentence);
-    assert!(answers(&[], &[], false).is_empty());
+    assert!(none.sentence.ends_with(". All figures cover only a part of the run."), "{}", none.sentence);
+    assert!(answers(&[], &[], false, &assumed()).is_empty());
 }

@@ -31,9 +31,6 @@ pub const COLUMNS: [&str; 15] = [
 
 /// Writes the header, and a row per boot, arm and metric in chronological order. A boot without observations has one
 /// row, without a metric.
-///
-/// # Errors
-/// Those of the writer.
 pub fn write(merged: &Merged, mut out: impl Write) -> io::Result<()> {
     write_row(&mut out, COLUMNS.map(String::from))?;
     for boot in &merged.boots {

@@ -35,7 +35,7 @@ impl Planted {
         self.foreign.path().join(name)
     }
 
-    fn is_untouched(&self) -> bool {
+    fn is_unchanged(&self) -> bool {
         let has = |name: &str| fs::read_to_string(self.precious.path().join(name)).is_ok_and(|text| text == "precious");
         has("file") && has("inner/file") && fs::read_dir(self.precious.path()).unwrap().count() == 2
     }
@@ -56,18 +56,18 @@ fn no_function_follows_a_link_of_another_user() {
         rename(&planted.at("own"), &planted.at("up/new")).is_err() && rename(&through, &planted.at("new")).is_err()
     );
     assert!(remove_file(&through).is_err() && remove_tree(&planted.at("up/inner")).is_err());
-    assert!(planted.is_untouched());
+    assert!(planted.is_unchanged());
     // The link itself is removed, renamed or replaced.
     rename(&planted.at("own"), &planted.at("file")).unwrap();
     rename(&planted.at("dangling"), &planted.at("moved")).unwrap();
     remove_file(&planted.at("moved")).unwrap();
     remove_tree(&planted.at("tree")).unwrap();
-    assert!(planted.is_untouched());
+    assert!(planted.is_unchanged());
     assert_eq!(fs::read_to_string(planted.at("file")).unwrap(), "x");
 }
 
 #[test]
-fn removing_what_is_not_there_is_no_error() {
+fn removing_a_missing_file_is_no_error() {
     let directory = tempfile::tempdir().unwrap();
     for path in [directory.path().join("none"), directory.path().join("none/none")] {
         remove_file(&path).unwrap();
@@ -80,7 +80,7 @@ fn removing_what_is_not_there_is_no_error() {
 }
 
 #[test]
-fn a_private_file_and_the_directories_made_for_it_are_their_owners_alone() {
+fn a_private_file_and_its_new_directories_are_accessible_only_to_their_owner() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a/b/file");
     create_private(&path).unwrap();
@@ -90,7 +90,7 @@ fn a_private_file_and_the_directories_made_for_it_are_their_owners_alone() {
 }
 
 #[test]
-fn a_private_file_is_not_made_where_it_would_be_another_users() {
+fn a_private_file_is_not_created_in_another_users_directory() {
     let Some(planted) = Planted::new() else { return };
     fs::create_dir(planted.at("of-root")).unwrap();
     for name in ["file.new", "a/file"] {
@@ -117,7 +117,7 @@ fn a_pipe_is_not_opened_and_a_file_is() {
 }
 
 #[test]
-fn only_a_directory_whose_path_nobody_else_can_change_is_sheltered() {
+fn only_a_directory_whose_path_no_other_user_can_change_is_sheltered() {
     let Some(planted) = Planted::new() else { return };
     let own = planted.precious.path().join("a/b");
     assert_eq!(sheltered_directory(&own).unwrap(), own);
@@ -132,4 +132,39 @@ fn only_a_directory_whose_path_nobody_else_can_change_is_sheltered() {
     }
     fs::set_permissions(&open, Permissions::from_mode(0o1777)).unwrap();
     sheltered_directory(&own).unwrap();
+}
+
+/// Regression test: the directory of a path was resolved by way of an entry with a fixed name, which may be a link.
+#[test]
+fn entries_of_a_directory_do_not_decide_where_files_are_made_in_it() {
+    let Some(planted) = Planted::new() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    for name in ["any", "new.tmp"] {
+        symlink(planted.at("tree"), directory.path().join(name)).unwrap();
+        lchown(directory.path().join(name), Some(NOBODY), None).unwrap();
+    }
+    create_new(&directory.path().join("file")).unwrap();
+    rename(&directory.path().join("file"), &directory.path().join("renamed")).unwrap();
+    assert!(directory.path().join("renamed").is_file());
+    remove_file(&directory.path().join("renamed")).unwrap();
+    assert!(planted.is_unchanged());
+}
+
+/// The new directory belongs to the user who called sudo, who can rename what is in it.
+#[test]
+fn a_directory_that_was_given_away_is_sheltered_no_more() {
+    if Caller::of_process().user != 0 {
+        return testing::skip("root");
+    }
+    let shared = tempfile::tempdir().unwrap();
+    fs::set_permissions(shared.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let sudo = Caller { user: 0, invoker: Some(Owner { user: NOBODY, group: NOBODY }) };
+    let made = Place::directory(&shared.path().join("made"), &sudo, DIRECTORY).unwrap();
+    assert_eq!(fs::metadata(&made.path).unwrap().uid(), NOBODY);
+    assert!(!made.is_sheltered);
+    assert!(!Place::directory(&made.path, &sudo, DIRECTORY).unwrap().is_sheltered, "as when it is there already");
+    // A link whose target ends with a slash is a directory, whether it exists or not.
+    symlink("missing/", shared.path().join("link")).unwrap();
+    let found = Place::find(&shared.path().join("link"), &sudo, Missing::Refuse);
+    assert!(matches!(found, Err(Error::Directory)), "{found:?}");
 }

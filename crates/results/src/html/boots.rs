@@ -2,10 +2,11 @@
 
 use study::stats::boots::Merged;
 
-use super::parts::{command, list, page, section, typeset};
+use super::parts::{command, lead, list, metric_name, page, section, title, typeset, unwrapped};
 use super::tables::wide;
 use crate::boots::{self, Grid};
 use crate::figure;
+use crate::sentence::claim_and_rest;
 use crate::text::{command_line, date_time, escape};
 
 /// Renders the page.
@@ -24,12 +25,15 @@ pub fn report(merged: &Merged) -> String {
 }
 
 fn header(merged: &Merged) -> String {
-    let begun = merged.boots.iter().map(|boot| boot.started_unix_s).min().unwrap_or(0);
+    let started = merged.boots.iter().map(|boot| boot.started_unix_s).min().unwrap_or(0);
     let client = merged.invocation.client.as_ref().map(|client| command("client that drives it", client));
+    let sentence = boots::conclude(merged);
+    let (claim, rest) = claim_and_rest(&sentence);
     format!(
-        "<header>\n<p class=\"kicker\">pagelab · arms over boots · {}</p>\n<h1>{}</h1>\n{}{}</header>\n",
-        escape(&date_time(begun)),
-        escape(&typeset(&boots::conclude(merged))),
+        "<header>\n<p class=\"kicker\">pagelab · arms over boots · {}</p>\n{}{}{}{}</header>\n",
+        escape(&date_time(started)),
+        title(claim.trim_end_matches('.')),
+        lead(&unwrapped(rest)),
         command("measured command", &merged.invocation.command),
         client.unwrap_or_default()
     )
@@ -54,7 +58,7 @@ fn figures(merged: &Merged) -> String {
     let others = merged.design.metrics.iter().filter(|metric| {
         metric.name != merged.design.primary && merged.arms.iter().any(|arm| arm.medians.contains_key(&metric.name))
     });
-    others.map(|metric| table(&figure::title(&metric.name), &boots::arms(merged, &metric.name))).collect()
+    others.map(|metric| table(&metric_name(&metric.name), &boots::arms(merged, &metric.name))).collect()
 }
 
 fn invocation(merged: &Merged) -> String {
@@ -69,7 +73,8 @@ fn invocation(merged: &Merged) -> String {
         ("confidence", percent(design.confidence)),
         ("memory that is given back before the end", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
-        ("free memory", crate::fragmented::wish(design.fragmented)),
+        ("free memory", crate::fragmented::request(design.fragmented)),
+        ("session of every run", figure::session(design)),
     ]);
     list(&facts)
 }

@@ -80,7 +80,7 @@ impl Kind {
     }
 
     /// CSS classes: the shade of the size, and the pattern of the shape.
-    fn look(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
+    fn classes(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
         match self {
             Kind::Other => ("other".to_string(), None),
             Kind::Program { size, shape, .. } => {
@@ -146,7 +146,7 @@ impl<'a> Bars<'a> {
         let mut below = 0;
         for (kind, bytes) in kinds {
             let (from, to) = (scale.at(below as f64), scale.at((below + bytes) as f64));
-            let (class, pattern) = kind.look(&self.sizes);
+            let (class, pattern) = kind.classes(&self.sizes);
             let hover = format!("{}: {}, {}", row.label(), format_bytes(*bytes), kind.name());
             figure.rectangle(&format!("bar {class}"), (from, y), (to - from, 22.0), &hover);
             if let Some(pattern) = pattern {
@@ -165,7 +165,7 @@ impl<'a> Bars<'a> {
     fn legend(&self) -> String {
         let kinds: BTreeSet<&Kind> = self.rows.iter().flat_map(|(_, kinds)| kinds.keys()).collect();
         let entry = |kind: &&Kind| {
-            let (class, pattern) = kind.look(&self.sizes);
+            let (class, pattern) = kind.classes(&self.sizes);
             let part = |class: &str| format!("<rect class=\"{class}\" width=\"16\" height=\"12\"/>");
             let parts = [format!("bar {class}")].into_iter().chain(pattern.map(|pattern| format!("pattern {pattern}")));
             format!(
@@ -205,9 +205,9 @@ mod tests {
             of(Backing::Anonymous, base, Folio::Unknown),
             of(Backing::File, base, Folio::Unknown),
         ];
-        let looks: BTreeSet<_> = kinds.iter().map(|kind| kind.look(&[base, huge])).collect();
-        assert_eq!(looks.len(), kinds.len(), "{looks:?}");
-        for pattern in looks.iter().filter_map(|(_, pattern)| *pattern) {
+        let classes: BTreeSet<_> = kinds.iter().map(|kind| kind.classes(&[base, huge])).collect();
+        assert_eq!(classes.len(), kinds.len(), "{classes:?}");
+        for pattern in classes.iter().filter_map(|(_, pattern)| *pattern) {
             let rule = format!("svg .{pattern} {{ fill: url(#");
             let (_, id) = crate::html::parts::STYLE.split_once(&rule).expect("a rule of the style sheet");
             let id = id.split_once(')').unwrap().0;

@@ -4,7 +4,8 @@ use study::comparison::Comparison;
 use study::metric::{Direction, Metric};
 use study::stats::Outcome;
 
-use super::parts::typeset;
+use super::axis;
+use super::parts::{metric_name, typeset};
 use super::svg::{Anchor, Figure, Look, Scale, WIDTH};
 use crate::figure::{self, Change};
 use crate::rows::{Row, baseline_label};
@@ -20,7 +21,7 @@ pub(super) fn figure(comparison: &Comparison, rows: &[Row<'_>], metric: &Metric,
     let changes: Vec<Option<Change>> = others.iter().map(|row| row.effect(&metric.name).map(Change::of)).collect();
     let scale = scale(comparison, changes.iter().flatten())?;
     let bottom = TOP + LINE * others.len() as f64;
-    let title = format!("Change of {} against {}", figure::title(&metric.name), baseline_label(comparison));
+    let title = format!("Change of {} against {}", metric_name(&metric.name), baseline_label(comparison));
     let mut figure = Figure::new(id, &title, &description(&others, &changes), bottom + 48.0);
     frame(&mut figure, comparison, &scale, bottom, metric);
     for (at, (row, change)) in others.iter().zip(&changes).enumerate() {
@@ -34,21 +35,12 @@ pub(super) fn figure(comparison: &Comparison, rows: &[Row<'_>], metric: &Metric,
     Some(figure.finish())
 }
 
+/// `None` if there is no change.
 fn scale<'a>(comparison: &Comparison, changes: impl Iterator<Item = &'a Change>) -> Option<Scale> {
-    let band = comparison.design.band_ratio * 100.0;
-    let ends: Vec<f64> = changes
-        .flat_map(|change| {
-            [change.percent, change.interval.unwrap_or_default().0, change.interval.unwrap_or_default().1]
-        })
-        .filter(|end| end.is_finite())
-        .collect();
-    if ends.is_empty() {
-        return None;
-    }
-    let low = ends.iter().copied().fold(-1.5 * band, f64::min);
-    let high = ends.iter().copied().fold(1.5 * band, f64::max);
-    let margin = (high - low) * 0.04;
-    Some(Scale::new((low - margin, high + margin), (LEFT, RIGHT)))
+    let changes: Vec<_> = changes.map(|change| (change.percent, change.interval)).collect();
+    let is_finite = changes.iter().any(|(estimate, _)| estimate.is_finite());
+    let least = 1.5 * comparison.design.band_ratio * 100.0;
+    is_finite.then(|| Scale::new(axis::of_changes(&changes, least), (LEFT, RIGHT)))
 }
 
 fn frame(figure: &mut Figure, comparison: &Comparison, scale: &Scale, bottom: f64, metric: &Metric) {
@@ -76,18 +68,18 @@ fn signed(tick: f64) -> String {
 fn draw(figure: &mut Figure, comparison: &Comparison, row: &Row<'_>, change: &Change, scale: &Scale, y: f64) {
     let look = Look::of(row.index, comparison.design.baseline);
     let void =
-        matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::NotHeld | Outcome::WithinTracerCost));
+        !row.is_held() || matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::WithinTracerCost));
     let class = if void { "void" } else { "" };
-    if let Some((low, high)) = change.interval {
-        let whisker = format!("whisker {} {class}", look.class());
-        figure.line(&whisker, (scale.at(low), y), (scale.at(high), y));
-        for end in [low, high] {
-            figure.line(&whisker, (scale.at(end), y - 5.0), (scale.at(end), y + 5.0));
-        }
+    let whisker = format!("whisker {} {class}", look.class());
+    if let Some(interval) = change.interval {
+        figure.whisker(&whisker, scale, interval, y, 5.0);
     }
     let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
     let hover = typeset(&format!("{}: {}{range}, {}", row.label(), change.estimate(), row.outcome()));
-    figure.raw(&look.mark((scale.at(change.percent), y), 5.0, class, &hover));
+    match scale.within(change.percent) {
+        (x, None) => figure.raw(&look.mark((x, y), 5.0, class, &hover)),
+        (x, Some(side)) => figure.arrow(&whisker, (x, y), side),
+    }
     let note = if void { " *" } else { "" };
     figure.text("value", (WIDTH - 2.0, y - 1.0), Anchor::End, &typeset(&format!("{}{note}", change.estimate())));
     if let Some(range) = change.range() {

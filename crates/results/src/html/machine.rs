@@ -22,7 +22,7 @@ pub(super) fn machine(comparison: &Comparison) -> String {
         ("machine", machine.name.clone()),
         ("processor", format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, machine.arch)),
         ("memory", format_bytes(machine.memory_bytes)),
-        ("hypervisor", machine.hypervisor.clone().unwrap_or_else(|| "none shows itself".to_string())),
+        ("hypervisor", machine.hypervisor.clone().unwrap_or_else(|| "none detected".to_string())),
         ("kernel", machine.kernel.clone()),
         ("kernel command line", machine.kernel_command_line.clone()),
         ("boot", machine.boot_id.clone()),
@@ -39,7 +39,7 @@ pub(super) fn machine(comparison: &Comparison) -> String {
     list(&facts) + &settings(&states)
 }
 
-/// Values that change by themselves, over the run.
+/// Values that change without being set: their range, or their first and last value.
 fn moments(states: &[&State], first: &State, last: &State) -> Vec<(&'static str, String)> {
     let ends = |of: fn(&State) -> f64| {
         let values = states.iter().map(|state| of(state));
@@ -108,7 +108,7 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
     facts.extend(invocation.prepare.as_ref().map(|prepare| ("before each trial", command_line(prepare))));
     facts.extend([
         ("version", invocation.version.clone()),
-        ("begun", date_time(comparison.started_unix_s)),
+        ("started", date_time(comparison.started_unix_s)),
         ("ended", ended(&comparison.ended)),
         ("metric that decides", crate::rows::primary(comparison).to_owned()),
         ("blocks", format!("{} to {}, and one that is discarded", design.min_blocks, design.max_blocks)),
@@ -123,7 +123,9 @@ pub(super) fn invocation(comparison: &Comparison) -> String {
         ("seed", design.seed.to_string()),
         ("memory that is given back before the end", figure::proof(design)),
         ("khugepaged", figure::khugepaged(design).to_owned()),
-        ("free memory", crate::fragmented::wish(design.fragmented)),
+        ("free memory", crate::fragmented::request(design.fragmented)),
+        ("session of every run", figure::session(design)),
     ]);
+    facts.extend(design.contention.as_ref().map(|seen| ("processors", figure::contention(seen))));
     list(&facts)
 }

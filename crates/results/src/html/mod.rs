@@ -1,10 +1,12 @@
 //! The comparison as one HTML file, readable without network and without script.
 //!
-//! Everything from outside is escaped, and a content security policy in the page itself forbids scripts
-//! and requests, should that ever fail.
+//! Everything from outside is escaped. In case that fails, a content security policy in the page forbids scripts and
+//! requests.
 
+mod axis;
 pub mod boots;
 mod coverage;
+mod explained;
 mod forest;
 pub mod inspection;
 mod machine;
@@ -12,29 +14,34 @@ pub mod matrix;
 mod memory;
 mod parts;
 mod samples;
+mod shares;
 pub mod simulation;
 mod svg;
 mod tables;
 
+use study::advice::Advice;
 use study::comparison::Comparison;
 use study::guest::Clock;
 
-use crate::adopting::{Adopting, best};
 use crate::rows::{self, Row};
 use crate::sentence;
 use crate::text::{command_line, date_time, escape, printable};
-use parts::{capitalised_first, captioned, command, ended, marked, page, remedy, section, typeset};
+use parts::{
+    capitalised_first, captioned, command, ended, lead, marked, metric_name, page, remedy, section, title, typeset,
+    unwrapped,
+};
 
 /// Renders the page.
 pub fn report(comparison: &Comparison) -> String {
     let rows = rows::rows(comparison);
     let sections = [
-        section("Result", "result", &(tables::result(comparison, &rows) + &warnings(comparison))),
         section("Changes against the baseline", "changes", &changes(comparison, &rows)),
+        section("Result", "result", &result(comparison, &rows)),
+        section("How much of the memory is enough", "shares", &shares::section(comparison)),
         section("Variants", "variants", &variants(comparison)),
         section("Samples in the order of the runs", "samples", &samples(comparison)),
         section("What mapped the memory, and what it costs", "memory-use", &memory(comparison, &rows)),
-        section("To adopt the best policy (not tried)", "adoption", &adoption(comparison)),
+        section("Advice", "advice", &advice(comparison)),
         section("Verdicts and their causes", "verdicts", &tables::verdicts(&rows)),
         section("All figures", "figures", &tables::figures(comparison, &rows)),
         section("Rejected trials", "rejected", &tables::rejected(comparison)),
@@ -45,16 +52,23 @@ pub fn report(comparison: &Comparison) -> String {
     page(&title, &header(comparison), &sections.concat(), &footer(comparison))
 }
 
+fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
+    [tables::result(comparison, rows), explained::explanation(comparison), warnings(comparison)].concat()
+}
+
 fn header(comparison: &Comparison) -> String {
     let number = if comparison.id > 0 { format!(" {}", comparison.id) } else { String::new() };
     let mut commands = command("measured command", &comparison.invocation.command);
     if let Some(client) = &comparison.invocation.client {
         commands.push_str(&command("client that drives it", client));
     }
+    let sentence = sentence::conclude(comparison);
+    let (claim, rest) = sentence::claim_and_rest(&sentence);
     format!(
-        "<header>\n<p class=\"kicker\">pagelab · comparison{number} · {}</p>\n<h1>{}</h1>\n{commands}<p class=\"facts\">{}</p>\n</header>\n",
+        "<header>\n<p class=\"kicker\">pagelab · comparison{number} · {}</p>\n{}{}{commands}<p class=\"facts\">{}</p>\n</header>\n",
         escape(&date_time(comparison.started_unix_s)),
-        escape(&capitalised(&typeset(&sentence::conclude(comparison)), comparison)),
+        title(&capitalised(claim.trim_end_matches('.'), comparison)),
+        lead(&unwrapped(rest)),
         escape(&facts(comparison))
     )
 }
@@ -69,7 +83,7 @@ fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     }
 }
 
-/// The commands behind the names of variants, and the changes with another baseline than the comparison's.
+/// The commands of the variants, and the changes against other baselines than the comparison's.
 fn variants(comparison: &Comparison) -> String {
     let builds = crate::variants::builds(comparison);
     if builds.is_empty() {
@@ -105,38 +119,16 @@ fn facts(comparison: &Comparison) -> String {
     )
 }
 
-/// How to apply each of the best policies permanently: the least intrusive way of the first one is unfolded, everything
-/// else folded.
-fn adoption(comparison: &Comparison) -> String {
-    let mut html = String::new();
-    for arm in best(comparison) {
-        let Adopting { obstacle, recommended, others } = Adopting::of(comparison, arm);
-        if obstacle.is_none() && recommended.is_none() {
-            continue;
-        }
-        let label = escape(&comparison.design.arms.get(arm).map_or_else(String::new, |arm| printable(&arm.label)));
-        let obstacle = obstacle.map(|why| format!("<p>{}.</p>\n", escape(&capitalised_first(&printable(&why)))));
-        let first = obstacle.or(recommended.map(way)).unwrap_or_default();
-        let others = match others {
-            [] => String::new(),
-            others => format!(
-                "<details class=\"adopt\">\n<summary>{label}: other ways</summary>\n{}</details>\n",
-                others.iter().map(way).collect::<String>()
-            ),
-        };
-        let open = if html.is_empty() { " open" } else { "" };
-        html.push_str(&format!(
-            "<details class=\"adopt\"{open}>\n<summary>{label}</summary>\n{first}{others}</details>\n"
-        ));
-    }
-    html
-}
-
-fn way(adoption: &study::comparison::Adoption) -> String {
-    // Line by line: a line break within a text would be escaped visibly.
-    let lines: Vec<String> = adoption.commands.iter().flat_map(|command| command.lines()).map(escape).collect();
-    let scope = capitalised_first(&printable(&adoption.scope));
-    format!("<p>{}:</p>\n<pre><code>{}</code></pre>\n", escape(&scope), lines.join("\n"))
+/// The settings that give the program the pages of the winning policy, and a list of what was tried.
+fn advice(comparison: &Comparison) -> String {
+    let short = crate::advice::short(comparison);
+    let Some(answer) = short.strip_prefix("advice: ") else { return String::new() };
+    let answer = format!("<p>{}.</p>\n", escape(&capitalised_first(answer)));
+    let Some(Advice::Tried(tried)) = &comparison.advice else { return answer };
+    let rows =
+        tried.attempts.iter().map(|attempt| format!("<li>{}</li>\n", escape(&crate::advice::row(tried, attempt))));
+    let rows: String = rows.collect();
+    if rows.is_empty() { answer } else { format!("{answer}<p>Tried, in this order:</p>\n<ol>\n{rows}</ol>\n") }
 }
 
 fn warnings(comparison: &Comparison) -> String {
@@ -158,18 +150,18 @@ fn changes(comparison: &Comparison, rows: &[Row<'_>]) -> String {
         .enumerate()
         .filter_map(|(at, metric)| {
             let picture = forest::figure(comparison, rows, metric, &format!("forest{at}"))?;
-            Some(captioned(&picture, &crate::figure::title(&metric.name)))
+            Some(captioned(&picture, &metric_name(&metric.name)))
         })
         .collect();
     if figures.is_empty() {
         return String::new();
     }
     format!(
-        "<p>Marks are Hodges–Lehmann estimates over the ratios within blocks, whiskers {} signed-rank intervals. \
-         In the shaded band a change does not matter. * hollow and dashed: the policy was not shown to be in force, or \
-         the tracer's stops could have made the change, so the figure says nothing about it.</p>\n<div class=\"figures\">\n{}</div>\n",
-        crate::figure::confidence(comparison.design.confidence),
-        figures.concat()
+        "<div class=\"figures\">\n{}</div>\n<p>Marks are Hodges–Lehmann estimates over the ratios within blocks, whiskers {} signed-rank intervals. \
+         In the shaded band a change does not matter. An arrow marks an interval that ends outside the axis. * hollow and dashed: the policy was not shown to be in force, so the \
+         change is that of asking for it; or the tracer's stops could have made the change.</p>\n",
+        figures.concat(),
+        crate::figure::confidence(comparison.design.confidence)
     )
 }
 
@@ -179,7 +171,7 @@ fn samples(comparison: &Comparison) -> String {
         .enumerate()
         .filter_map(|(at, metric)| {
             let picture = samples::figure(comparison, metric, &format!("samples{at}"))?;
-            Some(captioned(&picture, &crate::figure::title(&metric.name)))
+            Some(captioned(&picture, &metric_name(&metric.name)))
         })
         .collect();
     if figures.is_empty() {
@@ -194,7 +186,7 @@ fn samples(comparison: &Comparison) -> String {
     let arms = compared.filter(sampled);
     format!(
         "<p>Each mark is one run. Block 0 (hatched) is discarded. A crossed mark is a rejected trial, which was \
-         repeated. The vertical axis does not begin at zero.</p>\n<ul class=\"legend\">{}</ul>\n\
+         repeated. The vertical axis does not begin at zero; a mark at its end can be beyond it.</p>\n<ul class=\"legend\">{}</ul>\n\
          <div class=\"figures\">\n{}</div>\n",
         arms.map(legend).collect::<String>(),
         figures.concat()
@@ -202,7 +194,7 @@ fn samples(comparison: &Comparison) -> String {
 }
 
 fn memory(comparison: &Comparison, rows: &[Row<'_>]) -> String {
-    let coverage = coverage::figure(rows).map(|picture| captioned(&picture, "memory by leaf and folio size, a run"));
+    let coverage = coverage::figure(rows).map(|picture| captioned(&picture, "memory of a run by leaf and folio size"));
     let cost = memory::figure(rows, comparison.design.baseline).map(|picture| {
         captioned(
             &picture,
@@ -213,7 +205,7 @@ fn memory(comparison: &Comparison, rows: &[Row<'_>]) -> String {
         (None, None) => String::new(),
         (coverage, cost) => format!(
             "<p>Read from the kernel when each process ended, outside the timed span. A leaf is the page-table entry \
-             that maps the memory; a folio is what stands behind it.</p>\n<div class=\"figures\">\n{}{}</div>\n",
+             that maps the memory; a folio is the unit in which the kernel holds it.</p>\n<div class=\"figures\">\n{}{}</div>\n",
             coverage.unwrap_or_default(),
             cost.unwrap_or_default()
         ),

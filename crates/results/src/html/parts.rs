@@ -2,6 +2,7 @@
 
 use study::comparison::Ended;
 
+use crate::figure;
 use crate::text::{command_line, escape};
 
 pub const STYLE: &str = include_str!("style.css");
@@ -37,6 +38,43 @@ pub fn section(title: &str, id: &str, body: &str) -> String {
         return String::new();
     }
     format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n", escape(title))
+}
+
+/// A title of more letters than this is set smaller, so that it fits into two lines.
+const LONG_TITLE: usize = 64;
+
+/// The title on the page: its answer.
+pub fn title(answer: &str) -> String {
+    let class = if answer.chars().count() > LONG_TITLE { " class=\"long\"" } else { "" };
+    format!("<h1{class}>{}</h1>\n", escape(&typeset(answer)))
+}
+
+/// The display name of a metric, with spaces for underscores.
+pub fn metric_name(metric: &str) -> String {
+    figure::title(metric).replace('_', " ")
+}
+
+/// A paragraph below the title; empty if there is no text.
+pub fn lead(text: &str) -> String {
+    if text.is_empty() { String::new() } else { format!("<p class=\"lead\">{}</p>\n", escape(&typeset(text))) }
+}
+
+/// What follows a claim as a sentence of its own: ` (a); b.` becomes `A; b.`
+pub fn unwrapped(rest: &str) -> String {
+    let rest = rest.trim_start_matches([' ', ';']);
+    let mut depth = 0;
+    let closing = rest.char_indices().find(|(_, c)| {
+        depth += match c {
+            '(' => 1,
+            ')' => -1,
+            _ => 0,
+        };
+        *c == ')' && depth == 0
+    });
+    match closing.filter(|_| rest.starts_with('(')) {
+        Some((end, _)) => capitalised_first(&format!("{}{}", &rest[1..end], &rest[end + 1..])),
+        None => capitalised_first(rest),
+    }
 }
 
 /// Why the comparison ended, in words.
@@ -88,7 +126,7 @@ pub fn marked(text: &str) -> String {
     parts.iter().enumerate().map(part).collect()
 }
 
-/// Replaces minus signs by ones of a figure's width, and keeps units with their numbers.
+/// Replaces hyphens before digits by minus signs, and keeps percent signs with their numbers.
 pub fn typeset(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut set = String::with_capacity(text.len());

@@ -6,6 +6,8 @@ use study::comparison::Comparison;
 use study::metric::Metric;
 use study::trial::TrialRecord;
 
+use super::axis;
+use super::parts::metric_name;
 use super::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
 use crate::figure;
 use crate::rows::accepted;
@@ -39,11 +41,10 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
     };
     let (low, high) = ends(&mut samples.iter().map(|sample| sample.value), first.value);
     let (begin, end) = ends(&mut samples.iter().map(|sample| sample.record.started_s), first.record.started_s);
-    let margin = ((high - low) * 0.06).max(high.abs() * 0.001);
-    let y = Scale::new((low - margin, high + margin), (BOTTOM, TOP));
+    let y = Scale::new(axis::of_samples(groups(comparison, &samples).iter().map(Vec::as_slice))?, (BOTTOM, TOP));
     let side = (end - begin) * 0.02;
     let x = Scale::new((begin - side, end + side), (LEFT, RIGHT));
-    let title = format!("Samples of {} in the order of the runs", figure::title(&metric.name));
+    let title = format!("Samples of {} in the order of the runs", metric_name(&metric.name));
     let description = format!(
         "{} samples between {} and {}; the medians are in the table of all figures.",
         samples.len(),
@@ -57,6 +58,18 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
         draw(&mut figure, comparison, &samples, arm, (&x, &y), metric);
     }
     Some(figure.finish())
+}
+
+/// The samples of each arm; the discarded ones only if there are no others.
+fn groups(comparison: &Comparison, samples: &[Sample<'_>]) -> Vec<Vec<f64>> {
+    let of_arm = |arm: usize, counts: bool| {
+        let own = samples.iter().filter(move |sample| sample.record.trial.arm == arm);
+        let own = own.filter(move |sample| !counts || sample.record.trial.block > 0);
+        own.map(|sample| sample.value).collect::<Vec<f64>>()
+    };
+    let groups = |counts: bool| comparison.design.compared().map(|arm| of_arm(arm, counts)).collect::<Vec<_>>();
+    let counted = groups(true);
+    if counted.iter().all(Vec::is_empty) { groups(false) } else { counted }
 }
 
 /// Shades every other block; the discarded block is hatched.
@@ -109,7 +122,7 @@ fn draw(
     metric: &Metric,
 ) {
     let look = Look::of(arm, comparison.design.baseline);
-    let place = |sample: &Sample<'_>| (x.at(sample.record.started_s), y.at(sample.value));
+    let place = |sample: &Sample<'_>| (x.at(sample.record.started_s), y.within(sample.value).0);
     let own: Vec<&Sample<'_>> = samples.iter().filter(|sample| sample.record.trial.arm == arm).collect();
     let counted = own.iter().filter(|sample| sample.record.trial.block > 0 && accepted(sample.record));
     let points: Vec<String> =
@@ -124,7 +137,8 @@ fn draw(
         };
         let label = printable(&comparison.design.arms[arm].label);
         let value = figure::short(sample.value, metric.unit);
-        let hover = format!("{label}, block {}: {value}{note}", trial.block);
+        let beyond = if y.within(sample.value).1.is_some() { ", beyond the axis" } else { "" };
+        let hover = format!("{label}, block {}: {value}{note}{beyond}", trial.block);
         let (x, y) = place(sample);
         figure.raw(&look.mark((x, y), 3.6, class, &hover));
         if !accepted(sample.record) {

@@ -33,6 +33,13 @@ pub(super) struct Scale {
     coordinates: (f64, f64),
 }
 
+/// The end of an axis that a value is beyond.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Beyond {
+    Low,
+    High,
+}
+
 impl Scale {
     /// The scale that maps `values` to `coordinates`; equal values are separated slightly.
     pub fn new(values: (f64, f64), coordinates: (f64, f64)) -> Scale {
@@ -45,6 +52,15 @@ impl Scale {
     pub fn at(&self, value: f64) -> f64 {
         let share = (value - self.values.0) / (self.values.1 - self.values.0);
         self.coordinates.0 + share * (self.coordinates.1 - self.coordinates.0)
+    }
+
+    /// Coordinate of a value, or of the end of the axis that it is beyond, and on which side that is.
+    pub fn within(&self, value: f64) -> (f64, Option<Beyond>) {
+        match value {
+            low if low < self.values.0 => (self.coordinates.0, Some(Beyond::Low)),
+            high if high > self.values.1 => (self.coordinates.1, Some(Beyond::High)),
+            inside => (self.at(inside), None),
+        }
     }
 
     /// About `count` round values to mark on the axis.
@@ -90,6 +106,26 @@ impl Figure {
             round(to.0),
             round(to.1)
         ));
+    }
+
+    /// A horizontal interval. An end that is not beyond the axis has a bar of `cap` to both sides, the other one an arrow.
+    pub fn whisker(&mut self, class: &str, scale: &Scale, (low, high): (f64, f64), y: f64, cap: f64) {
+        let ends = [scale.within(low), scale.within(high)];
+        self.line(class, (ends[0].0, y), (ends[1].0, y));
+        for (x, beyond) in ends {
+            match beyond {
+                None if cap > 0.0 => self.line(class, (x, y - cap), (x, y + cap)),
+                None => {}
+                Some(side) => self.arrow(class, (x, y), side),
+            }
+        }
+    }
+
+    /// An arrow at the end of an axis.
+    pub fn arrow(&mut self, class: &str, (x, y): (f64, f64), side: Beyond) {
+        let back = if side == Beyond::Low { 5.0 } else { -5.0 };
+        self.line(class, (x, y), (x + back, y - 4.0));
+        self.line(class, (x, y), (x + back, y + 4.0));
     }
 
     /// A rectangle from its upper left corner, with text shown on hover.

@@ -4,32 +4,27 @@ use study::comparison::{Admission, Comparison};
 use study::metric::{Metric, names};
 use study::stats::Outcome;
 
-use super::parts::{marked, remedy, typeset};
+use super::parts::{marked, metric_name, remedy, typeset};
 use crate::csv;
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::text::{escape, times};
 
-/// The result, one row per policy.
+/// The result, one row per policy. The metric that decides comes first, so that a telephone shows it.
 pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let headline = rows::headline_metrics(comparison);
-    let mut head: String =
-        ["policy", "outcome", "verdict"].map(|title| format!("<th scope=\"col\">{title}</th>")).concat();
-    for metric in &headline {
-        // A metric's name may be broken between its words.
-        let title = escape(&figure::title(&metric.name)).replace('_', "_<wbr>");
-        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
-    }
+    let heading = |title: &str| format!("<th scope=\"col\">{title}</th>");
+    let heading_of_figures = |title: &str| format!("<th scope=\"col\" class=\"n\">{title}</th>");
     let has_cost = rows.iter().any(|row| row.cost(&comparison.design.primary).is_some());
-    if has_cost {
-        head.push_str("<th scope=\"col\" class=\"n\">tracer's cost</th>");
-    }
-    for title in ["minor faults", "page tables seen", "peak memory"] {
-        head.push_str(&format!("<th scope=\"col\" class=\"n\">{title}</th>"));
-    }
+    let mut metrics = headline.iter().map(|metric| heading_of_figures(&escape(&metric_name(&metric.name))));
+    let mut head = heading("policy") + &metrics.next().unwrap_or_default() + &heading("outcome") + &heading("verdict");
+    head.extend(metrics);
+    let others =
+        has_cost.then_some("tracer's cost").into_iter().chain(["minor faults", "page tables seen", "peak memory"]);
+    head.extend(others.map(heading_of_figures));
     let body: String = rows.iter().map(|row| result_row(row, &headline, has_cost)).collect();
     let caption = format!(
-        "Medians over the blocks that count; below them changes against {} with {} intervals",
+        "The median of {}; for the others, that median times the change; below, the changes with {} intervals",
         rows::baseline_label(comparison),
         figure::confidence(comparison.design.confidence)
     );
@@ -37,33 +32,34 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
 }
 
 /// Explains the column of the tracer's cost.
-const COST: &str = "<p class=\"note\">Tracing overhead is the change of the first figure caused by the tracer's stops: of the baseline against \
-    runs without a tracer, of the others against the baseline, by runs that stop at the same calls and do nothing there. No \
-    change within it is claimed. An arm with an empty cell stops as often as the baseline.</p>\n";
+const COST: &str = "<p class=\"note\">The tracer's cost is the change of the first figure caused by the tracer's stops. For the baseline it is measured \
+    against runs without a tracer; for the others against the baseline, by runs that stop at the same calls and do nothing there. \
+    No change within it is claimed. An arm with an empty cell stops as often as the baseline.</p>\n";
 
 fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
-    let mut cells = format!("{}<td>{}</td>", name(row), outcome(row));
     if let Some(unsupported) = row.unsupported() {
         let text = format!("{}. {}", escape(&unsupported.reason), marked(&remedy(&unsupported.remedy)));
-        cells.push_str(&format!(
-            "<td colspan=\"{}\" class=\"note\">{text}</td>",
-            4 + headline.len() + usize::from(has_cost)
-        ));
-        return format!("<tr>{cells}</tr>\n");
+        return format!(
+            "<tr>{}<td></td><td>{}</td><td colspan=\"{}\" class=\"note\"><div class=\"prose\">{text}</div></td></tr>\n",
+            name(row),
+            outcome(row),
+            3 + headline.len() + usize::from(has_cost)
+        );
     }
-    cells.push_str(&format!("<td>{}</td>", escape(&verdict(row))));
-    for metric in headline {
-        let median = row.median(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
-        let change = change(row, &metric.name);
-        cells.push_str(&format!("<td class=\"n\">{}{change}</td>", escape(&median)));
-    }
+    let mut figures = headline.iter().map(|metric| {
+        let typical = row.typical(&metric.name).map(|value| figure::short(value, metric.unit)).unwrap_or_default();
+        format!("<td class=\"n\">{}{}</td>", escape(&typical), change(row, &metric.name))
+    });
+    let first = figures.next().unwrap_or_default();
+    let mut cells = format!("{}{first}<td>{}</td><td>{}</td>", name(row), outcome(row), escape(&verdict(row)));
+    cells.extend(figures);
     if has_cost {
         let cost = headline.first().and_then(|primary| row.cost(&primary.name)).map(estimate).unwrap_or_default();
         cells.push_str(&format!("<td class=\"n\">{cost}</td>"));
     }
     for name in [names::MINOR_FAULTS, names::PAGE_TABLE_SEEN_BYTES, names::PEAK_RESIDENT_BYTES] {
         let unit = figure::metric(&[], name).unit;
-        let value = row.median(name).map(|value| figure::long(value, unit)).unwrap_or_default();
+        let value = row.typical(name).map(|value| figure::long(value, unit)).unwrap_or_default();
         cells.push_str(&format!("<td class=\"n\">{}</td>", escape(&value)));
     }
     let class = if row.outcome() == "best" { " class=\"best\"" } else { "" };
@@ -89,14 +85,9 @@ fn outcome(row: &Row<'_>) -> String {
         Some(Outcome::Better { .. }) => "good",
         Some(Outcome::Worse | Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }) => "bad",
         Some(Outcome::Undecided { .. }) => "open",
-        Some(
-            Outcome::NotHeld
-            | Outcome::WithinTracerCost
-            | Outcome::NotMeasured
-            | Outcome::Unsupported
-            | Outcome::Control,
-        )
-        | None => "void",
+        Some(Outcome::WithinTracerCost | Outcome::NotMeasured | Outcome::Unsupported | Outcome::Control) | None => {
+            "void"
+        }
         Some(Outcome::Baseline | Outcome::Equivalent) => "plain",
     };
     let needed = row.what_would_settle_it().map(|what| format!("<br><small>{what}</small>")).unwrap_or_default();
@@ -149,7 +140,7 @@ fn reasons(row: &Row<'_>) -> String {
         items.push(reason(message, None, None));
     }
     for share in row.causes() {
-        items.push(reason(&share.cause.describe(), share.bytes, policy::remedy::of_cause(&share.cause).as_deref()));
+        items.push(reason(&share.cause.describe(), share.bytes, row.remedy(&share.cause).as_deref()));
     }
     for answered in row.answered() {
         let what = format!("answered by the tracer, not the kernel: {}", answered.call);
@@ -179,7 +170,7 @@ pub(super) fn figures(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     }
     let body: String = metrics.iter().map(|metric| figure_row(metric, &measured)).collect();
     wide(
-        "Medians over the blocks that count, and changes against the baseline; a figure that a run lacks is absent, not zero",
+        "Medians of the baseline, and for the others that times the change; a figure that a run lacks is absent, not zero",
         &head,
         &body,
     )
@@ -189,10 +180,10 @@ fn figure_row(metric: &Metric, rows: &[&Row<'_>]) -> String {
     let mut words: Vec<&str> = rows.iter().flat_map(|row| row.provenances(&metric.name)).map(csv::provenance).collect();
     words.sort_unstable();
     words.dedup();
-    let title = figure::title(&metric.name);
+    let title = metric_name(&metric.name);
     let code = if title == metric.name { String::new() } else { format!("<small>{}</small>", escape(&metric.name)) };
     let cell = |row: &&Row<'_>| {
-        let value = row.median(&metric.name).map(|value| figure::long(value, metric.unit));
+        let value = row.typical(&metric.name).map(|value| figure::long(value, metric.unit));
         format!("<td class=\"n\">{}{}</td>", escape(&value.unwrap_or_default()), percent(row, &metric.name))
     };
     let cells: String = rows.iter().map(cell).collect();

@@ -1,14 +1,17 @@
 //! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
-use policy::hugetlb::{HugetlbFiles, HugetlbLimit, Limited, RefusedRequest};
+use policy::held_files::HeldFiles;
+use policy::hugetlb::{HugetlbLimit, Limited, RefusedRequest};
 use policy::inspect::{
-    Explained, Inspection, LoadedWith, Pool, Process, Region, SecondStage, Sight, Since, Summary, Supply, ThpMode,
+    BasePageSupport, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Sight, Since, Summary,
+    Supply, ThpMode,
 };
 use policy::remedy::Remedy;
+use policy::size::PageSize;
 use serde_json::{Map, Value, json};
 
-use crate::hugetlb_files;
+use crate::held_files;
 use crate::json::census;
 
 /// Name and version of the document.
@@ -76,25 +79,27 @@ fn limit(limit: &HugetlbLimit) -> Value {
 }
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
-/// `files` are those on hugetlbfs, where all processes were inspected.
-pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<&HugetlbFiles>) -> Value {
+/// `files` are those on hugetlbfs and on tmpfs, where all processes were inspected.
+pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<[&HeldFiles; 2]>) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
-    document["hugetlb_files"] = files.map(hugetlb_files::json).into();
+    let [hugetlb, tmpfs] = files.map_or([None, None], |files| files.map(Some));
+    document["hugetlb_files"] = hugetlb.map(held_files::json).into();
+    document["tmpfs_files"] = tmpfs.map(held_files::json).into();
     document["unseen"] = unseen.iter().map(|(pid, why)| json!({ "pid": pid, "why": why })).collect();
     document
 }
 
 /// One sample of a series, a line of `--json-lines`, schema `pagelab.inspect-look/1`.
-pub fn look(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
-    let mut look = Map::new();
-    look.insert("schema".into(), "pagelab.inspect-look/1".into());
-    look.insert("at_unix_s".into(), unix_s.into());
-    look.insert("elapsed_s".into(), elapsed_s.into());
-    look.extend(head(one));
+pub fn sample(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
+    let mut sample = Map::new();
+    sample.insert("schema".into(), "pagelab.inspect-look/1".into());
+    sample.insert("at_unix_s".into(), unix_s.into());
+    sample.insert("elapsed_s".into(), elapsed_s.into());
+    sample.extend(head(one));
     let first = one.first_cause.as_ref().map(|(first, bytes)| json!({ "cause": cause(first), "bytes": bytes }));
-    look.insert("first_cause".into(), first.into());
-    Value::Object(look)
+    sample.insert("first_cause".into(), first.into());
+    Value::Object(sample)
 }
 
 fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value {
@@ -157,7 +162,8 @@ fn head(one: &Summary) -> Map<String, Value> {
             "charged_bytes": limit.charged_bytes,
             "reached": limit.reached,
         })),
-        "base_pages": base_pages(&one.process.loaded_with),
+        "base_pages": base_pages(&one.process.base_page_support),
+        "jemalloc": one.process.jemalloc.as_ref().map(|all| all.iter().map(jemalloc).collect::<Vec<_>>()),
         "second_stage": one.process.second_stage.as_ref().map(second_stage),
         "hugetlb_limits": one.process.hugetlb_limits.iter().map(limit).collect::<Vec<_>>(),
         "resident_bytes": one.resident_bytes,
@@ -172,11 +178,11 @@ fn head(one: &Summary) -> Map<String, Value> {
     }
 }
 
-fn base_pages(loaded_with: &LoadedWith) -> Value {
-    match loaded_with {
-        LoadedWith::Unknown => Value::Null,
-        LoadedWith::All => json!({ "refused_bytes": null, "aligned_to_bytes": null, "files": [], "text": null }),
-        LoadedWith::Refused(refused) => json!({
+fn base_pages(base_page_support: &BasePageSupport) -> Value {
+    match base_page_support {
+        BasePageSupport::Unknown => Value::Null,
+        BasePageSupport::All => json!({ "refused_bytes": null, "aligned_to_bytes": null, "files": [], "text": null }),
+        BasePageSupport::Refused(refused) => json!({
             "refused_bytes": refused.refused.bytes(),
             "aligned_to_bytes": refused.aligned_to.bytes(),
             "files": refused.files,
@@ -185,9 +191,14 @@ fn base_pages(loaded_with: &LoadedWith) -> Value {
     }
 }
 
+fn jemalloc(one: &Jemalloc) -> Value {
+    let built_for = one.built_for.map(PageSize::bytes);
+    json!({ "file": one.file, "built_for_bytes": built_for, "text": one.describe() })
+}
+
 fn second_stage(stage: &SecondStage) -> Value {
     let (leaves, not_read) = match stage {
-        SecondStage::Leaves(leaves) => {
+        SecondStage::Leaves(leaves, _) => {
             let leaves = leaves.iter().map(|(size, count)| json!({ "leaf_bytes": size.bytes(), "leaves": count }));
             (Some(leaves.collect::<Vec<_>>()), None)
         }
@@ -222,9 +233,9 @@ fn region(region: &Region, sight: Sight) -> Value {
             "misplaced_bytes": runs.misplaced_bytes,
             "in_place_bytes": runs.in_place_bytes,
         })),
-        "could_be_larger_bytes": region.win.bytes,
-        "slots": region.win.slots,
-        "bloat_bytes": region.win.absent_bytes,
+        "could_be_larger_bytes": region.benefit.bytes,
+        "slots": region.benefit.slots,
+        "bloat_bytes": region.benefit.absent_bytes,
         "causes": sight.flags.then(|| region.causes.iter().map(explained).collect::<Vec<_>>()),
         "cut_count": region.cut_count,
         "cuts": cuts.collect::<Vec<_>>(),
@@ -237,7 +248,7 @@ fn explained(one: &Explained) -> Value {
         "also": one.also.iter().map(cause).collect::<Vec<_>>(),
         "or": one.or.iter().map(cause).collect::<Vec<_>>(),
         "bytes": one.bytes,
-        "winnable": one.is_winnable(),
+        "winnable": one.is_removable(),
         "evidence": one.evidence,
         "remedies": one.remedies.iter().map(remedy).collect::<Vec<_>>(),
     })
@@ -247,7 +258,7 @@ fn remedy(one: &Remedy) -> Value {
     json!({ "text": one.describe(), "only": one.only, "changes": one.changes })
 }
 
-fn cause(cause: &Cause) -> Value {
+pub(crate) fn cause(cause: &Cause) -> Value {
     let mut value = serde_json::to_value(cause).unwrap_or_default();
     value["text"] = cause.describe().into();
     value

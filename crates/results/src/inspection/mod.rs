@@ -9,7 +9,9 @@ mod regions;
 mod why;
 pub(crate) mod words;
 
+pub(crate) use json::cause;
 pub use many::processes;
-pub use one::process;
+pub use one::{answer_first, process};
 pub use regions::regions;
+pub(crate) use words::cause_clause;
 pub use words::sizes;

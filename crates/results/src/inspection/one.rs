@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census};
-use policy::inspect::{Contents, Inspection, Kind, LoadedWith, ThpMode};
+use policy::inspect::{BasePageSupport, Contents, Inspection, Kind, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -19,23 +19,54 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     // Every region lists its own causes.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
     let refused = refused(inspection, width);
-    let parts = [head(inspection), memory, causes, refused, supply(inspection, width), sight(inspection, width)];
+    let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks(inspection));
+    let head = head.collect::<Vec<_>>().join("\n");
+    joined([head, memory, causes, refused, supply(inspection, width), sight(inspection, width)])
+}
+
+/// The same for a small screen: the causes come first, and the command, which can be long, last.
+pub fn answer_first(inspection: &Inspection, width: usize) -> String {
+    let folded = |line: String| fold(&line, width, 4);
+    let head = head(inspection).into_iter().chain(remarks(inspection)).map(folded).collect::<Vec<_>>().join("\n");
+    let (memory, refused) = (kinds(inspection, width), refused(inspection, width));
+    let command = command(inspection).map(folded).unwrap_or_default();
+    joined([
+        head,
+        why(inspection, width),
+        memory,
+        refused,
+        supply(inspection, width),
+        sight(inspection, width),
+        command,
+    ])
+}
+
+fn joined<const N: usize>(parts: [String; N]) -> String {
     parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n\n")
 }
 
-fn head(inspection: &Inspection) -> String {
+fn command(inspection: &Inspection) -> Option<String> {
+    let words = &inspection.process.command;
+    (!words.is_empty()).then(|| format!("  command: {}", printable(&words.join(" "))))
+}
+
+/// What is mapped, and what could be larger.
+fn head(inspection: &Inspection) -> [String; 1] {
     let about = &inspection.process;
-    let mut lines = vec![format!(
+    [format!(
         "process {} ({}): {} resident, {} of it could be larger, which would add {}",
         about.pid,
         printable(&about.name),
         format_bytes(inspection.resident_bytes()),
         format_bytes(inspection.could_be_larger_bytes()),
         format_bytes(inspection.bloat_bytes()),
-    )];
-    if !about.command.is_empty() {
-        lines.push(format!("  command: {}", printable(&about.command.join(" "))));
-    }
+    )]
+}
+
+/// What limits the process, and what its memory holds.
+fn remarks(inspection: &Inspection) -> Vec<String> {
+    let about = &inspection.process;
+    let mut lines = Vec::new();
     if about.thp == ThpMode::Disabled {
         lines.push("  PR_SET_THP_DISABLE is in force".into());
     }
@@ -45,12 +76,13 @@ fn head(inspection: &Inspection) -> String {
     if let Some(stage) = &about.second_stage {
         lines.push(format!("  {}", printable(&stage.describe())));
     }
-    if let LoadedWith::Refused(refused) = &about.loaded_with {
+    if let BasePageSupport::Refused(refused) = &about.base_page_support {
         lines.push(format!("  {}", printable(&refused.describe())));
     }
+    lines.extend(about.jemalloc.iter().flatten().map(|one| format!("  {}", printable(&one.describe()))));
     let worth = inspection.resident_bytes() / 100;
     if let Some(bytes) = about.lazy_free_bytes.filter(|bytes| *bytes > worth) {
-        lines.push(format!("  given back by MADV_FREE, and not taken yet: {}", format_bytes(bytes)));
+        lines.push(format!("  freed by MADV_FREE, not reclaimed yet: {}", format_bytes(bytes)));
     }
     if let Some(bytes) = about.held_unmapped_bytes.filter(|bytes| *bytes > worth) {
         let bytes = format_bytes(bytes);
@@ -60,7 +92,7 @@ fn head(inspection: &Inspection) -> String {
     }
     lines.extend(about.contents.map(|contents| of_contents(&contents)));
     lines.extend(inspection.partial.iter().map(|why| format!("  partial: {}", printable(why))));
-    lines.join("\n")
+    lines
 }
 
 /// What large pages hold.
@@ -90,7 +122,7 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
         kind.regions += 1;
         kind.length_bytes += region.length_bytes();
         kind.resident_bytes += region.resident_bytes();
-        kind.win_bytes += region.win.bytes;
+        kind.win_bytes += region.benefit.bytes;
         kind.census.merge(&region.census);
     }
     let mut kinds: Vec<(String, OfKind)> = kinds.into_iter().collect();
@@ -122,7 +154,11 @@ fn refused(inspection: &Inspection, width: usize) -> String {
         })
         .map(|line| fold(&format!("  {}", printable(&line)), width, 6))
         .collect();
-    if lines.is_empty() { String::new() } else { format!("asked of hugetlb pools in vain\n{}", lines.join("\n")) }
+    if lines.is_empty() {
+        String::new()
+    } else {
+        format!("requests for hugetlb pages that were refused\n{}", lines.join("\n"))
+    }
 }
 
 /// The hugetlb pools that have pages, and the limits of control groups, where the process has such pages or asked for them.
@@ -133,8 +169,7 @@ fn pools(inspection: &Inspection) -> Vec<String> {
         return Vec::new();
     }
     let pools = inspection.supply.pools.iter().filter(|pool| pool.pages > 0);
-    let limits =
-        inspection.process.hugetlb_limits.iter().map(|limit| format!("limit of hugetlb: {}", limit.describe()));
+    let limits = inspection.process.hugetlb_limits.iter().map(|limit| format!("hugetlb limit: {}", limit.describe()));
     pools.map(|pool| format!("hugetlb pool: {}", pool.describe())).chain(limits).collect()
 }
 

@@ -46,12 +46,12 @@ fn swap(region: &Region) -> Option<String> {
 
 fn win(region: &Region) -> Option<String> {
     let target = region.target?;
-    (region.win.bytes > 0).then(|| {
+    (region.benefit.bytes > 0).then(|| {
         format!(
             "  could be larger: {} in {} slots of {target}, which would add {}",
-            format_bytes(region.win.bytes),
-            region.win.slots,
-            format_bytes(region.win.absent_bytes)
+            format_bytes(region.benefit.bytes),
+            region.benefit.slots,
+            format_bytes(region.benefit.absent_bytes)
         )
     })
 }

@@ -1,4 +1,4 @@
-//! The causes of a whole process: those that explain much with all that is known, the others in one line.
+//! The causes of a whole process: large ones with all details, small ones in one line.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,16 @@ use policy::size::{PageSize, format_bytes};
 use super::words::cause_lines;
 use crate::text::{fold, printable};
 
-/// Causes below this part of the resident memory share a line: 1 %.
+/// Causes below 1/N of the resident memory share a line.
 const SMALL_PART: u64 = 100;
-/// Where the causes are listed that share a line.
+/// Names the options that list the causes of a shared line.
 const LISTED: &str = "--regions and --json list them";
 
 /// The causes of all regions. The first block is the sum that could be larger.
 pub fn why(inspection: &Inspection, width: usize) -> String {
     let (absent, present): (Vec<_>, Vec<_>) =
         explained(&inspection.regions).into_iter().partition(Explained::is_absent);
-    let (winnable, fixed) = present.into_iter().partition(Explained::is_winnable);
+    let (winnable, fixed) = present.into_iter().partition(Explained::is_removable);
     let blocks = [
         ("why not larger", winnable),
         ("what no setting makes larger", fixed),
@@ -41,7 +41,7 @@ fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: us
     std::iter::once(title.to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// The sizes that have settings of their own. The largest is that of a PMD leaf, the others are mTHP sizes.
+/// The sizes with their own settings. The largest is that of a PMD leaf, the others are mTHP sizes.
 fn sizes_with_settings(inspection: &Inspection) -> impl Iterator<Item = PageSize> {
     inspection.supply.settings.keys().filter_map(|path| size_in(path))
 }
@@ -99,7 +99,7 @@ mod tests {
     }
 
     /// The text for a process of 100M with these causes.
-    fn told(causes: Vec<(Cause, u64)>) -> String {
+    fn text_of(causes: Vec<(Cause, u64)>) -> String {
         let mut census = Census::default();
         let mapping = Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Whole(PageSize::K4) };
         census.add(mapping, 100 << 20);
@@ -109,6 +109,7 @@ mod tests {
             end: 1 << 40,
             kind: Kind::Anonymous,
             recognised_by: String::new(),
+            accessible_bytes: 1 << 40,
             vmas: 1,
             shared: false,
             census,
@@ -117,7 +118,7 @@ mod tests {
             target: None,
             aligned: true,
             tlb_runs: None,
-            win: Benefit::default(),
+            benefit: Benefit::default(),
             causes: causes.map(|(cause, bytes)| because(cause, bytes)).collect(),
             cuts: Vec::new(),
             cut_count: 0,
@@ -151,7 +152,7 @@ mod tests {
             (Cause::MergedByKsm, 40 << 10),
             (Cause::FilePages, 8192),
         ];
-        let text = told(causes);
+        let text = text_of(causes);
         let first = format!("50M: {}", Cause::Unexplained.describe());
         assert!(text.contains(&first), "{text}");
         let small = "340K: 2 further causes, each below 1 % of the resident memory (--regions and --json list them)";
@@ -162,11 +163,11 @@ mod tests {
 
     #[test]
     fn mthp_sizes_that_are_off_share_a_line() {
-        let text = told(vec![(off(2048), 40 << 20), (off(64), 3 << 20), (off(16), 2 << 20), (off(32), 4096)]);
+        let text = text_of(vec![(off(2048), 40 << 20), (off(64), 3 << 20), (off(16), 2 << 20), (off(32), 4096)]);
         assert!(text.contains("40M: the size is switched off in"), "{text}");
         assert!(text.contains("5M: mTHP sizes that are switched off: 16K (2M), 64K (3M) (--regions"), "{text}");
         assert!(text.contains("4K: 1 further cause below 1 %"), "{text}");
-        let one = told(vec![(off(64), 3 << 20)]);
+        let one = text_of(vec![(off(64), 3 << 20)]);
         assert!(one.contains("3M: the size is switched off in") && !one.contains("mTHP sizes"), "{one}");
     }
 }

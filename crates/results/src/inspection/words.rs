@@ -18,7 +18,7 @@ struct OfLeaf {
 /// Kinds of entries: their size, whether their folios are not visible, and whether they map hugetlb pages.
 type Leaf = (PageSize, bool, bool);
 
-/// Present memory by what maps it. The zero page is no memory.
+/// Present memory by what maps it. The zero page does not count.
 fn by_leaf(census: &Census) -> BTreeMap<Leaf, OfLeaf> {
     let mut leaves: BTreeMap<Leaf, OfLeaf> = BTreeMap::new();
     for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
@@ -37,7 +37,7 @@ fn mapped((size, unseen, pool): Leaf, bytes: u64) -> String {
     format!("{} by {size}{unseen}{pool}", format_bytes(bytes))
 }
 
-fn held(folios: &BTreeMap<PageSize, u64>) -> String {
+fn folios_in_words(folios: &BTreeMap<PageSize, u64>) -> String {
     let held = folios.iter().rev().map(|(size, bytes)| format!("{} of {size}", format_bytes(*bytes)));
     held.collect::<Vec<_>>().join(", ")
 }
@@ -55,12 +55,12 @@ pub fn larger_folios(census: &Census) -> String {
     for (size, bytes) in by_leaf(census).values().flat_map(|of_leaf| &of_leaf.folios) {
         *folios.entry(*size).or_default() += bytes;
     }
-    held(&folios)
+    folios_in_words(&folios)
 }
 
 /// Both in one line: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
 pub fn sizes(census: &Census) -> String {
-    let shown = |(leaf, of_leaf): (&Leaf, &OfLeaf)| match held(&of_leaf.folios) {
+    let shown = |(leaf, of_leaf): (&Leaf, &OfLeaf)| match folios_in_words(&of_leaf.folios) {
         held if held.is_empty() => mapped(*leaf, of_leaf.bytes),
         held => format!("{} (folios: {held})", mapped(*leaf, of_leaf.bytes)),
     };
@@ -72,10 +72,10 @@ pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
     format!("{}: {}", format_bytes(bytes), cause.describe())
 }
 
-/// The most remedies of a cause that are shown as text; JSON has all.
+/// Maximum number of remedies shown for a cause; JSON has all.
 const MAX_REMEDIES: usize = 3;
 
-/// Everything known about a cause, one line each: bytes and clause, what holds with it, candidates, evidence, remedies.
+/// Everything known about a cause, one line each: bytes and clause, further causes, alternatives, evidence, remedies.
 pub fn cause_lines(one: &Explained) -> Vec<String> {
     let clause = cause_clause(&one.cause, one.bytes);
     let also = one.also.iter().map(|cause| format!("  and: {}", cause.describe_also()));

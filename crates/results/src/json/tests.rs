@@ -26,12 +26,12 @@ fn the_document_has_what_was_measured_and_what_follows() {
 }
 
 #[test]
-fn the_tracers_cost_of_each_arm_is_there_with_its_interval() {
+fn lists_the_tracers_cost_of_each_arm_with_its_interval() {
     let document = document(&sample::with_controls());
     assert_eq!(document["controls"].as_array().unwrap().len(), 5);
     assert_eq!(document["controls"][0]["label"], "bare");
     assert_eq!(document["controls"][3]["sham_of"], 3);
-    assert_eq!(document["arms"].as_array().unwrap().len(), 6, "controls are no arms");
+    assert_eq!(document["arms"].as_array().unwrap().len(), 6, "control arms are listed separately");
     let thp = &document["arms"][3];
     assert_eq!(thp["outcome"], json!({ "outcome": "within_tracer_cost" }));
     let bound = &thp["tracer_cost"]["wall_s"]["bound"];

@@ -2,7 +2,7 @@
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
-use study::matrix::{Agreement, Cell, Claim, Matrix, Row, Set, Standing, Total};
+use study::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing, Total, TotalShare};
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
@@ -19,6 +19,42 @@ pub fn answer(report: &Report<'_>) -> String {
     policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
 }
 
+/// The answer in a clause, for a title: the largest change that is shown. Changes of boots and variants come before those of policies.
+pub fn title(report: &Report<'_>) -> String {
+    let matrices: Vec<&Matrix> = report.others().chain(report.policies()).collect();
+    let shown = matrices.iter().find_map(|matrix| largest(matrix));
+    let counted = || report.counted.iter().flat_map(counted::sentences).next();
+    let is_compared =
+        |matrix: &&Matrix| matrix.totals.iter().any(|total| total.policy != matrix.baseline && total.mean.is_some());
+    shown.or_else(counted).unwrap_or_else(|| match matrices.iter().copied().find(is_compared) {
+        Some(matrix) => format!("No difference from {} is shown", matrix.baseline),
+        None => "Nothing can be compared yet".to_owned(),
+    })
+}
+
+/// `thp has 12.3 % less wall time than base over 12 workloads`: the largest change of a matrix. A measured change comes before any
+/// modelled one.
+fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
+    let change = |total: &&'a Total| Some((*total, total.mean?, total.change()?));
+    let is_shown = |total: &&Total| {
+        let has_claim = matches!(total.standing, Standing::Better | Standing::Worse | Standing::Modelled);
+        has_claim && total.policy != matrix.baseline
+    };
+    let of = |is_modelled: bool| {
+        let totals = matrix.totals.iter().filter(|total| (total.provenance == Provenance::Modelled) == is_modelled);
+        let changes = totals.filter(is_shown).filter_map(|total| change(&total));
+        changes.max_by(|one, other| one.1.ratio.ln().abs().total_cmp(&other.1.ratio.ln().abs()))
+    };
+    let (total, mean, effect) = of(false).or_else(|| of(true))?;
+    let over = if mean.of == 1 { String::new() } else { format!(" over {} workloads", mean.of) };
+    let place = if total.provenance == Provenance::Modelled {
+        format!(", modelled on {}", total.machine)
+    } else {
+        String::new()
+    };
+    Some(format!("{} has {} than {}{over}{place}", asked(total), in_words(total, &effect), matrix.baseline))
+}
+
 /// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
 /// gives a result, it says why, and then what models give.
 fn of_matrix(matrix: &Matrix, noun: &str) -> String {
@@ -31,7 +67,7 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
         measured.retain(|ground| has_cell(matrix, **ground));
     }
     let modelled: Vec<_> = grounds.iter().filter(|ground| !is_measured(ground)).filter(has_figure).collect();
-    let told: Vec<_> = match measured.iter().any(&has_figure) {
+    let shown: Vec<_> = match measured.iter().any(&has_figure) {
         true => measured.into_iter().filter(|ground| has_figure(ground)).collect(),
         false if modelled.is_empty() => return unanswered(matrix, noun),
         false => measured.into_iter().chain(modelled).collect(),
@@ -40,7 +76,7 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
         let clauses = if has_figure(ground) { clauses(matrix, **ground) } else { lacks(matrix, **ground) };
         format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
     };
-    told.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
+    shown.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
 }
 
 /// Whether any cell of a machine has a figure.
@@ -64,11 +100,11 @@ pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
         Provenance::Modelled => !metric.ends_with("_bytes") && !metric.ends_with("_ratio"),
         _ => figure::metric(&[], metric).unit == Unit::Count,
     };
-    let told = if is_count { change.in_words().replace("less", "fewer") } else { change.in_words() };
-    format!("{told} {}", figure::title(metric))
+    let amount = if is_count { change.in_words().replace("less", "fewer") } else { change.in_words() };
+    format!("{amount} {}", figure::title(metric))
 }
 
-/// The interval of an undecided change, or that there is none.
+/// The interval of an undecided change, or a note that there is none.
 pub(super) fn open_range(effect: &Effect) -> String {
     let range = Change::of(effect).range();
     range.map_or_else(|| " (too few blocks for an interval)".to_owned(), |range| format!(" ({range} %)"))
@@ -77,7 +113,7 @@ pub(super) fn open_range(effect: &Effect) -> String {
 /// One clause each for decreases, increases, undecided changes, and missing figures.
 fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     let baseline = &matrix.baseline;
-    let (mut told, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for total in totals(matrix, ground) {
         let Some((mean, effect)) = total.mean.zip(total.change()) else {
             without.push(format!("{} {}", total.policy, lack(&total.standing)));
@@ -86,15 +122,18 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
         let range = Change::of(&effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
         match total.standing {
             Standing::Better | Standing::Worse | Standing::Modelled => {
-                let clause = format!("{} has {} than {baseline}{range}", total.policy, in_words(total, &effect));
-                told.push((mean.ratio, clause));
+                let clause = format!("{} has {} than {baseline}{range}", asked(total), in_words(total, &effect));
+                decided.push((mean.ratio, clause));
             }
-            Standing::Equivalent => told.push((1.0, format!("{} is equivalent to {baseline}{range}", total.policy))),
-            _ => open.push(format!("{}{}", total.policy, open_range(&effect))),
+            Standing::Equivalent => {
+                decided.push((1.0, format!("{} is equivalent to {baseline}{range}", asked(total))));
+            }
+            _ => open.push(format!("{}{}", asked(total), open_range(&effect))),
         }
     }
-    told.sort_by(|one, other| one.0.total_cmp(&other.0));
-    let mut clauses: Vec<String> = told.into_iter().map(|(_, clause)| clause).collect();
+    decided.sort_by(|one, other| one.0.total_cmp(&other.0));
+    let mut clauses: Vec<String> = decided.into_iter().map(|(_, clause)| clause).collect();
+    clauses.extend(gain_shares(matrix, ground));
     if !open.is_empty() {
         clauses.push(format!("no difference from {baseline} is shown for {}", enumerate(&open)));
     }
@@ -102,17 +141,32 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     clauses
 }
 
+/// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: the shares of the other policies that gain.
+fn gain_shares(matrix: &Matrix, ground: (&str, Provenance)) -> Option<String> {
+    let gains = totals(matrix, ground).filter(|total| total.standing == Standing::Better);
+    let shares: Vec<_> = gains.filter_map(|total| Some((total, total.gain_share.as_ref()?))).collect();
+    let share = |(total, share): &(&Total, &TotalShare)| {
+        format!("{} brings {}", asked(total), figure::gain_share((share.ratio, share.low, share.high)))
+    };
+    let best = &shares.first()?.1.of;
+    Some(format!("of the gain of {best}, {}", enumerate(&shares.iter().map(share).collect::<Vec<_>>())))
+}
+
+/// `thp`, or `asking for thp` if some memory did not get the policy's pages.
+pub(super) fn asked(total: &Total) -> String {
+    if total.is_held { total.policy.clone() } else { format!("asking for {}", total.policy) }
+}
+
 /// Why a policy has no figure that can be attributed to it.
 fn lack(standing: &Standing) -> &'static str {
     match standing {
-        Standing::NotHeld => "was not held, so its figures say nothing of it",
         Standing::WithinTracerCost => "shows no more than the tracer's cost",
         _ => "has no figure",
     }
 }
 
-/// The sentences for a machine without any change: that its baseline has no figure, which policies were not held or
-/// show no effect of their own, or else the main reason.
+/// The sentences for a machine without any change: that its baseline has no figure, which policies show no more than the tracer's
+/// cost, or else the main reason.
 fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     let baseline = &matrix.baseline;
     let cells = || rows_of(matrix, ground).flat_map(|row| &row.cells);
@@ -126,7 +180,7 @@ fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     if known.is_empty() { vec![format!("no policy has a figure{reason}")] } else { known }
 }
 
-/// Why there is no answer: the policies that were not held, or the most frequent reason.
+/// Why there is no answer: the policies that show no more than the tracer's cost, or the most frequent reason.
 fn unanswered(matrix: &Matrix, noun: &str) -> String {
     let mut lacks = void(grounds(matrix).into_iter().flat_map(|ground| totals(matrix, ground)));
     lacks.dedup();
@@ -139,7 +193,7 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
 
 /// The policies whose figures cannot be attributed to them, and why.
 fn void<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
-    let is_void = |total: &&Total| matches!(total.standing, Standing::NotHeld | Standing::WithinTracerCost);
+    let is_void = |total: &&Total| total.standing == Standing::WithinTracerCost;
     totals.filter(is_void).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
 }
 
@@ -157,7 +211,7 @@ fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
     counted.into_iter().rev().max_by_key(|(_, times)| *times).map(|(why, _)| why)
 }
 
-/// The sentence about the origin's claim: `None` if kernels were named on the command line, which has no origin.
+/// The sentence about the origin's claim; `None` for kernels named on the command line, because such a series has no origin.
 pub(crate) fn claimed(report: &Report<'_>) -> Option<String> {
     claim(report).filter(|_| report.definition.name != NO_STUDY)
 }
@@ -172,7 +226,7 @@ fn is_published(definition: &Definition) -> bool {
 pub fn standing(report: &Report<'_>) -> Claim {
     match (Claim::of(report.published()), &report.counted) {
         (Claim::NothingPublished, Some(weighed)) => counted::standing(weighed),
-        (Claim::NothingPublished, None) if is_published(report.definition) => Claim::Undecided,
+        (Claim::NothingPublished, None) if is_published(report.definition) => Claim::NothingMeasured,
         (claim, _) => claim,
     }
 }
@@ -181,26 +235,31 @@ pub fn standing(report: &Report<'_>) -> Claim {
 /// nothing is published.
 pub fn claim(report: &Report<'_>) -> Option<String> {
     let figures = by_figure(report);
-    if figures.is_empty() {
-        let nothing =
-            "The origin's claim is, here, undecided: none of its published figures can be compared with these.";
-        return match &report.counted {
-            Some(weighed) if !weighed.counted.published.is_empty() => Some(counted::claim(weighed)),
-            _ => is_published(report.definition).then(|| nothing.to_owned()),
-        };
+    if figures.is_empty()
+        && let Some(weighed) = &report.counted
+        && !weighed.counted.published.is_empty()
+    {
+        return Some(counted::claim(weighed));
     }
-    let told: Vec<&str> = figures.iter().map(|sets| of_figure(sets)).collect();
+    if standing(report) == Claim::NothingMeasured {
+        let why = "nothing was measured that can be compared with its published figures";
+        return Some(format!("The origin's claim is not judged: {why}."));
+    }
+    if figures.is_empty() {
+        return None;
+    }
+    let results: Vec<&str> = figures.iter().map(|sets| of_figure(sets)).collect();
     let mut kinds: Vec<&str> = Vec::new();
-    for kind in &told {
+    for kind in &results {
         if !kinds.contains(kind) {
             kinds.push(kind);
         }
     }
-    let of_kind = |kind: &str| match told.iter().filter(|one| **one == kind).count() {
+    let of_kind = |kind: &str| match results.iter().filter(|one| **one == kind).count() {
         1 => format!("1 is {kind}"),
         count => format!("{count} are {kind}"),
     };
-    let figures = match (&kinds[..], told.len()) {
+    let figures = match (&kinds[..], results.len()) {
         ([kind], 1) => format!("its one published figure is {kind}"),
         ([kind], all) => format!("all of its {all} published figures are {kind}"),
         (kinds, all) => {
@@ -213,8 +272,8 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
 }
 
 /// The comparisons with each published figure, over all machines.
-fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Set>> {
-    let mut figures: Vec<Vec<&Set>> = Vec::new();
+fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Reproduction>> {
+    let mut figures: Vec<Vec<&Reproduction>> = Vec::new();
     for set in report.published() {
         match figures.iter_mut().find(|sets| is_one(&sets[0].published, &set.published)) {
             Some(sets) => sets.push(set),
@@ -230,19 +289,18 @@ fn is_one(one: &Published, other: &Published) -> bool {
 }
 
 /// The joint result of all machines for a published figure.
-fn of_figure(sets: &[&Set]) -> &'static str {
+fn of_figure(sets: &[&Reproduction]) -> &'static str {
     let mut decided = sets.iter().map(|set| set.agreement).filter(|agreement| *agreement != Agreement::Undecided);
     let first = decided.next();
     match first {
         Some(first) if decided.any(|other| other != first) => "not alike on all machines",
-        Some(Agreement::Confirmed) => "confirmed",
+        Some(Agreement::Inside) => "inside our interval",
         Some(Agreement::OtherSize) => "of the same direction and another size",
         Some(Agreement::Contradicted) => "contradicted",
-        Some(Agreement::NotSeen) => "not seen",
         None if sets.iter().all(|set| set.provenance == Provenance::Modelled) => {
             "compared only with models, which give no interval"
         }
-        Some(Agreement::Undecided) | None => "undecided",
+        Some(Agreement::Undecided) | None => "not decided here",
     }
 }
 
@@ -272,11 +330,10 @@ pub fn differences(report: &Report<'_>) -> Vec<String> {
     reasons
 }
 
-fn is_not_held(report: &Report<'_>, set: &Set) -> bool {
+fn is_not_held(report: &Report<'_>, set: &Reproduction) -> bool {
     let is_own = |row: &&Row| {
         row.machine == set.machine && set.published.workload.as_ref().is_none_or(|workload| *workload == row.workload)
     };
     let mut cells = report.matrix.rows.iter().filter(is_own).flat_map(|row| &row.cells);
-    set.found.is_none()
-        && cells.any(|cell| Some(&cell.policy) == set.published.policy.as_ref() && cell.standing == Standing::NotHeld)
+    set.found.is_none() && cells.any(|cell| Some(&cell.policy) == set.published.policy.as_ref() && !cell.is_held)
 }

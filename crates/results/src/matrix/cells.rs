@@ -1,7 +1,7 @@
 //! Parts shared by the tables of a report: a table, a cell in words, a change.
 
 use study::definition::Measure;
-use study::matrix::{Cell, Matrix, Row, Set, Standing, Total};
+use study::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::{Metric, Provenance};
 use study::stats::Effect;
 
@@ -66,8 +66,7 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
         Standing::Worse => "worse",
         Standing::Equivalent => "equivalent",
         Standing::Undecided => "undecided",
-        Standing::NotAmongSoMany => "not among so many",
-        Standing::NotHeld => "not held",
+        Standing::NotAfterCorrection => "not after correction",
         Standing::WithinTracerCost => "within the tracer's cost",
         Standing::Modelled => "",
         Standing::Emulated => "emulated",
@@ -75,8 +74,16 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
     }
 }
 
+/// The share of the memory on which a policy that was not shown to be in force was seen: `held on 63 %`.
+pub(crate) fn held_share(cell: &Cell) -> String {
+    match cell.coverage_ratio {
+        Some(ratio) => format!("held on {}", figure::share(ratio)),
+        None => "unproven".to_owned(),
+    }
+}
+
 /// The figure found here for a published one.
-pub(super) fn of_found(set: &Set) -> String {
+pub(super) fn of_found(set: &Reproduction) -> String {
     let found = set.found.map(|(ratio, interval)| {
         if set.published.measure == Measure::WinShare {
             let range = interval.map(|(low, high)| format!(" ({:.0} to {:.0})", low * 100.0, high * 100.0));
@@ -90,7 +97,7 @@ pub(super) fn of_found(set: &Set) -> String {
 
 /// Why figures may differ, as the end of a sentence: numbered if there are several reasons, because these contain commas.
 pub(super) fn why(reasons: &[String]) -> String {
-    let told = match reasons {
+    let joined = match reasons {
         [] => return String::new(),
         [one] => one.clone(),
         several => {
@@ -98,5 +105,5 @@ pub(super) fn why(reasons: &[String]) -> String {
             numbered.collect::<Vec<_>>().join("; ")
         }
     };
-    format!("; figures can differ because {told}")
+    format!("; figures can differ because {joined}")
 }

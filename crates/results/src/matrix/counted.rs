@@ -2,7 +2,7 @@
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use study::counted::{Basis, Cost, Counted, Place, Range, Row, Saving, Set, Table};
+use study::counted::{Basis, Cost, Counted, Place, Range, Reproduction, Row, Saving, Table};
 use study::matrix::Claim;
 
 use super::cells::Sheet;
@@ -18,8 +18,8 @@ pub struct Weighed<'a> {
 
 impl Weighed<'_> {
     /// Published savings compared with those found here.
-    pub fn sets(&self) -> Vec<Set> {
-        self.counted.published.iter().map(|figure| Set::of(figure, &self.table)).collect()
+    pub fn sets(&self) -> Vec<Reproduction> {
+        self.counted.published.iter().map(|figure| Reproduction::of(figure, &self.table)).collect()
     }
 
     /// The variants that are compared with the first.
@@ -155,8 +155,8 @@ fn milliseconds(Range { low, high }: Range) -> String {
 }
 
 fn of_published(weighed: &Weighed<'_>) -> Sheet {
-    let header = ["published", "of", "change there", "saved here, %", "that says"];
-    let line = |set: Set| {
+    let header = ["published", "of", "change there", "saved here, %", "result"];
+    let line = |set: Reproduction| {
         let figure = &set.figure;
         let kind = if figure.is_of_instructions { ", instructions" } else { "" };
         vec![
@@ -183,7 +183,7 @@ fn of_rounds(weighed: &Weighed<'_>) -> Sheet {
         }
     }
     Sheet {
-        caption: "Where these figures were published, and why those here can be others".to_owned(),
+        caption: "Where these figures were published, and why ours can differ".to_owned(),
         header: ["published", "source", "figures can differ because"].map(str::to_owned).to_vec(),
         rows,
     }
@@ -206,11 +206,11 @@ fn of_costs(weighed: &Weighed<'_>) -> Sheet {
 }
 
 /// The cost of each event and its basis, in words.
-pub(super) fn told_costs(weighed: &Weighed<'_>) -> Vec<String> {
+pub(super) fn costs_in_words(weighed: &Weighed<'_>) -> Vec<String> {
     let costs = &weighed.counted.costs;
     let pace = &costs.instruction;
     let first = format!("an instruction {} ns ({}: {})", span(pace.ns), pace.basis.word(), pace.source);
-    let told = |cost: &Cost| {
+    let event_cost = |cost: &Cost| {
         let instructions = Some(cost.instructions).filter(|range| range.high > 0.0);
         let ns = Some(cost.ns).filter(|range| range.high > 0.0);
         let parts = [(instructions, "instructions"), (ns, "ns")];
@@ -218,7 +218,7 @@ pub(super) fn told_costs(weighed: &Weighed<'_>) -> Vec<String> {
         let parts = parts.collect::<Vec<_>>().join(" and ");
         format!("{} {parts} ({}: {})", cost.event, cost.basis.word(), cost.source)
     };
-    std::iter::once(first).chain(costs.events.iter().map(told)).collect()
+    std::iter::once(first).chain(costs.events.iter().map(event_cost)).collect()
 }
 
 fn span(Range { low, high }: Range) -> String {
@@ -286,7 +286,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
     }
     let sets = weighed.sets();
     let count = |place: Place| sets.iter().filter(|set| set.place == place).count();
-    let places = [Place::Within, Place::Above, Place::Below, Place::Nowhere];
+    let places = [Place::Within, Place::Above, Place::Below, Place::NotCounted];
     let counted: Vec<String> = places
         .into_iter()
         .filter(|place| count(*place) > 0)
@@ -352,7 +352,7 @@ pub fn document(weighed: &Weighed<'_>) -> Value {
     })
 }
 
-fn set(set: &Set) -> Value {
+fn set(set: &Reproduction) -> Value {
     let figure = &set.figure;
     json!({
         "what": figure.what,

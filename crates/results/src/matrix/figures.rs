@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use study::matrix::{Cell, Matrix, Row, Standing};
 use study::metric::{Metric, Provenance, names};
 
-use super::cells::{Sheet, change, place, word};
+use super::cells::{Sheet, change, held_share, place, word};
 use super::rows_of;
 use crate::figure;
 
@@ -22,7 +22,7 @@ pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
         matrix.baseline,
         figure::confidence(0.95)
     );
-    sheet(matrix, ground, caption, own)
+    sheet(matrix, ground, caption, program_metrics)
 }
 
 /// The memory and the page tables of each workload.
@@ -36,7 +36,7 @@ pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
 }
 
 /// The metrics known only to a row's program, without the primary one.
-pub(super) fn own(row: &Row) -> Vec<String> {
+pub(super) fn program_metrics(row: &Row) -> Vec<String> {
     let general: BTreeSet<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).collect();
     let all: BTreeSet<&String> = match row.provenance {
         Provenance::Modelled => BTreeSet::new(),
@@ -45,7 +45,8 @@ pub(super) fn own(row: &Row) -> Vec<String> {
     all.into_iter().filter(|name| !general.contains(*name) && **name != row.metric).cloned().collect()
 }
 
-fn memory(row: &Row) -> Vec<String> {
+/// The metrics of a row's memory.
+pub(super) fn memory(row: &Row) -> Vec<String> {
     let names: &[&str] = if row.provenance == Provenance::Modelled { &MODELLED_MEMORY } else { &MEMORY };
     let is_known = |name: &&&str| row.cells.iter().any(|cell| cell.medians.contains_key(**name));
     names.iter().filter(is_known).map(|name| (*name).to_owned()).collect()
@@ -70,9 +71,8 @@ fn in_words(cell: &Cell, metric: &str) -> String {
     let median = cell.medians.get(metric).map(|value| figure::short(*value, figure::metric(&[], metric).unit));
     match (&cell.standing, cell.effects.get(metric)) {
         (Standing::None { .. }, _) => "none".to_owned(),
-        (standing @ (Standing::NotHeld | Standing::WithinTracerCost), Some(effect)) => {
-            format!("{} {}", change(effect), word(standing))
-        }
+        (standing @ Standing::WithinTracerCost, Some(effect)) => format!("{} {}", change(effect), word(standing)),
+        (_, Some(effect)) if !cell.is_held => format!("{}, {}", change(effect), held_share(cell)),
         (_, Some(effect)) => change(effect),
         (_, None) => median.unwrap_or_else(|| "none".to_owned()),
     }
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_stand_beside_a_throughput_with_their_intervals() {
+    fn shows_percentiles_with_intervals_next_to_a_throughput() {
         let sheet = of_own(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
         assert_eq!(sheet.rows.len(), 1, "{:?}", sheet.rows);
         assert_eq!(sheet.rows[0][..3], ["redis", "get_p99_ms", "0.500"].map(str::to_owned));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_model_says_what_is_held_and_not_mapped() {
+    fn memory_of_a_model_lists_held_and_unmapped_bytes() {
         let mut matrix = matrix(Provenance::Modelled);
         for (cell, held) in matrix.rows[0].cells.iter_mut().zip([0.0, 61440.0]) {
             cell.medians.insert("resident_peak_bytes".into(), 65536.0);
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stands_by_workload() {
+    fn lists_memory_by_workload() {
         let sheet = of_memory(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
         assert_eq!(sheet.rows[0][..3], ["redis", "peak memory", "4K"].map(str::to_owned), "{:?}", sheet.rows);
         assert!(sheet.rows[0][3].starts_with("+50"), "{:?}", sheet.rows);

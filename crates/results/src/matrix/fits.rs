@@ -13,14 +13,14 @@ const SMALLEST: &str = "base";
 /// One row per memory size, one column per policy: how many workloads fit, and which fit only under base pages.
 pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> Sheet {
     let smallest = matrix.policies.iter().position(|policy| policy == SMALLEST);
-    let agreement =
+    let reference =
         smallest.or_else(|| matrix.policies.iter().position(|policy| *policy == matrix.baseline)).unwrap_or(0);
-    let rows: Vec<&Row> = rows_of(matrix, ground).filter(|row| needed_bytes(&row.cells[agreement]).is_some()).collect();
+    let rows: Vec<&Row> = rows_of(matrix, ground).filter(|row| needed_bytes(&row.cells[reference]).is_some()).collect();
     let cell = |at: usize, size: u64| {
         let fits = |row: &&&Row, at: usize| needed_bytes(&row.cells[at]).map(|needed| needed <= size);
         let known = rows.iter().filter(|row| needed_bytes(&row.cells[at]).is_some()).count();
         let fitting = rows.iter().filter(|row| fits(row, at) == Some(true)).count();
-        let lost = rows.iter().filter(|row| fits(row, agreement) == Some(true) && fits(row, at) == Some(false));
+        let lost = rows.iter().filter(|row| fits(row, reference) == Some(true) && fits(row, at) == Some(false));
         let lost: Vec<&str> = lost.map(|row| row.workload.as_str()).collect();
         match (known, lost.is_empty()) {
             (0, _) => "none".to_owned(),
@@ -37,7 +37,7 @@ pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> S
              tables; without files, whose pages can be dropped, and without the kernel and other programs. Named: those \
              that fit under {} and not under this policy",
             place(ground),
-            matrix.policies[agreement]
+            matrix.policies[reference]
         ),
         header: std::iter::once("memory".to_owned()).chain(matrix.policies.iter().cloned()).collect(),
         rows: if rows.is_empty() { Vec::new() } else { sizes.iter().map(line).collect() },

@@ -18,17 +18,17 @@ pub(crate) fn of_origin(report: &Report<'_>) -> Vec<Sheet> {
 fn sheet(form: &Filled) -> Sheet {
     let metric = figure::title(&form.metric);
     let columns = form.columns.iter().map(|(name, heading)| heading_of(name, heading));
-    let start = ["configuration", "runs", metric.as_str(), "change", "published", "that says"].map(str::to_owned);
+    let start = ["configuration", "runs", metric.as_str(), "change", "published", "result"].map(str::to_owned);
     let line = |row: &FilledRow| {
         let here = match (&row.why_not, &row.effect) {
             (Some(why), _) => format!("none: {why}"),
             (None, Some(effect)) => change(effect),
             (None, None) => "0".to_owned(),
         };
-        let published = row.set.as_ref().map(|set| (set.published.change.clone(), set.describe())).unzip();
+        let published = row.reproduction.as_ref().map(|set| (set.published.change.clone(), set.describe())).unzip();
         let start = [row.name.clone(), row.runs.to_string(), in_form(row, &form.metric), here];
-        let told = [published.0.unwrap_or_default(), published.1.unwrap_or_default()];
-        start.into_iter().chain(told).chain(form.columns.iter().map(|(name, _)| in_form(row, name))).collect()
+        let columns = [published.0.unwrap_or_default(), published.1.unwrap_or_default().to_owned()];
+        start.into_iter().chain(columns).chain(form.columns.iter().map(|(name, _)| in_form(row, name))).collect()
     };
     Sheet {
         caption: format!(
@@ -48,10 +48,10 @@ fn interleaving(form: &Filled) -> String {
     let apart: Vec<&str> =
         form.rows.iter().filter(|row| !row.is_interleaved && row.runs > 0).map(|row| row.name.as_str()).collect();
     if apart.is_empty() {
-        "All are of the same blocks.".to_owned()
+        "All rows were measured in the same blocks.".to_owned()
     } else {
         format!(
-            "Not of the same blocks as the first, so their changes include what the machine did meanwhile: {}.",
+            "Not measured in the same blocks as the first row, so their changes include drift of the machine: {}.",
             apart.join("; ")
         )
     }
@@ -84,14 +84,14 @@ pub(super) fn order(form: &Filled) -> String {
             form.machine
         );
     }
-    let told = match (shown, against) {
+    let verdict = match (shown, against) {
         (0, 0) => "no interval tells any two of them apart".to_owned(),
         (shown, 0) => format!("the intervals show it for {shown}, and contradict it for none"),
         (shown, against) => format!("the intervals show it for {shown}, and the contrary for {against}"),
     };
     format!(
         "{alike} of {pairs} pairs that the origin tells apart have its order on {} by their estimates (chance gives half); \
-         {told}.",
+         {verdict}.",
         form.machine
     )
 }
@@ -107,7 +107,7 @@ pub(super) fn document(form: &Filled) -> Value {
             "medians": row.medians,
             "effect": row.effect,
             "is_interleaved": row.is_interleaved,
-            "published_ratio": row.set.as_ref().map(|set| set.published.ratio),
+            "published_ratio": row.reproduction.as_ref().map(|set| set.published.ratio),
             "why_not": row.why_not,
         })
     };
@@ -134,7 +134,7 @@ mod tests {
     fn form(columns: &str) -> Form {
         let wire = format!(
             r#"{{ "schema": "pagelab.study/1", "name": "x", "question": "?",
-            "policies": ["default", "thp", "thp+no-guards"], "sizes": {{ "full": {{}} }},
+            "policies": ["default", "thp", "thp+no-guards"], "sizes": {{ "standard": {{}} }},
             "workload": [{{ "name": "sort|it", "command": ["sort"] }}, {{ "name": "other", "command": ["sort"] }}],
             "form": {{ "source": "a list of 2018", "columns": ["{columns}"], "row": [
             {{ "name": "master", "workload": "sort|it", "policy": "default", "place": 2 }},
@@ -142,7 +142,7 @@ mod tests {
             {{ "name": "elsewhere", "workload": "other", "policy": "thp", "place": 1, "change": "-40%" }},
             {{ "name": "guards", "workload": "sort|it", "policy": "thp+no-guards", "change": "-12%" }} ] }} }}"#
         );
-        let definition = serde_json::from_str::<Wire>(&wire).unwrap().of_size(Size::Full).unwrap();
+        let definition = serde_json::from_str::<Wire>(&wire).unwrap().of_size(Size::Standard).unwrap();
         definition.form.unwrap()
     }
 
@@ -161,26 +161,34 @@ mod tests {
         assert!(thp.is_interleaved && !elsewhere.is_interleaved);
         let width = |row: &FilledRow| row.effect.and_then(|effect| Some(effect.high? - effect.low?)).unwrap();
         assert!(width(thp) < width(elsewhere), "drift is in what is not paired: {} {}", width(thp), width(elsewhere));
-        assert_eq!(thp.set.as_ref().unwrap().agreement, Agreement::Confirmed);
-        assert_eq!(elsewhere.set.as_ref().unwrap().agreement, Agreement::OtherSize);
+        assert_eq!(thp.reproduction.as_ref().unwrap().agreement, Agreement::Inside);
+        assert_eq!(elsewhere.reproduction.as_ref().unwrap().agreement, Agreement::OtherSize);
         assert_eq!(not_held.why_not.as_deref(), Some("thp+no-guards was not held"));
-        assert_eq!(not_held.set.as_ref().unwrap().agreement, Agreement::Undecided, "what was not held says nothing");
+        assert_eq!(
+            not_held.reproduction.as_ref().unwrap().agreement,
+            Agreement::Undecided,
+            "what was not held says nothing"
+        );
         assert_eq!(filled.order, Order { pairs: 2, alike: 2, shown: 2, against: 0 });
     }
 
     #[test]
     fn every_form_of_the_report_has_the_origins_own() {
         let comparison = crate::sample::comparison();
-        sample::shown(|report| {
+        sample::with_report(|report| {
             let report = Report { forms: vec![filled(&comparison, None)], ..report.clone() };
             let sheet = of_origin(&report).remove(0);
             assert_eq!(sheet.header.last().unwrap(), "minor faults");
             assert_eq!(sheet.rows[2][3], "none: it was not measured");
-            assert!(sheet.caption.contains("All are of the same blocks. Source: a list of 2018"), "{}", sheet.caption);
-            let said = conclude(&report).join(" ");
-            assert!(said.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{said}");
-            let said = claim(&report).unwrap();
-            assert!(said.contains("of 4 published figures"), "{said}");
+            assert!(
+                sheet.caption.contains("All rows were measured in the same blocks. Source: a list of 2018"),
+                "{}",
+                sheet.caption
+            );
+            let text = conclude(&report).join(" ");
+            assert!(text.contains("1 of 1 pairs that the origin tells apart have its order on a host"), "{text}");
+            let text = claim(&report).unwrap();
+            assert!(text.contains("of 4 published figures"), "{text}");
             assert!(markdown(&report).contains("In the origin's form, next to a host"));
             let mail = mail(&report);
             assert!(mail.lines().all(|line| line.len() <= 72), "{mail}");

@@ -1,17 +1,17 @@
 //! Further tables of a report: published figures in their origin's form, memory against speed, coverage, drift, hosts.
 
 use policy::size::format_bytes;
-use study::matrix::{Correlation, Matrix, Row, Set, Standing, Total, correlations};
+use study::matrix::{Correlation, Matrix, Reproduction, Row, Standing, Total, correlations};
 use study::metric::Provenance;
 
-use super::cells::{Sheet, change, of_found, place, word};
+use super::cells::{Sheet, change, of_found, place};
 use super::{HostOf, rows_of};
 use crate::figure;
 
 /// Published figures in their origin's form: a table per source and machine, with rows and columns in the order of the
 /// study's file; published figures next to those found here.
-pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
-    let sets: Vec<&Set> = sets.collect();
+pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Vec<Sheet> {
+    let sets: Vec<&Reproduction> = sets.collect();
     let mut groups: Vec<(&str, &str, Provenance)> = Vec::new();
     for set in &sets {
         let group = (set.published.source.as_str(), set.machine.as_str(), set.provenance);
@@ -20,16 +20,17 @@ pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Set>) -> Vec<Sheet> {
         }
     }
     let own = |group: (&str, &str, Provenance)| {
-        let is_own = move |set: &&Set| (set.published.source.as_str(), set.machine.as_str(), set.provenance) == group;
+        let is_own =
+            move |set: &&Reproduction| (set.published.source.as_str(), set.machine.as_str(), set.provenance) == group;
         sets.iter().copied().filter(is_own).collect::<Vec<_>>()
     };
     groups.into_iter().map(|group| pivoted(&own(group))).collect()
 }
 
 /// Workloads as rows, policies as columns.
-fn pivoted(sets: &[&Set]) -> Sheet {
-    let policy = |set: &Set| set.published.policy.clone().unwrap_or_default();
-    let row = |set: &Set| {
+fn pivoted(sets: &[&Reproduction]) -> Sheet {
+    let policy = |set: &Reproduction| set.published.policy.clone().unwrap_or_default();
+    let row = |set: &Reproduction| {
         let of_suite = set.published.suite.as_ref().map(|suite| format!("all of {}", suite.name));
         let workload = set.published.workload.clone().or(of_suite).unwrap_or_else(|| "all workloads".to_owned());
         let metric = set.published.metric.as_ref().map(|metric| format!(", {}", figure::title(metric)));
@@ -81,8 +82,8 @@ pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
     let rows: Vec<Vec<String>> = totals.iter().filter_map(line).collect();
     Sheet {
         caption: format!(
-            "{place}: memory against speed. Geometric means over workloads of which both are known; memory is the peak with \
-             the page tables that were seen, and of a model with what is held and not mapped"
+            "{place}: memory against speed. Geometric means over workloads for which both are known; memory is the peak \
+             plus the page tables seen, in a model also memory that is held but not mapped"
         ),
         header: header.map(str::to_owned).to_vec(),
         // The baseline alone says nothing.
@@ -100,7 +101,7 @@ pub fn of_correlations(matrix: &Matrix) -> Sheet {
     };
     Sheet {
         caption: format!(
-            "Saved page walks agreement saved time, over workloads: Spearman's rank correlation with its {} interval. +1: the more \
+            "Saved page walks against saved time, over workloads: Spearman's rank correlation with its {} interval. +1: the more \
              walks a program loses, the more time it gains",
             figure::confidence(0.95)
         ),
@@ -141,9 +142,6 @@ pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let cells = |row: &Row| {
         let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
             (Standing::None { .. }, _) => "none".to_owned(),
-            (standing, Some(ratio)) if *standing == Standing::NotHeld => {
-                format!("{}, {}", figure::share(ratio), word(standing))
-            }
             (_, Some(ratio)) => figure::share(ratio),
             (_, None) => "nothing asked".to_owned(),
         };
@@ -162,24 +160,24 @@ pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
 
 /// The drift of the baseline from the first to the last block.
 pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
-    let header = ["workload", "metric", "blocks", "drift", "chance alone", "that says"];
+    let header = ["workload", "metric", "blocks", "drift", "chance alone", "result"];
     let line = |row: &Row| {
         let start = [row.workload.clone(), figure::title(&row.metric), row.blocks.to_string()];
-        let told = match row.drift {
+        let cells = match row.drift {
             None => [String::new(), String::new(), "too few blocks".to_owned()],
             Some(drift) => [
                 format!("{:+.1} %", (drift.ratio - 1.0) * 100.0),
                 format!("{:.2}", drift.p_value),
-                if drift.p_value < 0.01 { "it moves with time" } else { "no trend is shown" }.to_owned(),
+                if drift.p_value < 0.01 { "it drifts" } else { "no trend is shown" }.to_owned(),
             ],
         };
-        start.into_iter().chain(told).collect()
+        start.into_iter().chain(cells).collect()
     };
     let is_measured = |row: &&Row| row.blocks > 0 && row.provenance != Provenance::Modelled;
     Sheet {
         caption: format!(
             "{}: the baseline's last block against its first, by the slope over all blocks (Theil and Sen), and how often \
-             chance alone would show such a trend (Mann and Kendall). Blocks keep drift out of the changes; it widens them",
+             chance alone would show such a trend (Mann and Kendall). Blocks keep drift out of the changes, but drift widens their intervals",
             place(ground)
         ),
         header: header.map(str::to_owned).to_vec(),
@@ -196,7 +194,7 @@ pub fn of_hosts(hosts: &[HostOf]) -> Sheet {
             host.label.clone(),
             format!("{}, {} on line, {}", machine.cpu_model, machine.cpus, machine.arch),
             format_bytes(machine.memory_bytes),
-            machine.hypervisor.clone().unwrap_or_else(|| "none shows itself".to_owned()),
+            machine.hypervisor.clone().unwrap_or_else(|| "none detected".to_owned()),
             machine.kernel.clone(),
             machine.page_sizes.base.to_string(),
         ]

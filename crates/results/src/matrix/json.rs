@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use study::definition::Measure;
+use study::matrix::Mean;
 use study::matrix::geometric::Geometric;
-use study::matrix::{Correlation, Matrix, Set, Total, correlations};
+use study::matrix::{Correlation, Matrix, Reproduction, Total, correlations};
 
 use super::answer::standing;
 use super::{HostOf, Report, conclude, counted, differences, provenance};
@@ -25,6 +26,7 @@ pub fn document(report: &Report<'_>) -> Value {
         "differences": differences(report),
         "hosts": report.hosts.iter().map(host).collect::<Vec<_>>(),
         "missing": report.missing,
+        "lacking": report.lacking,
         "rows": report.matrix.rows,
         "totals": report.matrix.totals.iter().map(total).collect::<Vec<_>>(),
         "over_boots": report.over_boots.map(|matrix| of_others(matrix, "boots")),
@@ -67,6 +69,16 @@ fn mean(mean: Geometric) -> Value {
     json!({ "ratio": mean.ratio, "low_ratio": low, "high_ratio": high, "workloads": mean.of })
 }
 
+fn over_workloads(mean: Mean) -> Value {
+    let bounds = |(low, high): (f64, f64)| json!({ "low_ratio": low, "high_ratio": high });
+    json!({
+        "ratio": mean.ratio,
+        "workloads": mean.of,
+        "these": mean.these.map(bounds),
+        "like_these": mean.like_these.map(bounds),
+    })
+}
+
 fn total(total: &Total) -> Value {
     let trade = total
         .trade
@@ -78,8 +90,10 @@ fn total(total: &Total) -> Value {
         "provenance": provenance(total.provenance),
         "policy": total.policy,
         "standing": total.standing,
+        "is_held": total.is_held,
         "metric": total.metric.as_ref().map(|(name, _)| name),
-        "geometric_mean": total.mean.map(mean),
+        "geometric_mean": total.mean.map(over_workloads),
+        "gain_share": total.gain_share,
         "trade": trade,
         "worst": total.worst.as_ref().map(|(ratio, workload)| json!({ "ratio": ratio, "workload": workload })),
         "wins": {
@@ -102,7 +116,7 @@ fn correlation(one: &Correlation) -> Value {
     })
 }
 
-fn set(set: &Set) -> Value {
+fn set(set: &Reproduction) -> Value {
     let (ratio, interval) = set.found.unzip();
     let (low, high) = interval.flatten().unzip();
     json!({

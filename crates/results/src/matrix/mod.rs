@@ -11,28 +11,30 @@ mod form;
 pub(crate) mod further;
 mod json;
 mod mail;
+mod rounds;
 mod samples;
 pub(crate) mod series;
 mod sheets;
 
 use study::definition::Definition;
 use study::machine::Machine;
-use study::matrix::{Filled, Matrix, Row, Set, Standing, Total};
+use study::matrix::{Filled, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::Provenance;
 
 use crate::figure::{self, Change};
 use crate::grid;
 use crate::text::{fold, printable};
 
-pub(crate) use answer::claimed;
 pub use answer::{answer, claim, differences};
+pub(crate) use answer::{claimed, title};
 pub use cells::Sheet;
 pub(crate) use cells::{in_cell, place, totals_of};
 pub use counted::Weighed;
 pub(crate) use form::of_origin;
 pub use json::{SCHEMA, document};
-pub use mail::mail;
-pub use samples::{CSV_COLUMNS, Sampled, csv, json_lines, parquet};
+pub use mail::{WIDTH as MAIL_WIDTH, comparison as mail_of, mail, settings};
+pub use rounds::{after_round, lacking};
+pub use samples::{CSV_COLUMNS, SampleSource, csv, json_lines, parquet};
 pub use sheets::sheets;
 
 /// Everything that a report shows.
@@ -56,6 +58,10 @@ pub struct Report<'a> {
     pub hosts: Vec<HostOf>,
     /// Parts of the study that were not run, in words; empty if nothing is missing.
     pub missing: Vec<String>,
+    /// What the answer lacks, and what would decide it ([`lacking`]).
+    pub lacking: Option<String>,
+    /// How the configurations of kernels differ, or why that is not known; absent where none are compared.
+    pub kernels_differ: Option<String>,
     /// The command line that created this report.
     pub command: Vec<String>,
     /// The version of pagelab.
@@ -64,12 +70,12 @@ pub struct Report<'a> {
 
 impl Report<'_> {
     /// Published figures compared with those found here, for policies, boots, variants and the origin's own form.
-    pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
+    pub fn published(&self) -> impl Iterator<Item = &Reproduction> + Clone {
         self.published_of_cells().chain(self.forms.iter().flat_map(Filled::published))
     }
 
     /// Published figures for policies, boots and variants.
-    fn published_of_cells(&self) -> impl Iterator<Item = &Set> + Clone {
+    fn published_of_cells(&self) -> impl Iterator<Item = &Reproduction> + Clone {
         std::iter::once(self.matrix).chain(self.others()).flat_map(|matrix| &matrix.published)
     }
 
@@ -79,7 +85,7 @@ impl Report<'_> {
         has_others.then_some(self.matrix)
     }
 
-    /// What the columns of a matrix are, as a plural noun.
+    /// The noun for the columns of a matrix: policy, boot or variant.
     pub(crate) fn columns_of(&self, matrix: &Matrix) -> &'static str {
         let is_boot = |name: &String| self.definition.boots.iter().any(|boot| boot.name == *name);
         match matrix.policies == self.definition.policies {
@@ -102,13 +108,15 @@ pub struct HostOf {
     pub label: String,
     /// The machine itself.
     pub machine: Machine,
+    /// Its settings of transparent huge pages under the baseline, if they are known ([`settings`]).
+    pub settings: Option<String>,
 }
 
 /// The result: the answer, the verdict on the origin's claim, a sentence per machine and policy, and other findings.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let matrices = std::iter::once(report.matrix).chain(report.over_variants);
     let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
-    let totals = totals.filter_map(|(matrix, total)| said(matrix, total));
+    let totals = totals.filter_map(|(matrix, total)| sentence_on_total(matrix, total));
     std::iter::once(answer(report)).chain(claimed(report)).chain(totals).chain(findings(report)).collect()
 }
 
@@ -121,21 +129,25 @@ pub(crate) fn findings(report: &Report<'_>) -> Vec<String> {
     if !report.missing.is_empty() {
         sentences.push(format!("Missing: {}.", report.missing.join("; ")));
     }
+    sentences.extend(report.lacking.clone());
     sentences
 }
 
-fn said(matrix: &Matrix, total: &Total) -> Option<String> {
+fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
     let baseline = &matrix.baseline;
     let mean = total.mean.filter(|_| total.policy != *baseline)?;
     let effect = total.change()?;
     let over = match mean.of {
         1 => "the 1 workload that has a figure".to_owned(),
-        count => format!("{count} workloads (geometric mean)"),
+        count => format!("these {count} workloads (geometric mean)"),
     };
     let change = Change::of(&effect);
     let interval = |range| format!("{} interval {range}", figure::confidence(0.95));
-    let apart = || change.range_in_words().map(|range| format!(" ({})", interval(range))).unwrap_or_default();
-    let told = match total.standing {
+    let like_these = total.like_these().and_then(|effect| Change::of(&effect).range_in_words());
+    let like_these = like_these.map(|range| format!("over workloads like these {range}"));
+    let ranges = change.range_in_words().map(interval).into_iter().chain(like_these).collect::<Vec<_>>();
+    let apart = || if ranges.is_empty() { String::new() } else { format!(" ({})", ranges.join("; ")) };
+    let result = match total.standing {
         Standing::Better | Standing::Worse | Standing::Modelled => {
             format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
         }
@@ -147,7 +159,7 @@ fn said(matrix: &Matrix, total: &Total) -> Option<String> {
         0 => String::new(),
         races => format!("; ahead of all others in {} of {races}, level with some in {}", wins.won, wins.tied),
     };
-    Some(format!("{} on {}, {}: {told}{front}.", total.policy, total.machine, provenance(total.provenance)))
+    Some(format!("{} on {}, {}: {result}{front}.", total.policy, total.machine, provenance(total.provenance)))
 }
 
 /// `measured`, `modelled`.

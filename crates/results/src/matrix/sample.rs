@@ -11,7 +11,7 @@ pub(crate) fn definition() -> Definition {
     let wire = serde_json::json!({
         "schema": "pagelab.study/1", "name": "tiny", "question": "Does it help?",
         "policies": ["default", "thp", "mthp-64k", "contig-64k"],
-        "sizes": { "full": {} },
+        "sizes": { "standard": {} },
         "workload": [{ "name": "sort|it", "command": ["sort"] }, { "name": "omnet", "missing": "no free one" }],
         "boots": { "base-4k": { "base_page": "4K" }, "base-64k": { "base_page": "64K" } },
         "published": [{
@@ -19,11 +19,11 @@ pub(crate) fn definition() -> Definition {
             "differs": "its input was larger",
         }],
     });
-    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Standard).unwrap()
 }
 
 /// A report with a measured workload and a missing one.
-pub(crate) fn shown(check: impl Fn(&Report<'_>)) {
+pub(crate) fn with_report(check: impl Fn(&Report<'_>)) {
     let definition = definition();
     let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
     let policies = &definition.policies;
@@ -37,7 +37,7 @@ pub(crate) fn shown(check: impl Fn(&Report<'_>)) {
 }
 
 /// A report with many workloads on two hosts and a model, with boots, and with text that contains markup.
-pub(crate) fn large(check: impl Fn(&Report<'_>)) {
+pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
     let definition = definition();
     let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
     let policies = &definition.policies;
@@ -103,8 +103,10 @@ fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a
         counted: None,
         series: Vec::new(),
         over_variants: &[],
-        hosts: vec![HostOf { label: "a host".to_owned(), machine }],
+        hosts: vec![HostOf { label: "a host".to_owned(), machine, settings: None }],
         missing: vec!["one boot".to_owned()],
+        lacking: None,
+        kernels_differ: None,
         command: ["pagelab", "study", "report", "tiny", "--html", "a long name of a file.html"]
             .map(str::to_owned)
             .to_vec(),

@@ -14,7 +14,7 @@ use crate::rows;
 
 /// A comparison of a study, to be exported.
 #[derive(Clone, Debug)]
-pub struct Sampled<'a> {
+pub struct SampleSource<'a> {
     /// Name of the workload.
     pub workload: &'a str,
     /// The machine, as named in the report.
@@ -45,7 +45,7 @@ pub const CSV_COLUMNS: [&str; 16] = [
 
 /// One metric of one trial.
 struct Sample<'a> {
-    of: &'a Sampled<'a>,
+    of: &'a SampleSource<'a>,
     label: String,
     block: u32,
     attempt: u32,
@@ -60,7 +60,7 @@ struct Sample<'a> {
     variant: String,
 }
 
-fn samples<'a>(of: &'a Sampled<'a>) -> Vec<Sample<'a>> {
+fn samples<'a>(of: &'a SampleSource<'a>) -> Vec<Sample<'a>> {
     let comparison = of.comparison;
     let rows = rows::rows(comparison);
     let mut samples = Vec::new();
@@ -91,10 +91,7 @@ fn samples<'a>(of: &'a Sampled<'a>) -> Vec<Sample<'a>> {
 }
 
 /// Writes every sample as comma-separated values (RFC 4180).
-///
-/// # Errors
-/// Those of the writer.
-pub fn csv(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::Result<()> {
+pub fn csv(study: &str, all: &[SampleSource<'_>], mut out: impl Write) -> io::Result<()> {
     write_row(&mut out, CSV_COLUMNS.map(String::from))?;
     for sample in all.iter().flat_map(samples) {
         let fields = [
@@ -121,10 +118,7 @@ pub fn csv(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::Result<
 }
 
 /// Writes every sample as a JSON object on a line of its own.
-///
-/// # Errors
-/// Those of the writer.
-pub fn json_lines(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::Result<()> {
+pub fn json_lines(study: &str, all: &[SampleSource<'_>], mut out: impl Write) -> io::Result<()> {
     for sample in all.iter().flat_map(samples) {
         let line = json!({
             "study": study,
@@ -153,10 +147,7 @@ pub fn json_lines(study: &str, all: &[Sampled<'_>], mut out: impl Write) -> io::
 const GROUP: usize = 200_000;
 
 /// Writes every sample as a Parquet file.
-///
-/// # Errors
-/// Those of the writer.
-pub fn parquet<W: Write + Send>(study: &str, all: &[Sampled<'_>], to: W) -> Result<W, ParquetError> {
+pub fn parquet<W: Write + Send>(study: &str, all: &[SampleSource<'_>], to: W) -> Result<W, ParquetError> {
     use ColumnType::{Bool, F64, I64, Text, U32};
     let types = [Text, Text, Text, I64, Text, U32, U32, F64, Bool, Text, F64, Text, Text, Text, Text, Text];
     let columns: Vec<(&str, ColumnType)> = CSV_COLUMNS.into_iter().zip(types).collect();

@@ -15,7 +15,7 @@ fn sheet(series: &Filled) -> Sheet {
     let heading = |column: &Column| format!("{}, {}", column.name, provenance(column));
     let header = std::iter::once("size".to_owned()).chain(series.columns.iter().map(heading));
     let row = |(at, bytes): (usize, &u64)| {
-        let cells = series.columns.iter().map(|column| held(column, at));
+        let cells = series.columns.iter().map(|column| cell(column, at));
         std::iter::once(format_bytes(*bytes)).chain(cells).collect()
     };
     Sheet {
@@ -31,7 +31,7 @@ pub(super) fn provenance(column: &Column) -> &'static str {
 }
 
 /// A cell, unrounded because the value is exact.
-pub(super) fn held(column: &Column, at: usize) -> String {
+pub(super) fn cell(column: &Column, at: usize) -> String {
     let absent = if column.provenance == Provenance::Derived { "cannot be mapped" } else { "not measured" };
     let held = column.held_bytes.get(at).copied().flatten();
     held.map_or_else(|| absent.to_owned(), in_bytes)
@@ -44,23 +44,23 @@ fn in_bytes(bytes: f64) -> String {
 
 /// How each host's values agree with those derived for its layout, one sentence each.
 pub fn sentences(series: &Filled) -> Vec<String> {
-    let told = |(column, agreement): (&Column, Agreement)| {
+    let sentence = |(column, agreement): (&Column, Agreement)| {
         let begin = format!("{}, measured on {}: ", series.name, column.name);
         let layout = column.layout.as_deref().unwrap_or_default();
-        let said = match agreement {
-            Agreement::NoLayout => "no layout of the series is that of this host".to_owned(),
+        let result = match agreement {
+            Agreement::NoLayout => "the series has no layout for this host".to_owned(),
             Agreement::All { sizes } => format!("as derived for {layout}, at all {sizes} sizes that were measured"),
             Agreement::Others { others, sizes } => {
                 let other = |(bytes, derived, measured): &(u64, f64, f64)| {
                     format!("{} instead of {} for {}", in_bytes(*measured), in_bytes(*derived), format_bytes(*bytes))
                 };
                 let all = others.iter().map(other).collect::<Vec<_>>().join(", ");
-                format!("other than derived for {layout} at {} of {sizes} sizes: {all}", others.len())
+                format!("differs from the value derived for {layout} at {} of {sizes} sizes: {all}", others.len())
             }
         };
-        format!("{begin}{said}.")
+        format!("{begin}{result}.")
     };
-    series.agreements().into_iter().map(told).collect()
+    series.agreements().into_iter().map(sentence).collect()
 }
 
 #[cfg(test)]
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_derived_and_what_is_measured_stand_side_by_side_and_say_so() {
+    fn shows_derived_and_measured_values_in_labelled_columns() {
         let column = |name: &str, provenance, held: &[f64], layout: Option<&str>| Column {
             name: name.into(),
             provenance,
@@ -88,8 +88,8 @@ mod tests {
         assert_eq!(sheet.header, ["size", "x86-64, derived", "a host, measured"]);
         assert_eq!(sheet.rows[0], ["1", "4K", "4096.5 bytes"]);
         assert_eq!(sheet.rows[1], ["5K", "8K", "not measured"]);
-        let told = "page cache, measured on a host: other than derived for x86-64 at 1 of 1 sizes: 4096.5 bytes instead of 4K \
-                    for 1.";
-        assert_eq!(sentences(&series), [told]);
+        let sentence = "page cache, measured on a host: differs from the value derived for x86-64 at 1 of 1 sizes: 4096.5 \
+                    bytes instead of 4K for 1.";
+        assert_eq!(sentences(&series), [sentence]);
     }
 }

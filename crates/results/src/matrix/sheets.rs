@@ -1,10 +1,11 @@
 //! The tables of a report.
 
-use study::matrix::{Matrix, Row, Set, Standing, Total};
+use study::matrix::{Matrix, Reproduction, Row, Standing, Total};
+use study::stats::Effect;
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, counted, figures, fits, further, grounds, of_origin, rows_of, series};
-use crate::figure;
+use crate::figure::{self, Change};
 
 /// All tables: the matrix of each machine, other figures that programs print, totals, memory against speed and by
 /// workload, boots, variants, counted work, series of sizes, published figures, and missing figures.
@@ -30,7 +31,7 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
-/// The tables of a matrix, machine by machine. `columns`: what its columns are.
+/// The tables of a matrix, machine by machine. `columns`: the noun for its columns.
 fn of_matrix(matrix: &Matrix, columns: &str) -> Vec<Sheet> {
     let of_ground = |ground| {
         let rows: Vec<&Row> = rows_of(matrix, ground).collect();
@@ -67,7 +68,8 @@ fn of_rows(matrix: &Matrix, rows: &[&Row], place: &str) -> Sheet {
 }
 
 fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> Sheet {
-    let header = [columns, "geometric mean", "of", "worst", "wins", "ties", "least", "by chance"];
+    let header =
+        [columns, "geometric mean", "of", "workloads like these", "worst", "wins", "ties", "least", "by chance"];
     let line = |total: &&Total| {
         let mean = total.mean.filter(|_| total.policy != baseline);
         let wins = &total.wins;
@@ -82,6 +84,7 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
                 None => "none".to_owned(),
             },
             mean.map_or(String::new(), |mean| mean.of.to_string()),
+            mean.and_then(|mean| mean.like_these).map(range).unwrap_or_default(),
             worst.map_or(String::new(), |(cost, workload)| format!("{:+.1} % {workload}", (cost - 1.0) * 100.0)),
             of(wins.won),
             of(wins.tied),
@@ -92,24 +95,31 @@ fn of_totals(totals: &[&Total], place: &str, baseline: &str, columns: &str) -> S
     let has_any = totals.iter().any(|total| total.mean.is_some());
     Sheet {
         caption: format!(
-            "{place}: all workloads together, as cost (throughput inverted). Wins: it beats every other; ties: none beats it, and \
-             it does not beat all; least: its estimate is the least, agreement what chance alone gives, in 95 % of cases within \
-             the range"
+            "{place}: all workloads together, as cost (throughput inverted). Geometric mean: with the error of measuring these workloads; \
+             workloads like these: from the differences between them, with six or more. Wins: it beats every other; ties: none beats it, and \
+             it does not beat all; least: its estimate is the least; by chance: how often chance alone gives that, with its range in \
+             95 % of cases"
         ),
         header: header.map(str::to_owned).to_vec(),
         rows: if has_any { totals.iter().map(line).collect() } else { Vec::new() },
     }
 }
 
-fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
-    let header = ["published", "change there", "machine here", "change here", "that says", "source"];
-    let line = |set: &Set| {
+/// `-13.1 to -11.0`
+fn range((low, high): (f64, f64)) -> String {
+    let effect = Effect { blocks: 0, ratio: (low * high).sqrt(), low: Some(low), high: Some(high), p_adjusted: None };
+    Change::of(&effect).range().unwrap_or_default()
+}
+
+fn published<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Sheet {
+    let header = ["published", "change there", "machine here", "change here", "result", "source"];
+    let line = |set: &Reproduction| {
         vec![
             set.published.what.clone(),
             set.published.change.clone(),
             place((&set.machine, set.provenance)),
             of_found(set),
-            set.describe(),
+            set.describe().to_owned(),
             set.published.source.clone(),
         ]
     };
@@ -121,7 +131,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Set>) -> Sheet {
 }
 
 /// Why cells have no figure: cells of one row with the same reason are combined.
-fn reasons(rows: &[Row]) -> Sheet {
+pub(super) fn reasons(rows: &[Row]) -> Sheet {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {
         for cell in &row.cells {

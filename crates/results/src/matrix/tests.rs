@@ -1,6 +1,6 @@
 //! Reports of a small matrix, in every form.
 
-use super::sample::{definition, shown};
+use super::sample::{definition, with_report};
 use study::matrix::Standing;
 use study::stats::Effect;
 
@@ -8,7 +8,7 @@ use super::*;
 
 #[test]
 fn the_table_has_every_workload_and_every_reason() {
-    shown(|report| {
+    with_report(|report| {
         let text = render(report, 120);
         for what in ["Does it help?", "sort|it", "a policy of models", "no free one", "a list", "one boot", "by chance"]
         {
@@ -19,8 +19,8 @@ fn the_table_has_every_workload_and_every_reason() {
 }
 
 #[test]
-fn markdown_has_nothing_of_the_text_s_own() {
-    shown(|report| {
+fn markdown_escapes_the_text() {
+    with_report(|report| {
         let text = markdown(report);
         assert!(text.starts_with("# tiny\n"), "{text}");
         assert!(text.contains("sort\\|it"), "{text}");
@@ -33,38 +33,8 @@ fn markdown_has_nothing_of_the_text_s_own() {
 }
 
 #[test]
-fn a_mail_is_plain_and_narrow() {
-    shown(|report| {
-        let text = mail(report);
-        assert!(text.is_ascii(), "{text}");
-        assert!(text.lines().all(|line| line.len() <= 72), "{text}");
-        for what in ["sort|it", "real", "thp", "contig-64k", "none", "a list"] {
-            assert!(text.contains(what), "{what} in\n{text}");
-        }
-    });
-}
-
-#[test]
-fn a_mail_says_what_limits_its_figures() {
-    let definition = definition();
-    let of = |name: &str, notes: &[&str]| {
-        let of = Row::of_comparison(name, "a host", &definition.policies, &crate::sample::comparison(), &[]);
-        Row { notes: notes.iter().map(|note| (*note).to_owned()).collect(), ..of }
-    };
-    let rows = vec![of("sort", &["of another build", "demoted"]), of("gcc", &["demoted"])];
-    let matrix = Matrix::of(&definition.policies, &definition.baseline, rows, &[]);
-    shown(|report| {
-        let text = mail(&Report { matrix: &matrix, ..report.clone() });
-        let limits = "What limits these figures:\n* sort: of another build\n* all workloads: demoted\n\n";
-        assert!(text.contains(limits), "{text}");
-        let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![of("sort", &[])], &[]);
-        assert!(!mail(&Report { matrix: &matrix, ..report.clone() }).contains("limits"));
-    });
-}
-
-#[test]
 fn the_document_says_the_same() {
-    shown(|report| {
+    with_report(|report| {
         let document = document(report);
         assert_eq!(document["schema"], SCHEMA);
         let cells = document["rows"][0]["cells"].as_array().unwrap();
@@ -78,7 +48,7 @@ fn the_document_says_the_same() {
 #[test]
 fn every_sample_is_a_row_in_every_form() {
     let comparison = crate::sample::comparison();
-    let sampled = [Sampled { workload: "sort", machine: "a host", comparison: &comparison }];
+    let sampled = [SampleSource { workload: "sort", machine: "a host", comparison: &comparison }];
     let count: usize = comparison.trials.iter().map(|record| record.observations.len()).sum();
     let mut text = Vec::new();
     csv("tiny", &sampled, &mut text).unwrap();
@@ -97,42 +67,41 @@ fn every_sample_is_a_row_in_every_form() {
 
 #[test]
 fn the_answer_and_the_claim_are_a_sentence_each() {
-    shown(|report| {
-        let said = answer(report);
+    with_report(|report| {
+        let text = answer(report);
         assert!(
-            said.starts_with("a host (measured): thp has 1") && said.contains("% less wall time than default ("),
-            "{said}"
+            text.starts_with("a host (measured): thp has 1") && text.contains("% less wall time than default ("),
+            "{text}"
         );
-        assert!(said.contains("contig-64k has no figure"), "{said}");
-        let said = claim(report).unwrap();
+        assert!(text.contains("contig-64k has no figure"), "{text}");
+        let text = claim(report).unwrap();
         assert!(
-            said.starts_with(
+            text.starts_with(
                 "The origin's claim is, here, confirmed in its direction only: its one published figure is of the same"
             ),
-            "{said}"
+            "{text}"
         );
         for reason in ["its input was larger", "the host is a guest of KVM"] {
-            assert!(said.contains(reason), "{reason}: {said}");
+            assert!(text.contains(reason), "{reason}: {text}");
         }
-        assert_eq!(said.matches(". ").count(), 0, "one sentence: {said}");
+        assert_eq!(text.matches(". ").count(), 0, "one sentence: {text}");
     });
 }
 
 #[test]
-fn what_was_not_held_is_no_answer_and_said_so() {
+fn a_policy_that_was_not_held_was_asked_for_and_has_no_published_figure() {
     let definition = definition();
     let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
-    row.cells[1].standing = Standing::NotHeld;
-    row.cells[2].standing = Standing::NotHeld;
+    row.cells[1].is_held = false;
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
-    shown(|report| {
+    with_report(|report| {
         let report = Report { matrix: &matrix, ..report.clone() };
-        let said = answer(&report);
-        assert!(said.contains("thp was not held, so its figures say nothing of it"), "{said}");
+        let text = answer(&report);
+        assert!(text.contains(": asking for thp has 1"), "{text}");
         assert!(
             claim(&report)
                 .unwrap()
-                .starts_with("The origin's claim is, here, undecided: none of its published figures")
+                .starts_with("The origin's claim is not judged: nothing was measured that can be compared")
         );
     });
 }
@@ -145,7 +114,7 @@ fn a_change_that_is_not_shown_is_not_asserted_anywhere() {
     let wide = Effect { blocks: 3, ratio: 1.2, low: Some(0.84), high: Some(1.63), p_adjusted: None };
     row.cells[1].effects.insert("wall_s".into(), wide);
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
-    shown(|report| {
+    with_report(|report| {
         let report = Report { matrix: &matrix, ..report.clone() };
         let all = conclude(&report).join(" ");
         assert!(!all.contains("20") && !all.contains("more wall time"), "{all}");
@@ -165,8 +134,8 @@ fn models_answer_by_their_metric_and_after_the_host() {
     let of =
         |machine: &str| Row::of_comparison("sort", machine, &definition.policies, &crate::sample::comparison(), &[]);
     let (mut host, mut model) = (of("a host"), of("rva23"));
-    host.cells[1].standing = Standing::NotHeld;
-    host.cells[2].standing = Standing::NotHeld;
+    host.cells[1].standing = Standing::WithinTracerCost;
+    host.cells[2].standing = Standing::WithinTracerCost;
     model.provenance = Provenance::Modelled;
     model.metric = "walks".into();
     for cell in &mut model.cells[1..3] {
@@ -176,16 +145,16 @@ fn models_answer_by_their_metric_and_after_the_host() {
     }
     let nothing = Row::without("netperf", "another host", &definition.policies, "no package");
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![nothing, host, model], &[]);
-    shown(|report| {
-        let said = answer(&Report { matrix: &matrix, ..report.clone() });
-        assert!(!said.contains("another host"), "nothing was measured there: {said}");
-        assert!(said.starts_with("a host (measured): thp was not held"), "{said}");
-        assert!(said.contains("rva23 (modelled): thp has 88.4 % fewer walks than default,"), "{said}");
+    with_report(|report| {
+        let text = answer(&Report { matrix: &matrix, ..report.clone() });
+        assert!(!text.contains("another host"), "nothing was measured there: {text}");
+        assert!(text.starts_with("a host (measured): thp shows no more than the tracer's cost"), "{text}");
+        assert!(text.contains("rva23 (modelled): thp has 88.4 % fewer walks than default,"), "{text}");
     });
 }
 
 #[test]
-fn what_has_a_figure_without_its_baseline_says_so() {
+fn a_figure_without_its_baseline_has_a_reason() {
     let definition = definition();
     let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
     row.cells[0].standing = Standing::None { why: "no boot that has it was measured".into() };
@@ -200,53 +169,50 @@ fn what_has_a_figure_without_its_baseline_says_so() {
     let fewer = Effect { blocks: 0, ratio: 0.5, low: None, high: None, p_adjusted: None };
     model.cells[1].effects.insert("walks".into(), fewer);
     let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row, model], &[]);
-    shown(|report| {
-        let said = answer(&Report { matrix: &matrix, ..report.clone() });
+    with_report(|report| {
+        let text = answer(&Report { matrix: &matrix, ..report.clone() });
         let begin = "a host (measured): default has no figure (no boot that has it was measured), so nothing can be compared with it;";
-        assert!(said.starts_with(begin), "{said}");
-        assert!(said.contains("rva23 (modelled): thp has 50.0 % fewer walks"), "{said}");
+        assert!(text.starts_with(begin), "{text}");
+        assert!(text.contains("rva23 (modelled): thp has 50.0 % fewer walks"), "{text}");
     });
 }
 
 #[test]
-fn a_figure_counts_once_however_many_machines_stand_beside_it() {
+fn counts_a_figure_once_however_many_machines_show_it() {
     let definition = definition();
-    let undecided = |provenance| Set {
+    let undecided = |provenance| Reproduction {
         published: definition.published[0].clone(),
         machine: "m".into(),
         provenance,
         found: Some((0.9, None)),
         agreement: study::matrix::Agreement::Undecided,
     };
-    shown(|report| {
-        let said = |published: Vec<Set>| {
+    with_report(|report| {
+        let claim_with = |published: Vec<Reproduction>| {
             let matrix = Matrix { published, ..report.matrix.clone() };
             claim(&Report { matrix: &matrix, ..report.clone() })
         };
         let measured = || undecided(study::metric::Provenance::Measured);
         let modelled = || undecided(study::metric::Provenance::Modelled);
-        let one = said(vec![measured(), modelled()]).unwrap();
-        assert!(one.contains("its one published figure is undecided;"), "{one}");
-        let one = said(vec![modelled(), modelled()]).unwrap();
-        assert!(
-            one.contains("its one published figure is compared only with models, which give no interval;"),
-            "{one}"
-        );
+        let one = claim_with(vec![measured(), modelled()]).unwrap();
+        assert!(one.contains("its one published figure is not decided here;"), "{one}");
+        let one = claim_with(vec![modelled(), modelled()]).unwrap();
+        assert!(one.starts_with("The origin's claim is not judged: nothing was measured"), "{one}");
         assert!(modelled().describe().contains("a model gives no interval"));
         let mut definition = definition.clone();
         definition.published.clear();
         let matrix = Matrix { published: Vec::new(), ..report.matrix.clone() };
         let report = Report { matrix: &matrix, definition: &definition, ..report.clone() };
-        assert_eq!(claim(&report), None, "nothing is published, and nothing said of it");
+        assert_eq!(claim(&report), None, "nothing is published, so there is no sentence about it");
         assert!(!render(&report, 100).contains("origin's claim"));
     });
 }
 
 #[test]
-fn nothing_of_a_file_moves_the_terminal() {
+fn control_characters_of_a_file_are_escaped() {
     let mut definition = definition();
     definition.question = "\u{1b}[31mDoes it?".to_owned();
-    shown(|report| {
+    with_report(|report| {
         let missing = vec!["the boot \u{9b}2J".to_owned()];
         let report = Report { definition: &definition, missing, ..report.clone() };
         let text = render(&report, 120);
@@ -283,51 +249,6 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
     assert_eq!((sheets[0].rows[0][3].as_str(), sheets[0].rows[1][3].as_str()), ("", "-2%"));
 }
 
-#[test]
-fn a_mail_has_real_kernel_and_user_time_beside_the_metric_that_decides() {
-    let definition = definition();
-    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
-    let effect = |ratio| Effect { blocks: 9, ratio, low: Some(ratio * 0.5), high: Some(ratio * 1.5), p_adjusted: None };
-    for name in ["wall_s", "system_s", "user_s", "ops_per_s"] {
-        row.cells[1].effects.insert(name.into(), effect(3.2));
-    }
-    row.metric = "ops_per_s".into();
-    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
-    shown(|report| {
-        let text = mail(&Report { matrix: &matrix, ..report.clone() });
-        assert!(text.lines().all(|line| line.len() <= 72), "{text}");
-        let heading = text.lines().find(|line| line.contains("ops_per_s") && line.contains("real")).unwrap();
-        assert_eq!(heading.split_whitespace().collect::<Vec<_>>(), ["ops_per_s", "real", "kern", "user"]);
-        let mut lines = text.lines().skip_while(|line| !line.starts_with("thp "));
-        let (changes, intervals) = (lines.next().unwrap(), lines.next().unwrap());
-        assert_eq!(changes.matches("+220.0%").count(), 4, "{text}");
-        // The interval's own bounds, which are asymmetric.
-        assert_eq!(intervals.matches(" +60..+380").count(), 4, "{text}");
-        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        let said = "the 95 % interval of each change by itself. Words such as undecided allow for the number of arms";
-        assert!(words.contains(said), "{text}");
-    });
-}
-
-#[test]
-fn a_mail_says_where_zeros_leave_no_per_cent() {
-    let definition = definition();
-    let mut row = Row::of_comparison("sort", "a host", &definition.policies, &crate::sample::comparison(), &[]);
-    for cell in &mut row.cells[..2] {
-        cell.effects.remove("system_s");
-        cell.medians.insert("system_s".into(), 0.0);
-    }
-    let matrix = Matrix::of(&definition.policies, &definition.baseline, vec![row], &[]);
-    shown(|report| {
-        let text = mail(&Report { matrix: &matrix, ..report.clone() });
-        let heading = text.lines().find(|line| line.contains("real") && !line.contains("than")).unwrap();
-        assert!(heading.contains("kern"), "{text}");
-        let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
-        assert!(line.contains("none"), "{line}");
-        assert!(text.contains("kern: none where a trial has 0, to which there is no ratio"), "{text}");
-    });
-}
-
 /// The size of the origin's matrix: 259 tests of 3 policies on 4 machines, with all figures different.
 #[test]
 fn a_large_report_is_small() {
@@ -347,7 +268,7 @@ fn a_large_report_is_small() {
     let rows: Vec<Row> =
         (0..4).flat_map(|machine| (0..259).map(move |at| (machine, at))).map(|(machine, at)| of(machine, at)).collect();
     let matrix = Matrix::of(&policies, &definition.baseline, rows, &[]);
-    shown(|report| {
+    with_report(|report| {
         let html = crate::html::matrix::report(&Report { matrix: &matrix, ..report.clone() });
         assert_eq!(html.matches("class=\"tip\"").count(), 259 * 3 * 4);
         assert!(html.len() < 3_000_000, "{}", html.len());

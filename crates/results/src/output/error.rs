@@ -39,23 +39,22 @@ pub enum Why {
         /// User id of the owner.
         owner: u32,
     },
-    /// A file with other hard links that would have to be changed in place.
+    /// A file that would be written in place, and has other hard links.
     #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
-    ManyNames,
+    HardLinks,
     #[error("it is {kind}; name a file")]
-    NoFile {
-        /// What it is.
+    NotRegular {
+        /// The type of the file that was found.
         kind: &'static str,
     },
     #[error("no space left; free some space, or name a file elsewhere ({0}). What was there before is unchanged")]
     Full(#[source] io::Error),
     /// No permission to create a file in the directory.
     #[error(
-        "a new file cannot be made in {}: {error}; name a file in a directory that you may write", directory.display()
+        "a file cannot be created in {}: {error}; name a file in a directory that you may write", directory.display()
     )]
     Replacement {
         directory: PathBuf,
-        /// The error of the system.
         #[source]
         error: io::Error,
     },

@@ -17,7 +17,7 @@ use crate::place::{self, Caller, Place};
 use crate::writer::Writer;
 
 /// Prefix of the names.
-const KIND: &str = ".pagelab-";
+const PREFIX: &str = ".pagelab-";
 
 /// Directories that this process has already cleaned.
 static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
@@ -25,7 +25,7 @@ static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 /// A name for a new file, with the identity of this process and a random number. If /proc cannot be read, it contains
 /// only the random number, and no later run removes the file.
 pub fn new_name() -> String {
-    let prefix = Writer::this_process().map_or_else(|_| KIND.to_owned(), |this| this.prefix(KIND));
+    let prefix = Writer::this_process().map_or_else(|_| PREFIX.to_owned(), |this| this.prefix(PREFIX));
     format!("{prefix}{:016x}", RandomState::new().hash_one(()))
 }
 
@@ -46,7 +46,7 @@ pub(super) fn remove(caller: &Caller, place: &Place) {
     let Ok(this) = Writer::this_process() else { return };
     let listed = fs::read_dir(place::descriptor_path(&place.directory));
     for name in listed.into_iter().flatten().flatten().map(|entry| entry.file_name()) {
-        let writer = name.to_str().and_then(|name| Writer::of(name, KIND));
+        let writer = name.to_str().and_then(|name| Writer::of(name, PREFIX));
         if !writer.is_some_and(|writer| writer.is_gone(&this)) {
             continue;
         }

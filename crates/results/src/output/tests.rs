@@ -64,7 +64,7 @@ fn owner(path: &Path) -> (u32, u32) {
 }
 
 #[test]
-fn what_was_there_stays_until_the_end() {
+fn the_previous_file_stays_until_the_new_one_is_finished() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("a");
     fs::write(&path, "old").unwrap();
@@ -76,7 +76,7 @@ fn what_was_there_stays_until_the_end() {
     assert_eq!(names(directory.path()), ["a"], "nothing is left");
     check(&path).unwrap();
     check(&directory.path().join("b")).unwrap();
-    assert_eq!(names(directory.path()), ["a"], "a look changes nothing");
+    assert_eq!(names(directory.path()), ["a"], "a check changes nothing");
     write(&path, "new").unwrap();
     assert_eq!(fs::read(&path).unwrap(), b"new");
     assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -103,7 +103,7 @@ fn own_links_are_followed_and_stay() {
 }
 
 #[test]
-fn paths_that_lead_nowhere_are_refused_with_what_is_wrong() {
+fn refuses_paths_that_lead_nowhere_with_the_reason() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     symlink("round", at("round")).unwrap();
@@ -124,7 +124,7 @@ fn paths_that_lead_nowhere_are_refused_with_what_is_wrong() {
         let error = write(&path, "new").expect_err("it was written").to_string();
         let begin = format!("{} cannot be written: ", path.display());
         assert!(error.starts_with(&begin) && error.contains(part), "{path:?}: {error}");
-        assert_eq!(check(&path).unwrap_err().to_string(), error, "a look says the same");
+        assert_eq!(check(&path).unwrap_err().to_string(), error, "a check reports the same error");
     }
     assert_eq!(names(directory.path()), ["file", "round", "socket"]);
 }
@@ -186,7 +186,7 @@ fn pipes_of_others_are_refused_and_own_ones_are_written() {
     let directory = sticky();
     let path = directory.path().join("pipe");
     pipe(&path);
-    check(&path).expect("a look does not wait for a reader");
+    check(&path).expect("a check does not wait for a reader");
     let reader = std::thread::spawn({
         let path = path.clone();
         move || fs::read_to_string(path).unwrap()
@@ -203,11 +203,14 @@ fn pipes_of_others_are_refused_and_own_ones_are_written() {
     assert!(matches!(InPlace::prepare(&path).unwrap_err().why, Why::ForeignPipe { .. }));
     chown(&path, Some(INVOKER.user), None).unwrap();
     let sudo = Caller { user: 0, invoker: Some(INVOKER) };
-    assert!(matches!(WriteMode::of(&sudo, &path), Ok(WriteMode::Stream(_))), "who called sudo may have pipes");
+    assert!(
+        matches!(WriteMode::of(&sudo, &path), Ok(WriteMode::Stream(_))),
+        "the user who called sudo may own the pipe"
+    );
 }
 
 #[test]
-fn devices_and_descriptors_are_written_as_they_come() {
+fn devices_and_descriptors_are_written_directly() {
     write(Path::new("/dev/null"), "nothing").unwrap();
     assert!(fs::metadata("/dev/null").unwrap().file_type().is_char_device());
     let full = why({
@@ -233,7 +236,7 @@ fn devices_and_descriptors_are_written_as_they_come() {
 
 /// A regular file in /tmp could have been created there in order to own what root writes.
 #[test]
-fn a_file_of_somebody_who_may_wait_for_it_is_refused() {
+fn a_file_that_another_user_may_have_planted_is_refused() {
     if !is_root() {
         return;
     }
@@ -258,14 +261,14 @@ fn a_file_with_other_names_is_replaced_and_not_written_in_place() {
     let (precious, report) = (directory.path().join("precious"), directory.path().join("report"));
     fs::write(&precious, "precious").unwrap();
     fs::hard_link(&precious, &report).unwrap();
-    assert!(matches!(InPlace::prepare_for(&me(), &report, false).unwrap_err(), Why::ManyNames));
-    InPlace::prepare_for(&me(), &report, true).expect("the kernel let nobody else do that");
+    assert!(matches!(InPlace::prepare_for(&me(), &report, false).unwrap_err(), Why::HardLinks));
+    InPlace::prepare_for(&me(), &report, true).expect("the kernel allows other users no hard link to this file");
     write(&report, "new").unwrap();
     assert_eq!(fs::read_to_string(&precious).unwrap(), "precious");
 }
 
 #[test]
-fn what_root_makes_belongs_to_whom_it_would_have_belonged() {
+fn files_that_root_makes_belong_to_the_invoking_user() {
     if !is_root() {
         return;
     }
@@ -322,7 +325,7 @@ fn a_full_file_system_loses_neither_the_old_file_nor_space() {
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
     let error = check(Path::new("/proc/report.html")).unwrap_err().to_string();
-    assert!(error.contains("a new file cannot be made in /proc"), "{error}");
+    assert!(error.contains("a file cannot be created in /proc"), "{error}");
     let error = check(Path::new("/sys/kernel/mm/report.html")).unwrap_err().to_string();
     assert!(error.contains("name a file in a directory that you may write"), "{error}");
 }

@@ -27,13 +27,13 @@ pub enum Error {
     },
     /// A directory is missing.
     #[error(
-        "there is no directory {directory} (No such file or directory); make it with mkdir -p, or name another one"
+        "there is no directory {directory} (No such file or directory); create it with mkdir -p, or name another one"
     )]
     NoDirectory { directory: PathBuf },
     #[error("it is a directory; name a file in it")]
     Directory,
     /// A directory for private files belongs to another user.
-    #[error("{directory} belongs to user {owner}; name a directory of your own, or one that is not there yet")]
+    #[error("{directory} belongs to user {owner}; name a directory of your own, or one that does not exist yet")]
     ForeignDirectory {
         directory: PathBuf,
         /// User id of the owner.
@@ -48,7 +48,6 @@ pub enum Error {
     System {
         /// The path component concerned.
         part: PathBuf,
-        /// The error of the system.
         source: io::Error,
     },
 }

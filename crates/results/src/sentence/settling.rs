@@ -9,7 +9,7 @@ const MARGIN: f64 = 1.1;
 pub fn of_unknown(comparison: &Comparison) -> String {
     let remedy = match comparison.ended {
         Ended::Time => "give it more time (--max-time)",
-        _ => "let more run (--blocks)",
+        _ => "run more blocks (--blocks)",
     };
     format!("too few blocks to say how many would settle it: {remedy}")
 }
@@ -43,7 +43,7 @@ fn time_s(comparison: &Comparison, blocks: u32) -> Option<f64> {
 }
 
 /// A time in the syntax of `--max-time`, rounded up to ten seconds, whole minutes or whole hours.
-fn rounded_up(time_s: f64) -> String {
+pub fn rounded_up(time_s: f64) -> String {
     match time_s {
         short if short <= 120.0 => format!("{}s", (short / 10.0).ceil() * 10.0),
         middle if middle <= 7200.0 => format!("{}m", (middle / 60.0).ceil()),
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_for_time_needs_time() {
+    fn a_comparison_that_ended_by_time_needs_time() {
         let mut comparison = ended(Ended::Time, 60.0);
         comparison.design.max_blocks = 60;
         assert_eq!(of_blocks(&comparison, 31), "about 31 blocks would settle it: --max-time 3m");
@@ -82,18 +82,18 @@ mod tests {
     }
 
     #[test]
-    fn what_ended_for_blocks_needs_blocks_and_time_where_it_has_not_enough() {
+    fn a_comparison_that_ended_by_blocks_needs_blocks_and_perhaps_time() {
         let mut comparison = ended(Ended::Blocks, 60.0);
         assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20 --max-time 90s");
         comparison.design.max_time_s = Some(600.0);
         assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
         comparison.design.max_time_s = None;
         assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
-        assert!(of_unknown(&comparison).ends_with("how many would settle it: let more run (--blocks)"));
+        assert!(of_unknown(&comparison).ends_with("how many would settle it: run more blocks (--blocks)"));
     }
 
     #[test]
-    fn what_was_interrupted_may_have_room_for_them() {
+    fn an_interrupted_comparison_may_need_neither() {
         let mut comparison = ended(Ended::Interrupted, 60.0);
         (comparison.design.max_blocks, comparison.design.max_time_s) = (60, Some(600.0));
         assert!(of_blocks(&comparison, 20).ends_with("which its limits allow: let it run to its end"));

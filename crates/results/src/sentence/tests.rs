@@ -4,7 +4,6 @@ use study::comparison::{Admission, Unsupported};
 use study::stats::Effect;
 
 use super::*;
-use crate::adopting::{Adopting, adoption};
 use crate::sample;
 
 /// The sample with this outcome and wall-time effect for `thp`, and without results for the other arms.
@@ -23,11 +22,20 @@ fn concluded(outcome: Outcome, ratio: f64, low: f64, high: f64) -> Comparison {
 #[test]
 fn the_sample_has_a_winner() {
     let sentence = conclude(&sample::comparison());
-    let start = "thp is the best of 3 policies: wall time 11.";
+    let start = "thp is the best of 4 policies: 1.13 times as fast as default (wall time 11.";
     let end = "%, 15 blocks), for 1.2 times the peak memory; held on 97 % of the memory.";
     assert!(sentence.starts_with(start) && sentence.ends_with(end), "{sentence}");
-    assert!(sentence.contains(" % less than default (95 % interval 11."), "{sentence}");
-    assert!(adoption(&sample::comparison()).starts_with("To adopt thp (not tried), for this program"));
+    assert!(sentence.contains(" % less, 95 % interval 11."), "{sentence}");
+}
+
+#[test]
+fn a_beaten_policy_has_its_share_of_the_gain() {
+    let mut comparison = sample::comparison();
+    let arms = &mut comparison.analysis.as_mut().unwrap().arms;
+    arms[2].outcome = Outcome::Better { best: false };
+    arms[2].gain_share = Some(GainShare { of: 3, ratio: 0.617, low: 0.48, high: 0.791 });
+    let sentence = conclude(&comparison);
+    assert!(sentence.contains("; of that gain, asking for thp+no-guards brings 62 % (48 to 79 %)"), "{sentence}");
 }
 
 #[test]
@@ -37,27 +45,22 @@ fn every_outcome_has_its_words() {
         (
             undecided(Some(40)),
             (0.994, 0.979, 1.009),
-            "undecided: the noise does not show whether thp is better or worse than default (wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks)); about 40 blocks would settle it: --blocks 40.",
+            "undecided: the noise hides whether thp differs from default (wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks)); about 40 blocks would settle it: --blocks 40.",
         ),
         (
             undecided(None),
             (0.994, 0.979, 1.009),
-            "too few blocks to say how many would settle it: let more run (--blocks).",
+            "too few blocks to say how many would settle it: run more blocks (--blocks).",
         ),
         (
             Outcome::Equivalent,
             (1.001, 0.995, 1.006),
-            "nothing gained: thp is equivalent to default, within 1 % (wall time 0.1 % more than default (95 % interval -0.5 to +0.6 %, 14 blocks)).",
+            "nothing gained: thp changes the wall time of default by no more than 1 % in either direction (wall time 0.1 % more than default (95 % interval -0.5 to +0.6 %, 14 blocks)).",
         ),
         (
             Outcome::Worse,
             (1.041, 1.03, 1.05),
             "default is the best of 2 policies: thp has wall time 4.1 % more than default (95 % interval 3.0 to 5.0 %, 14 blocks).",
-        ),
-        (
-            Outcome::NotHeld,
-            (0.5, 0.4, 0.6),
-            "no result: thp was not shown to be in force (no aligned slot of that size inside the mapping), so the figures say nothing about it.",
         ),
         (
             Outcome::WrongAnswer { message: "exit status 1 instead of exit status 0 in block 2".into() },
@@ -67,13 +70,38 @@ fn every_outcome_has_its_words() {
     ] {
         let sentence = conclude(&concluded(outcome, ratio, low, high));
         assert!(sentence.ends_with(words), "{sentence}");
-        assert_eq!(adoption(&concluded(Outcome::Worse, ratio, low, high)), "");
     }
+}
+
+#[test]
+fn a_policy_that_was_not_held_was_asked_for() {
+    let of = |holding, covered_bytes| {
+        let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
+        for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
+            let verdict = &mut record.verdict;
+            (verdict.holding, verdict.concerned_bytes, verdict.covered_bytes) = (holding, 100, covered_bytes);
+        }
+        conclude(&comparison)
+    };
+    let partly = of(Holding::Partly, 63);
+    assert!(
+        partly.starts_with(
+            "asking for thp is the best of 2 policies: 1.11 times as fast as default (wall time 10.0 % less,"
+        ),
+        "{partly}"
+    );
+    assert!(partly.ends_with("; thp was in force on 63 % of the memory."), "{partly}");
+    let unknown = of(Holding::Unknown, 63);
+    assert!(unknown.ends_with("; it is not known on how much of the memory thp was in force."), "{unknown}");
+    let none = of(Holding::NotHeld, 0);
+    assert!(none.ends_with("; thp was in force on none of the memory, so this is no effect of its pages."), "{none}");
+    let held = of(Holding::Held, 97);
+    assert!(held.starts_with("thp is the best") && held.ends_with("held on 97 % of the memory."), "{held}");
 }
 
 /// More blocks would not help: it ended before the maximum number of blocks.
 #[test]
-fn what_ended_for_its_precision_needs_a_smaller_one() {
+fn a_comparison_that_ended_by_precision_needs_a_smaller_one() {
     let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(15) }, 0.994, 0.979, 1.009);
     comparison.ended = Ended::Precise;
     let sentence = conclude(&comparison);
@@ -90,37 +118,12 @@ fn what_ended_for_its_precision_needs_a_smaller_one() {
 }
 
 #[test]
-fn every_way_is_listed_and_named_as_not_tried() {
-    let mut comparison = sample::comparison();
-    comparison.adoptions[3].push(study::comparison::Adoption {
-        scope: "at boot".into(),
-        commands: vec!["transparent_hugepage=always".into()],
-    });
-    for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
-        let call = "prctl(PR_SET_THP_DISABLE, 1)".to_string();
-        record.verdict.answered = vec![policy::verdict::AnsweredCall { call, times: 1 }];
-    }
-    let obstacle = adoption(&comparison);
-    assert!(obstacle.contains("cannot be had without changing the program"), "{obstacle}");
-    assert!(obstacle.contains("(not tried), once the program no longer does that"), "{obstacle}");
-    for record in &mut comparison.trials {
-        record.verdict.answered.clear();
-    }
-    let all = adoption(&comparison);
-    assert_eq!(all.matches("To adopt thp (not tried), ").count(), 3, "{all}");
-    for record in comparison.trials.iter_mut().filter(|record| record.trial.arm == 3) {
-        record.verdict.holding = Holding::Partly;
-    }
-    assert!(Adopting::of(&comparison, 3).recommended.is_none(), "not held");
-}
-
-#[test]
 fn ties_are_named() {
     let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
     comparison.analysis.as_mut().unwrap().arms[3].tied = vec![4];
-    assert!(
-        conclude(&comparison).starts_with("thp is the best of 2 policies, tied with mthp-64k: wall time 10.0 % less")
-    );
+    assert!(conclude(&comparison).starts_with(
+        "thp is the best of 2 policies, tied with mthp-64k: 1.11 times as fast as default (wall time 10.0 % less"
+    ));
 }
 
 #[test]
@@ -130,16 +133,16 @@ fn without_others_there_is_nothing_to_conclude() {
     comparison.admissions[1..].fill_with(unsupported);
     let sentence = conclude(&comparison);
     assert!(sentence.starts_with("nothing to compare default (wall time 3."), "{sentence}");
-    assert!(sentence.ends_with("none of the 5 other policies can be had here."), "{sentence}");
+    assert!(sentence.ends_with("none of the 5 other policies is supported here."), "{sentence}");
     comparison.admissions[0] = unsupported();
-    assert_eq!(conclude(&comparison), "nothing was measured: the baseline default cannot be had here.");
+    assert_eq!(conclude(&comparison), "nothing was measured: the baseline default is not supported here.");
     comparison.design.arms.truncate(1);
     comparison.admissions = sample::comparison().admissions;
     assert!(conclude(&comparison).contains("only the baseline default was asked for"));
 }
 
 #[test]
-fn the_baseline_against_itself_is_no_policy() {
+fn the_baseline_against_itself_is_not_a_policy() {
     let mut comparison = sample::comparison();
     let keep = |arm: usize| [0, 5].contains(&arm);
     comparison.design.arms = vec![comparison.design.arms[0].clone(), comparison.design.arms[5].clone()];
@@ -156,7 +159,7 @@ fn the_baseline_against_itself_is_no_policy() {
 }
 
 #[test]
-fn nothing_is_claimed_that_the_tracers_stops_could_have_made() {
+fn nothing_is_claimed_that_the_tracers_stops_could_have_caused() {
     let comparison = sample::with_controls();
     let mut only = comparison.clone();
     for (arm, analysis) in only.analysis.as_mut().unwrap().arms.iter_mut().enumerate() {
@@ -169,11 +172,10 @@ fn nothing_is_claimed_that_the_tracers_stops_could_have_made() {
     assert!(sentence.starts_with(claim), "{sentence}");
     assert!(sentence.contains("; tracing overhead +31."), "{sentence}");
     assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));
-    assert_eq!(adoption(&comparison), "");
 }
 
 #[test]
-fn an_end_before_its_time_is_said() {
+fn reports_an_early_end() {
     let mut comparison = sample::comparison();
     comparison.ended = Ended::Interrupted;
     assert!(conclude(&comparison).ends_with("; it was interrupted."));

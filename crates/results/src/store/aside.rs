@@ -8,28 +8,26 @@ use super::{Error, Store};
 use crate::files;
 
 /// Number of names tried next to a store.
-const MOST: u32 = 1000;
+const MAX_NAMES: u32 = 1000;
 
 impl Store {
-    /// Creates a new store for results that this one cannot take any more: `NAME-set-aside-N.sqlite` in the same
-    /// directory, or if that is impossible, `results.sqlite` in a private directory for temporary files.
-    ///
-    /// # Errors
-    /// Neither can be created: the error of the second.
+    /// Creates a new store for results that this one cannot take any more: `NAME-set-aside-N.sqlite` in the same directory, or if
+    /// that is impossible, `results.sqlite` in a private directory for temporary files. If neither can be created, the error is
+    /// that of the second.
     pub fn set_aside(&self) -> Result<Store, Error> {
-        beside(&self.path)
+        aside_path(&self.path)
             .map_or(Err(()), |path| self.another(&path).map_err(|_| ()))
             .or_else(|()| self.another(&in_private()?))
     }
 
     fn another(&self, path: &Path) -> Result<Store, Error> {
         // A file that was created as a store but is not one must not stay.
-        Store::open_until(path, self.told_to_stop).inspect_err(|_| drop(files::remove_file(path)))
+        Store::open_until(path, self.must_stop).inspect_err(|_| drop(files::remove_file(path)))
     }
 }
 
 /// An unused name next to a store, if its directory still exists.
-fn beside(store: &Path) -> Option<PathBuf> {
+fn aside_path(store: &Path) -> Option<PathBuf> {
     let (directory, name) = (store.parent()?, store.file_stem()?);
     let named = |number: u32| {
         let mut name = OsString::from(name);
@@ -37,7 +35,7 @@ fn beside(store: &Path) -> Option<PathBuf> {
         directory.join(name)
     };
     let is_free = |path: &PathBuf| path.symlink_metadata().is_err();
-    directory.is_dir().then(|| (1..=MOST).map(named).find(is_free)).flatten()
+    directory.is_dir().then(|| (1..=MAX_NAMES).map(named).find(is_free)).flatten()
 }
 
 fn in_private() -> Result<PathBuf, Error> {

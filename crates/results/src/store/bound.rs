@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 /// Seconds to wait for another process's write.
 pub(super) const PATIENCE_S: u64 = 30;
-/// Time limit of SQLite for one transaction: some hundred times what a comparison of a day takes.
+/// Time limit of SQLite for one transaction: several hundred times what a comparison that ran for a day takes.
 const WORK: Duration = Duration::from_secs(60);
 /// Time for which waiting and work continue after pagelab was asked to stop, so that results measured until then are stored.
 const GRACE: Duration = Duration::from_secs(2);
@@ -13,25 +13,26 @@ const GRACE: Duration = Duration::from_secs(2);
 /// Time limit of the current operation on a store. SQLite checks it periodically.
 #[derive(Debug)]
 pub(super) struct Bound {
-    told_to_stop: fn() -> bool,
+    must_stop: fn() -> bool,
     since: Mutex<Since>,
 }
 
 /// Start of the current operation, and of the request to stop.
 #[derive(Debug)]
 struct Since {
-    begun: Instant,
-    told: Option<Instant>,
+    start: Instant,
+    stop_requested: Option<Instant>,
 }
 
 impl Bound {
-    pub(super) fn new(told_to_stop: fn() -> bool) -> Bound {
-        Bound { told_to_stop, since: Mutex::new(Since { begun: Instant::now(), told: None }) }
+    pub(super) fn new(must_stop: fn() -> bool) -> Bound {
+        Bound { must_stop, since: Mutex::new(Since { start: Instant::now(), stop_requested: None }) }
     }
 
     /// A transaction begins.
     pub(super) fn begin(&self) {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Since { begun: Instant::now(), told: None };
+        *self.since.lock().unwrap_or_else(PoisonError::into_inner) =
+            Since { start: Instant::now(), stop_requested: None };
     }
 
     /// Whether the work has exceeded its limit.
@@ -46,14 +47,15 @@ impl Bound {
 
     fn is_after(&self, most: Duration) -> bool {
         let mut since = self.since.lock().unwrap_or_else(PoisonError::into_inner);
-        if since.told.is_none() && (self.told_to_stop)() {
-            since.told = Some(Instant::now());
+        if since.stop_requested.is_none() && (self.must_stop)() {
+            since.stop_requested = Some(Instant::now());
         }
-        since.begun.elapsed() > most || since.told.is_some_and(|told| told.elapsed() > GRACE)
+        since.start.elapsed() > most
+            || since.stop_requested.is_some_and(|stop_requested| stop_requested.elapsed() > GRACE)
     }
 
     /// Seconds since the transaction began.
     pub(super) fn elapsed_s(&self) -> f64 {
-        self.since.lock().unwrap_or_else(PoisonError::into_inner).begun.elapsed().as_secs_f64()
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).start.elapsed().as_secs_f64()
     }
 }

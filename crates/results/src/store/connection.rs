@@ -32,7 +32,7 @@ const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_WORKER_THREADS, 0),
 ];
 /// SQLite instructions between two checks of the clock: some tens of microseconds.
-const BETWEEN_LOOKS: i32 = 1000;
+const INSTRUCTIONS_BETWEEN_CHECKS: i32 = 1000;
 /// How long SQLite itself waits for a lock before the limit is checked again.
 pub(super) const BUSY: Duration = Duration::from_millis(200);
 
@@ -57,7 +57,7 @@ pub(super) fn connect(path: &Path, access: Access, bound: Arc<Bound>) -> rusqlit
         Access::Immutable => Connection::open_with_flags(immutable(path), read_only | OpenFlags::SQLITE_OPEN_URI)?,
     };
     connection.busy_timeout(BUSY)?;
-    connection.progress_handler(BETWEEN_LOOKS, Some(move || bound.is_over()))?;
+    connection.progress_handler(INSTRUCTIONS_BETWEEN_CHECKS, Some(move || bound.is_over()))?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_DEFENSIVE, true)?;
     OFF.into_iter().try_for_each(|config| connection.set_db_config(config, false).map(drop))?;
     LIMITS.into_iter().try_for_each(|(limit, most)| connection.set_limit(limit, most).map(drop))?;

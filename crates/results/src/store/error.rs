@@ -16,11 +16,10 @@ pub enum Error {
     )]
     NoHome,
     /// The directory of the store could not be created.
-    #[error("cannot make the store's directory {path}: {source}; make it, or name another file with --store FILE")]
+    #[error("cannot create the store's directory {path}: {source}; create it, or name another file with --store FILE")]
     Directory {
         /// Path of the directory.
         path: PathBuf,
-        /// The error of the system.
         source: std::io::Error,
     },
     /// The path leads through another user's symbolic link, or to nothing.
@@ -35,7 +34,6 @@ pub enum Error {
     Unopenable {
         /// Path of the store.
         path: PathBuf,
-        /// The error of the system.
         reason: String,
     },
     /// The file can be read but not written.
@@ -50,7 +48,7 @@ pub enum Error {
     },
     /// The file can be read but not its write-ahead log.
     #[error(
-        "the store {path} cannot be read: it has a write-ahead log ({path}-wal), and you can neither read its index ({path}-shm) nor make one; have somebody who can write the directory run `pagelab list comparisons --store {path}`, or copy the store and its log to a directory of yours"
+        "the store {path} cannot be read: it has a write-ahead log ({path}-wal), and you can neither read its index ({path}-shm) nor create one; ask a user who can write the directory to run `pagelab list comparisons --store {path}`, or copy the store and its log to a directory of yours"
     )]
     UnreadableLog {
         /// Path of the store.
@@ -94,14 +92,14 @@ pub enum Error {
         /// The latest version known here.
         known: i64,
     },
-    /// The store has other tables than pagelab creates, or triggers or views that run when it is read or written.
+    /// The schema differs from the one that pagelab creates: other tables, or triggers or views that run on access.
     #[error(
         "the store {path} is not as pagelab makes it: {found}; it was not read further and is left as it is: remove what does not belong there (`sqlite3 FILE .schema` shows it), or name another file with --store FILE"
     )]
     OtherSchema {
         /// Path of the store.
         path: PathBuf,
-        /// What it has in addition or lacks.
+        /// What differs.
         found: String,
     },
     /// The file at the path is not the opened one any more.
@@ -116,7 +114,7 @@ pub enum Error {
     },
     /// SQLite exceeded its time limit.
     #[error(
-        "the store {path}: SQLite was stopped after {worked_s:.0} s of work on one transaction; what was stored before is as it was: see with `sqlite3 FILE` what it holds, or name another file with --store FILE"
+        "the store {path}: SQLite was stopped after {worked_s:.0} s of work on one transaction; what was stored before is unchanged: inspect it with `sqlite3 {path}`, or name another file with --store FILE"
     )]
     TooLong {
         /// Path of the store.
@@ -133,7 +131,7 @@ pub enum Error {
         path: PathBuf,
     },
     /// Another process locked the store for too long.
-    #[error("another process has held the store {path} for {waited_s:.0} s; see who it is with `fuser {path}`")]
+    #[error("another process has held the store {path} for {waited_s:.0} s; `fuser {path}` shows which one")]
     Busy {
         /// Path of the store.
         path: PathBuf,
@@ -149,7 +147,7 @@ pub enum Error {
     },
     /// Another process is already running the study.
     #[error(
-        "the study {study} is being run already, by {by}: two runs would measure each other; wait for it, or end it and start again: what it has finished is not repeated"
+        "the study {study} is already running ({by}): two runs would disturb each other; wait for it, or end it and start again: what it has finished is not repeated"
     )]
     StudyLock {
         /// Name of the study.

@@ -11,25 +11,22 @@ use rusqlite::TransactionBehavior;
 
 use super::{Error, Store};
 
-/// Time within which the index gets its owner; after that it belongs to another user permanently.
-const GIVEN_SOON: Duration = Duration::from_secs(1);
+/// Time within which SQLite changes the owner of the index; after that, the other user keeps it.
+const OWNER_TIMEOUT: Duration = Duration::from_secs(1);
 /// Delay before a store is opened again.
-const AGAIN: Duration = Duration::from_millis(10);
+const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Opens a store, and retries while the caller may write the store but not its index.
-///
-/// # Errors
-/// Those of `open`.
-pub(super) fn awaited(open: impl Fn() -> Result<Store, Error>) -> Result<Store, Error> {
+pub(super) fn open_with_own_index(open: impl Fn() -> Result<Store, Error>) -> Result<Store, Error> {
     let since = Instant::now();
     loop {
         let store = open()?;
-        if !is_foreign(&store) || since.elapsed() > GIVEN_SOON {
+        if !is_foreign(&store) || since.elapsed() > OWNER_TIMEOUT {
             return Ok(store);
         }
         // SQLite keeps the index open as long as a connection of this process uses it.
         drop(store);
-        std::thread::sleep(AGAIN);
+        std::thread::sleep(RETRY_INTERVAL);
     }
 }
 

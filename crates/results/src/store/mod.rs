@@ -37,20 +37,21 @@ use std::time::Duration;
 
 use nix::sys::stat::fstat;
 use rusqlite::{Connection, Transaction, TransactionBehavior};
+use study::advice::Advice;
 use study::comparison::{Comparison, Ended};
 use study::stats::{self, Analysis};
 use study::trial::TrialRecord;
 
 pub use error::Error;
-pub use of_study::{Meeting, OfStudy, Resumption, Simulation};
+pub use of_study::{OfStudy, Resolution, Resumption, Simulation};
 pub use place::default_path;
 pub use study_lock::StudyLock;
 pub use summary::Summary;
 
 use bound::Bound;
 use connection::{Access, connect};
-use place::Prepared;
-use read_only::Still;
+use place::StoreFile;
+use read_only::FileState;
 
 /// The version of the schema; the file's `user_version`.
 const VERSION: i64 = 1;
@@ -66,38 +67,33 @@ pub struct Store {
     file: OwnedFd,
     /// The write-ahead log: device and inode, once it exists.
     log: Cell<Option<(u64, u64)>>,
-    told_to_stop: fn() -> bool,
+    must_stop: fn() -> bool,
     bound: Arc<Bound>,
-    /// SQLite's schema version counter when the schema was last compared.
-    compared: Cell<Option<i64>>,
+    /// SQLite's schema version counter when the schema was last checked.
+    checked_schema: Cell<Option<i64>>,
     /// The state of the file when it was opened, if SQLite takes no locks on it.
-    still: Option<Still>,
+    unlocked_state: Option<FileState>,
 }
 
 impl Store {
-    /// Opens the store at `path`, and creates it if it does not exist.
-    ///
-    /// # Errors
-    /// See [`Error`]. A file that is not a store, is damaged, or comes from a later pagelab is left unchanged.
+    /// Opens the store at `path`, and creates it if it does not exist. A file that is not a store, is damaged, or comes from a
+    /// later pagelab is left unchanged.
     pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
         Store::open_until(path, || false)
     }
 
-    /// Same as [`Store::open`]. Once `told_to_stop` returns true, no operation of the store takes longer than some seconds.
-    ///
-    /// # Errors
-    /// See [`Store::open`].
-    pub fn open_until(path: impl AsRef<Path>, told_to_stop: fn() -> bool) -> Result<Store, Error> {
-        index::awaited(|| Store::opened(path.as_ref(), told_to_stop))
+    /// Same as [`Store::open`]. Once `must_stop` returns true, no operation of the store takes longer than some seconds.
+    pub fn open_until(path: impl AsRef<Path>, must_stop: fn() -> bool) -> Result<Store, Error> {
+        index::open_with_own_index(|| Store::open_once(path.as_ref(), must_stop))
     }
 
-    fn opened(path: &Path, told_to_stop: fn() -> bool) -> Result<Store, Error> {
-        let Prepared { path, file } = place::prepare(path)?;
-        let bound = Arc::new(Bound::new(told_to_stop));
+    fn open_once(path: &Path, must_stop: fn() -> bool) -> Result<Store, Error> {
+        let StoreFile { path, file } = place::prepare(path)?;
+        let bound = Arc::new(Bound::new(must_stop));
         let connection = connect(&path, Access::Write, bound.clone());
         let connection = connection.map_err(|error| Error::from_sqlite(&path, error))?;
-        let (log, compared) = (Cell::new(None), Cell::new(None));
-        let store = Store { connection, path, file, log, told_to_stop, bound, compared, still: None };
+        let (log, checked_schema) = (Cell::new(None), Cell::new(None));
+        let store = Store { connection, path, file, log, must_stop, bound, checked_schema, unlocked_state: None };
         store.check_or_create()?;
         store.refuse_gone()?;
         Ok(store)
@@ -108,36 +104,29 @@ impl Store {
         &self.path
     }
 
-    /// Stores a new comparison with its existing trials, and returns its id.
-    ///
-    /// # Errors
-    /// [`Error::Full`], [`Error::ReadOnly`], [`Error::Busy`] and other errors of SQLite; then nothing of the comparison
-    /// is stored.
+    /// Stores a new comparison with its existing trials, and returns its id. After an error ([`Error::Full`], [`Error::ReadOnly`],
+    /// [`Error::Busy`] or another of SQLite) nothing of the comparison is stored.
     pub fn begin(&self, comparison: &Comparison) -> Result<i64, Error> {
         self.write(|transaction| begin(transaction, comparison))
     }
 
     /// Adds a trial to a comparison, completely or not at all. On return the trial is on disk.
-    ///
-    /// # Errors
-    /// See [`Store::begin`]; [`Error::NoSuchComparison`], [`Error::Duplicate`] and [`Error::Unstorable`].
     pub fn append(&self, id: i64, record: &TrialRecord) -> Result<(), Error> {
         self.write(|transaction| write::trial(transaction, id, record, &mut write::Known::default()))
     }
 
     /// Stores the analysis and why the comparison ended. It can be called again.
-    ///
-    /// # Errors
-    /// See [`Store::begin`]; [`Error::NoSuchComparison`].
     pub fn finish(&self, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Result<(), Error> {
         self.write(|transaction| write::end(transaction, id, analysis, ended))
     }
 
-    /// Loads the comparison with this id, as far as it has been stored. If it has not ended, because it is running or
-    /// was killed, it includes the analysis of its trials so far.
-    ///
-    /// # Errors
-    /// [`Error::NoSuchComparison`]; [`Error::Damaged`] for content that pagelab never writes.
+    /// Stores the advice of a comparison. It can be called again.
+    pub fn advise(&self, id: i64, advice: &Advice) -> Result<(), Error> {
+        self.write(|transaction| write::advice(transaction, id, advice))
+    }
+
+    /// Loads the comparison with this id, as far as it has been stored. If it has not ended, because it is running or was killed,
+    /// it includes the analysis of its trials so far. Content that pagelab never writes is [`Error::Damaged`].
     pub fn load(&self, id: i64) -> Result<Comparison, Error> {
         self.read(|transaction| read::comparison(transaction, id))?
             .map(analysed)
@@ -145,17 +134,11 @@ impl Store {
     }
 
     /// All comparisons, oldest first.
-    ///
-    /// # Errors
-    /// See [`Store::load`].
     pub fn list(&self) -> Result<Vec<Summary>, Error> {
         self.read(read::summaries)
     }
 
     /// The comparison that was begun last; `None` in an empty store.
-    ///
-    /// # Errors
-    /// See [`Store::load`].
     pub fn latest(&self) -> Result<Option<Comparison>, Error> {
         self.read(|transaction| {
             let id: Option<i64> = transaction.query_row("SELECT max(id) FROM comparisons", [], |row| row.get(0))?;
@@ -166,9 +149,6 @@ impl Store {
 
     /// The first comparison before id `before` that warned about free page reporting on this host
     /// ([`study::machine::Machine::host_id`]).
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn first_warned_of_reporting(&self, host_id: Option<&str>, before: i64) -> Result<Option<i64>, Error> {
         self.read(|transaction| read::first_warned_of_reporting(transaction, host_id, before))
     }
@@ -184,19 +164,19 @@ impl Store {
         self.use_write_ahead_log()
     }
 
-    /// Compares the schema, unless it has not changed since the last comparison.
+    /// Checks the schema, if it has changed since the last check.
     fn check_schema(&self, transaction: &Transaction<'_>) -> Result<(), Error> {
         let sqlite = |error| Error::from_sqlite(&self.path, error);
         let pragma =
             |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0)).map_err(sqlite);
         let (version, state) = (pragma("user_version")?, pragma("schema_version")?);
-        if version == 0 || self.compared.get() == Some(state) {
+        if version == 0 || self.checked_schema.get() == Some(state) {
             return Ok(());
         }
         if let Some(found) = schema::deviation(transaction).map_err(sqlite)? {
             return Err(Error::OtherSchema { path: self.path.clone(), found });
         }
-        self.compared.set(Some(state));
+        self.checked_schema.set(Some(state));
         Ok(())
     }
 
@@ -209,7 +189,7 @@ impl Store {
             there if there != own => return gone("replaced by another file"),
             _ => {}
         }
-        match (self.log.get(), self.log_there()) {
+        match (self.log.get(), self.log_identity()) {
             (Some(_), None) => gone("parted from its write-ahead log, which was removed,"),
             (Some(own), Some(there)) if own != there => gone("parted from its write-ahead log, which was replaced,"),
             _ => Ok(()),
@@ -217,7 +197,7 @@ impl Store {
     }
 
     /// Device and inode of the file at the path of the write-ahead log.
-    fn log_there(&self) -> Option<(u64, u64)> {
+    fn log_identity(&self) -> Option<(u64, u64)> {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
         place::identity(Path::new(&log))
@@ -297,7 +277,7 @@ impl Store {
             let transaction = self.begin_transaction(TransactionBehavior::Deferred)?;
             let value = body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error));
             // Data, or an error, read from a file that changed meanwhile may mix two transactions.
-            self.still.as_ref().map_or(Ok(()), |still| still.check(&self.path)).and(value)
+            self.unlocked_state.as_ref().map_or(Ok(()), |state| state.check(&self.path)).and(value)
         })
     }
 
@@ -306,7 +286,7 @@ impl Store {
         let transaction = begin.map_err(|error| Error::from_sqlite(&self.path, error))?;
         self.check_schema(&transaction)?;
         // From here on SQLite has the log open, so no other process removes it when it ends.
-        self.log.set(self.log.get().or_else(|| self.log_there()));
+        self.log.set(self.log.get().or_else(|| self.log_identity()));
         Ok(transaction)
     }
 

@@ -42,20 +42,17 @@ pub struct Simulation {
 
 /// What to do with a simulation if the store already has one for the same subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Meeting {
-    /// Both are the same: nothing is written.
-    There,
+pub enum Resolution {
+    /// The stored one is kept: both are the same, or the new one failed.
+    Keep,
     /// The stored one is replaced.
-    GivesWay,
+    Replace,
     /// They contradict each other: the stored one is kept.
     Conflict,
 }
 
 impl Store {
     /// Same as [`Store::begin`], for a comparison of a study: both are stored, or nothing.
-    ///
-    /// # Errors
-    /// See [`Store::begin`].
     pub fn begin_of_study(&self, comparison: &Comparison, of: &OfStudy) -> Result<i64, Error> {
         self.write(|transaction| {
             let id = begin(transaction, comparison)?;
@@ -66,9 +63,6 @@ impl Store {
     }
 
     /// The comparisons of a study with their ids, oldest first.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn comparisons_of(&self, study: &str) -> Result<Vec<(OfStudy, i64)>, Error> {
         let query = "SELECT workload, subject, comparison FROM study_comparisons WHERE study = ?1 ORDER BY comparison";
         self.read(|transaction| {
@@ -81,21 +75,15 @@ impl Store {
     }
 
     /// The names of all studies in the store.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn studies(&self) -> Result<Vec<String>, Error> {
         let query = "SELECT study FROM study_comparisons UNION SELECT study FROM study_simulations ORDER BY 1";
         self.read(|transaction| transaction.prepare(query)?.query_map([], |row| row.get(0))?.collect())
     }
 
     /// Records that a comparison continues, in which boot, and which of its arms are admitted there.
-    ///
-    /// # Errors
-    /// See [`Store::append`].
-    pub fn go_on(&self, id: i64, admissions: &[Admission], resumption: &Resumption) -> Result<(), Error> {
+    pub fn resume(&self, id: i64, admissions: &[Admission], resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| {
-            resume(transaction, id, resumption)?;
+            insert_resumption(transaction, id, resumption)?;
             write::admissions(transaction, id, admissions)?;
             let query =
                 "UPDATE comparisons SET ended = 'not_ended', ended_message = NULL, analysis = NULL WHERE id = ?1";
@@ -105,9 +93,6 @@ impl Store {
     }
 
     /// The resumptions of a comparison, in chronological order.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn resumptions(&self, id: i64) -> Result<Vec<Resumption>, Error> {
         let query = "SELECT trials, started_unix_s, boot_id FROM resumptions WHERE comparison = ?1 ORDER BY position";
         self.read(|transaction| {
@@ -120,18 +105,12 @@ impl Store {
     }
 
     /// Adds a resumption of a comparison that comes from another store.
-    ///
-    /// # Errors
-    /// See [`Store::append`].
     pub fn add_resumption(&self, id: i64, resumption: &Resumption) -> Result<(), Error> {
-        self.write(|transaction| resume(transaction, id, resumption))
+        self.write(|transaction| insert_resumption(transaction, id, resumption))
     }
 
     /// Stores results of model machines; earlier results of the same subject are replaced.
-    ///
-    /// # Errors
-    /// See [`Store::begin`].
-    pub fn keep_simulations(&self, simulations: &[Simulation]) -> Result<(), Error> {
+    pub fn store_simulations(&self, simulations: &[Simulation]) -> Result<(), Error> {
         self.write(|transaction| {
             let insert = "INSERT OR REPLACE INTO study_simulations VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
             for Simulation { of, machine, policy, outcome } in simulations {
@@ -142,40 +121,34 @@ impl Store {
         })
     }
 
-    /// Adds results of model machines from another store. `meet` decides about a result that already exists, from the
+    /// Adds results of model machines from another store. `resolve` decides about a result that already exists, from the
     /// stored and the new outcome. Returns the decision for each result; `None`: it was new.
-    ///
-    /// # Errors
-    /// See [`Store::begin`].
     pub fn add_simulations(
         &self,
         simulations: &[Simulation],
-        meet: &dyn Fn(&str, &str) -> Meeting,
-    ) -> Result<Vec<Option<Meeting>>, Error> {
+        resolve: &dyn Fn(&str, &str) -> Resolution,
+    ) -> Result<Vec<Option<Resolution>>, Error> {
         let query =
             "SELECT outcome FROM study_simulations WHERE study = ?1 AND subject = ?2 AND machine = ?3 AND policy = ?4";
         self.write(|transaction| {
-            let mut met = Vec::new();
+            let mut resolutions = Vec::new();
             for Simulation { of, machine, policy, outcome } in simulations {
                 let key = params![of.study, of.subject, machine, policy];
                 let there: Option<String> =
                     transaction.prepare_cached(query)?.query_row(key, |row| row.get(0)).optional()?;
-                let meeting = there.map(|there| meet(&there, outcome));
-                if matches!(meeting, None | Some(Meeting::GivesWay)) {
+                let resolution = there.map(|there| resolve(&there, outcome));
+                if matches!(resolution, None | Some(Resolution::Replace)) {
                     let insert = "INSERT OR REPLACE INTO study_simulations VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
                     let values = params![of.study, of.workload, of.subject, machine, policy, outcome];
                     transaction.prepare_cached(insert)?.execute(values)?;
                 }
-                met.push(meeting);
+                resolutions.push(resolution);
             }
-            Ok(met)
+            Ok(resolutions)
         })
     }
 
     /// The results of model machines in a study.
-    ///
-    /// # Errors
-    /// The store cannot be read.
     pub fn simulations_of(&self, study: &str) -> Result<Vec<Simulation>, Error> {
         let query = "SELECT workload, subject, machine, policy, outcome FROM study_simulations WHERE study = ?1";
         self.read(|transaction| {
@@ -188,7 +161,7 @@ impl Store {
     }
 }
 
-fn resume(transaction: &Transaction<'_>, id: i64, resumption: &Resumption) -> Result<(), write::Failure> {
+fn insert_resumption(transaction: &Transaction<'_>, id: i64, resumption: &Resumption) -> Result<(), write::Failure> {
     let query = "SELECT count(*) FROM resumptions WHERE comparison = ?1";
     let position: i64 = transaction.query_row(query, [id], |row| row.get(0))?;
     let there = "SELECT id FROM comparisons WHERE id = ?1";
@@ -235,19 +208,19 @@ mod tests {
     }
 
     #[test]
-    fn a_comparison_that_goes_on_has_not_ended() {
+    fn a_running_comparison_has_not_ended() {
         let (_directory, store) = store();
         let mut comparison = sample::comparison();
         comparison.ended = Ended::Interrupted;
         let id = store.begin_of_study(&comparison, &of("one", "gups")).unwrap();
-        let went_on = Resumption { trials: 81, started_unix_s: 5, boot_id: "b".into() };
+        let resumption = Resumption { trials: 81, started_unix_s: 5, boot_id: "b".into() };
         let mut admissions = comparison.admissions.clone();
         admissions[1] = Admission::Unsupported(Unsupported { reason: "gone".into(), remedy: "get it".into() });
-        store.go_on(id, &admissions, &went_on).unwrap();
+        store.resume(id, &admissions, &resumption).unwrap();
         let stored = store.load(id).unwrap();
         assert_eq!((stored.ended, stored.admissions), (Ended::NotEnded, admissions));
-        assert_eq!(store.resumptions(id).unwrap(), std::slice::from_ref(&went_on));
-        assert!(matches!(store.go_on(99, &[], &went_on), Err(Error::NoSuchComparison { .. })));
+        assert_eq!(store.resumptions(id).unwrap(), std::slice::from_ref(&resumption));
+        assert!(matches!(store.resume(99, &[], &resumption), Err(Error::NoSuchComparison { .. })));
     }
 
     #[test]
@@ -259,8 +232,8 @@ mod tests {
             policy: "base".into(),
             outcome: outcome.into(),
         };
-        store.keep_simulations(&[outcome("{}")]).unwrap();
-        store.keep_simulations(&[outcome("[]")]).unwrap();
+        store.store_simulations(&[outcome("{}")]).unwrap();
+        store.store_simulations(&[outcome("[]")]).unwrap();
         assert_eq!(store.simulations_of("one").unwrap(), [outcome("[]")]);
         assert!(store.simulations_of("two").unwrap().is_empty());
     }
@@ -274,16 +247,16 @@ mod tests {
             policy: policy.into(),
             outcome: outcome.into(),
         };
-        let add = |simulations: &[Simulation], meeting: Meeting| {
-            store.add_simulations(simulations, &|there, new| if there == new { Meeting::There } else { meeting })
+        let add = |simulations: &[Simulation], resolution: Resolution| {
+            store.add_simulations(simulations, &|there, new| if there == new { Resolution::Keep } else { resolution })
         };
         let both = [simulation("base", "{}"), simulation("thp", "{}")];
-        assert_eq!(add(&both, Meeting::Conflict).unwrap(), [None, None]);
-        assert_eq!(add(&both, Meeting::Conflict).unwrap(), [Some(Meeting::There); 2]);
+        assert_eq!(add(&both, Resolution::Conflict).unwrap(), [None, None]);
+        assert_eq!(add(&both, Resolution::Conflict).unwrap(), [Some(Resolution::Keep); 2]);
         let other = [simulation("thp", "[]")];
-        assert_eq!(add(&other, Meeting::Conflict).unwrap(), [Some(Meeting::Conflict)]);
-        assert_eq!(store.simulations_of("one").unwrap(), both, "what is there stays");
-        assert_eq!(add(&other, Meeting::GivesWay).unwrap(), [Some(Meeting::GivesWay)]);
+        assert_eq!(add(&other, Resolution::Conflict).unwrap(), [Some(Resolution::Conflict)]);
+        assert_eq!(store.simulations_of("one").unwrap(), both, "the stored ones stay");
+        assert_eq!(add(&other, Resolution::Replace).unwrap(), [Some(Resolution::Replace)]);
         assert_eq!(store.simulations_of("one").unwrap()[1], other[0]);
     }
 }

@@ -12,11 +12,8 @@ use nix::sys::stat::{Mode, SFlag, fstat};
 use super::error::Error;
 use crate::place::{self, Caller, End, Missing, Place};
 
-/// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` if that variable is not an absolute path (XDG
-/// Base Directory Specification).
-///
-/// # Errors
-/// [`Error::NoHome`] if neither that variable nor `HOME` is an absolute path.
+/// `$XDG_DATA_HOME/pagelab/results.sqlite`, or below `~/.local/share` if that variable is not an absolute path (XDG Base Directory
+/// Specification). Fails with [`Error::NoHome`] if neither that variable nor `HOME` is an absolute path.
 pub fn default_path() -> Result<PathBuf, Error> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let data = absolute("XDG_DATA_HOME").or_else(|| absolute("HOME").map(|home| home.join(".local/share")));
@@ -25,7 +22,7 @@ pub fn default_path() -> Result<PathBuf, Error> {
 
 /// The file of a store, opened.
 #[derive(Debug)]
-pub(super) struct Prepared {
+pub(super) struct StoreFile {
     /// Its path, without links.
     pub(super) path: PathBuf,
     /// The file opened with O_PATH, so that closing it does not release SQLite's locks.
@@ -33,7 +30,7 @@ pub(super) struct Prepared {
 }
 
 /// Opens the file of a store, if it exists.
-pub(super) fn find(path: &Path) -> Result<Option<Prepared>, Error> {
+pub(super) fn find(path: &Path) -> Result<Option<StoreFile>, Error> {
     let place = match Place::find(path, &Caller::of_process(), Missing::Refuse) {
         Ok(End::Place(place)) => place,
         Ok(End::Descriptor(_)) => return Err(unopenable(path, DESCRIPTOR)),
@@ -50,7 +47,7 @@ pub(super) fn find(path: &Path) -> Result<Option<Prepared>, Error> {
 ///
 /// As root, created files belong to the owner of the directory in which they are created, so that a store in another
 /// user's home stays that user's; and a symbolic link that another user created is not followed.
-pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
+pub(super) fn prepare(path: &Path) -> Result<StoreFile, Error> {
     let caller = Caller::of_process();
     let found = Place::find(path, &caller, Missing::Make(Mode::S_IRWXU)).map_err(|why| misplaced(path, why))?;
     let End::Place(place) = found else { return Err(unopenable(path, DESCRIPTOR)) };
@@ -71,14 +68,14 @@ pub(super) fn prepare(path: &Path) -> Result<Prepared, Error> {
 }
 
 /// Opens the regular file at a place; `named` is its path in errors.
-fn regular(named: &Path, place: &Place) -> Result<Prepared, Error> {
+fn regular(named: &Path, place: &Place) -> Result<StoreFile, Error> {
     let path = place.path();
     let file = open(place, OFlag::O_PATH).map_err(|errno| refused(&path, errno.into()))?;
     let stat = fstat(&file).map_err(|errno| refused(&path, errno.into()))?;
     match place::kind(&stat) {
-        SFlag::S_IFREG => Ok(Prepared { path, file }),
+        SFlag::S_IFREG => Ok(StoreFile { path, file }),
         SFlag::S_IFDIR => Err(unopenable(named, "it is a directory")),
-        _ => Err(unopenable(named, "it is no regular file")),
+        _ => Err(unopenable(named, "it is not a regular file")),
     }
 }
 

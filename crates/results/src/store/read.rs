@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde_json::json;
-use study::comparison::{Admission, Adoption, Comparison, Design, Ended, Invocation, Unsupported};
+use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
 use study::control::Role;
 use study::metric::Metric;
 use study::trial::Arm;
@@ -25,15 +25,8 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
         .optional()?;
     let Some(mut comparison) = header else { return Ok(None) };
     for (arm, admission) in rows(transaction, "SELECT * FROM arms WHERE comparison = ?1 ORDER BY arm", [id], arm)? {
-        let number = comparison.design.arms.len() as i64;
         comparison.design.arms.push(arm);
         comparison.admissions.extend(admission);
-        comparison.adoptions.push(rows(
-            transaction,
-            "SELECT scope, commands FROM adoptions WHERE comparison = ?1 AND arm = ?2 ORDER BY position",
-            [id, number],
-            |row| Ok(Adoption { scope: row.get("scope")?, commands: document(row, "commands")? }),
-        )?);
     }
     comparison.design.metrics = rows(
         transaction,
@@ -104,12 +97,14 @@ fn header(row: &Row<'_>) -> Read<Comparison> {
             prove_all: row.get("prove_all")?,
             khugepaged: word(row, "khugepaged")?,
             fragmented: optional_document(row, "fragmented")?,
+            own_session: optional_document(row, "own_session")?,
+            contention: optional_document(row, "contention")?,
         },
         machine: document(row, "machine_json")?,
         admissions: Vec::new(),
         trials: Vec::new(),
         analysis: optional_document(row, "analysis")?,
-        adoptions: Vec::new(),
+        advice: optional_document(row, "advice")?,
         ended: ended(row)?,
     })
 }

@@ -22,45 +22,43 @@ use nix::unistd::{AccessFlags, eaccess};
 
 use super::bound::Bound;
 use super::connection::{Access, connect};
-use super::place::{self, Prepared};
+use super::place::{self, StoreFile};
 use super::{Error, Store, VERSION};
 
-/// How long a file must have been unchanged so that a later change is visible in its times: FAT, the coarsest file
-/// system, has a resolution of two seconds.
+/// Time without changes after which any later change is visible in a file's times: FAT, the coarsest file system, has
+/// a resolution of two seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Delay before a file is checked again.
-const AGAIN: Duration = Duration::from_millis(50);
+const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
-    /// Opens the store at `path` for reading; `None` if it does not exist, or if nothing was stored in it yet. If the
-    /// caller cannot write the file or its directory, nothing in it is created or changed.
-    ///
-    /// # Errors
-    /// See [`Store::open_until`]; [`Error::UnreadableLog`]. Reading fails with [`Error::Changed`] if another process
-    /// writes the store meanwhile and SQLite's locks cannot be taken.
-    pub fn find(path: &Path, told_to_stop: fn() -> bool) -> Result<Option<Store>, Error> {
-        let Some(Prepared { path: real, file }) = place::find(path)? else { return Ok(None) };
+    /// Opens the store at `path` for reading; `None` if it does not exist, or if nothing was stored in it yet. If the caller cannot
+    /// write the file or its directory, nothing in it is created or changed. Reading fails with [`Error::Changed`] if another
+    /// process writes the store meanwhile and SQLite's locks cannot be taken.
+    pub fn find(path: &Path, must_stop: fn() -> bool) -> Result<Option<Store>, Error> {
+        let Some(StoreFile { path: real, file }) = place::find(path)? else { return Ok(None) };
         if is_writable(&real) {
-            return Store::open_until(path, told_to_stop).map(Some);
+            return Store::open_until(path, must_stop).map(Some);
         }
-        let bound = Arc::new(Bound::new(told_to_stop));
+        let bound = Arc::new(Bound::new(must_stop));
         bound.begin();
-        let (access, still) = loop {
-            let still = Still::of(&real)?;
-            match is_whole(&real)? {
+        let (access, unlocked_state) = loop {
+            let state = FileState::of(&real)?;
+            match is_complete_without_log(&real)? {
                 false => break (Access::Read, None),
-                true if still.bytes == 0 => return Ok(None),
-                true if still.is_settled() => break (Access::Immutable, Some(still)),
+                true if state.bytes == 0 => return Ok(None),
+                true if state.is_settled() => break (Access::Immutable, Some(state)),
                 true if bound.is_out_of_patience() => {
                     return Err(Error::Busy { path: real, waited_s: bound.elapsed_s() });
                 }
-                true => std::thread::sleep(AGAIN),
+                true => std::thread::sleep(RETRY_INTERVAL),
             }
         };
         let connection = connect(&real, access, bound.clone()).map_err(|error| Error::from_sqlite(&real, error));
-        let (log, compared) = (Cell::new(None), Cell::new(None));
+        let (log, checked_schema) = (Cell::new(None), Cell::new(None));
         let opened = connection.and_then(|connection| {
-            Store { connection, path: real, file, log, told_to_stop, bound, compared, still }.checked_to_read()
+            Store { connection, path: real, file, log, must_stop, bound, checked_schema, unlocked_state }
+                .check_for_reading()
         });
         match opened {
             Err(Error::Unopenable { path, .. } | Error::ReadOnly { path, .. }) if access == Access::Read => {
@@ -70,7 +68,7 @@ impl Store {
         }
     }
 
-    fn checked_to_read(self) -> Result<Store, Error> {
+    fn check_for_reading(self) -> Result<Store, Error> {
         match self.pragma("user_version")? {
             0 | VERSION => self.check_application()?,
             found => return Err(Error::OtherVersion { path: self.path.clone(), found, known: VERSION }),
@@ -87,7 +85,7 @@ fn is_writable(path: &Path) -> bool {
 }
 
 /// Whether the file alone is the complete store: the log is empty, and so is the journal of an unfinished transaction.
-fn is_whole(path: &Path) -> Result<bool, Error> {
+fn is_complete_without_log(path: &Path) -> Result<bool, Error> {
     let is_empty = |ending: &str| {
         let neighbour = with_ending(path, ending);
         match fs::symlink_metadata(&neighbour) {
@@ -107,7 +105,7 @@ fn with_ending(path: &Path, ending: impl AsRef<OsStr>) -> PathBuf {
 
 /// The state of a file at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Still {
+pub(super) struct FileState {
     file: (u64, u64),
     bytes: u64,
     /// Seconds and nanoseconds of the last changes of content (mtime) and of attributes (ctime).
@@ -115,11 +113,11 @@ pub(super) struct Still {
     changed: (i64, i64),
 }
 
-impl Still {
-    fn of(path: &Path) -> Result<Still, Error> {
+impl FileState {
+    fn of(path: &Path) -> Result<FileState, Error> {
         let found = fs::symlink_metadata(path);
         let found = found.map_err(|error| Error::Unopenable { path: path.to_path_buf(), reason: error.to_string() })?;
-        Ok(Still::from(&found))
+        Ok(FileState::from(&found))
     }
 
     /// Whether a change from now on results in a different time.
@@ -132,13 +130,13 @@ impl Still {
 
     /// Fails if the file has changed since.
     pub(super) fn check(&self, path: &Path) -> Result<(), Error> {
-        if Still::of(path)? == *self { Ok(()) } else { Err(Error::Changed { path: path.to_path_buf() }) }
+        if FileState::of(path)? == *self { Ok(()) } else { Err(Error::Changed { path: path.to_path_buf() }) }
     }
 }
 
-impl From<&Metadata> for Still {
-    fn from(found: &Metadata) -> Still {
-        Still {
+impl From<&Metadata> for FileState {
+    fn from(found: &Metadata) -> FileState {
+        FileState {
             file: (found.dev(), found.ino()),
             bytes: found.len(),
             modified: (found.mtime(), found.mtime_nsec()),

@@ -1,4 +1,4 @@
-//! Whether a store has the tables that pagelab makes, and nothing else. A store that another user can write may hold triggers, views
+//! Checks that a store has exactly the schema that pagelab creates. A store that another user can write may hold triggers, views
 //! and generated columns, which would run with the rights of the user who reads it.
 
 use std::collections::BTreeMap;
@@ -6,33 +6,33 @@ use std::sync::LazyLock;
 
 use rusqlite::Connection;
 
-/// Tables that SQLite adds when a user has it analyse the store.
+/// Tables that SQLite adds when a user runs ANALYZE on the store.
 const OF_SQLITE: [(&str, &str); 2] = [
     ("sqlite_stat1", "CREATE TABLE sqlite_stat1(tbl,idx,stat)"),
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
 
-/// Makes the tables of an empty store. Comments are left out, because SQLite keeps the text of a statement, and stores are compared
-/// by it.
+/// Creates the schema of an empty store, without comments: SQLite keeps the text of a statement, and stores are compared by that
+/// text.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let statements = include_str!("schema.sql").lines().map(|line| line.split("--").next().unwrap_or(line).trim_end());
     connection.execute_batch(&statements.collect::<Vec<_>>().join("\n"))
 }
 
-/// What a store has: the statement that made each table, index, view and trigger, and the table it is of, by kind and name.
+/// Each table, index, view and trigger of a store, by kind and name.
 type Objects = BTreeMap<(String, String), Object>;
 
 #[derive(PartialEq)]
 struct Object {
     table: String,
-    /// Absent for the index of a key.
+    /// The statement that created it; absent for the index of a key.
     sql: Option<String>,
 }
 
-/// What pagelab makes.
+/// What pagelab creates.
 static EXPECTED: LazyLock<Objects> = LazyLock::new(|| {
-    let made = Connection::open_in_memory().and_then(|own| create(&own).and_then(|()| objects(&own)));
-    made.expect("SQLite makes the tables of schema.sql in memory")
+    let created = Connection::open_in_memory().and_then(|own| create(&own).and_then(|()| objects(&own)));
+    created.expect("SQLite creates the tables of schema.sql in memory")
 });
 
 fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
@@ -42,15 +42,15 @@ fn objects(connection: &Connection) -> rusqlite::Result<Objects> {
     rows.collect()
 }
 
-/// How the schema of a store differs from pagelab's own; `None`: not at all.
+/// The first difference between the schema of a store and pagelab's own; `None` if there is none.
 pub(super) fn deviation(store: &Connection) -> rusqlite::Result<Option<String>> {
     let found = objects(store)?;
     for (key, object) in &found {
         let (kind, name) = key;
-        let is_of_sqlite = OF_SQLITE.iter().any(|(own, made)| own == name && object.sql.as_deref() == Some(made));
+        let is_of_sqlite = OF_SQLITE.iter().any(|(own, sql)| own == name && object.sql.as_deref() == Some(sql));
         match EXPECTED.get(key) {
-            Some(made) if made == object => {}
-            Some(_) => return Ok(Some(format!("its {kind} {name} is another one than pagelab makes"))),
+            Some(expected) if expected == object => {}
+            Some(_) => return Ok(Some(format!("its {kind} {name} differs from the one that pagelab creates"))),
             None if is_of_sqlite => {}
             None if object.table != *name => {
                 return Ok(Some(format!("it has {} {name} on {}", article(kind), object.table)));

@@ -26,11 +26,14 @@ CREATE TABLE comparisons (
     ended           TEXT NOT NULL,
     ended_message   TEXT,
     analysis        TEXT,                   -- JSON object, derived from the rest
+    advice          TEXT,                   -- JSON object, where settings were to be tried
     prove_all       INTEGER NOT NULL,
     prepare         TEXT,                   -- JSON list
     trial_time_s    REAL,
     khugepaged      TEXT NOT NULL,
-    fragmented      TEXT                    -- JSON object
+    fragmented      TEXT,                   -- JSON object
+    own_session     TEXT,                   -- JSON object
+    contention      TEXT                    -- JSON object
 ) STRICT;
 
 CREATE TABLE arms (
@@ -44,16 +47,6 @@ CREATE TABLE arms (
     role        TEXT,                       -- JSON object, of control arms
     variant     TEXT,                       -- JSON object, where the command has variants
     PRIMARY KEY (comparison, arm)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE adoptions (
-    comparison  INTEGER NOT NULL,
-    arm         INTEGER NOT NULL,
-    position    INTEGER NOT NULL,
-    scope       TEXT NOT NULL,
-    commands    TEXT NOT NULL,              -- JSON list
-    PRIMARY KEY (comparison, arm, position),
-    FOREIGN KEY (comparison, arm) REFERENCES arms (comparison, arm) ON DELETE CASCADE
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE metrics (

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg, OFlag};
 
-use super::place::{Prepared, prepare};
+use super::place::{StoreFile, prepare};
 use super::{Error, Store};
 use crate::place::reopen;
 
@@ -18,12 +18,10 @@ pub struct StudyLock {
 }
 
 impl Store {
-    /// Locks a study, whose name must be a valid file name: letters, digits, `-` and `_`.
-    ///
-    /// # Errors
-    /// [`Error::StudyLock`] if another process has locked it; the lock file next to the store cannot be created.
-    pub fn hold(&self, study: &str) -> Result<StudyLock, Error> {
-        let Prepared { path, file } = prepare(&lock_path(&self.path, study))?;
+    /// Locks a study, whose name must be a valid file name: letters, digits, `-` and `_`. Fails with [`Error::StudyLock`] if
+    /// another process has locked it.
+    pub fn lock_study(&self, study: &str) -> Result<StudyLock, Error> {
+        let StoreFile { path, file } = prepare(&lock_path(&self.path, study))?;
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
         let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
         let mut by = String::new();
@@ -55,15 +53,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_study_is_held_once_and_given_back() {
+    fn a_study_is_locked_once_and_released() {
         let directory = tempfile::tempdir().unwrap();
         let store = Store::open(directory.path().join("results.sqlite")).unwrap();
-        let held = store.hold("base-64k").unwrap();
-        let error = store.hold("base-64k").unwrap_err().to_string();
-        assert!(error.contains("base-64k is being run already"), "{error}");
+        let held = store.lock_study("base-64k").unwrap();
+        let error = store.lock_study("base-64k").unwrap_err().to_string();
+        assert!(error.contains("base-64k is already running"), "{error}");
         assert!(error.contains(&format!("process {}", std::process::id())), "{error}");
-        store.hold("contig-hint").expect("another study");
+        store.lock_study("contig-hint").expect("another study");
         drop(held);
-        store.hold("base-64k").expect("it was given back");
+        store.lock_study("base-64k").expect("it was released");
     }
 }

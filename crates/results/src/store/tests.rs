@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
 
 use policy::size::PageSize;
-use study::comparison::{Fragmented, Khugepaged};
+use study::comparison::{Contention, Fragmented, Khugepaged, OwnSession};
 
 use super::*;
 use crate::sample;
@@ -43,6 +43,16 @@ fn a_comparison_comes_back_as_it_was() {
     all_set.design.prove_all = true;
     all_set.design.trial_time_s = Some(30.0);
     all_set.design.khugepaged = Khugepaged::Off;
+    all_set.design.own_session = Some(OwnSession::CpuGroup { group: "/sys/fs/cgroup/a".into() });
+    all_set.design.contention = Some(Contention {
+        cpus: 2,
+        window_s: 0.2,
+        share_ratio: 0.5,
+        busy_cpus: 1.75,
+        runnable_tasks: 4.5,
+        steal_ratio: 0.125,
+        decides: true,
+    });
     all_set.design.fragmented = Some(Fragmented { percent: 80, block: PageSize::M2 });
     for mut comparison in [sample::comparison(), sample::hostile(), sample::empty(), all_set] {
         let id = store.begin(&Comparison { trials: Vec::new(), analysis: None, ..comparison.clone() }).unwrap();
@@ -91,8 +101,9 @@ fn a_comparison_that_was_killed_is_analysed_as_far_as_it_went() {
     let (_directory, store) = store();
     let id = store.begin(&Comparison { ended: Ended::NotEnded, ..sample::empty() }).unwrap();
     sample::comparison().trials[..60].iter().for_each(|record| store.append(id, record).unwrap());
-    let analysis = store.load(id).unwrap().analysis.expect("blocks are complete");
-    assert_eq!(analysis.blocks, 10);
+    let analysis = store.load(id).unwrap().analysis.expect("blocks that count");
+    // The eleventh block has a trial of the baseline and of other arms.
+    assert_eq!(analysis.blocks, 11);
     assert_eq!(store.latest().unwrap().unwrap().analysis, Some(analysis));
 }
 
@@ -130,10 +141,10 @@ fn a_trial_is_stored_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_is_not_a_store_is_left_alone() {
+fn leaves_a_file_unchanged_that_is_not_a_store() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("notes.txt");
-    let text = "not a database, and dear to somebody\n".repeat(100);
+    let text = "not a database, but valuable to its owner\n".repeat(100);
     std::fs::write(&path, &text).unwrap();
     let error = Store::open(&path).unwrap_err();
     assert!(matches!(error, Error::NotAStore { .. }), "{error:?}");
@@ -188,7 +199,7 @@ fn damage_is_reported_and_left_as_it_is() {
 }
 
 #[test]
-fn a_word_that_nobody_wrote_is_damage() {
+fn an_unknown_word_is_damage() {
     let (_directory, store) = store();
     let id = store.begin(&sample::comparison()).unwrap();
     store.connection.execute("UPDATE verdicts SET holding = 'perhaps' WHERE trial = 3", []).unwrap();
@@ -211,7 +222,7 @@ fn a_full_disk_loses_nothing_that_was_stored() {
 }
 
 #[test]
-fn a_full_file_system_is_said_to_be_full() {
+fn reports_a_full_file_system() {
     let directory = tempfile::tempdir().unwrap();
     let mut mount = Command::new("mount");
     mount.args(["-t", "tmpfs", "-o", "size=256k", "pagelab-test"]).arg(directory.path()).stderr(Stdio::null());
@@ -242,7 +253,7 @@ fn helper(program: &Path, name: &str, store: &Path) -> Command {
 }
 
 fn spawn_writer(store: &Path) -> Child {
-    helper(&std::env::current_exe().unwrap(), "writes_on_and_on", store).spawn().unwrap()
+    helper(&std::env::current_exe().unwrap(), "writes_every_trial", store).spawn().unwrap()
 }
 
 fn write_once(path: &Path) -> Result<i64, Error> {
@@ -258,11 +269,11 @@ fn writes_once() {
 /// Writes one comparison, prints its id, and prints a line for every trial once it is stored.
 #[test]
 #[ignore = "a helper of other tests"]
-fn writes_on_and_on() {
+fn writes_every_trial() {
     let store = Store::open(std::env::var_os(STORE).unwrap()).unwrap();
     let id = store.begin(&sample::empty()).unwrap();
     let mut out = std::io::stdout();
-    writeln!(out, "\nbegun {id}").unwrap();
+    writeln!(out, "\nid {id}").unwrap();
     for record in &sample::comparison().trials {
         store.append(id, record).unwrap();
         writeln!(out, "stored").unwrap();
@@ -276,8 +287,8 @@ fn lines(writer: &mut Child) -> impl Iterator<Item = String> + use<> {
 }
 
 /// The id of the comparison that a writer began, and the number of trials that it knows to be stored.
-fn said(lines: &[String]) -> (Option<i64>, usize) {
-    let id = lines.iter().find_map(|line| line.strip_prefix("begun ")?.parse().ok());
+fn parsed(lines: &[String]) -> (Option<i64>, usize) {
+    let id = lines.iter().find_map(|line| line.strip_prefix("id ")?.parse().ok());
     (id, lines.iter().filter(|line| *line == "stored").count())
 }
 
@@ -286,12 +297,12 @@ fn processes_write_at_once_without_loss() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("results.sqlite");
     let mut writers: Vec<Child> = (0..5).map(|_| spawn_writer(&path)).collect();
-    let said: Vec<(Option<i64>, usize)> =
-        writers.iter_mut().map(|writer| said(&lines(writer).collect::<Vec<_>>())).collect();
+    let outcomes: Vec<(Option<i64>, usize)> =
+        writers.iter_mut().map(|writer| parsed(&lines(writer).collect::<Vec<_>>())).collect();
     assert!(writers.iter_mut().all(|writer| writer.wait().unwrap().success()));
     let store = Store::open(&path).unwrap();
     let trials = sample::comparison().trials;
-    for (id, stored) in said {
+    for (id, stored) in outcomes {
         let comparison = store.load(id.unwrap()).unwrap();
         assert_eq!(stored, trials.len());
         assert!(comparison.trials == trials && comparison.ended == Ended::Blocks);
@@ -310,12 +321,12 @@ fn a_killed_writer_loses_at_most_the_trial_in_flight() {
         let mut writer = spawn_writer(&path);
         // Some writers are killed while they open the store, the others after that many lines and a short delay.
         let mut lines = lines(&mut writer);
-        let mut heard: Vec<String> = lines.by_ref().take(round as usize * 2).collect();
+        let mut printed: Vec<String> = lines.by_ref().take(round as usize * 2).collect();
         std::thread::sleep(Duration::from_micros(round * 613 % 4_000));
         writer.kill().unwrap();
-        heard.extend(lines);
+        printed.extend(lines);
         writer.wait().unwrap();
-        let (id, stored) = said(&heard);
+        let (id, stored) = parsed(&printed);
         let store = Store::open(&path).unwrap();
         assert_eq!(integrity(&store), "ok");
         let Some(id) = id else { continue };

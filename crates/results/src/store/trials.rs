@@ -118,8 +118,8 @@ fn observations(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     // Most rows of a store are observations, and most have the same word as the row before.
     let mut known: Option<(String, Provenance)> = None;
     parts.each(query, |trial, row| {
-        let told = row.get_ref("provenance")?;
-        let same = known.as_ref().filter(|(word, _)| told.as_str().is_ok_and(|told| told == word));
+        let stored = row.get_ref("provenance")?;
+        let same = known.as_ref().filter(|(word, _)| stored.as_str().is_ok_and(|stored| stored == word));
         let provenance = match same {
             Some((_, provenance)) => *provenance,
             None => {
@@ -149,7 +149,7 @@ fn mapping(row: &Row<'_>) -> Read<Mapping> {
         "unknown" => Folio::Unknown,
         "whole" => Folio::Whole(size("folio_bytes")?),
         "part" => Folio::Part(size("folio_bytes")?),
-        other => return Err(unreadable(row, "folio", format!("there is no view of a folio {other:?}"))),
+        other => return Err(unreadable(row, "folio", format!("expected unknown, whole or part, found {other:?}"))),
     };
     Ok(Mapping { backing: word(row, "backing")?, leaf: size("leaf_bytes")?, folio })
 }

@@ -5,10 +5,8 @@ use std::path::PathBuf;
 use super::{Error, Store};
 
 impl Store {
-    /// Moves everything from the write-ahead log into the file and closes it: the file at the path is then complete.
-    ///
-    /// # Errors
-    /// [`Error::Busy`] if another process has it open; see [`Store::begin`].
+    /// Moves everything from the write-ahead log into the file and closes it: the file at the path is then complete. Fails with
+    /// [`Error::Busy`] if another process has it open.
     pub fn close(self) -> Result<PathBuf, Error> {
         self.patiently(|| {
             let is_busy: bool = self
@@ -20,10 +18,8 @@ impl Store {
         Ok(self.path)
     }
 
-    /// Checks every page of the file: a truncated or incomplete copy is damaged.
-    ///
-    /// # Errors
-    /// [`Error::Damaged`] with the first problem; see [`Store::load`].
+    /// Checks every page of the file: a truncated or incomplete copy is damaged. The error is the first problem
+    /// ([`Error::Damaged`]).
     pub fn check(&self) -> Result<(), Error> {
         let found: String =
             self.read(|transaction| transaction.query_row("PRAGMA integrity_check(1)", [], |row| row.get(0)))?;

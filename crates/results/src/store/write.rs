@@ -9,6 +9,7 @@ use rusqlite::{OptionalExtension, Transaction, params};
 use serde::Serialize;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
+use study::advice::Advice;
 use study::comparison::{Admission, Comparison, Ended};
 use study::control::Role;
 use study::machine::State;
@@ -31,10 +32,10 @@ impl From<rusqlite::Error> for Failure {
     }
 }
 
-type Written<T = ()> = Result<T, Failure>;
+type WriteResult<T = ()> = Result<T, Failure>;
 
 /// Writes a comparison without its trials; returns its id.
-pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison) -> Written<i64> {
+pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison) -> WriteResult<i64> {
     let (design, invocation) = (&comparison.design, &comparison.invocation);
     let machine = content(transaction, "INSERT OR IGNORE INTO machines VALUES (?1, ?2)", &comparison.machine)?;
     let (ended, message) = ended_columns(&comparison.ended)?;
@@ -44,8 +45,10 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
         .prepare_cached(
             "INSERT INTO comparisons (started_unix_s, command, client, pagelab, version, machine, baseline,
                  primary_metric, min_blocks, max_blocks, max_time_s, precision_ratio, band_ratio, confidence, seed,
-                 prove_all, prepare, trial_time_s, khugepaged, fragmented, ended, ended_message, analysis)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23)",
+                 prove_all, prepare, trial_time_s, khugepaged, fragmented, own_session, contention, ended, ended_message,
+                 analysis, advice)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, ?23, ?24,
+                 ?25, ?26)",
         )?
         .execute(params![
             comparison.started_unix_s,
@@ -68,9 +71,12 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
             trial_time_s,
             word(design.khugepaged)?,
             design.fragmented.as_ref().map(json).transpose()?,
+            design.own_session.as_ref().map(json).transpose()?,
+            design.contention.as_ref().map(json).transpose()?,
             ended,
             message,
             comparison.analysis.as_ref().map(json).transpose()?,
+            comparison.advice.as_ref().map(json).transpose()?,
         ])?;
     let id = transaction.last_insert_rowid();
     (0..design.arms.len()).try_for_each(|arm| write_arm(transaction, id, comparison, arm))?;
@@ -86,7 +92,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, comparison: &Comparison)
     Ok(id)
 }
 
-fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> Written {
+fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, arm: usize) -> WriteResult {
     let (mechanism, reason, remedy) = admission_columns(comparison.admissions.get(arm));
     let Arm { label, policy, role, variant } = &comparison.design.arms[arm];
     let role = (*role != Role::Policy).then(|| json(role)).transpose()?;
@@ -102,20 +108,11 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
         role,
         variant.as_ref().map(json).transpose()?,
     ])?;
-    for (position, adoption) in comparison.adoptions.get(arm).into_iter().flatten().enumerate() {
-        transaction.prepare_cached("INSERT INTO adoptions VALUES (?1, ?2, ?3, ?4, ?5)")?.execute(params![
-            id,
-            number,
-            integer("a position", position)?,
-            adoption.scope,
-            json(&adoption.commands)?
-        ])?;
-    }
     Ok(())
 }
 
 /// Rewrites which arms are admitted.
-pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> Written {
+pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> WriteResult {
     let query = "UPDATE arms SET mechanism = ?3, reason = ?4, remedy = ?5 WHERE comparison = ?1 AND arm = ?2";
     for (arm, admission) in admissions.iter().enumerate() {
         let (mechanism, reason, remedy) = admission_columns(Some(admission));
@@ -133,7 +130,7 @@ fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<
     }
 }
 
-/// The settings that a transaction wrote last, and their hash. They are long, and most trials have the same as the one before.
+/// The settings that a transaction wrote last, and their hash: settings are long, and rarely change from trial to trial.
 #[derive(Default)]
 pub(super) struct Known {
     settings: Option<(Arc<BTreeMap<String, String>>, String)>,
@@ -145,7 +142,7 @@ pub(super) fn trial(
     comparison: i64,
     record: &TrialRecord,
     known: &mut Known,
-) -> Written {
+) -> WriteResult {
     refuse_misplaced(transaction, comparison, record.trial)?;
     let Trial { arm, block, position, attempt } = record.trial;
     let (code, signal) = match record.answer.exit {
@@ -190,7 +187,7 @@ pub(super) fn trial(
     Ok(())
 }
 
-fn refuse_misplaced(transaction: &Transaction<'_>, comparison: i64, trial: Trial) -> Written {
+fn refuse_misplaced(transaction: &Transaction<'_>, comparison: i64, trial: Trial) -> WriteResult {
     let arm = integer("an arm", trial.arm)?;
     let arms: i64 = transaction
         .prepare_cached("SELECT count(*) FROM arms WHERE comparison = ?1")?
@@ -211,21 +208,21 @@ fn refuse_misplaced(transaction: &Transaction<'_>, comparison: i64, trial: Trial
     there.map_or(Ok(()), |()| Err(Failure::Duplicate { comparison, trial }))
 }
 
-fn observations(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+fn observations(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> WriteResult {
     let mut insert = transaction.prepare_cached("INSERT INTO observations VALUES (?1, ?2, ?3, ?4, ?5)")?;
     let mut provenance: Option<(Provenance, String)> = None;
     for (position, observation) in record.observations.iter().enumerate() {
         let value = finite(&observation.metric, observation.value)?;
-        let told = match &provenance {
-            Some((known, told)) if *known == observation.provenance => told,
+        let text = match &provenance {
+            Some((known, text)) if *known == observation.provenance => text,
             _ => &provenance.insert((observation.provenance, word(observation.provenance)?)).1,
         };
-        insert.execute(params![id, integer("a position", position)?, observation.metric, value, told])?;
+        insert.execute(params![id, integer("a position", position)?, observation.metric, value, text])?;
     }
     Ok(())
 }
 
-fn census(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+fn census(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> WriteResult {
     let mut insert = transaction.prepare_cached("INSERT INTO census VALUES (?1, ?2, ?3, ?4, ?5, ?6)")?;
     for (mapping, bytes) in record.census.rows() {
         let (folio, folio_bytes) = match mapping.folio {
@@ -245,7 +242,7 @@ fn census(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writt
     Ok(())
 }
 
-fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Written {
+fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> WriteResult {
     let verdict = &record.verdict;
     let of_peak =
         |bytes: fn(Peak) -> u64| verdict.peak.map(|peak| integer("the bytes of the peak", bytes(peak))).transpose();
@@ -282,7 +279,7 @@ fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writ
 }
 
 /// Writes a state. Its settings, which are long and rarely change, are stored once.
-fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> Written<i64> {
+fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> WriteResult<i64> {
     finite("the load", state.load_1min)?;
     let mut moment = value(&State { settings: Arc::default(), ..state.clone() })?;
     moment.as_object_mut().and_then(|moment| moment.remove("settings"));
@@ -302,7 +299,7 @@ fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> Wri
 }
 
 /// Writes why a comparison ended, and its analysis.
-pub(super) fn end(transaction: &Transaction<'_>, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Written {
+pub(super) fn end(transaction: &Transaction<'_>, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> WriteResult {
     let (word, message) = ended_columns(ended)?;
     let changed = transaction
         .prepare_cached("UPDATE comparisons SET analysis = ?2, ended = ?3, ended_message = ?4 WHERE id = ?1")?
@@ -310,30 +307,37 @@ pub(super) fn end(transaction: &Transaction<'_>, id: i64, analysis: Option<&Anal
     if changed == 0 { Err(Failure::NoSuchComparison(id)) } else { Ok(()) }
 }
 
-fn ended_columns(ended: &Ended) -> Written<(String, Option<String>)> {
+/// Writes the advice of a comparison.
+pub(super) fn advice(transaction: &Transaction<'_>, id: i64, advice: &Advice) -> WriteResult {
+    let query = "UPDATE comparisons SET advice = ?2 WHERE id = ?1";
+    let changed = transaction.prepare_cached(query)?.execute(params![id, json(advice)?])?;
+    if changed == 0 { Err(Failure::NoSuchComparison(id)) } else { Ok(()) }
+}
+
+fn ended_columns(ended: &Ended) -> WriteResult<(String, Option<String>)> {
     let ended = value(ended)?;
     let column = |name: &str| ended.get(name).and_then(Value::as_str).map(String::from);
     Ok((column("reason").unwrap_or_default(), column("message")))
 }
 
 /// Writes JSON that other rows refer to by its hash, once per content.
-fn content(transaction: &Transaction<'_>, insert: &str, document: &impl Serialize) -> Written<String> {
+fn content(transaction: &Transaction<'_>, insert: &str, document: &impl Serialize) -> WriteResult<String> {
     let json = json(document)?;
     let hash: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
     transaction.prepare_cached(insert)?.execute(params![hash, json])?;
     Ok(hash)
 }
 
-fn value(document: &impl Serialize) -> Written<Value> {
+fn value(document: &impl Serialize) -> WriteResult<Value> {
     serde_json::to_value(document).map_err(|error| unstorable("a document", error))
 }
 
-fn json(document: &impl Serialize) -> Written<String> {
+fn json(document: &impl Serialize) -> WriteResult<String> {
     serde_json::to_string(document).map_err(|error| unstorable("a document", error))
 }
 
 /// The word with which serde serializes a variant.
-fn word(variant: impl Serialize) -> Written<String> {
+fn word(variant: impl Serialize) -> WriteResult<String> {
     match value(&variant)? {
         Value::String(word) => Ok(word),
         other => Err(unstorable("a word", other)),
@@ -341,11 +345,11 @@ fn word(variant: impl Serialize) -> Written<String> {
 }
 
 /// Converts to SQLite's 64-bit signed integers.
-fn integer(what: &str, value: impl TryInto<i64> + Copy + std::fmt::Display) -> Written<i64> {
+fn integer(what: &str, value: impl TryInto<i64> + Copy + std::fmt::Display) -> WriteResult<i64> {
     value.try_into().map_err(|_| unstorable(what, value))
 }
 
-fn finite(what: &str, value: f64) -> Written<f64> {
+fn finite(what: &str, value: f64) -> WriteResult<f64> {
     if value.is_finite() { Ok(value) } else { Err(unstorable(what, value)) }
 }
 

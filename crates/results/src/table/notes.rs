@@ -1,41 +1,66 @@
 //! Notes that accompany the figures of the table.
 
-use policy::cause::Cause;
+use policy::cause::{Cause, CauseShare};
 use policy::verdict::Holding;
-use study::comparison::{Comparison, Khugepaged};
-use study::stats::Outcome;
+use study::comparison::{Comparison, Contention, Design, Khugepaged};
+use study::stats::{Outcome, Warning};
 
-use crate::rows::{self, Row, cause_clause};
+use crate::rows::{self, Row};
 use crate::text::{enumerate, printable, times};
 use crate::{figure, fragmented, variants};
-
-/// Unit of a cause's bytes, which are means per run.
-const A_RUN: &str = " a run";
 
 /// Name of the line for the tracer's cost.
 pub const COST: &str = "cost";
 
-/// The notes, one line each, separated from the table by an empty line.
-pub fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
-    let mut notes: Vec<String> = variants::parts(comparison).iter().flat_map(variants::Part::lines).collect();
-    notes.extend(
-        variants::builds(comparison)
-            .into_iter()
-            .map(|[name, command, hash]| format!("{name}: {command}, build {hash}")),
-    );
-    notes.extend(cost_note(comparison, rows));
+/// A note that accompanies the figures.
+pub(crate) struct Note {
+    /// The note in the full table, with a line for each cause.
+    pub full: Vec<String>,
+    /// The note on the first screen; absent if the result is read the same without it.
+    pub brief: Option<String>,
+}
+
+impl Note {
+    fn full(line: String) -> Note {
+        Note { full: vec![line], brief: None }
+    }
+
+    fn both(line: String) -> Note {
+        Note { full: vec![line.clone()], brief: Some(line) }
+    }
+
+    /// The number of its lines that the first screen does not have.
+    pub fn hidden(&self) -> usize {
+        // A brief note has the lead and the first cause.
+        let shown = if self.brief.is_some() { 2 } else { 0 };
+        self.full.len().saturating_sub(shown)
+    }
+}
+
+/// The notes of a comparison.
+pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
+    let mut notes: Vec<Note> =
+        variants::parts(comparison).iter().flat_map(variants::Part::lines).map(Note::both).collect();
+    let builds = variants::builds(comparison).into_iter();
+    notes.extend(builds.map(|[name, command, hash]| Note::full(format!("{name}: {command}, build {hash}"))));
+    notes.extend(cost_note(comparison, rows).map(Note::full));
+    // Memory that no policy changes comes before the causes of the rest.
+    let is_shared = |warning: &&(&Warning, Option<String>)| matches!(warning.0, Warning::SharedMemory { .. });
+    let warnings = rows::warnings(comparison);
+    notes.extend(warnings.iter().filter(is_shared).map(|warning| of_warning(comparison, warning)));
     notes.extend(rows.iter().flat_map(|row| row_notes(row, &comparison.design.primary)));
-    notes.extend(of_khugepaged(comparison, rows));
-    notes.extend(of_fragments(comparison, rows));
-    for (warning, remedy) in rows::warnings(comparison) {
-        let sentence = printable(&warning.describe(&comparison.design.arms));
-        let remedy = remedy.map(|remedy| format!("; {}", printable(&remedy))).unwrap_or_default();
-        notes.push(format!("warning: {sentence}{remedy}"));
-    }
-    if !notes.is_empty() {
-        notes.insert(0, String::new());
-    }
+    notes.extend(of_khugepaged(comparison, rows).map(Note::full));
+    notes.extend(of_fragments(comparison, rows).into_iter().map(Note::both));
+    notes.extend(of_processors(&comparison.design).map(Note::full));
+    notes.extend(warnings.iter().filter(|warning| !is_shared(warning)).map(|warning| of_warning(comparison, warning)));
     notes
+}
+
+fn of_warning(comparison: &Comparison, (warning, remedy): &(&Warning, Option<String>)) -> Note {
+    let sentence = printable(&warning.describe(&comparison.design.arms));
+    let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
+    let line = format!("warning: {sentence}{remedy}");
+    if warning.changes_the_reading() { Note::both(line) } else { Note::full(line) }
 }
 
 /// How khugepaged was controlled, or how it can be if it was active.
@@ -58,6 +83,15 @@ fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     }
     let scarce = rows.iter().filter_map(|row| Some(format!("{}: {}", row.label(), row.scarcity()?.describe()?)));
     notes.into_iter().chain(scarce).collect()
+}
+
+/// The session of every run, and how much of the processors other work left.
+fn of_processors(design: &Design) -> impl Iterator<Item = String> {
+    let session = design.own_session.as_ref().map(|own| {
+        let remedy = own.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("{}{remedy} (--own-session)", printable(&own.describe()))
+    });
+    session.into_iter().chain(design.contention.as_ref().and_then(Contention::advice))
 }
 
 /// Explains the lines of the tracer's cost.
@@ -89,50 +123,74 @@ fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     ))
 }
 
-fn row_notes(row: &Row<'_>, primary: &str) -> Vec<String> {
+fn row_notes(row: &Row<'_>, primary: &str) -> Vec<Note> {
     let label = row.label();
     if let Some(unsupported) = row.unsupported() {
-        return vec![format!("{label} is unsupported: {}", printable(&unsupported.to_string()))];
+        return vec![Note::full(format!("{label} is unsupported: {}", printable(&unsupported.to_string())))];
     }
     let mut notes = Vec::new();
     if let Some(Outcome::WrongAnswer { message }) = row.analysis.map(|analysis| &analysis.outcome) {
-        notes.push(format!("{label} gave a wrong answer: {}", printable(message)));
+        notes.push(Note::full(format!("{label} gave a wrong answer: {}", printable(message))));
     }
     if let Some(message) = &row.too_slow {
-        notes.push(format!("{label} {message}; it was not run again, because that would take as long"));
+        let line = format!("{label} {message}; it was not run again, because that would take as long");
+        notes.push(Note::full(line));
     }
     if row.analysis.is_some_and(|analysis| analysis.outcome == Outcome::WithinTracerCost) {
         let cost = row.cost(primary).map(|cost| format!(" ({})", cost.estimate())).unwrap_or_default();
-        notes.push(format!("{label}: {}{cost} could have made or hidden its change", row.outcome()));
+        notes.push(Note::both(format!("{label}: {}{cost} could have caused or hidden its change", row.outcome())));
     }
-    let short = matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown));
-    if short {
-        let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();
-        notes.push(format!("{label} was not shown to be in force: {}{spread}", row.verdict(" ")));
-    }
-    for share in row.causes() {
-        // If the policy held, only causes that concern the whole run are mentioned.
-        if matches!(share.cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain) {
-            let lead = if short { "  - ".to_string() } else { format!("{label}: ") };
-            notes.push(format!("{lead}{}", peak_clause(row, &share.cause)));
-        } else if short {
-            notes.push(format!("  - {}", cause_clause(&share, A_RUN)));
-        } else if share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. }) {
-            notes.push(format!("{label}: {}", cause_clause(&share, A_RUN)));
-        }
-    }
+    notes.extend(not_in_force(row).map_or_else(|| causes_of_the_run(row), |note| vec![note]));
     for answered in row.answered() {
         let call = printable(&answered.call);
-        notes
-            .push(format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times)));
+        let line = format!("{label}: answered by the tracer, not the kernel: {call} ({} a run)", times(answered.times));
+        notes.push(Note::full(line));
     }
-    notes.extend(row.collapses().and_then(|collapses| collapses.describe()).map(|what| format!("{label}: {what}")));
+    let collapses = row.collapses().and_then(|collapses| collapses.describe());
+    notes.extend(collapses.map(|what| Note::full(format!("{label}: {what}"))));
     notes
+}
+
+/// Why a policy was not shown to be in force; `None` if it was shown, or if the policy requests nothing.
+fn not_in_force(row: &Row<'_>) -> Option<Note> {
+    if !matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown)) {
+        return None;
+    }
+    let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();
+    let lead = format!("{} was not shown to be in force: {}{spread}", row.label(), row.verdict(" "));
+    let causes = row.causes();
+    let is_remedied = |share: &CauseShare| !concerns_the_peak(&share.cause) && row.remedy(&share.cause).is_some();
+    let remedies = if causes.iter().any(is_remedied) { "; the remedies of its causes were not tried:" } else { "" };
+    let clauses: Vec<String> = causes.iter().map(|share| clause(row, share)).collect();
+    let brief = match &clauses[..] {
+        [] => lead.clone(),
+        [first, ..] => format!("{lead}: {first}"),
+    };
+    let items = clauses.into_iter().map(|clause| format!("  - {clause}"));
+    Some(Note { full: std::iter::once(format!("{lead}{remedies}")).chain(items).collect(), brief: Some(brief) })
+}
+
+/// If the policy held, only causes that concern the whole run are mentioned.
+fn causes_of_the_run(row: &Row<'_>) -> Vec<Note> {
+    let concerns_the_run = |share: &CauseShare| {
+        concerns_the_peak(&share.cause) || share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. })
+    };
+    let line = |share: &CauseShare| Note::full(format!("{}: {}", row.label(), clause(row, share)));
+    row.causes().iter().filter(|share| concerns_the_run(share)).map(line).collect()
+}
+
+fn clause(row: &Row<'_>, share: &CauseShare) -> String {
+    if concerns_the_peak(&share.cause) { peak_clause(row, &share.cause) } else { row.cause_clause(share) }
+}
+
+/// Whether the cause is that too little of the peak was inspected. Its remedy is another way to measure.
+fn concerns_the_peak(cause: &Cause) -> bool {
+    matches!(cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain)
 }
 
 /// A cause that concerns the peak, with the share of the peak that was inspected.
 fn peak_clause(row: &Row<'_>, cause: &Cause) -> String {
     let seen = row.peak_seen().map(|seen| format!(" ({seen} at the peak)")).unwrap_or_default();
-    let remedy = policy::remedy::of_cause(cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+    let remedy = row.remedy(cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
     format!("{}{seen}{remedy}", cause.describe())
 }

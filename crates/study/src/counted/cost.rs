@@ -23,7 +23,7 @@ pub enum Basis {
     Published,
     /// Measured by pagelab.
     Measured,
-    /// There is no source: the range covers what seems possible.
+    /// There is no source: the range covers the values that seem possible.
     Assumed,
 }
 
@@ -85,7 +85,7 @@ impl Range {
         self.low <= figure && figure <= self.high
     }
 
-    /// The saving if this range is what remains: 1 minus it.
+    /// The saving if this range remains: 1 minus the range.
     pub(super) fn saved(self) -> Range {
         Range { low: 1.0 - self.high, high: 1.0 - self.low }
     }
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_both_share_leaves_the_saving_narrow() {
+    fn the_saving_is_exact_if_both_have_only_the_same_event() {
         let costs = costs(&[(Range::exactly(50.0), Range::default())], Range { low: 0.1, high: 0.4 });
         let (of, base) = (counts(&[1]), counts(&[4]));
         assert_eq!(costs.ratio(&of, &base), Some(Range::exactly(0.25)));
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_has_no_ratio() {
+    fn there_is_no_ratio_to_a_baseline_without_cost() {
         let costs = costs(&[(Range::exactly(1.0), Range::default())], Range::exactly(1.0));
         assert_eq!(costs.ratio(&counts(&[1]), &counts(&[0])), None);
         assert_eq!(Range::mean(&[]), None);

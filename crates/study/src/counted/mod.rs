@@ -1,4 +1,4 @@
-//! Work that is counted exactly and weighted with costs known as ranges: the savings of its variants, as ranges.
+//! Savings of variants of some work, as ranges: the work is counted exactly and weighted with costs that are known as ranges.
 //!
 //! The program counts what each variant does ([`Case`]: a count per named event). The study's file defines the cost of
 //! an event and its source ([`Costs`]). Times and savings are then ranges: they cover every choice of costs within
@@ -10,7 +10,7 @@ mod published;
 mod table;
 
 pub use cost::{Basis, Cost, Costs, Pace, Range};
-pub use published::{Figure, Place, Set};
+pub use published::{Figure, Place, Reproduction};
 pub use table::{Row, Saving, Table};
 
 use std::collections::BTreeMap;

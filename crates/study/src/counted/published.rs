@@ -34,13 +34,13 @@ pub enum Place {
     Above,
     /// Below the range: a smaller saving.
     Below,
-    /// There is no range.
-    Nowhere,
+    /// There is no range to compare with.
+    NotCounted,
 }
 
-/// A published saving and the range computed here.
+/// A published saving and its reproduction: the range computed here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Set {
+pub struct Reproduction {
     /// The published figure.
     pub figure: Figure,
     /// The computed range: share of the time, or of instructions if the source counts only these.
@@ -56,22 +56,22 @@ impl Place {
             Place::Within => "within the range",
             Place::Above => "more than the range holds",
             Place::Below => "less than the range holds",
-            Place::Nowhere => "not counted yet",
+            Place::NotCounted => "not counted yet",
         }
     }
 }
 
-impl Set {
+impl Reproduction {
     /// Compares a figure with a table.
-    pub fn of(figure: &Figure, table: &Table) -> Set {
+    pub fn of(figure: &Figure, table: &Table) -> Reproduction {
         let saving = table.average(&figure.phase, &figure.backing, &figure.variant);
         let found = saving.map(|saving| if figure.is_of_instructions { saving.instructions } else { saving.time });
         let place = match found {
-            None => Place::Nowhere,
+            None => Place::NotCounted,
             Some(range) if range.holds(figure.saved) => Place::Within,
             Some(range) if figure.saved > range.high => Place::Above,
             Some(_) => Place::Below,
         };
-        Set { figure: figure.clone(), found, place }
+        Reproduction { figure: figure.clone(), found, place }
     }
 }

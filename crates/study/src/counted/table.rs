@@ -30,7 +30,7 @@ pub struct Saving {
     pub time: Range,
     /// Share of the instructions.
     pub instructions: Range,
-    /// Share of the time of the preceding variant; absent if that is the first.
+    /// The saving over the preceding variant, as a share of its time; absent if that is the first.
     pub beyond: Option<Range>,
 }
 

@@ -57,7 +57,7 @@ impl Boot {
         let wrong = |error| DefinitionError::BasePage { boot: name.to_owned(), error };
         let wrong_leaves = |error| DefinitionError::Leaves { boot: name.to_owned(), error };
         if wire.demoted && wire.leaves.is_none() {
-            return Err(DefinitionError::DemotedToNothing { boot: name.to_owned() });
+            return Err(DefinitionError::DemotedWithoutLeaves { boot: name.to_owned() });
         }
         let guest = Guest::of(name, wire)?;
         let own = guest.iter().map(|_| guest::kernel_word(name));
@@ -80,7 +80,7 @@ impl Boot {
         })
     }
 
-    /// A guest that is named on the command line, one of several.
+    /// One of several guests that are named on the command line.
     pub fn of_guest(name: &str, is_baseline: bool, guest: Guest) -> Boot {
         Boot {
             name: name.to_owned(),
@@ -99,7 +99,7 @@ impl Boot {
     }
 
     /// The required memory of a boot of the host in bytes, from `memory` or from `mem=` on the kernel's command line.
-    pub fn says_memory_bytes(&self) -> Option<u64> {
+    pub fn required_memory_bytes(&self) -> Option<u64> {
         let of_word = |word: &String| parse_bytes(word.strip_prefix("mem=")?).ok();
         let by_word = || self.with.iter().find_map(of_word);
         self.memory_bytes.or_else(by_word).filter(|_| self.guest.is_none())
@@ -158,12 +158,12 @@ impl Boot {
             .or_else(|| self.lacks_leaves(machine))
     }
 
-    /// Requirements on the direct map. One that was split since boot does not count as booted with those leaves:
-    /// splitting has side effects of its own.
+    /// Requirements on the direct map. A direct map that was split after boot does not count as booted with those leaves:
+    /// splitting has side effects.
     fn lacks_leaves(&self, machine: &Machine) -> Option<String> {
         let wanted = self.leaves?;
         let Some(found) = machine.direct_map else {
-            return Some(format!("{wanted} in its direct map: the kernel, or the result, does not tell its leaves"));
+            return Some(format!("{wanted} in its direct map: the kernel, or the result, does not report its leaves"));
         };
         match (found.demoted_to, self.is_demoted) {
             _ if found.leaves() != wanted => Some(format!("{wanted} in its direct map: it has {}", found.leaves())),
@@ -200,15 +200,15 @@ impl Guest {
                 Ok(Some(Guest { image, cmdline, memory, icount: wire.icount, sysroot }))
             }
             None if wire.cmdline.is_some() || wire.icount || wire.sysroot.is_some() => {
-                Err(DefinitionError::NoGuest { boot: boot() })
+                Err(DefinitionError::NotAGuest { boot: boot() })
             }
             None => Ok(None),
         }
     }
 }
 
-/// Whether a kernel that manages this many bytes can have a memory of `bytes`: firmware and kernel reserve up to a
-/// tenth of it, and sizes are rounded by up to a hundredth.
+/// Whether a machine with `bytes` of memory can have a kernel that manages `managed_bytes`: firmware and kernel reserve up to
+/// a tenth, and sizes are rounded by up to a hundredth.
 fn has_memory(managed_bytes: u64, bytes: u64) -> bool {
     (bytes - bytes / 10..=bytes.saturating_add(bytes / 100)).contains(&managed_bytes)
 }
@@ -218,6 +218,17 @@ fn begins(release: &str, kernel: &str) -> bool {
     let is_digit = |text: &str| text.starts_with(|c: char| c.is_ascii_digit());
     let ends_in_number = kernel.ends_with(|c: char| c.is_ascii_digit());
     release.strip_prefix(kernel).is_some_and(|rest| !(ends_in_number && is_digit(rest)))
+}
+
+/// Refuses two baseline boots.
+pub(super) fn check_single_baseline(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let mut all = boots.iter().filter(|boot| boot.is_baseline);
+    match all.next().zip(all.next()) {
+        Some((one, other)) => {
+            Err(DefinitionError::SeveralBaselines { one: one.name.clone(), other: other.name.clone() })
+        }
+        None => Ok(()),
+    }
 }
 
 #[cfg(test)]
@@ -249,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_boot_is_told_by_its_build_its_host_and_its_memory() {
+    fn recognises_a_boot_by_its_build_its_host_and_its_memory() {
         let boot = |text: &str| {
             let wire: WireBoot = serde_json::from_str(text).unwrap();
             Boot::of("a", &wire).unwrap().lacks(&machine())
@@ -260,11 +271,11 @@ mod tests {
         assert_eq!(boot(r##"{"build": "#3"}"##).unwrap(), "a kernel whose version has `#3`");
         assert_eq!(boot(r#"{"host": "EPYC"}"#).unwrap(), "the host EPYC");
         assert_eq!(boot(r#"{"memory": "512G"}"#).unwrap(), "512G of memory");
-        assert!(boot(r#"{"memory": "248G"}"#).is_some(), "more than it has");
+        assert!(boot(r#"{"memory": "248G"}"#).is_some(), "the kernel manages more");
     }
 
     #[test]
-    fn a_boot_that_was_split_is_none_that_booted_so() {
+    fn a_split_direct_map_does_not_count_as_booted_with_those_leaves() {
         let split = |leaf, demoted_to| Some(DirectMap { leaf, demoted_to });
         let (m2, g1) = (Some(PageSize::M2), Some(PageSize::G1));
         let lacks = |text: &str, direct_map| {
@@ -280,7 +291,7 @@ mod tests {
             (demoted, split(m2, None), "it booted with them"),
             (booted, split(g1, None), "it has leaves of 1G"),
             (booted, split(None, None), "it has leaves of several sizes"),
-            (booted, None, "does not tell its leaves"),
+            (booted, None, "does not report its leaves"),
         ] {
             let lack = lacks(text, found).unwrap();
             assert!(lack.contains(why), "{text} {found:?}: {lack}");

@@ -11,19 +11,19 @@ use super::{SCHEMA, SUITE_SCHEMA, Size};
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DefinitionError {
     /// Another kind of file, or another schema version.
-    #[error("schema: found {found:?}, expected {SCHEMA:?}")]
+    #[error("schema: expected {SCHEMA:?}, found {found:?}")]
     Schema {
         /// What was found.
         found: String,
     },
     /// A name that cannot be a file name.
-    #[error("name: expected letters, digits, - and _, found {found:?}")]
+    #[error("name: expected ASCII letters, digits, - and _, found {found:?}")]
     Name {
         /// What was found.
         found: String,
     },
-    /// Another kind of file than a suite, or another schema version.
-    #[error("schema: found {found:?}, expected {SUITE_SCHEMA:?}")]
+    /// Not the file of a suite, or another schema version.
+    #[error("schema: expected {SUITE_SCHEMA:?}, found {found:?}")]
     SuiteSchema {
         /// What was found.
         found: String,
@@ -46,9 +46,9 @@ pub enum DefinitionError {
     },
     /// More trials than a study may have.
     #[error(
-        "the study multiplies out to {trials} trials: {rows} rows (workloads with their axes and variants) x {policies} policies x \
-         {runs} runs (blocks of each boot, and one on each model machine); expected at most {max}: shorten an axis, leave out policies \
-         or machines, or make several studies"
+        "expected at most {max} trials, found {trials}: {rows} rows (workloads x axis values x variants) x {policies} policies x \
+         {runs} trials of each (blocks x boots, and one for each model machine); shorten an axis, leave out policies or machines, or \
+         make several studies"
     )]
     TooManyTrials {
         /// The limit.
@@ -60,9 +60,9 @@ pub enum DefinitionError {
         /// Trials of each row under each policy.
         runs: u128,
     },
-    /// Words that become too long when their placeholders are filled in.
+    /// The command lines of all rows are too long together.
     #[error(
-        "the words of all rows take more than {} with their placeholders filled in; shorten them, or an axis",
+        "the command lines of all rows, with placeholders filled in, are longer than {} together; shorten them, or an axis",
         policy::size::format_bytes(*max_bytes as u64)
     )]
     TooMuchText {
@@ -90,21 +90,25 @@ pub enum DefinitionError {
     },
     /// A guest's name that is not a valid word on a kernel's command line.
     #[error(
-        "boots.{boot:?}: the name of a guest is a word of its kernel's command line: expected one without spaces, quotes, / and ="
+        "boots.{boot:?}: the name of a guest is part of its kernel's command line: expected printable ASCII without spaces, quotes, / \
+         and ="
     )]
     GuestName {
         /// Name of the boot.
         boot: String,
     },
     /// Keys of a guest in a boot that is not a guest.
-    #[error("boots.{boot}: cmdline, icount and sysroot are a guest's; name its kernel's image = \"FILE\"")]
-    NoGuest {
+    #[error(
+        "boots.{boot}: cmdline, icount and sysroot need a guest; add image = \"FILE\", the kernel of the guest, or remove them"
+    )]
+    NotAGuest {
         /// Name of the boot.
         boot: String,
     },
     /// Guests with different clocks.
     #[error(
-        "boots: {counts} has icount = true and {other} has not, and instructions are no time; give it to all of them, or to none"
+        "boots: {counts} has icount = true and {other} does not, and instructions cannot be compared with time; set it for all boots, or \
+         for none"
     )]
     GuestClocks {
         /// A guest whose clock counts instructions.
@@ -112,8 +116,8 @@ pub enum DefinitionError {
         /// A guest whose clock does not.
         other: String,
     },
-    #[error("boots: {one} and {other} have baseline = true; expected one boot that has it")]
-    Baselines {
+    #[error("boots: expected one boot with baseline = true, found {one} and {other}")]
+    SeveralBaselines {
         /// The first.
         one: String,
         /// The second.
@@ -128,8 +132,8 @@ pub enum DefinitionError {
         /// A boot of the host.
         host: String,
     },
-    #[error("{key}: {name:?} is there twice")]
-    Twice {
+    #[error("{key}: duplicate {name:?}")]
+    Duplicate {
         /// Key of the list.
         key: &'static str,
         /// The duplicate name.
@@ -153,17 +157,17 @@ pub enum DefinitionError {
     },
     /// A policy that is decided at boot, together with one that is set per program.
     #[error(
-        "policies: {boot:?} is decided when the machine boots, and {program:?} for each program; \
-         boots are compared with each other alone: make two studies"
+        "policies: {boot:?} is set when the machine boots, and {program:?} for each program; policies of boots can only be compared with \
+         each other: make two studies"
     )]
     BootAndProgram {
-        /// The policy of boots.
+        /// The policy that is set at boot.
         boot: String,
-        /// The policy of programs.
+        /// The policy that is set for each program.
         program: String,
     },
     /// A primary metric that a workload does not have.
-    #[error("workload {workload:?}: there is no metric {name:?} that could decide; there are {known}")]
+    #[error("workload {workload:?}: primary: there is no metric {name:?}; there are {known}")]
     Metric {
         /// Name of the workload.
         workload: String,
@@ -181,13 +185,13 @@ pub enum DefinitionError {
     },
     /// Several values of `fragmented`, which are variants, together with other variants.
     #[error(
-        "fragmented: several values are variants, and there are others; give each variant a `fragmented` of its own"
+        "fragmented: several values make variants, but the workload has variants already; set `fragmented` in each of them"
     )]
     FragmentedTwice,
     /// Two variants that do not differ.
     #[error(
-        "workload {workload:?}: the variants {one:?} and {other:?} run the same; give one of them a command, values of \
-         placeholders that the workload has, an environment or `fragmented` of its own"
+        "workload {workload:?}: the variants {one:?} and {other:?} are the same; change the command, the server, the values of \
+         placeholders, the environment or `fragmented` of one"
     )]
     SameVariant {
         /// Name of the workload.
@@ -198,8 +202,10 @@ pub enum DefinitionError {
         other: String,
     },
     /// An axis that no text of the workload uses.
-    #[error("workload {workload:?}: nothing in it asks for its axis, {{{axis}}}: its rows would be the same")]
-    IdleAxis {
+    #[error(
+        "workload {workload:?}: no text of the workload contains {{{axis}}}, so all values of this axis would run the same"
+    )]
+    UnusedAxis {
         /// Name of the workload.
         workload: String,
         /// Name of the axis.
@@ -233,8 +239,8 @@ pub enum DefinitionError {
         /// What was found.
         found: String,
     },
-    #[error("input {input:?}: expected a command that makes it")]
-    NothingMakes {
+    #[error("input {input:?}: expected a command that makes the file")]
+    InputWithoutCommand {
         /// Name of the input.
         input: String,
     },
@@ -245,27 +251,28 @@ pub enum DefinitionError {
     },
     /// An invalid published share of wins.
     #[error(
-        "published.wins: expected a percentage of workloads such as 45%, with a policy and no workload; found {found:?}"
+        "published.wins: expected a percentage of workloads such as 45%, with a policy, and without workload, suite and metric; found \
+         {found:?}"
     )]
     Wins {
         /// What was found.
         found: String,
     },
     /// A published figure with neither `change` nor `wins`, or with both.
-    #[error("published {what:?}: expected `change` or `wins`")]
+    #[error("published {what:?}: expected exactly one of `change` and `wins`")]
     Figure {
         /// Description of the figure.
         what: String,
     },
     /// A published figure with both a workload and a suite.
-    #[error("published {what:?}: it has `workload` and `suite`; expected one of them, or none")]
+    #[error("published {what:?}: expected at most one of `workload` and `suite`")]
     WorkloadAndSuite {
         /// Description of the figure.
         what: String,
     },
     /// A workload that is `missing` but has something to run.
-    #[error("workload {name:?}: it has `missing` and something to run; expected one of them")]
-    MissingAndThere {
+    #[error("workload {name:?}: expected either `missing` or something to run, found both")]
+    MissingButRunnable {
         /// Name of the workload.
         name: String,
     },
@@ -303,17 +310,17 @@ pub enum DefinitionError {
         error: SizeError,
     },
     /// A split boot without the leaf size of the split.
-    #[error("boots.{boot}.demoted: expected `leaves` with it, the size that the direct map was split into")]
-    DemotedToNothing {
+    #[error("boots.{boot}.demoted: expected `leaves` too, the size into which the direct map was split")]
+    DemotedWithoutLeaves {
         /// Name of the boot.
         boot: String,
     },
     /// A boot without a memory size, while another has one.
     #[error(
-        "boots.{other}: boots.{boot} says its memory (`memory`, or `mem=` in `with`), and this one does not; expected it of all \
-         boots, which are then compared over sizes of memory, or of none"
+        "boots.{other}: expected a memory size (`memory`, or `mem=` in `with`), because boots.{boot} has one: boots with sizes are \
+         compared over them; give it for every boot, or for none"
     )]
-    MemoryOfSome {
+    MissingMemory {
         /// The boot with a memory size.
         boot: String,
         /// The boot without one.
@@ -335,7 +342,7 @@ impl DefinitionError {
         DefinitionError::Size { wanted: size.name().to_owned(), known }
     }
 
-    /// The same error as an error of a suite.
+    /// Adds the name of the suite that contains the error.
     pub(super) fn in_suite(self, suite: &str) -> DefinitionError {
         DefinitionError::Suite { suite: suite.to_owned(), error: Box::new(self) }
     }

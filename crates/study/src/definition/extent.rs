@@ -1,4 +1,4 @@
-//! Computes the extent of a study, that is, how many trials it multiplies out to, before it is built.
+//! Computes the extent of a study, which is its number of trials, before the study is built.
 
 use std::cell::Cell;
 
@@ -20,10 +20,10 @@ pub(super) struct Extent {
 
 impl Extent {
     /// The extent of these rows under each policy: the blocks of each boot on the host, and one run on each model machine.
-    pub fn new(rows: u128, policies: usize, machines: &[String], amount: &WireSize, boots: usize) -> Extent {
+    pub fn new(rows: u128, policies: usize, machines: &[String], wire_size: &WireSize, boots: usize) -> Extent {
         let hosts = machines.iter().filter(|machine| *machine == HOST).count();
-        let blocks = amount.blocks.unwrap_or_else(|| amount.min_blocks.unwrap_or(Design::MIN_BLOCKS));
-        let boots = u128::from(amount.boots.unwrap_or(1).max(1)) * boots.max(1) as u128;
+        let blocks = wire_size.blocks.unwrap_or_else(|| wire_size.min_blocks.unwrap_or(Design::MIN_BLOCKS));
+        let boots = u128::from(wire_size.boots.unwrap_or(1).max(1)) * boots.max(1) as u128;
         let measured = (hosts as u128 * boots).saturating_mul(u128::from(blocks));
         let runs = measured.saturating_add((machines.len() - hosts) as u128);
         Extent { rows, policies: policies as u128, runs }
@@ -50,20 +50,20 @@ pub(super) fn rows<'a>(workloads: impl IntoIterator<Item = &'a WireWorkload>, of
     workloads.into_iter().map(rows).fold(0, u128::saturating_add)
 }
 
-/// The bytes that remain for the words of a study.
-pub(super) struct Room {
-    left_bytes: Cell<usize>,
+/// Limits the bytes of all words of a study.
+pub(super) struct TextBudget {
+    remaining_bytes: Cell<usize>,
 }
 
-impl Room {
-    pub fn new() -> Room {
-        Room { left_bytes: Cell::new(MAX_TEXT_BYTES) }
+impl TextBudget {
+    pub fn new() -> TextBudget {
+        TextBudget { remaining_bytes: Cell::new(MAX_TEXT_BYTES) }
     }
 
     /// Takes the bytes of a text, or refuses the study.
     pub fn take(&self, bytes: usize) -> Result<(), DefinitionError> {
-        let left_bytes = self.left_bytes.get().checked_sub(bytes);
-        self.left_bytes.set(left_bytes.ok_or(DefinitionError::TooMuchText { max_bytes: MAX_TEXT_BYTES })?);
+        let remaining_bytes = self.remaining_bytes.get().checked_sub(bytes);
+        self.remaining_bytes.set(remaining_bytes.ok_or(DefinitionError::TooMuchText { max_bytes: MAX_TEXT_BYTES })?);
         Ok(())
     }
 }

@@ -9,7 +9,7 @@ use super::{DefinitionError, Measure, Published, Workload};
 pub struct Form {
     /// Where it was published.
     pub source: String,
-    /// Additional metrics besides the primary one, each with the heading of its column.
+    /// Metrics in addition to the primary one, each with the heading of its column.
     pub columns: Vec<(String, String)>,
     /// Rows in the origin's order; all are compared with the first.
     pub rows: Vec<FormRow>,
@@ -32,15 +32,23 @@ pub struct FormRow {
 }
 
 impl Form {
-    pub(super) fn of(wire: &WireForm, workloads: &[Workload], policies: &[String]) -> Result<Form, DefinitionError> {
-        let names: Vec<String> = workloads.iter().flat_map(Workload::row_names).collect();
+    /// Converts it. `all` are the workloads of every size; rows of workloads that this size leaves out are dropped.
+    pub(super) fn of(
+        wire: &WireForm,
+        all: &[Workload],
+        workloads: &[Workload],
+        policies: &[String],
+    ) -> Result<Form, DefinitionError> {
+        let names: Vec<String> = all.iter().flat_map(Workload::row_names).collect();
+        let run: Vec<String> = workloads.iter().flat_map(Workload::row_names).collect();
         let (names, policies): (Names<'_>, Names<'_>) = (names.iter().collect(), policies.iter().collect());
         let rows = wire.row.iter().map(|row| {
             names.check("form.row.workload", &row.workload)?;
             policies.check("form.row.policy", &row.policy)?;
             FormRow::of(row, wire)
         });
-        let rows: Vec<FormRow> = rows.collect::<Result<_, _>>()?;
+        let mut rows: Vec<FormRow> = rows.collect::<Result<_, _>>()?;
+        rows.retain(|row| run.contains(&row.workload));
         match rows.len() {
             0 | 1 => Err(DefinitionError::Count { key: "form.row", expected: "two or more", found: rows.len() }),
             _ => Ok(Form {
@@ -94,12 +102,12 @@ mod tests {
     fn study(workload: &str, change: &str) -> Result<super::Form, String> {
         let text = format!(
             r#"{{ "schema": "pagelab.study/1", "name": "x", "question": "?", "policies": ["base", "thp"],
-            "sizes": {{ "full": {{}} }}, "workload": [{{ "name": "a", "command": ["true"] }}],
+            "sizes": {{ "standard": {{}} }}, "workload": [{{ "name": "a", "command": ["true"] }}],
             "form": {{ "source": "a list", "row": [{{ "name": "one", "workload": "a", "policy": "base", "place": 1 }},
             {{ "name": "two", "workload": "{workload}", "policy": "thp", "change": "{change}" }}] }} }}"#
         );
         let wire: Wire = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-        let definition = wire.of_size(Size::Full).map_err(|error| error.to_string())?;
+        let definition = wire.of_size(Size::Standard).map_err(|error| error.to_string())?;
         definition.form.ok_or_else(|| "no form".to_owned())
     }
 

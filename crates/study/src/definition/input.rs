@@ -34,7 +34,7 @@ impl Input {
             return Err(DefinitionError::Output { input: wire.name.clone(), found: output.clone() });
         }
         if wire.command.is_empty() {
-            return Err(DefinitionError::NothingMakes { input: wire.name.clone() });
+            return Err(DefinitionError::InputWithoutCommand { input: wire.name.clone() });
         }
         Ok(Input {
             name: wire.name.clone(),
@@ -57,7 +57,7 @@ impl Input {
     }
 
     /// The word with the mark replaced by its path.
-    pub fn placed(&self, word: &str, place: &str) -> String {
-        word.replace(&Input::mark(&self.name), place)
+    pub fn with_path(&self, word: &str, path: &str) -> String {
+        word.replace(&Input::mark(&self.name), path)
     }
 }

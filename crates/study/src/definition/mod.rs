@@ -1,8 +1,8 @@
 //! Definition of a study: the question, and everything that is run to answer it.
 //!
 //! A file ([`Wire`], parsed by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are
-//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) added. The existing policies and
-//! machines are not known here.
+//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) added. Whether its policies and
+//! machines exist is not checked here.
 
 mod boot;
 mod counted;
@@ -12,6 +12,7 @@ mod form;
 mod input;
 mod listed;
 mod names;
+mod omitted;
 mod placeholder;
 mod published;
 mod series;
@@ -38,11 +39,11 @@ pub use workload::Workload;
 
 use crate::counted::Counted;
 use crate::series::Series;
-use extent::{Extent, Room, rows};
+use extent::{Extent, TextBudget, rows};
 use names::{Names, distinct};
 use policy::Policy;
 use wire::{WireSize, WireUse, WireVariant};
-use workload::{Shared, inputs, multiplied};
+use workload::{Shared, expanded, inputs};
 
 /// The name of the machine that runs pagelab.
 pub const HOST: &str = "host";
@@ -50,19 +51,25 @@ pub const HOST: &str = "host";
 /// How much of a study is run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Size {
-    /// As much as is needed to answer the question.
-    #[default]
-    Full,
     /// A short run of minutes, which shows that everything can be run.
     Quick,
+    /// Enough to decide or bound the answer on two processors with 16 GB.
+    #[default]
+    Standard,
+    /// For large machines: the sizes of the origin.
+    Full,
 }
 
 impl Size {
+    /// All sizes, the smallest first.
+    pub const ALL: [Size; 3] = [Size::Quick, Size::Standard, Size::Full];
+
     /// Its key in the file.
     pub fn name(self) -> &'static str {
         match self {
-            Size::Full => "full",
             Size::Quick => "quick",
+            Size::Standard => "standard",
+            Size::Full => "full",
         }
     }
 }
@@ -94,7 +101,7 @@ pub struct Definition {
     pub seed: Option<u64>,
     /// When the trials of a workload end.
     pub stopping: Stopping,
-    /// Memory sizes of small machines, ascending; for models it is reported into which of them a workload fits.
+    /// Memory sizes of small machines, ascending; for models, results name those that a workload fits into.
     pub memory_sizes_bytes: Vec<u64>,
     /// Published figures to compare with.
     pub published: Vec<Published>,
@@ -104,19 +111,22 @@ pub struct Definition {
     pub counted: Option<Counted>,
     /// Series of sizes; the workloads that measure them are in `workloads`.
     pub series: Vec<Series>,
-    /// How free memory is fragmented during measurements, in the syntax of `compare --fragmented`.
+    /// The fragmentation of free memory during measurements, in the syntax of `compare --fragmented`.
     pub fragmented: Option<String>,
-    /// Requirements of the boots of the host to be measured.
+    /// Whether every run gets its own session, as with `compare --own-session`.
+    pub own_session: bool,
+    /// Whether effects are split into reach and placement, as with `compare --explain`.
+    pub explain: bool,
+    /// The boots to be measured, by their requirements.
     pub boots: Vec<Boot>,
     /// Resources requested from Slurm.
     pub slurm: Slurm,
 }
 
 impl Definition {
-    /// Whether boots of one host with different memory sizes are compared, that is, whether its boots specify several sizes.
+    /// Whether the study compares memory sizes of one host, that is, whether its boots specify several sizes.
     pub fn compares_memory(&self) -> bool {
-        let said: BTreeSet<u64> = self.boots.iter().filter_map(Boot::says_memory_bytes).collect();
-        said.len() > 1
+        self.boots.iter().filter_map(Boot::required_memory_bytes).collect::<BTreeSet<u64>>().len() > 1
     }
 
     /// Whether a workload measures a series: its figures are shown there, and not in the matrix.
@@ -151,17 +161,11 @@ impl Wire {
     }
 
     /// The study in one size; for a study that uses no suite.
-    ///
-    /// # Errors
-    /// See [`Wire::with_suites`].
     pub fn of_size(&self, size: Size) -> Result<Definition, DefinitionError> {
         self.with_suites(size, &[])
     }
 
     /// The study in one size, with the given suites.
-    ///
-    /// # Errors
-    /// The first error in the study or in a suite.
     pub fn with_suites(&self, size: Size, suites: &[WireSuite]) -> Result<Definition, DefinitionError> {
         if self.schema != SCHEMA {
             return Err(DefinitionError::Schema { found: self.schema.clone() });
@@ -170,13 +174,14 @@ impl Wire {
         if self.name.is_empty() || !self.name.chars().all(is_plain) {
             return Err(DefinitionError::Name { found: self.name.clone() });
         }
-        let amount = self.amount(size)?;
+        let wire_size = self.wire_size(size)?;
         let machines = if self.machines.is_empty() { vec![HOST.to_owned()] } else { self.machines.clone() };
         let used = self.used(suites)?;
-        let variants = variant::of_study(self)?;
-        self.extent(size, amount, &machines, &used, variants.len())?.check()?;
-        let (series, of_series) = self.series(amount)?;
-        let workloads = [self.workloads(size, amount, &used, &variants)?, of_series].concat();
+        let variants = variant::study_variants(self)?;
+        self.extent(wire_size, &machines, &used, variants.len())?.check()?;
+        let (series, of_series) = self.series(wire_size)?;
+        let all = [self.workloads(size, wire_size, &used, &variants)?, of_series].concat();
+        let workloads = omitted::remaining(&all, &wire_size.without)?;
         let has_variants = workloads.iter().any(|workload| !workload.variants.is_empty());
         if has_variants {
             at_least("policies", "one or more", 1, self.policies.len())?
@@ -185,18 +190,18 @@ impl Wire {
         }
         at_least("workload", "one or more", 1, workloads.len())?;
         distinct("policies", self.policies.iter())?;
-        in_harmony(&self.policies)?;
+        check_policies(&self.policies)?;
         distinct("machines", machines.iter())?;
-        distinct("workload", workloads.iter().map(|workload| &workload.name))?;
+        distinct("workload", all.iter().map(|workload| &workload.name))?;
         let baseline = self.baseline.clone().unwrap_or_else(|| self.policies[0].clone());
         self.policies.iter().collect::<Names<'_>>().check("baseline", &baseline)?;
         let primary = self.primary.clone().unwrap_or_else(|| "wall".to_owned());
-        let decides = |workload: &Workload| workload.primary.clone().unwrap_or_else(|| primary.clone());
-        workloads.iter().try_for_each(|workload| workload.has_metric(&decides(workload)))?;
+        let primary_of = |workload: &Workload| workload.primary.clone().unwrap_or_else(|| primary.clone());
+        workloads.iter().try_for_each(|workload| workload.check_metric(&primary_of(workload)))?;
         let boots = self.boots.iter().map(|(name, boot)| Boot::of(name, boot)).collect::<Result<Vec<_>, _>>()?;
-        of_one_kind(&boots)?;
-        of_one_baseline(&boots)?;
-        of_all_memory(&boots)?;
+        check_guests_or_host(&boots)?;
+        boot::check_single_baseline(&boots)?;
+        check_memory_sizes(&boots)?;
         Ok(Definition {
             name: self.name.clone(),
             question: self.question.clone(),
@@ -208,20 +213,22 @@ impl Wire {
             model_primary: self.model_primary.clone().unwrap_or_else(|| "walks".to_owned()),
             band: self.band.clone(),
             seed: self.seed,
-            stopping: Stopping::of(amount),
-            memory_sizes_bytes: amount.memory_sizes.clone(),
-            published: self.published(&workloads)?,
-            form: self.form.as_ref().map(|form| Form::of(form, &workloads, &self.policies)).transpose()?,
-            counted: self.counted(amount)?,
+            stopping: Stopping::of(wire_size),
+            memory_sizes_bytes: wire_size.memory_sizes.clone(),
+            published: self.published(&all, &workloads)?,
+            form: self.form.as_ref().map(|form| Form::of(form, &all, &workloads, &self.policies)).transpose()?,
+            counted: self.counted(wire_size)?,
             series,
             workloads,
-            fragmented: variant::of_all(self),
+            fragmented: variant::common_fragmentation(self),
+            own_session: self.own_session,
+            explain: self.explain,
             boots,
             slurm: Slurm::of(&self.slurm)?,
         })
     }
 
-    fn amount(&self, size: Size) -> Result<&WireSize, DefinitionError> {
+    fn wire_size(&self, size: Size) -> Result<&WireSize, DefinitionError> {
         self.sizes.get(size.name()).ok_or_else(|| DefinitionError::no_size(size, self.sizes.keys()))
     }
 
@@ -230,76 +237,81 @@ impl Wire {
         distinct("suite.name", self.suite.iter().map(|used| &used.name))?;
         let names: Names<'_> = suites.iter().map(|suite| &suite.name).collect();
         self.suite.iter().try_for_each(|used| names.check("suite.name", &used.name))?;
-        let suite = |used| suites.iter().find(|suite| suite.name == used);
-        Ok(self.suite.iter().filter_map(|used| Some((used, suite(used.name.as_str())?))).collect())
+        let suite = |used: &WireUse| suites.iter().find(|suite| suite.name == used.name);
+        Ok(self.suite.iter().filter_map(|used| Some((used, suite(used)?))).collect())
     }
 
-    /// The number of trials to which everything multiplies out.
+    /// The total number of trials.
     fn extent(
         &self,
-        size: Size,
-        amount: &WireSize,
+        wire_size: &WireSize,
         machines: &[String],
         used: &[(&WireUse, &WireSuite)],
         variants: usize,
     ) -> Result<Extent, DefinitionError> {
         let of_suites = used.iter().map(|(used, suite)| {
-            let chosen = suite.chosen(size, used).map_err(|error| error.in_suite(suite.name()))?;
+            let chosen = suite.chosen(used).map_err(|error| error.in_suite(suite.name()))?;
             Ok(rows(chosen, variants))
         });
-        let of_suites = of_suites.collect::<Result<Vec<u128>, DefinitionError>>()?;
-        let all = of_suites.into_iter().fold(rows(&self.workload, variants), u128::saturating_add);
-        Ok(Extent::new(all, self.policies.len(), machines, amount, self.boots.len()))
+        let all = of_suites
+            .collect::<Result<Vec<u128>, DefinitionError>>()?
+            .into_iter()
+            .fold(rows(&self.workload, variants), u128::saturating_add);
+        Ok(Extent::new(all, self.policies.len(), machines, wire_size, self.boots.len()))
     }
 
     /// Workloads of the suites, in the order in which the suites are named, and those of the file itself.
     fn workloads(
         &self,
         size: Size,
-        amount: &WireSize,
+        wire_size: &WireSize,
         used: &[(&WireUse, &WireSuite)],
         variants: &BTreeMap<String, WireVariant>,
     ) -> Result<Vec<Workload>, DefinitionError> {
-        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
-        let room = Room::new();
-        let of_suites = used.iter().map(|(used, suite)| suite.of_study(size, &values, used, variants, &room));
+        let values = wire_size.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let budget = TextBudget::new();
+        let of_suites = used.iter().map(|(used, suite)| suite.of_study(size, &values, used, variants, &budget));
         let inputs = inputs(&self.input, &values)?;
-        let shared = Shared { values: &values, inputs: &inputs, variants, room: &room };
-        let own = self.workload.iter().map(|workload| multiplied(workload, &shared));
+        let shared = Shared { values: &values, inputs: &inputs, variants, budget: &budget };
+        let own = self.workload.iter().map(|workload| expanded(workload, &shared));
         Ok(of_suites.chain(own).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    fn published(&self, workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
-        let rows = workloads.iter().flat_map(Workload::row_names);
-        let names: Vec<String> = workloads.iter().map(|workload| workload.name.clone()).chain(rows).collect();
-        let names: Names<'_> = names.iter().collect();
+    /// The published figures. `all` are the workloads of every size; figures for workloads that this size leaves out are dropped.
+    fn published(&self, all: &[Workload], workloads: &[Workload]) -> Result<Vec<Published>, DefinitionError> {
+        let [known, run] = [all, workloads].map(|workloads| workloads.iter().flat_map(Workload::all_names).collect());
+        let (known, run): (Vec<String>, BTreeSet<String>) = (known, Vec::into_iter(run).collect());
+        let names: Names<'_> = known.iter().collect();
         let suites: Names<'_> = self.suite.iter().map(|used| &used.name).collect();
         let policies: Names<'_> = self.policies.iter().collect();
-        let variants = workloads.iter().flat_map(|workload| &workload.variants).map(|variant| &variant.name);
+        let variants = all.iter().flat_map(|workload| &workload.variants).map(|variant| &variant.name);
         let variants: Names<'_> = variants.collect();
         let boots: Names<'_> = self.boots.keys().collect();
-        let published = self.published.iter().filter(|one| one.counted.is_none()).map(|one| {
+        let measured = self.published.iter().filter(|one| one.counted.is_none());
+        let published = measured.map(|one| {
             one.workload.iter().try_for_each(|name| names.check("published.workload", name))?;
             one.suite.iter().try_for_each(|name| suites.check("published.suite", name))?;
             one.policy.iter().try_for_each(|name| policies.check("published.policy", name))?;
             one.boot.iter().try_for_each(|name| boots.check("published.boot", name))?;
             one.variant.iter().try_for_each(|name| variants.check("published.variant", name))?;
-            Published::of(one, workloads)
+            Published::of(one, all)
         });
-        published.collect()
+        let mut published = published.collect::<Result<Vec<Published>, _>>()?;
+        published.retain(|one| one.workload.as_ref().is_none_or(|name| run.contains(name)));
+        Ok(published)
     }
 }
 
 impl Wire {
-    fn series(&self, amount: &WireSize) -> Result<(Vec<Series>, Vec<Workload>), DefinitionError> {
-        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+    fn series(&self, wire_size: &WireSize) -> Result<(Vec<Series>, Vec<Workload>), DefinitionError> {
+        let values = wire_size.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         distinct("series", self.series.iter().map(|series| &series.name))?;
         let read: Vec<(Series, Workload)> =
             self.series.iter().map(|series| series.read(&values)).collect::<Result<_, _>>()?;
         Ok(read.into_iter().unzip())
     }
 
-    fn counted(&self, amount: &WireSize) -> Result<Option<Counted>, DefinitionError> {
+    fn counted(&self, wire_size: &WireSize) -> Result<Option<Counted>, DefinitionError> {
         let figures = self.published.iter().filter_map(|one| Some((one, one.counted.as_ref()?)));
         let Some(counted) = &self.counted else {
             let nothing = |what: &String| CountedError::NothingCounted { what: what.clone() };
@@ -316,26 +328,26 @@ impl Wire {
             published::figure(one, saving)
         });
         let figures = figures.collect::<Result<_, _>>()?;
-        let values = amount.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
+        let values = wire_size.parameters.iter().map(|(name, value)| (name.clone(), value.to_string())).collect();
         let bytes = placeholder::filled(&counted.bytes, &values).map_err(DefinitionError::CountedPlaceholder)?;
         Ok(Some(counted.read(&bytes, figures)?))
     }
 }
 
 impl Stopping {
-    fn of(amount: &WireSize) -> Stopping {
-        let WireSize { blocks, min_blocks, boots, precision, max_time, trial_time, recorded, .. } = amount.clone();
+    fn of(wire_size: &WireSize) -> Stopping {
+        let WireSize { blocks, min_blocks, boots, precision, max_time, trial_time, recorded, .. } = wire_size.clone();
         Stopping { blocks, min_blocks, boots, precision, max_time, trial_time, recorded }
     }
 }
 
-fn at_least(key: &'static str, expected: &'static str, least: usize, found: usize) -> Result<(), DefinitionError> {
-    if found < least { Err(DefinitionError::Count { key, expected, found }) } else { Ok(()) }
+fn at_least(key: &'static str, expected: &'static str, min: usize, found: usize) -> Result<(), DefinitionError> {
+    if found < min { Err(DefinitionError::Count { key, expected, found }) } else { Ok(()) }
 }
 
-/// Refuses two names of one policy, and policies of boots together with policies of programs. Names that are no policy
+/// Refuses two names of one policy, and policies of boots together with policies of programs. Names that are not policies
 /// of a host are ignored.
-fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
+fn check_policies(names: &[String]) -> Result<(), DefinitionError> {
     let known: Vec<(&String, Policy)> =
         names.iter().filter_map(|name| name.parse().ok().map(|policy| (name, policy))).collect();
     for (at, (one, policy)) in known.iter().enumerate() {
@@ -353,39 +365,30 @@ fn in_harmony(names: &[String]) -> Result<(), DefinitionError> {
 }
 
 /// Refuses boots of the host together with guests.
-fn of_one_kind(boots: &[Boot]) -> Result<(), DefinitionError> {
+fn check_guests_or_host(boots: &[Boot]) -> Result<(), DefinitionError> {
     let guest = boots.iter().find(|boot| boot.guest.is_some());
     match guest.zip(boots.iter().find(|boot| boot.guest.is_none())) {
         Some((guest, host)) => {
             Err(DefinitionError::GuestAndHost { guest: guest.name.clone(), host: host.name.clone() })
         }
-        None => of_one_clock(boots),
+        None => check_clocks(boots),
     }
 }
 
-/// Refuses a boot without a memory size if others have one: its boots with different memory sizes would be pooled.
-fn of_all_memory(boots: &[Boot]) -> Result<(), DefinitionError> {
-    let says = |boot: &&Boot| boot.says_memory_bytes().is_some();
-    let silent = boots.iter().find(|boot| boot.guest.is_none() && !says(boot));
-    match boots.iter().find(says).zip(silent) {
+/// Refuses a boot without a memory size if others have one: it would pool measurements under different memory sizes.
+fn check_memory_sizes(boots: &[Boot]) -> Result<(), DefinitionError> {
+    let has_size = |boot: &&Boot| boot.required_memory_bytes().is_some();
+    let without = boots.iter().find(|boot| boot.guest.is_none() && !has_size(boot));
+    match boots.iter().find(has_size).zip(without) {
         Some((boot, other)) => {
-            Err(DefinitionError::MemoryOfSome { boot: boot.name.clone(), other: other.name.clone() })
+            Err(DefinitionError::MissingMemory { boot: boot.name.clone(), other: other.name.clone() })
         }
         None => Ok(()),
     }
 }
 
-/// Refuses two baseline boots.
-fn of_one_baseline(boots: &[Boot]) -> Result<(), DefinitionError> {
-    let mut all = boots.iter().filter(|boot| boot.is_baseline);
-    match all.next().zip(all.next()) {
-        Some((one, other)) => Err(DefinitionError::Baselines { one: one.name.clone(), other: other.name.clone() }),
-        None => Ok(()),
-    }
-}
-
 /// Refuses guests whose clock counts instructions together with others.
-fn of_one_clock(boots: &[Boot]) -> Result<(), DefinitionError> {
+fn check_clocks(boots: &[Boot]) -> Result<(), DefinitionError> {
     let counts = |boot: &&Boot| boot.guest.as_ref().is_some_and(|guest| guest.icount);
     match boots.iter().find(counts).zip(boots.iter().find(|boot| !counts(boot))) {
         Some((counts, other)) => {

@@ -35,7 +35,7 @@ pub(super) fn distinct<'a>(key: &'static str, names: impl Iterator<Item = &'a St
     let mut seen = BTreeSet::new();
     for name in names {
         if !seen.insert(name) {
-            return Err(DefinitionError::Twice { key, name: name.clone() });
+            return Err(DefinitionError::Duplicate { key, name: name.clone() });
         }
     }
     Ok(())

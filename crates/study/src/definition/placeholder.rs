@@ -10,7 +10,7 @@ const MAX_WORD_BYTES: usize = 128 << 10;
 /// A word whose placeholders cannot be filled in.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlaceholderError {
-    #[error("{word:?} asks for {{{name}}}; there are {known} (a brace itself is written twice, {{{{)")]
+    #[error("{word:?} asks for {{{name}}}; there are {known} (write {{{{ for a literal brace)")]
     Unknown {
         word: String,
         /// Name of the placeholder.
@@ -20,24 +20,21 @@ pub enum PlaceholderError {
     },
     /// A word that is too long to be passed to a program.
     #[error(
-        "{begin:?}... has more than {MAX_WORD_BYTES} bytes with its placeholders filled in, and Linux takes no longer argument; \
-         have the program read it from a file"
+        "{begin:?}... has more than {MAX_WORD_BYTES} bytes with its placeholders filled in, the limit of Linux for an argument; \
+         let the program read it from a file"
     )]
     TooLong {
         /// First characters of the word.
         begin: String,
     },
-    #[error("{word:?} has a brace without its partner; a brace itself is written twice, {{{{ or }}}}")]
+    #[error("{word:?} has an unmatched brace; write {{{{ or }}}} for a literal brace")]
     Unclosed { word: String },
 }
 
 /// Fills in the placeholders of a word.
-///
-/// # Errors
-/// A placeholder has no value, a brace is unclosed, or the result is too long.
 pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, PlaceholderError> {
     let unclosed = || PlaceholderError::Unclosed { word: begin(word) };
-    let within = |text: &str| {
+    let check_length = |text: &str| {
         if text.len() > MAX_WORD_BYTES { Err(PlaceholderError::TooLong { begin: begin(word) }) } else { Ok(()) }
     };
     let mut text = String::with_capacity(word.len());
@@ -52,11 +49,11 @@ pub fn filled(word: &str, values: &BTreeMap<String, String>) -> Result<String, P
         }
         let (name, after) = from.strip_prefix('{').and_then(|from| from.split_once('}')).ok_or_else(unclosed)?;
         text.push_str(values.get(name).ok_or_else(|| unknown(word, name, values))?);
-        within(&text)?;
+        check_length(&text)?;
         rest = after;
     }
     text.push_str(rest);
-    within(&text)?;
+    check_length(&text)?;
     Ok(text)
 }
 
@@ -103,19 +100,19 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_filled_in_is_named() {
+    fn errors_name_the_placeholder_or_the_unmatched_brace() {
         let error = |word: &str| filled(word, &values()).unwrap_err().to_string();
         assert_eq!(
             error("{byte}"),
-            "\"{byte}\" asks for {byte}; there are {bytes}, {n} (a brace itself is written twice, {{)"
+            "\"{byte}\" asks for {byte}; there are {bytes}, {n} (write {{ for a literal brace)"
         );
         for word in ["{bytes", "a}", "{", "}"] {
-            assert!(error(word).contains("without its partner"), "{word}");
+            assert!(error(word).contains("unmatched brace"), "{word}");
         }
     }
 
     #[test]
-    fn a_word_that_no_program_can_be_given_is_refused() {
+    fn a_word_longer_than_an_argument_may_be_is_refused() {
         let values = BTreeMap::from([("a".to_owned(), "x".repeat(1000))]);
         assert_eq!(filled(&"{a}".repeat(131), &values).map(|word| word.len()), Ok(131_000));
         for word in ["{a}".repeat(132), "y".repeat(131_073), "{a}".repeat(1 << 20)] {

@@ -92,7 +92,7 @@ impl Published {
 
 /// Converts a figure of counted work.
 pub(super) fn figure(one: &WirePublished, saving: &WireSaving) -> Result<Figure, DefinitionError> {
-    let others = [&one.workload, &one.policy, &one.boot, &one.metric, &one.wins];
+    let others = [&one.workload, &one.suite, &one.policy, &one.boot, &one.variant, &one.metric, &one.wins];
     let change = one.change.clone().filter(|_| others.iter().all(|other| other.is_none()));
     let change = change.ok_or_else(|| CountedError::Figure { what: one.what.clone() })?;
     Ok(Figure {

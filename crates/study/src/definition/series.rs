@@ -10,7 +10,7 @@ use super::wire::WireSeries;
 use super::{DefinitionError, Workload, at_least};
 use crate::series::Series;
 
-/// Limits for the sizes and the layouts of a series: each size is a metric of its own, and is derived for each layout.
+/// Limits for the sizes and the layouts of a series: each size becomes a metric, and is derived for each layout.
 const MAX_SIZES: usize = 1000;
 const MAX_LAYOUTS: usize = 100;
 
@@ -32,7 +32,7 @@ impl WireSeries {
             return Err(wrong("sizes: expected sizes above 0, each larger than the one before".to_owned()));
         }
         if self.source.trim().is_empty() {
-            return Err(wrong("source: expected where the arithmetic is".to_owned()));
+            return Err(wrong("source: expected the source of the arithmetic".to_owned()));
         }
         let measured = self.measured.as_ref().map(bytes).transpose()?;
         let series = Series {
@@ -57,7 +57,7 @@ impl WireSeries {
         let words = ["pagelab", "workload", &self.what, "--sizes", &sizes.join(",")].map(str::to_owned);
         Workload {
             name: self.name.clone(),
-            missing: sizes.is_empty().then(|| "no size of it is measured".to_owned()),
+            missing: sizes.is_empty().then(|| "none of its sizes is measured".to_owned()),
             command: words.into_iter().chain(self.options.iter().cloned()).collect(),
             metrics: series.measured().map(metric).collect(),
             primary: series.measured().last().map(Series::metric),

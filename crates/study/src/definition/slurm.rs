@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_that_sbatch_would_read_otherwise_are_refused() {
+    fn words_that_sbatch_would_misread_are_refused() {
         for good in ["bench", "[rack1*2|rack2]&intel", "a,b"] {
             assert_eq!(word("partition", &Some(good.to_owned())), Ok(Some(good.to_owned())));
         }

@@ -1,4 +1,4 @@
-//! Variants of a workload: builds, arguments, environments and ages of memory that are compared with each other.
+//! Variants of a workload: builds, arguments, environments and degrees of memory fragmentation that are compared with each other.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ pub struct Variant {
     pub env: BTreeMap<String, String>,
     /// The expected answer.
     pub expected: Option<String>,
-    /// How free memory is fragmented, in the syntax of `compare --fragmented`.
+    /// The fragmentation of free memory, in the syntax of `compare --fragmented`.
     pub fragmented: Option<String>,
 }
 
@@ -38,15 +38,15 @@ pub fn row_name(workload: &str, variant: &str) -> String {
 
 /// The variants that apply to all workloads of a study: the named ones, or one for each value of `fragmented`, of which
 /// the first is the baseline.
-pub(super) fn of_study(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, DefinitionError> {
+pub(super) fn study_variants(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, DefinitionError> {
     let is_axis = wire.fragmented.all().len() > 1;
     let has_own = wire.workload.iter().any(|workload| !workload.variants.is_empty());
     if is_axis && (has_own || !wire.variants.is_empty()) {
         return Err(DefinitionError::FragmentedTwice);
     }
-    let variant = |(at, wish): (usize, &String)| {
-        let fragmented = Some(wish.clone()).filter(|wish| !is_fresh(wish));
-        let name = fragmented.as_ref().map_or_else(|| "fresh".to_owned(), |wish| format!("{wish} fragmented"));
+    let variant = |(at, requested): (usize, &String)| {
+        let fragmented = Some(requested.clone()).filter(|requested| !is_fresh(requested));
+        let name = fragmented.as_ref().map_or_else(|| "fresh".to_owned(), |percent| format!("{percent} fragmented"));
         (name, WireVariant { baseline: at == 0, fragmented, ..WireVariant::default() })
     };
     if is_axis {
@@ -57,16 +57,16 @@ pub(super) fn of_study(wire: &Wire) -> Result<BTreeMap<String, WireVariant>, Def
 }
 
 /// The fragmentation of memory in all variants, if the study has a single value for it.
-pub(super) fn of_all(wire: &Wire) -> Option<String> {
+pub(super) fn common_fragmentation(wire: &Wire) -> Option<String> {
     match wire.fragmented.all() {
         [one] if !is_fresh(one) => Some(one.clone()),
         _ => None,
     }
 }
 
-/// Whether memory is left as it is.
-pub(super) fn is_fresh(wish: &str) -> bool {
-    wish.trim_end_matches('%') == "0"
+/// Whether the requested fragmentation leaves memory unchanged.
+pub(super) fn is_fresh(requested: &str) -> bool {
+    requested.trim_end_matches('%') == "0"
 }
 
 /// The variants of a workload in its file, the baseline first: its own, or those of the study.
@@ -79,10 +79,10 @@ pub(super) fn ordered<'a>(
     let wrong = |what| DefinitionError::Variants { workload: wire.name.clone(), what };
     match (variants.len(), baselines) {
         (0, _) => {}
-        (1, _) => return Err(wrong("one variant alone is compared with nothing; name another one")),
+        (1, _) => return Err(wrong("one variant alone is no comparison; name another one")),
         (_, 1) => {}
         (_, 0) => return Err(wrong("none is the baseline; write `baseline = true` into one of them")),
-        (_, _) => return Err(wrong("several are the baseline; the others are compared with one")),
+        (_, _) => return Err(wrong("several are the baseline; mark only one")),
     }
     let mut ordered: Vec<(&String, &WireVariant)> = variants.iter().collect();
     ordered.sort_by_key(|(_, variant)| !variant.baseline);
@@ -96,7 +96,7 @@ pub(super) fn values(of_all: &BTreeMap<String, String>, variant: &WireVariant) -
 }
 
 /// Refuses two variants that run the same.
-pub(super) fn different(workload: &str, variants: &[Variant]) -> Result<(), DefinitionError> {
+pub(super) fn check_distinct(workload: &str, variants: &[Variant]) -> Result<(), DefinitionError> {
     let mut seen = BTreeMap::new();
     for other in variants {
         if let Some(one) = seen.insert(other.runs(), other) {

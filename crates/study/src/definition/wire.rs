@@ -46,9 +46,15 @@ pub struct Wire {
     #[serde(default)]
     pub(super) boots: BTreeMap<String, WireBoot>,
     pub(super) form: Option<WireForm>,
-    /// How free memory is fragmented; several values are compared.
+    /// The fragmentation of free memory; several values are compared.
     #[serde(default)]
     pub(super) fragmented: Several,
+    /// Whether every run gets its own session.
+    #[serde(default)]
+    pub(super) own_session: bool,
+    /// Whether effects are split into their parts.
+    #[serde(default)]
+    pub(super) explain: bool,
     /// Variants of every workload without variants of its own.
     #[serde(default)]
     pub(super) variants: BTreeMap<String, WireVariant>,
@@ -88,9 +94,6 @@ pub(super) struct WireUse {
     pub only: Vec<String>,
     #[serde(default)]
     pub without: Vec<String>,
-    /// The workloads that the quick size uses; empty: all.
-    #[serde(default)]
-    pub quick_only: Vec<String>,
 }
 
 /// An input that is created once.
@@ -113,6 +116,9 @@ pub(super) struct WireInput {
 pub(super) struct WireSize {
     #[serde(default)]
     pub parameters: BTreeMap<String, Value>,
+    /// Workloads that this size leaves out, or variants of one: `boot, 1M`.
+    #[serde(default)]
+    pub without: Vec<String>,
     pub blocks: Option<u32>,
     pub min_blocks: Option<u32>,
     /// Boots of each guest.
@@ -158,7 +164,7 @@ fn instructions<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Er
     let scaled = factors.iter().find_map(|(unit, factor)| Some((text.strip_suffix(unit)?, *factor)));
     let (digits, factor) = scaled.unwrap_or((&text, 1));
     let count = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)).filter(|count| *count > 0);
-    let expected = "expected a count of instructions above 0, as 400000000 or \"400M\"";
+    let expected = "expected a count of instructions above 0, such as 400000000 or \"400M\"";
     count.map(Some).ok_or_else(|| D::Error::custom(format!("{expected}, found {text:?}")))
 }
 
@@ -170,7 +176,7 @@ fn sizes<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u64>, D::Error> {
     if sizes.is_sorted_by(|one, next| one < next) {
         Ok(sizes)
     } else {
-        Err(D::Error::custom(format!("expected sizes that rise, found {}", texts.join(", "))))
+        Err(D::Error::custom(format!("expected ascending sizes, found {}", texts.join(", "))))
     }
 }
 
@@ -231,7 +237,7 @@ pub(super) struct WireWorkload {
     pub variants: BTreeMap<String, WireVariant>,
 }
 
-/// A build, arguments, an environment or an age of memory. Absent keys default to the workload's.
+/// A build, arguments, an environment or a degree of memory fragmentation. Absent keys default to the workload's.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireVariant {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use super::DefinitionError;
-use super::extent::Room;
+use super::extent::TextBudget;
 use super::input::Input;
 use super::names::distinct;
 use super::placeholder::{choices, filled};
 use super::variant::{self, Variant, row_name};
 use super::wire::{Value, WireInput, WireVariant, WireWorkload};
-use crate::metric::Metric;
+use crate::metric::{Metric, SHORT_NAMES};
 
 /// A workload: one row of the matrix on each machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -26,11 +26,11 @@ pub struct Workload {
     pub package: Option<String>,
     /// Required programs and files, in addition to the first words of its commands.
     pub needs: Vec<String>,
-    /// The user as which it runs if root runs pagelab: some programs refuse to run as root.
+    /// The user to run it as if root runs pagelab: some programs refuse to run as root.
     pub user: Option<String>,
     /// Inputs that must be created first.
     pub inputs: Vec<Input>,
-    /// The command; with a server, the client. `pagelab` as the first word is this program.
+    /// The command; with a server, the client. The first word `pagelab` means this program.
     pub command: Vec<String>,
     /// The command recorded for model machines, if it differs from `command`.
     pub recorded: Option<Vec<String>>,
@@ -62,8 +62,8 @@ pub struct Workload {
     pub hugetlb_pool: Option<String>,
     /// Recorded trace for model machines.
     pub trace: Option<String>,
-    /// Builds, arguments, environments and ages of memory that are compared, the baseline first; empty if there is only
-    /// one. Command, server and environment of the workload are those of the baseline.
+    /// The variants that are compared, the baseline first; empty if there is only one. Command, server and environment of the
+    /// workload are those of the baseline.
     pub variants: Vec<Variant>,
 }
 
@@ -72,7 +72,7 @@ pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> R
     distinct("input", wire.iter().map(|input| &input.name))?;
     let input = |wire: &WireInput| {
         if values.contains_key(&wire.name) {
-            return Err(DefinitionError::Twice { key: "input", name: wire.name.clone() });
+            return Err(DefinitionError::Duplicate { key: "input", name: wire.name.clone() });
         }
         let wrong = |error| DefinitionError::InputPlaceholder { input: wire.name.clone(), error };
         Input::of(wire, |word| filled(word, values).map_err(wrong))
@@ -89,19 +89,19 @@ pub(super) struct Shared<'a> {
     /// Variants of a workload without variants of its own.
     pub variants: &'a BTreeMap<String, WireVariant>,
     /// Bytes that remain for the words of the workloads.
-    pub room: &'a Room,
+    pub budget: &'a TextBudget,
 }
 
 /// One workload for each combination of axis values.
-pub(super) fn multiplied(wire: &WireWorkload, shared: &Shared<'_>) -> Result<Vec<Workload>, DefinitionError> {
+pub(super) fn expanded(wire: &WireWorkload, shared: &Shared<'_>) -> Result<Vec<Workload>, DefinitionError> {
     let is_empty = wire.command.is_empty() && wire.recorded.as_ref().is_none_or(Vec::is_empty) && wire.trace.is_none();
     match &wire.missing {
         None if is_empty => return Err(DefinitionError::Empty { name: wire.name.clone() }),
-        Some(_) if !is_empty => return Err(DefinitionError::MissingAndThere { name: wire.name.clone() }),
+        Some(_) if !is_empty => return Err(DefinitionError::MissingButRunnable { name: wire.name.clone() }),
         _ => {}
     }
-    if let Some(axis) = idle_axis(wire, shared) {
-        return Err(DefinitionError::IdleAxis { workload: wire.name.clone(), axis: axis.clone() });
+    if let Some(axis) = unused_axis(wire, shared) {
+        return Err(DefinitionError::UnusedAxis { workload: wire.name.clone(), axis: axis.clone() });
     }
     let text = |values: &Vec<Value>| values.iter().map(Value::to_string).collect();
     let axes = wire.axes.iter().map(|(name, values)| (name.clone(), text(values))).collect();
@@ -135,14 +135,14 @@ fn with_variants(
             server: own.server.clone(),
             env: own.env.clone(),
             expected: own.expected.clone(),
-            fragmented: wire_variant.fragmented.clone().filter(|wish| !variant::is_fresh(wish)),
+            fragmented: wire_variant.fragmented.clone().filter(|requested| !variant::is_fresh(requested)),
         };
         Ok((own, of_all))
     };
     let all: Vec<(Workload, Variant)> = variants.iter().map(of_variant).collect::<Result<_, DefinitionError>>()?;
     let Some((first, _)) = all.first().filter(|_| is_run) else { return of_choice(wire, choice, shared) };
     let variants: Vec<Variant> = all.iter().map(|(_, variant)| variant.clone()).collect();
-    variant::different(&first.name, &variants)?;
+    variant::check_distinct(&first.name, &variants)?;
     let mut inputs: Vec<Input> = Vec::new();
     for input in all.iter().flat_map(|(workload, _)| &workload.inputs) {
         if !inputs.contains(input) {
@@ -154,7 +154,7 @@ fn with_variants(
 
 /// An axis that no text of the workload or of its variants uses, so that its rows would be the same. A missing workload
 /// has no text.
-fn idle_axis<'a>(wire: &'a WireWorkload, shared: &Shared<'_>) -> Option<&'a String> {
+fn unused_axis<'a>(wire: &'a WireWorkload, shared: &Shared<'_>) -> Option<&'a String> {
     let texts = wire.command.iter().chain(wire.recorded.iter().flatten()).chain(wire.env.values()).chain(&wire.needs);
     let single = [&wire.server, &wire.ready, &wire.prepare, &wire.input, &wire.answer, &wire.expected];
     let texts =
@@ -164,12 +164,12 @@ fn idle_axis<'a>(wire: &'a WireWorkload, shared: &Shared<'_>) -> Option<&'a Stri
         variant.command.iter().flatten().chain(variant.env.values()).chain(single)
     });
     let texts: Vec<&String> = texts.chain(of_variants).collect();
-    let is_idle = |axis: &&String| {
+    let is_unused = |axis: &&String| {
         let names = shared.values.keys().chain(shared.inputs.iter().map(|input| &input.name)).chain(wire.axes.keys());
         let others = names.filter(|name| name != axis).map(|name| (name.clone(), String::new())).collect();
         texts.iter().all(|text| filled(text, &others).is_ok())
     };
-    wire.axes.keys().find(is_idle).filter(|_| wire.missing.is_none())
+    wire.axes.keys().find(is_unused).filter(|_| wire.missing.is_none())
 }
 
 fn of_choice(
@@ -177,15 +177,15 @@ fn of_choice(
     choice: &BTreeMap<String, String>,
     shared: &Shared<'_>,
 ) -> Result<Workload, DefinitionError> {
-    let Shared { values, inputs, room, .. } = *shared;
-    let places = inputs.iter().map(|input| (input.name.clone(), Input::mark(&input.name)));
-    let values: BTreeMap<String, String> = places.chain(values.clone()).chain(choice.clone()).collect();
+    let Shared { values, inputs, budget, .. } = *shared;
+    let marks = inputs.iter().map(|input| (input.name.clone(), Input::mark(&input.name)));
+    let values: BTreeMap<String, String> = marks.chain(values.clone()).chain(choice.clone()).collect();
     let unfilled = wire.metrics.iter().chain(values.keys()).chain(values.values()).map(String::len);
-    room.take(wire.name.len() + unfilled.sum::<usize>())?;
+    budget.take(wire.name.len() + unfilled.sum::<usize>())?;
     let wrong = |error| DefinitionError::Placeholder { workload: wire.name.clone(), error };
     let fill = |word: &String| {
         let word = filled(word, &values).map_err(wrong)?;
-        room.take(word.len()).map(|()| word)
+        budget.take(word.len()).map(|()| word)
     };
     let fill_if_there = |word: &Option<String>| word.as_ref().map(fill).transpose();
     let fill_all = |words: &Vec<String>| words.iter().map(fill).collect::<Result<Vec<String>, _>>();
@@ -231,9 +231,9 @@ impl Workload {
 
     /// The workload with the paths of its inputs filled in.
     #[must_use]
-    pub fn placed(&self, place: impl Fn(&Input) -> String) -> Workload {
-        let places: Vec<(&Input, String)> = self.inputs.iter().map(|input| (input, place(input))).collect();
-        let word = |word: &String| places.iter().fold(word.clone(), |word, (input, place)| input.placed(&word, place));
+    pub fn with_input_paths(&self, path_of: impl Fn(&Input) -> String) -> Workload {
+        let paths: Vec<(&Input, String)> = self.inputs.iter().map(|input| (input, path_of(input))).collect();
+        let word = |word: &String| paths.iter().fold(word.clone(), |word, (input, path)| input.with_path(&word, path));
         let words = |words: &Vec<String>| words.iter().map(word).collect();
         let of_variant = |variant: &Variant| Variant {
             command: words(&variant.command),
@@ -255,7 +255,7 @@ impl Workload {
         }
     }
 
-    /// The names of its rows: one for each variant, or its own name only.
+    /// The names of its rows: one for each variant, or its name if it has none.
     pub fn row_names(&self) -> Vec<String> {
         if self.variants.is_empty() {
             vec![self.name.clone()]
@@ -264,8 +264,17 @@ impl Workload {
         }
     }
 
-    /// Each variant as a separate workload, as model machines expect them; itself if it has none.
-    pub fn apart(&self) -> Vec<Workload> {
+    /// Its name, and the names of its rows.
+    pub(super) fn all_names(&self) -> Vec<String> {
+        let mut names = self.row_names();
+        if !self.variants.is_empty() {
+            names.push(self.name.clone());
+        }
+        names
+    }
+
+    /// Each variant as a separate workload, as model machines need it; the workload itself if it has none.
+    pub fn variants_as_workloads(&self) -> Vec<Workload> {
         if self.variants.is_empty() {
             return vec![self.clone()];
         }
@@ -291,20 +300,18 @@ impl Workload {
         self.variants.iter().map(of_variant).collect()
     }
 
-    /// Checks that one of its metrics, or one of every trial, has this name.
-    ///
-    /// # Errors
-    /// No metric has this name; the error lists the existing ones.
-    pub(super) fn has_metric(&self, name: &str) -> Result<(), DefinitionError> {
+    /// Checks that one of its metrics, or one of every trial, has this name. The error lists the existing metrics.
+    pub(super) fn check_metric(&self, name: &str) -> Result<(), DefinitionError> {
         let own = self.metrics.iter().map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
         let own: Vec<String> = own.collect();
         let is_measured = !self.command.is_empty() && self.missing.is_none();
-        let is_general =
-            ["wall", "cpu"].contains(&name) || Metric::of_every_trial().iter().any(|metric| metric.name == name);
+        let is_general = SHORT_NAMES.iter().any(|(short, _)| *short == name)
+            || Metric::of_every_trial().iter().any(|metric| metric.name == name);
         if !is_measured || is_general || own.iter().any(|own| own == name) {
             return Ok(());
         }
-        let known = ["wall".to_owned(), "cpu".to_owned()].into_iter().chain(own).collect::<Vec<_>>().join(", ");
+        let known =
+            SHORT_NAMES.map(|(short, _)| short.to_owned()).into_iter().chain(own).collect::<Vec<_>>().join(", ");
         Err(DefinitionError::Metric { workload: self.name.clone(), name: name.to_owned(), known })
     }
 }

@@ -5,15 +5,15 @@ use crate::stats::Effect;
 /// How a published change and one found here agree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Agreement {
-    /// The interval contains the published figure and excludes no change.
-    Confirmed,
-    /// Same direction as published, but another amount: the interval excludes both the published figure and no change.
+    /// The interval contains the published figure and not the value of an unchanged metric.
+    Inside,
+    /// Same direction as published, but another size: the interval contains neither the published figure nor the value of an
+    /// unchanged metric.
     OtherSize,
-    /// The interval excludes no change, in the opposite direction.
+    /// The interval excludes the published figure, and either contains the value of an unchanged metric or has the other
+    /// direction.
     Contradicted,
-    /// The interval contains no change and excludes the published figure.
-    NotSeen,
-    /// There is no interval, or it contains both the published figure and no change.
+    /// There is no interval, or it contains both the published figure and the value of an unchanged metric.
     Undecided,
 }
 
@@ -21,13 +21,10 @@ impl Agreement {
     /// The agreement as a clause.
     pub fn describe(self) -> &'static str {
         match self {
-            Agreement::Confirmed => "confirmed: the interval holds the published figure, and leaves out no change",
-            Agreement::OtherSize => "the same direction, but another size",
-            Agreement::Contradicted => "contradicted: the change has the opposite sign",
-            Agreement::NotSeen => "not seen here: the interval holds no change, and not the published figure",
-            Agreement::Undecided => {
-                "undecided: there is no interval here, or it holds the published figure and no change alike"
-            }
+            Agreement::Inside => "inside our interval",
+            Agreement::OtherSize => "same direction, other size",
+            Agreement::Contradicted => "contradicted",
+            Agreement::Undecided => "not decided here",
         }
     }
 
@@ -41,8 +38,8 @@ impl Agreement {
         let Some((low, high)) = interval else { return Agreement::Undecided };
         match ((low..=high).contains(&published), (low..=high).contains(&unchanged)) {
             (true, true) => Agreement::Undecided,
-            (true, false) => Agreement::Confirmed,
-            (false, true) => Agreement::NotSeen,
+            (true, false) => Agreement::Inside,
+            (false, true) => Agreement::Contradicted,
             (false, false) if (low > unchanged) == (published > unchanged) => Agreement::OtherSize,
             (false, false) => Agreement::Contradicted,
         }
@@ -54,15 +51,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn intervals_decide() {
+    fn the_interval_decides_the_agreement() {
         let of = |published, low, high| {
             let effect = Effect { blocks: 9, ratio: 1.0, low: Some(low), high: Some(high), p_adjusted: None };
             Agreement::of(published, Some(&effect))
         };
-        assert_eq!(of(0.9, 0.85, 0.95), Agreement::Confirmed);
+        assert_eq!(of(0.9, 0.85, 0.95), Agreement::Inside);
         assert_eq!(of(0.9, 0.95, 0.98), Agreement::OtherSize);
         assert_eq!(of(0.9, 1.02, 1.05), Agreement::Contradicted);
-        assert_eq!(of(0.9, 0.98, 1.02), Agreement::NotSeen);
+        assert_eq!(of(0.9, 0.98, 1.02), Agreement::Contradicted, "no such change here");
         assert_eq!(of(0.9, 0.8, 1.2), Agreement::Undecided, "a wide interval confirms nothing");
         assert_eq!(Agreement::of(0.9, None), Agreement::Undecided);
     }

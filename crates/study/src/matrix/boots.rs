@@ -57,10 +57,10 @@ pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparis
 fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, Part)]) -> Row {
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
     let Some((_, _, first)) = parts.first() else { return Row::without(name, machine, &names, "it was not measured") };
-    // One subject is one command, wherever pagelab is installed.
-    let alike = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
-    let alike: Vec<Part> = parts.iter().map(|(_, _, part)| alike(part)).collect();
-    let row = match boots::merge(&alike) {
+    // Command lines differ between hosts in the path of pagelab alone, which is not a difference of the command.
+    let with_first = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
+    let with_first: Vec<Part> = parts.iter().map(|(_, _, part)| with_first(part)).collect();
+    let row = match boots::merge(&with_first) {
         Err(error @ MergeError::Designs { .. }) => Row::without(name, machine, &names, &error.to_string()),
         Err(MergeError::Nothing) => Row::without(name, machine, &names, "no trial of it counted"),
         Ok(mut merged) => {
@@ -87,8 +87,8 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
 }
 
 /// The observation of a policy in a comparison's boot. `None` if it lacks the policy or a trial that counts, or if its
-/// boot matches none or several of the study's boots. Boots of one host with different memory only match if that is
-/// compared, or if guests were given it.
+/// boot matches none or several of the study's boots. Boots of one host with different memory sizes are only compared if the
+/// study compares memory sizes, or if they are guests.
 fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
@@ -116,20 +116,20 @@ fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
     }
 }
 
-/// Descriptions of boots that match none or several of the study's boots: their measurements are not used for any.
-pub fn unplaced<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
-    let told = |machine: &Machine| {
+/// Describes each boot that matches none or several of the study's boots: its measurements are not used.
+pub fn unmatched<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
+    let description = |machine: &Machine| {
         let is_own = |boot: &&Boot| boot.lacks(machine).is_none();
         let own: Vec<&str> = definition.boots.iter().filter(is_own).map(|boot| boot.name.as_str()).collect();
         match own[..] {
             [_] => None,
             [] => {
                 let release = machine.kernel.split_whitespace().next().unwrap_or_default();
-                Some(format!("a boot of Linux {release} is none of the study's, and is counted as none of them"))
+                Some(format!("a boot of Linux {release} matches no boot of the study, and is not used"))
             }
-            _ => Some(format!("a boot is {} at once, and is counted as none of them", own.join(" and "))),
+            _ => Some(format!("a boot matches {}, and is not used", own.join(" and "))),
         }
     };
-    let all: BTreeSet<String> = machines.into_iter().filter_map(told).collect();
+    let all: BTreeSet<String> = machines.into_iter().filter_map(description).collect();
     if definition.boots.is_empty() { Vec::new() } else { all.into_iter().collect() }
 }

@@ -13,7 +13,7 @@ use crate::stats::normal_quantile;
 /// The metric of page walks in rows of a model.
 const MODELLED_WALKS: &str = "walks";
 /// Minimum number of workloads for a correlation.
-const LEAST: usize = 4;
+const MIN_WORKLOADS: usize = 4;
 /// Minimum number of workloads for an interval.
 const MIN_FOR_INTERVAL: usize = 6;
 
@@ -27,9 +27,9 @@ pub struct Correlation {
     pub machine: Option<String>,
     /// Number of workloads.
     pub of: u32,
-    /// Spearman's coefficient, -1 to 1: 1 where more walks saved is always more time saved.
+    /// Spearman's coefficient, -1 to 1: 1 if workloads that save more walks always save more time.
     pub rank: f64,
-    /// Bounds of its interval; absent with few workloads, and if the order is the same throughout.
+    /// Bounds of its interval; absent with few workloads, and if the coefficient is 1 or -1.
     pub interval: Option<(f64, f64)>,
 }
 
@@ -42,7 +42,7 @@ pub fn correlations(matrix: &Matrix) -> Vec<Correlation> {
             sources.flat_map(|machine| matrix.policies.iter().enumerate().map(move |policy| (machine, policy)))
         {
             let (walks, costs): (Vec<f64>, Vec<f64>) = pairs(matrix, host, machine, at).into_iter().unzip();
-            let Some(rank) = spearman(&walks, &costs).filter(|_| walks.len() >= LEAST) else { continue };
+            let Some(rank) = spearman(&walks, &costs).filter(|_| walks.len() >= MIN_WORKLOADS) else { continue };
             let (policy, host, machine) = (policy.clone(), host.to_owned(), machine.map(str::to_owned));
             all.push(Correlation {
                 policy,
@@ -128,7 +128,7 @@ mod tests {
     use crate::stats::Effect;
 
     #[test]
-    fn ranks_share_ties_and_the_coefficient_is_that_of_the_textbook() {
+    fn ties_share_a_rank_and_the_coefficient_is_that_of_the_textbook() {
         assert_eq!(ranks(&[3.0, 1.0, 3.0, 2.0]), [3.5, 1.0, 3.5, 2.0]);
         // Without ties: 1 - 6 * sum of d^2 / (n * (n^2 - 1)), here with differences 1, 1, 0, 1, 1.
         let rank = spearman(&[1.0, 2.0, 3.0, 4.0, 5.0], &[2.0, 1.0, 3.0, 5.0, 4.0]).unwrap();
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_of_a_model_stand_beside_the_time_of_a_host() {
+    fn correlates_walks_of_a_model_with_the_time_of_a_host() {
         let policies = ["base".to_owned(), "thp".to_owned()];
         let row = |name: &str, machine: &str, metric: &str, ratio: f64, provenance| {
             let mut row = Row { provenance, metric: metric.into(), ..Row::without(name, machine, &policies, "") };
@@ -164,6 +164,6 @@ mod tests {
         assert_eq!(found.len(), 1, "{found:?}");
         assert_eq!((found[0].machine.as_deref(), found[0].of, found[0].interval), (Some("cortex-a57"), 5, None));
         assert!((found[0].rank - 1.0).abs() < 1e-12);
-        assert!(correlations(&rows(3)).is_empty(), "three say nothing");
+        assert!(correlations(&rows(3)).is_empty(), "three workloads are too few");
     }
 }

@@ -1,11 +1,12 @@
 //! Fills the origin's own form with the figures found here: configurations against the first one.
 //!
-//! Configurations of one comparison are compared block by block. Configurations of two comparisons are not: their runs
-//! were not interleaved, so the change includes whatever else changed on the machine.
+//! Configurations of one comparison are compared block by block. Runs of two comparisons were not interleaved, so a change between
+//! them includes whatever else changed on the machine.
 
 use std::collections::BTreeMap;
 
-use super::{Agreement, Set};
+use super::basis::is_held;
+use super::{Agreement, Reproduction};
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Form, FormRow};
 use crate::machine::Execution;
@@ -44,11 +45,11 @@ pub struct FilledRow {
     pub medians: BTreeMap<String, f64>,
     /// The change of the primary metric against the first configuration; absent for that one.
     pub effect: Option<Effect>,
-    /// Whether its runs and those of the first configuration are of the same blocks.
+    /// Whether its runs and those of the first configuration belong to the same blocks.
     pub is_interleaved: bool,
     /// The comparison with the origin's figure.
-    pub set: Option<Set>,
-    /// Why there is no figure, or why it says nothing about the configuration.
+    pub reproduction: Option<Reproduction>,
+    /// Why there is no figure, or why the figure does not count.
     pub why_not: Option<String>,
 }
 
@@ -59,9 +60,9 @@ pub struct Order {
     pub pairs: usize,
     /// Pairs whose medians are in the origin's order.
     pub alike: usize,
-    /// Pairs whose interval excludes no difference, in the origin's order.
+    /// Pairs that differ for certain (their interval excludes 1), in the origin's order.
     pub shown: usize,
-    /// Pairs whose interval excludes no difference, in the opposite order.
+    /// Pairs that differ for certain, in the opposite order.
     pub against: usize,
 }
 
@@ -99,8 +100,8 @@ impl Filled {
     }
 
     /// The comparisons with published figures.
-    pub fn published(&self) -> impl Iterator<Item = &Set> + Clone {
-        self.rows.iter().filter_map(|row| row.set.as_ref())
+    pub fn published(&self) -> impl Iterator<Item = &Reproduction> + Clone {
+        self.rows.iter().filter_map(|row| row.reproduction.as_ref())
     }
 }
 
@@ -120,7 +121,7 @@ fn filled(
         None => Some("it was not measured".to_owned()),
         Some(runs) => runs.why_not.clone(),
     };
-    let set = row.published.clone().map(|published| Set {
+    let reproduction = row.published.clone().map(|published| Reproduction {
         agreement: Agreement::of(published.ratio, effect.as_ref().filter(|_| why_not.is_none())),
         machine: machine.to_owned(),
         provenance: Provenance::Measured,
@@ -134,7 +135,7 @@ fn filled(
         medians: medians.collect(),
         effect,
         is_interleaved: runs.zip(first).is_some_and(|(own, first)| own.is_interleaved_with(first)),
-        set,
+        reproduction,
         why_not,
     }
 }
@@ -162,15 +163,15 @@ fn order(form: &Form, runs: &[Option<Runs<'_>>], metric: &str, more_is_better: b
         .filter_map(|(row, runs)| Some((row.place?, runs.as_ref().filter(|runs| runs.why_not.is_none())?)))
         .collect();
     let mut order = Order::default();
-    for (least, one) in &placed {
-        for (_, other) in placed.iter().filter(|(place, _)| place > least) {
+    for (first, one) in &placed {
+        for (_, other) in placed.iter().filter(|(place, _)| place > first) {
             let Some(effect) = effect(other, one, metric) else { continue };
             let is_more = |ratio: f64| if more_is_better { ratio < 1.0 } else { ratio > 1.0 };
-            let told = effect.low.zip(effect.high).filter(|(low, high)| *low > 1.0 || *high < 1.0);
+            let is_certain = effect.low.zip(effect.high).is_some_and(|(low, high)| low > 1.0 || high < 1.0);
             order.pairs += 1;
             order.alike += usize::from(is_more(effect.ratio));
-            order.shown += usize::from(told.is_some() && is_more(effect.ratio));
-            order.against += usize::from(told.is_some() && !is_more(effect.ratio));
+            order.shown += usize::from(is_certain && is_more(effect.ratio));
+            order.against += usize::from(is_certain && !is_more(effect.ratio));
         }
     }
     order
@@ -190,17 +191,22 @@ impl<'a> Runs<'a> {
         let trials: Vec<&TrialRecord> = answers::accepted(&comparison.trials).filter(counts).collect();
         let outcome = arm.and_then(|arm| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome));
         let why_not = match outcome {
+            None if arm.is_none() => Some(format!("its comparison has no {policy}")),
             None => Some("no block of its comparison is complete".to_owned()),
-            Some(Outcome::NotHeld) => Some(format!("{policy} was not held")),
+            Some(_) if arm.is_some_and(|arm| !is_held(&comparison.trials, arm)) => {
+                Some(format!("{policy} was not held"))
+            }
             Some(Outcome::WrongAnswer { message } | Outcome::TooSlow { message }) => Some(message.clone()),
-            Some(Outcome::Unsupported | Outcome::NotMeasured) => Some("it could not be given".to_owned()),
-            Some(_) if is_emulated(comparison) => Some("an emulator ran it, whose times are no processor's".to_owned()),
+            Some(Outcome::Unsupported | Outcome::NotMeasured) => Some("the policy could not be applied".to_owned()),
+            Some(_) if is_emulated(comparison) => {
+                Some("an emulator ran it, and its times are not those of a processor".to_owned())
+            }
             Some(_) => None,
         };
         Runs { comparison, trials, why_not }
     }
 
-    /// Whether both come from one comparison, whole or a variant's part of it.
+    /// Whether both come from one comparison, or from variants' parts of one.
     fn is_interleaved_with(&self, other: &Runs<'_>) -> bool {
         let (one, other) = (self.comparison, other.comparison);
         std::ptr::eq(one, other) || (one.id > 0 && one.id == other.id)

@@ -1,5 +1,4 @@
-//! Kernels and policies, both over boots of guests: the kernels compared under each policy, and the policies compared
-//! on each kernel.
+//! Kernels compared under each policy, and policies compared on each kernel, both over boots of guests.
 //!
 //! A guest runs the trials of all policies interleaved, and boots of several kernels are interleaved as well. The
 //! medians of a boot share whatever its trials share, so a boot is one observation ([`crate::stats::boots`]).
@@ -9,7 +8,7 @@ use super::{Cell, Matrix, Origin, Row, Standing};
 use crate::comparison::{Admission, Comparison};
 use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
-use crate::stats::boots::{self, Limit, Part};
+use crate::stats::boots::{self, Limit, MergeError, Part};
 
 /// The matrix of kernels: a row per workload and policy, a column per kernel. If a kernel cannot apply a policy, its
 /// cell says why. `workloads` are pairs of a workload and its comparisons, each with the name of its host.
@@ -22,6 +21,7 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
         for policy in &definition.policies {
             let name = axis::row_name(workload, policy);
             for row in rows.iter_mut().filter(|row| row.workload == name) {
+                row.is_emulated = named.iter().any(|(_, one)| is_emulated(one));
                 row.cells.iter_mut().for_each(|cell| explain(definition, cell, policy, named));
             }
         }
@@ -30,13 +30,15 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
     Some(Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]))
 }
 
-/// Explains in a cell without a figure why its kernel could not apply the policy.
+/// Adds to a cell why its kernel could not apply the policy, or why the pages are not those of the policy.
 fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(String, &Comparison)]) {
+    let Some(boot) = definition.boots.iter().find(|boot| boot.name == cell.policy) else { return };
+    let own: Vec<&Comparison> = of_boot(boot, named).collect();
     if !matches!(cell.standing, Standing::None { .. }) {
+        cell.basis = std::mem::take(&mut cell.basis).with_causes(&own, policy);
         return;
     }
-    let Some(boot) = definition.boots.iter().find(|boot| boot.name == cell.policy) else { return };
-    let why = of_boot(boot, named).find_map(|comparison| refused(comparison, policy));
+    let why = own.iter().find_map(|comparison| refused(comparison, policy));
     if let Some(why) = why {
         cell.standing = Standing::None { why };
     }
@@ -85,9 +87,10 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     let parts: Vec<Part> = own.iter().filter_map(|comparison| compared(comparison)).collect();
     let row = match boots::merge(&parts) {
         Err(_) if own.is_empty() => without("no boot of it has a result"),
+        Err(MergeError::Nothing) => without("no trial of it counted"),
         Err(error) => without(&error.to_string()),
         Ok(mut merged) => {
-            // Within a boot the trials of all policies are interleaved, so no policy always comes first.
+            // Within a boot the trials of all policies are interleaved, so the arms of a boot have no fixed order.
             merged.limits.retain(|limit| !matches!(limit, Limit::SeveralArmsInABoot { .. } | Limit::NoBoot { .. }));
             Row::of_boots(workload, &place, &definition.policies, &merged)
         }
@@ -95,13 +98,20 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     let reason = |cell: &Cell| own.iter().find_map(|comparison| refused(comparison, &cell.policy));
     let explained = |cell: Cell| match (&cell.standing, reason(&cell)) {
         (Standing::None { .. }, Some(why)) => Cell { standing: Standing::None { why }, ..cell },
-        _ => cell,
+        (Standing::None { .. }, None) => cell,
+        _ => Cell { basis: cell.basis.clone().with_causes(&own, &cell.policy), ..cell },
     };
     let cells = row.cells.iter().cloned().map(explained).collect();
-    Row { cells, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
+    let is_emulated = own.iter().any(|comparison| is_emulated(comparison));
+    Row { cells, is_emulated, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
 }
 
-/// Name of a host or kernel, with the reservation about its figures if it was emulated.
+/// Whether no figure of a comparison is a time.
+fn is_emulated(comparison: &Comparison) -> bool {
+    Clock::of(&comparison.machine) != Clock::Real
+}
+
+/// Name of a host or kernel, marked if it was emulated.
 pub fn place(name: &str, comparison: &Comparison) -> String {
     match Clock::of(&comparison.machine) {
         Clock::Real => name.to_owned(),

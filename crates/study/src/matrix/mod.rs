@@ -7,11 +7,13 @@
 //! and of the time.
 
 mod agreement;
+mod basis;
 pub mod boots;
 mod claim;
 mod correlation;
 pub mod discovery;
 mod form;
+mod gain_share;
 pub mod geometric;
 pub mod kernels;
 mod origin;
@@ -23,19 +25,19 @@ pub mod wins;
 use serde::Serialize;
 
 pub use agreement::Agreement;
+pub use basis::Basis;
 pub use claim::Claim;
 pub use correlation::{Correlation, correlations};
 pub use form::{Filled, FilledRow, Order};
 pub use origin::Origin;
 pub use row::{Cell, Row, Standing};
-pub use total::Total;
+pub use total::{Mean, Total, TotalShare};
 pub use trade::Trade;
 
 use crate::comparison::Design;
 use crate::definition::{Measure, Published};
 use crate::metric::Provenance;
 use crate::stats::Effect;
-use geometric::Geometric;
 
 /// The matrix of a study.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,12 +51,12 @@ pub struct Matrix {
     /// Summaries per machine and policy.
     pub totals: Vec<Total>,
     /// Published figures compared with those found here.
-    pub published: Vec<Set>,
+    pub published: Vec<Reproduction>,
 }
 
-/// A published figure compared with one found here.
+/// A published figure and its reproduction here.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Set {
+pub struct Reproduction {
     /// The published figure.
     pub published: Published,
     /// The machine with which it is compared.
@@ -89,15 +91,17 @@ impl Matrix {
             let total = |(at, policy): (usize, &String)| {
                 Some(Total { trade: trades[at].take(), ..Total::of(&rows, at, policy)? })
             };
-            policies.iter().enumerate().filter_map(total).collect::<Vec<_>>()
+            let mut totals: Vec<Total> = policies.iter().enumerate().filter_map(total).collect();
+            gain_share::add(&mut totals, &rows);
+            totals
         });
         let totals: Vec<Total> = totals.collect();
-        let sets = sources.iter().flat_map(|source| {
+        let reproductions = sources.iter().flat_map(|source| {
             let (rows, totals) = (&rows, &totals);
-            published.iter().filter_map(move |one| set(one, source, rows, totals))
+            published.iter().filter_map(move |one| reproduction(one, source, rows, totals))
         });
-        let sets = sets.collect();
-        Matrix { policies: policies.to_vec(), baseline: baseline.to_owned(), rows, totals, published: sets }
+        let reproductions = reproductions.collect();
+        Matrix { policies: policies.to_vec(), baseline: baseline.to_owned(), rows, totals, published: reproductions }
     }
 }
 
@@ -123,27 +127,23 @@ fn correct(rows: &mut [Row], source: &MachineSource, policy: usize) {
         let cell = &mut row.cells[policy];
         cell.q = Some(q);
         if matches!(cell.standing, Standing::Better | Standing::Worse) && q > level() {
-            cell.standing = Standing::NotAmongSoMany;
+            cell.standing = Standing::NotAfterCorrection;
         }
     }
 }
 
-impl Set {
+impl Reproduction {
     /// The agreement in words.
-    pub fn describe(&self) -> String {
-        let is_modelled = self.provenance == Provenance::Modelled && self.found.is_some();
-        match self.published.measure {
-            Measure::Change if is_modelled => {
-                "undecided: a model gives no interval, so it neither confirms nor contradicts".to_owned()
-            }
-            Measure::Change => self.agreement.describe().to_owned(),
-            Measure::WinShare => self.agreement.describe().replace("no change", "the share of chance"),
+    pub fn describe(&self) -> &'static str {
+        match self.provenance {
+            Provenance::Modelled if self.found.is_some() => "not judged: a model gives no interval",
+            _ => self.agreement.describe(),
         }
     }
 }
 
 /// Compares a published share of wins with that of the policy.
-fn set_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) -> Option<Set> {
+fn reproduction_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) -> Option<Reproduction> {
     let is_own = |total: &&Total| {
         total.machine == source.machine
             && (total.provenance == Provenance::Modelled) == source.is_modelled
@@ -152,7 +152,7 @@ fn set_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) 
     let total = totals.iter().find(is_own).filter(|_| !source.is_modelled)?;
     let share = total.wins.share();
     let interval = share.map(|share| share.interval);
-    Some(Set {
+    Some(Reproduction {
         published: published.clone(),
         machine: source.machine.clone(),
         provenance: total.provenance,
@@ -161,17 +161,17 @@ fn set_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) 
     })
 }
 
-/// A mean as an effect over programs: a single program has no interval of variation between programs.
-fn over_programs(mean: Geometric) -> Effect {
-    let mean = Geometric { interval: mean.interval.filter(|_| mean.of > 1), ..mean };
-    mean.effect()
+/// A mean as an effect over programs, without an interval if there is only one: a published mean of several programs is not
+/// compared with a single one.
+fn over_programs(mean: Mean) -> Effect {
+    Mean { these: mean.these.filter(|_| mean.of > 1), ..mean }.effect()
 }
 
 /// Compares a published figure with the cell that it names, or with the mean of a policy over a suite or over all
-/// workloads. Published figures are measured, so a model's count is compared only with a figure of that count.
-fn set(published: &Published, source: &MachineSource, rows: &[Row], totals: &[Total]) -> Option<Set> {
+/// workloads. Published figures are measured, so a model's count is compared only with a published figure of that count.
+fn reproduction(published: &Published, source: &MachineSource, rows: &[Row], totals: &[Total]) -> Option<Reproduction> {
     if published.measure == Measure::WinShare {
-        return set_of_wins(published, source, totals);
+        return reproduction_of_wins(published, source, totals);
     }
     let policy = published.policy.as_ref()?;
     let own = rows.iter().filter(|row| MachineSource::of(row) == *source);
@@ -179,26 +179,23 @@ fn set(published: &Published, source: &MachineSource, rows: &[Row], totals: &[To
     if source.is_modelled && published.metric.as_ref().is_none_or(|metric| *metric != first.metric) {
         return None;
     }
+    // The published figure is for memory that had the pages, not for requesting them.
+    let is_held = |row: &&Row| row.cells.iter().any(|cell| cell.policy == *policy && cell.is_held);
     let effect = match &published.workload {
         Some(workload) => {
             let row = own.clone().find(|row| row.workload == *workload)?;
             let cell = row.cells.iter().find(|cell| cell.policy == *policy)?;
             let metric = published.metric.as_ref().unwrap_or(&row.metric);
-            cell.effects.get(metric).filter(|_| cell.has_claim()).copied()
+            cell.effects.get(metric).filter(|_| cell.has_claim() && cell.is_held).copied()
         }
         None if published.suite.is_some() => {
             let of_suite = published.suite.iter().flat_map(|suite| &suite.workloads);
-            let rows = own.clone().filter(|row| of_suite.clone().any(|name| *name == row.workload));
+            let rows = own.clone().filter(|row| of_suite.clone().any(|name| *name == row.workload)).filter(is_held);
             total::mean(&rows.collect::<Vec<_>>(), policy).map(over_programs)
         }
-        None => {
-            let total = totals.iter().find(|total| {
-                total.machine == source.machine && total.provenance == first.provenance && total.policy == *policy
-            });
-            total.and_then(|total| total.mean).map(over_programs)
-        }
+        None => total::mean(&own.clone().filter(is_held).collect::<Vec<_>>(), policy).map(over_programs),
     };
-    Some(Set {
+    Some(Reproduction {
         published: published.clone(),
         machine: source.machine.clone(),
         provenance: first.provenance,

@@ -4,14 +4,13 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use super::basis::{Basis, coverage_ratio, is_held};
 use super::wins::Race;
 use crate::comparison::{Admission, Comparison, Ended};
 use crate::machine::Execution;
 use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
-use crate::stats::{Analysis, Effect, Outcome, Trend};
-use crate::trial::TrialRecord;
-use policy::verdict::Holding;
+use crate::stats::{Analysis, Effect, LogError, Outcome, Trend, log_ratios};
 
 use super::origin::Origin;
 
@@ -36,6 +35,9 @@ pub struct Row {
     pub metric: String,
     /// The direction in which it improves.
     pub direction: Direction,
+    /// Whether an emulator ran it, so that no figure of it is a time.
+    #[serde(skip)]
+    pub is_emulated: bool,
     /// One per policy of the study, in its order.
     pub cells: Vec<Cell>,
     /// Which policies ran, and which came out ahead.
@@ -43,6 +45,9 @@ pub struct Row {
     pub race: Race,
     /// Remarks that are needed to interpret it.
     pub notes: Vec<String>,
+    /// Whether its changes are between boots, so that other rows of these boots share its error.
+    #[serde(skip)]
+    pub shares_boots: bool,
 }
 
 /// A policy for one workload and machine.
@@ -56,9 +61,20 @@ pub struct Cell {
     pub effects: BTreeMap<String, Effect>,
     /// The p value of the primary metric, corrected for the other policies and then for the other workloads.
     pub q: Option<f64>,
-    /// Share of the memory concerned that was mapped as requested, over all trials that count; absent if the policy
-    /// requests nothing, or if no memory was seen. Memory whose mapping is unknown is not counted.
+    /// Share of the memory to which the policy applies that was mapped as requested, over all trials that count; absent if the
+    /// policy requests nothing, or if no memory was seen. Memory whose mapping is unknown is not counted.
     pub coverage_ratio: Option<f64>,
+    /// Whether the policy was shown to be in force. If not, the figures are those of requesting it.
+    pub is_held: bool,
+    /// The measuring error of the primary metric's change; absent where none was measured.
+    #[serde(skip)]
+    pub error: Option<LogError>,
+    /// Logarithms of the ratios of the primary metric to the baseline's, by block; empty if it was not measured in blocks.
+    #[serde(skip)]
+    pub log_ratios: Vec<Option<f64>>,
+    /// The observations behind the figures.
+    #[serde(skip)]
+    pub basis: Basis,
     /// The conclusion.
     pub standing: Standing,
 }
@@ -76,10 +92,8 @@ pub enum Standing {
     Equivalent,
     /// The noise is too large to decide.
     Undecided,
-    /// Better or worse on its own, but not significant among this many workloads.
-    NotAmongSoMany,
-    /// The policy was not shown to be in force.
-    NotHeld,
+    /// Better or worse by itself, but not significant after the correction for all workloads.
+    NotAfterCorrection,
     /// The tracer's stops could have caused the change, or hidden one.
     WithinTracerCost,
     /// A model's figure, which has no noise to judge it by.
@@ -107,9 +121,11 @@ impl Row {
             blocks: 0,
             metric: names::WALL_S.to_owned(),
             direction: Direction::Lower,
+            is_emulated: false,
             cells: policies.iter().map(none).collect(),
             race: Race::default(),
             notes: Vec::new(),
+            shares_boots: false,
         }
     }
 
@@ -157,9 +173,9 @@ impl Row {
     /// The row of merged boots, where each policy is a property of a boot.
     pub fn of_boots(workload: &str, machine: &str, policies: &[String], merged: &Merged) -> Row {
         let arm_of = |policy: &String| merged.design.arms.iter().position(|arm| arm.label == *policy);
-        let cell = |policy: &String| match arm_of(policy).map(|arm| &merged.arms[arm]) {
+        let cell = |policy: &String| match arm_of(policy).map(|at| (at, &merged.arms[at])) {
             None => Cell::without(policy, "no boot of this design has it".to_owned()),
-            Some(arm) => match standing(&arm.outcome) {
+            Some((at, arm)) => match standing(&arm.outcome) {
                 Standing::None { .. } if arm.boots == 0 => {
                     Cell::without(policy, "no boot that has it was measured".to_owned())
                 }
@@ -167,6 +183,9 @@ impl Row {
                 standing => Cell {
                     medians: arm.medians.clone(),
                     effects: arm.effects.clone(),
+                    is_held: arm.is_held,
+                    error: merged.error(at),
+                    basis: Basis::of_boots(merged, at),
                     standing,
                     ..Cell::without(policy, String::new())
                 },
@@ -182,6 +201,7 @@ impl Row {
             metric: merged.design.primary.clone(),
             direction: primary.map_or(Direction::Lower, |metric| metric.direction),
             notes: sentences(&merged.limits, &merged.design.arms),
+            shares_boots: true,
             ..Row::without(workload, machine, policies, "")
         };
         let race = race_of_boots(&own, &cells, &is_best);
@@ -192,20 +212,22 @@ impl Row {
     /// ahead. Faults and bytes are determined by the kernel, so they remain valid.
     #[must_use]
     pub fn emulated(self, unit: Unit) -> Row {
-        let is_figure = |standing: &Standing| !matches!(standing, Standing::None { .. } | Standing::NotHeld);
+        let is_figure = |standing: &Standing| !matches!(standing, Standing::None { .. });
+        let own = Row { is_emulated: true, ..self };
         if matches!(unit, Unit::Count | Unit::Bytes) {
-            return self;
+            return own;
         }
-        let cells = self
+        let cells = own
             .cells
             .into_iter()
             .map(|cell| if is_figure(&cell.standing) { Cell { standing: Standing::Emulated, ..cell } } else { cell });
-        let note = "an emulator ran it: its times are those of the emulator, and no claim about a processor".to_owned();
+        let note =
+            "an emulator ran it: its times are those of the emulator, and say nothing about a processor".to_owned();
         Row {
             cells: cells.collect(),
             race: Race::default(),
-            notes: [note].into_iter().chain(self.notes).collect(),
-            ..self
+            notes: [note].into_iter().chain(own.notes).collect(),
+            ..own
         }
     }
 
@@ -230,14 +252,18 @@ impl Cell {
             effects: BTreeMap::new(),
             q: None,
             coverage_ratio: None,
+            is_held: true,
+            error: None,
+            log_ratios: Vec::new(),
+            basis: Basis::default(),
             standing: Standing::None { why },
         }
     }
 
-    /// Whether its change can be attributed to the policy, as far as is known.
+    /// Whether its change can be attributed to the policy.
     pub fn has_claim(&self) -> bool {
-        use Standing::{Better, Equivalent, Modelled, NotAmongSoMany, Undecided, Worse};
-        matches!(self.standing, Better | Worse | Equivalent | Undecided | NotAmongSoMany | Modelled)
+        use Standing::{Better, Equivalent, Modelled, NotAfterCorrection, Undecided, Worse};
+        matches!(self.standing, Better | Worse | Equivalent | Undecided | NotAfterCorrection | Modelled)
     }
 }
 
@@ -266,15 +292,21 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
     if let Some(Admission::Unsupported(why)) = comparison.admissions.get(arm) {
         return Cell::without(policy, why.to_string());
     }
-    let Some(analysis) = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm)) else {
+    let analysed = comparison.analysis.as_ref();
+    let Some((analysis, primary)) = analysed.and_then(|all| Some((all.arms.get(arm)?, &all.primary))) else {
         return Cell::without(policy, without_analysis(&comparison.ended));
     };
+    let log_ratios = log_ratios(comparison, arm, primary);
     match standing(&analysis.outcome) {
         standing @ Standing::None { .. } => Cell { standing, ..Cell::without(policy, String::new()) },
         standing => Cell {
             medians: analysis.medians.clone(),
             effects: analysis.effects.clone(),
             coverage_ratio: coverage_ratio(&comparison.trials, arm),
+            is_held: is_held(&comparison.trials, arm),
+            error: LogError::of_sample(&log_ratios.iter().flatten().copied().collect::<Vec<_>>()),
+            log_ratios,
+            basis: Basis::of_arm(comparison, arm),
             standing,
             ..Cell::without(policy, String::new())
         },
@@ -285,25 +317,11 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
 fn without_analysis(ended: &Ended) -> String {
     match ended {
         Ended::Failed { message } | Ended::TooSlow { message } => message.clone(),
-        Ended::Time => "the time was up before a block was complete".to_owned(),
+        Ended::Time => "the time limit expired before a block was complete".to_owned(),
         Ended::NotEnded | Ended::Interrupted => "it was interrupted before a block was complete".to_owned(),
-        Ended::NothingAdmitted => "no policy could be given".to_owned(),
+        Ended::NothingAdmitted => "no policy could be applied".to_owned(),
         Ended::Blocks | Ended::Precise => "no block of its comparison is complete".to_owned(),
     }
-}
-
-/// The share of the memory concerned that an arm's trials mapped as requested.
-fn coverage_ratio(trials: &[TrialRecord], arm: usize) -> Option<f64> {
-    let counts = |record: &&TrialRecord| {
-        record.trial.arm == arm
-            && record.trial.block > 0
-            && record.rejected.is_empty()
-            && record.verdict.holding != Holding::NotAsked
-    };
-    let verdicts = || trials.iter().filter(counts).map(|record| &record.verdict);
-    let concerned: f64 = verdicts().map(|verdict| verdict.concerned_bytes as f64).sum();
-    let covered: f64 = verdicts().map(|verdict| verdict.covered_bytes as f64).sum();
-    (concerned > 0.0).then(|| covered / concerned)
 }
 
 fn standing(outcome: &Outcome) -> Standing {
@@ -314,9 +332,8 @@ fn standing(outcome: &Outcome) -> Standing {
         Outcome::Worse => Standing::Worse,
         Outcome::Equivalent => Standing::Equivalent,
         Outcome::Undecided { .. } => Standing::Undecided,
-        Outcome::NotHeld => Standing::NotHeld,
         Outcome::WithinTracerCost => Standing::WithinTracerCost,
-        Outcome::Unsupported => none("it could not be given"),
+        Outcome::Unsupported => none("it could not be applied"),
         Outcome::WrongAnswer { message } => none(&format!("wrong answer: {message}")),
         Outcome::TooSlow { message } => none(&format!("too slow: it {message}")),
         Outcome::NotMeasured | Outcome::Control => none("no trial of it counted"),
@@ -354,17 +371,17 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
     }
 }
 
-/// The race over boots: a policy is unbeaten if no other is shown to beat it; if none is better, those level with the
-/// baseline are.
+/// The race over boots: a policy is unbeaten if no other is shown to beat it. If none is better than the baseline, all that are
+/// not worse are unbeaten.
 fn race_of_boots(row: &Row, cells: &[Cell], is_best: &dyn Fn(usize) -> bool) -> Race {
     let runs = |at: &usize| cells[*at].has_claim() || cells[*at].standing == Standing::Baseline;
     let running: Vec<usize> = (0..cells.len()).filter(runs).collect();
     let best: Vec<usize> = running.iter().copied().filter(|at| is_best(*at)).collect();
-    let is_level = |at: &usize| cells[*at].standing != Standing::Worse;
-    let level: Vec<usize> = running.iter().copied().filter(is_level).collect();
+    let is_not_worse = |at: &usize| cells[*at].standing != Standing::Worse;
+    let not_worse: Vec<usize> = running.iter().copied().filter(is_not_worse).collect();
     let cost = |at: &usize| row.cost_ratio(&cells[*at]).unwrap_or(1.0);
     let leader = running.iter().copied().min_by(|one, other| cost(one).total_cmp(&cost(other)));
-    Race { unbeaten: if best.is_empty() { level } else { best }, leader, running }
+    Race { unbeaten: if best.is_empty() { not_worse } else { best }, leader, running }
 }
 
 fn notes(analysis: &Analysis, comparison: &Comparison) -> Vec<String> {

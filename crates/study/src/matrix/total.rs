@@ -1,12 +1,14 @@
 //! Summary of all rows of a machine for one policy.
 
-use super::geometric::{Geometric, geometric};
+use serde::Serialize;
+
+use super::geometric::geometric;
 use super::row::{Cell, Row, Standing, inverted};
 use super::trade::Trade;
 use super::wins::{Race, Wins, wins};
 use crate::comparison::Design;
 use crate::metric::{Direction, Provenance};
-use crate::stats::Effect;
+use crate::stats::{Effect, LogError};
 
 /// Summary of the rows of a machine for one policy.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,19 +19,60 @@ pub struct Total {
     pub provenance: Provenance,
     /// Name of the policy.
     pub policy: String,
-    /// The conclusion: that of the row if only one makes a claim; if several do, from the interval of their mean. If
-    /// none does, the reason given by the first row that knows it.
+    /// The conclusion: that of the row if only one makes a claim; if several do, from the interval of their mean over these
+    /// workloads. If none does, the reason given by the first row that knows it.
     pub standing: Standing,
+    /// Whether the policy was shown to be in force in every row that makes a claim.
+    pub is_held: bool,
     /// The primary metric of all rows, and the direction in which it improves; absent if rows have different ones.
     pub metric: Option<(String, Direction)>,
     /// Mean of the cost against the baseline; absent for the baseline.
-    pub mean: Option<Geometric>,
+    pub mean: Option<Mean>,
     /// The largest cost ratio, with its workload.
     pub worst: Option<(f64, String)>,
+    /// Its share of the largest gain of a policy; absent for that policy, for a loss, and if it is unknown.
+    pub gain_share: Option<TotalShare>,
     /// How often it came out ahead.
     pub wins: Wins,
     /// Its memory cost and its speed.
     pub trade: Option<Trade>,
+}
+
+/// A share of another policy's gain: 0.6 means that it saves 6 % of the cost if the other saves 10 %.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct TotalShare {
+    /// The policy with the largest gain.
+    pub of: String,
+    /// The ratio of the two reported gains.
+    pub ratio: f64,
+    /// Lower bound of its interval.
+    #[serde(rename = "low_ratio")]
+    pub low: f64,
+    /// Upper bound of its interval.
+    #[serde(rename = "high_ratio")]
+    pub high: f64,
+}
+
+/// The mean change of several workloads.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    /// Number of workloads.
+    pub of: u32,
+    /// The geometric mean of their ratios.
+    pub ratio: f64,
+    /// Bounds of the mean over these workloads, from their measuring errors alone; absent if one of them has none.
+    pub these: Option<(f64, f64)>,
+    /// Bounds of the mean over workloads like these, from the differences between them; absent with fewer than
+    /// [`super::geometric::MIN_WORKLOADS`].
+    pub like_these: Option<(f64, f64)>,
+}
+
+impl Mean {
+    /// As a change of these workloads against the baseline.
+    pub fn effect(&self) -> Effect {
+        let (low, high) = self.these.unzip();
+        Effect { blocks: self.of, ratio: self.ratio, low, high, p_adjusted: None }
+    }
 }
 
 impl Total {
@@ -45,12 +88,20 @@ impl Total {
             provenance: first.provenance,
             policy: policy.to_owned(),
             standing: standing(rows, at, mean.as_ref()),
+            is_held: rows.iter().map(|row| &row.cells[at]).all(|cell| cell.is_held || !cell.has_claim()),
             metric: metric(costs.iter().map(|(_, row)| *row)),
             mean,
             worst: worst.map(|(cost, row)| (cost.ratio, row.workload.clone())),
+            gain_share: None,
             wins: wins(&races, at, Design::CONFIDENCE),
             trade: None,
         })
+    }
+
+    /// The mean with its bounds over workloads like these; `None` with too few workloads.
+    pub fn like_these(&self) -> Option<Effect> {
+        let mean = self.mean.filter(|mean| mean.like_these.is_some())?;
+        Total { mean: Some(Mean { these: mean.like_these, ..mean }), ..self.clone() }.change()
     }
 
     /// The mean change of the primary metric if all rows have the same one; otherwise the mean change of the cost.
@@ -72,18 +123,29 @@ fn costs<'a>(rows: &[&'a Row], policy: &str) -> Vec<(Effect, &'a Row)> {
     rows.iter().filter_map(cost).collect()
 }
 
-/// The geometric mean of a policy's cost over rows that make a claim about it, throughput inverted. A single row
-/// contributes its own interval. A model's rows have none: they contain no noise.
-pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Geometric> {
+/// The geometric mean of a policy's cost over rows that make a claim about it, throughput inverted. A model's rows have no
+/// interval: they contain no noise.
+pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Mean> {
     let costs = costs(rows, policy);
     let ratios: Vec<f64> = costs.iter().map(|(cost, _)| cost.ratio).collect();
     let mean = geometric(&ratios, Design::CONFIDENCE)?;
-    let interval = match &costs[..] {
-        _ if costs.iter().any(|(_, row)| row.provenance == Provenance::Modelled) => None,
-        [(cost, _)] => cost.low.zip(cost.high),
-        _ => mean.interval,
+    let own = Mean { of: mean.of, ratio: mean.ratio, these: None, like_these: None };
+    if costs.iter().any(|(_, row)| row.provenance == Provenance::Modelled) {
+        return Some(own);
+    }
+    if let [(cost, _)] = &costs[..] {
+        return Some(Mean { these: cost.low.zip(cost.high), ..own });
+    }
+    let error = |(_, row): &(Effect, &Row)| row.cells.iter().find(|cell| cell.policy == policy)?.error;
+    let errors: Option<Vec<LogError>> = costs.iter().map(error).collect();
+    let shares_boots = costs.iter().any(|(_, row)| row.shares_boots);
+    let of_mean = if shares_boots { LogError::of_shared_mean } else { LogError::of_mean };
+    let error = errors.and_then(|errors| of_mean(&errors));
+    let around = |error: LogError| {
+        let half = error.half_width(Design::CONFIDENCE).exp();
+        (mean.ratio / half, mean.ratio * half)
     };
-    Some(Geometric { interval, ..mean })
+    Some(Mean { these: error.map(around), like_these: mean.interval, ..own })
 }
 
 fn metric<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<(String, Direction)> {
@@ -92,7 +154,10 @@ fn metric<'a>(mut rows: impl Iterator<Item = &'a Row>) -> Option<(String, Direct
     rows.all(is_same).then(|| (first.metric.clone(), first.direction))
 }
 
-fn standing(rows: &[&Row], at: usize, mean: Option<&Geometric>) -> Standing {
+/// The largest ratio that does not matter.
+const BAND: f64 = 1.0 + Design::BAND_RATIO;
+
+fn standing(rows: &[&Row], at: usize, mean: Option<&Mean>) -> Standing {
     let cells: Vec<&Cell> = rows.iter().map(|row| &row.cells[at]).collect();
     let claims: Vec<&&Cell> = cells.iter().filter(|cell| cell.has_claim()).collect();
     if let [one] = claims[..] {
@@ -101,7 +166,8 @@ fn standing(rows: &[&Row], at: usize, mean: Option<&Geometric>) -> Standing {
     match mean {
         None => unclaimed(&cells),
         Some(_) if claims.iter().any(|cell| cell.standing == Standing::Modelled) => Standing::Modelled,
-        Some(mean) => match mean.interval {
+        Some(mean) => match mean.these {
+            Some((low, high)) if low * BAND >= 1.0 && high <= BAND => Standing::Equivalent,
             Some((_, high)) if high < 1.0 => Standing::Better,
             Some((low, _)) if low > 1.0 => Standing::Worse,
             _ => Standing::Undecided,
@@ -113,7 +179,6 @@ fn standing(rows: &[&Row], at: usize, mean: Option<&Geometric>) -> Standing {
 fn unclaimed(cells: &[&Cell]) -> Standing {
     let first = |is: fn(&Standing) -> bool| cells.iter().map(|cell| &cell.standing).find(|standing| is(standing));
     let known = first(|standing| *standing == Standing::Baseline)
-        .or_else(|| first(|standing| *standing == Standing::NotHeld))
         .or_else(|| first(|standing| *standing == Standing::WithinTracerCost))
         .or_else(|| first(|_| true));
     known.cloned().unwrap_or_else(|| Standing::None { why: "no row has it".to_owned() })
@@ -142,27 +207,41 @@ mod tests {
     }
 
     #[test]
-    fn one_row_brings_its_own_interval_and_what_it_says() {
+    fn a_single_row_gives_its_interval_and_its_conclusion() {
         let total = of(&[row("a", "wall_s", Standing::Undecided, (0.84, 1.63))]);
-        assert_eq!(total.mean.unwrap().interval, Some((0.84, 1.63)));
+        assert_eq!(total.mean.unwrap().these, Some((0.84, 1.63)));
         assert_eq!(total.standing, Standing::Undecided);
-        // The interval of a mean of two comes from their difference.
-        let both = [row("a", "wall_s", Standing::Better, (0.7, 0.8)), row("b", "wall_s", Standing::Worse, (1.1, 1.3))];
-        let total = of(&both);
-        assert!(total.mean.unwrap().interval.unwrap().1 > 1.3);
-        assert_eq!(total.standing, Standing::Undecided);
+    }
+
+    #[test]
+    fn the_mean_of_several_rows_has_one_interval_from_errors_and_one_from_differences() {
+        let of_rows = |count: usize, deviation: f64| {
+            let bounds = |at: usize| if at.is_multiple_of(2) { (0.7, 0.8) } else { (1.1, 1.3) };
+            let mut rows: Vec<Row> =
+                (0..count).map(|at| row(&at.to_string(), "wall_s", Standing::Better, bounds(at))).collect();
+            let error = LogError { variance: deviation * deviation, degrees: 9.0 };
+            rows.iter_mut().for_each(|row| row.cells[1].error = Some(error));
+            of(&rows)
+        };
+        let two = of_rows(2, 0.01);
+        let mean = two.mean.unwrap();
+        assert!(mean.these.unwrap().1 < 0.97 && mean.like_these.is_none(), "{mean:?}");
+        assert_eq!(two.standing, Standing::Better);
+        assert_eq!(of_rows(2, 0.2).standing, Standing::Undecided);
+        let like_these = of_rows(6, 0.01).mean.unwrap().like_these.unwrap();
+        assert!(like_these.0 < 0.8 && like_these.1 > 1.1, "{like_these:?}");
     }
 
     #[test]
     fn a_model_has_no_interval() {
         let rows = ["a", "b"].map(|name| row(name, "walks", Standing::Modelled, (0.0965, 0.0965)));
         let total = of(&rows);
-        assert_eq!((total.mean.unwrap().interval, total.standing), (None, Standing::Modelled));
-        assert_eq!(of(&rows[..1]).mean.unwrap().interval, None);
+        assert_eq!((total.mean.unwrap().these, total.standing), (None, Standing::Modelled));
+        assert_eq!(of(&rows[..1]).mean.unwrap().these, None);
     }
 
     #[test]
-    fn a_change_is_one_of_the_metric_that_all_rows_have() {
+    fn the_change_is_that_of_the_metric_if_all_rows_have_the_same() {
         let rate = |name| Row { direction: Direction::Higher, ..row(name, "get_per_s", Standing::Better, (1.1, 1.3)) };
         let total = of(&[rate("a")]);
         assert!(total.mean.unwrap().ratio < 1.0, "as cost");
@@ -174,13 +253,13 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_claimed_it_says_why() {
+    fn a_total_without_claims_has_a_reason() {
         let mut rows = [
             Row::without("a", "m", &["base".to_owned(), "thp".to_owned()], "not run"),
-            row("b", "wall_s", Standing::NotHeld, (0.7, 0.8)),
+            row("b", "wall_s", Standing::WithinTracerCost, (0.7, 0.8)),
         ];
         let total = of(&rows);
-        assert_eq!((total.mean, total.standing), (None, Standing::NotHeld));
+        assert_eq!((total.mean, total.standing), (None, Standing::WithinTracerCost));
         rows[1].cells[1].standing = Standing::None { why: "later".into() };
         assert_eq!(of(&rows).standing, Standing::None { why: "not run".into() });
     }

@@ -12,7 +12,7 @@ pub struct Trade {
     pub cost: Geometric,
     /// Peak memory including page tables, relative to the baseline.
     pub memory: Geometric,
-    /// Whether no other policy has less of one and no more of the other, by the estimates.
+    /// Whether it is on the Pareto front: by the estimates, no other policy has less of one and no more of the other.
     pub is_front: bool,
 }
 
@@ -26,9 +26,9 @@ const MEMORY: [(&str, &[&str]); 2] = [
 impl Cell {
     /// Peak memory, page tables and other held memory in bytes, each at its own peak. Unobserved parts are not included.
     pub fn memory_bytes(&self) -> Option<f64> {
-        MEMORY.into_iter().find_map(|(resident, besides)| {
-            let besides: f64 = besides.iter().filter_map(|name| self.medians.get(*name)).sum();
-            Some(self.medians.get(resident)? + besides)
+        MEMORY.into_iter().find_map(|(resident, added)| {
+            let added: f64 = added.iter().filter_map(|name| self.medians.get(*name)).sum();
+            Some(self.medians.get(resident)? + added)
         })
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     use crate::stats::Effect;
 
     #[test]
-    fn memory_of_a_model_has_what_is_held_and_not_mapped() {
+    fn memory_of_a_model_includes_held_and_unmapped_bytes() {
         let mut cell = Cell::without("contig-64k", String::new());
         assert_eq!(cell.memory_bytes(), None);
         for (name, bytes) in
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn the_front_is_what_no_other_policy_beats_in_both() {
+    fn the_front_has_the_policies_that_no_other_beats_in_both() {
         let rows = [row(&[(0.8, 1.5), (0.9, 1.6), (0.7, 2.0)]), row(&[(0.8, 1.5), (0.9, 1.6), (0.7, 2.0)])];
         let trades = trades(&rows.iter().collect::<Vec<_>>(), 4);
         let front: Vec<bool> = trades.iter().map(|trade| trade.as_ref().unwrap().is_front).collect();
@@ -118,11 +118,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_has_no_trade() {
+    fn there_is_no_trade_without_both_figures() {
         let mut bare = row(&[(0.8, 1.5)]);
-        bare.cells[1].standing = Standing::NotHeld;
+        bare.cells[1].standing = Standing::WithinTracerCost;
         assert_eq!(trades(&[&bare], 2)[1], None, "the change is not the policy's");
         bare.cells[0].medians.clear();
-        assert_eq!(trades(&[&bare], 2)[0], None, "nobody saw the baseline's memory");
+        assert_eq!(trades(&[&bare], 2)[0], None, "the baseline's memory is unknown");
     }
 }

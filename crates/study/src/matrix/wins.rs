@@ -4,7 +4,7 @@
 //! tie. The origin of such tables counts the smallest figure of each test regardless of noise: that is the count by
 //! estimate. If all `k` policies were alike, each would have the smallest figure in one of `k` workloads.
 
-/// Which policies ran on a workload, and which came out ahead. Indices of policies.
+/// The policies that ran on a workload, and those that came out ahead, as indices of policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Race {
     /// Policies with figures.
@@ -94,11 +94,11 @@ fn range(probabilities: &[f64], confidence: f64) -> (u32, u32) {
     let tail = (1.0 - confidence) / 2.0;
     let cut = |probabilities: &mut dyn Iterator<Item = &f64>| {
         let mut sum = 0.0;
-        let is_left_off = |probability: &&f64| {
+        let is_cut_off = |probability: &&f64| {
             sum += **probability;
             sum <= tail
         };
-        probabilities.take_while(is_left_off).count()
+        probabilities.take_while(is_cut_off).count()
     };
     let (below, above) = (cut(&mut probabilities.iter()), cut(&mut probabilities.iter().rev()));
     (below as u32, (probabilities.len() - 1 - above) as u32)
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn the_published_shares_are_set_against_chance() {
+    fn the_chance_range_is_that_of_the_binomial_distribution() {
         // 259 tests of three policies: 86 each by chance, and 45 % of them are 117.
         let races = vec![race(&[0, 1, 2], &[0, 1, 2], 0); 259];
         let wins = wins(&races, 0, 0.95);

@@ -1,11 +1,14 @@
 //! The loop: admits the arms, runs block after block, and reports progress as events.
 
 mod checks;
+mod parts;
+
+pub use parts::{EarlierParts, Gap, Pause};
 
 use crate::comparison::{Admission, Design, Ended, Unsupported};
 use crate::control::Role;
 use crate::plan;
-use crate::stats::{self, Analysis, answers};
+use crate::stats::{self, Analysis, answers, next_block};
 use crate::trial::{Arm, Trial, TrialRecord};
 
 /// Maximum attempts at one trial before the comparison fails.
@@ -72,37 +75,30 @@ pub struct Run {
 /// positive value, or if a trial was rejected [`MAX_ATTEMPTS`] times. Trials that finished earlier are kept in every
 /// case.
 pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dyn FnMut(Event<'_>)) -> Run {
-    go_on(design, Earlier::default(), platform, listener)
-}
-
-/// Trials of a comparison that was interrupted.
-#[derive(Clone, Debug, Default)]
-pub struct Earlier {
-    /// In execution order.
-    pub trials: Vec<TrialRecord>,
-    /// Whether they ran in another boot than this one.
-    pub is_of_other_boot: bool,
+    resume(design, EarlierParts::default(), None, platform, listener)
 }
 
 /// Continues a comparison that was interrupted, and reports its progress to `listener`: like [`compare`], but without
-/// repeating finished trials. The platform's clock continues from the earlier trials.
+/// repeating finished trials, and until the pause, if there is one. The platform's clock continues from the earlier trials.
 ///
-/// After a reboot, block 0 runs once more, because caches and pools are empty again. A block that was interrupted by
-/// the reboot stays incomplete and does not count, because its arms would have run in two boots.
-pub fn go_on<P: Platform>(
+/// After a gap, block 0 runs once more, because caches and pools are empty or were used by others. A block that was
+/// interrupted by a reboot stays incomplete and does not count, because its arms would have run in two boots.
+pub fn resume<P: Platform>(
     design: &Design,
-    earlier: Earlier,
+    earlier: EarlierParts,
+    pause: Option<Pause>,
     platform: &mut P,
     listener: &mut dyn FnMut(Event<'_>),
 ) -> Run {
-    let mut comparing = Comparing::new(design, platform, listener);
-    comparing.is_cold = earlier.is_of_other_boot && !earlier.trials.is_empty();
-    comparing.trials = earlier.trials;
+    let mut runner = Runner::new(design, platform, listener);
+    runner.gap = if earlier.trials.is_empty() { Gap::Nothing } else { earlier.gap };
+    runner.trials = earlier.trials;
+    runner.pause = pause;
     let ended = match plan::check(design) {
-        Ok(()) => comparing.run(),
+        Ok(()) => runner.run(),
         Err(error) => failed(error.to_string()),
     };
-    let Comparing { admissions, trials, .. } = comparing;
+    let Runner { admissions, trials, .. } = runner;
     let analysis = stats::analyse(design, &trials, &admissions);
     listener(Event::Ended(&ended));
     Run { admissions, trials, analysis, ended }
@@ -120,14 +116,14 @@ pub fn arm_of_boot<P: Platform>(design: &Design, platform: &mut P, listener: &mu
     let (trials, ended) = match (plan::check(design), has) {
         (Err(error), _) => (Vec::new(), failed(error.to_string())),
         (Ok(()), None) => (Vec::new(), Ended::NothingAdmitted),
-        (Ok(()), Some(arm)) => alone(design, arm, platform, listener),
+        (Ok(()), Some(arm)) => run_alone(design, arm, platform, listener),
     };
     listener(Event::Ended(&ended));
     Run { admissions, trials, analysis: None, ended }
 }
 
 /// Runs one arm as if it were the whole design; its trials carry its index in `design`.
-fn alone<P: Platform>(
+fn run_alone<P: Platform>(
     design: &Design,
     arm: usize,
     platform: &mut P,
@@ -140,15 +136,15 @@ fn alone<P: Platform>(
         Event::Finished(record) => listener(Event::Finished(&of_arm(record.clone(), arm))),
         _ => {}
     };
-    let mut comparing = Comparing::new(&solo, platform, &mut renamed);
-    comparing.in_race = vec![true];
-    comparing.admissions = vec![Admission::Admitted { mechanism: String::new() }];
-    let ended = match comparing.blocks() {
-        // With nothing to compare, every precision counts as reached at the last block.
+    let mut runner = Runner::new(&solo, platform, &mut renamed);
+    runner.is_running = vec![true];
+    runner.admissions = vec![Admission::Admitted { mechanism: String::new() }];
+    let ended = match runner.blocks() {
+        // A single arm has no effect whose precision could stop the run, so it counts as precise at the last block.
         Ended::Precise => Ended::Blocks,
         other => other,
     };
-    (comparing.trials.into_iter().map(|record| of_arm(record, arm)).collect(), ended)
+    (runner.trials.into_iter().map(|record| of_arm(record, arm)).collect(), ended)
 }
 
 fn of_arm(mut record: TrialRecord, arm: usize) -> TrialRecord {
@@ -156,31 +152,32 @@ fn of_arm(mut record: TrialRecord, arm: usize) -> TrialRecord {
     record
 }
 
-struct Comparing<'a, P> {
+struct Runner<'a, P> {
     design: &'a Design,
     platform: &'a mut P,
     listener: &'a mut dyn FnMut(Event<'_>),
     admissions: Vec<Admission>,
     trials: Vec<TrialRecord>,
     /// Whether each arm still takes part.
-    in_race: Vec<bool>,
-    /// Whether all trials so far ran in another boot.
-    is_cold: bool,
+    is_running: Vec<bool>,
+    /// What happened since the last trial.
+    gap: Gap,
+    pause: Option<Pause>,
 }
 
-impl<'a, P: Platform> Comparing<'a, P> {
-    fn new(design: &'a Design, platform: &'a mut P, listener: &'a mut dyn FnMut(Event<'_>)) -> Comparing<'a, P> {
-        let (admissions, trials, in_race) = (Vec::new(), Vec::new(), Vec::new());
-        Comparing { design, platform, listener, admissions, trials, in_race, is_cold: false }
+impl<'a, P: Platform> Runner<'a, P> {
+    fn new(design: &'a Design, platform: &'a mut P, listener: &'a mut dyn FnMut(Event<'_>)) -> Runner<'a, P> {
+        let (admissions, trials, is_running) = (Vec::new(), Vec::new(), Vec::new());
+        Runner { design, platform, listener, admissions, trials, is_running, gap: Gap::Nothing, pause: None }
     }
 
     fn run(&mut self) -> Ended {
         self.admit();
-        if !self.in_race[self.design.baseline] || self.compared() == 0 {
+        if !self.is_running[self.design.baseline] || self.compared() == 0 {
             return Ended::NothingAdmitted;
         }
         for slow in answers::accepted(&self.trials).filter(|record| record.answer.too_slow) {
-            self.in_race[slow.trial.arm] = false;
+            self.is_running[slow.trial.arm] = false;
         }
         self.blocks()
     }
@@ -200,18 +197,22 @@ impl<'a, P: Platform> Comparing<'a, P> {
         for arm in &self.design.arms {
             let admission = match &arm.role {
                 Role::Policy => self.platform.admit(arm),
-                Role::Bare => self.with(self.design.baseline),
-                Role::Sham { of, .. } => self.with(*of),
+                Role::Frames { of } | Role::Share { of, .. } => match self.admissions.get(*of) {
+                    Some(Admission::Admitted { .. }) => self.platform.admit(arm),
+                    _ => self.control_admission(*of),
+                },
+                Role::Bare => self.control_admission(self.design.baseline),
+                Role::Sham { of, .. } => self.control_admission(*of),
             };
             self.admissions.push(admission);
         }
-        self.in_race =
+        self.is_running =
             self.admissions.iter().map(|admission| matches!(admission, Admission::Admitted { .. })).collect();
         (self.listener)(Event::Admitted(&self.admissions));
     }
 
-    /// The admission of a control arm is that of the arm to which it belongs.
-    fn with(&self, arm: usize) -> Admission {
+    /// The admission of a control arm: that of the arm to which it belongs.
+    fn control_admission(&self, arm: usize) -> Admission {
         match self.admissions.get(arm) {
             Some(Admission::Unsupported(why)) => Admission::Unsupported(why.clone()),
             Some(Admission::Admitted { .. }) => Admission::Admitted { mechanism: "the tracer's cost".into() },
@@ -224,14 +225,14 @@ impl<'a, P: Platform> Comparing<'a, P> {
 
     /// Number of policies that still take part, in addition to the baseline.
     fn compared(&self) -> usize {
-        self.design.compared().filter(|arm| self.in_race[*arm]).count().saturating_sub(1)
+        self.design.compared().filter(|arm| self.is_running[*arm]).count().saturating_sub(1)
     }
 
     /// Drops sham arms that would show nothing, because their arms stop hardly more often than the baseline.
     fn drop_shams(&mut self) {
         for (index, arm) in self.design.arms.iter().enumerate() {
             if let Role::Sham { of, .. } = arm.role {
-                self.in_race[index] &= self.design.is_worth_its_trials(of, &self.trials);
+                self.is_running[index] &= self.design.needs_sham_trials(of, &self.trials);
             }
         }
     }
@@ -240,14 +241,14 @@ impl<'a, P: Platform> Comparing<'a, P> {
         let last = self.trials.iter().map(|record| record.trial.block).max();
         let missing = if last.is_some_and(|last| block < last) { Vec::new() } else { self.missing(block) };
         if !missing.is_empty() {
-            self.refuse_late()?;
-            if block > 0 && self.is_cold {
-                if last == Some(block) {
+            self.check_time_limit()?;
+            if block > 0 && self.gap != Gap::Nothing {
+                if last == Some(block) && self.gap == Gap::Reboot {
                     return Ok(());
                 }
                 self.warm_up()?;
             }
-            self.is_cold = false;
+            self.gap = Gap::Nothing;
         }
         let is_last = last.is_none_or(|last| block >= last);
         for (position, arm) in missing {
@@ -268,34 +269,47 @@ impl<'a, P: Platform> Comparing<'a, P> {
         let of_block = |arm: usize| {
             answers::accepted(&self.trials).any(move |record| (record.trial.arm, record.trial.block) == (arm, block))
         };
-        let must_warm = self.is_cold && block == 0;
+        let must_warm = self.gap != Gap::Nothing && block == 0;
         let order = plan::order(self.design.seed, block, self.design.arms.len());
-        let in_race = order.into_iter().filter(|arm| self.in_race[*arm]).enumerate();
-        in_race.filter(|(_, arm)| must_warm || !of_block(*arm)).collect()
+        let needed = next_block::needed(self.design, &self.trials, &self.admissions, block);
+        let is_running = order.into_iter().filter(|arm| self.is_running[*arm] && needed[*arm]).enumerate();
+        is_running.filter(|(_, arm)| must_warm || !of_block(*arm)).collect()
     }
 
-    /// Refuses to continue after the time limit. The limit starts with the first trial, because that may have to
-    /// wait for another pagelab.
-    fn refuse_late(&self) -> Result<(), Ended> {
-        let began_s = self.trials.first().map(|record| record.started_s);
-        match (began_s, self.design.max_time_s) {
-            (Some(began_s), Some(limit_s)) if self.platform.elapsed_s() - began_s >= limit_s => Err(Ended::Time),
+    /// Refuses to continue after the time limit or the pause. Both count from the first trial, because a comparison may wait
+    /// for another pagelab before it.
+    fn check_time_limit(&self) -> Result<(), Ended> {
+        let Some(first) = self.trials.first() else { return Ok(()) };
+        let elapsed_s = self.platform.elapsed_s() - first.started_s;
+        match (self.pause, self.design.max_time_s) {
+            (Some(pause), _) if elapsed_s >= pause.latest_s => Err(Ended::Interrupted),
+            (Some(pause), _) if elapsed_s >= pause.after_s && self.has_enough_blocks() => Err(Ended::Interrupted),
+            (None, Some(limit_s)) if elapsed_s >= limit_s => Err(Ended::Time),
             _ => Ok(()),
         }
+    }
+
+    fn has_enough_blocks(&self) -> bool {
+        let analysis = stats::analyse(self.design, &self.trials, &self.admissions);
+        analysis.is_some_and(|analysis| self.is_enough(&analysis))
+    }
+
+    fn is_enough(&self, analysis: &Analysis) -> bool {
+        analysis.blocks >= plan::min_blocks_to_stop(self.design, self.compared())
     }
 
     /// Runs block 0 once more.
     fn warm_up(&mut self) -> Result<(), Ended> {
         let order = plan::order(self.design.seed, 0, self.design.arms.len());
-        let order: Vec<usize> = order.into_iter().filter(|arm| self.in_race[*arm]).collect();
+        let order: Vec<usize> = order.into_iter().filter(|arm| self.is_running[*arm]).collect();
         order.into_iter().enumerate().try_for_each(|(position, arm)| self.trial(arm, 0, position))
     }
 
     /// Repeats a trial until it is not rejected.
     fn trial(&mut self, arm: usize, block: u32, position: usize) -> Result<(), Ended> {
-        let is_before = |record: &&TrialRecord| record.trial.arm == arm && record.trial.block == block;
-        let before = self.trials.iter().filter(is_before).count() as u32;
-        let mut trial = Trial { arm, block, position: position as u32, attempt: before };
+        let is_earlier = |record: &&TrialRecord| record.trial.arm == arm && record.trial.block == block;
+        let earlier = self.trials.iter().filter(is_earlier).count() as u32;
+        let mut trial = Trial { arm, block, position: position as u32, attempt: earlier };
         loop {
             if self.platform.interrupted() {
                 return Err(Ended::Interrupted);
@@ -316,10 +330,10 @@ impl<'a, P: Platform> Comparing<'a, P> {
             let too_slow = record.answer.too_slow.then(|| answers::too_slow(self.design, &record));
             self.trials.push(record);
             let Some(change) = rejected else {
-                return too_slow.map_or(Ok(()), |message| self.leave_race(trial.arm, &message));
+                return too_slow.map_or(Ok(()), |message| self.drop_slow_arm(trial.arm, &message));
             };
             trial.attempt += 1;
-            if trial.attempt == before + MAX_ATTEMPTS {
+            if trial.attempt == earlier + MAX_ATTEMPTS {
                 let value = |value: Option<String>| value.unwrap_or_else(|| "absent".to_string());
                 return Err(failed(format!(
                     "the trial of {} in block {} was rejected {MAX_ATTEMPTS} times because a setting changed under it, at \
@@ -334,9 +348,9 @@ impl<'a, P: Platform> Comparing<'a, P> {
         }
     }
 
-    /// Drops an arm that took too long once, because it would again. Ends the comparison if nothing is left to compare.
-    fn leave_race(&mut self, arm: usize, message: &str) -> Result<(), Ended> {
-        self.in_race[arm] = false;
+    /// Drops an arm after one trial that took too long. Ends the comparison if nothing is left to compare.
+    fn drop_slow_arm(&mut self, arm: usize, message: &str) -> Result<(), Ended> {
+        self.is_running[arm] = false;
         let why = if arm == self.design.baseline {
             ""
         } else if self.compared() == 0 {
@@ -346,8 +360,8 @@ impl<'a, P: Platform> Comparing<'a, P> {
         };
         let label = &self.design.arms[arm].label;
         let message = format!(
-            "the trial of {label} {message} with all that it had started{why}; look at what it waits for, or give it more \
-             time"
+            "the trial of {label} {message} with all processes that it had started{why}; check what it waits for, or give it \
+             more time"
         );
         Err(Ended::TooSlow { message })
     }
@@ -356,8 +370,7 @@ impl<'a, P: Platform> Comparing<'a, P> {
     fn conclude(&mut self) -> Result<(), Ended> {
         let Some(analysis) = stats::analyse(self.design, &self.trials, &self.admissions) else { return Ok(()) };
         (self.listener)(Event::Block(&analysis));
-        let enough = analysis.blocks >= plan::least_blocks(self.design, self.compared());
-        if enough && stats::is_precise(self.design, &analysis) {
+        if self.is_enough(&analysis) && stats::unsettled(self.design, &analysis).next().is_none() {
             return Err(Ended::Precise);
         }
         if analysis.blocks >= self.design.max_blocks { Err(Ended::Blocks) } else { Ok(()) }

@@ -8,8 +8,8 @@ use super::max_t::{self, Flips};
 use super::median::median;
 use super::result::{Analysis, ArmAnalysis, Effect, Outcome};
 use super::signed_rank::{Centre, SignedRank};
-use super::tracer_cost::{self, Substitutes};
-use super::{best, outcome, warnings};
+use super::tracer_cost::{self, StandIns};
+use super::{best, curve, gain_share, outcome, parts, warnings};
 use crate::comparison::{Admission, Design};
 use crate::metric::names;
 use crate::plan;
@@ -29,15 +29,15 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
     if blocks.numbers.is_empty() {
         return None;
     }
-    let wanted_wall = design.primary == names::WALL_S;
+    let is_wall_requested = design.primary == names::WALL_S;
     let design = &Design { primary: warnings::deciding_metric(design, &blocks), ..design.clone() };
     let mut signed_rank = SignedRank::default();
     let effects = effects(design, &blocks, admissions, &mut signed_rank);
     let compared = effects.iter().filter(|effects| effects.contains_key(&design.primary)).count();
-    let stand_ins = Substitutes::new(design, &blocks);
+    let stand_ins = StandIns::new(design, &blocks);
     let mut outcome = |arm: usize| {
         let outcome = outcome(design, &blocks, admissions, arm, &effects[arm], compared);
-        beside_stops(design, &stand_ins, outcome, arm, effects[arm].get(&design.primary), &mut signed_rank)
+        check_tracer_cost(design, &stand_ins, outcome, arm, effects[arm].get(&design.primary), &mut signed_rank)
     };
     let outcomes: Vec<Outcome> = (0..design.arms.len()).map(&mut outcome).collect();
     let costs: Vec<_> = (0..design.arms.len()).map(|arm| stand_ins.costs(arm, &mut signed_rank)).collect();
@@ -52,36 +52,36 @@ pub fn analyse(design: &Design, trials: &[TrialRecord], admissions: &[Admission]
             outcome,
             tracer_cost,
             tied: Vec::new(),
+            gain_share: None,
+            parts: None,
+            curve: None,
         })
         .collect();
-    if held(&blocks, design.baseline) {
+    if is_held(&blocks, design.baseline) {
         best::mark(design, &blocks, &stand_ins, &mut arms, &mut signed_rank);
+        gain_share::mark(design, &blocks, &mut arms, &mut signed_rank);
     }
-    let warnings = warnings::warnings(design, trials, &blocks, &arms, wanted_wall);
+    parts::mark(design, &blocks, &mut arms, &mut signed_rank);
+    curve::mark(design, &blocks, &mut arms, &mut signed_rank);
+    let warnings = warnings::warnings(design, trials, &blocks, &arms, is_wall_requested);
     let blocks = blocks.numbers.len() as u32;
     Some(Analysis { primary: design.primary.clone(), baseline: design.baseline, blocks, arms, warnings })
 }
 
-/// Whether every compared arm is measured as precisely as the design requires: the half width of its interval of the
-/// primary metric is at most [`Design::precision_ratio`], whatever its outcome.
-pub fn is_precise(design: &Design, analysis: &Analysis) -> bool {
-    outcome::precise(design, analysis.arms.iter().filter_map(|arm| arm.effects.get(&analysis.primary)))
-}
-
-/// The effects of every arm. An arm with a wrong answer has none: the time for computing something else is not a change.
+/// The effects of every arm. An arm with a wrong answer has none: the time to compute something else is not a change.
 fn effects(
     design: &Design,
     blocks: &Blocks<'_>,
     admissions: &[Admission],
     signed_rank: &mut SignedRank,
 ) -> Vec<BTreeMap<String, Effect>> {
-    let in_race = |arm: &usize| {
+    let has_effects = |arm: &usize| {
         *arm != design.baseline
             && design.is_compared(*arm)
             && blocks.deviations[*arm].is_none()
             && matches!(admissions.get(*arm), Some(Admission::Admitted { .. }))
     };
-    let arms: Vec<usize> = (0..design.arms.len()).filter(in_race).collect();
+    let arms: Vec<usize> = (0..design.arms.len()).filter(has_effects).collect();
     let mut effects = vec![BTreeMap::new(); design.arms.len()];
     let mut flips = None;
     for metric in &design.metrics {
@@ -115,10 +115,10 @@ fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
     Effect { p_adjusted: Some(adjusted_p.max(centre.p)), ..Effect::of(blocks, centre) }
 }
 
-/// The outcome after accounting for what the tracer's stops alone can cause.
-fn beside_stops(
+/// The outcome, or [`Outcome::WithinTracerCost`] if the tracer's stops alone could cause or hide the change.
+fn check_tracer_cost(
     design: &Design,
-    stand_ins: &Substitutes<'_>,
+    stand_ins: &StandIns<'_>,
     outcome: Outcome,
     arm: usize,
     effect: Option<&Effect>,
@@ -127,13 +127,15 @@ fn beside_stops(
     let claims = matches!(outcome, Outcome::Better { .. } | Outcome::Worse | Outcome::Equivalent);
     let Some(effect) = effect.filter(|_| claims) else { return outcome };
     let Some(bound) = stand_ins.between((arm, design.baseline), &design.primary, signed_rank) else { return outcome };
-    let open = match outcome {
+    let is_undecided = match outcome {
         Outcome::Equivalent => tracer_cost::hides(design, &bound),
         _ => tracer_cost::explains(design, &bound, effect),
     };
-    if open { Outcome::WithinTracerCost } else { outcome }
+    if is_undecided { Outcome::WithinTracerCost } else { outcome }
 }
 
+/// The outcome of an arm, for the effect of requesting its policy. The order of trials is random, so the difference of two arms
+/// is an effect of the request, whatever share of the memory got the pages.
 fn outcome(
     design: &Design,
     blocks: &Blocks<'_>,
@@ -156,18 +158,15 @@ fn outcome(
     if let Some(deviation) = &blocks.deviations[arm] {
         return deviation.outcome();
     }
-    if !held(blocks, arm) {
-        return Outcome::NotHeld;
-    }
     match effects.get(&design.primary) {
         Some(effect) => outcome::conclude(design, effect, compared),
         None => Outcome::Undecided { blocks_needed: None },
     }
 }
 
-fn held(blocks: &Blocks<'_>, arm: usize) -> bool {
-    let word = holding(blocks.trials(arm).map(|record| &record.verdict));
-    matches!(word, Some(Holding::Held | Holding::NotAsked))
+fn is_held(blocks: &Blocks<'_>, arm: usize) -> bool {
+    let holding = holding(blocks.trials(arm).map(|record| &record.verdict));
+    matches!(holding, Some(Holding::Held | Holding::NotAsked))
 }
 
 fn medians(design: &Design, blocks: &Blocks<'_>, arm: usize) -> BTreeMap<String, f64> {

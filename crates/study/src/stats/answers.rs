@@ -1,4 +1,4 @@
-//! Checks answers: the output that must be the same under every policy, within the time limit.
+//! Checks the answers of trials: every arm must give the baseline's answer, within the time limit.
 
 use super::result::Outcome;
 use crate::comparison::Design;
@@ -84,7 +84,7 @@ fn difference(expected: &Answer, record: &TrialRecord) -> String {
         None => "no hash".to_string(),
     };
     format!(
-        "other standard output than the baseline's in block {block}: {} instead of {}",
+        "standard output differs from the baseline's in block {block}: {} instead of {}",
         short(found),
         short(expected)
     )

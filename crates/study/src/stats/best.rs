@@ -1,23 +1,23 @@
 //! Determines which of the better arms is best.
 //!
-//! Candidates are the arms with valid figures: right answers, a policy shown to be in force, and not the A/A arm. One
-//! candidate beats another if the signed-rank test between the two, block by block, rejects at the design's level
-//! divided by the number of rivals. The truly best arm has that many rivals, so the probability that it is called
-//! beaten, and another arm the winner, is at most the design's error level. A difference that the tracer's stops could
-//! have caused does not count.
+//! Candidates are the arms that are better than the baseline. Their rivals are all arms with valid figures: with right answers, not
+//! within the tracer's cost, and not the A/A arm. A rival beats a candidate if the signed-rank test between the two, block by
+//! block, rejects at the design's level divided by the number of rivals. The truly best arm has that many rivals, so the
+//! probability that it is called beaten, and another arm the winner, is at most the design's error level. A difference that the
+//! tracer's stops could have caused does not count.
 
 use super::blocks::Blocks;
 use super::outcome;
 use super::result::{ArmAnalysis, Effect, Outcome};
 use super::signed_rank::SignedRank;
-use super::tracer_cost::{self, Substitutes};
+use super::tracer_cost::{self, StandIns};
 use crate::comparison::Design;
 
-/// Marks the arms that no candidate beats, and records with which arms they are tied.
+/// Marks the candidates that no rival beats, and records with which rivals they are tied.
 pub(crate) fn mark(
     design: &Design,
     blocks: &Blocks<'_>,
-    stand_ins: &Substitutes<'_>,
+    stand_ins: &StandIns<'_>,
     arms: &mut [ArmAnalysis],
     signed_rank: &mut SignedRank,
 ) {
@@ -50,7 +50,7 @@ enum Duel {
 fn duel(
     design: &Design,
     blocks: &Blocks<'_>,
-    stand_ins: &Substitutes<'_>,
+    stand_ins: &StandIns<'_>,
     signed_rank: &mut SignedRank,
     (one, two): (usize, usize),
     rivals: usize,

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use super::answers::{self, Deviation};
-use crate::comparison::{Admission, Design};
+use crate::comparison::{Admission, Comparison, Design};
 use crate::trial::TrialRecord;
 
 /// The trials of the blocks that count, by arm and block.
 ///
-/// A block counts if it is not block 0 and every arm in the race has an accepted trial in it. Control arms, some of
-/// which do not always run, need none. The arms in the race are the admitted arms that never gave a wrong answer, and
-/// always the baseline; a block in which the baseline's answer is not the expected one does not count.
+/// A block counts if it is not block 0, the baseline gave the expected answer in it, and at least one arm that is compared with the
+/// baseline, is admitted and never gave a wrong answer has an accepted trial in it. If there is no such arm, the baseline's trial
+/// suffices. Other arms may have been dropped earlier, or be controls, which do not run in every block.
 pub(crate) struct Blocks<'a> {
     /// Numbers of the blocks that count, ascending.
     pub numbers: Vec<u32>,
@@ -25,14 +25,14 @@ impl<'a> Blocks<'a> {
     pub fn new(design: &Design, trials: &'a [TrialRecord], admissions: &[Admission]) -> Blocks<'a> {
         let deviations = answers::deviations(design, trials);
         let admitted = |arm: usize| matches!(admissions.get(arm), Some(Admission::Admitted { .. }));
-        let required: Vec<usize> = design
+        let rivals: Vec<usize> = design
             .compared()
-            .filter(|arm| *arm == design.baseline || (admitted(*arm) && deviations[*arm].is_none()))
+            .filter(|arm| *arm != design.baseline && admitted(*arm) && deviations[*arm].is_none())
             .collect();
         let rows = rows(design, trials);
         let expected = answers::expected(design, trials);
         let counts = |row: &&BTreeMap<usize, &TrialRecord>| {
-            required.iter().all(|arm| row.contains_key(arm))
+            (rivals.is_empty() || rivals.iter().any(|arm| row.contains_key(arm)))
                 && row.get(&design.baseline).map(|record| &record.answer) == expected
         };
         let counted: Vec<&BTreeMap<usize, &'a TrialRecord>> = rows.values().filter(counts).collect();
@@ -64,6 +64,13 @@ impl<'a> Blocks<'a> {
         (0..self.numbers.len()).filter_map(log).collect()
     }
 
+    /// The differences `arm` - `other`, one entry per block that counts, `None` if one of the two was not observed.
+    pub fn differences(&self, arm: usize, other: usize, metric: &str) -> Vec<Option<f64>> {
+        let value = |record: &Option<&TrialRecord>| record.and_then(|record| record.value(metric));
+        let pairs = self.records[arm].iter().zip(&self.records[other]);
+        pairs.map(|(one, two)| Some(value(one)? - value(two)?)).collect()
+    }
+
     /// Natural logarithms of the ratios `arm` / `other`, one entry per block that counts, `None` if one of the two was
     /// not observed.
     ///
@@ -80,6 +87,18 @@ impl<'a> Blocks<'a> {
         }
         ratios.iter().any(Option::is_some).then_some(ratios)
     }
+}
+
+/// The logarithms of an arm's ratios to the baseline, one entry per block that counts; empty where there is no ratio.
+pub(crate) fn log_ratios(comparison: &Comparison, arm: usize, metric: &str) -> Vec<Option<f64>> {
+    let design = &comparison.design;
+    let blocks = Blocks::new(design, &comparison.trials, &comparison.admissions);
+    blocks.log_ratios(arm, design.baseline, metric).unwrap_or_default()
+}
+
+/// An arm's trials in the blocks that count.
+pub fn counted_trials(comparison: &Comparison, arm: usize) -> Vec<&TrialRecord> {
+    Blocks::new(&comparison.design, &comparison.trials, &comparison.admissions).trials(arm).collect()
 }
 
 /// The accepted trials by block and arm, without block 0.

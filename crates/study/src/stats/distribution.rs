@@ -6,7 +6,7 @@ use super::normal;
 pub(crate) enum Distribution {
     /// Cumulative probabilities of 0, 1, 2, ...
     Exact(Vec<f64>),
-    /// Normal approximation with a correction for continuity, used when the exact one would be long.
+    /// Normal approximation with continuity correction, used when the exact distribution would be long.
     Normal { mean: f64, deviation: f64 },
 }
 

@@ -11,8 +11,7 @@ pub fn holding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Ho
 }
 
 /// The verdict that determines [`holding`]: at least nine tenths of the verdicts are as good or better, ordered by
-/// holding and then by coverage. Its coverage is therefore consistent with its holding, which the mean coverage need
-/// not be.
+/// holding and then by coverage. Its coverage is therefore consistent with its holding. The mean coverage may not be.
 pub fn deciding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<&'a Verdict> {
     let mut verdicts: Vec<&Verdict> = verdicts.into_iter().collect();
     let coverage = |verdict: &Verdict| verdict.coverage_ratio().unwrap_or(0.0);
@@ -22,8 +21,8 @@ pub fn deciding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<&
     verdicts.get(verdicts.len() / 10).copied()
 }
 
-fn rank(word: Holding) -> u8 {
-    match word {
+fn rank(holding: Holding) -> u8 {
+    match holding {
         Holding::NotHeld => 0,
         Holding::Unknown => 1,
         Holding::Partly => 2,
@@ -36,7 +35,7 @@ fn rank(word: Holding) -> u8 {
 mod tests {
     use super::*;
 
-    fn of(words: &[(Holding, usize)]) -> Option<Holding> {
+    fn of(counts: &[(Holding, usize)]) -> Option<Holding> {
         let verdict = |holding| Verdict {
             holding,
             concerned_bytes: 1,
@@ -46,12 +45,12 @@ mod tests {
             answered: vec![],
         };
         let verdicts: Vec<Verdict> =
-            words.iter().flat_map(|(word, times)| std::iter::repeat_n(verdict(*word), *times)).collect();
+            counts.iter().flat_map(|(holding, times)| std::iter::repeat_n(verdict(*holding), *times)).collect();
         holding(&verdicts)
     }
 
     #[test]
-    fn the_coverage_goes_with_the_word() {
+    fn the_coverage_is_consistent_with_the_holding() {
         let of = |percents: &[u64]| {
             let verdict = |percent: &u64| Verdict {
                 holding: Verdict::holding_of(100, *percent),

@@ -10,10 +10,10 @@ use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
 
 /// Number of flips drawn if there are too many to enumerate; the first is "no flip".
-const DRAWN: usize = 10_000;
+const DRAWN_FLIPS: usize = 10_000;
 
 /// Up to this many blocks all flips are enumerated. Half of them suffice: flipping all signs changes no statistic.
-const ALL_UP_TO: usize = 14;
+const MAX_ENUMERATED_BLOCKS: usize = 14;
 
 /// Sets of blocks whose signs are flipped, one bit per block.
 pub(crate) struct Flips {
@@ -24,7 +24,7 @@ pub(crate) struct Flips {
 impl Flips {
     /// Flips of `blocks` blocks: all of them if possible, otherwise a fixed number drawn with `seed`.
     pub fn new(blocks: usize, seed: u64) -> Flips {
-        if blocks <= ALL_UP_TO { Flips::all(blocks) } else { Flips::drawn(blocks, seed) }
+        if blocks <= MAX_ENUMERATED_BLOCKS { Flips::all(blocks) } else { Flips::drawn(blocks, seed) }
     }
 
     fn all(blocks: usize) -> Flips {
@@ -36,7 +36,7 @@ impl Flips {
     fn drawn(blocks: usize, seed: u64) -> Flips {
         let mut random = Pcg64::seed_from_u64(seed ^ 0x6d61_782d_545f_7065);
         let mut column = |_| {
-            let mut column = vec![0; DRAWN];
+            let mut column = vec![0; DRAWN_FLIPS];
             random.fill_bytes(&mut column[1..]);
             column
         };
@@ -55,7 +55,7 @@ pub(crate) fn adjusted_p(ratios: &[&[Option<f64>]], flips: &Flips) -> Vec<f64> {
     let mut rising: Vec<usize> = (0..ratios.len()).collect();
     rising.sort_by(|one, two| observed(*one).total_cmp(&observed(*two)));
 
-    // An arm competes with the largest statistic of all arms with no larger statistic than its own.
+    // An arm is compared with the largest flipped statistic of all arms whose observed statistic is not larger than its own.
     let mut largest = vec![0.0f64; flips.len()];
     let mut p = vec![1.0; ratios.len()];
     for arm in &rising {
@@ -158,12 +158,15 @@ mod tests {
 
     #[test]
     fn drawn_flips_come_close_to_all_flips() {
-        let ratios = ratios(&mut Pcg64::seed_from_u64(2), 4, ALL_UP_TO, 1.0);
-        let exact = adjusted(&ratios, &Flips::new(ALL_UP_TO, 0));
-        let some = adjusted(&ratios, &Flips::drawn(ALL_UP_TO, 3));
+        let ratios = ratios(&mut Pcg64::seed_from_u64(2), 4, MAX_ENUMERATED_BLOCKS, 1.0);
+        let exact = adjusted(&ratios, &Flips::new(MAX_ENUMERATED_BLOCKS, 0));
+        let some = adjusted(&ratios, &Flips::drawn(MAX_ENUMERATED_BLOCKS, 3));
         for (exact, some) in exact.iter().zip(some) {
             // Four standard errors of a share of 10,000 draws.
-            assert!((exact - some).abs() <= 4.0 * (exact * (1.0 - exact) / DRAWN as f64).sqrt(), "{exact} {some}");
+            assert!(
+                (exact - some).abs() <= 4.0 * (exact * (1.0 - exact) / DRAWN_FLIPS as f64).sqrt(),
+                "{exact} {some}"
+            );
         }
     }
 
@@ -182,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn a_great_effect_of_one_arm_lends_nothing_to_the_others() {
+    fn a_large_effect_of_one_arm_does_not_make_others_significant() {
         let mut random = Pcg64::seed_from_u64(4);
         let flips = Flips::new(12, 0);
         let mut claims = 0;
@@ -196,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_and_missing_ratios_keep_their_place() {
+    fn equal_ratios_share_a_rank_and_missing_ones_have_rank_0() {
         let ratios = [Some(0.2), None, Some(-0.2), Some(0.0), Some(0.5)];
         assert_eq!(signed_ranks(&ratios), [5, 0, -5, 0, 8]);
     }

@@ -30,9 +30,9 @@ pub(crate) fn improves(design: &Design, ratio: f64) -> bool {
     }
 }
 
-/// Whether every arm's effect is as precise as the design requires.
-pub(crate) fn precise<'a>(design: &Design, mut effects: impl Iterator<Item = &'a Effect>) -> bool {
-    effects.all(|effect| half_width(effect).is_some_and(|half| half <= design.precision_ratio.ln_1p()))
+/// Whether an effect is as precise as the design requires.
+pub(crate) fn is_precise(design: &Design, effect: &Effect) -> bool {
+    half_width(effect).is_some_and(|half| half <= design.precision_ratio.ln_1p())
 }
 
 fn within_band(design: &Design, effect: &Effect) -> bool {
@@ -55,7 +55,7 @@ impl Effect {
 }
 
 /// Half width of the interval, as a logarithm.
-fn half_width(effect: &Effect) -> Option<f64> {
+pub(crate) fn half_width(effect: &Effect) -> Option<f64> {
     Some((effect.high? / effect.low?).ln() / 2.0)
 }
 
@@ -98,7 +98,7 @@ mod tests {
         assert_eq!(conclude(&effect(0.95, 0.97, 0.99, 0.001)), Outcome::Better { best: false });
         assert_eq!(conclude(&effect(1.01, 1.03, 1.05, 0.001)), Outcome::Worse);
         assert!(matches!(conclude(&effect(0.95, 0.97, 0.99, 0.06)), Outcome::Undecided { .. }));
-        // The change is certain, but it is unknown whether it matters.
+        // The change is certain, but may be too small to matter.
         assert!(matches!(conclude(&effect(0.98, 0.992, 0.998, 0.001)), Outcome::Undecided { .. }));
     }
 

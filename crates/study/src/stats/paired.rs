@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_ratio_lies_in_its_interval() {
+    fn the_ratio_is_in_its_interval() {
         let baselines = [10.0, 11.0, 9.0, 10.5, 9.5, 10.0, 12.0, 8.0];
         let figures: Vec<f64> =
             baselines.iter().zip([0.50, 0.52, 0.48, 0.51, 0.49, 0.5, 0.53, 0.47]).map(|(b, r)| b * r).collect();
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn few_pairs_have_no_interval_and_none_no_ratio() {
+    fn few_pairs_have_no_interval_and_no_pairs_have_no_ratio() {
         assert_eq!(paired_ratio(&[1.0, 1.0], &[2.0, 2.0], 0.95), Some(PairedRatio { ratio: 0.5, interval: None }));
         assert_eq!(paired_ratio(&[], &[], 0.95), None);
         assert_eq!(paired_ratio(&[0.0], &[1.0], 0.95), None);

@@ -14,7 +14,7 @@ const EXACT_PAIRS: usize = 2500;
 /// Values of both samples on one host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Stratum {
-    /// The sample in question.
+    /// The sample that is compared.
     pub one: Vec<f64>,
     /// The sample with which it is compared.
     pub other: Vec<f64>,
@@ -132,11 +132,11 @@ mod tests {
         for (one, other, critical) in [(4, 4, 0), (5, 5, 2), (6, 6, 5), (8, 8, 13), (10, 10, 23), (20, 20, 127)] {
             assert_eq!(distribution(&[(one, other)]).largest_within(0.025), Some(critical), "{one} {other}");
         }
-        assert_eq!(distribution(&[(3, 3)]).largest_within(0.025), None, "three against three say nothing");
+        assert_eq!(distribution(&[(3, 3)]).largest_within(0.025), None, "three against three cannot be significant");
     }
 
     #[test]
-    fn the_normal_distribution_goes_on_where_the_exact_one_ends() {
+    fn the_normal_distribution_continues_the_exact_one() {
         let sizes = [(40, 30), (20, 30)];
         let (exact, normal) = (distribution(&[(40, 30), (20, 30)][..1]), normal(&sizes[..1]));
         for count in [300, 450, 600] {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn hosts_are_compared_each_with_itself() {
+    fn samples_are_compared_within_hosts() {
         // The second host takes twice as long: if pooled, the arms would overlap.
         let strata = [stratum(&[1.1, 1.2, 1.15], &[1.0, 1.01, 1.02]), stratum(&[2.1, 2.2], &[2.0, 2.01])];
         let centre = test(&strata, 0.05).unwrap();

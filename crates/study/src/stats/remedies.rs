@@ -24,7 +24,7 @@ impl Warning {
                 format!("{count} of the {of} samples of {} {verb} far from the rest (they are kept)", label(arm))
             }
             Warning::BaselineNotHeld => {
-                "the baseline's own policy was not shown to be in force, so the changes are not against what its label says"
+                "the baseline's policy was not shown to be in force, so the changes are not relative to what its label says"
                     .to_string()
             }
             Warning::AaDiffers { arm } => {
@@ -70,7 +70,7 @@ impl Warning {
             Warning::FirstProcessEnds { ratio, cpu_decides } => {
                 let decides = if *cpu_decides { ", so CPU time decides" } else { "" };
                 format!(
-                    "the command's first process ends while others go on ({:.0} % of the CPU time is theirs): the wall time is \
+                    "the command's first process ends while others continue ({:.0} % of the CPU time is theirs): the wall time is \
                      not the program's{decides}",
                     ratio * 100.0
                 )
@@ -86,12 +86,33 @@ impl Warning {
         }
     }
 
+    /// Whether it changes how the result must be read. Other warnings only show how to improve the measurement; the changes and
+    /// their intervals remain valid.
+    pub fn changes_the_reading(&self) -> bool {
+        match self {
+            Warning::BaselineNotHeld
+            | Warning::AaDiffers { .. }
+            | Warning::TracerLoad { .. }
+            | Warning::LooksInWall { .. }
+            | Warning::DirectMapDemoted { .. }
+            | Warning::FirstProcessEnds { .. }
+            | Warning::SharedMemory { .. }
+            | Warning::ShortRuns { .. } => true,
+            Warning::Drift { .. }
+            | Warning::Bimodal { .. }
+            | Warning::Outliers { .. }
+            | Warning::Rejected { .. }
+            | Warning::TracerCost { .. }
+            | Warning::FreeMemoryReported { .. } => false,
+        }
+    }
+
     /// What can be done about it, as a sentence.
     pub fn remedy(&self) -> String {
         let remedy = match self {
             Warning::Drift { .. } => {
-                "changes are taken within blocks and still hold; absolute figures depend on when they were taken. Let the \
-                 machine warm up, fix its clock (cpupower frequency-set -g performance), stop what else runs"
+                "changes are measured within blocks and remain valid; absolute figures depend on when they were measured. Let the \
+                 machine warm up, fix its clock (cpupower frequency-set -g performance), stop other programs"
             }
             Warning::Bimodal { .. } => {
                 "look at the samples by block: something switches between two states; usual causes are placement on NUMA \
@@ -140,8 +161,8 @@ impl Warning {
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "its page size is that of /sys/kernel/mm/transparent_hugepage/shmem_enabled, or of a hugetlb pool where the \
-                 program asks for one (as PostgreSQL with huge_pages = on)"
+                "the program itself decides whether it takes its pages from a hugetlb pool (PostgreSQL: huge_pages = try, and \
+                 pages in the pool); else their size is that of /sys/kernel/mm/transparent_hugepage/shmem_enabled"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

@@ -14,7 +14,7 @@ pub struct Analysis {
     pub primary: String,
     /// Index of the baseline arm.
     pub baseline: usize,
-    /// Number of complete blocks that count.
+    /// Number of blocks that count; an arm that was dropped or finished early has fewer.
     pub blocks: u32,
     /// One per arm of the design, in its order.
     pub arms: Vec<ArmAnalysis>,
@@ -23,12 +23,12 @@ pub struct Analysis {
 }
 
 impl Analysis {
-    /// The arm that beats the baseline and every other candidate, if there is one.
+    /// The arm that beats the baseline and every rival, if there is one.
     pub fn winner(&self) -> Option<usize> {
         self.arms.iter().position(|arm| arm.outcome == Outcome::Better { best: true } && arm.tied.is_empty())
     }
 
-    /// The arms that are better than the baseline and that no candidate beats: the winner, or those that are tied best.
+    /// The arms that are better than the baseline and that no rival beats: the winner, or those that are tied best.
     pub fn best(&self) -> Vec<usize> {
         let best = |arm: &usize| self.arms[*arm].outcome == Outcome::Better { best: true };
         (0..self.arms.len()).filter(best).collect()
@@ -44,11 +44,141 @@ pub struct ArmAnalysis {
     pub effects: BTreeMap<String, Effect>,
     /// The conclusion.
     pub outcome: Outcome,
-    /// What the tracer's stops cost it, for the metrics of [`crate::comparison::Design::headline_metrics`]; empty where no bare arm shows it.
+    /// The cost of the tracer's stops, for the metrics of [`crate::comparison::Design::headline_metrics`]; empty without a bare
+    /// arm.
     pub tracer_cost: BTreeMap<String, TracerCost>,
-    /// Filled where the outcome is `Better { best: true }`: the other arms that are in the running and
-    /// that this arm does not beat. The best arm without ties is the winner.
+    /// For the outcome `Better { best: true }`: the rivals that this arm does not beat. The best arm without ties is the
+    /// winner.
     pub tied: Vec<usize>,
+    /// Its share of the best arm's gain; absent for that arm itself, for a loss, if no gain is shown, and if the interval is
+    /// unbounded.
+    pub gain_share: Option<GainShare>,
+    /// Its change of user time by TLB reach and by the placement of frames; absent unless the design is explained
+    /// ([`crate::comparison::Design::with_frames`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parts: Option<Parts>,
+    /// Its gain as a function of the share of memory that is large; absent unless the design has shares
+    /// ([`crate::comparison::Design::with_shares`]).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub curve: Option<Curve>,
+}
+
+/// An arm's share of another arm's gain in the primary metric: 0.6 means 6 % if the other gains 10 %.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GainShare {
+    /// Index of the other arm: the one that gains most of those that are best.
+    pub of: usize,
+    /// The ratio of the two reported gains.
+    pub ratio: f64,
+    /// Lower bound of its interval, at [`crate::comparison::Design::level`].
+    pub low: f64,
+    /// Upper bound of its interval.
+    pub high: f64,
+}
+
+/// A change as a share of the baseline's value: -0.1 means 10 % less.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The estimate.
+    pub ratio: f64,
+    /// Lower bound of its interval, at [`crate::comparison::Design::level`]; absent with too few blocks.
+    pub low: Option<f64>,
+    /// Upper bound of its interval.
+    pub high: Option<f64>,
+}
+
+impl Share {
+    /// Whether the interval excludes zero.
+    pub fn is_shown(&self) -> bool {
+        self.low.zip(self.high).is_some_and(|(low, high)| low > 0.0 || high < 0.0)
+    }
+
+    /// Whether the interval is inside a band around zero.
+    pub fn is_within(&self, band_ratio: f64) -> bool {
+        self.low.zip(self.high).is_some_and(|(low, high)| low > -band_ratio && high < band_ratio)
+    }
+}
+
+/// The change that an arm makes, and its parts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Parts {
+    /// Number of blocks that have the arm, its frames and the baseline.
+    pub blocks: u32,
+    /// The whole change of user time.
+    pub user: Share,
+    /// The part of it by TLB reach; absent without an arm of [`crate::role::Role::Frames`].
+    pub reach: Option<Share>,
+    /// The part of it by the placement of frames.
+    pub placement: Option<Share>,
+    /// The change of system time, by faults and zeroing, as a share of the baseline's median: a trial may have used none. Absent
+    /// where that median is zero.
+    pub system: Option<Share>,
+}
+
+/// The gain of a policy as a function of the share of memory that is large.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Curve {
+    /// Number of blocks that have all arms of the curve.
+    pub blocks: u32,
+    /// The measured shares, ascending: the baseline, those between, the policy.
+    pub points: Vec<CurvePoint>,
+    /// Points at equal distances on the straight lines between the points that count; empty without such lines.
+    pub line: Vec<LinePoint>,
+    /// The smallest share that brings nine tenths of the gain, or why there is none.
+    pub enough: Enough,
+}
+
+/// A measured share of the memory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CurvePoint {
+    /// Index of the arm.
+    pub arm: usize,
+    /// The requested share: that of the memory in its windows.
+    pub asked_ratio: f64,
+    /// The observed share: its memory in large leaves, relative to that of the policy; the median over the blocks. Absent if no
+    /// memory was seen.
+    pub seen_ratio: Option<f64>,
+    /// Whether the observed share is as requested, so that the point counts.
+    pub is_as_asked: bool,
+    /// The change of the primary metric.
+    pub change: Share,
+    /// The share of the policy's gain; absent for the ends and without a bounded interval.
+    pub gain: Option<Share>,
+}
+
+/// A point of the line.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LinePoint {
+    /// The share of the memory.
+    pub share_ratio: f64,
+    /// The change of the primary metric, with the interval that a measurement at this share would have.
+    pub change: Share,
+}
+
+/// The smallest share of the memory that brings nine tenths of the gain.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "enough")]
+pub enum Enough {
+    /// A share is enough.
+    Share {
+        /// The share of the memory where the line reaches nine tenths.
+        ratio: f64,
+        /// The smallest share whose interval reaches nine tenths.
+        low_ratio: f64,
+        /// The smallest share whose interval is above nine tenths; 1 where none is.
+        high_ratio: f64,
+    },
+    /// Too few blocks have all arms.
+    TooFewBlocks,
+    /// The policy gains nothing, or less than twice the noise.
+    GainTooSmall {
+        /// The gain, as a ratio of the baseline's value; negative for a loss.
+        gain_ratio: f64,
+        /// Half the width of its interval.
+        noise_ratio: f64,
+    },
+    /// No share between the ends was observed as requested.
+    NothingBetween,
 }
 
 /// A change against the baseline, as a ratio of the metric's values: 0.9 means 10 % less.
@@ -91,14 +221,14 @@ pub struct TracerCost {
     pub bound: Option<Effect>,
 }
 
-/// The conclusion about an arm.
+/// The conclusion about the effect of requesting an arm's policy. The verdicts tell how much of the memory got its pages.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
     Baseline,
     /// Better than the baseline: chance does not explain the change, and the estimate is outside the practical band.
     Better {
-        /// No other candidate beats it; [`ArmAnalysis::tied`] lists those that it does not beat.
+        /// Whether no rival beats it; [`ArmAnalysis::tied`] lists the rivals that it does not beat.
         best: bool,
     },
     /// Worse than the baseline, by the same rule.
@@ -110,10 +240,7 @@ pub enum Outcome {
         /// Estimated number of blocks needed, from the noise seen so far; absent if that is unknown.
         blocks_needed: Option<u32>,
     },
-    /// There are figures, but the policy was not shown to be in force, so they say nothing about it. The verdicts give
-    /// the reason: not held, held only partly, or unknown.
-    NotHeld,
-    /// There are figures, but the tracer's own stops could have caused the change, or hidden one.
+    /// There are figures, but the tracer's stops could have caused the change, or hidden one.
     WithinTracerCost,
     /// The policy cannot be applied here.
     Unsupported,
@@ -129,7 +256,7 @@ pub enum Outcome {
     },
     /// None of its trials counts.
     NotMeasured,
-    /// It is not a policy, but shows the cost of the tracer ([`crate::control`]).
+    /// It is a control arm, not a compared policy.
     Control,
 }
 
@@ -160,8 +287,7 @@ pub enum Warning {
         /// Number of samples.
         of: u32,
     },
-    /// The baseline's own policy was not held, or not provably: every change is relative to something other than its
-    /// label says.
+    /// The baseline's policy was not held, or not provably: every change is relative to something other than its label says.
     BaselineNotHeld,
     /// The A/A arm differs from the baseline although both are the same.
     AaDiffers {
@@ -208,7 +334,7 @@ pub enum Warning {
     FreeMemoryReported {
         /// The smallest block that is reported.
         block: PageSize,
-        /// The number of the stored comparison that first said so of this host: this one need not say it all again.
+        /// Id of the stored comparison that first gave this warning for the host; this one then only refers to it.
         said_by: Option<i64>,
     },
     /// The command's first process ends while others continue, like a daemon.

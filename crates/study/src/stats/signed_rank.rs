@@ -8,9 +8,9 @@ use std::collections::BTreeMap;
 
 use super::distribution::Distribution;
 
-/// Up to this many differences the distribution is exact; above, it is the normal approximation with a correction for
-/// continuity, whose error is then less than a thousandth of the Walsh averages.
-const EXACT_UP_TO: usize = 100;
+/// Maximum number of differences for the exact distribution. Above, it is the normal approximation with continuity
+/// correction, whose error is then less than a thousandth of the Walsh averages.
+const MAX_EXACT: usize = 100;
 
 /// The estimated centre of a sample of differences.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -45,6 +45,12 @@ impl SignedRank {
         let estimate = (nth_smallest(&mut walsh, last / 2) + nth_smallest(&mut walsh, last.div_ceil(2))) / 2.0;
         Some(Centre { estimate, interval, p })
     }
+
+    /// The largest number of Walsh averages of `n` differences on one side of a value at which the test rejects it as the centre,
+    /// at confidence `1 - alpha`; `None` if no number does.
+    pub fn largest_rejected(&mut self, n: usize, alpha: f64) -> Option<usize> {
+        self.by_size.entry(n).or_insert_with(|| distribution(n)).largest_within(alpha / 2.0)
+    }
 }
 
 fn walsh_averages(differences: &[f64]) -> Vec<f64> {
@@ -62,7 +68,7 @@ fn nth_smallest(values: &mut [f64], n: usize) -> f64 {
 /// Distribution of Wilcoxon's statistic for differences symmetric about 0: the sum of those ranks from 1 to n that a
 /// fair coin picks.
 fn distribution(n: usize) -> Distribution {
-    if n <= EXACT_UP_TO {
+    if n <= MAX_EXACT {
         return Distribution::exact(rank_sums(n));
     }
     normal(n)
@@ -119,8 +125,8 @@ mod tests {
     #[test]
     fn the_normal_approximation_takes_over_without_a_step() {
         for probability in [0.005, 0.025, 0.05] {
-            let exact = Distribution::exact(rank_sums(EXACT_UP_TO)).largest_within(probability).unwrap();
-            let normal = normal(EXACT_UP_TO).largest_within(probability).unwrap();
+            let exact = Distribution::exact(rank_sums(MAX_EXACT)).largest_within(probability).unwrap();
+            let normal = normal(MAX_EXACT).largest_within(probability).unwrap();
             // Of 5050 Walsh averages, the approximation picks one that is at most four ranks off.
             assert!(exact.abs_diff(normal) <= 4, "{exact} {normal}");
         }
@@ -194,7 +200,7 @@ mod tests {
         }
 
         #[test]
-        fn a_shift_moves_estimate_and_interval_by_itself(
+        fn a_shift_moves_estimate_and_interval_equally(
             differences in prop::collection::vec(-1.0..1.0f64, 6..60), shift in -1.0..1.0f64
         ) {
             let shifted: Vec<f64> = differences.iter().map(|difference| difference + shift).collect();

@@ -17,7 +17,7 @@ use crate::comparison::Design;
 use crate::metric::{Metric, names};
 
 /// Finds the stand-in of each arm.
-pub(crate) struct Substitutes<'a> {
+pub(crate) struct StandIns<'a> {
     design: &'a Design,
     blocks: &'a Blocks<'a>,
 }
@@ -31,10 +31,10 @@ pub(crate) struct Bound {
     pub stops_more: bool,
 }
 
-impl<'a> Substitutes<'a> {
+impl<'a> StandIns<'a> {
     /// The stand-ins of a design, as far as its trials provide them.
-    pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> Substitutes<'a> {
-        Substitutes { design, blocks }
+    pub fn new(design: &'a Design, blocks: &'a Blocks<'a>) -> StandIns<'a> {
+        StandIns { design, blocks }
     }
 
     /// The bare arm of an arm's variant, if it is usable.
@@ -56,8 +56,8 @@ impl<'a> Substitutes<'a> {
         self.design.headline_metrics().iter().filter_map(&mut cost).collect()
     }
 
-    /// The change of a metric from `two` to `one` that stops alone cause; `None` if both stop alike. For two variants
-    /// it is the ratio of the costs of their stops.
+    /// The change of a metric from `two` to `one` that stops alone cause; `None` if both stop equally often. For two variants it
+    /// is the ratio of the costs of their stops.
     pub fn between(&self, (one, two): (usize, usize), metric: &str, signed_rank: &mut SignedRank) -> Option<Bound> {
         let bares = (self.bare_of(one)?, self.bare_of(two)?);
         let stand_ins = (self.of(one)?, self.of(two)?);
@@ -85,13 +85,13 @@ impl<'a> Substitutes<'a> {
     fn of(&self, arm: usize) -> Option<usize> {
         let policy = |arm: usize| &self.design.arms[arm].policy;
         let sham = self.design.sham_of(arm).filter(|sham| self.blocks.is_right(*sham));
-        let is_ground = |arm: usize| self.bare_of(arm).is_some_and(|bare| policy(bare) == policy(arm));
+        let has_reference = |arm: usize| self.bare_of(arm).is_some_and(|bare| policy(bare) == policy(arm));
         let baseline = self.design.own_baseline(arm);
         match sham {
             Some(sham) => Some(sham),
-            None if arm == baseline => is_ground(baseline).then_some(baseline),
-            // It is under the ground's policy, but the baseline is not: it has only the stops of a bare trace.
-            None if is_ground(arm) && !is_ground(baseline) => Some(arm),
+            None if arm == baseline => has_reference(baseline).then_some(baseline),
+            // It has the reference policy and the baseline does not, so it differs from the bare arm only in being traced.
+            None if has_reference(arm) && !has_reference(baseline) => Some(arm),
             None if self.design.arms[arm].is_same_variant(&self.design.arms[baseline]) => self.of(baseline),
             None => None,
         }
@@ -108,8 +108,8 @@ impl<'a> Substitutes<'a> {
     }
 }
 
-/// Whether the stops could have caused a certain change: it is in their direction, and its interval is not beyond
-/// theirs. Stops only add cost, so an arm that stops more often can only have lost by them.
+/// Whether the stops could have caused this change: it has their direction, and its interval is not beyond theirs. Stops only
+/// add cost, so an arm that stops more often can only have lost by them.
 pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool {
     if outcome::improves(design, change.ratio) == bound.stops_more {
         return false;
@@ -122,8 +122,8 @@ pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool 
     !is_beyond
 }
 
-/// Whether the stops certainly cause a change outside the practical band: then an arm that seems not to differ may well
-/// differ without them.
+/// Whether the stops certainly cause a change outside the practical band: then an arm that appears equivalent may differ without
+/// them.
 pub(crate) fn hides(design: &Design, bound: &Bound) -> bool {
     let certain = bound.effect.low.is_some_and(|low| low > 1.0) || bound.effect.high.is_some_and(|high| high < 1.0);
     certain && bound.effect.ratio.ln().abs() > design.band_ratio.ln_1p()

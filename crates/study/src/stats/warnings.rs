@@ -14,36 +14,36 @@ use policy::verdict::Holding;
 /// Significance level for the warning about drift.
 const DRIFT_ALPHA: f64 = 0.01;
 /// Minimum number of samples for the search for two groups.
-const GROUPS_SAMPLES: usize = 12;
+const MIN_BIMODAL_SAMPLES: usize = 12;
 /// Minimum share of the samples in the smaller group; fewer are outliers.
-const GROUP_SHARE: f64 = 0.2;
+const MIN_GROUP_SHARE: f64 = 0.2;
 /// Threshold of Ashman's D for two groups in a large sample.
-const GROUPS_APART: f64 = 4.0;
-/// Added to the threshold after division by the number of samples: the best split of few samples looks better.
-const GROUPS_APART_OF_FEW: f64 = 30.0;
+const MIN_SEPARATION: f64 = 4.0;
+/// Added to the threshold after division by the number of samples: the best split of few samples separates them more by chance.
+const MIN_SEPARATION_OF_FEW: f64 = 30.0;
 /// Minimum number of samples for the search for outliers.
-const OUTLIER_SAMPLES: usize = 8;
+const MIN_OUTLIER_SAMPLES: usize = 8;
 /// Distance from the median beyond which a sample is an outlier, in standard deviations estimated from the median
 /// absolute deviation.
 const OUTLIER_DEVIATIONS: f64 = 5.0;
 /// Median absolute deviation of a normal distribution with standard deviation 1: its upper quartile.
 const NORMAL_MAD: f64 = 0.674_489_750_196_081_7;
-/// Share of the time that the tracer may cost without a warning.
-const TRACER_SHARE: f64 = 0.01;
-/// Share of the wall time that inspections without a limit may take without a warning.
-const LOOKS_SHARE: f64 = 0.001;
-/// Share of the CPU time in processes that outlive the first one above which wall time is not the program's.
-const OUTLIVED_SHARE: f64 = 0.1;
-/// Seconds for which others must outlive the first process for a warning, if the first lived shorter.
-const OUTLIVED_S: f64 = 0.1;
+/// Maximum tracing overhead without a warning, as a share of the time.
+const MAX_TRACER_SHARE: f64 = 0.01;
+/// Maximum share of the wall time that inspections without a limit may take without a warning.
+const MAX_LOOKS_SHARE: f64 = 0.001;
+/// Minimum share of the CPU time in processes that outlive the first one at which wall time is not the program's.
+const MIN_OUTLIVED_SHARE: f64 = 0.1;
+/// Minimum seconds by which others outlive the first process for a warning, if they outlive it for longer than it lived.
+const MIN_OUTLIVED_S: f64 = 0.1;
 /// Minimum shared memory for a warning, as a share of the memory to which policies apply.
-const SHARED_SHARE: f64 = 0.1;
+const MIN_SHARED_SHARE: f64 = 0.1;
 /// Minimum shared memory for a warning, in bytes.
-const SHARED_BYTES: u64 = 1 << 20;
-/// Wall time in seconds below which starting the process dominates.
-const SHORT_RUN_S: f64 = 0.02;
+const MIN_SHARED_BYTES: u64 = 1 << 20;
+/// Wall time in seconds below which process startup dominates.
+const MIN_RUN_S: f64 = 0.02;
 
-/// Share of the direct map in leaves as small as a demotion created above which there is a warning.
+/// Minimum share of the direct map in leaves as small as those of a demotion for a warning.
 ///
 /// With a smaller leaf, an access that misses the TLB reads one more page table entry. At worst that entry misses the
 /// cache like the data itself, so the access takes at most twice as long. If a share S of memory has such leaves,
@@ -53,19 +53,19 @@ const SHORT_RUN_S: f64 = 0.02;
 /// Without pagelab a boot also has some such leaves: 20M of 24G, 0.1 %, on a virtual machine with Linux 6.18.
 pub const DEMOTED_SHARE: f64 = 0.01;
 
-/// All warnings about the trials; `arms` contains the conclusion about each arm, and `wanted_wall` is whether the
-/// requested design decides on wall time.
+/// All warnings about the trials. `arms` contains the conclusion about each arm, and `is_wall_requested` is whether the
+/// requested primary metric is wall time.
 pub(crate) fn warnings(
     design: &Design,
     trials: &[TrialRecord],
     blocks: &Blocks<'_>,
     arms: &[ArmAnalysis],
-    wanted_wall: bool,
+    is_wall_requested: bool,
 ) -> Vec<Warning> {
     let each = || design.compared();
     let mut warnings = Vec::new();
     let outlived = outlived_share(blocks, each());
-    let cpu_decides = wanted_wall && design.primary == names::CPU_S;
+    let cpu_decides = is_wall_requested && design.primary == names::CPU_S;
     warnings.extend(outlived.map(|ratio| Warning::FirstProcessEnds { ratio, cpu_decides }));
     warnings.extend(baseline_not_held(design, blocks));
     warnings.extend(each().filter_map(|arm| aa_differs(design, &arms[arm].outcome, arm)));
@@ -109,18 +109,18 @@ fn drift(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
 /// value is needed if the split was searched for).
 fn bimodal(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let mut logs: Vec<f64> = blocks.logs(arm, &design.primary).into_iter().map(|(_, log)| log).collect();
-    if logs.len() < GROUPS_SAMPLES {
+    if logs.len() < MIN_BIMODAL_SAMPLES {
         return None;
     }
     logs.sort_by(f64::total_cmp);
-    let smallest = (GROUP_SHARE * logs.len() as f64).ceil() as usize;
+    let smallest = (MIN_GROUP_SHARE * logs.len() as f64).ceil() as usize;
     let squares = |split: usize| Group::of(&logs[..split]).squares + Group::of(&logs[split..]).squares;
     let split = (smallest..=logs.len() - smallest).min_by(|one, two| squares(*one).total_cmp(&squares(*two)))?;
     let (low, high) = (Group::of(&logs[..split]), Group::of(&logs[split..]));
     let distance = high.mean - low.mean;
     let width = ((low.variance() + high.variance()) / 2.0).sqrt();
-    let apart = GROUPS_APART + GROUPS_APART_OF_FEW / logs.len() as f64;
-    let two = distance > design.band_ratio.ln_1p() && distance > apart * width;
+    let separation = MIN_SEPARATION + MIN_SEPARATION_OF_FEW / logs.len() as f64;
+    let two = distance > design.band_ratio.ln_1p() && distance > separation * width;
     two.then(|| Warning::Bimodal { arm, low: low.mean.exp(), high: high.mean.exp() })
 }
 
@@ -144,7 +144,7 @@ impl Group {
 
 fn outliers(design: &Design, blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let mut logs: Vec<f64> = blocks.logs(arm, &design.primary).into_iter().map(|(_, log)| log).collect();
-    if logs.len() < OUTLIER_SAMPLES {
+    if logs.len() < MIN_OUTLIER_SAMPLES {
         return None;
     }
     let centre = median(&mut logs)?;
@@ -182,17 +182,17 @@ fn tracer_cost(design: &Design, analysis: &ArmAnalysis, arm: usize) -> Option<Wa
     let own = arm == design.baseline || cost.bound.is_some();
     let certain = cost.of_bare.low.is_some_and(|low| low > 1.0) || cost.of_bare.high.is_some_and(|high| high < 1.0);
     let ratio = cost.of_bare.ratio;
-    (own && certain && ratio.ln().abs() > TRACER_SHARE).then_some(Warning::TracerCost { arm, ratio })
+    (own && certain && ratio.ln().abs() > MAX_TRACER_SHARE).then_some(Warning::TracerCost { arm, ratio })
 }
 
 fn tracer_load(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let ratio = share_of_wall(blocks, arm, names::TRACER_S)?;
-    (ratio > TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
+    (ratio > MAX_TRACER_SHARE).then_some(Warning::TracerLoad { arm, ratio })
 }
 
 fn looks(blocks: &Blocks<'_>, arm: usize) -> Option<Warning> {
     let ratio = share_of_wall(blocks, arm, names::LOOKS_S)?;
-    (ratio > LOOKS_SHARE).then_some(Warning::LooksInWall { arm, ratio })
+    (ratio > MAX_LOOKS_SHARE).then_some(Warning::LooksInWall { arm, ratio })
 }
 
 /// The median of a time as a share of the wall time.
@@ -212,8 +212,8 @@ pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
     }
 }
 
-/// The share of the CPU time in processes that outlive the first one, in the arm with the largest; `None` if it is
-/// small in every arm, and they do not outlive it for longer than it lived.
+/// The share of the CPU time in processes that outlive the first one, in the arm with the largest share. `None` if in every arm the
+/// share is small and they do not outlive it for longer than it lived.
 fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Option<f64> {
     let median_of = |arm, share: &dyn Fn(&TrialRecord) -> Option<f64>| {
         let shares = blocks.trials(arm).filter_map(share).filter(|share| share.is_finite());
@@ -223,8 +223,8 @@ fn outlived_share(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Opt
         let outlived_s = median_of(arm, &|record| record.value(names::OUTLIVED_S))?;
         let wall_s = median_of(arm, &|record| record.value(names::WALL_S))?;
         let share = median_of(arm, &|record| Some(record.value(names::OUTLIVED_CPU_S)? / record.value(names::CPU_S)?))?;
-        let outlives = outlived_s >= OUTLIVED_S && outlived_s > wall_s;
-        (share >= OUTLIVED_SHARE || outlives).then_some(share.min(1.0))
+        let outlives = outlived_s >= MIN_OUTLIVED_S && outlived_s > wall_s;
+        (share >= MIN_OUTLIVED_SHARE || outlives).then_some(share.min(1.0))
     };
     arms.filter_map(of_arm).max_by(f64::total_cmp)
 }
@@ -236,11 +236,11 @@ fn shared_memory(blocks: &Blocks<'_>, arms: impl Iterator<Item = usize>) -> Opti
     };
     let bytes = median_of(&|record| record.value(names::SHARED_BYTES))? as u64;
     let concerned_bytes = median_of(&|record| Some(record.verdict.concerned_bytes as f64))? as u64;
-    let is_large = bytes >= SHARED_BYTES && bytes as f64 >= SHARED_SHARE * concerned_bytes as f64;
+    let is_large = bytes >= MIN_SHARED_BYTES && bytes as f64 >= MIN_SHARED_SHARE * concerned_bytes as f64;
     is_large.then_some(Warning::SharedMemory { bytes, concerned_bytes })
 }
 
 fn short_runs(design: &Design, blocks: &Blocks<'_>) -> Option<Warning> {
     let wall_s = median(&mut blocks.values(design.baseline, names::WALL_S))?;
-    (wall_s < SHORT_RUN_S).then_some(Warning::ShortRuns { wall_s })
+    (wall_s < MIN_RUN_S).then_some(Warning::ShortRuns { wall_s })
 }

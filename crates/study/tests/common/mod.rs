@@ -42,6 +42,34 @@ impl Noise {
     }
 }
 
+/// Wall times in seconds of repeated runs of a program, from `fixtures/noise`.
+pub struct Recording(Vec<f64>);
+
+/// Part of a recording.
+pub type Stretch = std::vec::IntoIter<f64>;
+
+impl Recording {
+    pub const NAMES: [&str; 2] = ["busy", "own-session"];
+
+    pub fn load(name: &str) -> Recording {
+        let path = format!("{}/../../fixtures/noise/{name}.csv", env!("CARGO_MANIFEST_DIR"));
+        let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        let rows = text.lines().filter(|line| !line.starts_with('#')).skip(1);
+        Recording(rows.map(|row| row.split(',').nth(1).unwrap().parse().unwrap()).collect())
+    }
+
+    /// A stretch of this many seconds with a random beginning; one that reaches the end continues at the beginning.
+    pub fn stretch(&self, random: &mut Pcg64, seconds: f64) -> Stretch {
+        let first = (uniform(random) * self.0.len() as f64) as usize;
+        let mut left_s = seconds;
+        let is_within = |time_s: &f64| {
+            left_s -= time_s;
+            left_s > 0.0
+        };
+        self.0.iter().copied().cycle().skip(first).take_while(is_within).collect::<Vec<f64>>().into_iter()
+    }
+}
+
 /// The behaviour of a fake machine for one arm.
 #[derive(Clone)]
 pub struct FakeArm {
@@ -67,6 +95,8 @@ pub struct Fake {
     pub arms: Vec<FakeArm>,
     pub labels: Vec<String>,
     pub noise: Noise,
+    /// Times of runs on a real machine, in place of the noise.
+    pub recorded: Option<Stretch>,
     pub wall_s: f64,
     /// Whether a trial, by its number in the run, is rejected.
     pub rejected: Box<dyn Fn(u32) -> bool>,
@@ -83,7 +113,7 @@ pub struct Fake {
     /// Cause in every trial's verdict.
     pub cause: Option<Cause>,
     pub runs: u32,
-    /// Preparations (`None`) and trials in the order of the requests.
+    /// Requested preparations (`None`) and trials, in order.
     pub asked: Vec<Option<Trial>>,
     clock_s: f64,
     state: f64,
@@ -96,6 +126,7 @@ impl Fake {
             arms: ratios.iter().map(|ratio| FakeArm::of(*ratio)).collect(),
             labels: design.arms.iter().map(|arm| arm.label.clone()).collect(),
             noise,
+            recorded: None,
             wall_s: 0.5,
             rejected: Box::new(|_| false),
             slow: Box::new(|_, _| false),
@@ -121,6 +152,10 @@ impl Fake {
                 Role::Policy => (policies[at].0 * policies[at].1, Some(policies[at].2)),
                 Role::Bare => (1.0, None),
                 Role::Sham { of, .. } => (policies[*of].1, Some(policies[*of].2)),
+                // Half of the policy's effect.
+                Role::Frames { of } | Role::Share { of, .. } => {
+                    (policies[*of].0.sqrt() * policies[*of].1, Some(policies[*of].2))
+                }
             };
         }
         fake
@@ -132,6 +167,9 @@ impl Fake {
 
     /// The drift continues between trials, so it also varies within a block.
     fn time_s(&mut self, ratio: f64, block: u32) -> f64 {
+        if let Some(recorded) = &mut self.recorded {
+            return ratio * recorded.next().expect("a stretch that is long enough");
+        }
         let step = 1.0 / self.arms.len() as f64;
         let memory = self.noise.memory.powf(step);
         self.state = self.state * memory + self.noise.drift * step.sqrt() * normal(&mut self.random);
@@ -294,7 +332,7 @@ pub fn comparison(id: i64, machine: Machine, design: Design, run: Run) -> Compar
         admissions: run.admissions,
         trials: run.trials,
         analysis: run.analysis,
-        adoptions: vec![],
+        advice: None,
         ended: run.ended,
         design,
     }

@@ -75,7 +75,7 @@ pub enum ImportError {
         bytes: usize,
     },
     /// A record that ChampSim does not write.
-    #[error("record {record} of 64 bytes: a flag of branches is {found}, expected 0 or 1; expected {}", Tool::ChampSim.expects())]
+    #[error("record {record} of 64 bytes: expected a branch flag of 0 or 1, found {found}; expected {}", Tool::ChampSim.expects())]
     Record {
         /// The record number, from 1.
         record: u64,
@@ -84,8 +84,8 @@ pub enum ImportError {
     },
     /// The text ends within a line.
     #[error(
-        "line {line}, the last, ends too early: found {found:?}; the tool was stopped, or had no room: leave that line out \
-         (`sed '$d'`) to import what stands before it"
+        "line {line}, the last, ends too early: found {found:?}; the tool was stopped, or the disk was full: leave that line out \
+         (`sed '$d'`) to import the lines before it"
     )]
     CutLine {
         /// The line number, from 1.

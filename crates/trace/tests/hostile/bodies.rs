@@ -85,7 +85,8 @@ pub fn built(bytes: &[u8]) -> usize {
     let file = writer.get_mut();
     while !from.0.is_empty() {
         let [what] = from.number();
-        let holds = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Timestamps];
+        let holds =
+            [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Timestamps, Holds::Notes];
         let holds = holds[usize::from(what) % holds.len()];
         let wide = what & 0x80 != 0;
         let long = |from: &mut Bytes<'_>| {
@@ -96,7 +97,7 @@ pub fn built(bytes: &[u8]) -> usize {
         let payload: Vec<u8> = match holds {
             Holds::Runs => (0..5).flat_map(|_| from.column()).collect(),
             Holds::Events | Holds::Timestamps => from.column(),
-            Holds::Header | Holds::Index => from.slice(128).to_vec(),
+            Holds::Header | Holds::Index | Holds::Notes => from.slice(128).to_vec(),
         };
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(&payload));
         let prefix = Prefix { holds, thread, number, first, count, payload_bytes, instructions, payload_crc };

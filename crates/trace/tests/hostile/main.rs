@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use trace::{Builder, Call, Event, Header, Kind, Run, Writer};
 
 /// A valid trace, so that bytes near it get past the first checks.
-fn sound() -> Vec<u8> {
+fn valid_trace() -> Vec<u8> {
     let header = Header { command: vec!["sort".to_owned()], architecture: "x86_64".to_owned(), ..Header::of("a test") };
     let mut writer = Writer::new(Vec::new(), &header).unwrap();
     for thread in 0..3 {
@@ -27,7 +27,7 @@ proptest! {
     fn a_trace_with_bytes_changed_left_out_or_put_in(
         changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>(), 0..3u8), 1..8)
     ) {
-        let mut bytes = sound();
+        let mut bytes = valid_trace();
         for (place, byte, what) in changes {
             let place = place.index(bytes.len());
             match what {
@@ -46,7 +46,7 @@ proptest! {
     }
 
     #[test]
-    fn blocks_that_are_sound_and_hold_anything(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+    fn valid_blocks_with_arbitrary_content(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
         bodies::built(&bytes);
     }
 
@@ -62,20 +62,20 @@ proptest! {
 }
 
 #[test]
-fn the_sound_trace_is_read() {
-    bodies::read(&sound());
+fn the_valid_trace_is_read() {
+    bodies::read(&valid_trace());
 }
 
-/// A block of two runs of the thread with the highest number, with these page differences and from run `first` on.
+/// A block of two runs of the thread with the highest number, with these page differences, starting at run `first`.
 fn runs(page: u8, first: u64) -> usize {
     let [zero, one, two, highest] = [0u64, 1, 2, u64::MAX].map(u64::to_le_bytes);
     let columns = [1, page, 0, 0, 0, 1, 2, 2, 2, 2, 1, 1, 1, 1, 1, 1, 0, 0, 0, 0, 0];
     // Columns of kinds and accesses; a block of runs with wide numbers.
-    bodies::built(&[&[0, 0x85][..], &one, &first.to_le_bytes(), &zero, &highest, &two, &columns].concat())
+    bodies::built(&[&[0, 0x86][..], &one, &first.to_le_bytes(), &zero, &highest, &two, &columns].concat())
 }
 
 #[test]
-fn numbers_at_the_end_of_what_there_is() {
+fn numbers_at_the_end_of_the_range() {
     assert_eq!(runs(2, 0), 2);
     // The page u64::MAX: none of its bytes has a 64-bit address.
     assert_eq!(runs(1, 0), 0);

@@ -17,9 +17,9 @@
 //!
 //! What is done with a call: `passed` makes it unchanged. `advised` adds a madvise; under `notify` this happens
 //! between PTRACE_SEIZE and PTRACE_DETACH. `kept` grows the heap in steps of 2M and advises each step; a brk
-//! within a step is answered without a call. `looked` applies to execve: the task is seized until the new image
+//! within a step is answered without a call. `inspected` applies to execve: the task is seized until the new image
 //! is loaded, and its mappings are read as the tracer reads them.
-//! For forks the filter watches exit_group, where a witness would look. For signals it watches nothing.
+//! For forks and signals the filter watches only exit_group, where a witness would inspect memory.
 //!
 //! The benchmark prints by how much a run exceeds the bare run of its round: wall time and CPU time (program
 //! and supervisor together) as ratios (Hodges-Lehmann, with 95 % intervals) and per call (medians), and context
@@ -43,5 +43,5 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
 
 #[cfg(not(target_arch = "x86_64"))]
 fn main() {
-    println!("the probe knows the registers of x86-64 only");
+    println!("the benchmark supports only x86-64");
 }

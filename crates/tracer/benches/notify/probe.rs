@@ -52,17 +52,17 @@ const KEPT: [Arm; 3] = [
     ("notify sync, kept", SYNC, Service::Keep),
 ];
 
-const LOOKED: [Arm; 2] =
-    [("notify killable, looked", KILLABLE, Service::Look), ("notify sync, looked", SYNC, Service::Look)];
+const INSPECTED: [Arm; 2] =
+    [("notify killable, inspected", KILLABLE, Service::Inspect), ("notify sync, inspected", SYNC, Service::Inspect)];
 
 /// Pairs compared without the bare run: a call added by seizing against one added at a stop, and each against the tracer.
-const BESIDE: [(Arm, Arm); 6] = [
+const PAIRS: [(Arm, Arm); 6] = [
     (ADVISED[1], ADVISED[0]),
     (ADVISED[2], ADVISED[0]),
     (KEPT[1], KEPT[0]),
     (KEPT[1], TRACER),
     (PASSED[2], TRACER),
-    (LOOKED[0], TRACER),
+    (INSPECTED[0], TRACER),
 ];
 
 struct Arguments {
@@ -82,9 +82,9 @@ struct Kind {
     arms: Vec<Arm>,
 }
 
-/// What a run took.
+/// The cost of a run.
 #[derive(Clone, Copy, Default)]
-struct Taken {
+struct Cost {
     wall_s: f64,
     cpu_s: f64,
     switches: f64,
@@ -92,8 +92,8 @@ struct Taken {
 
 pub fn main() -> Result<(), Box<dyn Error>> {
     let arguments = arguments()?;
-    if let Some(needs) = listener::lacks() {
-        println!("the probe needs {needs}");
+    if let Some(needs) = listener::missing_requirement() {
+        println!("the benchmark needs {needs}");
         return Ok(());
     }
     if arguments.one_cpu {
@@ -147,7 +147,7 @@ fn kinds(full: bool, folder: &Path) -> Result<Vec<Kind>, Box<dyn Error>> {
     let ends = &[libc::SYS_exit_group];
     kinds.push(of("mmap", &[libc::SYS_mmap], mappings, Some(mappings), &[&PASSED, &ADVISED]));
     kinds.push(of("forks", ends, forks, Some(forks), &[&PASSED[1..]]));
-    kinds.push(of("execs", &[libc::SYS_execve, libc::SYS_exit_group], execs, Some(execs), &[&LOOKED]));
+    kinds.push(of("execs", &[libc::SYS_execve, libc::SYS_exit_group], execs, Some(execs), &[&INSPECTED]));
     kinds.push(of("raises", ends, signals, Some(signals), &[&PASSED[3..]]));
     Ok(kinds)
 }
@@ -166,24 +166,24 @@ fn compile(compiler: &str, options: &[&str], folder: &Path) -> Result<PathBuf, B
 fn measure(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
     let counted = kind.run((KILLABLE, Service::Pass), &mut Vec::new())?.1;
     let calls = f64::from(kind.calls.unwrap_or(counted));
-    let mut taken = vec![Vec::new(); kind.arms.len()];
+    let mut costs = vec![Vec::new(); kind.arms.len()];
     for round in 0..rounds {
         for arm in plan::order(1, round as u32, kind.arms.len()) {
             let (_, way, service) = kind.arms[arm];
-            taken[arm].push(kind.run((way, service), &mut Vec::new())?.0);
+            costs[arm].push(kind.run((way, service), &mut Vec::new())?.0);
         }
     }
-    let bare_ms = median(taken[0].iter().map(|taken: &Taken| taken.wall_s).collect()) * 1e3;
+    let bare_ms = median(costs[0].iter().map(|cost: &Cost| cost.wall_s).collect()) * 1e3;
     println!("{}: {calls} calls, {bare_ms:.1} ms bare", kind.name);
     println!("{:<26} {:>32} {:>7} {:>32} {:>7} {:>8}", "", "wall time", "us", "CPU time", "us", "switches");
-    for (arm, taken_by) in kind.arms.iter().zip(&taken).skip(1) {
-        println!("{}", row(arm.0, taken_by, &taken[0], calls)?);
+    for (arm, arm_costs) in kind.arms.iter().zip(&costs).skip(1) {
+        println!("{}", row(arm.0, arm_costs, &costs[0], calls)?);
     }
-    for (arm, other) in BESIDE {
-        let of = |arm: Arm| kind.arms.iter().position(|known| *known == arm).map(|at| &taken[at]);
-        if let (Some(arm_taken), Some(other_taken)) = (of(arm), of(other)) {
-            println!("{} beside {}:", arm.0, other.0);
-            println!("{}", row("", arm_taken, other_taken, calls)?);
+    for (arm, other) in PAIRS {
+        let of = |arm: Arm| kind.arms.iter().position(|known| *known == arm).map(|at| &costs[at]);
+        if let (Some(arm_costs), Some(other_costs)) = (of(arm), of(other)) {
+            println!("{} compared with {}:", arm.0, other.0);
+            println!("{}", row("", arm_costs, other_costs, calls)?);
         }
     }
     if kind.arms.contains(&ADVISED[0]) {
@@ -194,24 +194,24 @@ fn measure(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
 }
 
 /// Table row: by how much an arm exceeds another, in wall and CPU time (ratio and per call) and in context switches.
-fn row(label: &str, taken: &[Taken], other: &[Taken], calls: f64) -> Result<String, Box<dyn Error>> {
-    let each = |figure: fn(&Taken) -> f64| -> f64 {
-        median(taken.iter().zip(other).map(|(taken, other)| figure(taken) - figure(other)).collect()) / calls
+fn row(label: &str, costs: &[Cost], other: &[Cost], calls: f64) -> Result<String, Box<dyn Error>> {
+    let each = |figure: fn(&Cost) -> f64| -> f64 {
+        median(costs.iter().zip(other).map(|(cost, other)| figure(cost) - figure(other)).collect()) / calls
     };
     Ok(format!(
         "{label:<26} {:>32} {:>7.2} {:>32} {:>7.2} {:>8.2}",
-        more(taken, other, |taken| taken.wall_s)?,
-        each(|taken| taken.wall_s * 1e6),
-        more(taken, other, |taken| taken.cpu_s)?,
-        each(|taken| taken.cpu_s * 1e6),
-        each(|taken| taken.switches),
+        more(costs, other, |cost| cost.wall_s)?,
+        each(|cost| cost.wall_s * 1e6),
+        more(costs, other, |cost| cost.cpu_s)?,
+        each(|cost| cost.cpu_s * 1e6),
+        each(|cost| cost.switches),
     ))
 }
 
 /// A ratio of pairs with its interval, printed as the excess over 1.
-fn more(taken: &[Taken], other: &[Taken], figure: fn(&Taken) -> f64) -> Result<String, Box<dyn Error>> {
-    let figures = |taken: &[Taken]| taken.iter().map(figure).collect::<Vec<_>>();
-    let ratio = paired_ratio(&figures(taken), &figures(other), 0.95).ok_or("no pairs of times")?;
+fn more(costs: &[Cost], other: &[Cost], figure: fn(&Cost) -> f64) -> Result<String, Box<dyn Error>> {
+    let figures = |costs: &[Cost]| costs.iter().map(figure).collect::<Vec<_>>();
+    let ratio = paired_ratio(&figures(costs), &figures(other), 0.95).ok_or("no pairs of times")?;
     let percent = |ratio: f64| (ratio - 1.0) * 100.0;
     let interval = ratio.interval.map(|(low, high)| format!(" ({:+.0} to {:+.0})", percent(low), percent(high)));
     Ok(format!("{:+.1} %{}", percent(ratio.ratio), interval.unwrap_or_default()))
@@ -232,9 +232,9 @@ fn anatomy(kind: &Kind, rounds: usize) -> Result<(), Box<dyn Error>> {
 }
 
 impl Kind {
-    /// Runs the program once. Returns what the run took and how many calls were served. Appends the timed steps
-    /// to `steps` as far as its capacity allows.
-    fn run(&self, (way, service): (Way, Service), steps: &mut Vec<Steps>) -> Result<(Taken, u32), Box<dyn Error>> {
+    /// Runs the program once. Returns its cost and how many calls were served. Appends the timed steps to
+    /// `steps`.
+    fn run(&self, (way, service): (Way, Service), steps: &mut Vec<Steps>) -> Result<(Cost, u32), Box<dyn Error>> {
         let before = used()?;
         let (wall_s, calls) = match way {
             Way::Bare => (seconds(&self.command().output()?.stdout)?, 0),
@@ -242,7 +242,7 @@ impl Kind {
             _ => self.supervised(way, service, steps)?,
         };
         let after = used()?;
-        Ok((Taken { wall_s, cpu_s: after.0 - before.0, switches: after.1 - before.1 }, calls))
+        Ok((Cost { wall_s, cpu_s: after.0 - before.0, switches: after.1 - before.1 }, calls))
     }
 
     fn command(&self) -> Command {
@@ -263,6 +263,8 @@ impl Kind {
             stdout: Some(file.try_clone()?.into()),
             stderr: None,
             disable_thp: false,
+            own_session: None,
+            control_group: None,
             limit: None,
         };
         run(&launch, &rewriting, None, Leftovers::Follow)?;
@@ -290,8 +292,8 @@ impl Kind {
         let (output, calls) = listener::supervise(self.command(), filter, flags, |waiting, listener| {
             let mut server = Server::new(service, steps);
             match (way, listener) {
-                (Way::Stop, _) => server.stops(waiting)?,
-                (Way::Notify { sync, .. }, Some(listener)) => server.notices(waiting, &listener, sync)?,
+                (Way::Stop, _) => server.serve_stops(waiting)?,
+                (Way::Notify { sync, .. }, Some(listener)) => server.serve_notifications(waiting, &listener, sync)?,
                 _ => waiting.release()?,
             }
             Ok(server.calls())

@@ -11,7 +11,7 @@ const STEP_BYTES: u64 = 2 << 20;
 const HUGE: u64 = libc::MADV_HUGEPAGE as u64;
 
 /// The timed steps of an advised call.
-pub const STEPS: [&str; 5] = ["seize", "interrupt, answer", "until it stands", "madvise", "detach"];
+pub const STEPS: [&str; 5] = ["seize", "interrupt, answer", "wait for the stop", "madvise", "detach"];
 
 /// Times of [`STEPS`], in seconds.
 pub type Steps = [f64; STEPS.len()];
@@ -26,7 +26,7 @@ pub enum Service {
     /// Grow the heap in steps.
     Keep,
     /// Inspect new images.
-    Look,
+    Inspect,
 }
 
 /// The two ends of a heap, as the tracer tracks them.
@@ -74,7 +74,7 @@ impl Server<'_> {
     }
 
     /// Serves a program by notification until all its tasks have ended.
-    pub fn notices(&mut self, waiting: Waiting, listener: &Listener, sync: bool) -> io::Result<()> {
+    pub fn serve_notifications(&mut self, waiting: Waiting, listener: &Listener, sync: bool) -> io::Result<()> {
         if sync {
             listener.wake_in_place()?;
         }
@@ -85,8 +85,8 @@ impl Server<'_> {
                 Service::Pass => listener.pass(call)?,
                 Service::Advise => self.advise(listener, call)?,
                 Service::Keep => self.keep(listener, call)?,
-                Service::Look if call.number == libc::SYS_execve => look(listener, call)?,
-                Service::Look => listener.pass(call)?,
+                Service::Inspect if call.number == libc::SYS_execve => inspect(listener, call)?,
+                Service::Inspect => listener.pass(call)?,
             }
         }
         Ok(())
@@ -99,12 +99,12 @@ impl Server<'_> {
         listener::interrupt(call.tid)?;
         listener.pass(call)?;
         let answered = Instant::now();
-        let held = listener::held(call.tid)?;
-        let stands = Instant::now();
+        let held = listener::wait_until_held(call.tid)?;
+        let stopped = Instant::now();
         held.call(libc::SYS_madvise, advice(held.result()? as u64, call))?;
         let advised = Instant::now();
         held.detach()?;
-        let times = [received, seized, answered, stands, advised, Instant::now()];
+        let times = [received, seized, answered, stopped, advised, Instant::now()];
         self.steps.push(std::array::from_fn(|at| (times[at + 1] - times[at]).as_secs_f64()));
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Server<'_> {
     }
 
     /// Serves a program by stops until all its tasks have ended.
-    pub fn stops(&mut self, waiting: Waiting) -> io::Result<()> {
+    pub fn serve_stops(&mut self, waiting: Waiting) -> io::Result<()> {
         let options = libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL;
         listener::seize(waiting.tid, options)?;
         waiting.release()?;
@@ -213,8 +213,8 @@ impl Server<'_> {
     }
 }
 
-/// Follows a task through its execve and inspects the new image, or stops where the execve failed.
-fn look(listener: &Listener, call: Call) -> io::Result<()> {
+/// Follows a task through its execve and inspects the new image, if the execve succeeds.
+fn inspect(listener: &Listener, call: Call) -> io::Result<()> {
     listener::seize(call.tid, libc::PTRACE_O_TRACEEXEC | libc::PTRACE_O_EXITKILL)?;
     listener::interrupt(call.tid)?;
     listener.pass(call)?;

@@ -1,4 +1,4 @@
-//! What the control groups of a task let it take from a pool.
+//! How many pages of a pool the control groups of a task let it take.
 
 use std::collections::HashMap;
 use std::io;
@@ -20,9 +20,6 @@ pub struct GroupLimits {
 
 impl GroupLimits {
     /// The current limit for pages of `size`.
-    ///
-    /// # Errors
-    /// A file of the groups exists but cannot be read.
     pub fn of(&mut self, tid: Tid, size: PageSize) -> io::Result<GroupLimit> {
         // A kernel without control groups has no such file.
         let memberships = if_shown(if_there(host::content(format!("/proc/{tid}/cgroup"))))?.unwrap_or_default();

@@ -16,7 +16,7 @@ use policy::size::PageSize;
 
 use super::advised_ranges::advised_ranges;
 use super::call_context::{CallContext, pass};
-use super::paused::{Lost, Paused, makes_a_process};
+use super::paused::{PauseError, Paused, creates_task};
 use super::permission::if_shown;
 use super::ptrace::{self, Tid};
 use super::registers::is_error;
@@ -31,12 +31,12 @@ pub use watched::{MSEAL, SET_MEMPOLICY_HOME_NODE, watches};
 const ANON_NAME: u64 = 0;
 
 /// Serves a watched call and resumes its task.
-pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), Lost> {
+pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), PauseError> {
     let mut stopped = Stopped { context, paused: &mut paused };
     let outcome = match stopped.paused.number() {
         libc::SYS_process_madvise => process_madvise(&mut stopped, space)?,
-        _ => match call_about_memory(&mut stopped)? {
-            Some(call) => by_pool(&mut stopped, space, &call)?,
+        _ => match memory_call(&mut stopped)? {
+            Some(call) => serve_by_pool(&mut stopped, space, &call)?,
             None => Outcome::Pass,
         },
     };
@@ -47,7 +47,12 @@ pub fn serve(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
 }
 
 /// Serves a process that fork has just created, and resumes it. `promised` pool pages are set aside for other processes.
-pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paused, promised: u64) -> Result<(), Lost> {
+pub fn serve_copy(
+    context: &mut CallContext,
+    space: &mut Space,
+    mut paused: Paused,
+    promised: u64,
+) -> Result<(), PauseError> {
     let mechanism = context.rewriting.in_force();
     let mut stopped = Stopped { context, paused: &mut paused };
     pool::carry_out(pool::decide_copy(&mechanism, &mut space.pool, promised), &mut stopped)?;
@@ -55,36 +60,32 @@ pub fn serve_copy(context: &mut CallContext, space: &mut Space, mut paused: Paus
     paused.finish(returned)
 }
 
-fn by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outcome, Lost> {
+fn serve_by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outcome, PauseError> {
     let mechanism = stopped.context.rewriting.in_force();
     pool::carry_out(pool::decide(&mechanism, &mut space.pool, call), stopped)
 }
 
 /// The memory call of a stopped task; `None` if the call does not concern the task's own memory.
-///
-/// # Errors
-/// The type of a descriptor cannot be read.
-fn call_about_memory(stopped: &mut Stopped) -> io::Result<Option<Call>> {
+fn memory_call(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let arguments = stopped.paused.arguments();
     Ok(match stopped.paused.number() {
         libc::SYS_ioctl => return userfaultfd(stopped, arguments),
         libc::SYS_prctl => {
             let [_, what, address, bytes, ..] = arguments;
-            (what == ANON_NAME).then_some(Call::OnRange { address, bytes, deed: RangeOperation::Name })
+            (what == ANON_NAME).then_some(Call::OnRange { address, bytes, operation: RangeOperation::Name })
         }
-        number if makes_a_process(number) => return fork(stopped),
+        number if creates_task(number) => return fork(stopped),
         number => call_of(number, arguments),
     })
 }
 
-/// A process that is about to be copied. The kernel writes to the rseq area of a copy before the copy can make any call
-/// (`__rseq_handle_notify_resume`, kernel/rseq.c), so before the copy could be given other memory for pages that the
-/// pool lacks. If the kernel cannot write there, it kills the copy. In statically linked programs the area is on the
-/// heap (glibc, csu/libc-tls.c). From the first fork on the area is kept in base pages.
+/// A process is about to fork. The kernel writes to the child's rseq area before the child can make any call
+/// (`__rseq_handle_notify_resume`, kernel/rseq.c): too early for the tracer to replace pages that the pool lacks. If the kernel
+/// cannot write there, it kills the child. In statically linked programs the area is on the heap (glibc, csu/libc-tls.c). So the
+/// area is kept in base pages from the first fork on.
 ///
-/// Where control groups may refuse the copy of a page, another thread must not write to pages that the new process shares: the
-/// kernel would take them from the new process (`hugetlb_wp`). Then a process with several threads has base pages from its first
-/// fork on.
+/// If control groups may refuse to copy a page, another thread must not write to pages that the child shares: the kernel would
+/// unmap them from the child (`hugetlb_wp`). So a process with several threads has base pages from its first fork on.
 fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
     if !copies_memory(stopped) {
@@ -93,7 +94,7 @@ fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let size = stopped.context.rewriting.large;
     let has_other_threads = !stopped.context.tasks.is_last_user_of_memory(tid);
     if has_other_threads && stopped.context.findings.group_limits.of(tid, size)?.may_refuse_copies {
-        return Ok(Some(Call::OnRange { address: 0, bytes: MAX_USER_END, deed: RangeOperation::NeedBasePages }));
+        return Ok(Some(Call::OnRange { address: 0, bytes: MAX_USER_END, operation: RangeOperation::NeedBasePages }));
     }
     Ok(rseq_pages(tid, stopped.context.rewriting.in_force().base))
 }
@@ -112,11 +113,11 @@ fn copies_memory(stopped: &Stopped) -> bool {
 fn rseq_pages(tid: Tid, base: PageSize) -> Option<Call> {
     let RseqArea { address, bytes, .. } = ptrace::rseq_area(tid)?;
     let (start, end) = (base.align_down(address), base.align_up(address + bytes)?);
-    Some(Call::OnRange { address: start, bytes: end - start, deed: RangeOperation::NeedBasePages })
+    Some(Call::OnRange { address: start, bytes: end - start, operation: RangeOperation::NeedBasePages })
 }
 
 /// process_madvise on the process itself: each part is served like a madvise.
-fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, Lost> {
+fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, PauseError> {
     let [descriptor, vector, _, advice, flags, _] = stopped.paused.arguments();
     let ranges = advised_ranges(stopped.paused, stopped.context.tasks)?;
     let is_of_pool = |(start, bytes): &(u64, u64)| space.pool.concerns(*start, start.saturating_add(*bytes));
@@ -131,9 +132,9 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
     let mut advised = 0;
     for (address, bytes) in ranges {
         let call = Call::Madvise { address, bytes, advice };
-        let result = match by_pool(stopped, space, &call)? {
+        let result = match serve_by_pool(stopped, space, &call)? {
             Outcome::Returned(result) => result,
-            Outcome::Pass => stopped.allowed_call(&call)?,
+            Outcome::Pass => stopped.call_if_allowed(&call)?,
         };
         if is_error(result) {
             return Ok(Outcome::Returned(if advised > 0 { advised } else { result }));
@@ -154,7 +155,7 @@ fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) ->
         && ptrace::read_memory(tid, argument, &mut words).is_ok();
     let first = if what as u32 == UFFDIO_REGISTER { 0 } else { 8 };
     let (address, bytes) = (word(&words, first), word(&words, first + 8));
-    Ok(is_known.then_some(Call::OnRange { address, bytes, deed: RangeOperation::NeedBasePages }))
+    Ok(is_known.then_some(Call::OnRange { address, bytes, operation: RangeOperation::NeedBasePages }))
 }
 
 /// The 8-byte word at an offset; all supported architectures are little endian.
@@ -182,7 +183,7 @@ mod tests {
 
     impl View for FakeKernel {
         fn vma_at(&mut self, _: u64) -> Option<Vma> {
-            unreachable!("a mapping was asked for")
+            unreachable!("a query of a mapping")
         }
 
         fn excepts_advised(&mut self) -> bool {
@@ -205,8 +206,8 @@ mod tests {
             unreachable!("advice {advice} on {range:?}")
         }
 
-        fn look(&mut self, range: (u64, u64)) -> Result<i64, Infallible> {
-            unreachable!("a look at {range:?}")
+        fn check_mapped(&mut self, range: (u64, u64)) -> Result<i64, Infallible> {
+            unreachable!("a check of {range:?}")
         }
 
         fn zero(&mut self, start: u64, end: u64) -> bool {
@@ -217,7 +218,7 @@ mod tests {
             true
         }
 
-        fn answered(&mut self, action: &'static str) {
+        fn record_answer(&mut self, action: &'static str) {
             unreachable!("{action}")
         }
     }
@@ -244,7 +245,7 @@ mod tests {
         #![proptest_config(testing::properties(4096))]
         /// The filter lets a call run at full speed only if it would not be changed.
         #[test]
-        fn what_does_not_stop_would_be_passed(
+        fn calls_that_do_not_stop_would_be_passed(
             policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),
             number in prop::sample::select(vec![
                 libc::SYS_mmap, libc::SYS_mmap, libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_brk, libc::SYS_mprotect,

@@ -1,5 +1,5 @@
-//! Calls that stop under a hugetlb policy in addition to those that map, protect and advise: they lock, name, query or
-//! watch parts of memory at base page granularity.
+//! Calls that stop under a hugetlb policy in addition to those that map, protect and advise. They lock, name, query or watch parts
+//! of memory at base page granularity, or fork.
 
 use crate::filter::{Condition, Watch};
 
@@ -28,8 +28,8 @@ pub fn watches() -> Vec<Watch> {
     ];
     let mut watches: Vec<Watch> = always.map(|number| Watch::new(number, [])).into();
     watches
-        .extend([UFFDIO_REGISTER, UFFDIO_MOVE].map(|what| Watch::new(libc::SYS_ioctl, [Condition::Equals(1, what)])));
-    watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals(0, SET_VMA)]));
+        .extend([UFFDIO_REGISTER, UFFDIO_MOVE].map(|what| Watch::new(libc::SYS_ioctl, [Condition::Equals32(1, what)])));
+    watches.push(Watch::new(libc::SYS_prctl, [Condition::Equals32(0, SET_VMA)]));
     watches.push(Watch::new(libc::SYS_clone, [Condition::Lacks(0, libc::CLONE_VM as u32)]));
     watches.push(Watch::new(libc::SYS_clone3, []));
     #[cfg(target_arch = "x86_64")]

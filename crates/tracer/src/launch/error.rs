@@ -15,7 +15,7 @@ pub enum LaunchError {
     NotFound(OsString),
     #[error("{0:?} is not executable: {1}")]
     NotExecutable(PathBuf, Refusal),
-    #[error("an argument of the command holds a zero byte")]
+    #[error("an argument of the command contains a zero byte")]
     ZeroByte,
     #[error("tracing the command is forbidden ({0}); {1}")]
     PtraceForbidden(#[source] io::Error, String),
@@ -23,7 +23,6 @@ pub enum LaunchError {
     #[error("{step} failed for the command: {error}; {remedy}")]
     Prepare {
         step: &'static str,
-        /// The kernel's error.
         #[source]
         error: io::Error,
         /// Advice for the user.
@@ -34,8 +33,8 @@ pub enum LaunchError {
     Interrupted,
     /// The tracer could not continue with the tree and killed it.
     #[error(
-        "the kernel refused the tracer a request on the running command, or what it needs of it could not be read ({0}); the \
-         command was killed; try without the policy, or report this"
+        "the kernel refused a request of the tracer, or the tracer could not read what it needs ({0}), so it killed the running \
+         command; try without the policy, or report this"
     )]
     GivenUp(#[source] io::Error),
     /// Processes of the tree do not die.
@@ -43,7 +42,7 @@ pub enum LaunchError {
         "the command was killed, but its processes {0:?} do not end: they wait in the kernel for a device or a file server \
          (state D), or their cgroup is frozen. Look at /proc/PID/stack, or thaw the cgroup"
     )]
-    Immortal(Vec<Tid>),
+    Unkillable(Vec<Tid>),
     #[error("the command could not be started: {0}")]
     Resources(#[from] io::Error),
 }
@@ -62,29 +61,31 @@ impl LaunchError {
 }
 
 /// Preparation steps and their remedies. The index is the number that the new process reports over its pipe.
-pub(super) const STEPS: [(&str, &str); 7] = [
-    ("redirecting its input and output", "this is a fault of pagelab's"),
+pub(super) const STEPS: [(&str, &str); 9] = [
+    ("redirecting its input and output", "this is a bug in pagelab"),
     ("prctl(PR_SET_THP_DISABLE)", "it needs Linux 3.15 with CONFIG_TRANSPARENT_HUGEPAGE"),
     ("prctl(PR_SET_NO_NEW_PRIVS)", "it needs Linux 3.5"),
     ("installing the seccomp filter", "it needs CONFIG_SECCOMP_FILTER and no sandbox that forbids seccomp"),
     ("becoming the user", "only root can run a command as another user"),
-    ("giving it a session of its own", "this is a fault of pagelab's"),
-    ("executing it", "execve(2) says what this error means"),
+    ("giving it a session of its own", "this is a bug in pagelab"),
+    ("giving the autogroup of its session the top weight", "run pagelab as root, or leave --own-session out"),
+    ("moving it into its control group", "run pagelab as root, or in a group that is delegated to its user"),
+    ("executing it", "execve(2) explains this error"),
 ];
 /// Index of the last step.
 pub(super) const EXECUTE: usize = STEPS.len() - 1;
 
 /// The error for a preparation step that failed.
-pub fn unprepared(step: usize, error: io::Error) -> LaunchError {
+pub fn step_failed(step: usize, error: io::Error) -> LaunchError {
     let (step, remedy) = STEPS[step];
     LaunchError::Prepare { step, error, remedy }
 }
 
 /// The error for a failed last step: the exec of this file.
-pub fn not_executed(path: &Path, error: io::Error) -> LaunchError {
+pub fn exec_failed(path: &Path, error: io::Error) -> LaunchError {
     match Refusal::of(path, &error) {
         Some(refusal) => LaunchError::NotExecutable(path.to_path_buf(), refusal),
-        None => unprepared(EXECUTE, error),
+        None => step_failed(EXECUTE, error),
     }
 }
 
@@ -95,7 +96,7 @@ pub(super) fn ptrace_remedy() -> String {
             "{tracer} already traces pagelab and what it starts, and a process has one tracer at most: run pagelab without it"
         );
     }
-    // If it cannot be read, the kernel's own error, which is shown as well, must suffice.
+    // If the file cannot be read, the kernel's own error must suffice, which is shown as well.
     match std::fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").as_deref().map(str::trim) {
         Ok("3") => "kernel.yama.ptrace_scope is 3, which lasts until reboot".into(),
         Ok("2") => "kernel.yama.ptrace_scope is 2: run as root, or sysctl kernel.yama.ptrace_scope=1".into(),

@@ -17,6 +17,7 @@ use libc::sock_filter;
 use super::ptrace::{self, Tid};
 use super::rewriting::Rewriting;
 use super::{filter, thp_disable};
+use crate::autogroup::SessionWeight;
 use crate::environment;
 use crate::signals::Session;
 use crate::subreaper::Subreaper;
@@ -27,8 +28,8 @@ use new_process::{OwnSession, Prepared, fork_below_subreaper, fork_child, prepar
 use privileges::may_filter_with_privileges;
 use started::reported;
 
-pub use error::{LaunchError, not_executed, unprepared};
-pub use privileges::{disable_thp_for_good, gain_no_privilege};
+pub use error::{LaunchError, exec_failed, step_failed};
+pub use privileges::{disable_thp_permanently, set_no_new_privileges};
 pub use resolve::resolve;
 pub use started::Started;
 
@@ -51,6 +52,11 @@ pub struct Launch {
     /// Whether transparent huge pages are disabled for the program and all its descendants (PR_SET_THP_DISABLE, which
     /// fork and exec preserve).
     pub disable_thp: bool,
+    /// A session of its own, without a terminal, and the weight of its autogroup; `None`: pagelab's session, unless
+    /// `user` is another one.
+    pub own_session: Option<SessionWeight>,
+    /// The open cgroup.procs of the control group that the program and its descendants belong to; `None`: pagelab's groups.
+    pub control_group: Option<OwnedFd>,
     /// Time limit, after which the program is killed with its tree. `None`: no limit.
     pub limit: Option<Duration>,
 }
@@ -67,6 +73,8 @@ impl Launch {
             stdout: None,
             stderr: None,
             disable_thp: false,
+            own_session: None,
+            control_group: None,
             limit: None,
         }
     }
@@ -111,8 +119,8 @@ pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
     } else {
         (None, Vec::new())
     };
-    let complete = |prepared| Prepared { dies_with_parent: true, thp, filter, ..prepared };
-    let mut started = begin(launch, complete, fork_child)?;
+    let adjust = |prepared| Prepared { dies_with_parent: true, thp, filter, ..prepared };
+    let mut started = start_process(launch, adjust, fork_child)?;
     started.is_own_child = true;
     Ok(started)
 }
@@ -121,14 +129,14 @@ pub fn start_untraced(launch: &Launch) -> Result<Started, LaunchError> {
 /// may gain privileges by exec like any program.
 pub fn start_supervised(launch: &Launch) -> Result<(Subreaper, Started), LaunchError> {
     // The program dies with the subreaper if that is killed or cannot list its children (no CONFIG_PROC_CHILDREN).
-    let complete = |prepared| Prepared { dies_with_parent: true, no_new_privileges: false, ..prepared };
-    start_below_subreaper(launch, complete, |_| Ok(()))
+    let adjust = |prepared| Prepared { dies_with_parent: true, no_new_privileges: false, ..prepared };
+    start_below_subreaper(launch, adjust, |_| Ok(()))
 }
 
 /// Starts a program under a subreaper and calls `attach` on it. The program waits just before its exec.
 fn start_below_subreaper(
     launch: &Launch,
-    complete: impl FnOnce(Prepared) -> Prepared,
+    adjust: impl FnOnce(Prepared) -> Prepared,
     attach: impl FnOnce(Tid) -> Result<(), LaunchError>,
 ) -> Result<(Subreaper, Started), LaunchError> {
     let mut subreaper = None;
@@ -138,8 +146,8 @@ fn start_below_subreaper(
         Ok(child)
     };
     // On failure `Started` is dropped: the process reads end of file on `go` and exits.
-    let begun = begin(launch, complete, fork).and_then(|started| attach(started.tid).map(|()| started));
-    match (begun, subreaper) {
+    let started = start_process(launch, adjust, fork).and_then(|started| attach(started.tid).map(|()| started));
+    match (started, subreaper) {
         (Ok(started), Some(subreaper)) => Ok((subreaper, started)),
         (Ok(_), None) => Err(LaunchError::Interrupted),
         (Err(error), subreaper) => {
@@ -149,44 +157,45 @@ fn start_below_subreaper(
     }
 }
 
-fn begin(
+fn start_process(
     launch: &Launch,
-    complete: impl FnOnce(Prepared) -> Prepared,
+    adjust: impl FnOnce(Prepared) -> Prepared,
     fork: impl FnOnce(&Prepared) -> io::Result<Tid>,
 ) -> Result<Started, LaunchError> {
     let (go_read, go_write) = pipe()?;
     let (report_read, report_write) = pipe()?;
-    let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
-    let is_apart = launch.user.as_ref().is_some_and(User::is_another);
+    let parent_ends = [go_write.as_raw_fd(), report_read.as_raw_fd()];
+    let runs_as_other_user = launch.user.as_ref().is_some_and(User::is_another);
+    let has_own_session = runs_as_other_user || launch.own_session.is_some();
     let terminal = terminal(launch)?;
     let session = match &terminal {
-        Some(terminal) => OwnSession::OnTerminal(terminal.wiring()),
-        None if is_apart => OwnSession::Bare,
+        Some(terminal) => OwnSession::OnTerminal(terminal.monitor_setup()),
+        None if has_own_session => OwnSession::Bare,
         None => OwnSession::None,
     };
     let mut prepared =
-        complete(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd())? });
+        adjust(Prepared { session, ..prepare(launch, go_read.as_raw_fd(), parent_ends, report_write.as_raw_fd())? });
     // Without CAP_SYS_ADMIN the kernel accepts a filter only from a process that cannot gain privileges.
     prepared.no_new_privileges |= !prepared.filter.is_empty() && !may_filter_with_privileges()?;
     if let Some(terminal) = &terminal {
         terminal.streams().iter().zip(&mut prepared.stdio).for_each(|(new, stream)| *stream = new.or(*stream));
     }
-    if is_apart {
-        terminal::keep_from_commands()?;
+    if runs_as_other_user {
+        terminal::set_cloexec_on_terminals()?;
     }
     let child = fork(&prepared)?;
     drop((go_read, report_write));
     let (go, mut report) = (File::from(go_write), File::from(report_read));
     let Some(terminal) = terminal else {
-        let session = if is_apart { Session::Own } else { Session::Shared };
+        let session = if has_own_session { Session::Own } else { Session::Shared };
         return Ok(Started { tid: child, session, child, is_own_child: false, relay: None, go, report });
     };
-    let attended = terminal.started().map_err(|error| {
+    let command_terminal = terminal.started().map_err(|error| {
         let failure = reported(&mut report);
-        failure.map_or(LaunchError::Resources(error), |(step, error)| unprepared(step, error))
+        failure.map_or(LaunchError::Resources(error), |(step, error)| step_failed(step, error))
     })?;
-    let tid = attended.command;
-    let relay = Relay::start(attended)?;
+    let tid = command_terminal.command;
+    let relay = Relay::start(command_terminal)?;
     Ok(Started { tid, session: Session::OnTerminal, child, is_own_child: false, relay: Some(relay), go, report })
 }
 
@@ -211,15 +220,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_new_process_ends_when_pagelab_is_gone_before_it_is_traced() {
+    fn a_new_process_exits_if_pagelab_dies_before_tracing_it() {
         let launch = Launch::of_true();
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
-        let foreign = [go_write.as_raw_fd(), report_read.as_raw_fd()];
-        let prepared = prepare(&launch, go_read.as_raw_fd(), foreign, report_write.as_raw_fd()).unwrap();
+        let parent_ends = [go_write.as_raw_fd(), report_read.as_raw_fd()];
+        let prepared = prepare(&launch, go_read.as_raw_fd(), parent_ends, report_write.as_raw_fd()).unwrap();
         // The program waits for no other process, and the subreaper waits for the program.
         let (subreaper, tid) = fork_below_subreaper(&prepared, Some(Duration::from_secs(20))).unwrap();
         drop((go_read, go_write));
         subreaper.wait();
-        assert!(tid > 0 && !subreaper.time_is_up(), "it still waits for a byte that nobody can send");
+        assert!(tid > 0 && !subreaper.time_is_up(), "it still waits for a byte that no process can send");
     }
 }

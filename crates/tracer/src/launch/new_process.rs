@@ -11,9 +11,10 @@ use libc::sock_filter;
 use super::error::{EXECUTE, LaunchError};
 use super::resolve::resolve;
 use super::{Launch, ThpSetting};
+use crate::autogroup::{self, SessionWeight};
 use crate::ptrace::Tid;
 use crate::subreaper::Subreaper;
-use crate::terminal::{self, Wiring};
+use crate::terminal::{self, MonitorSetup};
 use crate::user::{self, User};
 use crate::{environment, signals};
 
@@ -23,15 +24,17 @@ pub(super) struct Prepared {
     pub(super) arguments: Vec<CString>,
     pub(super) environment: Vec<CString>,
     pub(super) stdio: [Option<RawFd>; 3],
+    pub(super) control_group: Option<RawFd>,
     pub(super) filter: Vec<sock_filter>,
     pub(super) session: OwnSession,
+    pub(super) session_weight: SessionWeight,
     pub(super) no_new_privileges: bool,
     pub(super) dies_with_parent: bool,
     pub(super) thp: Option<ThpSetting>,
     pub(super) user: Option<User>,
     pub(super) go: RawFd,
     /// pagelab's ends of the two pipes, which the new process inherits and closes.
-    pub(super) foreign: [RawFd; 2],
+    pub(super) parent_ends: [RawFd; 2],
     pub(super) report: RawFd,
 }
 
@@ -43,11 +46,16 @@ pub(super) enum OwnSession {
     /// A new session without a terminal.
     Bare,
     /// A new session on a terminal, led by a monitor.
-    OnTerminal(Wiring),
+    OnTerminal(MonitorSetup),
 }
 
 /// Allocates everything that the new process needs.
-pub(super) fn prepare(launch: &Launch, go: RawFd, foreign: [RawFd; 2], report: RawFd) -> Result<Prepared, LaunchError> {
+pub(super) fn prepare(
+    launch: &Launch,
+    go: RawFd,
+    parent_ends: [RawFd; 2],
+    report: RawFd,
+) -> Result<Prepared, LaunchError> {
     let text = |bytes: Vec<u8>| CString::new(bytes).map_err(|_| LaunchError::ZeroByte);
     let program = launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?;
     let path = text(resolve(program)?.into_os_string().into_vec())?;
@@ -67,14 +75,16 @@ pub(super) fn prepare(launch: &Launch, go: RawFd, foreign: [RawFd; 2], report: R
         arguments,
         environment,
         stdio: [raw(&launch.stdin), raw(&launch.stdout), raw(&launch.stderr)],
+        control_group: raw(&launch.control_group),
         filter: Vec::new(),
         session: OwnSession::None,
-        no_new_privileges: user::gains_no_privilege(launch.user.as_ref()),
+        session_weight: launch.own_session.unwrap_or(SessionWeight::Usual),
+        no_new_privileges: user::must_not_gain_privileges(launch.user.as_ref()),
         dies_with_parent: false,
         thp: None,
         user: launch.user.clone(),
         go,
-        foreign,
+        parent_ends,
         report,
     })
 }
@@ -107,24 +117,29 @@ pub(super) fn fork_child(prepared: &Prepared) -> io::Result<Tid> {
 fn become_program(prepared: &Prepared, arguments: &[*const libc::c_char], environment: &[*const libc::c_char]) -> ! {
     // SAFETY: plain system calls on prepared memory; `_exit` runs none of the atexit handlers inherited from pagelab.
     unsafe {
-        forget_handlers();
+        reset_handlers();
         match &prepared.session {
             OwnSession::None => {}
             OwnSession::Bare => check(libc::setsid(), 5, prepared.report),
-            OwnSession::OnTerminal(wiring) => {
-                check(if terminal::step_between(wiring).is_ok() { 0 } else { -1 }, 5, prepared.report);
+            OwnSession::OnTerminal(monitor_setup) => {
+                check(if terminal::insert_monitor(monitor_setup).is_ok() { 0 } else { -1 }, 5, prepared.report);
             }
         }
-        // With its own copy of the write end of `go`, the read below would never see end of file after pagelab dies, and
-        // this process would wait forever, holding the lease's lock that it inherited: it is not traced yet, so no tracer
-        // kills it.
-        for end in prepared.foreign {
+        check(if autogroup::weigh_session(prepared.session_weight).is_ok() { 0 } else { -1 }, 6, prepared.report);
+        // With a copy of the write end of `go`, the read below would not see end of file when pagelab dies. This process would wait
+        // forever and hold the lease's lock, which it inherited: no tracer would kill it, because it is not traced yet.
+        for end in prepared.parent_ends {
             libc::close(end);
         }
         let parent = libc::getppid();
         let mut byte = 0u8;
         if libc::read(prepared.go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(127);
+        }
+        if let Some(file) = prepared.control_group {
+            // Process 0 is the writer itself.
+            let written = libc::write(file, c"0".as_ptr().cast(), 1);
+            check(if written == 1 { 0 } else { -1 }, 7, prepared.report);
         }
         for (number, source) in prepared.stdio.into_iter().enumerate() {
             if let Some(fd) = source {
@@ -181,7 +196,7 @@ unsafe fn check(result: libc::c_int, step: u8, report: RawFd) {
 ///
 /// # Safety
 /// Only between fork and exec.
-unsafe fn forget_handlers() {
+unsafe fn reset_handlers() {
     for number in signals::CAUGHT {
         // SAFETY: plain system calls on live memory.
         unsafe {

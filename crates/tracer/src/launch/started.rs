@@ -6,7 +6,7 @@ use std::path::Path;
 
 use study::trial::Exit;
 
-use super::error::{EXECUTE, LaunchError, not_executed, unprepared};
+use super::error::{EXECUTE, LaunchError, exec_failed, step_failed};
 use crate::ptrace::{self, Tid};
 use crate::signals::{self, Session};
 use crate::terminal::Relay;
@@ -35,8 +35,8 @@ impl Started {
     /// Why the process ended before its exec; `None` if it executed the program.
     pub fn failure(&mut self, path: &Path) -> Option<LaunchError> {
         Some(match reported(&mut self.report)? {
-            (step, error) if step < EXECUTE => unprepared(step, error),
-            (_, error) => not_executed(path, error),
+            (step, error) if step < EXECUTE => step_failed(step, error),
+            (_, error) => exec_failed(path, error),
         })
     }
 

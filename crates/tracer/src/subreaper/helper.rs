@@ -3,25 +3,22 @@
 use std::io;
 
 use super::reaping::{Reaped, kill_all, reap, wait_for_signal};
-use super::{END, done, split};
+use super::{END, check, fork_below};
 use crate::child;
 
-/// Splits a process that is about to execute its program. The calling process stays as the subreaper, and the function
-/// returns in its child, which leads a new process group. Neither outlives the process `pagelab`.
-///
-/// # Errors
-/// Those of prctl(2) and fork(2).
+/// Forks in a process that is about to execute its program. The calling process becomes the subreaper and does not return. The
+/// function returns in its child, which leads a new process group. Neither outlives the process `pagelab`.
 ///
 /// # Safety
 /// Only in a process that fork has just made and that has one thread, as in `CommandExt::pre_exec`.
-pub unsafe fn step_between(pagelab: libc::pid_t) -> io::Result<()> {
-    // SAFETY: plain system calls; the child goes on as the caller's process.
+pub unsafe fn insert_subreaper(pagelab: libc::pid_t) -> io::Result<()> {
+    // SAFETY: plain system calls; the child continues as the caller's process.
     unsafe {
-        match split(pagelab)? {
+        match fork_below(pagelab)? {
             None => {
                 // This fails if the process leads a session, and thus already leads a group.
                 libc::setpgid(0, 0);
-                done(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
+                check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
             }
             Some(helper) => watch_helper(helper),
         }
@@ -31,28 +28,28 @@ pub unsafe fn step_between(pagelab: libc::pid_t) -> io::Result<()> {
 /// Main loop of a helper's subreaper, with every signal blocked.
 ///
 /// # Safety
-/// As for [`step_between`].
+/// As for [`insert_subreaper`].
 unsafe fn watch_helper(helper: libc::pid_t) -> ! {
     // SAFETY: plain system calls on memory of this function.
     unsafe {
         child::close_from(0);
         loop {
-            // The id of a group whose leader has ended stays reserved only while the group has members.
-            let before = |ended| {
+            // The group is killed before its leader is waited for: after that its id may be reused once the group has no members.
+            let kill_group = |ended| {
                 if ended == helper {
                     libc::kill(-helper, libc::SIGKILL);
                 }
                 ended == helper
             };
-            if let Reaped::Watched(status) = reap(before) {
+            if let Reaped::Watched(status) = reap(kill_group) {
                 kill_all();
-                child::end_as(status);
+                child::exit_as(status);
             }
             if wait_for_signal(None) == Some(END) {
                 libc::kill(-helper, libc::SIGKILL);
                 libc::kill(helper, libc::SIGKILL);
                 kill_all();
-                child::end_as(libc::SIGKILL);
+                child::exit_as(libc::SIGKILL);
             }
         }
     }

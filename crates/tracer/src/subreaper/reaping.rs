@@ -24,7 +24,7 @@ pub(super) enum Reaped {
 /// Waits for all children that have ended, up to a watched one. `watched` is called for each child before it is waited for.
 ///
 /// # Safety
-/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the status.
 pub(super) unsafe fn reap(watched: impl Fn(libc::pid_t) -> bool) -> Reaped {
     // SAFETY: the structures are live local variables; a child that was not waited for has its id.
     unsafe {
@@ -80,7 +80,7 @@ pub(super) unsafe fn wait_for_signal(until: Option<Instant>) -> Option<libc::c_i
 /// left. (A kernel without CONFIG_PROC_CHILDREN lists no children; a tree's tracer kills them anyway.)
 ///
 /// # Safety
-/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the status.
 pub(super) unsafe fn kill_all() -> bool {
     // SAFETY: the children are this process's own and were not waited for, so the ids are theirs.
     unsafe {
@@ -109,7 +109,7 @@ pub(super) unsafe fn kill_all() -> bool {
 /// Calls a function for each PID in /proc/thread-self/children, if the kernel provides that list.
 ///
 /// # Safety
-/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the board.
+/// Called in the subreaper only, a process of one thread that shares nothing with its parent but the status.
 pub(super) unsafe fn for_each_child(mut each: impl FnMut(libc::pid_t)) {
     // SAFETY: the name is a C string, the buffer is live and its length is given.
     unsafe {

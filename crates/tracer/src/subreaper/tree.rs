@@ -5,11 +5,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::board::{
-    BOARD, ROOT_ENDED, ROOT_KILLED, SharedStatus, SubreaperState, map_board, monotonic_ns, tell_of_root,
-};
 use super::reaping::{KILL_AGAIN, Reaped, kill_all, reap, wait_for_signal};
-use super::{END, split};
+use super::shared_status::{
+    ROOT_ENDED, ROOT_KILLED, SharedStatus, SubreaperState, TREE_STATUS, map_shared, monotonic_ns, publish_root,
+};
+use super::{END, fork_below};
 use crate::child;
 
 /// What happened to the root of an untraced tree.
@@ -32,16 +32,13 @@ pub enum Root {
 #[derive(Debug)]
 pub struct Subreaper {
     process: libc::pid_t,
-    board: NonNull<SharedStatus>,
+    shared: NonNull<SharedStatus>,
 }
 
 impl Subreaper {
     /// Forks a subreaper, which forks the process that becomes the root of the tree by calling `root`. After `limit`
     /// the subreaper kills the tree if the root still lives. A root that restores a terminal gets a moment to do so
-    /// after pagelab is gone.
-    ///
-    /// # Errors
-    /// No process, memory or descriptor is available.
+    /// after pagelab has died.
     ///
     /// # Safety
     /// `root` runs in a process that fork has just created from one that may have other threads: it may make only system calls.
@@ -50,8 +47,8 @@ impl Subreaper {
         restores_terminal: bool,
         root: impl FnOnce(),
     ) -> io::Result<(Subreaper, libc::pid_t)> {
-        let board = map_board()?;
-        let mut subreaper = Subreaper { process: 0, board };
+        let shared = map_shared()?;
+        let mut subreaper = Subreaper { process: 0, shared };
         let (answer, answers) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
         let deadline = limit.and_then(|limit| Instant::now().checked_add(limit));
         // SAFETY: the child only makes system calls, and does not return.
@@ -59,17 +56,17 @@ impl Subreaper {
             let pagelab = libc::getpid();
             match libc::fork() {
                 -1 => return Err(io::Error::last_os_error()),
-                0 => match split(pagelab) {
+                0 => match fork_below(pagelab) {
                     Ok(None) => {
                         root();
                         libc::_exit(libc::EXIT_FAILURE)
                     }
                     Ok(Some(root)) => {
-                        tell(&answers, root);
-                        watch_tree(root, deadline, restores_terminal, board)
+                        send_answer(&answers, root);
+                        watch_tree(root, deadline, restores_terminal, shared)
                     }
                     Err(error) => {
-                        tell(&answers, -error.raw_os_error().unwrap_or(libc::EIO));
+                        send_answer(&answers, -error.raw_os_error().unwrap_or(libc::EIO));
                         libc::_exit(libc::EXIT_FAILURE)
                     }
                 },
@@ -78,15 +75,15 @@ impl Subreaper {
         };
         drop(answers);
         let mut root = [0; 4];
-        let heard = io::Read::read_exact(&mut std::fs::File::from(answer), &mut root);
-        match (heard, libc::pid_t::from_ne_bytes(root)) {
+        let read = io::Read::read_exact(&mut std::fs::File::from(answer), &mut root);
+        match (read, libc::pid_t::from_ne_bytes(root)) {
             (Ok(()), root) if root > 0 => {
-                BOARD.set(Some(board));
+                TREE_STATUS.set(Some(shared));
                 Ok((subreaper, root))
             }
-            (heard, errno) => {
+            (read, errno) => {
                 subreaper.wait();
-                Err(heard.err().unwrap_or_else(|| io::Error::from_raw_os_error(-errno)))
+                Err(read.err().unwrap_or_else(|| io::Error::from_raw_os_error(-errno)))
             }
         }
     }
@@ -132,18 +129,18 @@ impl Subreaper {
 
     /// How and when the root ended by itself; `None` if it still runs after that time, or if the subreaper killed it.
     fn end_of_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
-        let board = self.board();
-        let seen = || board.root_ended.load(Ordering::SeqCst);
+        let shared = self.shared();
+        let seen = || shared.root_ended.load(Ordering::SeqCst);
         if seen() == 0 {
             let left = libc::timespec {
                 tv_sec: libc::time_t::try_from(patience.as_secs()).unwrap_or(libc::time_t::MAX),
                 tv_nsec: patience.subsec_nanos().into(),
             };
-            // SAFETY: the word is on the board, which lives as long as `self`.
-            unsafe { libc::syscall(libc::SYS_futex, board.root_ended.as_ptr(), libc::FUTEX_WAIT, 0, &raw const left) };
+            // SAFETY: the word is in the shared status, which lives as long as `self`.
+            unsafe { libc::syscall(libc::SYS_futex, shared.root_ended.as_ptr(), libc::FUTEX_WAIT, 0, &raw const left) };
         }
         (seen() == ROOT_ENDED)
-            .then(|| (board.root_status.load(Ordering::SeqCst), board.root_end_ns.load(Ordering::SeqCst)))
+            .then(|| (shared.root_status.load(Ordering::SeqCst), shared.root_end_ns.load(Ordering::SeqCst)))
     }
 
     /// Whether the tree and its subreaper have ended, or the subreaper was killed.
@@ -158,39 +155,39 @@ impl Subreaper {
 
     /// Whether the subreaper killed the tree because the root's time limit had expired.
     pub fn time_is_up(&self) -> bool {
-        self.board().doing.load(Ordering::SeqCst) == SubreaperState::TimeIsUp as u32
+        self.shared().state.load(Ordering::SeqCst) == SubreaperState::TimeIsUp as u32
     }
 
     /// Whether the subreaper ended although a process did not die.
     pub fn is_stuck(&self) -> bool {
-        self.board().stuck.load(Ordering::SeqCst) != 0
+        self.shared().stuck.load(Ordering::SeqCst) != 0
     }
 
     /// Resources of the tree; `None` until it has ended, or if the subreaper was killed.
     pub fn used(&self) -> Option<libc::rusage> {
-        let board = self.board();
-        (board.ended.load(Ordering::SeqCst) != 0).then_some(board.used)
+        let shared = self.shared();
+        (shared.ended.load(Ordering::SeqCst) != 0).then_some(shared.used)
     }
 
-    fn board(&self) -> &SharedStatus {
-        // SAFETY: the board lives as long as `self`. Its non-atomic part is written before `ended` is set, and read after.
-        unsafe { self.board.as_ref() }
+    fn shared(&self) -> &SharedStatus {
+        // SAFETY: the status lives as long as `self`. Its non-atomic part is written before `ended` is set, and read after.
+        unsafe { self.shared.as_ref() }
     }
 }
 
 impl Drop for Subreaper {
     fn drop(&mut self) {
-        if BOARD.get() == Some(self.board) {
-            BOARD.set(None);
+        if TREE_STATUS.get() == Some(self.shared) {
+            TREE_STATUS.set(None);
         }
         // SAFETY: the mapping is this value's own and is not used again.
-        unsafe { libc::munmap(self.board.as_ptr().cast(), size_of::<SharedStatus>()) };
+        unsafe { libc::munmap(self.shared.as_ptr().cast(), size_of::<SharedStatus>()) };
     }
 }
 
 /// # Safety
 /// Only in a process that fork has just made.
-unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
+unsafe fn send_answer(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
     let bytes = number.to_ne_bytes();
     // SAFETY: the bytes are live. A pipe takes a write of this size whole.
     unsafe { libc::write(std::os::fd::AsRawFd::as_raw_fd(answers), bytes.as_ptr().cast(), bytes.len()) };
@@ -199,50 +196,50 @@ unsafe fn tell(answers: &std::os::fd::OwnedFd, number: libc::pid_t) {
 /// Main loop of a tree's subreaper, with every signal blocked.
 ///
 /// # Safety
-/// As for [`step_between`]; the board is mapped.
+/// As for [`insert_subreaper`]; the status is mapped.
 unsafe fn watch_tree(
     root: libc::pid_t,
     deadline: Option<Instant>,
     restores_terminal: bool,
-    board: NonNull<SharedStatus>,
+    shared: NonNull<SharedStatus>,
 ) -> ! {
-    // SAFETY: plain system calls on memory of this function and on the board, which only this process writes.
+    // SAFETY: plain system calls on memory of this function and on the shared status, which only this process writes.
     unsafe {
         child::close_from(0);
-        let board = board.as_ptr();
+        let shared = shared.as_ptr();
         let mut deadline = deadline;
         loop {
             match reap(|ended| ended == root) {
                 Reaped::Watched(status) => {
                     deadline = None;
-                    (*board).root_status.store(status, Ordering::SeqCst);
-                    (*board).root_end_ns.store(monotonic_ns(), Ordering::SeqCst);
-                    tell_of_root(board, ROOT_ENDED);
+                    (*shared).root_status.store(status, Ordering::SeqCst);
+                    (*shared).root_end_ns.store(monotonic_ns(), Ordering::SeqCst);
+                    publish_root(shared, ROOT_ENDED);
                     continue;
                 }
                 Reaped::Others => {}
                 Reaped::Last => break,
             }
-            let doing = match wait_for_signal(deadline) {
+            let state = match wait_for_signal(deadline) {
                 Some(END) => SubreaperState::Ending,
                 None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => SubreaperState::TimeIsUp,
                 _ => continue,
             };
             // The tracer must see this before the first process dies.
-            (*board).doing.store(doing as u32, Ordering::SeqCst);
+            (*shared).state.store(state as u32, Ordering::SeqCst);
             let until = Instant::now().checked_add(KILL_AGAIN * 10).filter(|_| restores_terminal);
             while until.is_some_and(|until| Instant::now() < until)
                 && matches!(reap(|ended| ended == root), Reaped::Others)
             {
                 wait_for_signal(until);
             }
-            (*board).stuck.store(u32::from(!kill_all()), Ordering::SeqCst);
+            (*shared).stuck.store(u32::from(!kill_all()), Ordering::SeqCst);
             break;
         }
-        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut (*board).used);
-        (*board).ended.store(1, Ordering::SeqCst);
-        if (*board).root_ended.load(Ordering::SeqCst) == 0 {
-            tell_of_root(board, ROOT_KILLED);
+        libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut (*shared).used);
+        (*shared).ended.store(1, Ordering::SeqCst);
+        if (*shared).root_ended.load(Ordering::SeqCst) == 0 {
+            publish_root(shared, ROOT_KILLED);
         }
         libc::_exit(libc::EXIT_SUCCESS)
     }

@@ -26,7 +26,7 @@ pub enum Message {
     /// From pagelab: the command is to continue, in the foreground (it may read) or not.
     Continue {
         /// Whether it continues in the foreground.
-        in_front: bool,
+        in_foreground: bool,
     },
     /// From pagelab: the command is to stop, as after a key.
     Stop,
@@ -41,9 +41,6 @@ pub struct Channel(OwnedFd);
 
 impl Channel {
     /// Creates both ends.
-    ///
-    /// # Errors
-    /// Those of socketpair(2).
     pub fn pair() -> io::Result<(Channel, Channel)> {
         use std::os::fd::FromRawFd;
         let mut ends = [-1; 2];
@@ -74,10 +71,7 @@ impl Channel {
         unsafe { receive(self.raw()) }
     }
 
-    /// Receives the first message of a monitor: the command's PID.
-    ///
-    /// # Errors
-    /// The monitor is gone.
+    /// Receives the first message of a monitor: the command's PID. An error means that the monitor has ended.
     pub fn receive_start(&self) -> io::Result<libc::pid_t> {
         match self.receive() {
             Some(Message::Started(command)) => Ok(command),

@@ -30,7 +30,7 @@ use message::Channel;
 use outer::Outer;
 use pty::Pty;
 
-pub use monitor::{Wiring, step_between};
+pub use monitor::{MonitorSetup, insert_monitor};
 pub use relay::Relay;
 
 /// The terminal with which a command is started.
@@ -45,14 +45,11 @@ pub struct Terminal {
 impl Terminal {
     /// A terminal for a command of this user that would otherwise have these standard streams; `None` if none of them
     /// is a terminal.
-    ///
-    /// # Errors
-    /// The kernel provides no pseudo-terminal or no descriptors.
     pub fn in_place_of(streams: [RawFd; 3], user: &User) -> io::Result<Option<Terminal>> {
         let is_replaced = streams.map(is_terminal);
         let Some(outer) = Outer::of(streams, is_replaced)? else { return Ok(None) };
         let pty = Pty::open(user.uid)?;
-        outer.give_size_to(pty.ours.as_raw_fd());
+        outer.copy_size_to(pty.ours.as_raw_fd());
         let (ours, monitors) = Channel::pair()?;
         Ok(Some(Terminal { pty, outer, is_replaced, ours, monitors }))
     }
@@ -63,19 +60,17 @@ impl Terminal {
     }
 
     /// The descriptors that the monitor needs.
-    pub fn wiring(&self) -> Wiring {
-        Wiring {
+    pub fn monitor_setup(&self) -> MonitorSetup {
+        MonitorSetup {
             terminal: self.pty.command.as_raw_fd(),
             outer: self.outer.device(),
             channel: self.monitors.raw(),
-            in_front: self.outer.is_commands(),
+            in_foreground: self.outer.starts_in_foreground(),
         }
     }
 
-    /// Call after the fork: waits until the monitor has created the command's process.
-    ///
-    /// # Errors
-    /// There is no monitor: one of its first steps failed, and its process has reported which.
+    /// Call after the fork: waits until the monitor has created the command's process. If there is no monitor, one of its first
+    /// steps failed, and its process has reported which.
     pub fn started(self) -> io::Result<CommandTerminal> {
         let Terminal { pty, outer, ours, monitors, .. } = self;
         drop((monitors, pty.command)); // so that closing the other ends is noticed
@@ -99,10 +94,7 @@ fn is_terminal(descriptor: RawFd) -> bool {
 }
 
 /// Sets FD_CLOEXEC on terminals that pagelab has open other than its standard streams, so that commands do not inherit them.
-///
-/// # Errors
-/// The list of open descriptors cannot be read.
-pub fn keep_from_commands() -> io::Result<()> {
+pub fn set_cloexec_on_terminals() -> io::Result<()> {
     let failed = |error| io::Error::other(format!("/proc/self/fd: {error}"));
     let mut numbers = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd").map_err(failed)? {

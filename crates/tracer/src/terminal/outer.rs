@@ -17,20 +17,17 @@ pub struct Outer {
     can_read: bool,
     /// Destination of output; `None`: no stream is writable.
     output: Option<OwnedFd>,
-    is_for_command: bool,
+    command_may_read: bool,
 }
 
 impl Outer {
     /// The terminal behind these standard streams; `None` if none of them is a terminal.
-    ///
-    /// # Errors
-    /// No more descriptors are available.
     pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<Outer>> {
         let terminals = |order: [usize; 3]| order.into_iter().filter(|at| is_terminal[*at]).map(|at| streams[at]);
         let Some(first) = terminals([0, 1, 2]).next() else { return Ok(None) };
         let output = terminals([1, 2, 0]).find(|stream| mode(*stream) != OFlag::O_RDONLY);
         let output = output.map(duplicate).transpose()?;
-        // A command whose input is no terminal may still ask there, for a password.
+        // A command whose input is no terminal may still read from the terminal, for example a password.
         let (input, can_read) = if is_terminal[0] {
             (duplicate(streams[0])?, mode(streams[0]) != OFlag::O_WRONLY)
         } else {
@@ -42,7 +39,7 @@ impl Outer {
         // In a pipe the keys may be meant for another command. Then the command gets the foreground only when it reads,
         // as under sudo.
         let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);
-        Ok(Some(Outer { input, can_read, output, is_for_command: is_terminal[0] && !in_pipe }))
+        Ok(Some(Outer { input, can_read, output, command_may_read: is_terminal[0] && !in_pipe }))
     }
 
     /// The descriptor on which modes are set.
@@ -61,20 +58,20 @@ impl Outer {
     }
 
     /// Whether the command may read without requesting it first.
-    pub fn is_commands(&self) -> bool {
-        self.is_for_command && self.is_ours()
+    pub fn starts_in_foreground(&self) -> bool {
+        self.command_may_read && self.may_use()
     }
 
     /// Whether pagelab may read the terminal and set its modes: its process group is in the foreground, or the terminal
     /// is not its controlling one.
-    pub fn is_ours(&self) -> bool {
+    pub fn may_use(&self) -> bool {
         match tcgetpgrp(&self.input) {
             Ok(group) => group == getpgrp(),
             Err(error) => error == Errno::ENOTTY,
         }
     }
 
-    /// The terminal's current modes; `None` if it is gone.
+    /// The terminal's current modes; `None` if it no longer exists.
     pub fn modes(&self) -> Option<libc::termios> {
         // SAFETY: the descriptor is this structure's own.
         unsafe { modes(self.device()) }
@@ -87,7 +84,7 @@ impl Outer {
     }
 
     /// Copies the terminal's size to another terminal.
-    pub fn give_size_to(&self, other: RawFd) {
+    pub fn copy_size_to(&self, other: RawFd) {
         // SAFETY: the structure is live, and plain data.
         unsafe {
             let mut size: libc::winsize = std::mem::zeroed();
@@ -119,7 +116,7 @@ pub fn raw(modes: &libc::termios) -> libc::termios {
 }
 
 /// Whether two terminals have the same modes.
-pub fn are_same(one: &libc::termios, other: &libc::termios) -> bool {
+pub fn are_equal(one: &libc::termios, other: &libc::termios) -> bool {
     let flags = |modes: &libc::termios| (modes.c_iflag, modes.c_oflag, modes.c_cflag, modes.c_lflag);
     flags(one) == flags(other) && one.c_cc == other.c_cc
 }

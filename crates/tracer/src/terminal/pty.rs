@@ -14,10 +14,7 @@ pub struct Pty {
 }
 
 impl Pty {
-    /// Opens a pseudo-terminal whose terminal end belongs to the user.
-    ///
-    /// # Errors
-    /// Those of open(2) on /dev/ptmx, and of fchown(2). TIOCGPTPEER needs Linux 4.13.
+    /// Opens a pseudo-terminal whose terminal end belongs to the user. TIOCGPTPEER needs Linux 4.13.
     pub fn open(uid: u32) -> io::Result<Pty> {
         let flags = libc::O_RDWR | libc::O_NOCTTY | libc::O_CLOEXEC;
         // SAFETY: plain system calls; the number is live while the kernel reads it.

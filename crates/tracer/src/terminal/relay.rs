@@ -16,7 +16,8 @@ use super::outer::{self, Outer};
 const CHUNK_BYTES: usize = 4096;
 
 /// Signals that the relay handles instead of pagelab's other threads: those of the terminal and of the shell.
-const HEARD: [Signal; 5] = [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
+const HANDLED_SIGNALS: [Signal; 5] =
+    [Signal::SIGWINCH, Signal::SIGCONT, Signal::SIGTSTP, Signal::SIGTTIN, Signal::SIGTTOU];
 
 /// A running relay of a command's terminal. Dropping it before the command has ended kills the command.
 pub struct Relay {
@@ -29,13 +30,10 @@ pub struct Relay {
 
 impl Relay {
     /// Starts relaying. Call it on the thread that waits for the command.
-    ///
-    /// # Errors
-    /// The kernel has no descriptors or threads left.
-    pub fn start(attended: CommandTerminal) -> io::Result<Relay> {
-        let heard = SigSet::from_iter(HEARD);
-        let before = heard.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
-        let started = spawn(attended, heard);
+    pub fn start(command_terminal: CommandTerminal) -> io::Result<Relay> {
+        let handled = SigSet::from_iter(HANDLED_SIGNALS);
+        let before = handled.thread_swap_mask(SigmaskHow::SIG_BLOCK)?;
+        let started = spawn(command_terminal, handled);
         if started.is_err() {
             before.thread_set_mask()?;
         }
@@ -63,44 +61,44 @@ impl Drop for Relay {
     }
 }
 
-fn spawn(attended: CommandTerminal, heard: SigSet) -> io::Result<(JoinHandle<()>, OwnedFd)> {
+fn spawn(command_terminal: CommandTerminal, handled: SigSet) -> io::Result<(JoinHandle<()>, OwnedFd)> {
     let (stopped, stop) = nix::unistd::pipe2(nix::fcntl::OFlag::O_CLOEXEC)?;
-    let signals = SignalFd::with_flags(&heard, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-    let CommandTerminal { ours, pty, outer, .. } = attended;
-    let in_front = outer.is_commands();
-    let mut relaying = Relaying {
+    let signals = SignalFd::with_flags(&handled, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+    let CommandTerminal { ours, pty, outer, .. } = command_terminal;
+    let in_foreground = outer.starts_in_foreground();
+    let mut relaying = RelayThread {
         channel: ours,
         pty,
         outer,
         signals,
         stopped,
-        in_front,
-        resembles: false,
+        in_foreground,
+        modes_copied: false,
         raw: None,
         keys: Vec::new(),
         output: Vec::new(),
         has_keys: true,
         ended: false,
     };
-    relaying.resemble();
-    if in_front {
-        relaying.step_forward(); // before the command begins; the monitor undoes it if the thread cannot start
+    relaying.copy_modes();
+    if in_foreground {
+        relaying.enter_foreground(); // before the command begins; the monitor undoes it if the thread cannot start
     }
     let thread = std::thread::Builder::new().name("terminal".into()).spawn(move || relaying.run())?;
     Ok((thread, stop))
 }
 
 /// State of the relay's thread.
-struct Relaying {
+struct RelayThread {
     channel: Channel,
     pty: OwnedFd,
     outer: Outer,
     signals: SignalFd,
     stopped: OwnedFd,
     /// Whether the command may read. Then pagelab's terminal is raw, and keys are passed to the command.
-    in_front: bool,
+    in_foreground: bool,
     /// Whether the modes of pagelab's terminal were copied to the command's terminal.
-    resembles: bool,
+    modes_copied: bool,
     /// The modes that were changed, while pagelab's terminal is raw.
     raw: Option<Modes>,
     /// Keys typed that the command's terminal has not accepted yet.
@@ -123,13 +121,13 @@ enum Awaited {
     Output,
 }
 
-impl Relaying {
+impl RelayThread {
     fn run(&mut self) {
         while !self.ended && !self.serve() {}
         if self.ended {
             self.drain();
         }
-        self.step_back();
+        self.leave_foreground();
     }
 
     /// Waits for one round of events and handles them. Returns whether to end.
@@ -155,7 +153,7 @@ impl Relaying {
         if ready(Awaited::Signals, libc::POLLIN)
             && let Ok(Some(signal)) = self.signals.read_signal()
         {
-            self.heard(signal.ssi_signo.cast_signed());
+            self.handle_signal(signal.ssi_signo.cast_signed());
         }
         if ready(Awaited::Channel, any) {
             match self.channel.receive() {
@@ -170,7 +168,7 @@ impl Relaying {
     fn poll(&self) -> [libc::pollfd; 6] {
         const NOTHING: RawFd = -1;
         let awaited = |fd, events| libc::pollfd { fd, events, revents: 0 };
-        let wants_keys = self.in_front && self.has_keys && self.keys.is_empty();
+        let wants_keys = self.in_foreground && self.has_keys && self.keys.is_empty();
         let wants_output = self.output.is_empty();
         let pty = if wants_output { libc::POLLIN } else { 0 } | if self.keys.is_empty() { 0 } else { libc::POLLOUT };
         let input = self.outer.input().filter(|_| wants_keys).unwrap_or(NOTHING);
@@ -203,8 +201,8 @@ impl Relaying {
         let Some(output) = self.outer.output() else { return };
         match write(output, &self.output) {
             Ok(count) => drop(self.output.drain(..count)),
-            Err(error) if is_for_later(&error) => {}
-            Err(_) => self.output.clear(), // pagelab's terminal is gone; the command need not wait for it
+            Err(error) if is_temporary(&error) => {}
+            Err(_) => self.output.clear(), // pagelab's terminal no longer exists; the command need not wait for it
         }
     }
 
@@ -216,9 +214,9 @@ impl Relaying {
                 self.keys.extend_from_slice(&buffer[..count]);
                 self.has_keys = count > 0;
             }
-            Err(error) if is_for_later(&error) => {}
-            // The kernel returns the same error for a terminal that is gone and for one that is in the background just now.
-            Err(_) if !self.outer.is_ours() => self.in_front = false,
+            Err(error) if is_temporary(&error) => {}
+            // The kernel returns the same error if the terminal no longer exists and if pagelab is in the background.
+            Err(_) if !self.outer.may_use() => self.in_foreground = false,
             Err(_) => self.has_keys = false,
         }
         self.write_keys();
@@ -227,7 +225,7 @@ impl Relaying {
     fn write_keys(&mut self) {
         match write(self.pty.as_raw_fd(), &self.keys) {
             Ok(count) => drop(self.keys.drain(..count)),
-            Err(error) if is_for_later(&error) => {}
+            Err(error) if is_temporary(&error) => {}
             Err(_) => self.keys.clear(),
         }
     }
@@ -257,23 +255,23 @@ impl Relaying {
 
     /// Copies the modes of pagelab's terminal to the command's terminal, once. While a shell is in the foreground, the
     /// modes are those in which the shell edits its lines.
-    fn resemble(&mut self) {
-        if !self.resembles
-            && self.outer.is_ours()
+    fn copy_modes(&mut self) {
+        if !self.modes_copied
+            && self.outer.may_use()
             && let Some(modes) = self.outer.modes()
         {
             // SAFETY: the modes are live. Setting them at pagelab's end sets them for the command's terminal.
             unsafe { libc::tcsetattr(self.pty.as_raw_fd(), libc::TCSANOW, &raw const modes) };
-            self.resembles = true;
+            self.modes_copied = true;
         }
     }
 
     /// Passes keys to the command unchanged. The monitor is informed first, so that the terminal's modes are restored
     /// however pagelab ends.
-    fn step_forward(&mut self) {
-        self.in_front = true;
-        self.resemble();
-        self.outer.give_size_to(self.pty.as_raw_fd());
+    fn enter_foreground(&mut self) {
+        self.in_foreground = true;
+        self.copy_modes();
+        self.outer.copy_size_to(self.pty.as_raw_fd());
         if let (None, Some(before)) = (self.raw, self.outer.modes()) {
             let wanted = Modes { before, raw: outer::raw(&before) };
             self.channel.send(Message::Raw(wanted));
@@ -286,18 +284,18 @@ impl Relaying {
     }
 
     /// Restores the terminal's modes. If another process group is in the foreground by now, it has set its own.
-    fn step_back(&mut self) {
+    fn leave_foreground(&mut self) {
         if let Some(modes) = self.raw.take() {
-            if self.outer.is_ours() {
+            if self.outer.may_use() {
                 self.outer.set_modes(&modes.before);
             }
             self.channel.send(Message::Restored);
         }
     }
 
-    fn heard(&mut self, signal: libc::c_int) {
+    fn handle_signal(&mut self, signal: libc::c_int) {
         match signal {
-            libc::SIGWINCH => self.outer.give_size_to(self.pty.as_raw_fd()),
+            libc::SIGWINCH => self.outer.copy_size_to(self.pty.as_raw_fd()),
             // pagelab is to stop. So the command is asked to stop, and if it does, pagelab follows.
             libc::SIGTSTP => self.channel.send(Message::Stop),
             libc::SIGCONT => self.resumed(),
@@ -309,40 +307,40 @@ impl Relaying {
     /// pagelab stops with it.
     fn command_stopped(&mut self, signal: libc::c_int) {
         let wants_terminal = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
-        if wants_terminal && self.outer.is_ours() {
-            self.step_forward();
+        if wants_terminal && self.outer.may_use() {
+            self.enter_foreground();
         } else {
-            let was_in_front = self.in_front;
-            self.step_back();
-            stop_with(if wants_terminal { signal } else { libc::SIGTSTP });
-            self.in_front = false;
-            if (was_in_front || wants_terminal) && self.outer.is_ours() {
-                self.step_forward();
+            let was_in_foreground = self.in_foreground;
+            self.leave_foreground();
+            stop_own_group(if wants_terminal { signal } else { libc::SIGTSTP });
+            self.in_foreground = false;
+            if (was_in_foreground || wants_terminal) && self.outer.may_use() {
+                self.enter_foreground();
             }
         }
-        self.channel.send(Message::Continue { in_front: self.in_front });
+        self.channel.send(Message::Continue { in_foreground: self.in_foreground });
     }
 
-    /// pagelab continues, perhaps after a stop that it did not see coming (SIGSTOP), and perhaps in the foreground when
-    /// it was in the background before, or the other way round. Meanwhile the shell has set its own modes.
+    /// pagelab was resumed, perhaps after a stop that no handler saw (SIGSTOP). It may have changed between foreground and
+    /// background, and the shell has set its own modes meanwhile.
     fn resumed(&mut self) {
-        let is_raw = |modes: &Modes| self.outer.modes().is_some_and(|now| outer::are_same(&now, &modes.raw));
-        let was_in_front = self.in_front;
-        if !self.outer.is_ours() {
-            (self.in_front, self.raw) = (false, None);
+        let is_raw = |modes: &Modes| self.outer.modes().is_some_and(|now| outer::are_equal(&now, &modes.raw));
+        let was_in_foreground = self.in_foreground;
+        if !self.outer.may_use() {
+            (self.in_foreground, self.raw) = (false, None);
             self.channel.send(Message::Restored);
-        } else if self.in_front || self.outer.is_commands() {
+        } else if self.in_foreground || self.outer.starts_in_foreground() {
             self.raw = self.raw.filter(is_raw);
-            self.step_forward();
+            self.enter_foreground();
         }
-        if self.in_front != was_in_front {
-            self.channel.send(Message::Continue { in_front: self.in_front });
+        if self.in_foreground != was_in_foreground {
+            self.channel.send(Message::Continue { in_foreground: self.in_foreground });
         }
     }
 }
 
 /// Stops pagelab's process group until it is resumed. An orphaned process group, which no process could resume, is not stopped.
-fn stop_with(signal: libc::c_int) {
+fn stop_own_group(signal: libc::c_int) {
     let Ok(signal) = Signal::try_from(signal) else { return };
     let only = SigSet::from(signal);
     // Every other thread that could take the signal blocks it, so this thread stops before the call returns.
@@ -352,7 +350,7 @@ fn stop_with(signal: libc::c_int) {
     let _ = only.thread_block();
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_temporary(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 

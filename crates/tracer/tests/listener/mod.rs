@@ -1,6 +1,6 @@
 //! Runs a program under a seccomp filter whose calls notify (SECCOMP_RET_USER_NOTIF) or stop (SECCOMP_RET_TRACE), and
-//! gives a supervisor operations on one of its tasks. The probe `benches/notify` and the tests of `tests/notify.rs` use
-//! it; pagelab itself does not. x86-64 only. Needs Linux 6.11, since which waiting for a call ends with the last task.
+//! lets a supervisor operate on one of its tasks. The benchmark `benches/notify` and the tests of `tests/notify.rs` use it; pagelab
+//! itself does not. x86-64 only. Needs Linux 6.11: since then waiting for a call ends with the last task.
 
 use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -23,7 +23,7 @@ const SIGSET_BYTES: usize = 8;
 const SYNC_WAKE_UP: u64 = 1;
 
 /// What the running kernel lacks for these tests; `None` if it lacks nothing.
-pub fn lacks() -> Option<&'static str> {
+pub fn missing_requirement() -> Option<&'static str> {
     let release = nix::sys::utsname::uname().ok()?.release().to_string_lossy().into_owned();
     let mut parts = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
     let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -72,7 +72,7 @@ pub fn supervise<T: Send>(
     unsafe { command.pre_exec(move || announce(end, install(&filter, flags)?)) };
     std::thread::scope(|scope| {
         let supervisor = scope.spawn(move || {
-            let (waiting, listener) = meet(ours)?;
+            let (waiting, listener) = receive_announcement(ours)?;
             serve(waiting, listener)
         });
         let spawned = command.stdout(Stdio::piped()).spawn();
@@ -104,15 +104,15 @@ fn install(filter: &[sock_filter], flags: libc::c_ulong) -> io::Result<RawFd> {
 fn announce(end: RawFd, listener: RawFd) -> io::Result<()> {
     let mut go = [0u8; 1];
     // SAFETY: plain system calls on live memory.
-    let heard = unsafe {
+    let read = unsafe {
         let message = [libc::getpid(), listener];
         libc::write(end, message.as_ptr().cast(), size_of_val(&message));
         libc::read(end, go.as_mut_ptr().cast(), 1)
     };
-    if heard == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
+    if read == 1 { Ok(()) } else { Err(io::Error::from_raw_os_error(libc::ECANCELED)) }
 }
 
-fn meet(mut channel: UnixStream) -> io::Result<(Waiting, Option<Listener>)> {
+fn receive_announcement(mut channel: UnixStream) -> io::Result<(Waiting, Option<Listener>)> {
     let mut message = [0u8; 8];
     channel.read_exact(&mut message)?;
     let word = |at: usize| i32::from_ne_bytes(message[at..at + 4].try_into().expect("4 bytes"));
@@ -234,27 +234,27 @@ impl Listener {
 }
 
 /// A task that is seized and stopped after a received call.
-pub struct Held(Tid);
+pub struct HeldTask(Tid);
 
 /// Seizes the task of a call, answers with `answer`, and waits until the task is stopped on its way to user mode: after
 /// its call, if the answer lets the call happen. Under WAIT_KILLABLE_RECV signals do not end the wait; without it the
 /// interruption would cancel the call.
-pub fn hold(call: Call, answer: impl FnOnce(Call) -> io::Result<()>) -> io::Result<Held> {
+pub fn hold(call: Call, answer: impl FnOnce(Call) -> io::Result<()>) -> io::Result<HeldTask> {
     seize(call.tid, libc::PTRACE_O_TRACESYSGOOD | libc::PTRACE_O_EXITKILL)?;
     interrupt(call.tid)?;
     answer(call)?;
-    held(call.tid)
+    wait_until_held(call.tid)
 }
 
 /// Waits until an interrupted task is stopped on its way to user mode.
-pub fn held(tid: Tid) -> io::Result<Held> {
+pub fn wait_until_held(tid: Tid) -> io::Result<HeldTask> {
     match wait(tid)? {
-        (_, status) if status >> 16 == libc::PTRACE_EVENT_STOP => Ok(Held(tid)),
+        (_, status) if status >> 16 == libc::PTRACE_EVENT_STOP => Ok(HeldTask(tid)),
         (_, status) => Err(io::Error::other(format!("not before user mode: {status:#x}"))),
     }
 }
 
-impl Held {
+impl HeldTask {
     /// Result of the task's call.
     pub fn result(&self) -> io::Result<i64> {
         Ok(registers(self.0)?.rax as i64)
@@ -340,7 +340,7 @@ pub fn resume(how: libc::c_uint, tid: Tid, signal: i32) -> io::Result<()> {
 /// Waits for a task, or for any tracee of this thread (-1).
 pub fn wait(tid: Tid) -> io::Result<(Tid, i32)> {
     let mut status = 0;
-    // SAFETY: the status is live; no usage is asked for.
+    // SAFETY: the status is live; no usage is requested.
     match unsafe { libc::wait4(tid, &raw mut status, libc::__WALL | libc::__WNOTHREAD, std::ptr::null_mut()) } {
         -1 => Err(io::Error::last_os_error()),
         waited => Ok((waited, status)),

@@ -50,15 +50,15 @@ int main(int argc, char **argv) {
         return !use_memory();
     } else if (!strcmp(how, "threads")) {
         pthread_t thread;
-        int his = 0;
-        pthread_create(&thread, 0, wait_and_use, &his);
+        int other = 0;
+        pthread_create(&thread, 0, wait_and_use, &other);
         use_memory();
         // The first filter applies only to this thread; TSYNC applies both to the other thread.
         int first = install(SYS_madvise, SECCOMP_RET_KILL_PROCESS, 0);
         int second = install(SYS_getppid, SECCOMP_RET_ERRNO | 5, SECCOMP_FILTER_FLAG_TSYNC);
         installed = 1;
         pthread_join(thread, 0);
-        printf("threads: %d %d %d\n", first, second, his);
+        printf("threads: %d %d %d\n", first, second, other);
     } else if (!strcmp(how, "strict")) {
         fflush(stdout);
         int results[2];
@@ -71,9 +71,13 @@ int main(int argc, char **argv) {
             }
             waitpid(child, &results[i], 0);
         }
-        printf("strict: %d, forbidden %d\n", WEXITSTATUS(results[0]), WIFSIGNALED(results[1]));
+        // Refused with flags, and with a program.
+        long flags = syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, 0), flags_errno = errno;
+        long program = syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 0, results), program_errno = errno;
+        int is_refused = flags == -1 && flags_errno == EINVAL && program == -1 && program_errno == EINVAL;
+        printf("strict: %d, forbidden %d, refused %d\n", WEXITSTATUS(results[0]), WIFSIGNALED(results[1]), is_refused);
     } else if (!strcmp(how, "foreign")) {
-        // Asks for a tracer that does not exist.
+        // Requests a tracer (SECCOMP_RET_TRACE) that does not exist.
         if (install(SYS_getppid, SECCOMP_RET_TRACE | 3, 0)) return 1;
         long result = syscall(SYS_getppid, 0, 0, 0);
         printf("foreign: %ld %d\n", result, result == -1 ? errno == ENOSYS : 0);

@@ -20,7 +20,7 @@ static int faults(volatile char *p) {
 static size_t page;
 
 // A page at the end of each region is protected afterwards, as in QEMU up to 6.0.
-static int closed_afterwards(void) {
+static int protected_later(void) {
     char *all = mmap(0, REGION * REGIONS, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int count = 0;
     for (int i = 1; i <= REGIONS; i++) mprotect(all + i * REGION - page, page, PROT_NONE);
@@ -30,7 +30,7 @@ static int closed_afterwards(void) {
 }
 
 // All but a page at the end of each region is made accessible, as in QEMU since 6.1.
-static int never_opened(void) {
+static int never_accessible(void) {
     char *all = mmap(0, REGION * REGIONS, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     int count = 0;
     for (int i = 0; i < REGIONS; i++) mprotect(all + i * REGION, REGION - page, PROT_READ | PROT_WRITE);
@@ -70,7 +70,7 @@ int main(void) {
     page = sysconf(_SC_PAGESIZE);
     struct sigaction action = {.sa_handler = on_fault, .sa_flags = SA_NODEFER};
     sigaction(SIGSEGV, &action, 0);
-    int first = closed_afterwards(), second = never_opened(), third = mapped_over(), fourth = 0;
+    int first = protected_later(), second = never_accessible(), third = mapped_over(), fourth = 0;
     pthread_t thread;
     pthread_create(&thread, 0, below_the_stack, &fourth);
     pthread_join(thread, 0);

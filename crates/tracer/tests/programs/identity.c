@@ -1,4 +1,4 @@
-// Prints the effective and the real user id, and whether it has a privilege of root.
+// Prints the effective and the real user id.
 #include <stdio.h>
 #include <unistd.h>
 int main(void) {

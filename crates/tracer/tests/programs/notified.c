@@ -2,7 +2,7 @@
 //   asks        TIMES calls of getppid; prints the result or -errno of each
 //   hides       getppid, becomes undumpable, getppid
 //   listens     installs a filter with a listener of its own, and one without; prints 0 or -errno of both
-//   leaves      ends by exit_group while another thread calls getppid for ever
+//   leaves      ends by exit_group while another thread calls getppid forever
 //   dies        sends itself SIGKILL
 //   replaced    executes itself with the kind asks
 //   handles     getppid, with a handler of SIGUSR1 without SA_RESTART
@@ -36,7 +36,7 @@ static int install(unsigned flags) {
     return syscall(SYS_seccomp, SECCOMP_SET_MODE_FILTER, flags, &program) == -1 ? -errno : 0;
 }
 
-static void *ask_for_ever(void *none) {
+static void *ask_forever(void *none) {
     for (;;) syscall(SYS_getppid);
     return none;
 }
@@ -80,7 +80,7 @@ int main(int argc, char **argv) {
         prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
         return printf("%d %d\n", install(SECCOMP_FILTER_FLAG_NEW_LISTENER), install(0)), 0;
     }
-    if (!strcmp(kind, "leaves")) return pthread_create(&thread, 0, ask_for_ever, 0);
+    if (!strcmp(kind, "leaves")) return pthread_create(&thread, 0, ask_forever, 0);
     if (!strcmp(kind, "handles")) return handle_without_restart(SIGUSR1), ask(1), 0;
     if (!strcmp(kind, "alarmed")) return map_while_alarmed(times), 0;
     if (!strcmp(kind, "dies")) return kill(getpid(), SIGKILL);

@@ -11,7 +11,7 @@ static int install(int number, unsigned action, unsigned flags) {
     struct sock_filter code[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, number, 0, 3),
-        // The C library gives back thread stacks with it.
+        // The C library frees thread stacks with it.
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, args[2])),
         BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, MADV_DONTNEED, 1, 0),
         BPF_STMT(BPF_RET | BPF_K, action),

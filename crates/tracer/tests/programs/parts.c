@@ -128,7 +128,7 @@ int main(void) {
     TRY("mlock2", mlock2(part, LENGTH, MLOCK_ONFAULT));
     TRY("munlock", mlock(part, LENGTH) + munlock(part, LENGTH));
     TRY("mlock and drop", mlock(part, LENGTH) + madvise(part, LENGTH, MADV_DONTNEED));
-    TRY("child drops what is locked", drops_in_child());
+    TRY("child drops locked memory", drops_in_child());
     TRY("mbind", syscall(SYS_mbind, part, LENGTH, 2, &node, 64, 0));
     TRY("home node", syscall(450, part, LENGTH, 0, 0));
     TRY("remap_file_pages", syscall(SYS_remap_file_pages, part, LENGTH, 0, 0, 0));
@@ -155,6 +155,6 @@ int main(void) {
     printf("mseal: %ld %s\n", result, result ? strerrorname_np(error) : "");
     result = munmap(part + PAGE, PAGE);
     printf("munmap of sealed: %ld %s\n", result, strerrorname_np(errno));
-    content("at last", 0, 0);
+    content("at the end", 0, 0);
     return 0;
 }

@@ -7,14 +7,14 @@
 #include <string.h>
 #include <sys/mman.h>
 
-enum { MOST = 1000 };
-static char *pieces[MOST];
-static size_t sizes[MOST];
+enum { MAX_PIECES = 1000 };
+static char *pieces[MAX_PIECES];
+static size_t sizes[MAX_PIECES];
 
 int main(int argc, char **argv) {
     int count = 0, grows = argc > 1 && !strcmp(argv[1], "grow");
     for (int at = 2; at + 1 < argc; at += 2)
-        for (int i = atoi(argv[at]); i > 0 && count < MOST; i--) {
+        for (int i = atoi(argv[at]); i > 0 && count < MAX_PIECES; i--) {
             size_t bytes = strtoul(argv[at + 1], 0, 10) << 10;
             char *piece = grows && count ? mremap(pieces[0], sizes[0], bytes, MREMAP_MAYMOVE)
                                          : mmap(0, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);

@@ -53,22 +53,22 @@ static void stops(void) {
     volatile uint64_t *count = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     pid_t child = fork();
     if (!child) for (;;) { map_once(); ++*count; }
-    int held = 0, went_on = 0, status;
+    int stopped = 0, resumed = 0, status;
     for (int i = 0; i < 100; i++) {
         usleep(rand() % 700);
         kill(child, SIGSTOP);
         if (waitpid(child, &status, WUNTRACED) != child || !WIFSTOPPED(status)) break;
         uint64_t before = *count;
         usleep(1000);
-        held += *count == before;
+        stopped += *count == before;
         kill(child, SIGCONT);
         if (waitpid(child, &status, WCONTINUED) != child || !WIFCONTINUED(status)) break;
         for (int wait = 0; wait < 2000 && *count == before; wait++) usleep(1000);
-        went_on += *count != before;
+        resumed += *count != before;
     }
     kill(child, SIGKILL);
     waitpid(child, &status, 0);
-    printf("stops: held %d, went on %d, killed %d\n", held, went_on, WTERMSIG(status));
+    printf("stops: stopped %d, resumed %d, killed %d\n", stopped, resumed, WTERMSIG(status));
 }
 
 // A job that stops itself, as seen by a shell.

@@ -18,11 +18,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { MAPS = 20, MOST_PAGES = 2048, POINTS = 3, STRIDE = 509, FILL = 61 };
+enum { MAPS = 20, MAX_PAGES = 2048, POINTS = 3, STRIDE = 509, FILL = 61 };
 enum { ABSENT = -1 };
 
 struct page { int protection; int of_file; uint64_t value; };
-struct map { char *start; size_t pages; struct page page[MOST_PAGES]; };
+struct map { char *start; size_t pages; struct page page[MAX_PAGES]; };
 
 static struct map maps[MAPS];
 static size_t page_bytes;
@@ -62,7 +62,7 @@ static void check_page(struct map *m, size_t at) {
     struct page *p = &m->page[at];
     if (p->protection == ABSENT) return;
     if (p->protection == PROT_NONE) {
-        if (expect_closed && below(64) == 0 && !faults(point(m, at, 0), 0)) die("a closed page can be read", m, at);
+        if (expect_closed && below(64) == 0 && !faults(point(m, at, 0), 0)) die("an inaccessible page can be read", m, at);
         return;
     }
     for (int which = 0; which < POINTS; which++)
@@ -122,7 +122,7 @@ static void forget(struct map *m) {
 
 static void create(struct map *m) {
     if (m->start) { check(m); forget(m); }
-    m->pages = below(3) ? 512 + below(MOST_PAGES - 512) : 1 + below(64);
+    m->pages = below(3) ? 512 + below(MAX_PAGES - 512) : 1 + below(64);
     if (below(4) == 0) m->pages = (m->pages + 511) / 512 * 512;
     int protection = any_protection(), flags = MAP_PRIVATE | MAP_ANONYMOUS;
     if (below(3) == 0) flags |= MAP_NORESERVE;
@@ -201,7 +201,7 @@ static void hint(struct map *m) {
 // mremap needs one mapping under the old range. If that is split, the kernel refuses the call and nothing changes.
 static void resize(struct map *m) {
     if (!all_mapped(m, 0, m->pages) || file_inside(m, 0, m->pages)) return;
-    size_t pages = 1 + below(MOST_PAGES);
+    size_t pages = 1 + below(MAX_PAGES);
     int flags = below(3) ? MREMAP_MAYMOVE : 0;
     char *to = mremap(m->start, m->pages * page_bytes, pages * page_bytes, flags);
     if (to == MAP_FAILED) return;
@@ -237,7 +237,7 @@ static uint64_t heap_words;
 static uint64_t heap_seed;
 static uint64_t heap_word(uint64_t at) { return (at + 1) * (heap_seed | 1); }
 
-// Only this test uses the heap above what the start of the program needed.
+// Only this function uses the heap above what the start of the program needed.
 static void heap(void) {
     uint64_t *words = (uint64_t *)heap_start;
     for (uint64_t at = 0; at < heap_words; at += STRIDE)
@@ -271,11 +271,11 @@ static void copy(void) {
     if (!child) _exit(0);
     int status;
     if (waitpid(child, &status, 0) != child) die("waitpid", 0, 0);
-    if (status) die("the copy found or met something else", 0, status);
+    if (status) die("the child failed", 0, status);
     state = here + 3;
 }
 
-// Small mappings come and go meanwhile: they must never be touched.
+// Maps and unmaps small mappings meanwhile, whose content must never change.
 static void *neighbour(void *arg) {
     uint64_t mine = (uintptr_t)arg * 0x9e3779b97f4a7c15u, round = 0;
     char *held[64] = {0};
@@ -296,7 +296,7 @@ static void *neighbour(void *arg) {
     return 0;
 }
 
-// Counts in one page of a large mapping while the main thread closes and opens the other pages.
+// Counts in one page of a large mapping while the main thread makes the other pages inaccessible and accessible.
 static volatile uint64_t *counter;
 static volatile uint64_t counted;
 static void *count(void *arg) {

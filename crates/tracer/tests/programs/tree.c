@@ -46,9 +46,9 @@ static int cloned(void) {
     char *stack = mmap(0, 65536, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_STACK, -1, 0);
     int mapped = 0;
     pid_t pid = clone(borrower, stack + 65536, CLONE_VM, &mapped);
-    int went_well = map_once() && code_of(pid) == 5 && mapped;
+    int is_ok = map_once() && code_of(pid) == 5 && mapped;
     munmap(stack, 65536);
-    return went_well;
+    return is_ok;
 }
 static void *execute(void *arg) {
     (void)arg;
@@ -119,9 +119,9 @@ static int orphan(void) {
         _exit(0);
     }
     close(ends[1]);
-    int went_well = code_of(pid) == 0 && read(ends[0], &byte, 1) == 1 && byte == 1;
+    int is_ok = code_of(pid) == 0 && read(ends[0], &byte, 1) == 1 && byte == 1;
     close(ends[0]);
-    return went_well;
+    return is_ok;
 }
 
 int main(int argc, char **argv) {

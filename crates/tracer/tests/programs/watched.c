@@ -58,14 +58,14 @@ static long sum(char *start, size_t bytes) {
     return sum;
 }
 
-static void say(const char *what, int error, long sum) {
+static void report(const char *what, int error, long sum) {
     printf("%s: error %d, sum %ld, served %ld missing and %ld protected\n", what, error, sum, missing, protected);
     missing = protected = 0;
 }
 
 int main(int argc, char **argv) {
     (void)argv;
-    alarm(60); // a fault that cannot be served
+    alarm(60); // ends the program if a fault cannot be served
     uffd = syscall(SYS_userfaultfd, O_CLOEXEC | O_NONBLOCK | USER_MODE_ONLY);
     struct uffdio_api api = {UFFD_API, 0, 0};
     if (uffd < 0 || ioctl(uffd, UFFDIO_API, &api)) return printf("no userfaultfd: %s\n", strerror(errno)), 0;
@@ -80,27 +80,27 @@ int main(int argc, char **argv) {
 
     char *p = fresh();
     int error = watch(p, BYTES, UFFDIO_REGISTER_MODE_MISSING);
-    say("untouched", error, sum(p, BYTES));
+    report("untouched", error, sum(p, BYTES));
     munmap(p, BYTES);
 
     p = fresh();
     memset(p, 1, BYTES);
     error = madvise(p + PART, LENGTH, MADV_DONTNEED) | watch(p + PART, LENGTH, UFFDIO_REGISTER_MODE_MISSING);
-    say("dropped", error, sum(p, BYTES));
+    report("dropped", error, sum(p, BYTES));
     error = watch(p + PART + 1, LENGTH, UFFDIO_REGISTER_MODE_MISSING);
-    say("refused", error, sum(p, BYTES));
+    report("refused", error, sum(p, BYTES));
     munmap(p, BYTES);
 
     p = fresh();
     memset(p, 2, PART);
     error = watch(p, PART + LENGTH, UFFDIO_REGISTER_MODE_MISSING);
-    say("partly touched", error, sum(p, BYTES));
+    report("partly touched", error, sum(p, BYTES));
     munmap(p, BYTES);
 
     p = mmap(0, BYTES, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     error = watch(p + PART, LENGTH, UFFDIO_REGISTER_MODE_MISSING);
     mprotect(p, BYTES, PROT_READ | PROT_WRITE);
-    say("reserved", error, sum(p, BYTES));
+    report("reserved", error, sum(p, BYTES));
     munmap(p, BYTES);
 
     p = fresh();
@@ -111,7 +111,7 @@ int main(int argc, char **argv) {
         if (ioctl(uffd, UFFDIO_WRITEPROTECT, &closed)) error = errno;
         for (int i = 0; i < 9; i++) p[PART + i * PAGE]++;
     }
-    say("write-protected", error, sum(p, BYTES));
+    report("write-protected", error, sum(p, BYTES));
     munmap(p, BYTES);
 
     p = fresh();
@@ -121,6 +121,6 @@ int main(int argc, char **argv) {
     struct move move = {(__u64)p, (__u64)q + PART, 3 * PAGE, 0, 0};
     if (!error && ioctl(uffd, MOVE, &move)) error = errno == ENOTTY ? 0 : errno;
     printf("moved %lld, ", (long long)move.moved);
-    say("moved", error, sum(q, PART));
+    report("moved", error, sum(q, PART));
     return 0;
 }

@@ -1,15 +1,15 @@
-//! Programs with their own filters, signals, debuggers and privileges.
+//! Programs that use filters, signals, debuggers or privileges.
 
 use super::*;
 
 #[test]
-fn filters_of_the_programs_own() {
+fn programs_may_install_their_own_filters() {
     let _alone = alone();
     let Some(program) = c("filters") else { return };
     let expected = [
         ("kill", "kill: 1, child 0"),
         ("threads", "threads: 0 0 1"),
-        ("strict", "strict: 7, forbidden 1"),
+        ("strict", "strict: 7, forbidden 1, refused 1"),
         ("foreign", "foreign: -1 1"),
     ];
     for (how, output) in expected {
@@ -25,20 +25,29 @@ fn filters_of_the_programs_own() {
 }
 
 #[test]
-fn timers_and_stops() {
+fn timers_and_stops_work() {
+    assert_timers_and_stops_work(&["default", "thp", "thp+no-guards"]);
+}
+
+#[test]
+fn timers_and_stops_work_under_hugetlb() {
+    assert_timers_and_stops_work(&["hugetlb-2m"]);
+}
+
+fn assert_timers_and_stops_work(policies: &[&str]) {
     let _alone = alone();
     let Some(program) = c("signals") else { return };
-    for policy in ["default", "thp", "thp+no-guards", "hugetlb-2m"] {
+    for policy in policies {
         let outcome = under(policy, &[text(&program), "timer"]);
         assert_eq!(outcome.output, "timer: enough 1, strange 0, blocked 0", "{policy}");
         let outcome = under(policy, &[text(&program), "stops"]);
-        assert_eq!(outcome.output, "stops: held 100, went on 100, killed 9", "{policy}");
+        assert_eq!(outcome.output, "stops: stopped 100, resumed 100, killed 9", "{policy}");
         assert_eq!(under(policy, &[text(&program), "self"]).output, bare(&[text(&program), "self"]), "{policy}");
     }
 }
 
 #[test]
-fn tracers_inside_fail_and_are_said() {
+fn nested_tracers_fail_and_are_reported() {
     let _alone = alone();
     for (tool, command) in
         [("strace", &["strace", "-f", "true"][..]), ("gdb", &["gdb", "-batch", "-ex", "run", "true"])]
@@ -53,7 +62,7 @@ fn tracers_inside_fail_and_are_said() {
 }
 
 #[test]
-fn a_32_bit_program_runs_untouched() {
+fn a_32_bit_program_runs_unchanged() {
     let _alone = alone();
     if !cfg!(target_arch = "x86_64") {
         return skip("x86-64");
@@ -77,7 +86,7 @@ fn a_32_bit_program_runs_untouched() {
 }
 
 #[test]
-fn roots_programs_change_their_user_by_exec_and_other_users_do_not() {
+fn setuid_programs_change_the_user_only_if_root_runs_them() {
     let _alone = alone();
     let Some(program) = c("identity") else { return };
     if !is_root() {
@@ -103,12 +112,16 @@ fn as_nobody(test: &str, program: &Path, mode: u32) {
     let mut command = Command::new(tests);
     command.args(["--exact", test, "--ignored", "--nocapture"]).env("PAGELAB_TEST_PROGRAM", program);
     let output = command.uid(65534).gid(65534).current_dir("/").output().unwrap();
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&output.stderr));
+    let stdout = String::from_utf8_lossy(&output.stdout);
+    assert!(
+        output.status.success() && stdout.contains("1 passed"),
+        "{stdout}{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[test]
-fn without_root() {
+fn works_without_root() {
     let _alone = alone();
     let (Some(mix), Some(identity)) = (c("mix"), c("identity")) else { return };
     if !is_root() {
@@ -119,7 +132,7 @@ fn without_root() {
 }
 
 #[test]
-#[ignore = "run by without_root, as another user"]
+#[ignore = "run by works_without_root, as another user"]
 fn nobody_traces() {
     assert!(!is_root());
     let program = std::env::var("PAGELAB_TEST_PROGRAM").expect("a program");
@@ -127,16 +140,12 @@ fn nobody_traces() {
     for policy in POLICIES.into_iter().chain(["hugetlb-2m"]) {
         assert_eq!(under(policy, &[&program]).output, expected, "{policy}");
     }
-    let refused = try_under("thp", &[&program], |launch| launch.user = Some(nobody_else()));
+    let refused = try_under("thp", &[&program], |launch| launch.user = Some(user("daemon", 1)));
     assert!(matches!(refused, Err(LaunchError::Prepare { step: "becoming the user", .. })), "only root can");
 }
 
-fn nobody_else() -> User {
-    user("daemon", 1)
-}
-
 #[test]
-#[ignore = "run by without_root, as another user"]
+#[ignore = "run by works_without_root, as another user"]
 fn nobody_gains_no_privilege() {
     let program = std::env::var("PAGELAB_TEST_PROGRAM").expect("a program");
     let outcome = under("thp", &[&program]);

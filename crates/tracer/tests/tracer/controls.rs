@@ -13,7 +13,7 @@ fn run_untraced(command: &[&str]) -> (Result<Ended, LaunchError>, String) {
 }
 
 #[test]
-fn a_bare_run_has_neither_filter_nor_tracer_and_else_what_every_run_has() {
+fn a_bare_run_differs_from_a_traced_one_only_in_filter_and_tracer() {
     let _alone = alone();
     let look =
         ["sh", "-c", "grep -E '^(TracerPid|Seccomp|NoNewPrivs|SigBlk|SigIgn|CapEff)' /proc/self/status; ps -o sid= $$"];
@@ -34,7 +34,7 @@ fn a_bare_run_has_neither_filter_nor_tracer_and_else_what_every_run_has() {
 }
 
 #[test]
-fn a_bare_run_ends_as_its_program_and_leaves_nothing_behind() {
+fn a_bare_run_returns_the_exit_of_its_program_and_kills_leftovers() {
     let _alone = alone();
     let exit = |line: &str| run_untraced(&["sh", "-c", line]).0.unwrap().exit;
     assert_eq!([exit("exit 7"), exit("kill -SEGV $$")], [Exit::Code(7), Exit::Signal(libc::SIGSEGV)]);
@@ -55,7 +55,7 @@ fn sham(policy: &str, pace: Pace, command: &[&str]) -> Outcome {
 }
 
 #[test]
-fn a_sham_run_stops_as_the_policy_does_and_does_nothing() {
+fn a_sham_run_stops_as_often_as_the_policy_and_changes_nothing() {
     let _alone = alone();
     let Some(program) = c("churn") else { return };
     for policy in ["thp", "thp+no-guards", "thp+prefault", "hugetlb-2m"] {
@@ -81,9 +81,9 @@ fn a_program_keeps_its_memory_under_a_sham() {
 }
 
 #[test]
-fn memory_is_not_huge_under_a_sham() {
+fn a_sham_run_of_thp_gets_no_thp() {
     let _alone = alone();
-    let Some(program) = c("against") else { return };
+    let Some(program) = c("thp_settings") else { return };
     let Some(_settings) = advised_only() else { return skip("root, and THP on 4K pages") };
     for how in ["advise", "zeroed", "grown"] {
         let outcome = sham("thp", Pace { served_ratio: 1.0, further_stops: 3.0 }, &[text(&program), how]);
@@ -91,16 +91,16 @@ fn memory_is_not_huge_under_a_sham() {
     }
     assert!(
         sham("thp", Pace::default(), &[text(&program), "huge"]).seen.bytes("AnonHugePages") >= 12 << 20,
-        "as it asks"
+        "the program's own advice is in force"
     );
 }
 
 #[test]
-fn what_is_had_by_prctl_stops_for_nothing_else() {
+fn prctl_policies_stop_no_more_calls_than_default() {
     let _alone = alone();
-    let (Some(churn), Some(program)) = (c("churn"), c("against")) else { return };
+    let (Some(churn), Some(program)) = (c("churn"), c("thp_settings")) else { return };
     let stops = |policy: &str| under(policy, &[text(&churn), "50", "1048576", "0"]).ended.stops;
     assert_eq!([stops("base"), stops("default+no-huge"), stops("thp+no-huge")], [stops("default"); 3]);
     let outcome = under("default+no-huge", &[text(&program), "disable"]);
-    assert_eq!(outcome.output, "again: 0 1, resident 1", "the program is told what it wants to hear");
+    assert_eq!(outcome.output, "again: 0 1, resident 1", "the program gets the answer that it expects");
 }

@@ -1,9 +1,9 @@
-//! How trees end, and what the witness sees before.
+//! How trees end, and what the witness inspects before.
 
 use super::*;
 
 #[test]
-fn what_outlives_the_root_is_killed() {
+fn processes_that_outlive_the_root_are_killed() {
     let _alone = alone();
     let line = "sleep 600 & (trap '' TERM HUP; while :; do sleep 0.01; done) & echo done";
     let outcome = under("thp", &["sh", "-c", line]);
@@ -13,7 +13,7 @@ fn what_outlives_the_root_is_killed() {
 
 /// A daemon that works is waited for, like a program in the foreground; one that is idle is not.
 #[test]
-fn what_outlives_the_root_and_works_is_let_finish() {
+fn working_processes_that_outlive_the_root_may_finish() {
     let _alone = alone();
     let work = "i=0; while [ $i -lt 400000 ]; do i=$((i + 1)); done; echo done";
     let outcome = under("thp", &["sh", "-c", &format!("({work}) &")]);
@@ -29,7 +29,7 @@ fn what_outlives_the_root_and_works_is_let_finish() {
     assert_eq!((alone.outlived_s, alone.outlived_cpu_s), (0.0, 0.0));
 }
 
-/// A witness whose every look takes this long.
+/// A witness each of whose inspections takes this long.
 struct Slow(Duration);
 
 impl Witness for Slow {
@@ -42,10 +42,10 @@ impl Witness for Slow {
     fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
 }
 
-/// A witness that counts all memory that is given back.
+/// A witness that counts all freed memory.
 #[derive(Default)]
 struct Everything {
-    gone_bytes: u64,
+    freed_bytes: u64,
     replaced: usize,
 }
 
@@ -54,7 +54,7 @@ impl Witness for Everything {
     fn ends(&mut self, _: libc::pid_t) {}
 
     fn unmaps(&mut self, _: libc::pid_t, start: u64, end: u64) {
-        self.gone_bytes += end - start;
+        self.freed_bytes += end - start;
     }
 
     fn extent(&self) -> Extent {
@@ -67,10 +67,10 @@ impl Witness for Everything {
 }
 
 #[test]
-fn programs_do_not_notice_that_all_is_looked_at() {
+fn programs_do_not_notice_that_all_freed_memory_is_inspected() {
     let _alone = alone();
-    let (Some(mix), Some(pieces)) = (c("mix"), c("given_back")) else { return };
-    let looked = |policy: &str, command: &[&str]| {
+    let (Some(mix), Some(pieces)) = (c("mix"), c("freed")) else { return };
+    let inspected = |policy: &str, command: &[&str]| {
         let rewriting = Rewriting::of(&policy.parse().unwrap(), host().page_sizes());
         let mut file = tempfile::tempfile().unwrap();
         let mut everything = Everything::default();
@@ -85,29 +85,29 @@ fn programs_do_not_notice_that_all_is_looked_at() {
     };
     let expected = bare(&[text(&mix)]);
     for policy in ["default", "base", "thp", "thp+prefault", "default+no-guards", "default+no-huge", "hugetlb-2m"] {
-        let (exit, output, _) = looked(policy, &[text(&mix)]);
+        let (exit, output, _) = inspected(policy, &[text(&mix)]);
         assert_eq!((exit, &output), (Exit::Code(0), &expected), "{policy}");
         for how in ["unmap", "heap", "shrink", "drop", "free", "over"] {
-            let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "16777216", how]);
-            // Under hugetlb a pool page is given back with its last piece.
+            let (exit, _, seen) = inspected(policy, &[text(&pieces), "524288", "16777216", how]);
+            // Under hugetlb a pool page is freed with its last piece.
             let all_but = if policy == "hugetlb-2m" && how == "free" { 16 << 20 } else { 2 << 20 };
-            assert!(exit == Exit::Code(0) && seen.gone_bytes >= (16 << 20) - all_but, "{policy} {how}: {exit:?}");
+            assert!(exit == Exit::Code(0) && seen.freed_bytes >= (16 << 20) - all_but, "{policy} {how}: {exit:?}");
         }
         // Failed exec attempts along PATH are reported too, but the start of the program itself is not.
-        let (exit, _, seen) = looked(policy, &[text(&pieces), "524288", "1048576", "exec"]);
+        let (exit, _, seen) = inspected(policy, &[text(&pieces), "524288", "1048576", "exec"]);
         assert!(exit == Exit::Code(0) && seen.replaced >= 1, "{policy}: {exit:?}");
-        assert_eq!(looked(policy, &[text(&pieces), "524288", "1048576", "keep"]).2.replaced, 0, "{policy}");
+        assert_eq!(inspected(policy, &[text(&pieces), "524288", "1048576", "keep"]).2.replaced, 0, "{policy}");
     }
 }
 
 #[test]
-fn looks_are_told_by_what_they_do_to_the_wall_time() {
+fn the_wall_time_includes_only_inspections_within_it() {
     let _alone = alone();
     let rewriting = Rewriting::of(&Policy::DEFAULT, host().page_sizes());
-    let look_s = 0.3;
-    let looked = |line: &str| {
+    let inspection_s = 0.3;
+    let inspected = |line: &str| {
         let file = tempfile::tempfile().unwrap();
-        let mut slow = Slow(Duration::from_secs_f64(look_s));
+        let mut slow = Slow(Duration::from_secs_f64(inspection_s));
         let leftovers = Leftovers::KillAfter(Duration::from_millis(50));
         run(&launch(&["sh", "-c", line], &file), &rewriting, Some(&mut slow), leftovers).unwrap()
     };
@@ -115,22 +115,25 @@ fn looks_are_told_by_what_they_do_to_the_wall_time() {
         [("exit 0", 1.0, 0.0, 0.0), ("(exit 0); exit 0", 1.0, 1.0, 0.0), ("sleep 600 & sleep 0.1", 1.0, 1.0, 1.0)]
     {
         let since = Instant::now();
-        let Ended { wall_s, tracer_s, looks, .. } = looked(line);
+        let Ended { wall_s, tracer_s, inspection_times, .. } = inspected(line);
         let all_s = since.elapsed().as_secs_f64();
-        for (took_s, looks) in [(looks.apart_s, apart), (looks.within_s, within), (looks.after_s, after)] {
-            assert!(took_s >= look_s * looks && (looks > 0.0 || took_s == 0.0), "{line}: {took_s}");
+        for (took_s, count) in
+            [(inspection_times.apart_s, apart), (inspection_times.within_s, within), (inspection_times.after_s, after)]
+        {
+            assert!(took_s >= inspection_s * count && (count > 0.0 || took_s == 0.0), "{line}: {took_s}");
         }
         // This holds however slow the machine is: `apart_s` and `after_s` are not in the wall time, and `within_s` is.
         assert!(
-            wall_s >= looks.within_s && wall_s <= all_s - looks.apart_s - looks.after_s,
+            wall_s >= inspection_times.within_s
+                && wall_s <= all_s - inspection_times.apart_s - inspection_times.after_s,
             "{line}: {wall_s} of {all_s} s"
         );
-        assert!(wall_s > 0.0 && tracer_s >= look_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");
+        assert!(wall_s > 0.0 && tracer_s >= inspection_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");
     }
 }
 
 #[test]
-fn ends_and_failures_are_told_apart() {
+fn distinguishes_exits_and_failures() {
     let _alone = alone();
     let exit = |line: &str| under("thp", &["sh", "-c", line]).ended.exit;
     assert_eq!(exit("exit 7"), Exit::Code(7));

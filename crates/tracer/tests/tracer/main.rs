@@ -1,14 +1,14 @@
 //! Runs programs of every kind under every policy: the programs must not notice, and the policy must hold.
 //!
-//! The programs are in `programs` and are compiled on demand. If a test needs something that is missing (root, a
+//! The programs are in `tests/programs` and are compiled on demand. If a test needs something that is missing (root, a
 //! compiler, a tool), it prints `skipped: needs X`. Settings are changed under the lock of pagelab's lease and
 //! restored.
 
 mod confined;
 mod controls;
 mod ends;
-mod held;
-mod taken;
+mod enforced;
+mod removal;
 mod unnoticed;
 
 use std::collections::BTreeMap;
@@ -35,7 +35,7 @@ use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewri
 
 // ---- what the tests use ----
 
-/// Only one tree at a time: the leash and waiting are process-wide.
+/// Only one tree at a time: forwarding signals and waiting are process-wide.
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -80,7 +80,7 @@ fn public_copy(folder: &tempfile::TempDir, program: &Path, mode: u32) -> PathBuf
     copy
 }
 
-/// Compiles a C program of `programs`; `None` if the compiler is missing.
+/// Compiles a C program of `tests/programs`; `None` if the compiler is missing.
 fn compile(compiler: &str, name: &str, options: &[&str]) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
     let variant: String = options.iter().flat_map(|option| option.chars()).filter(|c| c.is_alphanumeric()).collect();
@@ -103,7 +103,7 @@ fn c(name: &str) -> Option<PathBuf> {
 struct Outcome {
     ended: Ended,
     output: String,
-    seen: Seen,
+    seen: Peaks,
 }
 
 impl Outcome {
@@ -118,13 +118,13 @@ impl Outcome {
 
 /// The largest value of each kind that any process had at its end, in bytes.
 #[derive(Default)]
-struct Seen {
+struct Peaks {
     processes: usize,
     without_memory: usize,
     bytes: BTreeMap<String, u64>,
 }
 
-impl Witness for Seen {
+impl Witness for Peaks {
     fn begins(&mut self, _: libc::pid_t) {}
 
     fn ends(&mut self, task: libc::pid_t) {
@@ -142,7 +142,7 @@ impl Witness for Seen {
     fn unmaps(&mut self, _: libc::pid_t, _: u64, _: u64) {}
 }
 
-impl Seen {
+impl Peaks {
     fn bytes(&self, name: &str) -> u64 {
         self.bytes.get(name).copied().unwrap_or(0)
     }
@@ -157,6 +157,8 @@ fn launch(command: &[&str], stdout: &File) -> Launch {
         stdout: Some(OwnedFd::from(stdout.try_clone().unwrap())),
         stderr: Some(OwnedFd::from(stdout.try_clone().unwrap())),
         disable_thp: false,
+        own_session: None,
+        control_group: None,
         limit: None,
     }
 }
@@ -171,7 +173,7 @@ fn rewritten(rewriting: Rewriting, command: &[&str], change: impl FnOnce(&mut La
     let mut launch = launch(command, &file);
     launch.disable_thp = rewriting.disable_thp;
     change(&mut launch);
-    let mut seen = Seen::default();
+    let mut seen = Peaks::default();
     let ended = run(&launch, &rewriting, Some(&mut seen), Leftovers::KillAfter(Duration::from_millis(200)))?;
     let mut output = String::new();
     file.rewind().unwrap();
@@ -237,7 +239,7 @@ impl Settings {
 impl Drop for Settings {
     fn drop(&mut self) {
         for (path, value) in self.saved.iter().rev() {
-            fs::write(path, value).unwrap_or_else(|error| panic!("{path} could not be set back to {value}: {error}"));
+            fs::write(path, value).unwrap_or_else(|error| panic!("{path} could not be restored to {value}: {error}"));
         }
     }
 }

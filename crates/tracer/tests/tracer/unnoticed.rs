@@ -2,13 +2,13 @@
 
 use super::*;
 
-fn answers_stay(program: &Path, arguments: &[&str]) {
+fn assert_same_answers(program: &Path, arguments: &[&str]) {
     let command: Vec<&str> = [&[text(program)], arguments].concat();
     let expected = bare(&command);
     for policy in POLICIES {
         let outcome = under(policy, &command);
         assert_eq!((outcome.output.as_str(), outcome.ended.exit), (expected.as_str(), Exit::Code(0)), "{policy}");
-        assert_eq!(outcome.seen.without_memory, 0, "{policy}: every memory was seen while it was there");
+        assert_eq!(outcome.seen.without_memory, 0, "{policy}: each address space was inspected before it was freed");
     }
 }
 
@@ -16,7 +16,7 @@ fn answers_stay(program: &Path, arguments: &[&str]) {
 fn a_dynamic_program_gives_its_answer() {
     let _alone = alone();
     let Some(program) = c("mix") else { return };
-    answers_stay(&program, &[]);
+    assert_same_answers(&program, &[]);
 }
 
 #[test]
@@ -35,18 +35,18 @@ fn static_programs_give_their_answer() {
     }
 }
 
-/// In a statically linked program the memory that the kernel writes in a copy before the copy runs (rseq) is on the heap.
+/// In a statically linked program the rseq area is on the heap; the kernel writes to that of a forked copy before the copy runs.
 #[test]
-fn copies_of_static_programs_live_where_the_pool_is_empty() {
+fn forked_copies_survive_an_empty_pool() {
     let _alone = alone();
     let Some(mut settings) = Settings::lease() else { return skip("root") };
-    // The pool has one page for the heap and none for a copy; or one page for a copy; or as many as wanted.
+    // The pool has one page for the heap and none for a copy; or pages for one copy; or more pages than needed.
     for pages in ["1", "6", "40"] {
         if !settings.set(&pool_file(), pages) {
             return skip(format!("{pages} hugetlb pages of 2M"));
         }
         for options in [&[][..], &["-static"], &["-static-pie"]] {
-            let Some(program) = compile("gcc", "copied", options) else {
+            let Some(program) = compile("gcc", "forked_copies", options) else {
                 skip(format!("gcc {options:?}"));
                 continue;
             };
@@ -74,12 +74,12 @@ fn a_go_program_gives_its_answer() {
     for policy in ["base", "thp", "default+no-huge", "thp+no-guards"] {
         let outcome = under(policy, &[text(&program)]);
         assert_eq!(outcome.output, expected, "{policy}");
-        assert_eq!(outcome.seen.without_memory, 0, "{policy}: the last thread's memory was seen");
+        assert_eq!(outcome.seen.without_memory, 0, "{policy}: the memory was inspected at the end of the last thread");
     }
 }
 
 #[test]
-fn every_way_to_make_and_end_a_task() {
+fn tasks_may_be_created_and_end_in_every_way() {
     let _alone = alone();
     let Some(program) = c("tree") else { return };
     let expected = "tree: 15 15 15 15 15 15 15 of 15";
@@ -90,7 +90,7 @@ fn every_way_to_make_and_end_a_task() {
 }
 
 #[test]
-fn shells_compilers_and_interpreters() {
+fn shells_compilers_and_interpreters_give_their_answers() {
     let _alone = alone();
     let make = "set -e; d=$(mktemp -d); cd $d; trap 'rm -rf $d' EXIT; \
         for i in 1 2 3 4; do echo \"int f$i(int x){return x*$i;}\" > f$i.c; done; \
@@ -138,7 +138,7 @@ fn random_memory_calls_are_not_noticed() {
 }
 
 #[test]
-fn random_memory_calls_on_pools_that_are_full_scarce_and_empty() {
+fn random_memory_calls_on_full_scarce_and_empty_pools_are_not_noticed() {
     let _alone = alone();
     let Some(mut settings) = Settings::lease() else { return skip("root") };
     for pages in ["0", "12", "40", "300"] {
@@ -150,9 +150,9 @@ fn random_memory_calls_on_pools_that_are_full_scarce_and_empty() {
 }
 
 #[test]
-fn hugetlb_backs_what_it_can_and_says_what_it_cannot() {
+fn hugetlb_reports_memory_that_the_pool_could_not_back() {
     let _alone = alone();
-    let (Some(program), Some(against)) = (c("mix"), c("against")) else { return };
+    let (Some(program), Some(thp_settings)) = (c("mix"), c("thp_settings")) else { return };
     let Some(mut settings) = Settings::lease() else { return skip("root") };
     let expected = bare(&[text(&program)]);
     for pages in [0, 20, 400u64] {
@@ -165,16 +165,16 @@ fn hugetlb_backs_what_it_can_and_says_what_it_cannot() {
         assert_eq!(backed > 0, pages > 0, "pool of {pages}: {backed} bytes");
         assert_eq!(outcome.has(&Cause::PoolExhausted { size: PageSize::M2 }), pages < 400, "pool of {pages}");
     }
-    let told = [("huge", "huge: 0 0, resident 1"), ("piecewise", "piecewise: 0 0, resident 1")];
-    for (how, told) in told {
-        let outcome = under("hugetlb-2m", &[text(&against), how]);
+    let expected = [("huge", "huge: 0 0, resident 1"), ("piecewise", "piecewise: 0 0, resident 1")];
+    for (how, expected) in expected {
+        let outcome = under("hugetlb-2m", &[text(&thp_settings), how]);
         let backed = outcome.seen.bytes("Private_Hugetlb");
-        assert!(outcome.output == told && backed >= 14 << 20, "{} {backed}", outcome.output);
+        assert!(outcome.output == expected && backed >= 14 << 20, "{} {backed}", outcome.output);
     }
 }
 
 #[test]
-fn what_asks_for_base_pages_is_answered_as_without_a_policy() {
+fn calls_for_base_pages_are_answered_as_without_a_policy() {
     let _alone = alone();
     let (Some(parts), Some(watched)) = (c("parts"), c("watched")) else { return };
     let expected = [bare(&[text(&parts)]), bare(&[text(&watched)])];
@@ -204,7 +204,7 @@ fn what_asks_for_base_pages_is_answered_as_without_a_policy() {
 }
 
 #[test]
-fn pool_pages_that_cannot_be_given_back_are_said() {
+fn reports_pool_pages_that_cannot_be_given_back() {
     let _alone = alone();
     let Some(program) = c("watched") else { return };
     let Some(mut settings) = Settings::lease() else { return skip("root") };
@@ -232,5 +232,5 @@ fn folios_of_64k_come_from_sysfs_and_advice() {
     let before = allocated();
     let expected = bare(&[text(&program)]);
     assert_eq!(under("mthp-64k", &[text(&program)]).output, expected);
-    assert_ne!(allocated(), before, "folios of 64K were given");
+    assert_ne!(allocated(), before, "folios of 64K were allocated");
 }

@@ -45,13 +45,10 @@ pub struct Arena {
 impl Arena {
     /// Maps the memory of an arena; no page of it is present yet.
     ///
-    /// # Errors
-    /// [`JitError`]: there is no generator for this machine, or the kernel refuses.
-    ///
     /// # Panics
     /// When the shape has no region, no stride, or a guard that is not smaller than the stride.
     pub fn map(shape: Shape) -> Result<Arena, JitError> {
-        assert!(shape.regions > 0 && shape.guard_bytes < shape.stride_bytes, "no arena: {shape:?}");
+        assert!(shape.regions > 0 && shape.guard_bytes < shape.stride_bytes, "not an arena layout: {shape:?}");
         let isa = Isa::native().ok_or(JitError::Architecture(std::env::consts::ARCH))?;
         let bytes = shape.regions.saturating_mul(shape.stride_bytes);
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
@@ -176,21 +173,21 @@ mod tests {
     }
 
     #[test]
-    fn code_computes_what_it_should_wherever_it_is() {
+    fn generated_code_computes_the_expected_values_in_every_layout() {
         for (dual, guards) in [(false, false), (false, true), (true, false), (true, true)] {
             let mut arena = Arena::map(shape(dual, guards)).unwrap();
-            let mut pieces = Vec::new();
+            let mut functions = Vec::new();
             while let Some((function, bytes)) = {
-                let first = pieces.len() as u64;
+                let first = functions.len() as u64;
                 let constants: Vec<u64> = (first..first + 40).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)).collect();
-                let made = arena.generate(&constants);
-                pieces.push(constants);
-                made
+                let generated = arena.generate(&constants);
+                functions.push(constants);
+                generated
             } {
-                assert_eq!((function, arena.isa().steps_in(bytes)), (pieces.len() - 1, 40));
+                assert_eq!((function, arena.isa().steps_in(bytes)), (functions.len() - 1, 40));
             }
-            assert!(pieces.len() > 30, "three regions hold more than {}", pieces.len());
-            for (function, constants) in pieces.iter().enumerate().take(pieces.len() - 1) {
+            assert!(functions.len() > 30, "three regions hold more than {}", functions.len());
+            for (function, constants) in functions.iter().enumerate().take(functions.len() - 1) {
                 assert_eq!(arena.run(function, 7), compute(constants.iter().copied(), 7), "{dual} {guards} {function}");
             }
         }
@@ -217,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_not_generated() {
+    fn generates_no_code_that_does_not_fit() {
         let mut arena = Arena::map(shape(false, true)).unwrap();
         let too_large = vec![0; 3 * base_page().bytes() as usize / 16];
         assert_eq!(arena.generate(&too_large), None);
@@ -226,7 +223,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "index out of bounds")]
-    fn a_function_that_is_not_there_is_not_run() {
+    fn a_missing_function_panics() {
         Arena::map(shape(false, false)).unwrap().run(0, 0);
     }
 }

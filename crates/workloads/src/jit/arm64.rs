@@ -43,7 +43,7 @@ mod tests {
     "#;
 
     #[test]
-    fn the_code_computes_what_it_should_in_an_emulator() {
+    fn generated_code_computes_the_expected_value_in_an_emulator() {
         let constants = [0, 1, u64::MAX, 0x8000_0000_0000_0001, 0x0123_4567_89ab_cdef, 0xffff_0000_ffff_0000];
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);

@@ -1,4 +1,4 @@
-//! What a piece of generated code computes, and the instruction sets for which code can be generated.
+//! What generated code computes, and the instruction sets for which code can be generated.
 
 use std::fmt;
 

@@ -27,11 +27,10 @@ pub enum Advice {
 pub enum JitError {
     #[error("cannot {call} for generated code ({bytes} bytes): {source}; {remedy}")]
     Refused {
-        /// What the call was to do.
+        /// The attempted action, as a verb phrase.
         call: &'static str,
         /// Length of the memory in bytes.
         bytes: usize,
-        /// The kernel's error.
         source: io::Error,
         /// How to remedy it.
         remedy: &'static str,

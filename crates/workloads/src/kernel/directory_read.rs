@@ -4,18 +4,15 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
-use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use super::{Completed, KernelError, Load, Stopped, check_stopped, file, refused};
 use crate::random::mix;
 
-/// Readings of the directory of 4,096 files in a second.
+/// Times that the directory of 4,096 files is read in a second.
 pub const PER_SECOND: u64 = 400;
 const FILES: u64 = 4096;
 
 /// Makes the files in an empty directory, and reads the directory `load.operations` times.
-///
-/// # Errors
-/// The call that the kernel refuses, or the signal that stopped it.
-pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Completed, KernelError> {
     let rounds = load.operations;
     let mut expected = 0u64;
     for number in 0..FILES {
@@ -23,10 +20,10 @@ pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, K
         fs::write(&path, []).map_err(refused("create a file"))?;
         expected = expected.wrapping_add(hash(path.file_name().unwrap_or_default()));
     }
-    Done::of(rounds * FILES, expected.wrapping_mul(rounds), || {
+    Completed::of(rounds * FILES, expected.wrapping_mul(rounds), || {
         let mut sum = 0u64;
         for _ in 0..rounds {
-            go_on(stopped)?;
+            check_stopped(stopped)?;
             for entry in fs::read_dir(directory).map_err(refused("open a directory"))? {
                 let name = entry.map_err(refused("read a directory"))?.file_name();
                 sum = sum.wrapping_add(hash(&name));

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use super::{Completed, KernelError, Load, Stopped, check_stopped, file, refused};
 use crate::random::{mix, shuffle};
 
 /// Operations in a second.
@@ -11,19 +11,16 @@ pub const PER_SECOND: u64 = 60_000;
 const BATCH: u64 = 512;
 
 /// Creates and removes `load.operations` files in an empty directory, rounded up to whole batches.
-///
-/// # Errors
-/// The call that the kernel refuses, or the signal that stopped it.
-pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+pub fn run(load: Load, directory: &Path, stopped: Stopped<'_>) -> Result<Completed, KernelError> {
     let batches = load.operations.div_ceil(BATCH);
     let mut order: Vec<u64> = (0..BATCH).collect();
     shuffle(&mut order, load.seed);
     let length = |number: u64| mix(load.seed ^ number) % 64;
     let expected = (0..BATCH).map(length).sum::<u64>() * batches;
-    Done::of(batches * BATCH, expected, || {
+    Completed::of(batches * BATCH, expected, || {
         let mut bytes = 0;
         for _ in 0..batches {
-            go_on(stopped)?;
+            check_stopped(stopped)?;
             for number in &order {
                 fs::write(file(directory, *number), &[b'x'; 64][..length(*number) as usize])
                     .map_err(refused("create a file"))?;

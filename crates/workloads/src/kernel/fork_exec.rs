@@ -4,22 +4,20 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-use super::{Done, KernelError, Load};
+use super::{Completed, KernelError, Load};
 use crate::memory::{Anonymous, base_page, fork};
 
 /// Operations in a second.
 pub const PER_SECOND: u64 = 500;
 
-/// Touches `bytes` bytes (whole base pages), then forks `load.operations` children, each of which executes the program.
-///
-/// # Errors
-/// The call that the kernel refuses, or a program that does not exit with status 0 (127: it could not be executed).
-pub fn run(load: Load, bytes: usize, program: &Path) -> Result<Done, KernelError> {
+/// Touches `bytes` bytes (whole base pages), then forks `load.operations` children, each of which executes the program. The program
+/// must exit with status 0; 127 means that it could not be executed.
+pub fn run(load: Load, bytes: usize, program: &Path) -> Result<Completed, KernelError> {
     let operations = load.operations;
     let mut memory = Anonymous::map(bytes)?;
     let page_words = base_page().bytes() as usize / size_of::<u64>();
     memory.slice_mut::<u64>().iter_mut().step_by(page_words).for_each(|word| *word = 1);
-    Done::of(operations, operations, || {
+    Completed::of(operations, operations, || {
         for _ in 0..operations {
             fork(0, |_| {
                 let error = Command::new(program).exec();

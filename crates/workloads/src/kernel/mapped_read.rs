@@ -7,7 +7,7 @@ use std::path::Path;
 
 use nix::sys::mman::ProtFlags;
 
-use super::{Done, KernelError, Load, Stopped, file, go_on, refused};
+use super::{Completed, KernelError, Load, Stopped, check_stopped, file, refused};
 use crate::memory::Mapping;
 use crate::random::mix;
 
@@ -25,16 +25,13 @@ pub fn per_second(bytes: usize) -> u64 {
 }
 
 /// Makes files of `bytes` bytes, a multiple of 64, in an empty directory, and reads files `load.operations` times.
-///
-/// # Errors
-/// The call that the kernel refuses, or the signal that stopped it.
-pub fn run(load: Load, bytes: usize, directory: &Path, stopped: Stopped<'_>) -> Result<Done, KernelError> {
+pub fn run(load: Load, bytes: usize, directory: &Path, stopped: Stopped<'_>) -> Result<Completed, KernelError> {
     let Load { operations, seed } = load;
     let lines = (bytes / LINE_BYTES) as u64;
     let word = |number: u64, line: u64| mix(seed ^ (number * lines + line));
     let mut sums = Vec::new();
     for number in 0..FILES {
-        go_on(stopped)?;
+        check_stopped(stopped)?;
         let mut content = vec![0; bytes];
         for (line, content) in (0..lines).zip(content.chunks_exact_mut(LINE_BYTES)) {
             content[..size_of::<u64>()].copy_from_slice(&word(number, line).to_ne_bytes());
@@ -44,10 +41,10 @@ pub fn run(load: Load, bytes: usize, directory: &Path, stopped: Stopped<'_>) -> 
     }
     let order = (0..operations).map(|operation| operation % FILES);
     let expected = order.clone().fold(0u64, |sum, number| sum.wrapping_add(sums[number as usize]));
-    Done::of(operations, expected, || {
+    Completed::of(operations, expected, || {
         let mut sum = 0u64;
         for number in order {
-            go_on(stopped)?;
+            check_stopped(stopped)?;
             sum = sum.wrapping_add(read(&file(directory, number), bytes)?);
         }
         Ok(sum)

@@ -3,7 +3,7 @@
 
 use std::os::unix::fs::FileExt;
 
-use super::{Done, KernelError, Load, refused};
+use super::{Completed, KernelError, Load, refused};
 use crate::memory::memory_file;
 use crate::random::{below, mix, stream};
 
@@ -14,10 +14,7 @@ pub const BLOCK_BYTES: usize = 1 << 20;
 const READ_BYTES: usize = 64;
 
 /// Reads `load.operations` times from a file of `bytes` bytes, a multiple of [`BLOCK_BYTES`].
-///
-/// # Errors
-/// The call that the kernel refuses.
-pub fn run(load: Load, bytes: usize) -> Result<Done, KernelError> {
+pub fn run(load: Load, bytes: usize) -> Result<Completed, KernelError> {
     let Load { operations: reads, seed } = load;
     let file = memory_file(bytes as u64).map_err(refused("memfd_create"))?;
     let places = bytes / READ_BYTES;
@@ -31,7 +28,7 @@ pub fn run(load: Load, bytes: usize) -> Result<Done, KernelError> {
     }
     let order = || stream(seed).map(|bits| below(bits, places)).take(reads as usize);
     let expected = order().fold(0u64, |sum, place| sum.wrapping_add(value(place)));
-    Done::of(reads, expected, || {
+    Completed::of(reads, expected, || {
         let mut line = [0; READ_BYTES];
         order().try_fold(0u64, |sum, place| {
             file.read_exact_at(&mut line, (place * READ_BYTES) as u64).map_err(refused("pread from a memfd"))?;

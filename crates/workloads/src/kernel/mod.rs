@@ -37,7 +37,7 @@ pub struct Load {
 
 /// The result of a workload.
 #[derive(Clone, Copy, Debug)]
-pub struct Done {
+pub struct Completed {
     /// Number of operations: the requested number, rounded up to whole rounds.
     pub operations: u64,
     /// The sum of all values read.
@@ -56,7 +56,6 @@ pub enum KernelError {
     Refused {
         /// The system call.
         call: &'static str,
-        /// The kernel's error.
         source: io::Error,
     },
     /// Memory could not be mapped.
@@ -76,16 +75,16 @@ pub enum KernelError {
 /// The signal that stopped the program, if any. Workloads with files check it between their rounds.
 pub type Stopped<'a> = &'a dyn Fn() -> Option<i32>;
 
-impl Done {
+impl Completed {
     /// Times `work`, which does `operations` operations and returns a sum.
     fn of(
         operations: u64,
         expected: u64,
         work: impl FnOnce() -> Result<u64, KernelError>,
-    ) -> Result<Done, KernelError> {
+    ) -> Result<Completed, KernelError> {
         let start = Instant::now();
         let sum = work()?;
-        Ok(Done { operations, sum, expected, total_s: start.elapsed().as_secs_f64() })
+        Ok(Completed { operations, sum, expected, total_s: start.elapsed().as_secs_f64() })
     }
 }
 
@@ -95,17 +94,17 @@ fn refused(call: &'static str) -> impl Fn(io::Error) -> KernelError {
 }
 
 /// Ends a workload if a signal has stopped the program.
-fn go_on(stopped: Stopped<'_>) -> Result<(), KernelError> {
+fn check_stopped(stopped: Stopped<'_>) -> Result<(), KernelError> {
     stopped().map_or(Ok(()), |signal| Err(KernelError::Stopped(signal)))
 }
 
-/// The name of the file number `number`.
+/// The path of file `number`.
 fn file(directory: &Path, number: u64) -> PathBuf {
     directory.join(format!("{number:08}"))
 }
 
 /// Starts a thread of a workload. The scope waits for it, so it must end when its starter returns, even with an error.
-fn spawned<'scope, T: Send + 'scope>(
+fn spawn<'scope, T: Send + 'scope>(
     scope: &'scope Scope<'scope, '_>,
     work: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<ScopedJoinHandle<'scope, T>, KernelError> {
@@ -113,6 +112,6 @@ fn spawned<'scope, T: Send + 'scope>(
 }
 
 /// The result of a thread of a workload.
-fn joined<T>(ended: thread::Result<Result<T, KernelError>>) -> Result<T, KernelError> {
+fn join<T>(ended: thread::Result<Result<T, KernelError>>) -> Result<T, KernelError> {
     ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

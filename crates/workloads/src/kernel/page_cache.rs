@@ -9,7 +9,7 @@ use std::path::Path;
 
 use nix::sys::mman::ProtFlags;
 
-use super::{KernelError, Stopped, file, go_on, refused};
+use super::{KernelError, Stopped, check_stopped, file, refused};
 use crate::memory::{Mapping, base_page};
 use crate::random::mix;
 
@@ -49,11 +49,11 @@ impl CacheSource {
 
 /// The result of the workload.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct PageCacheResult {
     /// One entry for each size.
     pub held: Vec<CachedFiles>,
     /// The system call that reported it.
-    pub teller: CacheSource,
+    pub source: CacheSource,
     /// The sum of the data read back.
     pub sum: u64,
     /// The correct value of the sum.
@@ -61,15 +61,12 @@ pub struct Found {
 }
 
 /// Writes [`FILES`] files of each size into an empty directory, reads them, and queries how much page cache they use.
-///
-/// # Errors
-/// The call that the kernel refuses, or the signal that stopped it.
-pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> Result<Found, KernelError> {
-    let mut found = Found { held: Vec::new(), teller: CacheSource::Cachestat, sum: 0, expected: 0 };
+pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> Result<PageCacheResult, KernelError> {
+    let mut found = PageCacheResult { held: Vec::new(), source: CacheSource::Cachestat, sum: 0, expected: 0 };
     for (at, bytes) in sizes.iter().copied().enumerate() {
         let mut held_bytes = 0;
         for number in 0..FILES {
-            go_on(stopped)?;
+            check_stopped(stopped)?;
             let fill = mix(seed ^ (at as u64 * FILES + number)) as u8;
             let path = file(directory, at as u64 * FILES + number);
             let file = File::options().create_new(true).read(true).write(true).open(&path);
@@ -81,9 +78,9 @@ pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> 
             let sum = |content: &[u8]| content.iter().fold(0u64, |sum, byte| sum.wrapping_add(u64::from(*byte)));
             found.sum = found.sum.wrapping_add(sum(&back));
             found.expected = found.expected.wrapping_add(bytes.wrapping_mul(u64::from(fill)));
-            let (own_bytes, teller) = held(&file, bytes)?;
+            let (own_bytes, source) = cached_bytes(&file, bytes)?;
             held_bytes += own_bytes;
-            found.teller = teller;
+            found.source = source;
         }
         found.held.push(CachedFiles { bytes, held_bytes });
     }
@@ -91,9 +88,9 @@ pub fn run(sizes: &[u64], seed: u64, directory: &Path, stopped: Stopped<'_>) -> 
 }
 
 /// The page cache of a file that was just written and read, in bytes.
-fn held(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelError> {
+fn cached_bytes(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelError> {
     let by_mincore = || {
-        let pages = pages_by_mincore(file, bytes as usize).map_err(refused("ask what is in memory (mincore)"))?;
+        let pages = pages_by_mincore(file, bytes as usize).map_err(refused("query the pages in memory (mincore)"))?;
         Ok((pages * base_page().bytes(), CacheSource::Mincore))
     };
     match pages_by_cachestat(file) {
@@ -101,7 +98,7 @@ fn held(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelError> {
         Ok(0) => by_mincore(),
         Ok(pages) => Ok((pages * base_page().bytes(), CacheSource::Cachestat)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => by_mincore(),
-        Err(error) => Err(refused("ask for the page cache of a file (cachestat)")(error)),
+        Err(error) => Err(refused("query the page cache of a file (cachestat)")(error)),
     }
 }
 
@@ -131,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_tellers_agree_on_whole_pages() {
+    fn both_sources_agree_on_whole_pages() {
         let page = base_page().bytes();
         let directory = tempfile::tempdir_in("/dev/shm").unwrap();
         let sizes = [1, page, page + 1, 5 * page - 1];

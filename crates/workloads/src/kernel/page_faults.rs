@@ -1,6 +1,6 @@
 //! `page-faults`: fresh memory is touched for the first time, with one fault for each page that the policy maps.
 
-use super::{Done, KernelError, Load, refused};
+use super::{Completed, KernelError, Load, refused};
 use crate::memory::{Anonymous, base_page};
 
 /// Operations in a second.
@@ -8,16 +8,13 @@ pub const PER_SECOND: u64 = 600_000;
 const BYTES: usize = 64 << 20;
 
 /// Touches `load.operations` pages, rounded up to whole mappings.
-///
-/// # Errors
-/// The call that the kernel refuses.
-pub fn run(load: Load) -> Result<Done, KernelError> {
+pub fn run(load: Load) -> Result<Completed, KernelError> {
     let page_words = base_page().bytes() as usize / size_of::<u64>();
     let pages = (BYTES / size_of::<u64>() / page_words) as u64;
     let rounds = load.operations.div_ceil(pages);
     let value = load.seed | 1;
     let expected = value.wrapping_mul(pages * (pages + 1) / 2).wrapping_mul(rounds);
-    Done::of(rounds * pages, expected, || {
+    Completed::of(rounds * pages, expected, || {
         let mut sum = 0u64;
         for _ in 0..rounds {
             let mut memory = Anonymous::map(BYTES)?;

@@ -3,23 +3,20 @@
 use std::io::{Read, Write, pipe};
 use std::thread;
 
-use super::{Done, KernelError, Load, joined, refused, spawned};
+use super::{Completed, KernelError, Load, join, refused, spawn};
 
 /// Operations in a second.
 pub const PER_SECOND: u64 = 100_000;
 
 /// Passes the byte back and forth `operations` times.
-///
-/// # Errors
-/// The call that the kernel refuses.
-pub fn run(Load { operations, .. }: Load) -> Result<Done, KernelError> {
+pub fn run(Load { operations, .. }: Load) -> Result<Completed, KernelError> {
     let (mut there_out, mut there_in) = pipe().map_err(refused("pipe"))?;
     let (mut back_out, mut back_in) = pipe().map_err(refused("pipe"))?;
     let expected = (0..operations).fold(0, |sum: u64, round| sum.wrapping_add(u64::from(answer(round as u8))));
-    Done::of(operations, expected, || {
+    Completed::of(operations, expected, || {
         thread::scope(|scope| {
             // The thread ends when the other end of its pipe is closed.
-            let echo = spawned(scope, move || {
+            let echo = spawn(scope, move || {
                 let mut byte = [0];
                 while there_out.read(&mut byte).map_err(refused("read from a pipe"))? == 1 {
                     back_in.write_all(&[answer(byte[0])]).map_err(refused("write to a pipe"))?;
@@ -34,7 +31,7 @@ pub fn run(Load { operations, .. }: Load) -> Result<Done, KernelError> {
                 sum = sum.wrapping_add(u64::from(byte[0]));
             }
             drop(there_in);
-            joined(echo.join())?;
+            join(echo.join())?;
             Ok(sum)
         })
     })

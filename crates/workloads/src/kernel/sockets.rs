@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-use super::{Done, KernelError, Load, joined, refused, spawned};
+use super::{Completed, KernelError, Load, join, refused, spawn};
 use crate::random::mix;
 
 /// Blocks in a second through Unix sockets.
@@ -16,19 +16,13 @@ pub const TCP_PER_SECOND: u64 = 15_000;
 const BLOCK_BYTES: usize = 16 << 10;
 
 /// Sends `load.operations` blocks through a pair of Unix sockets.
-///
-/// # Errors
-/// The call that the kernel refuses.
-pub fn unix(load: Load) -> Result<Done, KernelError> {
+pub fn unix(load: Load) -> Result<Completed, KernelError> {
     let (near, far) = UnixStream::pair().map_err(refused("socketpair"))?;
     exchange(load, near, far)
 }
 
 /// Sends `load.operations` blocks through a TCP connection over the loopback device.
-///
-/// # Errors
-/// The call that the kernel refuses.
-pub fn tcp(load: Load) -> Result<Done, KernelError> {
+pub fn tcp(load: Load) -> Result<Completed, KernelError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(refused("bind to the loopback device"))?;
     let address = listener.local_addr().map_err(refused("getsockname"))?;
     let near = TcpStream::connect(address).map_err(refused("connect over the loopback device"))?;
@@ -40,7 +34,7 @@ pub fn tcp(load: Load) -> Result<Done, KernelError> {
 }
 
 /// Sends blocks from `near`; `far` answers each with the sum of its words.
-fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<Done, KernelError> {
+fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<Completed, KernelError> {
     let Load { operations, seed } = load;
     let words = (BLOCK_BYTES / 8) as u64;
     let start = |block: u64| mix(seed ^ block);
@@ -48,11 +42,11 @@ fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<D
     let expected = (0..operations).fold(0u64, |sum, block| {
         sum.wrapping_add(start(block).wrapping_mul(words).wrapping_add(words * (words - 1) / 2))
     });
-    Done::of(operations, expected, || {
+    Completed::of(operations, expected, || {
         thread::scope(|scope| {
-            // Each end waits for the other, and is closed when its thread's part ends, even with an error.
+            // Each end waits for the other, and is closed when its thread ends, even with an error.
             let mut near = near;
-            let answering = spawned(scope, move || {
+            let answering = spawn(scope, move || {
                 let mut block = vec![0; BLOCK_BYTES];
                 for _ in 0..operations {
                     far.read_exact(&mut block).map_err(refused("read from a socket"))?;
@@ -74,7 +68,7 @@ fn exchange<S: Read + Write + Send>(load: Load, near: S, mut far: S) -> Result<D
                 near.read_exact(&mut sum).map_err(refused("read from a socket"))?;
                 total = total.wrapping_add(u64::from_ne_bytes(sum));
             }
-            joined(answering.join())?;
+            join(answering.join())?;
             Ok(total)
         })
     })

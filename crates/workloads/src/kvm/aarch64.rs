@@ -24,7 +24,7 @@ const PSTATE: u64 = 0x3c5;
 /// SCTLR_EL1: its RES1 bits, and I, C and M: caches and the MMU are on.
 const SCTLR: u64 = 0x30d0_1805;
 
-/// The id of a system register (Documentation/virt/kvm/api.rst, KVM_SET_ONE_REG).
+/// The ID of a system register (Documentation/virt/kvm/api.rst, KVM_SET_ONE_REG).
 const fn system(op0: u64, op1: u64, crn: u64, crm: u64, op2: u64) -> u64 {
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM64_SYSREG as u64 | op0 << 14 | op1 << 11 | crn << 7 | crm << 3 | op2
 }
@@ -34,7 +34,7 @@ const TTBR0_EL1: u64 = system(3, 0, 2, 0, 0);
 const TCR_EL1: u64 = system(3, 0, 2, 0, 2);
 const MAIR_EL1: u64 = system(3, 0, 10, 2, 0);
 
-/// The id of a general register: its offset in `struct kvm_regs`, in 32-bit words.
+/// The ID of a general register: its offset in `struct kvm_regs`, in 32-bit words.
 const fn core(offset: usize) -> u64 {
     KVM_REG_ARM64 | KVM_REG_SIZE_U64 | KVM_REG_ARM_CORE as u64 | (offset / size_of::<u32>()) as u64
 }

@@ -34,9 +34,6 @@ const PROTECTION: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 impl GuestMemory {
     /// Maps `bytes` bytes. Where this process chooses the page size itself, they begin at a multiple of `alignment`; under a
     /// policy they are one separate mapping, as a program would make it.
-    ///
-    /// # Errors
-    /// [`KvmError::Pool`] or [`KvmError::Memory`], with a remedy.
     pub fn map(backing: HostBacking, bytes: u64, alignment: PageSize) -> Result<GuestMemory, KvmError> {
         let refused = |source: io::Error| match backing {
             HostBacking::Hugetlb(size) => KvmError::Pool { size, pages: bytes.div_ceil(size.bytes()), source },
@@ -59,7 +56,6 @@ impl GuestMemory {
         self.0.addresses().start
     }
 
-    /// Length in bytes.
     pub fn bytes(&self) -> u64 {
         self.0.bytes() as u64
     }
@@ -132,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_says_what_to_do() {
+    fn a_failed_reservation_names_its_remedy() {
         let error = GuestMemory::map(HostBacking::Policy, 1 << 62, PageSize::M2).unwrap_err().to_string();
         assert!(error.contains("ulimit -v") && error.contains("--bytes"), "{error}");
         // No host has a pool of that many pages.

@@ -59,7 +59,7 @@ pub fn statistics(vm: &VmFd) -> io::Result<File> {
 
 /// An ioctl without effect: the statistics file of a VM has no ioctl handler (`kvm_vm_stats_fops`, virt/kvm/kvm_main.c), so the
 /// kernel returns ENOTTY where it would call a driver.
-pub fn unanswered(statistics: &File) -> io::Result<()> {
+pub fn ioctl_without_handler(statistics: &File) -> io::Result<()> {
     /// A call of /dev/kvm, which has no argument and no effect either.
     const GET_API_VERSION: u32 = number(NONE, 0, 0);
     // SAFETY: the call has no argument.
@@ -85,12 +85,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_file_of_statistics_answers_no_call() {
+    fn the_statistics_file_handles_no_ioctl() {
         let Ok(vm) = kvm_ioctls::Kvm::new().and_then(|kvm| kvm.create_vm()) else {
             testing::skip("/dev/kvm");
             return;
         };
-        let error = unanswered(&statistics(&vm).unwrap()).unwrap_err();
+        let error = ioctl_without_handler(&statistics(&vm).unwrap()).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENOTTY));
     }
 

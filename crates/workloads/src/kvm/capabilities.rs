@@ -18,7 +18,7 @@ pub fn refused(call: &'static str) -> impl Fn(kvm_ioctls::Error) -> KvmError {
 }
 
 /// An error about something that this KVM lacks, with a remedy.
-pub fn lacking(what: String, remedy: impl Into<String>) -> KvmError {
+pub fn unsupported(what: String, remedy: impl Into<String>) -> KvmError {
     KvmError::Unsupported { what, remedy: remedy.into() }
 }
 
@@ -27,7 +27,7 @@ pub fn check_version(kvm: &Kvm) -> Result<(), KvmError> {
     const VERSION: i32 = 12;
     match kvm.get_api_version() {
         VERSION => Ok(()),
-        found => Err(lacking(
+        found => Err(unsupported(
             format!("/dev/kvm: expected KVM's API in version {VERSION}, found {found}"),
             "it may be another device under that name: `ls -l /dev/kvm` should show major 10, minor 232",
         )),
@@ -36,14 +36,17 @@ pub fn check_version(kvm: &Kvm) -> Result<(), KvmError> {
 
 /// Refuses more slots or vCPUs than this KVM supports.
 pub fn check_counts(vm: &VmFd, request: &Request) -> Result<(), KvmError> {
-    let most = |capability: u32| u32::try_from(vm.check_extension_raw(capability.into())).unwrap_or(0);
+    let max = |capability: u32| u32::try_from(vm.check_extension_raw(capability.into())).unwrap_or(0);
     // One slot is for the image with the loop.
-    let most_slots = most(KVM_CAP_NR_MEMSLOTS).saturating_sub(1);
-    for (option, asked, most) in
-        [("--slots", request.slots, most_slots), ("--vcpus", request.vcpus, most(KVM_CAP_MAX_VCPUS))]
+    let max_slots = max(KVM_CAP_NR_MEMSLOTS).saturating_sub(1);
+    for (option, requested, max) in
+        [("--slots", request.slots, max_slots), ("--vcpus", request.vcpus, max(KVM_CAP_MAX_VCPUS))]
     {
-        if asked > most {
-            return Err(lacking(format!("{option} {asked}: this KVM has at most {most}"), format!("fewer {option}")));
+        if requested > max {
+            return Err(unsupported(
+                format!("{option} {requested}: this KVM has at most {max}"),
+                format!("fewer {option}"),
+            ));
         }
     }
     Ok(())
@@ -63,10 +66,10 @@ pub fn clear_by(vm: &VmFd, clearing: Clearing) -> Result<(), KvmError> {
     let offered = vm.check_extension_raw(KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2.into());
     if u32::try_from(offered).unwrap_or(0) & both != both {
         let what = format!(
-            "this KVM cannot have its log cleared by hand and begin with all pages dirty \
+            "this KVM cannot clear its log by hand with all pages dirty at first \
              (KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2 is {offered}, expected 3; Linux 5.8)"
         );
-        return Err(lacking(what, "--mode enable"));
+        return Err(unsupported(what, "--mode enable"));
     }
     enable(vm, KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2, both.into(), "enabling KVM_CAP_MANUAL_DIRTY_LOG_PROTECT2")
 }
@@ -88,13 +91,13 @@ fn chunk_sizes(bits: i32) -> Vec<u64> {
 fn check_chunk(bytes: u64, offered: &[u64]) -> Result<(), KvmError> {
     if offered.is_empty() {
         let what = "this KVM has no KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE: it needs arm64 and Linux 6.5".into();
-        return Err(lacking(what, "leave out --split-chunk; x86 splits as kvm.eager_page_split says"));
+        return Err(unsupported(what, "leave out --split-chunk; x86 splits as kvm.eager_page_split says"));
     }
     // 0 disables eager splitting.
     if bytes != 0 && !offered.contains(&bytes) {
         let sizes: Vec<String> = offered.iter().map(|size| format_bytes(*size)).collect();
         let what = format!("--split-chunk {}: this KVM offers {}", format_bytes(bytes), sizes.join(", "));
-        return Err(lacking(what, "one of these, or 0 for none"));
+        return Err(unsupported(what, "one of these, or 0 for none"));
     }
     Ok(())
 }
@@ -104,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chunks_are_those_that_kvm_names() {
+    fn reads_the_chunk_sizes_that_kvm_offers() {
         // 4K, 2M and 1G, as on arm64 with 4K pages; then with 64K pages.
         assert_eq!(chunk_sizes(0x4020_1000), [4 << 10, 2 << 20, 1 << 30]);
         assert_eq!(chunk_sizes(0x2001_0000), [64 << 10, 512 << 20]);
@@ -113,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_that_is_not_offered_is_refused_with_those_that_are() {
+    fn refuses_a_chunk_that_kvm_does_not_offer() {
         let offered = chunk_sizes(0x4020_1000);
         assert!(check_chunk(2 << 20, &offered).is_ok() && check_chunk(0, &offered).is_ok());
         let error = check_chunk(4 << 20, &offered).unwrap_err().to_string();

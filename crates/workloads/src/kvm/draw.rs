@@ -46,7 +46,7 @@ mod tests {
     }
 
     #[test]
-    fn as_many_pages_are_written_as_asked_for() {
+    fn writes_the_requested_number_of_pages() {
         for percent in [0, 1, 25, 50, 99, 100] {
             for seed in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
                 let count = written(Draw::of_percent(seed, percent)).iter().filter(|written| **written).count() as f64;
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_and_seeds_have_nothing_to_do_with_each_other() {
+    fn neighbouring_pages_and_seeds_are_independent() {
         let agree = |one: &[bool], other: &[bool]| {
             let same = one.iter().zip(other).filter(|(one, other)| one == other).count();
             same as f64 / one.len().min(other.len()) as f64

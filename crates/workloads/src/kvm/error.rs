@@ -2,11 +2,10 @@
 
 use std::io;
 
+use host::kvm_statistics::StatisticsError;
 use policy::size::PageSize;
 
-use super::statistics_error::StatisticsError;
-
-/// A guest could not be made or did not behave as expected.
+/// A guest could not be created or did not behave as expected.
 #[derive(Debug, thiserror::Error)]
 pub enum KvmError {
     #[error("cannot open /dev/kvm: {source}; {remedy}")]
@@ -25,8 +24,8 @@ pub enum KvmError {
     },
     /// A hugetlb pool has too few free pages.
     #[error(
-        "the pool of {size} pages has not the {pages} free pages that the guest's memory takes: {source}; as root echo \
-         {pages} > /sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages, or let pagelab lend them: pagelab exec -p \
+        "the pool of {size} pages lacks the {pages} free pages that the guest's memory takes: {source}; as root echo \
+         {pages} > /sys/kernel/mm/hugepages/hugepages-{kb}kB/nr_hugepages, or let pagelab reserve them: pagelab exec -p \
          hugetlb-{} -- pagelab workload kvm-dirty-log, whose memory is that of the policy",
         size.to_string().to_lowercase(),
         kb = size.bytes() >> 10,
@@ -36,14 +35,12 @@ pub enum KvmError {
         size: PageSize,
         /// Number of pages that are needed.
         pages: u64,
-        /// The kernel's error.
         source: io::Error,
     },
     #[error("{call}: {source}; {remedy}")]
     Refused {
         /// The call and its object.
         call: String,
-        /// The kernel's error.
         source: io::Error,
         /// How to remedy it.
         remedy: &'static str,
@@ -52,7 +49,6 @@ pub enum KvmError {
     Memory {
         /// Requested size in bytes.
         bytes: u64,
-        /// The kernel's error.
         source: io::Error,
     },
     /// A vCPU stopped before its pass was done.
@@ -71,7 +67,7 @@ pub enum KvmError {
     Tables(String),
     /// KVM's binary statistics have an unexpected format.
     #[error(
-        "KVM's statistics: {0}: expected them as Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD) has them; the \
+        "KVM's statistics: {0}: expected the format in Documentation/virt/kvm/api.rst (KVM_GET_STATS_FD); the \
          kernel may be newer than this program"
     )]
     Statistics(#[source] StatisticsError),

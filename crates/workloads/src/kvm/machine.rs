@@ -11,7 +11,7 @@ use kvm_ioctls::{Kvm, VcpuFd, VmFd};
 use policy::size::PageSize;
 
 use super::bitmap::{chunks, dirty_pages, is_dirty, words};
-use super::capabilities::{check_counts, check_version, clear_by, lacking, refused, set_split_chunk};
+use super::capabilities::{check_counts, check_version, clear_by, refused, set_split_chunk, unsupported};
 use super::program::{Data, Pass, Program};
 use super::statistics::Statistics;
 use super::{Access, Draw, GuestMemory, HostBacking, KvmError, Leaves, Request, calls, processor, vcpu};
@@ -40,10 +40,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Makes a machine; nothing is mapped for it yet.
-    ///
-    /// # Errors
-    /// [`KvmError`]: no KVM, a host that lacks a requested feature, or no memory. Nothing is left then.
+    /// Creates a machine without mapping its memory. An error leaves nothing behind.
     pub fn new(request: &Request) -> Result<Machine, KvmError> {
         let kvm = Kvm::new().map_err(|error| KvmError::no_device(io::Error::from_raw_os_error(error.errno())))?;
         check_version(&kvm)?;
@@ -56,7 +53,7 @@ impl Machine {
         set_split_chunk(&vm, request.split_chunk)?;
         if request.region2 && vm.check_extension_raw(KVM_CAP_USER_MEMORY2.into()) <= 0 {
             let what = "this KVM has no KVM_SET_USER_MEMORY_REGION2 (Linux 6.8)".into();
-            return Err(lacking(what, "leave out --memory-region 2"));
+            return Err(unsupported(what, "leave out --memory-region 2"));
         }
         let image = image(&program)?;
         let statistics = statistics(&vm)?;
@@ -70,9 +67,6 @@ impl Machine {
 
     /// The leaves that currently map the machine's memory, including its loop and page tables (one leaf, or a few); `None` where
     /// this KVM does not count them.
-    ///
-    /// # Errors
-    /// [`KvmError::Statistics`].
     pub fn leaves(&self) -> Result<Option<Leaves>, KvmError> {
         self.statistics.as_ref().map_or(Ok(None), Statistics::leaves)
     }
@@ -83,9 +77,6 @@ impl Machine {
     }
 
     /// Runs every vCPU once over its pages; returns the duration.
-    ///
-    /// # Errors
-    /// The guest stops before its end.
     pub fn pass(&mut self, access: Access) -> Result<Duration, KvmError> {
         let (entry, value, draw) = match access {
             Access::Read => (self.program.read_entry, 0, Draw::default()),
@@ -98,13 +89,10 @@ impl Machine {
 
     /// Makes KVM map all memory without running the guest; returns the duration. The host's own pages must be present already: an
     /// absent page would be mapped as the zero page.
-    ///
-    /// # Errors
-    /// This KVM does not offer KVM_PRE_FAULT_MEMORY, or refuses it.
     pub fn pre_fault(&mut self) -> Result<Duration, KvmError> {
         if self.vm.check_extension_raw(KVM_CAP_PRE_FAULT_MEMORY.into()) <= 0 {
             let what = "this KVM does not offer KVM_PRE_FAULT_MEMORY: it needs Linux 6.11 and nested page tables";
-            return Err(lacking(
+            return Err(unsupported(
                 what.into(),
                 "leave out --populate pre-fault: the guest then touches its pages itself",
             ));
@@ -118,10 +106,7 @@ impl Machine {
         (0..self.pages()).for_each(|page| self.data.set_word(page * self.page.bytes(), value));
     }
 
-    /// Checks that every page begins with the word that `value` returns for it.
-    ///
-    /// # Errors
-    /// [`KvmError::Page`] for the first page that does not.
+    /// Checks that every page begins with the word that `value` returns for it. The error names the first page that does not.
     pub fn verify(&self, value: impl Fn(u64) -> u64) -> Result<(), KvmError> {
         let found = |page: &u64| self.data.word(page * self.page.bytes());
         match (0..self.pages()).find(|page| found(page) != value(*page)) {
@@ -131,18 +116,12 @@ impl Machine {
     }
 
     /// Switches logging on or off in every slot; returns the duration.
-    ///
-    /// # Errors
-    /// KVM refuses.
     pub fn set_logging(&mut self, on: bool) -> Result<Duration, KvmError> {
         let flags = if on { KVM_MEM_LOG_DIRTY_PAGES } else { 0 };
         timed(self.statistics.as_ref(), || self.slots.iter().try_for_each(|slot| self.set_slot(slot, flags)))
     }
 
     /// Gets the log of every slot; returns the duration.
-    ///
-    /// # Errors
-    /// KVM refuses.
     pub fn get_log(&mut self) -> Result<Duration, KvmError> {
         let get = |slot: &mut Slot| {
             let got = calls::get_dirty_log(&self.vm, slot.number, slot.pages, &mut slot.bitmap);
@@ -168,9 +147,6 @@ impl Machine {
 
     /// Clears the pages in the log that was fetched last, `chunk_pages` at a time (a positive multiple of 64; `None`: a slot at a
     /// time); returns the duration.
-    ///
-    /// # Errors
-    /// KVM refuses.
     pub fn clear_log(&mut self, chunk_pages: Option<u64>) -> Result<Duration, KvmError> {
         let clear = |slot: &Slot| {
             chunks(slot.pages, chunk_pages.unwrap_or(MAX_CHUNK)).try_for_each(|(first, pages)| {

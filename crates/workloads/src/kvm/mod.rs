@@ -18,18 +18,19 @@ mod draw;
 mod error;
 mod machine;
 mod parameters;
-// It has the guests of both architectures, and both are tested here.
+// It has the guests of both architectures, and the tests build both.
 #[allow(dead_code)]
 mod program;
 mod request;
 mod statistics;
-mod statistics_error;
 mod vcpu;
 
 #[cfg_attr(target_arch = "x86_64", path = "x86_64.rs")]
 #[cfg_attr(target_arch = "aarch64", path = "aarch64.rs")]
 #[cfg_attr(not(any(target_arch = "x86_64", target_arch = "aarch64")), path = "other.rs")]
 mod processor;
+
+pub use host::kvm_statistics::{Leaves, StatisticsError};
 
 pub use backing::{GuestMemory, HostBacking};
 pub use draw::Draw;
@@ -38,6 +39,4 @@ pub use machine::Machine;
 pub use parameters::{EagerSplit, Parameters};
 pub use processor::{ARCHITECTURE, GUEST, GUEST_LEAVES};
 pub use request::{Clearing, Request, SplitChunk};
-pub use statistics::Leaves;
-pub use statistics_error::StatisticsError;
 pub use vcpu::Access;

@@ -27,7 +27,7 @@ pub enum EagerSplit {
         /// The reason, as text.
         because: String,
     },
-    /// This is not known.
+    /// It is unknown whether KVM splits leaves then.
     Unknown {
         /// The reason, as text.
         because: String,
@@ -56,10 +56,7 @@ impl EagerSplit {
 const MODULES: &str = "/sys/module";
 
 impl Parameters {
-    /// Reads the parameters of a host.
-    ///
-    /// # Errors
-    /// The list of loaded modules cannot be read. A parameter that cannot be read counts as absent.
+    /// Reads the parameters of a host. A parameter that cannot be read counts as absent.
     pub fn read(root: &Root) -> Result<Parameters, HostError> {
         let flag = |module: &str, name: &str| {
             let text = root.text(&format!("{MODULES}/{module}/parameters/{name}")).ok()?;
@@ -114,7 +111,7 @@ impl Parameters {
             (Some(true), Some(true)) => EagerSplit::Shown,
             (tdp_mmu, _) => EagerSplit::Unknown {
                 because: format!(
-                    "/sys/module/kvm/parameters/{} is not there or not readable; KVM splits eagerly since Linux 5.17",
+                    "/sys/module/kvm/parameters/{} is missing or not readable; KVM splits eagerly since Linux 5.17",
                     if tdp_mmu.is_none() { "tdp_mmu" } else { "eager_page_split" }
                 ),
             },
@@ -163,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_both_parameters_to_show_a_split() {
+    fn only_both_parameters_together_show_a_split() {
         let of = |tdp_mmu: Option<bool>, eager_page_split: Option<bool>| {
             Parameters { tdp_mmu, eager_page_split, ..Parameters::default() }.eager_split_x86()
         };
@@ -191,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn arm64_splits_eagerly_when_it_is_asked_to() {
+    fn arm64_splits_eagerly_on_request() {
         assert_eq!(Parameters::eager_split_arm64(2 << 20), EagerSplit::Shown);
         assert_eq!(Parameters::eager_split_arm64(0).name(), "not_shown");
     }

@@ -141,7 +141,7 @@ fn x86_64_drawing() -> Vec<u8> {
         ; end:
         ; jmp <end
     );
-    ops.finalize().expect("labels that are there")
+    ops.finalize().expect("all labels are defined")
 }
 
 /// As above; `state` in x6, `below` in x7, `STEP` in x8, `FACTOR` in x9.
@@ -168,7 +168,7 @@ fn arm64_drawing() -> Vec<u8> {
         ; end:
         ; b <end
     );
-    ops.finalize().expect("labels that are there")
+    ops.finalize().expect("all labels are defined")
 }
 
 /// The data of a guest.
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arm64_loop_that_draws_writes_what_the_numbers_say() {
+    fn the_arm64_drawing_loop_writes_the_drawn_pages() {
         let code: Vec<u32> =
             arm64_drawing().chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
         for percent in [0, 30, 100] {

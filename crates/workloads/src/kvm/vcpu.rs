@@ -64,7 +64,7 @@ fn at_once<Vcpu: Send>(
     let start = Barrier::new(vcpus.len());
     let one = |index: usize, vcpu: &mut Vcpu, pass: &Pass| {
         let is_ready = ready(vcpu, pass);
-        // A vCPU that is not ready comes to the barrier too, because the others wait there.
+        // A vCPU that is not ready enters the barrier too, because the others wait there.
         start.wait();
         is_ready?;
         let begin = Instant::now();
@@ -73,18 +73,18 @@ fn at_once<Vcpu: Send>(
     };
     let times: Result<Vec<(Instant, Instant)>, KvmError> = std::thread::scope(|scope| {
         let spawn = |(index, (vcpu, pass))| {
-            let (all_are_there, heard) = channel::<()>();
+            let (go, may_start) = channel::<()>();
             let one = &one;
-            let body = move || heard.recv().ok().map(|()| one(index, vcpu, pass));
+            let body = move || may_start.recv().ok().map(|()| one(index, vcpu, pass));
             let spawned = thread(index).spawn_scoped(scope, body);
             let refused = |error| KvmError::refused(format!("the thread of vCPU {index}"), error);
-            spawned.map(|thread| (all_are_there, thread)).map_err(refused)
+            spawned.map(|thread| (go, thread)).map_err(refused)
         };
         // If a thread cannot be created, the waiting threads see their channel closed, and end.
         let threads = vcpus.iter_mut().zip(passes).enumerate().map(spawn).collect::<Result<Vec<_>, KvmError>>()?;
-        threads.iter().for_each(|(all_are_there, _)| all_are_there.send(()).expect("it waits for that"));
+        threads.iter().for_each(|(go, _)| go.send(()).expect("the thread waits for it"));
         let joined = threads.into_iter().map(|(_, thread)| thread.join().expect("a vCPU's thread does not panic"));
-        joined.map(|times| times.expect("it was told to begin")).collect()
+        joined.map(|times| times.expect("every thread was started")).collect()
     });
     times.map(|times| span(&times))
 }
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_cannot_be_had_is_an_error_and_nothing_begins() {
+    fn a_thread_that_cannot_be_created_is_an_error_before_anything_runs() {
         let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0, state: 0, below: 0 };
         let mut vcpus = [0; 3];
         let mut pass_over = |stack_bytes: [usize; 3]| {

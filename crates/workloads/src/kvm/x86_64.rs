@@ -35,10 +35,10 @@ fn supported(kvm: &Kvm) -> Result<CpuId, KvmError> {
 /// Builds the guest for this data.
 pub fn program(kvm: &Kvm, data: Data) -> Result<Program, KvmError> {
     /// The width of physical addresses of a processor that does not report it (Intel SDM vol. 3A, MAXPHYADDR).
-    const UNSAID: u8 = 36;
+    const DEFAULT_BITS: u8 = 36;
     let cpuid = supported(kvm)?;
     let sizes = cpuid.as_slice().iter().find(|entry| entry.function == ADDRESS_SIZES);
-    let physical_bits = sizes.map_or(UNSAID, |entry| entry.eax as u8).clamp(32, 52);
+    let physical_bits = sizes.map_or(DEFAULT_BITS, |entry| entry.eax as u8).clamp(32, 52);
     x86_64(physical_bits, data)
 }
 

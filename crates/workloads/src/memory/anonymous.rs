@@ -36,13 +36,10 @@ pub enum MapError {
 ///
 /// Its memory is zero until it is written, and no page is present until it is touched.
 #[derive(Debug)]
-pub struct Anonymous(Mapping);
+pub struct Anonymous(pub(super) Mapping);
 
 impl Anonymous {
-    /// Maps `bytes` bytes; the kernel rounds the mapping up to whole base pages.
-    ///
-    /// # Errors
-    /// [`MapError`] when `bytes` is 0 or the kernel refuses.
+    /// Maps `bytes` bytes; the kernel rounds the mapping up to whole base pages. 0 bytes are refused.
     pub fn map(bytes: usize) -> Result<Anonymous, MapError> {
         if bytes == 0 {
             return Err(MapError::Empty);
@@ -51,10 +48,7 @@ impl Anonymous {
         mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
     }
 
-    /// Maps `bytes` bytes at an address where nothing else is mapped.
-    ///
-    /// # Errors
-    /// As [`Anonymous::map`], and where something is mapped there.
+    /// Maps `bytes` bytes at an address where nothing else is mapped. Refused where something is mapped.
     pub fn map_at(address: usize, bytes: usize) -> Result<Anonymous, MapError> {
         let mapped = Mapping::anonymous_at(address, bytes, ProtFlags::PROT_READ | ProtFlags::PROT_WRITE);
         mapped.map(Anonymous).map_err(|source| MapError::Refused { bytes, source })
@@ -104,9 +98,6 @@ impl Anonymous {
     }
 
     /// Unmaps the memory now and reports errors; dropping it ignores them.
-    ///
-    /// # Errors
-    /// That of munmap.
     pub fn unmap(self) -> io::Result<()> {
         self.0.unmap()
     }
@@ -139,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_length_of_no_whole_page_is_kept_and_odd_rests_are_left_out() {
+    fn keeps_a_partial_page_and_leaves_out_partial_numbers() {
         let memory = Anonymous::map(4097).unwrap();
         assert_eq!((memory.bytes(), memory.slice::<u8>().len(), memory.slice::<u64>().len()), (4097, 4097, 512));
     }

@@ -22,7 +22,6 @@ pub enum ForkError {
     Refused {
         /// The call, or what it was to do.
         call: &'static str,
-        /// The kernel's error.
         source: io::Error,
         /// How to remedy it.
         remedy: &'static str,
@@ -54,10 +53,8 @@ pub struct Forked {
 /// Forks; the child calls `body` with `results` zeroed numbers to fill, and exits. Returns when the child has been reaped.
 ///
 /// The numbers are returned in a shared mapping that is present before the fork. The kernel copies no page tables for it
-/// (`vma_needs_copy`, mm/memory.c), so filling it costs the child minor faults of its own: fill it outside the timed part.
-///
-/// # Errors
-/// [`ForkError`]: other threads exist, the kernel refuses, or the child panics or is killed.
+/// (`vma_needs_copy`, mm/memory.c), so filling it costs the child minor faults of its own: fill it outside the timed part. Refused
+/// if other threads exist.
 pub fn fork(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, ForkError> {
     let threads = threads_of_this_process()?;
     if threads != 1 {
@@ -125,7 +122,7 @@ pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
             call: "tell whether this process has one thread",
             source: io::Error::new(
                 io::ErrorKind::Unsupported,
-                "/proc/self/stat says 0, and the C library not that it has",
+                "/proc/self/stat says 0, and the C library does not confirm that it has",
             ),
             remedy: "run it without the emulator, or under QEMU 9 or later",
         }),
@@ -138,8 +135,8 @@ pub(super) fn threads_of_this_process() -> Result<usize, ForkError> {
 /// character.
 fn threads_in(stat: &[u8]) -> Option<usize> {
     let stat = String::from_utf8_lossy(stat);
-    let (_, behind_the_name) = stat.rsplit_once(')')?;
-    behind_the_name.split_ascii_whitespace().nth(17)?.parse().ok()
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_ascii_whitespace().nth(17)?.parse().ok()
 }
 
 /// Whether the C library guarantees that there is one thread: `__libc_single_threaded` (sys/single_threaded.h, glibc 2.32).
@@ -183,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_are_those_that_the_kernel_or_the_emulator_says() {
+    fn reads_the_thread_counts_of_linux_and_qemu() {
         let linux = b"71 (a) S 1) R 70 71 8 0 -1 4194304 99 0 0 0 0 0 0 0 20 0 3 0 3291147 3133440 368 1 2 3";
         let qemu_7 = b"71 (cat) 0 70 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 0 3291236 0 0 0 0 0 27491 0 0 0";
         assert_eq!((threads_in(linux), threads_in(qemu_7)), (Some(3), Some(0)));
@@ -207,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_child_hands_numbers_back_and_changes_nothing_else() {
+    fn the_child_returns_numbers_and_changes_nothing_else() {
         let mut mine = [1u64];
         // SAFETY: the body only stores numbers.
         let forked = unsafe {
@@ -222,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_that_does_not_finish_is_an_error_that_says_how() {
+    fn reports_how_a_child_ended() {
         // SAFETY: `_exit` and `raise` are async-signal-safe.
         let exited = unsafe { fork_among_threads(1, |_| libc::_exit(3)) }.unwrap_err().to_string();
         assert!(exited.contains("ended with status 3"), "{exited}");

@@ -23,10 +23,10 @@ use crate::random::mix;
 /// A degree counts as reached within this distance: each further pass takes all free memory again for a few blocks.
 const NEAR_RATIO: f64 = 0.005;
 /// Bytes that are mapped and filled before the remaining free blocks are checked again.
-const PIECE_BYTES: u64 = 64 << 20;
-/// The least memory that is left alone; other running programs need some.
+const CHUNK_BYTES: u64 = 64 << 20;
+/// The minimum memory that is left to other programs.
 const MIN_RESERVE_BYTES: u64 = 256 << 20;
-/// The part of all memory that is left alone, as its reciprocal: one thirty-second.
+/// One in this many bytes of all memory is left to other programs.
 const RESERVE_PART: u64 = 32;
 /// The number of passes; other programs free and take memory in the meantime, so one pass may not be enough.
 const MAX_PASSES: u32 = 3;
@@ -40,12 +40,12 @@ const FRAME: u64 = (1 << 55) - 1;
 /// The page of such an entry is in memory. Otherwise it is being migrated or swapped out, and the bits have another meaning.
 const PRESENT: u64 = 1 << 63;
 
-/// How much of the free memory is to be in blocks smaller than a size.
+/// How much of the free memory should be in small blocks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degree {
     /// Percentage of the free memory.
     pub percent: u32,
-    /// The block size; few free blocks are to be left of this size or larger.
+    /// Blocks below this size are small; few free blocks of this size or larger should remain.
     pub block: PageSize,
 }
 
@@ -62,7 +62,7 @@ pub struct FreeMemory {
 #[derive(Debug, thiserror::Error)]
 pub enum FragmentsError {
     /// Frame numbers are visible to privileged processes only.
-    #[error("the kernel does not tell where pages lie (/proc/self/pagemap has no frame numbers): run it as root")]
+    #[error("the kernel hides frame numbers (/proc/self/pagemap has none): run it as root")]
     Frames,
     /// The kernel's allocator does not have blocks of this size.
     #[error(
@@ -78,19 +78,14 @@ pub enum FragmentsError {
     },
     #[error("{path}: expected {expected}, found {found:?}")]
     Unexpected {
-        /// The file.
         path: &'static str,
         /// The expected content.
         expected: &'static str,
         /// The content that was found.
         found: String,
     },
-    #[error("{step}: {source}; a smaller part of the memory may do")]
-    Refused {
-        step: &'static str,
-        /// The kernel's error.
-        source: io::Error,
-    },
+    #[error("{step}: {source}; try a smaller part of the memory")]
+    Refused { step: &'static str, source: io::Error },
 }
 
 /// Memory that stays fragmented as long as this value exists.
@@ -107,9 +102,6 @@ pub struct Fragments {
 
 impl FreeMemory {
     /// The current free memory, for blocks of a size.
-    ///
-    /// # Errors
-    /// /proc/buddyinfo cannot be read, or has no blocks that large.
     pub fn now(block: PageSize) -> Result<FreeMemory, FragmentsError> {
         let text = std::fs::read_to_string(BUDDYINFO)
             .map_err(|source| FragmentsError::Refused { step: "reading /proc/buddyinfo", source })?;
@@ -150,10 +142,8 @@ const BUDDYINFO: &str = "/proc/buddyinfo";
 
 impl Fragments {
     /// Fragments free memory to a degree, within half a percent and as far as possible: a reserve of a thirty-second of the
-    /// machine's memory, at least 256M, is left alone. `after` shows the degree that was reached.
-    ///
-    /// # Errors
-    /// See [`FragmentsError`]; everything is freed then.
+    /// machine's memory, at least 256M, is left alone. `after` shows the degree that was reached. After an error everything is
+    /// freed.
     pub fn make(degree: Degree) -> Result<Fragments, FragmentsError> {
         let before = FreeMemory::now(degree.block)?;
         let goal_ratio = f64::from(degree.percent.min(100)) / 100.0 - NEAR_RATIO;
@@ -183,22 +173,22 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
     let mut seized = Vec::new();
     loop {
         let free = FreeMemory::now(block)?;
-        let free_then_bytes = free.bytes + seized.len() as u64 * PIECE_BYTES;
+        let free_then_bytes = free.bytes + seized.len() as u64 * CHUNK_BYTES;
         let is_enough = free.whole_bytes as f64 <= free_then_bytes as f64 * whole_ratio;
-        if is_enough || free.bytes < reserve_bytes + PIECE_BYTES {
+        if is_enough || free.bytes < reserve_bytes + CHUNK_BYTES {
             return Ok(seized);
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
-        let piece = Mapping::anonymous(PIECE_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
+        let chunk = Mapping::anonymous(CHUNK_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
         // Where no large block is free, a fault would compact memory for one. A kernel without THP supports neither advice.
         let is_large = large.map_or(Ok(false), has_blocks_of)?;
         let _ =
-            if is_large { piece.advise(MmapAdvise::MADV_HUGEPAGE) } else { piece.advise(MmapAdvise::MADV_NOHUGEPAGE) };
-        for page in piece.addresses().step_by(base_page().bytes() as usize) {
+            if is_large { chunk.advise(MmapAdvise::MADV_HUGEPAGE) } else { chunk.advise(MmapAdvise::MADV_NOHUGEPAGE) };
+        for page in chunk.addresses().step_by(base_page().bytes() as usize) {
             // SAFETY: the page belongs to this mapping and is writable, and no reference to it exists.
             unsafe { (page as *mut u8).write_volatile(1) };
         }
-        seized.push(piece);
+        seized.push(chunk);
     }
 }
 
@@ -213,10 +203,10 @@ fn large_folio() -> Result<Option<PageSize>, FragmentsError> {
     size.map(Some).ok_or(FragmentsError::Unexpected { path: PATH, expected: "a size in bytes", found })
 }
 
-/// Whether a piece can be filled by folios of a size.
+/// Whether a chunk can be filled by folios of a size.
 fn has_blocks_of(large: PageSize) -> Result<bool, FragmentsError> {
     match FreeMemory::now(large) {
-        Ok(free) => Ok(free.whole_bytes >= PIECE_BYTES.max(large.bytes())),
+        Ok(free) => Ok(free.whole_bytes >= CHUNK_BYTES.max(large.bytes())),
         Err(FragmentsError::Block { .. }) => Ok(false),
         Err(error) => Err(error),
     }
@@ -266,9 +256,9 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>
                 return Err(FragmentsError::Frames);
             }
             let candidate = (mix(frame), Page { mapping, address, frame });
-            let least = chosen.entry(frame >> order).or_insert(candidate);
-            if candidate.0 < least.0 {
-                *least = candidate;
+            let lowest = chosen.entry(frame >> order).or_insert(candidate);
+            if candidate.0 < lowest.0 {
+                *lowest = candidate;
             }
         }
     }
@@ -279,7 +269,7 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>
 /// cannot be split; it is freed whole.
 fn split(pages: Vec<Page<'_>>) -> Result<Vec<u64>, FragmentsError> {
     let flags = open("/proc/kpageflags", "opening /proc/kpageflags")?;
-    let mut alone = Vec::new();
+    let mut single = Vec::new();
     for page in pages {
         page.mapping
             .split_folio_at(page.address, base_page())
@@ -289,10 +279,10 @@ fn split(pages: Vec<Page<'_>>) -> Result<Vec<u64>, FragmentsError> {
             .read_exact_at(&mut word, page.frame * 8)
             .map_err(|source| FragmentsError::Refused { step: "reading /proc/kpageflags", source })?;
         if u64::from_le_bytes(word) & COMPOUND == 0 {
-            alone.push(page.address);
+            single.push(page.address);
         }
     }
-    Ok(alone)
+    Ok(single)
 }
 
 fn open(path: &str, step: &'static str) -> Result<File, FragmentsError> {
@@ -313,13 +303,13 @@ fn hold(pages: &[u64]) -> Result<Vec<(OwnedFd, OwnedFd)>, FragmentsError> {
     let slots = (room / base_page().bytes() as usize).clamp(1, MAX_AT_ONCE);
     // Two descriptors for each pipe.
     let refused = |step| move |error: nix::Error| FragmentsError::Refused { step, source: error.into() };
-    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).map_err(refused("getrlimit"))?;
-    setrlimit(Resource::RLIMIT_NOFILE, most, most).map_err(refused("setrlimit"))?;
-    pages.chunks(slots).map(|some| hold_some(some, slots)).collect()
+    let (_, max) = getrlimit(Resource::RLIMIT_NOFILE).map_err(refused("getrlimit"))?;
+    setrlimit(Resource::RLIMIT_NOFILE, max, max).map_err(refused("setrlimit"))?;
+    pages.chunks(slots).map(|pages| hold_in_pipe(pages, slots)).collect()
 }
 
 /// Puts pages into a pipe of `slots` slots.
-fn hold_some(pages: &[u64], slots: usize) -> Result<(OwnedFd, OwnedFd), FragmentsError> {
+fn hold_in_pipe(pages: &[u64], slots: usize) -> Result<(OwnedFd, OwnedFd), FragmentsError> {
     let base_bytes = base_page().bytes() as usize;
     let refused = |step| move |error: nix::Error| FragmentsError::Refused { step, source: error.into() };
     let (reader, writer) = nix::unistd::pipe().map_err(refused("pipe"))?;
@@ -346,7 +336,7 @@ mod tests {
                           Node 0, zone      DMA      4      0      0      0      0      0      0      0      0      0      0 \n";
 
     #[test]
-    fn free_memory_is_told_by_the_size_of_its_blocks() {
+    fn counts_free_memory_by_block_size() {
         let free = FreeMemory::of(BLOCKS, PageSize::K4, PageSize::M2).unwrap();
         assert_eq!(free.whole_bytes, (3 * 2 + 4) << 20);
         assert_eq!(free.bytes, free.whole_bytes + (2 << 20) + 8 * 4096);

@@ -23,22 +23,20 @@ pub enum HeapError {
     },
 }
 
-/// Repeats `times` times: grows the heap by `bytes` (sbrk(2)), writes `value` times the page's index into each new base page,
-/// adds up the values read back, and moves the break back. Returns the sum of all.
-///
-/// # Errors
-/// [`HeapError`]: other threads exist, or the kernel or the C library refuses (musl's sbrk always does).
+/// Repeats `times` times: grows the heap by `bytes` (sbrk(2)), writes `value` times the page's index into each new base page, adds
+/// up the values read back, and moves the break back. Returns the sum of all. Refused if other threads exist, and always by musl's
+/// sbrk.
 pub fn grow_and_shrink_heap(times: u64, bytes: u32, value: u64) -> Result<u64, HeapError> {
     let threads = threads_of_this_process()?;
     if threads != 1 {
         return Err(HeapError::Threads { threads });
     }
     (0..times).try_fold(0u64, |sum, _| {
-        let start = moved_by(i64::from(bytes))?;
+        let start = move_break(i64::from(bytes))?;
         // SAFETY: sbrk has just returned these bytes. This is the only thread and starts no other one here, so nothing else moves
         // the break or uses the bytes.
         let of_pages = unsafe { write_and_add_up(start, bytes, value) };
-        moved_by(-i64::from(bytes))?;
+        move_break(-i64::from(bytes))?;
         Ok(sum.wrapping_add(of_pages))
     })
 }
@@ -62,7 +60,7 @@ unsafe fn write_and_add_up(start: *mut u8, bytes: u32, value: u64) -> u64 {
 }
 
 /// Moves the break; returns its old position.
-fn moved_by(bytes: i64) -> Result<*mut u8, HeapError> {
+fn move_break(bytes: i64) -> Result<*mut u8, HeapError> {
     let refused = |source| HeapError::Refused { bytes, source };
     let increment =
         libc::intptr_t::try_from(bytes).map_err(|_| refused(io::Error::from(io::ErrorKind::InvalidInput)))?;

@@ -22,10 +22,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Anonymous memory at an address that the kernel chooses.
-    ///
-    /// # Errors
-    /// Those of mmap; EINVAL for 0 bytes.
+    /// Anonymous memory at an address that the kernel chooses. Fails with EINVAL for 0 bytes.
     pub fn anonymous(bytes: usize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
         let bytes = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
@@ -33,10 +30,8 @@ impl Mapping {
         Ok(Mapping { start: start.cast(), bytes })
     }
 
-    /// Private anonymous memory at an address where nothing else is mapped.
-    ///
-    /// # Errors
-    /// Those of mmap: EEXIST where something is mapped, EINVAL for 0 bytes.
+    /// Private anonymous memory at an address where nothing else is mapped. Fails with EEXIST where something is mapped, and with
+    /// EINVAL for 0 bytes.
     pub fn anonymous_at(address: usize, bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
         let invalid = || io::Error::from(nix::Error::EINVAL);
         let (bytes, at) = NonZeroUsize::new(bytes).zip(NonZeroUsize::new(address)).ok_or_else(invalid)?;
@@ -47,23 +42,17 @@ impl Mapping {
         if mapping.start.addr() == at { Ok(mapping) } else { Err(io::Error::from(nix::Error::EEXIST)) }
     }
 
-    /// Anonymous memory in whole base pages that begins at a multiple of `alignment`.
-    ///
-    /// # Errors
-    /// As above, and those of munmap for the extra room that alignment needs; nothing stays mapped then.
+    /// Anonymous memory in whole base pages that begins at a multiple of `alignment`. After an error nothing stays mapped.
     pub fn aligned(bytes: usize, alignment: PageSize, access: ProtFlags, flags: MapFlags) -> io::Result<Mapping> {
         let alignment = alignment.bytes() as usize;
         let with_room = bytes.checked_add(alignment).ok_or(io::Error::from(nix::Error::ENOMEM))?;
         let mut mapping = Mapping::anonymous(with_room, access, flags)?;
         let at = mapping.start.addr().get();
-        mapping.cut(at.next_multiple_of(alignment) - at, bytes)?;
+        mapping.trim(at.next_multiple_of(alignment) - at, bytes)?;
         Ok(mapping)
     }
 
-    /// A whole file, mapped shared at an address that the kernel chooses.
-    ///
-    /// # Errors
-    /// Those of mmap; EINVAL for 0 bytes.
+    /// A whole file, mapped shared at an address that the kernel chooses. Fails with EINVAL for 0 bytes.
     pub fn of_file(file: impl AsFd, bytes: usize, access: ProtFlags) -> io::Result<Mapping> {
         let bytes = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
         // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
@@ -72,9 +61,6 @@ impl Mapping {
     }
 
     /// Replaces the mapping by a shared mapping of a file.
-    ///
-    /// # Errors
-    /// Those of mmap.
     pub fn replace_by(&mut self, file: impl AsFd, access: ProtFlags) -> io::Result<()> {
         let flags = MapFlags::MAP_SHARED | MapFlags::MAP_FIXED;
         // SAFETY: it replaces the mapping that this value owns; `&mut self`: no reference to it exists.
@@ -83,7 +69,7 @@ impl Mapping {
     }
 
     /// Keeps `bytes` bytes after the first `skipped` ones.
-    fn cut(&mut self, skipped: usize, bytes: usize) -> io::Result<()> {
+    fn trim(&mut self, skipped: usize, bytes: usize) -> io::Result<()> {
         let kept = NonZeroUsize::new(bytes).ok_or(io::Error::from(nix::Error::EINVAL))?;
         let surplus = self.bytes.get() - skipped - bytes;
         // SAFETY: both ends are inside the mapping, as the subtraction has just shown, and nothing refers to them yet. The
@@ -107,7 +93,6 @@ impl Mapping {
         self.start
     }
 
-    /// Length in bytes.
     pub fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -117,10 +102,7 @@ impl Mapping {
         start..start + self.bytes() as u64
     }
 
-    /// Advises the kernel about the page size of the whole mapping.
-    ///
-    /// # Errors
-    /// Those of madvise; EINVAL where the kernel does not support the advice.
+    /// Advises the kernel about the page size of the whole mapping. Fails with EINVAL where the kernel does not support the advice.
     ///
     /// # Panics
     /// Advice on anything other than the page size.
@@ -133,9 +115,6 @@ impl Mapping {
     /// Splits the folio that contains the base page at an address, if the kernel can. MADV_COLD on part of a folio splits it
     /// (`madvise_cold_or_pageout_pte_range` in mm/madvise.c, since Linux 5.4); the kernel does not report whether it did.
     ///
-    /// # Errors
-    /// Those of madvise.
-    ///
     /// # Panics
     /// An address outside the mapping.
     pub fn split_folio_at(&self, address: u64, base: PageSize) -> io::Result<()> {
@@ -146,9 +125,6 @@ impl Mapping {
     }
 
     /// Unmaps it now and reports errors; dropping it ignores them.
-    ///
-    /// # Errors
-    /// Those of munmap.
     pub fn unmap(self) -> io::Result<()> {
         std::mem::ManuallyDrop::new(self).release()
     }
@@ -185,7 +161,7 @@ mod tests {
     const LARGE: usize = 5 << 30;
 
     #[test]
-    fn aligned_memory_is_all_there_is_of_it() {
+    fn aligned_memory_has_no_surplus() {
         let alignment = PageSize::G1;
         let mapping = Mapping::aligned(LARGE, alignment, ProtFlags::PROT_NONE, PRIVATE).unwrap();
         let Range { start, end } = mapping.addresses();
@@ -196,18 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_half_way_stays_mapped_nowhere() {
+    fn a_mapping_that_fails_half_way_is_unmapped() {
         let mut mapping = Mapping::anonymous(LARGE, ProtFlags::PROT_NONE, PRIVATE).unwrap();
         let start = mapping.addresses().start;
         // munmap accepts whole pages only.
-        assert_eq!(mapping.cut(1 << 30, (1 << 30) + 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert_eq!(mapping.trim(1 << 30, (1 << 30) + 1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
         assert_eq!(mapping.addresses(), start + (1 << 30)..start + LARGE as u64, "what was cut is gone");
         drop(mapping);
         assert!(!is_mapped(start + (3 << 30)));
     }
 
     #[test]
-    fn a_file_can_be_seen_twice() {
+    fn a_file_can_be_mapped_twice() {
         let both = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let file = memory_file(1 << 20).unwrap();
         let first = Mapping::of_file(&file, 1 << 20, both).unwrap();

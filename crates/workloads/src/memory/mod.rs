@@ -8,6 +8,7 @@ mod fork;
 mod fragments;
 mod heap;
 mod mapping;
+mod permuted;
 mod table_growth;
 
 pub use anonymous::{Anonymous, MapError, Plain};
@@ -35,9 +36,6 @@ pub fn obtainable_bytes() -> Option<u64> {
 }
 
 /// A file of `bytes` zeros that exists in memory only (memfd_create(2)), until its last descriptor is closed.
-///
-/// # Errors
-/// Those of memfd_create or ftruncate.
 pub fn memory_file(bytes: u64) -> std::io::Result<std::fs::File> {
     let descriptor = nix::sys::memfd::memfd_create(c"pagelab", nix::sys::memfd::MFdFlags::MFD_CLOEXEC)?;
     let file = std::fs::File::from(descriptor);
@@ -68,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_says_what_can_be_had() {
+    fn reads_available_memory_from_the_host() {
         assert!(obtainable_bytes().expect("/proc/meminfo") > base_page().bytes());
     }
 }

@@ -39,10 +39,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Divides a buffer for `max_cpus` vCPUs (at least 1) on a host with this base page.
-    ///
-    /// # Errors
-    /// [`TooManyRegions`] where QEMU would abort.
+    /// Divides a buffer for `max_cpus` vCPUs (at least 1) on a host with this base page. Fails where QEMU would abort.
     pub fn of(rule: Rule, tb_size_bytes: u64, max_cpus: u32, page: PageSize) -> Result<Layout, TooManyRegions> {
         let buffer_bytes = tb_size_bytes.clamp(BUFFER_BYTES.0, BUFFER_BYTES.1);
         let regions = rule.regions(buffer_bytes, max_cpus);
@@ -77,31 +74,33 @@ impl Layout {
 
     /// Number of aligned windows of PMD size in the whole buffer, including those with guards, for any possible address.
     pub fn windows(&self, pmd: PageSize, placement: Placement) -> Windows {
-        self.wherever(pmd, placement, |offset_bytes| windows_in(&(offset_bytes..offset_bytes + self.buffer_bytes), pmd))
+        self.over_placements(pmd, placement, |offset_bytes| {
+            windows_in(&(offset_bytes..offset_bytes + self.buffer_bytes), pmd)
+        })
     }
 
     /// Number of windows without a guard, which one leaf can map.
     pub fn free_windows(&self, pmd: PageSize, placement: Placement) -> Windows {
         let moved = |range: Range<u64>, offset_bytes| range.start + offset_bytes..range.end + offset_bytes;
-        self.wherever(pmd, placement, |offset_bytes| {
+        self.over_placements(pmd, placement, |offset_bytes| {
             self.ranges().map(|range| windows_in(&moved(range, offset_bytes), pmd)).sum()
         })
     }
 
     /// The share of the buffer that PMD leaves can map in any case; 0 where there may be no window.
     pub fn free_share(&self, pmd: PageSize, placement: Placement) -> f64 {
-        self.free_windows(pmd, placement).least as f64 / self.windows(pmd, placement).most.max(1) as f64
+        self.free_windows(pmd, placement).min as f64 / self.windows(pmd, placement).max.max(1) as f64
     }
 
     /// The minimum and maximum of `count` over all distances of the first byte from an aligned address.
-    fn wherever(&self, pmd: PageSize, placement: Placement, count: impl Fn(u64) -> u64) -> Windows {
+    fn over_placements(&self, pmd: PageSize, placement: Placement, count: impl Fn(u64) -> u64) -> Windows {
         let last_bytes = match placement {
             Placement::Aligned => 0,
             Placement::AnyPage => pmd.bytes() - self.page.bytes(),
         };
         let of = |offset_bytes| {
             let windows = count(offset_bytes);
-            Windows { least: windows, most: windows }
+            Windows { min: windows, max: windows }
         };
         let offsets = (self.page.bytes()..=last_bytes).step_by(self.page.bytes() as usize);
         offsets.map(of).fold(of(0), Windows::or)
@@ -188,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn capacities_are_those_that_qemu_says() {
+    fn capacities_match_those_of_qemu() {
         assert_eq!(layout(Rule::From6_1, 1024, 8).capacity_bytes(), 1_073_414_144);
         assert_eq!(layout(Rule::From6_1, 256, 16).capacity_bytes(), 267_780_096);
         assert_eq!(layout(Rule::From6_1, 32, 1).capacity_bytes(), 33_549_312);
@@ -207,7 +206,7 @@ mod tests {
     }
 
     /// A slow reference that checks every window separately.
-    fn looked_at(layout: &Layout, offset_bytes: u64) -> (u64, u64) {
+    fn count_slowly(layout: &Layout, offset_bytes: u64) -> (u64, u64) {
         let inside = |range: Range<u64>, window: u64| {
             range.start + offset_bytes <= window && window + 2 * MIB <= range.end + offset_bytes
         };
@@ -218,23 +217,23 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_that_lies_anywhere_has_a_range_of_windows() {
+    fn a_buffer_at_an_unknown_address_has_a_range_of_windows() {
         for (tb_mib, cpus) in [(33, 7), (33, 16), (341, 8), (777, 5), (1, 1), (32, 4)] {
             let layout = layout(Rule::From6_1, tb_mib, cpus);
-            let places = || (0..512).map(|page| looked_at(&layout, page * 4096));
+            let places = || (0..512).map(|page| count_slowly(&layout, page * 4096));
             let ends = |of: fn((u64, u64)) -> u64| Windows {
-                least: places().map(of).min().unwrap(),
-                most: places().map(of).max().unwrap(),
+                min: places().map(of).min().unwrap(),
+                max: places().map(of).max().unwrap(),
             };
             assert_eq!(layout.windows(PageSize::M2, Placement::AnyPage), ends(|(windows, _)| windows), "{tb_mib}");
             assert_eq!(layout.free_windows(PageSize::M2, Placement::AnyPage), ends(|(_, free)| free), "{tb_mib}");
             let aligned = layout.free_windows(PageSize::M2, Placement::Aligned);
-            assert_eq!(aligned.known(), Some(looked_at(&layout, 0).1), "{tb_mib}");
+            assert_eq!(aligned.known(), Some(count_slowly(&layout, 0).1), "{tb_mib}");
         }
     }
 
     #[test]
-    fn the_last_region_takes_what_is_left_over() {
+    fn the_last_region_takes_the_rest() {
         let layout = Layout::of(Rule::From6_1, 32 * MIB, 3, PageSize::K4).unwrap();
         assert_eq!((layout.regions, layout.stride_bytes), (16, 2 * MIB));
         let layout = Layout::of(Rule::From6_1, 5 * MIB, 3, PageSize::K4).unwrap();

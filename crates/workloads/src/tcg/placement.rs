@@ -15,16 +15,16 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// The version since which mappings of at least a PMD leaf are aligned (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
-    const LARGE: KernelVersion = KernelVersion(6, 7);
-    /// The version since which only those are whose length is a multiple of it (commit d4148aeab412).
-    const MULTIPLES: KernelVersion = KernelVersion(6, 12);
+    /// The first version that aligns mappings of at least a PMD leaf (`__mmap_region` of mm/mmap.c, commit efa7df3e3bb5).
+    const ALIGNS_LARGE: KernelVersion = KernelVersion(6, 7);
+    /// The first version that aligns only mappings whose length is a multiple of a PMD leaf (commit d4148aeab412).
+    const ALIGNS_MULTIPLES: KernelVersion = KernelVersion(6, 12);
 
     /// The placement of a buffer under a version of Linux.
     pub fn of(buffer_bytes: u64, pmd: PageSize, kernel: KernelVersion) -> Placement {
         let is_large = buffer_bytes >= pmd.bytes();
         let is_multiple = buffer_bytes.is_multiple_of(pmd.bytes());
-        match (kernel >= Placement::LARGE, kernel >= Placement::MULTIPLES) {
+        match (kernel >= Placement::ALIGNS_LARGE, kernel >= Placement::ALIGNS_MULTIPLES) {
             (true, false) if is_large => Placement::Aligned,
             (true, true) if is_multiple => Placement::Aligned,
             _ => Placement::AnyPage,
@@ -45,19 +45,19 @@ impl fmt::Display for Placement {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Windows {
     /// The minimum over all addresses.
-    pub least: u64,
+    pub min: u64,
     /// The maximum over all addresses.
-    pub most: u64,
+    pub max: u64,
 }
 
 impl Windows {
     /// The number, where it is the same for all addresses.
     pub fn known(self) -> Option<u64> {
-        (self.least == self.most).then_some(self.least)
+        (self.min == self.max).then_some(self.min)
     }
 
     pub(super) fn or(self, other: Windows) -> Windows {
-        Windows { least: self.least.min(other.least), most: self.most.max(other.most) }
+        Windows { min: self.min.min(other.min), max: self.max.max(other.max) }
     }
 }
 
@@ -66,7 +66,7 @@ impl fmt::Display for Windows {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.known() {
             Some(windows) => write!(f, "{windows}"),
-            None => write!(f, "{} to {}", self.least, self.most),
+            None => write!(f, "{} to {}", self.min, self.max),
         }
     }
 }

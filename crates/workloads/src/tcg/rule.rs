@@ -8,7 +8,7 @@ use std::fmt;
 
 /// The intended minimum size of a region in bytes (2 MiB, whatever the host's page size).
 const REGION_BYTES: u64 = 2 << 20;
-/// The most regions for each vCPU.
+/// The maximum number of regions per vCPU.
 const REGIONS_PER_CPU: u64 = 8;
 
 /// The version of QEMU whose rule divides the buffer.

@@ -8,7 +8,7 @@ use crate::debian::Mirrors;
 use crate::test::packages::is_in_path;
 
 /// Packages that the checks use and that a usual installation has, but not every one.
-const ALSO: &str = "--include=man-db,bash-completion,ca-certificates";
+const EXTRA_PACKAGES: &str = "--include=man-db,bash-completion,ca-certificates";
 
 /// A system in a directory, removed when this is dropped.
 #[derive(Debug)]
@@ -19,9 +19,6 @@ pub struct Fresh {
 
 impl Fresh {
     /// Unpacks a release into a directory, which also keeps the archive of it.
-    ///
-    /// # Errors
-    /// There is no root, no debootstrap, no Debian source, or no space on the disk.
     pub fn unpacked(directory: &Path, release: &str) -> Result<Fresh, String> {
         let cannot = |error: std::io::Error| format!("cannot write {}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(cannot)?;
@@ -63,11 +60,11 @@ fn bootstrap(path: &Path, release: &str, archive: &Path) -> Result<(), String> {
     }
     println!("==> debootstrap {release}");
     let mut command = Command::new("debootstrap");
-    command.args(["--variant=minbase", ALSO, release]).arg(path).arg(Mirrors::of_apt()?.main);
+    command.args(["--variant=minbase", EXTRA_PACKAGES, release]).arg(path).arg(Mirrors::of_apt()?.main);
     let output = command.output().map_err(|error| format!("cannot run debootstrap: {error}"))?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
-        let last = said.trim().lines().last().unwrap_or_default();
+        let printed = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+        let last = printed.trim().lines().last().unwrap_or_default();
         return Err(format!("debootstrap {release} failed, it needs root and the network: {last}"));
     }
     let partial = archive.with_extension("partial");

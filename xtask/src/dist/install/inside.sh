@@ -76,7 +76,7 @@ run() {
     check "the book is there" test -s /usr/share/doc/pagelab/html/index.html -a \
         -s /usr/share/doc/pagelab/html/explain/limits.html -a -s /usr/share/doc/pagelab/html/explain/model.html
     check "bash completes" bash -c '. /usr/share/bash-completion/completions/pagelab && complete -p pagelab &&
-        COMP_WORDS=(pagelab comp) COMP_CWORD=1 && _pagelab pagelab comp pagelab && [ "${COMPREPLY[*]}" = compare ]'
+        COMP_WORDS=(pagelab compa) COMP_CWORD=1 && _pagelab pagelab compa pagelab && [ "${COMPREPLY[*]}" = compare ]'
     check "zsh and fish find theirs" test -s /usr/share/zsh/vendor-completions/_pagelab -a \
         -s /usr/share/fish/vendor_completions.d/pagelab.fish
     check "a study" says "stage2-split" pagelab study list

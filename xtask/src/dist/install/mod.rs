@@ -25,9 +25,6 @@ const PAGES: [&str; 2] = ["installing.md", "first-comparison.md"];
 const LOCK: &str = "/run/pagelab/lease.lock";
 
 /// Installs the packages of a directory in each release, and prints the results of the checks.
-///
-/// # Errors
-/// There are no packages, no root, no debootstrap, or a check fails; the message names the release.
 pub fn test(root: &Path, packages: &Path) -> Result<(), String> {
     let files = packages_in(packages)?;
     let mut failed = Vec::new();

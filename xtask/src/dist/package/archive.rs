@@ -28,9 +28,6 @@ impl File {
 }
 
 /// Packs files below `top`, sorted, with their directories. All are owned by root and have the same time, in seconds since 1970.
-///
-/// # Errors
-/// A path cannot be stored in an archive.
 pub fn tar_gz(top: &str, files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     let mut sorted: Vec<(String, &File)> = files.iter().map(|file| (format!("{top}{}", file.path), file)).collect();
     sorted.sort_by(|one, other| one.0.cmp(&other.0));
@@ -65,9 +62,6 @@ fn header(kind: EntryType, mode: u32, size_bytes: u64, time_s: u64) -> io::Resul
 }
 
 /// Makes a Debian package (deb(5)) from its control files and its files.
-///
-/// # Errors
-/// A path cannot be stored in an archive.
 pub fn deb(control: &[File], files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     let members = [
         ("debian-binary", b"2.0\n".to_vec()),
@@ -85,9 +79,6 @@ pub fn deb(control: &[File], files: &[File], time_s: u64) -> io::Result<Vec<u8>>
 }
 
 /// Compresses data without storing a name or a time.
-///
-/// # Errors
-/// Writing to memory does not fail.
 pub fn gzip(content: &[u8]) -> io::Result<Vec<u8>> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::best());
     encoder.write_all(content)?;

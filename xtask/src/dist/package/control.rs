@@ -32,9 +32,6 @@ pub struct Maintainer(String);
 
 impl Maintainer {
     /// Parses `NAME <ADDRESS>`.
-    ///
-    /// # Errors
-    /// The text has another form.
     pub fn parse(text: &str) -> Result<Maintainer, String> {
         let parts = text.strip_suffix('>').and_then(|text| text.split_once(" <"));
         let fits = parts.is_some_and(|(name, address)| {
@@ -89,8 +86,8 @@ impl Name {
             Name::Recorder => {
                 "records the memory that programs touch, for pagelab\n \
                  The plugin that \"pagelab record\" loads into QEMU. It needs a QEMU that has\n \
-                 plugins: qemu-user of Debian 12 has. That of Debian 13 is linked statically\n \
-                 and has none, so that there one of your own comes first in PATH."
+                 plugins: qemu-user of Debian 12 has. Debian 13's is linked statically\n \
+                 and has none: there, put your own build first in PATH."
             }
         }
     }
@@ -155,11 +152,11 @@ fn find<'a>(bytes: &'a [u8], part: &'a [u8]) -> impl Iterator<Item = usize> + 'a
 /// The copyright file (Debian's machine-readable format 1.0).
 pub fn copyright(name: Name, mit: &str) -> String {
     let head = "Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/\nUpstream-Name: pagelab\n\
-                Comment: Packages from outside that are built in, and their licences, stand in third-party.gz.\n";
+                Comment: third-party.gz lists the external packages that are built in, and their licences.\n";
     let indented: Vec<String> =
         mit.lines().map(|line| if line.trim().is_empty() { " .".to_owned() } else { format!(" {line}") }).collect();
     let texts = format!(
-        "\nLicense: MIT\n{}\n\nLicense: Apache-2.0\n On Debian its text stands in /usr/share/common-licenses/Apache-2.0.\n",
+        "\nLicense: MIT\n{}\n\nLicense: Apache-2.0\n On Debian its text is in /usr/share/common-licenses/Apache-2.0.\n",
         indented.join("\n")
     );
     match name {
@@ -169,7 +166,7 @@ pub fn copyright(name: Name, mit: &str) -> String {
         ),
         Name::Recorder => format!(
             "{head}\nFiles: *\nCopyright: the authors of pagelab\nLicense: GPL-2.0-or-later\n\n\
-             License: GPL-2.0-or-later\n On Debian its text stands in /usr/share/common-licenses/GPL-2.\n\n\
+             License: GPL-2.0-or-later\n On Debian its text is in /usr/share/common-licenses/GPL-2.\n\n\
              Files: usr/share/doc/*\nCopyright: the authors of pagelab\nLicense: MIT or Apache-2.0\n{texts}"
         ),
     }
@@ -186,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_names_who_answers_for_it_and_nobody_else() {
+    fn a_package_names_only_its_maintainer() {
         let maintainer = Maintainer::parse("A Team <team@example.org>").unwrap();
         let control = |maintainer| {
             let files = files(Name::Program, ("1", "amd64", maintainer), &[], b"");
@@ -200,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn the_recorder_goes_with_its_program_and_brings_no_emulator_without_plugins() {
+    fn the_recorder_depends_on_its_program_and_on_no_emulator_without_plugins() {
         let of = |name| {
             let files = files(name, ("1.2", "arm64", None), &[File::new("a", vec![0; 1025])], b"GLIBC_2.17\0");
             (String::from_utf8(files[0].content.clone()).unwrap(), files.len())

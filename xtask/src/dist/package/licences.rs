@@ -55,9 +55,6 @@ struct Kind {
 }
 
 /// All external packages in a package of the workspace on a target, and the texts of their licences, each text once.
-///
-/// # Errors
-/// cargo fails, or a package has no licence.
 pub fn of(root: &Path, package: &str, target: &Target) -> Result<String, String> {
     let mut command = crate::cargo(root);
     command.args(["metadata", "--format-version", "1", "--locked", "--quiet", "--filter-platform", target.triple]);
@@ -99,7 +96,7 @@ fn text(packages: &[&Package]) -> Result<String, String> {
         let texts_of = texts_of(package)?;
         let licence = package.license.as_deref().unwrap_or("as in its text");
         if package.license.is_none() && texts_of.is_empty() {
-            return Err(format!("{name} says no licence"));
+            return Err(format!("{name} states no licence"));
         }
         let _ = writeln!(text, "{name}: {licence}; {}", package.repository.as_deref().unwrap_or("no repository named"));
         texts_of.into_iter().for_each(|one| texts.entry(one).or_default().push(name.clone()));
@@ -132,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_only_in_tests_is_not_in_the_program() {
+    fn dependencies_of_tests_are_not_in_the_program() {
         let package = |name: &str, source: Option<&str>| Package {
             id: name.to_owned(),
             name: name.to_owned(),

@@ -1,7 +1,6 @@
 //! The packages of one target: a `.deb` and a `tar.gz` each for the program and for the recorder's plugin.
 
 mod archive;
-mod book;
 mod control;
 mod licences;
 
@@ -16,13 +15,22 @@ use control::Name;
 
 use super::commit::Commit;
 use super::target::Target;
+use crate::docs;
 
 /// The version of the workspace.
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The directory of the book in the package of the program.
 const BOOK: &str = "share/doc/pagelab/html";
+/// Files of the site that only a web server needs.
+const SERVER_FILES: [&str; 3] = ["404.html", ".nojekyll", "CNAME"];
 /// Directories with definitions that are built into the program and that users also read and copy. Missing ones are skipped.
 const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
+/// The shells that completions are for, and the file that each expects, below `share`.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "bash-completion/completions/pagelab"),
+    ("zsh", "zsh/vendor-completions/_pagelab"),
+    ("fish", "fish/vendor_completions.d/pagelab.fish"),
+];
 
 /// The parts of which the packages are made.
 #[derive(Debug)]
@@ -39,9 +47,6 @@ pub struct Parts<'a> {
 }
 
 /// Makes the packages in a directory, replaces existing ones, and returns their paths.
-///
-/// # Errors
-/// A part cannot be read, a package has no licence, or a file cannot be written.
 pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<PathBuf>, String> {
     let _ = fs::remove_dir_all(directory);
     fs::create_dir_all(directory).map_err(|error| format!("cannot make {}: {error}", directory.display()))?;
@@ -54,8 +59,8 @@ pub fn make(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Re
             Name::Program => files.extend(program(root, target, parts, directory)?),
             Name::Recorder => files.push(File::new("lib/pagelab/libpagelab_qemu_plugin.so", plugin.clone())),
         }
-        let whose = (version.as_str(), target.architecture, parts.maintainer);
-        let control = control::files(name, whose, &files, &plugin);
+        let identity = (version.as_str(), target.architecture, parts.maintainer);
+        let control = control::files(name, identity, &files, &plugin);
         let stem = format!("{}_{version}_{}", name.text(), target.architecture);
         let top = format!("pagelab-{version}-{}/", target.architecture);
         let time_s = parts.commit.time_s;
@@ -90,25 +95,29 @@ fn about(root: &Path, target: &Target, parts: &Parts, name: Name) -> Result<Vec<
     Ok(files.into_iter().map(below).collect())
 }
 
+/// Builds the site and returns its files, relative to the directory of its front page.
+fn book_files(root: &Path) -> Result<Vec<File>, String> {
+    let site = docs::site(root)?;
+    let files = docs::files_below(&site)?;
+    let named = files.iter().map(|file| (file, file.strip_prefix(&site).unwrap_or(file).display().to_string()));
+    let kept = named.filter(|(_, name)| !SERVER_FILES.contains(&name.as_str()));
+    kept.map(|(file, name)| read(file).map(|content| File::new(name, content))).collect()
+}
+
 /// The files of the program's package: the program, its manual pages and completions, the book, and its definitions.
 fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<File>, String> {
     let mut files = vec![File::program("bin/pagelab", read(parts.program)?)];
     let work = directory.join("documents");
-    for (name, content) in documents(root, target, parts, "man", &work)? {
+    for (name, content) in manual(root, target, parts, &work)? {
         files.push(File::new(format!("share/man/man1/{name}.gz"), packed(&content)?));
     }
-    for (name, content) in documents(root, target, parts, "completions", &work)? {
-        let place = match name.as_str() {
-            "pagelab" => "bash-completion/completions",
-            "_pagelab" => "zsh/vendor-completions",
-            "pagelab.fish" => "fish/vendor_completions.d",
-            _ => return Err(format!("{name}: completions of a shell that has no place")),
-        };
-        files.push(File::new(format!("share/{place}/{name}"), content));
+    for (shell, place) in COMPLETIONS {
+        let script = succeed(pagelab(root, target, parts).args(["completions", shell]))?;
+        files.push(File::new(format!("share/{place}"), script));
     }
     fs::remove_dir_all(&work).map_err(cannot(&work))?;
     let below = |page: File| File { path: format!("{BOOK}/{}", page.path), ..page };
-    files.extend(book::files(root)?.into_iter().map(below));
+    files.extend(book_files(root)?.into_iter().map(below));
     for path in definitions(root)? {
         let content = read(&root.join(&path))?;
         let to = format!("share/pagelab/{path}");
@@ -117,28 +126,29 @@ fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Res
     Ok(files)
 }
 
-/// The documents that the program generates from its command line, sorted by name. If the program cannot run on this machine, a
-/// build for this machine generates them.
-fn documents(
-    root: &Path,
-    target: &Target,
-    parts: &Parts,
-    what: &str,
-    work: &Path,
-) -> Result<Vec<(String, Vec<u8>)>, String> {
-    let directory = work.join(what);
-    fs::create_dir_all(&directory).map_err(cannot(&directory))?;
-    let mut command = if target.is_here() {
-        Command::new(parts.program)
-    } else {
-        let mut command = crate::cargo(root);
-        command.args(["run", "--quiet", "--locked", "--package", "pagelab", "--"]);
-        command.env(super::commit::VARIABLE, parts.commit.text());
-        command
-    };
-    command.args(["generate", what]).arg(&directory);
-    crate::command::succeed(&mut command).map_err(|problem| format!("pagelab generate {what}: {problem}"))?;
-    let entries = fs::read_dir(&directory).map_err(cannot(&directory))?;
+/// The program, or a build for this machine if the program cannot run on it.
+fn pagelab(root: &Path, target: &Target, parts: &Parts) -> Command {
+    if target.is_here() {
+        return Command::new(parts.program);
+    }
+    let mut command = crate::cargo(root);
+    command.args(["run", "--quiet", "--locked", "--package", "pagelab", "--"]);
+    command.env(super::commit::VARIABLE, parts.commit.text());
+    command
+}
+
+/// The standard output of a command that succeeds.
+fn succeed(command: &mut Command) -> Result<Vec<u8>, String> {
+    let output = command.output().map_err(|error| format!("cannot run {command:?}: {error}"))?;
+    let message = || format!("{command:?}: {}: {}", output.status, String::from_utf8_lossy(&output.stderr).trim());
+    if output.status.success() { Ok(output.stdout.clone()) } else { Err(message()) }
+}
+
+/// The manual pages, sorted by name.
+fn manual(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
+    fs::create_dir_all(directory).map_err(cannot(directory))?;
+    succeed(pagelab(root, target, parts).arg("man").arg(directory))?;
+    let entries = fs::read_dir(directory).map_err(cannot(directory))?;
     let mut paths: Vec<PathBuf> = entries.flatten().map(|entry| entry.path()).collect();
     paths.sort();
     let named = |path: &PathBuf| {

@@ -3,14 +3,14 @@
 
 use serde_json::Value;
 
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
 /// The two boots, whose stores are merged on this machine.
 pub const BOOTS: [&str; 2] = ["with-1g", "without-1g"];
 /// The name of the output of `study report --json` over the merged stores.
 pub const REPORT: &str = "report";
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     for boot in BOOTS {
         part.output(&format!("study.{boot}"))?;
     }
@@ -19,7 +19,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
         return Err(format!("nogbpages left {without} kB in leaves of 1G"));
     }
     let report: Value =
-        serde_json::from_str(part.output(REPORT)?).map_err(|error| format!("{REPORT}: no JSON: {error}"))?;
+        serde_json::from_str(part.output(REPORT)?).map_err(|error| format!("{REPORT}: expected JSON: {error}"))?;
     let rows = report["rows"].as_array().map(Vec::as_slice).unwrap_or_default();
     let measured: Vec<&Value> =
         rows.iter().filter(|row| !row["origins"].as_array().is_none_or(Vec::is_empty)).collect();
@@ -27,7 +27,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     for row in &measured {
         let (workload, machine) = (&row["workload"], row["machine"].as_str().unwrap_or_default());
         if !machine.contains("emulated") {
-            return Err(format!("{workload} stands for {machine:?}, which does not say that it was emulated"));
+            return Err(format!("{workload}: expected a machine that is emulated, found {machine:?}"));
         }
         let cells = row["cells"].as_array().map(Vec::as_slice).unwrap_or_default();
         let standings: Vec<&str> = cells.iter().filter_map(|cell| cell["standing"]["standing"].as_str()).collect();
@@ -79,10 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn an_emulator_s_times_are_no_claim() {
+    fn times_of_an_emulator_are_not_compared() {
         let held = judged("boots of emulated machines", "emulated", "0").unwrap();
         assert!(held.starts_with("1 workloads in two boots: direct-map-mixed and direct-map-2m"), "{held}");
-        assert!(judged("boots, compared within hosts", "emulated", "0").unwrap_err().contains("does not say"));
+        assert!(
+            judged("boots, compared within hosts", "emulated", "0").unwrap_err().contains("that is emulated, found")
+        );
         assert!(
             judged("boots of emulated machines", "better", "0").unwrap_err().contains("found none, emulated, better")
         );

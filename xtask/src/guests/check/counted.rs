@@ -3,14 +3,14 @@
 use serde_json::Value;
 
 use super::kvm::document;
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
 /// The largest allowed difference of two runs, as a ratio of the longer one.
 const TOLERANCE: f64 = 0.01;
 /// The largest allowed difference of two intervals in ticks: the guest reads a clock of 62.5 MHz at the begin and the end of each.
 const TICKS: u64 = 2 * 16;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let (mut seen, mut apart) = (Vec::new(), 0.0_f64);
     for ran in part.ran.iter().filter(|ran| ran.name.ends_with(".first")) {
         let chunk = ran.name.trim_end_matches(".first");

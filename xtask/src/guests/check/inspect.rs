@@ -5,28 +5,60 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::mapped::{Bytes, of_census, of_kernel, same};
+use super::mapped::{Bytes, check_agreement, of_census, of_kernel};
 use super::number;
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
-    let asked = number(part, "bytes")?;
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
+    let requested_bytes = number(part, "bytes")?;
     let never = inspected(part, "never")?;
     let always = inspected(part, "always")?;
-    if never.kernel.by_pmd > 0 || always.kernel.by_pmd < asked / 2 {
+    if never.kernel.by_pmd > 0 || always.kernel.by_pmd < requested_bytes / 2 {
         return Err(format!("a PMD maps {} and {} bytes", never.kernel.by_pmd, always.kernel.by_pmd));
     }
     // Memory before the first and after the last aligned address cannot be in larger pages.
-    if never.could_be_larger < asked / 2 || always.could_be_larger > asked / 2 {
+    if never.could_be_larger < requested_bytes / 2 || always.could_be_larger > requested_bytes / 2 {
         let found = format!("{} and {}", never.could_be_larger, always.could_be_larger);
-        return Err(format!("{found} bytes could be larger, and {asked} were mapped"));
+        return Err(format!("{found} bytes could be larger, and {requested_bytes} were mapped"));
     }
     if never.causes.is_empty() || never.causes.contains("unexplained") {
         return Err(format!("causes of small pages: {:?}", never.causes));
     }
     let causes: Vec<&str> = never.causes.iter().map(String::as_str).collect();
     let of_folios = if never.census.has_no_folios { " (no folios in the census)" } else { "" };
-    Ok(format!("never: {}; always: {} bytes by a PMD{of_folios}", causes.join(", "), always.census.by_pmd))
+    let read_first = read_before_write(part, requested_bytes)?;
+    Ok(format!(
+        "never: {}; always: {} bytes by a PMD{of_folios}; read first: {read_first}",
+        causes.join(", "),
+        always.census.by_pmd
+    ))
+}
+
+/// Checks the cause of advised memory that was read before it was written, and that its remedy removes it. What is there is the
+/// kernel's choice: it may give such memory large pages.
+fn read_before_write(part: &CheckOutput, requested_bytes: u64) -> Result<&'static str, String> {
+    let seen = |name: &str| Ok::<_, String>((number(part, &format!("by_pmd.{name}"))?, read_first_bytes(part, name)?));
+    let ((read_by_pmd, read_bytes), (written_by_pmd, written_bytes)) = (seen("read_first")?, seen("write_first")?);
+    if written_by_pmd < requested_bytes / 2 || written_bytes > 0 {
+        return Err(format!("written first: {written_by_pmd} bytes by a PMD, {written_bytes} were read first"));
+    }
+    match (read_by_pmd, read_bytes) {
+        (0, bytes) if bytes >= requested_bytes / 2 => Ok("read_first, and writing first removes it"),
+        (by_pmd, 0) if by_pmd >= requested_bytes / 2 => Ok("large pages all the same"),
+        _ => Err(format!("read first: {read_by_pmd} bytes by a PMD, and {read_bytes} for this cause")),
+    }
+}
+
+/// The bytes of which `inspect` names this cause, with a remedy.
+fn read_first_bytes(part: &CheckOutput, name: &str) -> Result<u64, String> {
+    let name = format!("inspect.{name}");
+    let document: Value =
+        serde_json::from_str(part.output(&name)?).map_err(|error| format!("{name}: expected JSON: {error}"))?;
+    let regions = document["processes"][0]["regions"].as_array().map(Vec::as_slice).unwrap_or_default();
+    let causes = regions.iter().flat_map(|region| region["causes"].as_array().into_iter().flatten());
+    let is_it =
+        |one: &&Value| one["cause"]["code"] == "read_first" && one["remedies"].to_string().contains("write_first");
+    Ok(causes.filter(is_it).filter_map(|one| one["bytes"].as_u64()).sum())
 }
 
 /// One process: the kernel's figures and those of pagelab.
@@ -38,21 +70,23 @@ struct Inspected {
     causes: BTreeSet<String>,
 }
 
-fn inspected(part: &Part, setting: &str) -> Result<Inspected, String> {
+fn inspected(part: &CheckOutput, setting: &str) -> Result<Inspected, String> {
     let name = format!("inspect.{setting}");
     let document: Value =
-        serde_json::from_str(part.output(&name)?).map_err(|error| format!("{name}: no JSON: {error}"))?;
+        serde_json::from_str(part.output(&name)?).map_err(|error| format!("{name}: expected JSON: {error}"))?;
     let kernel = of_kernel(part.output(&format!("looked.{setting}"))?)?;
     let process = &document["processes"][0];
     let census = of_census(&process["census"]);
-    same(&kernel, &census).map_err(|problem| format!("{setting}: {problem}"))?;
+    check_agreement(&kernel, &census).map_err(|problem| format!("{setting}: {problem}"))?;
     let regions = process["regions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let could = |region: &&Value| region["could_be_larger_bytes"].as_u64().unwrap_or(0) > 0;
     let causes = regions.iter().filter(could).flat_map(|region| region["causes"].as_array().into_iter().flatten());
     Ok(Inspected {
         kernel,
         census,
-        could_be_larger: process["could_be_larger_bytes"].as_u64().ok_or("nothing is said of larger pages")?,
+        could_be_larger: process["could_be_larger_bytes"]
+            .as_u64()
+            .ok_or("the document has no could_be_larger_bytes")?,
         causes: causes.filter_map(|cause| Some(cause["cause"]["code"].as_str()?.to_owned())).collect(),
     })
 }
@@ -61,10 +95,16 @@ fn inspected(part: &Part, setting: &str) -> Result<Inspected, String> {
 mod tests {
     use super::super::tests::{part, ran};
     use super::*;
+    use crate::guests::transcript::CommandOutput;
 
     const BYTES: u64 = 16 << 20;
 
     fn guest(could_be_larger: u64, code: &str) -> Result<String, String> {
+        judge(&part([boot(could_be_larger, code), read_first(0, BYTES)].concat()))
+    }
+
+    /// The outputs of the program under `never` and under `always`.
+    fn boot(could_be_larger: u64, code: &str) -> Vec<CommandOutput> {
         let document = |leaf: u64, could: u64| {
             let row =
                 serde_json::json!({ "backing": "anonymous", "bytes": BYTES, "leaf_bytes": leaf, "folio_bytes": leaf });
@@ -80,18 +120,45 @@ mod tests {
             let by_pmd = if leaf > 4096 { BYTES } else { 0 };
             format!("looked anonymous {BYTES}\nlooked by_pmd {by_pmd}\nlooked folio {leaf} {BYTES}\n")
         };
-        judge(&part(vec![
+        vec![
             ran("bytes", "16777216\n"),
             ran("inspect.never", &document(4096, could_be_larger)),
             ran("looked.never", &looked(4096)),
             ran("inspect.always", &document(2 << 20, 0)),
             ran("looked.always", &looked(2 << 20)),
-        ]))
+        ]
+    }
+
+    /// The outputs of the program that reads first, on a kernel that gives it this many bytes by a PMD.
+    fn read_first(by_pmd: u64, bytes: u64) -> Vec<CommandOutput> {
+        let remedy = serde_json::json!([{ "changes": [{ "change": { "code": "write_first" } }] }]);
+        let cause =
+            |bytes: u64| serde_json::json!({ "cause": { "code": "read_first" }, "bytes": bytes, "remedies": remedy });
+        let document = |bytes: u64| {
+            serde_json::json!({ "processes": [{ "regions": [{ "causes": [cause(bytes)] }] }] }).to_string()
+        };
+        vec![
+            ran("inspect.read_first", &document(bytes)),
+            ran("by_pmd.read_first", &format!("{by_pmd}\n")),
+            ran("inspect.write_first", &document(0)),
+            ran("by_pmd.write_first", &format!("{BYTES}\n")),
+        ]
+    }
+
+    #[test]
+    fn memory_that_was_read_first_has_this_cause_or_large_pages() {
+        let judged = |by_pmd, bytes| read_before_write(&part(read_first(by_pmd, bytes)), BYTES);
+        assert_eq!(judged(0, BYTES).unwrap(), "read_first, and writing first removes it");
+        assert_eq!(judged(BYTES, 0).unwrap(), "large pages all the same");
+        assert!(judged(0, 0).is_err() && judged(BYTES, BYTES).is_err());
     }
 
     #[test]
     fn small_pages_have_causes_and_large_ones_are_seen() {
-        assert_eq!(guest(BYTES, "size_off").unwrap(), "never: size_off; always: 16777216 bytes by a PMD");
+        assert_eq!(
+            guest(BYTES, "size_off").unwrap(),
+            "never: size_off; always: 16777216 bytes by a PMD; read first: read_first, and writing first removes it"
+        );
         assert!(guest(0, "size_off").unwrap_err().contains("could be larger"));
         assert!(guest(BYTES, "unexplained").unwrap_err().contains("unexplained"));
     }

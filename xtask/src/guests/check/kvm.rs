@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let mut seen = Vec::new();
     for ran in part.ran.iter().filter(|ran| ran.name.ends_with(".first")) {
         let chunk = ran.name.trim_end_matches(".first");
@@ -25,8 +25,8 @@ pub fn judge(part: &Part) -> Result<String, String> {
 }
 
 /// The JSON document that a run printed.
-pub fn document(part: &Part, name: &str) -> Result<Value, String> {
-    serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
+pub fn document(part: &CheckOutput, name: &str) -> Result<Value, String> {
+    serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: expected JSON: {error}"))
 }
 
 /// The phases in order, with the number of pages that each found in the log.

@@ -1,8 +1,8 @@
 //! Checks that the settings after the holder of a lease was killed equal those before the lease.
 
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let lent = part.output("lent").map_err(|_| "no setting was ever changed".to_owned())?;
     part.output("returned").map_err(|_| "the settings did not come back within 30 s".to_owned())?;
     let (before, after) = (part.output("before")?.trim(), part.output("after")?.trim());

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
 /// How much more memory the process of a trial may have than its twin under `exec`: a few pages of its environment and its stack.
 const TOLERANCE_BYTES: u64 = 64 << 10;
@@ -25,9 +25,9 @@ pub struct Bytes {
     pub has_no_folios: bool,
 }
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let document: Value =
-        serde_json::from_str(part.output("compare")?).map_err(|error| format!("compare: no JSON: {error}"))?;
+        serde_json::from_str(part.output("compare")?).map_err(|error| format!("compare: expected JSON: {error}"))?;
     let arms = document["arms"].as_array().ok_or("compare: no arms")?;
     let mut seen = Vec::new();
     for ran in part.ran.iter().filter(|ran| ran.name.starts_with("exec.")) {
@@ -36,12 +36,15 @@ pub fn judge(part: &Part) -> Result<String, String> {
         let arm = arms.iter().find(|arm| arm["label"] == policy).ok_or_else(|| format!("no arm {policy}"))?;
         let holding = arm["verdict"]["holding"].as_str().unwrap_or("none");
         let census = of_census(&arm["census"]);
-        same(&kernel, &census).map_err(|problem| format!("{policy}: {problem}"))?;
+        check_agreement(&kernel, &census).map_err(|problem| format!("{policy}: {problem}"))?;
         let unseen = if census.has_no_folios { " (no folios in the census)" } else { "" };
         let share = share(policy, &kernel);
         let expected = if policy.starts_with("base") { "held" } else { holding };
         if holding != expected || (share > 0.99 && holding != "held") {
-            return Err(format!("{policy}: {:.1} % is as asked, and the verdict is {holding}", share * 100.0));
+            return Err(format!(
+                "{policy}: {:.1} % is mapped as requested, but the verdict is {holding}",
+                share * 100.0
+            ));
         }
         seen.push(format!("{policy} {:.1} % {holding}{unseen}", share * 100.0));
     }
@@ -83,10 +86,10 @@ pub fn of_kernel(output: &str) -> Result<Bytes, String> {
             ("by_pmd", Some(found), _) => bytes.by_pmd = found,
             ("folio", Some(size), Some(found)) => drop(bytes.folios.insert(size, found)),
             ("pool", Some(size), Some(found)) => drop(bytes.pools.insert(size, found)),
-            _ => return Err(format!("looks said {line:?}")),
+            _ => return Err(format!("looks printed {line:?}")),
         }
     }
-    if bytes.anonymous == 0 { Err("looks said nothing".to_owned()) } else { Ok(bytes) }
+    if bytes.anonymous == 0 { Err("looks printed no bytes of anonymous memory".to_owned()) } else { Ok(bytes) }
 }
 
 /// Sums up the rows of a census.
@@ -111,7 +114,7 @@ pub fn of_census(rows: &Value) -> Bytes {
 }
 
 /// Checks that both agree, except for a few pages.
-pub fn same(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
+pub fn check_agreement(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
     let check = |what: String, kernel: u64, census: u64| {
         if kernel.abs_diff(census) <= TOLERANCE_BYTES {
             Ok(())
@@ -148,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_census_is_what_the_kernel_says_and_the_verdict_is_of_it() {
+    fn census_and_verdict_agree_with_the_kernel() {
         assert_eq!(guest(16 << 20, "held").unwrap(), "mthp-64k 100.0 % held");
         assert!(guest(15 << 20, "held").unwrap_err().contains("the census 15736832"));
         assert!(guest(16 << 20, "not_held").unwrap_err().contains("the verdict is not_held"));

@@ -18,8 +18,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use super::stage::{Said, Stage};
-use super::transcript::Part;
+use super::stage::{BootOutput, Stage};
+use super::transcript::CheckOutput;
 
 #[derive(Debug)]
 pub struct Check {
@@ -30,7 +30,7 @@ pub struct Check {
     /// The script that runs in each boot.
     pub scripts: &'static [(Stage, &'static str)],
     /// Computes the result: a short summary of the observations, or the error.
-    judge: fn(&Part) -> Result<String, String>,
+    judge: fn(&CheckOutput) -> Result<String, String>,
 }
 
 /// All checks, in the order in which they run.
@@ -78,7 +78,7 @@ pub const CHECKS: [Check; 12] = [
         judge: torture::judge,
     },
     Check {
-        name: "sysroot",
+        name: sysroot::CHECK,
         title: "`compare --kernel --sysroot` on this machine, with the guest's kernel and pagelab: first touches, and instructions for times",
         scripts: &[(Stage::Together, include_str!("../checks/sysroot.sh"))],
         judge: sysroot::judge,
@@ -118,18 +118,21 @@ pub const CHECKS: [Check; 12] = [
 /// Selects the checks that are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// Only those that need no other boot than the first.
+    /// Only the checks that need just the first boot.
     pub is_small: bool,
+    /// Only the checks that work with a dynamically linked pagelab.
+    pub is_dynamic: bool,
     /// Only the check with this name.
     pub only: Option<&'static str>,
 }
 
 impl Scope {
-    /// The selected checks.
     pub fn checks(self) -> impl Iterator<Item = &'static Check> {
         let is_first = |check: &Check| check.scripts.iter().all(|(stage, _)| *stage == Stage::Together);
         let is_wanted = move |check: &&Check| {
-            (!self.is_small || is_first(check)) && self.only.is_none_or(|name| name == check.name)
+            (!self.is_small || is_first(check))
+                && !(self.is_dynamic && check.name == sysroot::CHECK)
+                && self.only.is_none_or(|name| name == check.name)
         };
         CHECKS.iter().filter(is_wanted)
     }
@@ -176,16 +179,16 @@ impl Check {
 
     /// The result of the check in a guest, from the output of the boots of its scripts; if they printed nothing, why the check was
     /// not reached.
-    pub fn outcome(&self, said: &[(Stage, Said)]) -> Outcome {
-        let mut part = Part { is_whole: true, ..Part::default() };
+    pub fn outcome(&self, outputs: &[(Stage, BootOutput)]) -> Outcome {
+        let mut part = CheckOutput { is_complete: true, ..CheckOutput::default() };
         for (stage, _) in self.scripts {
-            let Some((_, said)) = said.iter().find(|(of, _)| of == stage) else { continue };
-            let Some(found) = said.parts.iter().find(|part| part.check == self.name) else {
-                return Outcome::Failed(format!("not reached: {}", said.unreached));
+            let Some((_, output)) = outputs.iter().find(|(of, _)| of == stage) else { continue };
+            let Some(found) = output.parts.iter().find(|part| part.check == self.name) else {
+                return Outcome::Failed(format!("not reached: {}", output.unreached));
             };
-            if !found.is_whole {
+            if !found.is_complete {
                 let last = found.ran.last().map_or("its beginning", |ran| ran.name.as_str());
-                return Outcome::Failed(format!("went no further than {last}: {}", said.unreached));
+                return Outcome::Failed(format!("stopped after {last}: {}", output.unreached));
             }
             part.needs.extend(found.needs.iter().cloned());
             part.ran.extend(found.ran.iter().cloned());
@@ -212,7 +215,7 @@ fn in_name(bytes: u64) -> String {
 }
 
 /// The number that is the whole output of a command.
-fn number(part: &Part, name: &str) -> Result<u64, String> {
+fn number(part: &CheckOutput, name: &str) -> Result<u64, String> {
     let text = part.output(name)?.trim();
     text.parse().map_err(|_| format!("{name}: expected a number, found {text:?}"))
 }
@@ -220,34 +223,35 @@ fn number(part: &Part, name: &str) -> Result<u64, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::guests::transcript::{Ran, read};
+    use crate::guests::transcript::{CommandOutput, read};
 
     /// A command with this output.
-    pub fn ran(name: &str, output: &str) -> Ran {
-        Ran { name: name.into(), output: output.into(), error: String::new(), code: Some(0) }
+    pub fn ran(name: &str, output: &str) -> CommandOutput {
+        CommandOutput { name: name.into(), output: output.into(), error: String::new(), code: Some(0) }
     }
 
     /// A part with these commands.
-    pub fn part(ran: Vec<Ran>) -> Part {
-        Part { check: "x".into(), ran, is_whole: true, ..Part::default() }
+    pub fn part(ran: Vec<CommandOutput>) -> CheckOutput {
+        CheckOutput { check: "x".into(), ran, is_complete: true, ..CheckOutput::default() }
     }
 
     #[test]
-    fn what_did_not_come_to_its_end_has_failed() {
-        let said = |why: &str| {
-            let said = Said { parts: read("@@ check policies\n@@ run page\n4096\n"), unreached: why.into() };
-            [(Stage::Together, said)]
+    fn an_unfinished_check_has_failed() {
+        let outputs = |why: &str| {
+            let output = BootOutput { parts: read("@@ check policies\n@@ run page\n4096\n"), unreached: why.into() };
+            [(Stage::Together, output)]
         };
-        let policies = CHECKS[0].outcome(&said("no answer within 10 s"));
-        assert_eq!(policies, Outcome::Failed("went no further than page: no answer within 10 s".into()));
-        let mapped = CHECKS[1].outcome(&said("it panicked"));
+        let policies = CHECKS[0].outcome(&outputs("no answer within 10 s"));
+        assert_eq!(policies, Outcome::Failed("stopped after page: no answer within 10 s".into()));
+        let mapped = CHECKS[1].outcome(&outputs("it panicked"));
         assert_eq!(mapped.to_string(), "failed: not reached: it panicked");
     }
 
     #[test]
-    fn what_cannot_run_says_what_it_needs() {
-        let said = Said { parts: read("@@ check policies\n@@ needs a kernel\n@@ done\n"), unreached: String::new() };
-        assert_eq!(CHECKS[0].outcome(&[(Stage::Together, said)]).to_string(), "skipped: needs a kernel");
+    fn a_skipped_check_says_what_it_needs() {
+        let output =
+            BootOutput { parts: read("@@ check policies\n@@ needs a kernel\n@@ done\n"), unreached: String::new() };
+        assert_eq!(CHECKS[0].outcome(&[(Stage::Together, output)]).to_string(), "skipped: needs a kernel");
     }
 
     #[test]

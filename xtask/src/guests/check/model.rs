@@ -4,7 +4,7 @@ use serde_json::Value;
 use validation::lab::{Figures, trials};
 
 use super::number;
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
 /// The policies that are compared, for each size of base pages in bytes: their names in the guest and in the model. The model has
 /// no larger folios for base pages of 64K.
@@ -18,7 +18,7 @@ pub fn policies(page: u64) -> &'static [(&'static str, &'static str)] {
 pub const SIMULATED: &str = ".sim";
 /// The properties of the kernel that are determined before the programs run: the key in a `sim --linux` file, and the command that
 /// prints the value.
-const ASKED: [(&str, &str); 3] =
+const KERNEL_PROPERTIES: [(&str, &str); 3] =
     [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
 /// The program that does nothing.
 pub const NOTHING: &str = "nothing";
@@ -26,7 +26,7 @@ pub const NOTHING: &str = "nothing";
 const TOLERANCE: f64 = 0.02;
 const FEW: u64 = 2;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let page = number(part, "page")?;
     let programs = part.ran.iter().filter_map(|ran| ran.name.strip_suffix(SIMULATED)).filter(|name| *name != NOTHING);
     // Some programs are written for base pages of 4K, and fail with other sizes.
@@ -54,9 +54,10 @@ pub fn judge(part: &Part) -> Result<String, String> {
         }
     }
     let mut all = format!("{} programs: {same} of {compared} figures are the same", programs.len());
-    let asked: Vec<String> = asked(part)?.iter().map(|(key, value)| format!("{key} = {value}")).collect();
-    if !asked.is_empty() {
-        all.push_str(&format!(" ({})", asked.join(", ")));
+    let properties: Vec<String> =
+        kernel_properties(part)?.iter().map(|(key, value)| format!("{key} = {value}")).collect();
+    if !properties.is_empty() {
+        all.push_str(&format!(" ({})", properties.join(", ")));
     }
     if !failing.is_empty() {
         all.push_str(&format!(" (programs for 4K that fail with this page: {})", failing.join(", ")));
@@ -68,16 +69,16 @@ pub fn judge(part: &Part) -> Result<String, String> {
 }
 
 /// The properties of this kernel that are passed to the model, with the keys of its file.
-pub fn asked(part: &Part) -> Result<Vec<(&'static str, String)>, String> {
+pub fn kernel_properties(part: &CheckOutput) -> Result<Vec<(&'static str, String)>, String> {
     let is_there = |name: &str| part.ran.iter().any(|ran| ran.name == name);
-    let asked = ASKED.into_iter().filter(|(_, name)| is_there(name));
-    asked.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
+    let determined = KERNEL_PROPERTIES.into_iter().filter(|(_, name)| is_there(name));
+    determined.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
 }
 
 /// The measured figures of a program under a policy, and the figures of the model under the corresponding policy.
-fn figures(part: &Part, program: &str, (policy, modelled): (&str, &str)) -> Result<(Figures, Figures), String> {
+fn figures(part: &CheckOutput, program: &str, (policy, modelled): (&str, &str)) -> Result<(Figures, Figures), String> {
     let document = |name: &str| -> Result<Value, String> {
-        serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
+        serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: expected JSON: {error}"))
     };
     let measured =
         trials(&document(program)?, policy).map_err(|problem| format!("{program} under {policy}: {problem}"))?;
@@ -118,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_every_program_does_to_start_is_taken_off() {
+    fn subtracts_the_start_of_every_program() {
         let guest = |page: &str, faults: u64| {
             judge(&part(vec![
                 ran("page", page),

@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use serde_json::Value;
 
 use super::{in_name, number};
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let (base, pmd) = (number(part, "page")?, number(part, "pmd")?);
     let kib = |name: &str| name.trim_start_matches("hugepages-").trim_end_matches("kB").parse::<u64>().ok();
     // Before Linux 6.8 there is no directory for a size of anonymous folios. The PMD size is the policy thp.
@@ -21,13 +21,13 @@ pub fn judge(part: &Part) -> Result<String, String> {
     expected.extend(pools.map(|kib| format!("hugetlb-{}", in_name(kib << 10))));
     expected.extend(["default", "base", "thp"].map(str::to_owned));
     let document: Value =
-        serde_json::from_str(part.output("policies")?).map_err(|error| format!("no JSON: {error}"))?;
+        serde_json::from_str(part.output("policies")?).map_err(|error| format!("expected JSON: {error}"))?;
     let rows = document["policies"].as_array().ok_or("the document has no policies")?;
     let rows = rows.iter().filter_map(|row| Some((row["policy"].as_str()?, row)));
     let rows: Vec<(&str, &Value)> = rows.filter(|(name, _)| !name.starts_with("direct-map-")).collect();
     let offered: BTreeSet<String> = rows.iter().map(|(name, _)| (*name).to_owned()).collect();
     if offered != expected {
-        return Err(format!("the kernel has {expected:?}, and offered are {offered:?}"));
+        return Err(format!("expected the kernel's {expected:?}, found {offered:?}"));
     }
     // A hugetlb pool is not available if its pages are too large for the memory.
     if let Some((name, row)) =
@@ -38,7 +38,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
     let doctor = part.output("doctor")?;
     let sizes = format!("base {}, PMD {}", in_name(base).to_uppercase(), in_name(pmd).to_uppercase());
     if !doctor.contains(&sizes) {
-        return Err(format!("doctor does not say {sizes:?}"));
+        return Err(format!("expected {sizes:?} in the output of doctor"));
     }
     Ok(format!("{} policies; {sizes}", offered.len()))
 }
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_has_is_offered_and_nothing_else() {
+    fn offers_exactly_the_policies_that_the_kernel_has() {
         assert!(guest("default base thp mthp-64k hugetlb-2m direct-map-4k").unwrap().starts_with("5 policies"));
         assert!(guest("default base thp hugetlb-2m").unwrap_err().contains("mthp-64k"));
         assert!(guest("default base thp mthp-64k mthp-32k hugetlb-2m").unwrap_err().contains("mthp-32k"));

@@ -3,9 +3,9 @@
 use serde_json::Value;
 
 use super::number;
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let lent = number(part, "lent")?;
     if lent == 0 {
         return Err("no setting was changed before the reset".to_owned());
@@ -18,7 +18,7 @@ pub fn judge(part: &Part) -> Result<String, String> {
         return Err(format!("the pool has {pool} pages after the reset"));
     }
     let found = |name: &str| -> Result<Value, String> {
-        serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: no JSON: {error}"))
+        serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: expected JSON: {error}"))
     };
     let (first, second) = (found("restore")?, found("again")?);
     if first["found"] != "journal_of_earlier_boot" || second["found"] != "nothing" {

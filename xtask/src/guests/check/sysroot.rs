@@ -4,32 +4,36 @@
 use serde_json::Value;
 
 use super::number;
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
+/// The name of the check. Its system contains only pagelab, which therefore must be static.
+pub const CHECK: &str = "sysroot";
 /// The name of the comparison.
 pub const COMPARISON: &str = "comparison";
 /// The workload that is compared.
-pub const COMPARED: [&str; 6] = ["pagelab", "workload", "mmap-churn", "--bytes=16M", "--rounds=4", "--seed=1"];
+pub const WORKLOAD: [&str; 6] = ["pagelab", "workload", "mmap-churn", "--bytes=16M", "--rounds=4", "--seed=1"];
 /// Bytes touched in a trial.
 const TOUCHED_BYTES: u64 = 4 * (16 << 20);
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let page = number(part, "page")?;
-    let document: Value =
-        serde_json::from_str(part.output(COMPARISON)?).map_err(|error| format!("{COMPARISON}: no JSON: {error}"))?;
+    let document: Value = serde_json::from_str(part.output(COMPARISON)?)
+        .map_err(|error| format!("{COMPARISON}: expected JSON: {error}"))?;
     let of = |metric: &str| median(&document, "base", metric);
     let (faults, touch) = (of("minor_faults")?, of("touch_instructions")?);
     let least = TOUCHED_BYTES / page;
     // In addition to the workload's faults, a program has those of its start: some hundred pages of 4K.
     if !(least as f64..least as f64 + 1000.0).contains(&faults) {
-        return Err(format!("base: {faults} faults, and {least} base pages of {page} were touched"));
+        return Err(format!(
+            "base: expected {least} faults for base pages of {page}, and at most 1000 more, found {faults}"
+        ));
     }
     if touch <= 0.0 {
-        return Err(format!("base: {touch} instructions a touch of all pages"));
+        return Err(format!("base: expected more than 0 instructions to touch all pages, found {touch}"));
     }
     let words = document.to_string();
     match ["wall_s", "cpu_s", "touch_ns"].into_iter().find(|time| words.contains(&format!("\"{time}\""))) {
-        Some(time) => Err(format!("an emulated guest has no time, and its document has {time}")),
+        Some(time) => Err(format!("expected no times of an emulated guest, found {time}")),
         None => Ok(format!("base: {faults} faults for {least} base pages, {touch:.0} instructions to touch 16M")),
     }
 }

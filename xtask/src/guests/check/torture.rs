@@ -1,8 +1,8 @@
 //! Checks that programs behave the same with and without policies.
 
-use crate::guests::transcript::Part;
+use crate::guests::transcript::CheckOutput;
 
-pub fn judge(part: &Part) -> Result<String, String> {
+pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let mut compared = 0;
     let alone: Vec<_> = part.ran.iter().filter(|ran| !ran.name.contains('.')).collect();
     for program in &alone {
@@ -13,8 +13,8 @@ pub fn judge(part: &Part) -> Result<String, String> {
             part.ran.iter().filter(|ran| ran.name.split_once('.').is_some_and(|(name, _)| name == program.name));
         for ran in under {
             if (ran.code, &ran.output) != (program.code, &program.output) {
-                let said = format!("{} {}", ran.output.trim(), ran.error.trim()).replace('\n', " / ");
-                return Err(format!("{} ended with {:?} and {said:?}", ran.name, ran.code));
+                let printed = format!("{} {}", ran.output.trim(), ran.error.trim()).replace('\n', " / ");
+                return Err(format!("{} ended with {:?} and {printed:?}", ran.name, ran.code));
             }
             compared += 1;
         }
@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_that_prints_something_else_is_named() {
+    fn a_program_with_different_output_is_reported() {
         let same = vec![ran("a", "1\n"), ran("a.thp", "1\n"), ran("b", "2\n"), ran("b.base", "2\n")];
         assert_eq!(judge(&part(same)).unwrap(), "2 programs, 2 runs");
         let other = vec![ran("a", "1\n"), ran("a.thp", "2\n")];

@@ -2,5 +2,5 @@
 boot=with-1g
 if grep -q nogbpages /proc/cmdline; then boot=without-1g; fi
 run meminfo.$boot grep DirectMap /proc/meminfo
-run study.$boot pagelab study run /checks/direct-map.toml --quick --only page-faults --only memfd-pread --store /tmp/$boot.sqlite
+run study.$boot pagelab study run /checks/direct-map.toml --size quick --only page-faults --only memfd-pread --store /tmp/$boot.sqlite
 run store.$boot sh -c "gzip -c /tmp/$boot.sqlite | base64"

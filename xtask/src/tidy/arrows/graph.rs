@@ -23,15 +23,15 @@ impl Graph {
     }
 
     /// Groups of two or more nodes that all reach each other.
-    pub fn circles(&self) -> Vec<Vec<String>> {
-        let mut circles: Vec<Vec<String>> = Vec::new();
+    pub fn cycles(&self) -> Vec<Vec<String>> {
+        let mut cycles: Vec<Vec<String>> = Vec::new();
         for node in self.nodes.keys() {
             let group: Vec<String> = self.nodes.keys().filter(|other| self.together(node, other)).cloned().collect();
             if group.len() > 1 && group[0] == *node {
-                circles.push(group);
+                cycles.push(group);
             }
         }
-        circles
+        cycles
     }
 
     /// The transitive reduction: `a ─► c` is left out if there is `a ─► b ─► c`.
@@ -77,10 +77,10 @@ mod tests {
     }
 
     #[test]
-    fn circles_are_groups_that_reach_each_other() {
-        assert_eq!(graph("a>b b>c a>c a>a").circles(), [[""; 0]; 0]);
-        assert_eq!(graph("a>b b>a b>c c>d d>c e>a").circles(), [["a", "b"], ["c", "d"]]);
-        assert_eq!(graph("a>b b>c c>a").circles(), [["a", "b", "c"]]);
+    fn cycles_are_groups_that_reach_each_other() {
+        assert_eq!(graph("a>b b>c a>c a>a").cycles(), [[""; 0]; 0]);
+        assert_eq!(graph("a>b b>a b>c c>d d>c e>a").cycles(), [["a", "b"], ["c", "d"]]);
+        assert_eq!(graph("a>b b>c c>a").cycles(), [["a", "b", "c"]]);
     }
 
     #[test]
@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_keeps_its_arrows() {
+    fn a_cycle_keeps_its_arrows() {
         let graph = graph("a>b b>a a>c b>c");
         let reduced = graph.reduced();
         assert_eq!((&reduced["a"][..], &reduced["b"][..]), (&["b", "c"][..], &["a", "c"][..]));

@@ -80,10 +80,10 @@ impl Source {
     }
 
     /// Every arrow of a cycle, with the names that are used.
-    fn describe(&self, circle: &[String]) -> String {
+    fn describe(&self, cycle: &[String]) -> String {
         let mut lines =
-            format!("{} files use each other in a circle; take arrows out until there is none:", circle.len());
-        let within = |file: &String| circle.contains(file);
+            format!("{} files use each other in a cycle; remove arrows until there is no cycle:", cycle.len());
+        let within = |file: &String| cycle.contains(file);
         for ((from, to), names) in self.arrows.iter().filter(|((from, to), _)| within(from) && within(to)) {
             let line = names.values().min().copied().unwrap_or_default();
             let mut shown: Vec<&str> = names.keys().take(NAMES_SHOWN).map(String::as_str).collect();
@@ -106,8 +106,8 @@ pub fn check(sources: &[Source]) -> Vec<Finding> {
     let mut findings = Vec::new();
     for source in sources {
         findings.extend(source.roots.iter().flat_map(|root| root.problems.iter().cloned()));
-        for circle in source.graph().circles() {
-            findings.push(Finding::new(&source.directory, 0, source.describe(&circle)));
+        for cycle in source.graph().cycles() {
+            findings.push(Finding::new(&source.directory, 0, source.describe(&cycle)));
         }
     }
     findings
@@ -117,7 +117,7 @@ fn arrows(roots: &[Modules]) -> Arrows {
     let mut arrows = Arrows::new();
     for modules in roots {
         for (index, module) in modules.all.iter().enumerate() {
-            for mention in &module.said.mentions {
+            for mention in &module.contents.mentions {
                 let definer = modules.definer(index, &mention.path);
                 let Some(definer) = definer.filter(|definer| !modules.is_within(index, *definer)) else { continue };
                 let to = &modules.all[definer].file;
@@ -152,13 +152,13 @@ mod tests {
     }
 
     #[test]
-    fn files_that_use_each_other_are_a_circle() {
+    fn files_that_use_each_other_are_a_cycle() {
         let found = found(&[
             ("c/src/lib.rs", "mod a;\nmod b;"),
             ("c/src/a.rs", "use super::b::S;\n\npub fn g() -> crate::b::S { S }"),
             ("c/src/b.rs", "pub struct S;\nfn f() {\n    crate::a::g()\n}"),
         ]);
-        let expected = "c: 2 files use each other in a circle; take arrows out until there is none:\n    \
+        let expected = "c: 2 files use each other in a cycle; remove arrows until there is no cycle:\n    \
                         a.rs:1 ─► b.rs  S, crate::b::S, super::b::S\n    b.rs:3 ─► a.rs  crate::a::g";
         assert_eq!(found, [expected]);
     }
@@ -171,16 +171,16 @@ mod tests {
     }
 
     #[test]
-    fn handing_names_on_is_no_arrow_but_using_them_is() {
+    fn a_re_export_is_no_arrow_but_a_use_is() {
         let facade = ("c/src/lib.rs", "mod a;\nmod b;\npub use a::A;\npub use b::*;");
         let a = ("c/src/a.rs", "pub struct A;\nimpl From<crate::B> for A {}");
         assert_eq!(found(&[facade, a, ("c/src/b.rs", "pub struct B;")]), [""; 0]);
-        let circle = found(&[facade, a, ("c/src/b.rs", "use crate::A;\npub struct B(A);")]);
-        assert!(circle[0].contains("a.rs:2 ─► b.rs  crate::B\n    b.rs:1 ─► a.rs  A, crate::A"), "{circle:?}");
+        let cycle = found(&[facade, a, ("c/src/b.rs", "use crate::A;\npub struct B(A);")]);
+        assert!(cycle[0].contains("a.rs:2 ─► b.rs  crate::B\n    b.rs:1 ─► a.rs  A, crate::A"), "{cycle:?}");
     }
 
     #[test]
-    fn tests_make_no_circle() {
+    fn tests_make_no_cycle() {
         let test = "pub struct A;\n#[cfg(test)]\nmod tests { use crate::b::*; fn t() { f() } }";
         let files = [("c/src/lib.rs", "mod a;\nmod b;"), ("c/src/a.rs", test)];
         assert_eq!(found(&[files[0], files[1], ("c/src/b.rs", "use crate::a::A;\npub fn f(_: A) {}")]), [""; 0]);

@@ -8,7 +8,7 @@ use syn::{Attribute, Expr, ExprLit, Item, ItemMod, Lit, Meta, Token};
 use super::super::Finding;
 use super::super::tree::Tree;
 use super::Segments;
-use super::reader::{self, Said};
+use super::reader::{self, ModuleContents};
 
 /// The modules of one root file, which is the first of them.
 #[derive(Debug, Default)]
@@ -24,14 +24,14 @@ pub struct Module {
     /// The file that contains it, relative to the workspace.
     pub file: String,
     /// The definitions, imports and uses in it.
-    pub said: Said,
+    pub contents: ModuleContents,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
 }
 
 /// The target of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
+enum PathTarget {
     /// A module, by index.
     Module(usize),
     /// An item that this module defines.
@@ -53,8 +53,8 @@ impl Modules {
     /// The module that defines the item of a path; `None` for items of other crates, and for modules themselves.
     pub fn definer(&self, module: usize, path: &[String]) -> Option<usize> {
         match self.resolve(module, path, &mut Vec::new())? {
-            Found::Item(definer) => Some(definer),
-            Found::Module(_) => None,
+            PathTarget::Item(definer) => Some(definer),
+            PathTarget::Module(_) => None,
         }
     }
 
@@ -75,9 +75,9 @@ impl Modules {
     }
 
     fn read_items(&mut self, tree: &Tree, parent: Option<usize>, file: &str, directory: &str, items: &[Item]) -> usize {
-        let (said, declared) = reader::read(items);
+        let (contents, declared) = reader::read(items);
         let module = self.all.len();
-        self.all.push(Module { file: file.to_string(), said, parent, children: BTreeMap::new() });
+        self.all.push(Module { file: file.to_string(), contents, parent, children: BTreeMap::new() });
         for child in declared {
             if let Some(index) = self.read_declared(tree, module, directory, child) {
                 self.all[module].children.insert(child.ident.to_string(), index);
@@ -94,8 +94,8 @@ impl Modules {
         if let Some((_, items)) = &declared.content {
             return Some(self.read_items(tree, Some(parent), &file, &below, items));
         }
-        let beside = file.rsplit_once('/').map_or("", |(beside, _)| beside);
-        let given = given_paths(&declared.attrs).into_iter().map(|path| format!("{beside}/{path}"));
+        let parent_directory = file.rsplit_once('/').map_or("", |(above, _)| above);
+        let given = given_paths(&declared.attrs).into_iter().map(|path| format!("{parent_directory}/{path}"));
         let mut paths: Vec<String> = given.filter(|path| tree.get(path).is_some()).collect();
         if paths.is_empty() {
             let usual = [format!("{below}.rs"), format!("{below}/mod.rs")];
@@ -110,16 +110,16 @@ impl Modules {
         read.first().copied()
     }
 
-    fn resolve(&self, module: usize, path: &[String], above: &mut Vec<Step>) -> Option<Found> {
+    fn resolve(&self, module: usize, path: &[String], above: &mut Vec<Step>) -> Option<PathTarget> {
         let (mut found, mut rest) = match path.first()?.as_str() {
-            "crate" => (Found::Module(0), &path[1..]),
-            "self" => (Found::Module(module), &path[1..]),
-            "super" => (Found::Module(self.all[module].parent?), &path[1..]),
+            "crate" => (PathTarget::Module(0), &path[1..]),
+            "self" => (PathTarget::Module(module), &path[1..]),
+            "super" => (PathTarget::Module(self.all[module].parent?), &path[1..]),
             name => (self.look_up(module, name, path.len() == 1, above)?, &path[1..]),
         };
-        while let (Found::Module(within), Some((name, after))) = (found, rest.split_first()) {
+        while let (PathTarget::Module(within), Some((name, after))) = (found, rest.split_first()) {
             found = match name.as_str() {
-                "super" => Found::Module(self.all[within].parent?),
+                "super" => PathTarget::Module(self.all[within].parent?),
                 name => self.look_up(within, name, after.is_empty(), above)?,
             };
             rest = after;
@@ -128,7 +128,7 @@ impl Modules {
     }
 
     /// Looks up a name in a module. If more segments follow, the name is a module rather than a function with the same name.
-    fn look_up(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<Found> {
+    fn look_up(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<PathTarget> {
         let step = (module, name.to_string(), is_last);
         if above.contains(&step) {
             return None;
@@ -139,19 +139,19 @@ impl Modules {
         found
     }
 
-    fn look_up_once(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<Found> {
-        let Module { said, children, .. } = &self.all[module];
-        let item = said.items.contains(name).then_some(Found::Item(module));
-        let child = children.get(name).map(|child| Found::Module(*child));
+    fn look_up_once(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<PathTarget> {
+        let Module { contents, children, .. } = &self.all[module];
+        let item = contents.items.contains(name).then_some(PathTarget::Item(module));
+        let child = children.get(name).map(|child| PathTarget::Module(*child));
         let none: &[Segments] = &[];
-        let imports = said.names.get(name).map_or(none, Vec::as_slice);
+        let imports = contents.names.get(name).map_or(none, Vec::as_slice);
         let mut imported = || imports.iter().find_map(|path| self.resolve(module, path, above));
         let direct =
             if is_last { item.or_else(&mut imported).or(child) } else { child.or_else(&mut imported).or(item) };
         direct.or_else(|| {
-            said.globs.iter().find_map(|path| match self.resolve(module, path, above)? {
-                Found::Module(within) => self.look_up(within, name, is_last, above),
-                Found::Item(_) => None,
+            contents.globs.iter().find_map(|path| match self.resolve(module, path, above)? {
+                PathTarget::Module(within) => self.look_up(within, name, is_last, above),
+                PathTarget::Item(_) => None,
             })
         })
     }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_handed_on_lead_to_who_defines_them() {
+    fn re_exported_names_lead_to_the_definition() {
         let modules = modules(&[
             ("c/src/lib.rs", "mod a;\nmod b;\nuse b::Renamed;\nuse a::plan;"),
             ("c/src/a.rs", "mod d;\npub use d::plan;\npub mod plan {}"),
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_of_imports_end() {
+    fn cycles_of_imports_end() {
         let modules = modules(&[
             ("c/src/lib.rs", "mod a;\nmod b;"),
             ("c/src/a.rs", "pub use super::b::*;\npub use crate::b::X;"),
@@ -248,11 +248,11 @@ mod tests {
     }
 
     #[test]
-    fn a_module_without_a_file_and_a_file_that_is_no_rust_are_said() {
+    fn reports_modules_without_a_file_and_files_that_are_no_rust() {
         let modules =
             Modules::read(&Tree::of(&[("c/src/lib.rs", "mod a;\nmod b;"), ("c/src/b.rs", "fn {")]), "c/src/lib.rs");
-        let said: Vec<String> = modules.problems.iter().map(Finding::to_string).collect();
-        assert_eq!(said[0], "c/src/lib.rs:1: the module a has no file");
-        assert!(said[1].starts_with("c/src/b.rs:1: cannot read the modules it uses: "), "{said:?}");
+        let problems: Vec<String> = modules.problems.iter().map(Finding::to_string).collect();
+        assert_eq!(problems[0], "c/src/lib.rs:1: the module a has no file");
+        assert!(problems[1].starts_with("c/src/b.rs:1: cannot read the modules it uses: "), "{problems:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The diagram in ARCHITECTURE.md: which crate uses which, and for each crate which of its files and directories uses which.
+//! The diagram in docs/reference/modules.md: which crate uses which, and for each crate which of its files and directories uses which.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::Source;
 use super::graph::Graph;
 
 /// The document with the diagram.
-const DOCUMENT: &str = "ARCHITECTURE.md";
+const DOCUMENT: &str = "docs/reference/modules.md";
 /// The lines before and after the diagram.
 const BEGIN: &str = "<!-- drawn by cargo xtask tidy --draw -->";
 const END: &str = "<!-- end of what is drawn -->";
@@ -22,7 +22,7 @@ pub fn check(tree: &Tree, workspace: &Workspace, sources: &[Source]) -> Option<F
     let message = match replaced(&document.text, &draw(workspace, sources)) {
         None => format!("expected a picture of the crates between the lines {BEGIN:?} and {END:?}"),
         Some(text) if text != document.text => {
-            "the picture is not that of the source; write it with cargo xtask tidy --draw".to_string()
+            "the picture does not match the source; run cargo xtask tidy --draw".to_string()
         }
         Some(_) => return None,
     };
@@ -30,9 +30,6 @@ pub fn check(tree: &Tree, workspace: &Workspace, sources: &[Source]) -> Option<F
 }
 
 /// Writes the diagram into the document.
-///
-/// # Errors
-/// The document has no place for it, or cannot be written.
 pub fn write(root: &Path, tree: &Tree, workspace: &Workspace, sources: &[Source]) -> Result<(), String> {
     let text = tree.get(DOCUMENT).map_or("", |document| document.text.as_str());
     let text = replaced(text, &draw(workspace, sources));
@@ -50,9 +47,9 @@ fn replaced(document: &str, picture: &str) -> Option<String> {
 fn draw(workspace: &Workspace, sources: &[Source]) -> String {
     let mut picture = section("the crates", &crates(workspace));
     for source in sources {
-        let rooms = rooms(source);
-        if !rooms.reduced().values().all(Vec::is_empty) {
-            picture += &section(&format!("`{}`", source.package), &rooms);
+        let parts = parts(source);
+        if !parts.reduced().values().all(Vec::is_empty) {
+            picture += &section(&format!("`{}`", source.package), &parts);
         }
     }
     picture
@@ -70,14 +67,14 @@ fn crates(workspace: &Workspace) -> Graph {
 
 /// The nodes of a crate: its files, and its directories with everything in them. The root file is a node if it uses others or is
 /// used.
-fn rooms(source: &Source) -> Graph {
-    let room = |path: &str| {
+fn parts(source: &Source) -> Graph {
+    let part = |path: &str| {
         let first = source.short(path).split('/').next().unwrap_or_default();
         first.strip_suffix(".rs").unwrap_or(first).to_string()
     };
-    let is_root = |room: &String| ["lib", "main"].contains(&room.as_str());
-    let all = source.modules().map(|module| room(&module.file)).filter(|room| !is_root(room));
-    Graph::new(all, source.arrows.keys().map(|(from, to)| (room(from), room(to))))
+    let is_root = |part: &String| ["lib", "main"].contains(&part.as_str());
+    let all = source.modules().map(|module| part(&module.file)).filter(|part| !is_root(part));
+    Graph::new(all, source.arrows.keys().map(|(from, to)| (part(from), part(to))))
 }
 
 /// A graph in the syntax of mermaid, with one line for each node that uses others or is not used; readable as text.
@@ -120,7 +117,7 @@ mod tests {
 
     fn picture(document: &str) -> (Tree, Workspace, Vec<Source>) {
         let tree = Tree::of(&[
-            ("ARCHITECTURE.md", document),
+            (DOCUMENT, document),
             ("crates/a/src/lib.rs", "mod end;\nmod one;\nmod two;"),
             ("crates/a/src/end.rs", "pub struct End;"),
             ("crates/a/src/one/mod.rs", "mod inner;"),
@@ -135,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_crates_and_their_rooms_are_drawn_with_what_programs_use() {
+    fn the_crates_and_their_parts_are_drawn() {
         let (_, workspace, sources) = picture("");
         let expected = "\nthe crates\n\n```mermaid\ngraph LR\n  a --> b\n```\n\
                         \n`a`\n\n```mermaid\ngraph LR\n  one --> two\n  two --> end_[end]\n```\n";

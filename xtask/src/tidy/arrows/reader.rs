@@ -15,7 +15,7 @@ use super::{Mention, Segments, tokens};
 
 /// The contents of a module.
 #[derive(Debug, Default)]
-pub struct Said {
+pub struct ModuleContents {
     /// Names of the items that it defines, including macros.
     pub items: BTreeSet<String>,
     /// Names imported by `use` and `pub use`, with their paths.
@@ -31,19 +31,19 @@ pub struct Said {
 }
 
 /// Reads the items of a module. Returns its contents, and the modules that it declares.
-pub fn read(items: &[Item]) -> (Said, Vec<&ItemMod>) {
+pub fn read(items: &[Item]) -> (ModuleContents, Vec<&ItemMod>) {
     let mut reader = Reader::default();
     for item in items.iter().filter(|item| !attributes(item).iter().any(is_for_tests)) {
-        reader.said.items.extend(defined(item));
+        reader.contents.items.extend(defined(item));
         reader.visit_item(item);
     }
-    (reader.said, reader.modules)
+    (reader.contents, reader.modules)
 }
 
 /// The state of reading.
 #[derive(Default)]
 struct Reader<'ast> {
-    said: Said,
+    contents: ModuleContents,
     modules: Vec<&'ast ItemMod>,
     /// Names of the variables of each enclosing function.
     variables: Vec<BTreeSet<String>>,
@@ -53,40 +53,40 @@ impl Reader<'_> {
     fn mention(&mut self, path: Segments, line: usize) {
         let is_variable = path.len() == 1 && self.variables.iter().any(|names| names.contains(&path[0]));
         if !is_variable && !path.is_empty() {
-            self.said.mentions.push(Mention { path, line });
+            self.contents.mentions.push(Mention { path, line });
         }
     }
 
-    fn import(&mut self, tree: &UseTree, before: &Segments, handed_on: bool) {
+    fn import(&mut self, tree: &UseTree, before: &Segments, re_exported: bool) {
         match tree {
-            UseTree::Path(part) => self.import(&part.tree, &joined(before, part.ident.to_string()), handed_on),
-            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, before, handed_on)),
+            UseTree::Path(part) => self.import(&part.tree, &joined(before, part.ident.to_string()), re_exported),
+            UseTree::Group(group) => group.items.iter().for_each(|tree| self.import(tree, before, re_exported)),
             UseTree::Glob(glob) => {
                 if !before.is_empty() && before.iter().all(|segment| segment == "super") {
-                    self.said.super_globs.push(glob.star_token.spans[0].start().line);
+                    self.contents.super_globs.push(glob.star_token.spans[0].start().line);
                 }
-                self.said.globs.push(before.clone());
+                self.contents.globs.push(before.clone());
             }
             UseTree::Name(name) if name.ident == "self" => {
                 let last = before.last().cloned().unwrap_or_default();
-                self.bind(last, before.clone(), name.ident.span().start().line, handed_on);
+                self.bind(last, before.clone(), name.ident.span().start().line, re_exported);
             }
             UseTree::Name(name) => {
                 let path = joined(before, name.ident.to_string());
-                self.bind(name.ident.to_string(), path, name.ident.span().start().line, handed_on);
+                self.bind(name.ident.to_string(), path, name.ident.span().start().line, re_exported);
             }
             UseTree::Rename(name) => {
                 let path = joined(before, name.ident.to_string());
-                self.bind(name.rename.to_string(), path, name.ident.span().start().line, handed_on);
+                self.bind(name.rename.to_string(), path, name.ident.span().start().line, re_exported);
             }
         }
     }
 
-    fn bind(&mut self, name: String, path: Segments, line: usize, handed_on: bool) {
-        if !handed_on {
+    fn bind(&mut self, name: String, path: Segments, line: usize, re_exported: bool) {
+        if !re_exported {
             self.mention(path.clone(), line);
         }
-        self.said.names.entry(name).or_default().push(path);
+        self.contents.names.entry(name).or_default().push(path);
     }
 
     /// Adds the paths among the tokens of a macro or an attribute.
@@ -140,8 +140,8 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
 
     fn visit_item_use(&mut self, import: &'ast ItemUse) {
         if import.leading_colon.is_none() {
-            let handed_on = !matches!(import.vis, Visibility::Inherited);
-            self.import(&import.tree, &Segments::new(), handed_on);
+            let re_exported = !matches!(import.vis, Visibility::Inherited);
+            self.import(&import.tree, &Segments::new(), re_exported);
         }
     }
 
@@ -172,7 +172,7 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
         if is_text_error(path)
             && let Some(last) = path.path.segments.last()
         {
-            self.said.text_errors.push(last.ident.span().start().line);
+            self.contents.text_errors.push(last.ident.span().start().line);
         }
         visit::visit_type_path(self, path);
     }
@@ -289,26 +289,26 @@ fn foreign(item: &syn::ForeignItem) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn said(source: &str) -> Said {
+    fn contents(source: &str) -> ModuleContents {
         read(&syn::parse_file(source).unwrap().items).0
     }
 
     fn mentions(source: &str) -> Vec<String> {
-        said(source).mentions.iter().map(|mention| mention.path.join("::")).collect()
+        contents(source).mentions.iter().map(|mention| mention.path.join("::")).collect()
     }
 
     #[test]
-    fn imports_are_mentions_and_names_and_what_is_handed_on_is_a_name_only() {
-        let said =
-            said("use a::{b::C, d as e, f::{self, g}};\npub use h::I;\npub(crate) use j::*;\nuse super::super::*;");
-        let paths: Vec<String> = said.mentions.iter().map(|mention| mention.path.join("::")).collect();
+    fn imports_are_mentions_and_names_and_re_exports_are_names_only() {
+        let contents =
+            contents("use a::{b::C, d as e, f::{self, g}};\npub use h::I;\npub(crate) use j::*;\nuse super::super::*;");
+        let paths: Vec<String> = contents.mentions.iter().map(|mention| mention.path.join("::")).collect();
         assert_eq!(paths, ["a::b::C", "a::d", "a::f", "a::f::g"]);
-        assert_eq!(said.names.keys().collect::<Vec<_>>(), ["C", "I", "e", "f", "g"]);
-        assert_eq!((said.globs.len(), said.super_globs), (2, vec![4]));
+        assert_eq!(contents.names.keys().collect::<Vec<_>>(), ["C", "I", "e", "f", "g"]);
+        assert_eq!((contents.globs.len(), contents.super_globs), (2, vec![4]));
     }
 
     #[test]
-    fn code_for_tests_says_nothing() {
+    fn code_for_tests_is_ignored() {
         for source in [
             "#[cfg(test)] use a::B;",
             "#[cfg(test)] mod tests { use a::B; }",
@@ -335,15 +335,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_defined_has_a_name() {
-        let said =
-            said("const A: u8 = 1; enum B {} fn c() {} macro_rules! d { () => {} } extern \"C\" { fn e(); } mod f {}");
-        assert_eq!(said.items.into_iter().collect::<Vec<_>>(), ["A", "B", "c", "d", "e"]);
+    fn lists_the_names_of_definitions() {
+        let contents = contents(
+            "const A: u8 = 1; enum B {} fn c() {} macro_rules! d { () => {} } extern \"C\" { fn e(); } mod f {}",
+        );
+        assert_eq!(contents.items.into_iter().collect::<Vec<_>>(), ["A", "B", "c", "d", "e"]);
     }
 
     #[test]
     fn errors_that_are_text_are_found_where_they_are_the_error() {
-        let lines = |source| said(source).text_errors;
+        let lines = |source| contents(source).text_errors;
         assert_eq!(lines("fn f() -> Result<u8, String> { g }"), [1]);
         assert_eq!(lines("fn f() -> std::result::Result<u8, String> { g }"), [1]);
         assert_eq!(lines("fn f() -> Result<String, Error> { g }\nfn g() -> io::Result<String> { h }"), [0usize; 0]);

@@ -1,5 +1,5 @@
-//! A traced program on a kernel with an entry for each page. It follows mm/mmap.c, `do_huge_pmd_anonymous_page` and
-//! `alloc_anon_folio` (mm/memory.c), and inspects memory before it is freed, as the witness of `platform` does.
+//! A traced program on a naive kernel with one entry per page. The kernel follows mm/mmap.c, `do_huge_pmd_anonymous_page`
+//! and `alloc_anon_folio` (mm/memory.c). Memory is inspected before it is freed, as the witness of `platform` does.
 
 mod pages;
 
@@ -9,16 +9,16 @@ use ::policy::call::{Call, madv, map};
 use ::policy::carry_out::{Kernel, Outcome, carry_out};
 use ::policy::census::{self, Advice, Area, Census, Folio, Mapping, Region, VmaKind};
 use ::policy::decide::{View, decide};
-use ::policy::judge::{self, Aim, Evidence, Examination, Look, Question, SlotCounts, THP};
+use ::policy::judge::{self, Aim, Evidence, Examination, FoundMemory, Question, SlotCounts, THP};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
 use ::policy::verdict::Verdict;
 use ::policy::{Mechanism, PageSizes, Policy};
 
 use super::PAGE;
-use crate::promise::Promise;
+use crate::accounting::Accounting;
 
-/// The span of a table of pages, and of the leaf that can replace it.
+/// The span of a lowest-level table, and of the leaf that can replace it.
 const LARGE: u64 = 2 << 20;
 
 /// The VMA properties of a page.
@@ -26,43 +26,45 @@ const LARGE: u64 = 2 << 20;
 pub(super) struct Attributes {
     pub protection: u64,
     pub advice: Advice,
-    pub promise: Promise,
+    pub accounting: Accounting,
     pub is_shared: bool,
 }
 
-/// A present page: its folio, and whether a large leaf maps it.
+/// A present page: the number and size of its folio, and whether a large leaf maps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Present {
     folio: u64,
     bytes: u64,
-    by_leaf: bool,
+    has_large_leaf: bool,
 }
 
-/// A traced program on a kernel with an entry for each page.
-pub(super) struct Traced {
+/// A traced program on a naive kernel with one entry per page.
+pub(super) struct TracedProgram {
     pub mechanism: Mechanism,
     question: (Policy, PageSizes, BTreeMap<String, String>),
     pub space: ::policy::Space,
     pub pages: BTreeMap<u64, Attributes>,
     /// The number of the `anon_vma` of each page whose VMA has anonymous pages.
     anons: BTreeMap<u64, u64>,
-    /// The 2M units that have a table of pages.
+    /// The 2M units that have a lowest-level table.
     tables: BTreeSet<u64>,
     present: BTreeMap<u64, Present>,
-    /// Pages that were populated by reads: they hold zeros.
+    /// Pages that map the zero page, because a read populated them.
     zeros: BTreeSet<u64>,
-    /// The 2M units of them that one leaf maps.
+    /// The 2M units of `zeros` that one leaf maps.
     huge_zeros: BTreeSet<u64>,
     brk: u64,
-    folios: u64,
-    cut: BTreeSet<u64>,
+    folio_count: u64,
+    cut_folios: BTreeSet<u64>,
+    /// The number of split large leaves (`thp_split_pmd`).
+    split_leaves: u64,
     remains: Remains,
-    seen: Examination,
+    examination: Examination,
     answered: BTreeMap<String, u64>,
-    own: Option<Call>,
+    current_call: Option<Call>,
 }
 
-impl judge::Process for Traced {
+impl judge::Process for TracedProgram {
     fn is_thp_disabled(&self) -> judge::Answer<bool> {
         Ok(self.mechanism.disable_thp)
     }
@@ -80,13 +82,13 @@ impl judge::Process for Traced {
     }
 }
 
-impl Traced {
-    pub fn new(policy: &str) -> Traced {
+impl TracedProgram {
+    pub fn new(policy: &str) -> TracedProgram {
         let policy: Policy = policy.parse().unwrap();
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
         let mthp = (14..21).map(|bits| PageSize::new(1 << bits).unwrap()).collect();
         let page_sizes = PageSizes { base, pmd, mthp, hugetlb: vec![] };
-        Traced {
+        TracedProgram {
             mechanism: Mechanism::of(&policy, &page_sizes),
             space: ::policy::Space::default(),
             pages: BTreeMap::new(),
@@ -96,25 +98,26 @@ impl Traced {
             zeros: BTreeSet::new(),
             huge_zeros: BTreeSet::new(),
             brk: 0,
-            folios: 0,
-            cut: BTreeSet::new(),
+            folio_count: 0,
+            cut_folios: BTreeSet::new(),
+            split_leaves: 0,
             remains: Remains::default(),
-            seen: Examination::begun(Aim::of(&policy, &page_sizes)),
+            examination: Examination::empty(Aim::of(&policy, &page_sizes)),
             answered: BTreeMap::new(),
             question: (policy, page_sizes, [(format!("{THP}/enabled"), "madvise".to_owned())].into()),
-            own: None,
+            current_call: None,
         }
     }
 
     /// Handles a call of the program as the tracer does.
-    pub fn makes(&mut self, call: Call) {
+    pub fn handle_call(&mut self, call: Call) {
         let (mechanism, mut space) = (self.mechanism, self.space);
-        self.own = Some(call);
+        self.current_call = Some(call);
         let actions = decide(&mechanism, &mut space, &call, self);
         let outcome = carry_out(actions, mechanism.base, &mut space, self).unwrap();
         self.space = space;
         if outcome == Outcome::Pass {
-            self.kernel(&call);
+            self.apply(&call);
         }
     }
 
@@ -123,7 +126,9 @@ impl Traced {
         let mut vmas: Vec<(u64, u64, Attributes)> = Vec::new();
         for (page, attributes) in &self.pages {
             match vmas.last_mut() {
-                Some((_, end, before)) if end == page && before == attributes && self.is_one(page - PAGE, *page) => {
+                Some((_, end, before))
+                    if end == page && before == attributes && self.is_same_vma(page - PAGE, *page) =>
+                {
                     *end += PAGE
                 }
                 _ => vmas.push((*page, page + PAGE, *attributes)),
@@ -132,17 +137,17 @@ impl Traced {
         vmas
     }
 
-    fn kernel(&mut self, call: &Call) -> i64 {
+    fn apply(&mut self, call: &Call) -> i64 {
         match *call {
             Call::Mmap { address, bytes, protection, flags, .. } => {
                 let advice = if flags & map::STACK != 0 { Advice::NoHuge } else { Advice::None };
-                let (promise, is_shared) = (Promise::of_mapping(protection, flags), flags & map::SHARED != 0);
-                let attributes = Attributes { protection, advice, promise, is_shared };
+                let (accounting, is_shared) = (Accounting::of_mapping(protection, flags), flags & map::SHARED != 0);
+                let attributes = Attributes { protection, advice, accounting, is_shared };
                 self.unmap(address, address + bytes);
                 (address..address + bytes).step_by(PAGE as usize).for_each(|page| {
                     self.pages.insert(page, attributes);
                 });
-                self.join(address, address + bytes);
+                self.merge_anons(address, address + bytes);
                 if flags & map::POPULATE != 0 {
                     self.populate(address, address + bytes);
                 }
@@ -151,8 +156,8 @@ impl Traced {
             Call::Brk { end } => {
                 let before = std::mem::replace(&mut self.brk, end);
                 let (old, new) = (before.next_multiple_of(PAGE), end.next_multiple_of(PAGE));
-                let (advice, promise) = (Advice::None, Promise::Kept);
-                let attributes = Attributes { protection: 3, advice, promise, is_shared: false };
+                let (advice, accounting) = (Advice::None, Accounting::Accounted);
+                let attributes = Attributes { protection: 3, advice, accounting, is_shared: false };
                 match before {
                     0 => {}
                     _ if new < old => self.unmap(new, old),
@@ -160,7 +165,7 @@ impl Traced {
                         (old..new).step_by(PAGE as usize).for_each(|page| {
                             self.pages.insert(page, attributes);
                         });
-                        self.join(old, new);
+                        self.merge_anons(old, new);
                     }
                 }
                 end as i64
@@ -169,7 +174,7 @@ impl Traced {
                 let anons = self.anons.clone();
                 self.change(address, address + bytes, |at, page| {
                     if page.protection != protection {
-                        page.promise = page.promise.protected(protection, anons.contains_key(&at));
+                        page.accounting = page.accounting.protected(protection, anons.contains_key(&at));
                     }
                     page.protection = protection;
                 });
@@ -194,17 +199,17 @@ impl Traced {
         }
     }
 
-    /// The present memory of a range, VMA by VMA. A folio that crosses the range's ends, or two VMAs, is seen in part.
-    fn found(&self, start: u64, end: u64) -> Vec<(u64, u64, Vec<Region>)> {
+    /// The present memory of a range, VMA by VMA. A folio that crosses an end of the range or of its VMA counts as a part.
+    fn inspected(&self, start: u64, end: u64) -> Vec<(u64, u64, Vec<Region>)> {
         let mut found = Vec::new();
         for (first, last, attributes) in self.vmas() {
             let within = || self.present.range(first.max(start)..last.min(end).max(first.max(start)));
             let mut counts: BTreeMap<u64, u64> = BTreeMap::new();
             within().for_each(|(_, page)| *counts.entry(page.folio).or_default() += 1);
             let regions = within().map(|(page, of)| {
-                let whole = of.by_leaf || counts[&of.folio] * PAGE == of.bytes;
+                let whole = of.has_large_leaf || counts[&of.folio] * PAGE == of.bytes;
                 let size = PageSize::new(of.bytes).unwrap();
-                let leaf = if of.by_leaf { size } else { PageSize::K4 };
+                let leaf = if of.has_large_leaf { size } else { PageSize::K4 };
                 let backing = if attributes.is_shared { census::Backing::Shmem } else { census::Backing::Anonymous };
                 let mapping =
                     Mapping { backing, leaf, folio: if whole { Folio::Whole(size) } else { Folio::Part(size) } };
@@ -227,16 +232,16 @@ impl Traced {
         found
     }
 
-    fn examine(&self, places: &[(u64, u64, Vec<Region>)]) -> Examination {
+    fn examine(&self, vmas: &[(u64, u64, Vec<Region>)]) -> Examination {
         let (policy, page_sizes, settings) = &self.question;
-        let areas: Vec<Area> = places
+        let areas: Vec<Area> = vmas
             .iter()
             .map(|(start, end, regions)| Area { start: *start, end: *end, kind: VmaKind::Anonymous, regions })
             .collect();
         let mut census = Census::default();
-        let regions = places.iter().flat_map(|(_, _, regions)| regions);
+        let regions = vmas.iter().flat_map(|(_, _, regions)| regions);
         regions.for_each(|region| census.add(region.mapping, region.length_bytes()));
-        Question::of(policy, page_sizes, settings).answer(&Look { census: &census, areas: &areas }, self)
+        Question::of(policy, page_sizes, settings).answer(&FoundMemory { census: &census, areas: &areas }, self)
     }
 
     /// Inspects a range that is about to be freed, as the witness of `platform` does.
@@ -244,32 +249,36 @@ impl Traced {
         let (policy, page_sizes, _) = &self.question;
         let large = policy.target(page_sizes).unwrap();
         for (from, to) in Remains::neighbours(start, end, large) {
-            let left = self.found(from, to);
-            self.remains.note(left.iter().flat_map(|(_, _, regions)| regions), large);
+            let inspected = self.inspected(from, to);
+            self.remains.note(inspected.iter().flat_map(|(_, _, regions)| regions), large);
         }
-        let as_it_was = self.remains.within(start, end).into_iter();
-        let as_it_was: Vec<_> = as_it_was.map(|region| (region.start, region.end, vec![region])).collect();
-        self.seen.merge(self.examine(&as_it_was));
-        for (from, to) in self.remains.others(start, end) {
-            self.seen.merge(self.examine(&self.found(from, to)));
+        let as_mapped = self.remains.within(start, end).into_iter();
+        let as_mapped: Vec<_> = as_mapped.map(|region| (region.start, region.end, vec![region])).collect();
+        self.examination.merge(self.examine(&as_mapped));
+        for (from, to) in self.remains.uncut_parts(start, end) {
+            self.examination.merge(self.examine(&self.inspected(from, to)));
         }
-        self.remains.removed(start, end);
+        self.remains.forget(start, end);
     }
 
     pub fn verdict(mut self) -> Verdict {
-        self.seen.merge(self.examine(&self.found(0, u64::MAX)));
+        self.examination.merge(self.examine(&self.inspected(0, u64::MAX)));
         let evidence = Evidence {
-            slots: SlotCounts { cut_folios: self.cut.len() as u64, ..SlotCounts::default() },
+            slots: SlotCounts {
+                cut_folios: self.cut_folios.len() as u64,
+                split_leaves: self.split_leaves,
+                ..SlotCounts::default()
+            },
             advised_bytes: self.mechanism.wants_large().then(|| self.mechanism.advised_bytes()),
             answered: self.answered,
             is_without_guards: self.mechanism.no_guards,
-            ..Evidence::of(self.seen)
+            ..Evidence::of(self.examination)
         };
         evidence.verdict()
     }
 }
 
-impl View for Traced {
+impl View for TracedProgram {
     fn vma_at(&mut self, address: u64) -> Option<::policy::call::Vma> {
         let vmas = self.vmas().into_iter();
         let mut at = vmas.filter(|(start, end, _)| (*start..*end).contains(&address));
@@ -287,24 +296,24 @@ impl View for Traced {
     }
 }
 
-impl Kernel for Traced {
+impl Kernel for TracedProgram {
     type Error = std::convert::Infallible;
 
     fn call(&mut self, call: &Call) -> Result<i64, Self::Error> {
-        Ok(self.kernel(call))
+        Ok(self.apply(call))
     }
 
     fn original_call(&mut self) -> Result<i64, Self::Error> {
-        let call = self.own.expect("a call is being made");
-        Ok(self.kernel(&call))
+        let call = self.current_call.expect("a call is being made");
+        Ok(self.apply(&call))
     }
 
     fn advise(&mut self, (address, bytes): (u64, u64), advice: u64) -> Result<(), Self::Error> {
-        self.kernel(&Call::Madvise { address, bytes, advice });
+        self.apply(&Call::Madvise { address, bytes, advice });
         Ok(())
     }
 
-    fn look(&mut self, _: (u64, u64)) -> Result<i64, Self::Error> {
+    fn check_mapped(&mut self, _: (u64, u64)) -> Result<i64, Self::Error> {
         Ok(0)
     }
 
@@ -316,7 +325,7 @@ impl Kernel for Traced {
         true
     }
 
-    fn answered(&mut self, said: &'static str) {
-        *self.answered.entry(said.to_owned()).or_default() += 1;
+    fn record_answer(&mut self, call: &'static str) {
+        *self.answered.entry(call.to_owned()).or_default() += 1;
     }
 }

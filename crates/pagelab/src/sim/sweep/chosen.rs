@@ -47,8 +47,8 @@ pub enum ChosenError {
 /// A filtered trace is exact only for geometries that were not chosen.
 #[derive(Debug, thiserror::Error)]
 #[error(
-    "the trace was filtered, and is exact for none of the sets and page sizes that were chosen; choose more sets (--sets), or \
-     the trace that it was cut from (`pagelab trace info` says for which it is)"
+    "the trace was filtered, and is not exact for any of the chosen sets and page sizes (`pagelab trace info` lists the exact \
+     ones); choose more sets (--sets), or use the unfiltered trace"
 )]
 pub struct NoneExact;
 
@@ -74,12 +74,12 @@ impl Chosen {
 
 impl std::fmt::Display for Chosen {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}, {}", named(self.sets, "set"), named(self.ways, "way"))
+        write!(f, "{}, {}", describe_range(self.sets, "set"), describe_range(self.ways, "way"))
     }
 }
 
 /// Formats a range: `1 to 15 ways`, `8 ways`, `1 way`.
-fn named(range: Range, what: &str) -> String {
+fn describe_range(range: Range, what: &str) -> String {
     match (range.least, range.most) {
         (1, 1) => format!("1 {what}"),
         (least, most) if least == most => format!("{least} {what}s"),
@@ -140,7 +140,7 @@ mod tests {
         let chosen = Chosen::of(all("16..64"), parse_ways("4").unwrap(), &[21, 12, 21]);
         assert_eq!(chosen.page_shifts, [12, 21]);
         assert_eq!(chosen.to_string(), "16 to 64 sets, 4 ways");
-        assert_eq!(named(Range { least: 1, most: 1 }, "way"), "1 way");
+        assert_eq!(describe_range(Range { least: 1, most: 1 }, "way"), "1 way");
         let has = |sets, ways| chosen.has(&TlbGeometry { page_bytes: 4096, sets, ways, misses: 0 });
         assert!(has(16, 4) && has(64, 4) && !has(8, 4) && !has(128, 4) && !has(16, 5));
     }

@@ -7,15 +7,16 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use model::replay::Replayed;
+use results::answer::RunTime;
 use results::simulation::Document;
 use serde_json::{Value, json};
 
 use self::chosen::{Chosen, Range, parse_page, parse_sets, parse_ways};
 use super::arguments::threads;
-use super::document::of_trace;
-use super::files::say_damage;
+use super::document::trace_page;
+use super::files::{bar, opened, report_damage};
 use super::simulated::Simulated;
-use super::swept::{Swept, swept};
+use super::swept::{Swept, sweep_file};
 use crate::failure::Failure;
 use crate::output::{can_be_written, print, terminal_width, write_page};
 
@@ -47,9 +48,6 @@ pub struct Sweep {
 }
 
 /// Runs `pagelab sim sweep`.
-///
-/// # Errors
-/// A trace cannot be read, is exact for none of the geometries, or an output cannot be written.
 pub fn run(arguments: &Sweep) -> Result<(), Failure> {
     can_be_written(&arguments.html)?;
     let chosen = Chosen::of(arguments.sets, arguments.ways, &arguments.pages);
@@ -67,8 +65,11 @@ pub fn run(arguments: &Sweep) -> Result<(), Failure> {
 
 /// Sweeps a trace for the chosen geometries.
 fn chosen_of(file: &Path, chosen: &Chosen, threads: usize) -> Result<Swept, Failure> {
-    let mut swept = swept(file, &chosen.page_shifts, chosen.ways.most, threads)?;
-    say_damage(file, &swept.damage);
+    let bar = bar(file, "every geometry");
+    let swept = sweep_file(file, opened(file, &bar)?, &chosen.page_shifts, chosen.ways.most, threads);
+    bar.finish_and_clear();
+    let mut swept = swept?;
+    report_damage(file, &swept.damage);
     swept.sweep.geometries.retain(|geometry| chosen.has(geometry));
     if swept.sweep.geometries.is_empty() { Err(Failure::about(file, chosen::NoneExact)) } else { Ok(swept) }
 }
@@ -98,6 +99,7 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
             file: file.display().to_string(),
             header,
             replayed,
+            time: RunTime::default(),
             cells,
             swept,
             layouts,
@@ -106,7 +108,7 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
             guessed,
             host: Vec::new(),
         };
-        of_trace(&simulated, &[])
+        trace_page(&simulated, &[])
     };
     Document {
         title: format!("TLB misses of {}: {chosen}", files.join(", ")),

@@ -9,9 +9,9 @@ use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
 
-/// The most columns of ways in a table; JSON and HTML have all.
+/// With more numbers of ways, a table shows selected ones. JSON and HTML have all.
 const MAX_COLUMNS: usize = 6;
-/// The ways that a table prefers if there are more than fit, in addition to the fewest and the most.
+/// The selected numbers of ways. The fewest and the most are shown in addition.
 const SHOWN_WAYS: [u32; MAX_COLUMNS] = [1, 2, 4, 8, 12, 15];
 /// As [`SHOWN_WAYS`], for more than 16 ways.
 const SHOWN_OF_MANY: [u32; MAX_COLUMNS] = [1, 4, 8, 16, 32, 64];
@@ -76,7 +76,7 @@ fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
     format!("\npages of {}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
 }
 
-/// The numbers of ways that fit into a table: all, or the fewest, the most, and common ones.
+/// The numbers of ways in a table: all, or the fewest, the most, and common ones.
 fn shown(ways: &[u32]) -> Vec<u32> {
     if ways.len() <= MAX_COLUMNS {
         return ways.to_vec();

@@ -1,4 +1,4 @@
-//! Parts of a study that are counted, and weighed with the costs in its file.
+//! The counted part of a study: numbers of events, weighed with the costs in the study's file.
 //!
 //! Counts are exact and equal on every machine, so they are made once and kept in the store, like simulations. The file gives
 //! the costs: changing a cost needs no new count.
@@ -13,7 +13,7 @@ use study::definition::Definition;
 
 use crate::failure::{Failure, report};
 
-/// The counted part of a study, as far as it has been counted.
+/// The counted part of a study: the stored cases, and what is missing.
 pub struct CountedState<'a> {
     /// The definition of the counted part.
     pub counted: &'a Counted,
@@ -23,9 +23,9 @@ pub struct CountedState<'a> {
     missing: Vec<String>,
 }
 
-/// The form in which the store keeps a case.
+/// A case as the store keeps it.
 #[derive(Debug, Serialize, Deserialize)]
-struct Kept {
+struct StoredCase {
     visits: u64,
     counts: Counts,
 }
@@ -41,8 +41,8 @@ impl<'a> CountedState<'a> {
             return Err(Failure::Input(format!("study {}: {what}", definition.name)));
         }
         let known = store.map(|store| store.simulations_of(&definition.name)).transpose().map_err(Failure::input)?;
-        let own: Vec<Simulation> = known.unwrap_or_default();
-        let of_granule = |granule: &String| of_granule(counted, granule, &own);
+        let stored: Vec<Simulation> = known.unwrap_or_default();
+        let of_granule = |granule: &String| of_granule(counted, granule, &stored);
         let (cases, missing): (Vec<_>, Vec<_>) =
             counted.granules.iter().map(|granule| (granule, of_granule(granule))).partition(|(_, all)| all.is_some());
         let mut cases: Vec<Case> = cases.into_iter().filter_map(|(_, all)| all).flatten().collect();
@@ -58,7 +58,7 @@ impl<'a> CountedState<'a> {
     }
 
     /// The state in a word, and what is missing.
-    pub fn told(&self) -> (&'static str, String) {
+    pub fn state(&self) -> (&'static str, String) {
         if self.missing.is_empty() {
             ("done", String::new())
         } else {
@@ -66,7 +66,7 @@ impl<'a> CountedState<'a> {
         }
     }
 
-    /// Its name in tables of rows.
+    /// The name of the counted part in tables of rows.
     pub fn name(&self) -> String {
         format!("{} (counted)", self.counted.what)
     }
@@ -81,7 +81,7 @@ impl<'a> CountedState<'a> {
             let wrong = |error| Failure::Input(format!("study {}: counted: {granule}: {error}", definition.name));
             let cases = stage2::cases(self.counted, granule).map_err(wrong)?;
             let kept: Vec<Simulation> = cases.iter().map(|case| self.kept(definition, case)).collect();
-            store.keep_simulations(&kept).map_err(Failure::input)?;
+            store.store_simulations(&kept).map_err(Failure::input)?;
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl<'a> CountedState<'a> {
             },
             machine: case.granule.clone(),
             policy: case.variant.clone(),
-            outcome: json!(Kept { visits: case.visits, counts: case.counts.clone() }).to_string(),
+            outcome: json!(StoredCase { visits: case.visits, counts: case.counts.clone() }).to_string(),
         }
     }
 }
@@ -113,7 +113,7 @@ fn of_granule(counted: &Counted, granule: &str, stored: &[Simulation]) -> Option
         let of = subject(counted, phase, backing);
         counted.variants.iter().map(move |variant| {
             let is_own = |one: &&Simulation| one.machine == granule && one.policy == *variant && one.of.subject == of;
-            let kept: Kept = serde_json::from_str(&stored.iter().find(is_own)?.outcome).ok()?;
+            let kept: StoredCase = serde_json::from_str(&stored.iter().find(is_own)?.outcome).ok()?;
             Some(Case {
                 phase: phase.to_owned(),
                 backing: backing.to_owned(),

@@ -4,7 +4,7 @@ use paging::Format;
 use paging::InputAddress;
 use paging::format::arm64::Granule;
 use paging::format::arm64_stage2::Arm64Stage2;
-use paging::stage2_split::{Backing, Build, Counters, Error, Logged, Mode, Options, Slot, Variant};
+use paging::stage2_split::{Backing, Build, Counters, Error, Mode, Options, ProtectAndSplit, Slot, Variant};
 use paging::stage2_split::{build_slot, chunk_sizes, log_slot};
 use study::counted::{Case, Counted, Counts, Figure};
 
@@ -47,7 +47,7 @@ const VARIANTS: [(&str, Variant); 4] = [
 ];
 /// The two phases: dirty logging is enabled; the log is cleared.
 const MODES: [(&str, Mode); 2] = [("enable", Mode::Enable), ("clear", Mode::Clear)];
-/// The phase of enabling without the walk that write-protects.
+/// The phase `enable` without the write-protecting walk.
 const SPLIT_ALONE: &str = "split";
 /// All phases, in the order of tables.
 const PHASES: [&str; 3] = ["enable", "clear", SPLIT_ALONE];
@@ -63,18 +63,18 @@ pub fn unknown(counted: &Counted) -> Option<String> {
     let without = EVENTS.iter().find(|event| events.iter().all(|known| known != *event));
     let of_figures = |key, part: fn(&Figure) -> &String, known: &[&str]| {
         let names: Vec<String> = counted.published.iter().map(|figure| part(figure).clone()).collect();
-        of(key, &names, known)
+        unknown_name(key, &names, known)
     };
-    of("counted.what", std::slice::from_ref(&counted.what), &[NAME])
-        .or_else(|| of("counted.granules", &counted.granules, &GRANULES.map(|(name, _)| name)))
-        .or_else(|| of("counted.variants", &counted.variants, &VARIANTS.map(|(name, _)| name)))
-        .or_else(|| of("counted.cost.event", &events, &EVENTS))
-        .or_else(|| without.map(|event| format!("counted.cost: there is none of the event {event:?}")))
+    unknown_name("counted.what", std::slice::from_ref(&counted.what), &[NAME])
+        .or_else(|| unknown_name("counted.granules", &counted.granules, &GRANULES.map(|(name, _)| name)))
+        .or_else(|| unknown_name("counted.variants", &counted.variants, &VARIANTS.map(|(name, _)| name)))
+        .or_else(|| unknown_name("counted.cost.event", &events, &EVENTS))
+        .or_else(|| without.map(|event| format!("counted.cost: expected a cost of the event {event:?}, found none")))
         .or_else(|| of_figures("published.counted.phase", |figure| &figure.phase, &PHASES))
         .or_else(|| of_figures("published.counted.backing", |figure| &figure.backing, &BACKINGS.map(|(name, _)| name)))
 }
 
-fn of(key: &str, names: &[String], known: &[&str]) -> Option<String> {
+fn unknown_name(key: &str, names: &[String], known: &[&str]) -> Option<String> {
     let name = names.iter().find(|name| !known.contains(&name.as_str()))?;
     Some(format!("{key}: there is no {name:?}; there are {}", known.join(", ")))
 }
@@ -101,7 +101,7 @@ pub fn cases(counted: &Counted, granule: &str) -> Result<Vec<Case>, Error> {
                     visits,
                     counts,
                 };
-                let Logged { protect, split } = logged;
+                let ProtectAndSplit { protect, split } = logged;
                 let page_bytes = format.geometry().page_bytes();
                 let both = counts(&protect, &split, mode, kind, page_bytes);
                 cases.push(of(phase, protect.visits() + split.visits(), both));
@@ -115,7 +115,13 @@ pub fn cases(counted: &Counted, granule: &str) -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-fn logged(format: Arm64Stage2, bytes: u64, backing: Backing, mode: Mode, variant: Variant) -> Result<Logged, Error> {
+fn logged(
+    format: Arm64Stage2,
+    bytes: u64,
+    backing: Backing,
+    mode: Mode,
+    variant: Variant,
+) -> Result<ProtectAndSplit, Error> {
     let slot = Slot { ipa: FIRST, bytes };
     let mut tables = build_slot(format, slot, backing)?;
     let chunk_bytes = chunk_sizes(format.granule()).last().copied().unwrap_or_default();
@@ -160,7 +166,7 @@ mod tests {
 
     fn all(backing: Backing, mode: Mode, variant: Variant) -> Counts {
         let format = Arm64Stage2::new(Granule::K4, 40);
-        let Logged { protect, split } = logged(format, 1 << 30, backing, mode, variant).unwrap();
+        let ProtectAndSplit { protect, split } = logged(format, 1 << 30, backing, mode, variant).unwrap();
         counts(&protect, &split, mode, backing, 4096)
     }
 
@@ -177,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_split_leaves_out_is_all_that_differs() {
+    fn variants_differ_only_in_the_work_that_a_split_omits() {
         let (vanilla, skipping) = (
             all(Backing::Gigabyte, Mode::Enable, Variant::Vanilla),
             all(Backing::Gigabyte, Mode::Enable, Variant::SkipPages),

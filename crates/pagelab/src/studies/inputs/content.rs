@@ -22,7 +22,7 @@ const BUFFER_BYTES: usize = 1 << 20;
 /// The hash, in hexadecimal, of all files below a directory: their paths and contents, in the order of paths.
 ///
 /// # Errors
-/// An error of the system; a file was replaced while it was read; directories are nested too deeply.
+/// A system call failed; a file was replaced while it was read; directories are nested too deeply.
 pub fn hash(directory: &Path) -> io::Result<String> {
     let opened = openat(AT_FDCWD, directory, DIRECTORY, Mode::empty())?;
     let mut content = Content { hash: Sha256::new(), buffer: vec![0; BUFFER_BYTES] };
@@ -45,18 +45,18 @@ struct Content {
 }
 
 impl Content {
-    /// Adds regular files and links below a directory; others (such as sockets) are ignored.
+    /// Adds regular files and links below a directory; ignores other types, such as sockets.
     fn add(&mut self, directory: &OwnedFd, path: &Path, depth: usize) -> io::Result<()> {
         if depth > MAX_DEPTH {
-            return Err(io::Error::other(format!("more than {MAX_DEPTH} directories in each other")));
+            return Err(io::Error::other(format!("more than {MAX_DEPTH} nested directories")));
         }
         let entries = std::fs::read_dir(descriptor_path(directory))?;
         let mut names = entries.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<OsString>>>()?;
         names.sort();
         for name in &names {
             let path = path.join(name);
-            let there = fstatat(directory, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
-            match kind(&there) {
+            let stat = fstatat(directory, name.as_os_str(), AtFlags::AT_SYMLINK_NOFOLLOW)?;
+            match kind(&stat) {
                 SFlag::S_IFDIR => {
                     let inner = openat(directory, name.as_os_str(), DIRECTORY, Mode::empty())?;
                     self.add(&inner, &path, depth + 1)?;
@@ -65,7 +65,7 @@ impl Content {
                     self.add_path(&path);
                     self.hash.update(readlinkat(directory, name.as_os_str())?.as_encoded_bytes());
                 }
-                SFlag::S_IFREG => self.add_file(directory, name, &path, &there)?,
+                SFlag::S_IFREG => self.add_file(directory, name, &path, &stat)?,
                 _ => {}
             }
         }
@@ -76,10 +76,10 @@ impl Content {
         self.hash.update([path.as_os_str().as_encoded_bytes(), &[0]].concat());
     }
 
-    fn add_file(&mut self, directory: &OwnedFd, name: &OsStr, path: &Path, there: &FileStat) -> io::Result<()> {
+    fn add_file(&mut self, directory: &OwnedFd, name: &OsStr, path: &Path, stat: &FileStat) -> io::Result<()> {
         let file = File::from(openat(directory, name, READING, Mode::empty())?);
         let opened = fstat(&file)?;
-        if (opened.st_dev, opened.st_ino) != (there.st_dev, there.st_ino) {
+        if (opened.st_dev, opened.st_ino) != (stat.st_dev, stat.st_ino) {
             return Err(io::Error::other(format!("{} was replaced while it was read", path.display())));
         }
         self.add_path(path);
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// Inputs of earlier versions are identified by this order.
+    /// The order determines the hashes that identify stored inputs.
     #[test]
     fn paths_are_in_the_order_of_their_components() {
         let directory = tempfile::tempdir().unwrap();
@@ -145,13 +145,13 @@ mod tests {
         nix::unistd::mkfifo(&directory.path().join("pipe"), Mode::S_IRWXU).unwrap();
         fs::write(other.path().join("file"), "2").unwrap();
         assert_eq!(hash(directory.path()).unwrap(), before);
-        assert!(hash(&directory.path().join("link")).is_err(), "the directory itself is no link either");
+        assert!(hash(&directory.path().join("link")).is_err(), "the directory itself may not be a link");
     }
 
     #[test]
-    fn directories_in_each_other_have_a_limit() {
+    fn nested_directories_have_a_limit() {
         let directory = tempfile::tempdir().unwrap();
         fs::create_dir_all(directory.path().join("d/".repeat(MAX_DEPTH + 1))).unwrap();
-        assert!(hash(directory.path()).unwrap_err().to_string().contains("more than 200 directories in each other"));
+        assert!(hash(directory.path()).unwrap_err().to_string().contains("more than 200 nested directories"));
     }
 }

@@ -13,8 +13,8 @@ pub fn estimated_s(row: &ModelRow, all: &[ModelRow], policies: usize) -> Option<
     if took_s <= 0.0 || accesses <= 0.0 {
         return None;
     }
-    let own = all.iter().filter(|other| other.workload == row.workload).flat_map(of_row).next();
-    let expected = own.map_or(accesses / timed.len() as f64, |(accesses, _)| accesses as f64);
+    let same_workload = all.iter().filter(|other| other.workload == row.workload).flat_map(of_row).next();
+    let expected = same_workload.map_or(accesses / timed.len() as f64, |(accesses, _)| accesses as f64);
     Some(expected * policies as f64 / (accesses / took_s))
 }
 

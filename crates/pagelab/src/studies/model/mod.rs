@@ -20,11 +20,11 @@ pub use self::outcome::Outcome;
 use self::outcome::{UNSIMULATED, cell, is_modelled, race};
 use self::subject::{Subject, is_machine, recorded};
 use super::arguments::Run;
-use super::lacking::is_here;
+use super::lacking::check_dependencies;
 use super::lowered::is_over_boots;
 use super::programs::Files;
 use crate::failure::{Failure, report};
-use crate::sim::{self, Answered, machines};
+use crate::sim::{self, TraceCosts, machines};
 
 /// A workload, or one of its variants, on a model machine.
 pub struct ModelRow {
@@ -41,7 +41,7 @@ pub struct ModelRow {
     /// The stored outcomes by policy: of the current subject, or, if there are none, of the build that differs least.
     stored: BTreeMap<String, Outcome>,
     /// The subject of the stored outcomes.
-    made_of: Subject,
+    stored_subject: Subject,
 }
 
 /// The state of a simulation.
@@ -70,13 +70,13 @@ pub fn rows(definition: &Definition, store: Option<&Store>) -> Result<Vec<ModelR
     let asked: Vec<(Subject, Workload)> = if machines.is_empty() {
         Vec::new()
     } else {
-        modelled_workloads(definition).flat_map(Workload::apart).map(subject).collect()
+        modelled_workloads(definition).flat_map(Workload::variants_as_workloads).map(subject).collect()
     };
     let mut rows = Vec::new();
     for (named, machine) in &machines {
-        let own: Vec<&Simulation> = known.iter().filter(|one| one.machine == machine.name).collect();
+        let simulations: Vec<&Simulation> = known.iter().filter(|one| one.machine == machine.name).collect();
         for (subject, workload) in &asked {
-            rows.push(row(definition, workload.clone(), (named, machine), subject.on(machine), &own));
+            rows.push(row(definition, workload.clone(), (named, machine), subject.on(machine), &simulations));
         }
     }
     Ok(rows)
@@ -121,19 +121,26 @@ fn row(
     let read = |(text, outcomes)| Some((Subject::read(text)?, outcomes));
     // A variant whose trace belongs to another variant does not use the results of that trace.
     let alike = by_subject.into_iter().filter(|_| workload.missing.is_none()).filter_map(read);
-    let alike = alike.filter(|(of, _)| of.asks_as(&subject));
+    let alike = alike.filter(|(of, _)| of.has_same_request(&subject));
     let has_failed = |outcomes: &BTreeMap<String, Outcome>| outcomes.values().any(|one| one.failure().is_some());
     let nearest = alike.min_by_key(|(of, outcomes)| (of.changed(&subject).len(), has_failed(outcomes)));
-    let (made_of, stored) = nearest.unwrap_or_else(|| (subject.clone(), BTreeMap::new()));
+    let (stored_subject, stored) = nearest.unwrap_or_else(|| (subject.clone(), BTreeMap::new()));
     let machine = machine.name.clone();
-    let mut row =
-        ModelRow { workload, machine, named: named.to_owned(), subject, progress: Progress::Done, stored, made_of };
+    let mut row = ModelRow {
+        workload,
+        machine,
+        named: named.to_owned(),
+        subject,
+        progress: Progress::Done,
+        stored,
+        stored_subject,
+    };
     row.progress = row.progress_of(definition);
     row
 }
 
 /// The note on figures of a whole machine.
-const OF_MACHINE: &str = "a whole machine was recorded, with physical addresses: what its programs touch counts as the kernel's own accesses do, as if the direct map translated both";
+const OF_MACHINE: &str = "a whole machine was recorded, with physical addresses: accesses of its programs count like the kernel's own, as if the direct map translated both";
 
 /// Programs whose own accesses are not part of the workload.
 const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
@@ -141,14 +148,14 @@ const SHELLS: [&str; 4] = ["sh", "bash", "dash", "/bin/sh"];
 const STARTERS: [[&str; 3]; 2] = [["pagelab", "workload", "copies"], ["pagelab", "workload", "spec-cpu"]];
 
 /// Why a workload cannot be recorded on this host, or cannot be simulated at all.
-fn refused(definition: &Definition, workload: &Workload) -> Option<String> {
+fn why_refused(definition: &Definition, workload: &Workload) -> Option<String> {
     let recorded = workload.trace.is_none().then(|| recorded(workload));
-    let is_here = || recorded.and_then(|recorded| is_here(workload, recorded).err());
-    never(definition, workload).or_else(is_here)
+    let lacking = || recorded.and_then(|recorded| check_dependencies(workload, recorded).err());
+    why_never_simulated(definition, workload).or_else(lacking)
 }
 
 /// Why a workload cannot be simulated on any machine.
-pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
+pub fn why_never_simulated(definition: &Definition, workload: &Workload) -> Option<String> {
     if let Some(why) = &workload.missing {
         return Some(why.clone());
     }
@@ -166,24 +173,24 @@ pub fn never(definition: &Definition, workload: &Workload) -> Option<String> {
         let is_shell = recorded.first().is_some_and(|first| SHELLS.contains(&first.as_str()));
         let is_starter = |starter: &[&str; 3]| recorded.starts_with(&starter.map(str::to_owned));
         if STARTERS.iter().any(is_starter) {
-            return Some("it starts another program, and what is recorded would not be that one: name the command to record (`recorded`), or a trace".to_owned());
+            return Some("it starts another program, which would not be recorded: name the command to record (`recorded`), or a trace".to_owned());
         }
         if is_shell {
             return Some("it starts a shell, and the trace of a shell is not that of its program: name the command to record (`recorded`), or a trace".to_owned());
         }
     }
     (!is_modelled(&definition.baseline))
-        .then(|| format!("the baseline {} is no policy of model machines", definition.baseline))
+        .then(|| format!("model machines do not have the baseline {}", definition.baseline))
 }
 
 /// Why the policies of a study do not apply to what would be recorded.
 fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'static str> {
     match (is_over_boots(definition), is_machine(recorded)) {
         (true, false) => Some(
-            "the trace of a program has nothing of what the kernel does through its direct map: name a machine to record (`recorded`, a command of qemu-system-*), or the trace of one",
+            "the trace of a program lacks the kernel's accesses through its direct map: name a machine to record (`recorded`, a command of qemu-system-*), or the trace of one",
         ),
         (false, true) => {
-            Some("a whole machine is recorded with physical addresses, which policies of programs do not concern")
+            Some("a whole machine is recorded with physical addresses, to which policies of programs do not apply")
         }
         _ => None,
     }
@@ -196,7 +203,7 @@ impl ModelRow {
     }
 
     /// The state in a word, and the reason.
-    pub fn told(&self) -> (&'static str, String) {
+    pub fn state(&self) -> (&'static str, String) {
         match &self.progress {
             Progress::Refused(why) => ("cannot be run", why.clone()),
             Progress::Missing(why) => ("missing", why.clone()),
@@ -205,15 +212,15 @@ impl ModelRow {
         }
     }
 
-    /// Determines the state. Stored outcomes count, wherever they were made, even if this host lacks the programs.
+    /// Determines the state. Stored outcomes of other hosts count, even if this host lacks the programs.
     fn progress_of(&self, definition: &Definition) -> Progress {
-        let changed = self.made_of.changed(&self.subject);
+        let changed = self.stored_subject.changed(&self.subject);
         let lacking: Vec<&str> = modelled(definition).filter(|policy| self.outcome(policy).is_none()).collect();
         let failure = self.stored.values().find_map(Outcome::failure);
         if let (false, true, true, None) = (self.stored.is_empty(), changed.is_empty(), lacking.is_empty(), failure) {
             return Progress::Done;
         }
-        if let Some(why) = refused(definition, &self.workload) {
+        if let Some(why) = why_refused(definition, &self.workload) {
             return Progress::Refused(why);
         }
         if let Some(trace) =
@@ -223,7 +230,7 @@ impl ModelRow {
         }
         match failure {
             _ if self.stored.is_empty() => Progress::Missing(UNSIMULATED.to_owned()),
-            _ if !changed.is_empty() => Progress::Missing(format!("what is there is of {}", changed.join(", "))),
+            _ if !changed.is_empty() => Progress::Missing(format!("the stored outcomes are of {}", changed.join(", "))),
             Some(why) => Progress::Failed(why.to_owned()),
             None => Progress::Missing(format!("{} {UNSIMULATED}", lacking.join(", "))),
         }
@@ -235,11 +242,11 @@ impl ModelRow {
     }
 
     /// The row in the matrix.
-    pub fn shown(&self, definition: &Definition) -> Row {
+    pub fn matrix_row(&self, definition: &Definition) -> Row {
         let (name, machine, policies) = (&self.workload.name, &self.machine, &definition.policies);
-        let own = Row { provenance: Provenance::Modelled, ..Row::without(name, machine, policies, &self.told().1) };
+        let row = Row { provenance: Provenance::Modelled, ..Row::without(name, machine, policies, &self.state().1) };
         if self.stored.is_empty() {
-            return own;
+            return row;
         }
         let outcomes: Vec<Option<Outcome>> = policies.iter().map(|policy| self.outcome(policy).cloned()).collect();
         let baseline = self.outcome(&definition.baseline).and_then(Outcome::figures);
@@ -257,13 +264,13 @@ impl ModelRow {
             race,
             origins,
             notes,
-            ..own
+            ..row
         }
     }
 
-    /// Notes on the limits of its figures.
+    /// Notes on the limits of the row's figures.
     fn notes(&self) -> Vec<String> {
-        let changed = self.made_of.changed(&self.subject);
+        let changed = self.stored_subject.changed(&self.subject);
         let stale = (!changed.is_empty()).then(|| format!("its figures are of {}", changed.join(", ")));
         let of_machine = is_machine(recorded(&self.workload)).then(|| OF_MACHINE.to_owned());
         let mut notes: Vec<String> = stale.into_iter().chain(of_machine).collect();
@@ -275,7 +282,7 @@ impl ModelRow {
         notes
     }
 
-    /// The commands that reproduce it.
+    /// The commands that reproduce the row.
     fn origin(&self, definition: &Definition) -> Origin {
         let trace = self.workload.trace.clone();
         let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
@@ -289,7 +296,7 @@ impl ModelRow {
             modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]).collect();
         let sim = [words("pagelab sim"), vec![file], policies, vec!["-m".to_owned(), self.named.clone()]].concat();
         let commands = record.into_iter().chain([sim]).collect();
-        Origin { commands, programs: self.made_of.programs().clone(), ..Origin::default() }
+        Origin { commands, programs: self.stored_subject.programs().clone(), ..Origin::default() }
     }
 
     /// The outcome of a policy, which the store keeps under the model's name of the policy.
@@ -297,7 +304,7 @@ impl ModelRow {
         self.stored.get(&canonical(policy))
     }
 
-    /// The simulation in the form in which the store keeps it.
+    /// The simulation as the store keeps it.
     fn simulation(&self, definition: &Definition, policy: String, outcome: &Outcome) -> Simulation {
         let (study, workload) = (definition.name.clone(), self.workload.name.clone());
         let of = OfStudy { study, workload, subject: self.subject.text() };
@@ -310,26 +317,27 @@ fn modelled(definition: &Definition) -> impl Iterator<Item = &str> {
     definition.policies.iter().map(String::as_str).filter(|policy| is_modelled(policy))
 }
 
-/// Records and simulates what is missing. An error in a workload is reported and stored, and the other workloads continue.
+/// Runs the missing recordings and simulations. An error in a workload is reported and stored, and the other workloads continue.
 ///
 /// # Errors
 /// A signal stopped pagelab, or the store cannot be written.
 pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &Store) -> Result<(), Failure> {
     let mut workloads: Vec<&Workload> = Vec::new();
-    for row in rows.iter().filter(|row| row.is_missing() && arguments.is_named(&row.workload.name)) {
+    for row in rows.iter().filter(|row| row.is_missing() && arguments.is_selected(&row.workload.name)) {
         if !workloads.contains(&&row.workload) {
             workloads.push(&row.workload);
         }
     }
     for (at, workload) in workloads.iter().enumerate() {
-        let own: Vec<&ModelRow> = rows.iter().filter(|row| row.is_missing() && row.workload == **workload).collect();
-        let machines: Vec<&str> = own.iter().map(|row| row.named.as_str()).collect();
+        let missing: Vec<&ModelRow> =
+            rows.iter().filter(|row| row.is_missing() && row.workload == **workload).collect();
+        let machines: Vec<&str> = missing.iter().map(|row| row.named.as_str()).collect();
         let name = results::printable(&workload.name);
         let (number, all, on) = (at + 1, workloads.len(), machines.join(", "));
         report(format_args!("study {}: simulating {number} of {all}: {name} on {on}", definition.name));
-        let began = Instant::now();
-        match simulated(definition, workload, &machines, arguments, store) {
-            Ok(answered) => keep(definition, &own, answered, began.elapsed().as_secs_f64(), store)?,
+        let started = Instant::now();
+        match simulate(definition, workload, &machines, arguments, store) {
+            Ok(answered) => keep(definition, &missing, answered, started.elapsed().as_secs_f64(), store)?,
             Err(stopped @ (Failure::Interrupted(_) | Failure::Stopped(..))) => return Err(stopped),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
@@ -339,8 +347,8 @@ pub fn run(definition: &Definition, rows: &[ModelRow], arguments: &Run, store: &
                     let of_policy = |policy: &str| row.simulation(definition, canonical(policy), &why);
                     modelled(definition).map(of_policy).collect::<Vec<_>>()
                 };
-                let failed: Vec<Simulation> = own.iter().flat_map(of_row).collect();
-                store.keep_simulations(&failed).map_err(Failure::input)?;
+                let failed: Vec<Simulation> = missing.iter().flat_map(of_row).collect();
+                store.store_simulations(&failed).map_err(Failure::input)?;
             }
         }
     }
@@ -352,13 +360,13 @@ fn canonical(policy: &str) -> String {
     policy.parse::<ModelPolicy>().map_or(policy.to_owned(), |policy| policy.to_string())
 }
 
-fn simulated(
+fn simulate(
     definition: &Definition,
     workload: &Workload,
     machines: &[&str],
     arguments: &Run,
     store: &Store,
-) -> Result<Answered, Failure> {
+) -> Result<TraceCosts, Failure> {
     let trace = match &workload.trace {
         Some(trace) => PathBuf::from(trace),
         None => recording::trace_of(definition, workload, store)?,
@@ -367,13 +375,13 @@ fn simulated(
     words.extend(modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]));
     words.extend(machines.iter().flat_map(|machine| ["-m".to_owned(), (*machine).to_owned()]));
     words.extend(arguments.jobs.iter().flat_map(|jobs| ["--threads".to_owned(), jobs.to_string()]));
-    sim::of_words(&words)
+    sim::from_arguments(&words)
 }
 
 fn keep(
     definition: &Definition,
     rows: &[&ModelRow],
-    answered: Answered,
+    answered: TraceCosts,
     took_s: f64,
     store: &Store,
 ) -> Result<(), Failure> {
@@ -382,10 +390,10 @@ fn keep(
     let share_s = took_s / simulated.max(1) as f64;
     for cell in answered.cells {
         let Some(row) = rows.iter().find(|row| row.machine == cell.machine) else {
-            return Err(Failure::Input(format!("a simulation of {}, which was not asked for", cell.machine)));
+            return Err(Failure::Input(format!("expected the requested machines, found {}", cell.machine)));
         };
         let notes = answered.notes.get(&cell.machine).map(Vec::as_slice).unwrap_or_default();
         kept.push(row.simulation(definition, cell.policy, &Outcome::of(cell.outcome, notes, share_s)));
     }
-    store.keep_simulations(&kept).map_err(Failure::input)
+    store.store_simulations(&kept).map_err(Failure::input)
 }

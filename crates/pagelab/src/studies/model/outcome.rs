@@ -33,11 +33,11 @@ pub enum Outcome {
         figures: BTreeMap<String, u64>,
         /// Whether the policy held, or made no request.
         is_held: bool,
-        /// Absent where nothing was asked.
+        /// Absent if the policy makes no request.
         coverage_ratio: Option<f64>,
         /// Notes that a reader of the figures needs.
         notes: Vec<String>,
-        /// Its share of the seconds that recording and simulating took.
+        /// The simulation's share of the seconds that recording and simulating took.
         #[serde(skip_serializing_if = "Option::is_none")]
         took_s: Option<f64>,
     },
@@ -90,7 +90,7 @@ impl Outcome {
         }
     }
 
-    /// The accesses of its trace and the seconds that it took.
+    /// The accesses of the trace and the seconds that the simulation took.
     pub fn timed(&self) -> Option<(u64, f64)> {
         match self {
             Outcome::Ran { figures, took_s: Some(took_s), .. } => Some((*figures.get("accesses")?, *took_s)),
@@ -98,7 +98,7 @@ impl Outcome {
         }
     }
 
-    /// Notes on the limits of its figures.
+    /// Notes on the limits of the figures.
     pub fn notes(&self) -> &[String] {
         match self {
             Outcome::Ran { notes, .. } => notes,
@@ -152,19 +152,16 @@ pub fn cell(
     Cell {
         medians: figures.iter().map(|(name, value)| (name.clone(), *value as f64)).collect(),
         effects: if is_baseline { BTreeMap::new() } else { figures.iter().filter_map(effect).collect() },
-        standing: match (is_baseline, is_held) {
-            (true, _) => Standing::Baseline,
-            (false, true) => Standing::Modelled,
-            (false, false) => Standing::NotHeld,
-        },
+        standing: if is_baseline { Standing::Baseline } else { Standing::Modelled },
         coverage_ratio,
+        is_held: is_baseline || is_held,
         ..Cell::without(policy, String::new())
     }
 }
 
 /// Models have no noise: the policies with the lowest figure win.
 pub fn race(cells: &[Cell], metric: &str) -> Race {
-    let figure = |cell: &Cell| cell.medians.get(metric).copied().filter(|_| cell.standing != Standing::NotHeld);
+    let figure = |cell: &Cell| cell.medians.get(metric).copied().filter(|_| cell.is_held);
     let running: Vec<usize> = (0..cells.len()).filter(|at| figure(&cells[*at]).is_some()).collect();
     let least = running.iter().filter_map(|at| figure(&cells[*at])).min_by(f64::total_cmp);
     let unbeaten: Vec<usize> = running.iter().copied().filter(|at| figure(&cells[*at]) == least).collect();

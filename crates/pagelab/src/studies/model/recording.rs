@@ -28,53 +28,54 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     };
     let name = format!("{}-{}-{}", definition.name, definition.size.name(), plain(&workload.name));
     // Each trace has its own directory: traces of forked processes are next to the first one, and are found by its name.
-    let (whole, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
-    let file = whole.join(TRACE);
-    let own = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
-    // Recordings run as the user of pagelab, who does not execute files of other users.
-    let workload = &inputs::ready(&Workload { user: None, ..workload.clone() })?;
+    let (complete, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
+    let file = complete.join(TRACE);
+    let pagelab = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
+    // Recordings run as the user of pagelab, who must not execute files of other users.
+    let workload = &inputs::prepare(&Workload { user: None, ..workload.clone() })?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
-        *first = own.to_string_lossy().into_owned();
+        *first = pagelab.to_string_lossy().into_owned();
     }
-    // Determined only now: inputs have been made, and programs may be among them.
+    // Only now, because the inputs that were just made may be programs.
     let subject = Subject::of(definition, workload, &mut Files::default()).text();
     let is_of = |known: String| {
         let Workload { skipped, .. } = workload;
         known == subject && sim::is_trace_of(&file, &words, definition.stopping.recorded, *skipped)
     };
-    let known = files::open_to_read(&whole.join(SUBJECT)).and_then(std::io::read_to_string);
+    let known = files::open_to_read(&complete.join(SUBJECT)).and_then(std::io::read_to_string);
     if known.is_ok_and(is_of) {
         return Ok(file);
     }
-    let mut command = Command::new(&own);
+    let mut command = Command::new(&pagelab);
     let failed = |path: &Path| {
         let path = path.to_path_buf();
         move |error| Failure::about(&path, error)
     };
     files::remove_tree(&partial).map_err(failed(&partial))?;
     files::make_directories(&partial).map_err(Failure::input)?;
-    command.args(["record", "--output"]).arg(partial.join(TRACE));
+    // The rows are counts of the model, which need no CPU time, and side effects of a workload should happen once.
+    command.args(["record", "--no-native-run", "--output"]).arg(partial.join(TRACE));
     command.args(options(definition, workload));
     let stdin =
         workload.input.as_ref().map(|input| File::open(input).map_err(|error| Failure::about(input.as_ref(), error)));
     let stdin = stdin.transpose()?.map_or_else(Stdio::null, Stdio::from);
     command.arg("--").args(&words).envs(&workload.env).stdin(stdin).stdout(Stdio::null());
-    let ended = die_with_parent(&mut command).output().map_err(|error| Failure::about(&own, error))?;
-    let said = String::from_utf8_lossy(&ended.stderr);
-    said.lines().for_each(|line| report(results::printable(line)));
+    let ended = die_with_parent(&mut command).output().map_err(|error| Failure::about(&pagelab, error))?;
+    let errors = String::from_utf8_lossy(&ended.stderr);
+    errors.lines().for_each(|line| report(results::printable(line)));
     if !ended.status.success() {
-        let last = said.lines().rev().find(|line| !line.trim().is_empty());
-        let last = last.map(|line| format!("; its last words: {line}")).unwrap_or_default();
+        let last = errors.lines().rev().find(|line| !line.trim().is_empty());
+        let last = last.map(|line| format!("; its last message: {line}")).unwrap_or_default();
         let status = ended.status;
         return Err(Failure::Input(format!("it cannot be recorded: `pagelab record` ended with {status}{last}")));
     }
-    if said.contains(OUTSIDE) {
+    if errors.contains(OUTSIDE) {
         return Err(Failure::Input("the trace lacks programs that were executed".to_owned()));
     }
     files::write(&partial.join(SUBJECT), subject.as_bytes()).map_err(Failure::input)?;
-    files::remove_tree(&whole).map_err(failed(&whole))?;
-    files::rename(&partial, &whole).map_err(failed(&whole))?;
+    files::remove_tree(&complete).map_err(failed(&complete))?;
+    files::rename(&partial, &complete).map_err(failed(&complete))?;
     Ok(file)
 }
 
@@ -89,5 +90,5 @@ pub fn options(definition: &Definition, workload: &Workload) -> Vec<String> {
 
 /// The file name of the first process's trace in the directory of a workload.
 const TRACE: &str = "trace";
-/// The file next to it that says what was recorded, with which builds.
+/// The file next to the trace that describes what was recorded, with which builds.
 const SUBJECT: &str = "recorded.json";

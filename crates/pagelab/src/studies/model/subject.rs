@@ -26,15 +26,15 @@ pub struct Subject {
     env: BTreeMap<String, String>,
     /// The most instructions recorded per thread.
     instructions: Option<u64>,
-    /// Instructions of a thread before these.
+    /// Instructions of each thread that are skipped before recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     skipped: Option<u64>,
-    /// Standard input of what is recorded.
+    /// Standard input of the recorded command.
     #[serde(skip_serializing_if = "Option::is_none")]
     input: Option<String>,
-    /// The programs that are recorded, as far as they are here.
+    /// The recorded programs that this host has.
     programs: Programs,
-    /// SHA-256 of what was read of the machine's file; absent in what says what is recorded.
+    /// SHA-256 of the parsed machine; absent in the subject of a recording.
     #[serde(skip_serializing_if = "Option::is_none")]
     machine: Option<String>,
     pagelab: String,
@@ -44,7 +44,7 @@ pub struct Subject {
 struct Trace {
     /// The file name.
     file: Option<String>,
-    /// SHA-256 of it; absent where it is not here.
+    /// SHA-256 of the file; absent if this host does not have it.
     sha256: Option<String>,
 }
 
@@ -67,7 +67,7 @@ impl Subject {
             sha256: files.sha256(Path::new(trace)),
         });
         let is_recorded = trace.is_none();
-        let placed = workload.placed(inputs::known_as);
+        let placed = workload.with_input_paths(inputs::portable_name);
         let command = recorded(workload).to_vec();
         let runs = Workload { command, server: None, prepare: None, ..workload.clone() };
         Subject {
@@ -106,7 +106,7 @@ impl Subject {
     }
 
     /// Whether both make the same request, regardless of files and builds.
-    pub fn asks_as(&self, other: &Subject) -> bool {
+    pub fn has_same_request(&self, other: &Subject) -> bool {
         let asked = |of: &Subject| {
             let file = of.trace.as_ref().map(|trace| trace.file.clone());
             (file, of.command.clone(), of.env.clone(), of.instructions, of.skipped, of.input.clone())
@@ -114,14 +114,14 @@ impl Subject {
         asked(self) == asked(other)
     }
 
-    /// Text on which files and builds have changed; those known to only one of the two do not count.
+    /// The files and builds that have changed. Those known to only one of the two do not count.
     pub fn changed(&self, now: &Subject) -> Vec<String> {
         let mut changed = Vec::new();
         let sha256 = |of: &Subject| of.trace.as_ref().and_then(|trace| trace.sha256.clone());
         let differs =
             |before: Option<String>, now: Option<String>| before.zip(now).is_some_and(|(one, two)| one != two);
         if differs(sha256(self), sha256(now)) {
-            changed.push("another content of its trace".to_owned());
+            changed.push("other content of its trace".to_owned());
         }
         changed.extend(rebuilt(&self.programs, &now.programs).map(|program| format!("another build of {program}")));
         if differs(self.machine.clone(), now.machine.clone()) {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn files_and_builds_answer_and_words_ask() {
+    fn changed_files_and_builds_are_listed_and_leave_the_request_equal() {
         let now = subject(
             r#"{"trace":{"file":"a.trace","sha256":"aa"},"command":null,"env":{},"instructions":null,"machine":"bb",
                 "programs":{"sort":"cc"},"pagelab":"1"}"#,
@@ -154,10 +154,10 @@ mod tests {
             r#"{"trace":{"file":"a.trace","sha256":"ab"},"command":null,"env":{},"instructions":null,"machine":"bc",
                 "programs":{"sort":"cd"},"pagelab":"0"}"#,
         );
-        assert!(before.asks_as(&now));
-        let told =
-            ["another content of its trace", "another build of sort", "other figures of the machine", "pagelab 0"];
-        assert_eq!(before.changed(&now), told);
-        assert!(!Subject { instructions: Some(5), ..now.clone() }.asks_as(&now));
+        assert!(before.has_same_request(&now));
+        let changes =
+            ["other content of its trace", "another build of sort", "other figures of the machine", "pagelab 0"];
+        assert_eq!(before.changed(&now), changes);
+        assert!(!Subject { instructions: Some(5), ..now.clone() }.has_same_request(&now));
     }
 }

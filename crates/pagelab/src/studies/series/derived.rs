@@ -6,7 +6,7 @@ use policy::size::{PageSize, format_bytes};
 
 /// The quantity that a series derives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum What {
+pub enum Quantity {
     /// The page cache of a file, in whole base pages.
     PageCache,
     /// Page tables below the root, for memory that starts at a table boundary of every level.
@@ -14,7 +14,7 @@ pub enum What {
 }
 
 /// The quantities that can be derived, by the name of the workload that measures them.
-pub const ALL: [(&str, What); 2] = [("page-cache", What::PageCache), ("table-growth", What::TableGrowth)];
+pub const ALL: [(&str, Quantity); 2] = [("page-cache", Quantity::PageCache), ("table-growth", Quantity::TableGrowth)];
 
 /// A page-table format and the leaf level that maps memory.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,10 @@ impl Layout {
     }
 
     /// Bytes used for a size; `None` if the format cannot map that much.
-    pub fn held_bytes(&self, what: What, bytes: u64) -> Option<u64> {
+    pub fn held_bytes(&self, what: Quantity, bytes: u64) -> Option<u64> {
         match what {
-            What::PageCache => Some(bytes.next_multiple_of(self.base_bytes())),
-            What::TableGrowth => with_format!(self.format, format => table_bytes(&format, self.level, bytes)),
+            Quantity::PageCache => Some(bytes.next_multiple_of(self.base_bytes())),
+            Quantity::TableGrowth => with_format!(self.format, format => table_bytes(&format, self.level, bytes)),
         }
     }
 }
@@ -80,7 +80,7 @@ mod tests {
 
     use super::*;
 
-    /// The same figure by building the tables. With 64K software pages, a table consists of sixteen hardware tables.
+    /// The same figure, from tables that are built. With 64K software pages, a table consists of sixteen hardware tables.
     fn built(text: &str, leaf_bytes: u64, bytes: u64) -> u64 {
         let layout = Layout::read(text).unwrap();
         with_format!(layout.format, format => {
@@ -101,24 +101,24 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_as_large_as_those_that_are_built() {
+    fn derived_sizes_equal_those_of_built_tables() {
         for text in ["x86-64", "arm64-4k-48", "arm64-16k-47", "arm64-64k-48", "sv39", "sv48", "sv39-64k"] {
             let layout = Layout::read(text).unwrap();
             let base = layout.base_bytes();
             for bytes in [base, 2 << 20, (2 << 20) + base, 64 << 20, 1 << 30, (1 << 30) + base] {
-                let derived = layout.held_bytes(What::TableGrowth, bytes).unwrap();
+                let derived = layout.held_bytes(Quantity::TableGrowth, bytes).unwrap();
                 assert_eq!(derived, built(text, base, bytes), "{text}, {bytes}");
             }
         }
         let large = Layout::read("x86-64 2M").unwrap();
-        assert_eq!(large.held_bytes(What::TableGrowth, 1 << 30), Some(built("x86-64", 2 << 20, 1 << 30)));
-        assert_eq!(large.held_bytes(What::TableGrowth, 1 << 30), Some(8 << 10), "a PMD and a PUD table");
+        assert_eq!(large.held_bytes(Quantity::TableGrowth, 1 << 30), Some(built("x86-64", 2 << 20, 1 << 30)));
+        assert_eq!(large.held_bytes(Quantity::TableGrowth, 1 << 30), Some(8 << 10), "a PMD and a PUD table");
     }
 
     /// RISC-V 64K base pages, RFC v2: one 64K table per 32M, and one per 16G.
     #[test]
     fn tables_of_software_pages_are_those_of_the_series() {
-        let held = |bytes| Layout::read("sv39-64k").unwrap().held_bytes(What::TableGrowth, bytes);
+        let held = |bytes| Layout::read("sv39-64k").unwrap().held_bytes(Quantity::TableGrowth, bytes);
         assert_eq!(held(1), Some(128 << 10));
         assert_eq!(held(33 << 20), Some(192 << 10));
         assert_eq!(held(256 << 30), Some((8192 + 16) * (64 << 10)));
@@ -127,16 +127,17 @@ mod tests {
 
     #[test]
     fn a_file_takes_whole_base_pages() {
-        let held = |text: &str, bytes| Layout::read(text).unwrap().held_bytes(What::PageCache, bytes).unwrap();
+        let held = |text: &str, bytes| Layout::read(text).unwrap().held_bytes(Quantity::PageCache, bytes).unwrap();
         assert_eq!([1, 4096, 4097].map(|bytes| held("x86-64", bytes)), [4096, 4096, 8192]);
         assert_eq!([1, 65536, 65537].map(|bytes| held("sv39-64k", bytes)), [65536, 65536, 131_072]);
     }
 
     #[test]
-    fn what_is_no_layout_is_refused() {
-        for (text, told) in [("x68", "no page-table format"), ("x86-64 3M", "3M"), ("x86-64 64K", "4K, 2M, 1G")] {
+    fn refuses_text_that_is_no_layout() {
+        for (text, expected) in [("x68", "not a page-table format"), ("x86-64 3M", "3M"), ("x86-64 64K", "4K, 2M, 1G")]
+        {
             let error = Layout::read(text).unwrap_err();
-            assert!(error.contains(told), "{error}");
+            assert!(error.contains(expected), "{error}");
         }
     }
 }

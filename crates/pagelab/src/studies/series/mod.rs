@@ -8,7 +8,7 @@ use study::machine::Machine;
 use study::metric::Provenance;
 use study::series::{Column, Filled, Series};
 
-use self::derived::{ALL, Layout, What};
+use self::derived::{ALL, Layout, Quantity};
 
 /// Checks that the program can derive the series of a study.
 ///
@@ -19,7 +19,7 @@ pub fn check(definition: &Definition) -> Result<(), String> {
 }
 
 /// The quantity that is derived, and the layouts.
-fn of_series(series: &Series) -> Result<(What, Vec<Layout>), String> {
+fn of_series(series: &Series) -> Result<(Quantity, Vec<Layout>), String> {
     let name = &series.name;
     let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
     let found = ALL.iter().find(|(known, _)| *known == series.what);
@@ -64,7 +64,7 @@ fn measured(series: &Series, name: String, comparison: &Comparison, layout: Opti
 
 /// The layout of a machine without large leaves: selected by its base page, and for page tables by its instruction set, too.
 /// The kernel does not report the number of levels, so this returns the first layout that may match.
-fn of_machine(what: What, machine: &Machine, series: &Series, layouts: &[Layout]) -> Option<String> {
+fn of_machine(what: Quantity, machine: &Machine, series: &Series, layouts: &[Layout]) -> Option<String> {
     let family = match machine.arch.as_str() {
         "x86_64" => "x86-64",
         "aarch64" => "arm64-",
@@ -74,7 +74,7 @@ fn of_machine(what: What, machine: &Machine, series: &Series, layouts: &[Layout]
     let is_own = |(name, layout): &(&String, &Layout)| {
         layout.base_bytes() == machine.page_sizes.base.bytes()
             && !name.contains(' ')
-            && (what == What::PageCache || name.starts_with(family))
+            && (what == Quantity::PageCache || name.starts_with(family))
     };
     series.layouts.iter().zip(layouts).find(is_own).map(|(name, _)| name.clone())
 }

@@ -8,18 +8,18 @@ pub enum On {
     /// On this machine
     #[default]
     Here,
-    /// On nodes of Slurm: each workload is a task of a job array. A further job merges what the tasks leave
+    /// On nodes of Slurm: each workload is a task of a job array. A further job merges their results
     Slurm,
 }
 
 /// Where the rows of a study are run, and which.
 #[derive(Clone, Debug, Args)]
 pub struct Where {
-    /// Where what is missing runs
+    /// Where to run the missing parts
     #[arg(long, value_enum, default_value = "here", conflicts_with = "task")]
     pub on: On,
-    /// Run only this task of the array (`--on slurm --dry-run` lists them), on this node's own disk. Its results are
-    /// left as a shard next to the store
+    /// Run only this task of the array (`--on slurm --dry-run` lists them), on this node's own disk. Its results become
+    /// a shard next to the store
     #[arg(long, value_name = "N", conflicts_with_all = ["dry_run", "only"])]
     pub task: Option<usize>,
 }

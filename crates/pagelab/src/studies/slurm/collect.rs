@@ -6,7 +6,7 @@ use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, is_there, own_directory, publish, unfinished_rows, working_copy};
+use super::shards::{Shards, exists, own_directory, publish, unfinished_rows, working_copy};
 use super::tasks::{State, Task, tasks};
 use crate::failure::{Failure, report};
 use crate::output::{open, print};
@@ -27,9 +27,9 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
             "there is no {directory}: no study was submitted to Slurm with the store {store}"
         )));
     }
-    let own = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
-    let collected = collected(&definition, &tasks, &shards, &own);
-    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
+    let local_directory = own_directory(&format!("{}-merge-{}", shards.stem, std::process::id()))?;
+    let collected = collected(&definition, &tasks, &shards, &local_directory);
+    files::remove_tree(&local_directory).map_err(|error| Failure::about(&local_directory, error))?;
     let missing = collected?;
     if missing.is_empty() {
         print(&format!("all {} tasks are done; `pagelab study report {}`", tasks.len(), which.words()), false)
@@ -45,15 +45,20 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
 }
 
 /// Merges in a directory on this node, and returns what is missing, one sentence per task.
-fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Path) -> Result<Vec<String>, Failure> {
-    let local = own.join("results.sqlite");
-    let into = if is_there(&shards.store)? { working_copy(&shards.store, &local)? } else { open(&local)? };
+fn collected(
+    definition: &Definition,
+    tasks: &[Task],
+    shards: &Shards,
+    local_directory: &Path,
+) -> Result<Vec<String>, Failure> {
+    let local = local_directory.join("results.sqlite");
+    let into = if exists(&shards.store)? { working_copy(&shards.store, &local)? } else { open(&local)? };
     let (mut copies, mut damaged) = (Vec::new(), Vec::new());
     for task in tasks {
-        if !is_there(&shards.shard(task.number))? {
+        if !exists(&shards.shard(task.number))? {
             continue;
         }
-        match copy(&shards.shard(task.number), own) {
+        match copy(&shards.shard(task.number), local_directory) {
             Ok(copy) => copies.push(copy),
             Err(failure) => {
                 let what = results::printable(&failure.to_string());
@@ -66,13 +71,13 @@ fn collected(definition: &Definition, tasks: &[Task], shards: &Shards, own: &Pat
     let missing = tasks.iter().map(|task| missing(definition, task, shards, &into, damaged.contains(&task.number)));
     let missing = missing.collect::<Result<Vec<Option<String>>, Failure>>()?;
     publish(&into.close().map_err(Failure::input)?, &shards.store)?;
-    print(&counted.told(&shards.store), false)?;
+    print(&counted.summary(&shards.store), false)?;
     counted.ending().map(|()| missing.into_iter().flatten().collect())
 }
 
 /// Copies a shard to this node's own disk, under the same file name.
-fn copy(shard: &Path, own: &Path) -> Result<PathBuf, Failure> {
-    let copy = own.join(shard.file_name().unwrap_or_default());
+fn copy(shard: &Path, local_directory: &Path) -> Result<PathBuf, Failure> {
+    let copy = local_directory.join(shard.file_name().unwrap_or_default());
     working_copy(shard, &copy)?.close().map_err(Failure::input)
 }
 
@@ -85,25 +90,25 @@ fn missing(
     is_damaged: bool,
 ) -> Result<Option<String>, Failure> {
     let partial_copies = shards.partial_copies(task.number)?;
-    let (shard, printed) = (shards.shard(task.number), shards.printed(task.number)?);
+    let (shard, printed) = (shards.shard(task.number), shards.output_file(task.number)?);
     let why = match task.state(definition, Some(store))? {
         State::Done => return Ok(None),
         State::Failed(why) => why,
-        State::Left(_) if is_damaged => format!("{} is damaged, or half of a copy", shard.display()),
-        State::Left(_) if !partial_copies.is_empty() => {
-            let partial_copies: Vec<String> = partial_copies.iter().map(|half| half.display().to_string()).collect();
+        State::Unfinished(_) if is_damaged => format!("{} is damaged, or an incomplete copy", shard.display()),
+        State::Unfinished(_) if !partial_copies.is_empty() => {
+            let partial_copies: Vec<String> = partial_copies.iter().map(|copy| copy.display().to_string()).collect();
             format!("the copy of its shard was not finished: {}", partial_copies.join(", "))
         }
-        State::Left(_) if !is_there(&shard)? => {
-            if is_there(&printed)? {
-                format!("it left no shard: it runs, or it was killed; {} has what it printed", printed.display())
+        State::Unfinished(_) if !exists(&shard)? => {
+            if exists(&printed)? {
+                format!("it left no shard: it is running, or was killed; its output is in {}", printed.display())
             } else {
-                "it left no shard: it has not begun".to_owned()
+                "it left no shard: it has not started".to_owned()
             }
         }
         // The store's reason is used if the task's note gives none.
-        State::Left(why) => match unfinished_rows(&shards.note(task.number)) {
-            Ok(own) => own.unwrap_or(why),
+        State::Unfinished(why) => match unfinished_rows(&shards.note(task.number)) {
+            Ok(local_directory) => local_directory.unwrap_or(why),
             Err(failure) => format!("{why}; its own reason is not known: {failure}"),
         },
     };

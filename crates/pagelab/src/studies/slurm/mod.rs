@@ -1,8 +1,8 @@
 //! `pagelab study run --on slurm`: submits the missing part of a study as a job array, and a job that merges the results of
 //! its tasks.
 //!
-//! Slurm decides where and when a task runs, and requeues it if a node fails. pagelab keeps no list of its own: the study
-//! file determines the tasks, the store what is done, and Slurm what is queued.
+//! Slurm decides where and when a task runs, and requeues it if a node fails. pagelab keeps no list: the study file
+//! determines the tasks, the store knows the finished ones, and Slurm the queued ones.
 
 pub mod arguments;
 mod collect;
@@ -21,8 +21,8 @@ pub use queue::{Standing, standings};
 pub use task::task;
 
 use results::files;
-use script::{Array, Job};
-use shards::{Shards, is_there, own_directory, working_copy};
+use script::{Array, Submission};
+use shards::{Shards, exists, own_directory, working_copy};
 use study::definition::Definition;
 use tasks::{State, Task, tasks};
 
@@ -37,7 +37,7 @@ use crate::output::print;
 pub fn submit(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
-    let left = left(&definition, &shards, arguments)?;
+    let left = remaining_tasks(&definition, &shards, arguments)?;
     let program = std::env::current_exe().map_err(|error| Failure::Input(format!("this program: {error}")))?;
     let name = name(&shards);
     if left.is_empty() {
@@ -46,32 +46,32 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
     if !arguments.dry_run {
         refuse_queued(&name)?;
     }
-    let array_size = match (sbatch::array_size(), arguments.dry_run) {
+    let max_array_size = match (sbatch::max_array_size(), arguments.dry_run) {
         (Ok(size), _) => size,
         (Err(failure), false) => return Err(failure),
-        (Err(_), true) => sbatch::USUAL_ARRAY_SIZE,
+        (Err(_), true) => sbatch::DEFAULT_ARRAY_SIZE,
     };
     let study = words(&arguments.which, &shards.store)?;
     let again = arguments.again.then(|| "--again".to_owned());
     let options: Vec<String> = again.into_iter().chain(arguments.added()).collect();
     let model_cpus = arguments.jobs.or(definition.slurm.model_cpus).unwrap_or(1);
-    let job = Job {
+    let submission = Submission {
         name: &name,
         stem: &shards.stem,
         program: &program,
         study: &study,
         options: &options,
         model_cpus,
-        array_size,
+        max_array_size,
     };
     let (measured, modelled): (Vec<&Task>, Vec<&Task>) = left.iter().partition(|task| task.is_measured());
     let mut arrays = Vec::new();
-    arrays.extend(job.measured(&definition, &measured)?);
-    arrays.extend(job.modelled(&definition, &modelled)?);
+    arrays.extend(submission.measured(&definition, &measured)?);
+    arrays.extend(submission.modelled(&definition, &modelled)?);
     if arguments.dry_run {
-        return print(&planned(&definition, &job, &left, &arrays), false);
+        return print(&planned(&definition, &submission, &left, &arrays), false);
     }
-    submitted(&definition, &job, &shards, &arrays, arguments)
+    submit_arrays(&definition, &submission, &shards, &arrays, arguments)
 }
 
 /// Refuses to submit a study to the same store while it is queued.
@@ -81,20 +81,20 @@ fn refuse_queued(name: &str) -> Result<(), Failure> {
         Ok(())
     } else {
         Err(Failure::Input(format!(
-            "jobs of this study and store wait or run already: {}; wait for them, or end them with scancel",
+            "jobs of this study and store are already queued or running: {}; wait for them, or cancel them with scancel",
             queued.join(", ")
         )))
     }
 }
 
-fn submitted(
+fn submit_arrays(
     definition: &Definition,
-    job: &Job<'_>,
+    submission: &Submission<'_>,
     shards: &Shards,
     arrays: &[Array],
     arguments: &Run,
 ) -> Result<(), Failure> {
-    shards.make()?;
+    shards.create_directory()?;
     let mut numbers: Vec<String> = Vec::new();
     let merge = format!("`pagelab study merge --shards {}`", arguments.which.words());
     for array in arrays {
@@ -103,15 +103,15 @@ fn submitted(
             Ok(number) => numbers.push(number),
             Err(failure) if numbers.is_empty() => return Err(failure),
             Err(failure) => {
-                let there = numbers.join(", ");
-                return Err(Failure::Input(format!("{failure}; job {there} is queued, and {merge} merges it")));
+                let jobs = numbers.join(", ");
+                return Err(Failure::Input(format!("{failure}; job {jobs} is queued, and {merge} merges it")));
             }
         }
     }
-    let merging = sbatch::submit(&job.merge(definition, &numbers), &shards.directory, None);
+    let merging = sbatch::submit(&submission.merge(definition, &numbers), &shards.directory, None);
     let merging = merging.map_err(|failure| {
-        let there = numbers.join(", ");
-        Failure::Input(format!("{failure}; job {there} is queued, and {merge} merges what it leaves"))
+        let jobs = numbers.join(", ");
+        Failure::Input(format!("{failure}; job {jobs} is queued, and {merge} merges what it leaves"))
     })?;
     let directory = shards.directory.display();
     print(
@@ -120,26 +120,26 @@ fn submitted(
     )
 }
 
-fn planned(definition: &Definition, job: &Job<'_>, left: &[Task], arrays: &[Array]) -> String {
+fn planned(definition: &Definition, submission: &Submission<'_>, left: &[Task], arrays: &[Array]) -> String {
     let tasks: String = left.iter().map(|task| format!("    {}\n", task.describe())).collect();
     let numbers: Vec<String> = (1..=arrays.len()).map(|at| format!("JOB{at}")).collect();
-    let merge = job.merge(definition, &numbers);
+    let merge = submission.merge(definition, &numbers);
     let scripts = arrays.iter().map(|array| &array.script).chain([&merge]);
     let scripts: Vec<String> = scripts.map(|script| indented(script)).collect();
     format!("what would be submitted:\n{tasks}\n{}", scripts.join("\n"))
 }
 
-/// Indents a script, so that its lines are not folded and can be copied.
+/// Indents a script, so that its lines are not wrapped and can be copied.
 fn indented(script: &str) -> String {
     script.lines().map(|line| format!("    {line}\n")).collect()
 }
 
 /// The selected tasks that have something left to do.
-fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
-    let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_named(&task.workload.name));
-    let own = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
-    let store = if is_there(&shards.store)? {
-        working_copy(&shards.store, &own.join("results.sqlite")).map(Some)
+fn remaining_tasks(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec<Task>, Failure> {
+    let tasks = tasks(definition)?.into_iter().filter(|task| arguments.is_selected(&task.workload.name));
+    let local_directory = own_directory(&format!("{}-plan-{}", shards.stem, std::process::id()))?;
+    let store = if exists(&shards.store)? {
+        working_copy(&shards.store, &local_directory.join("results.sqlite")).map(Some)
     } else {
         Ok(None)
     };
@@ -147,14 +147,14 @@ fn left(definition: &Definition, shards: &Shards, arguments: &Run) -> Result<Vec
         let mut left = Vec::new();
         for task in tasks {
             match task.state(definition, store.as_ref())? {
-                State::Left(_) => left.push(task),
+                State::Unfinished(_) => left.push(task),
                 State::Failed(_) if arguments.again => left.push(task),
                 State::Done | State::Failed(_) => {}
             }
         }
         Ok(left)
     });
-    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
+    files::remove_tree(&local_directory).map_err(|error| Failure::about(&local_directory, error))?;
     left
 }
 
@@ -166,9 +166,8 @@ fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     } else {
         which.study.clone()
     };
-    let quick = which.quick.then(|| "--quick".to_owned());
     let store = ["--store".to_owned(), store.to_string_lossy().into_owned()];
-    Ok(std::iter::once(study).chain(quick).chain(store).collect())
+    Ok(std::iter::once(study).chain(which.size.words()).chain(store).collect())
 }
 
 /// The name of all jobs of a study and store.

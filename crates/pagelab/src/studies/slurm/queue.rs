@@ -1,9 +1,9 @@
-//! The states of a study's tasks: Slurm's for those that wait and run, and the results that others have left.
+//! The states of a study's tasks: from Slurm for those that wait or run, from their shards for the others.
 
 use study::definition::Definition;
 
 use super::sbatch::{self, Queued};
-use super::shards::{Shards, is_there, unfinished_rows};
+use super::shards::{Shards, exists, unfinished_rows};
 use super::tasks::tasks;
 use crate::failure::Failure;
 use crate::studies::arguments::Which;
@@ -53,12 +53,13 @@ fn standing(
     shards: &Shards,
     queued: &Result<Vec<Queued>, Failure>,
 ) -> Result<(&'static str, String), Failure> {
-    let own = queued.iter().flatten().find(|one| one.task == task);
+    let queued_task = queued.iter().flatten().find(|one| one.task == task);
     let unknown = queued.as_ref().err().map(|failure| format!("whether it is queued is not known: {failure}"));
-    let (shard, printed, partial_copies) = (shards.shard(task), shards.printed(task)?, shards.partial_copies(task)?);
-    Ok(match own {
+    let (shard, printed, partial_copies) =
+        (shards.shard(task), shards.output_file(task)?, shards.partial_copies(task)?);
+    Ok(match queued_task {
         Some(queued) => ("queued", queued.state.clone()),
-        None if is_there(&shard)? => {
+        None if exists(&shard)? => {
             let why = match unfinished_rows(&shards.note(task)) {
                 Ok(why) => why.unwrap_or_else(|| "all its rows are done".to_owned()),
                 Err(failure) => format!("which rows are done is not known: {failure}"),
@@ -66,8 +67,8 @@ fn standing(
             ("left a shard", why)
         }
         None if !partial_copies.is_empty() => ("half a shard", partial_copies[0].display().to_string()),
-        None if is_there(&printed)? => {
-            let why = unknown.unwrap_or_else(|| format!("{} has what it printed", printed.display()));
+        None if exists(&printed)? => {
+            let why = unknown.unwrap_or_else(|| format!("its output is in {}", printed.display()));
             ("ended or killed", why)
         }
         None => ("not begun", unknown.unwrap_or_default()),

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Submits a script from a directory, to start after another job if one is given, and returns the job number.
+/// Submits a script, with this directory as its working directory, to start after another job if one is given. Returns the job number.
 ///
 /// # Errors
 /// Slurm is not installed, or it refuses the job.
@@ -14,7 +14,7 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     let mut command = Command::new("sbatch");
     command.arg("--parsable").current_dir(directory);
     command.args(after.map(|job| format!("--dependency=afterany:{job}")));
-    let printed = ran(command, script)?;
+    let printed = run(command, script)?;
     // sbatch prints `NUMBER`, or `NUMBER;CLUSTER`.
     let number = printed.trim().split(';').next().unwrap_or_default();
     if !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -24,23 +24,23 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     }
 }
 
-/// The default exclusive limit of array indices (slurm.conf(5), MaxArraySize).
-pub const USUAL_ARRAY_SIZE: usize = 1001;
+/// Array indices are below this where the site sets no other value (slurm.conf(5), MaxArraySize).
+pub const DEFAULT_ARRAY_SIZE: usize = 1001;
 
-/// The exclusive limit of array indices at this site.
+/// Array indices are below this at this site.
 ///
 /// # Errors
 /// Slurm is not installed or does not report the limit, or the site has no arrays.
-pub fn array_size() -> Result<usize, Failure> {
+pub fn max_array_size() -> Result<usize, Failure> {
     let mut command = Command::new("scontrol");
     command.args(["show", "config"]);
-    let configuration = ran(command, "")?;
+    let configuration = run(command, "")?;
     let size =
         configuration.lines().find_map(|line| line.trim().strip_prefix("MaxArraySize")?.trim().strip_prefix('='));
     match size.and_then(|size| size.trim().parse().ok()) {
         Some(0) => Err(Failure::Input("this Slurm has no job arrays (MaxArraySize=0 in slurm.conf)".to_owned())),
         Some(size) => Ok(size),
-        None => Err(Failure::Input("`scontrol show config` does not say MaxArraySize".to_owned())),
+        None => Err(Failure::Input("`scontrol show config` does not report MaxArraySize".to_owned())),
     }
 }
 
@@ -56,14 +56,14 @@ pub struct Queued {
 /// The waiting and running tasks of arrays with this name.
 ///
 /// # Errors
-/// Slurm is not installed, or its output is not understood.
+/// Slurm is not installed, or squeue fails.
 pub fn tasks_queued(name: &str) -> Result<Vec<Queued>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--array", "--format=%k|%K|%T|%N|%r", "--name", name]);
-    Ok(ran(command, "")?.lines().filter_map(task_queued).collect())
+    Ok(run(command, "")?.lines().filter_map(task_queued).collect())
 }
 
-/// Parses a line `OFFSET|INDEX|STATE|NODES|REASON`.
+/// Parses a line `COMMENT|INDEX|STATE|NODES|REASON`; the comment is the offset of the array (`script`).
 fn task_queued(line: &str) -> Option<Queued> {
     let mut parts = line.trim().splitn(5, '|');
     let (offset, index) = (parts.next()?.parse().unwrap_or(0), parts.next()?.parse::<usize>().ok()?);
@@ -75,22 +75,22 @@ fn task_queued(line: &str) -> Option<Queued> {
 /// The numbers of waiting and running jobs with these names.
 ///
 /// # Errors
-/// Slurm is not installed, or its output is not understood.
+/// Slurm is not installed, or squeue fails.
 pub fn queued(names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--format=%F", "--name", &names.join(",")]);
-    let mut numbers: Vec<String> = ran(command, "")?.split_whitespace().map(str::to_owned).collect();
+    let mut numbers: Vec<String> = run(command, "")?.split_whitespace().map(str::to_owned).collect();
     numbers.sort();
     numbers.dedup();
     Ok(numbers)
 }
 
-fn ran(mut command: Command, input: &str) -> Result<String, Failure> {
+fn run(mut command: Command, input: &str) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let failed = |error: std::io::Error| match error.kind() {
         ErrorKind::NotFound => Failure::Input(format!(
-            "there is no {program} in PATH: submit from a machine of the cluster (on Debian it is in the package slurm-client). The same study runs on this machine without --on slurm"
+            "there is no {program} in PATH: use a machine of the cluster (on Debian it is in the package slurm-client). The same study runs on this machine without --on slurm"
         )),
         _ => Failure::Input(format!("{program}: {error}")),
     };
@@ -121,10 +121,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_task_is_known_by_its_array_and_its_place_in_it() {
+    fn parses_the_task_number_from_offset_and_index() {
         let of = |line| task_queued(line).map(|queued| (queued.task, queued.state));
         assert_eq!(of("1000|7|RUNNING|node3|None"), Some((1007, "RUNNING on node3".to_owned())));
         assert_eq!(of("(null)|0|PENDING||Resources"), Some((0, "PENDING (Resources)".to_owned())));
-        assert_eq!(of("0|N/A|PENDING||Dependency"), None, "no task of an array");
+        assert_eq!(of("0|N/A|PENDING||Dependency"), None, "not a task of an array");
     }
 }

@@ -8,9 +8,9 @@ use super::tasks::Task;
 use crate::failure::Failure;
 use crate::words::parse_duration;
 
-/// Properties of a job that do not come from the study file.
-pub struct Job<'a> {
-    /// The name of all jobs of this study and store.
+/// What all scripts of one submission have in common.
+pub struct Submission<'a> {
+    /// The name of the arrays; the merging job has this name with `-merge`.
     pub name: &'a str,
     /// The prefix of file names of the study's tasks.
     pub stem: &'a str,
@@ -22,15 +22,15 @@ pub struct Job<'a> {
     pub options: &'a [String],
     /// The processors of a simulation task.
     pub model_cpus: u32,
-    /// The exclusive limit of array indices.
-    pub array_size: usize,
+    /// Array indices are below this (MaxArraySize).
+    pub max_array_size: usize,
 }
 
 /// An array of tasks.
 pub struct Array {
     /// The sbatch script.
     pub script: String,
-    /// Whether it must run after the previous array: together they would exceed the study's limit of concurrent tasks.
+    /// Whether it waits for the previous array, because Slurm's limit of concurrent tasks (`%N`) is per array.
     pub is_after_previous: bool,
 }
 
@@ -40,42 +40,42 @@ struct Part<'a> {
     tasks: Vec<&'a Task>,
 }
 
-impl Job<'_> {
+impl Submission<'_> {
     /// The arrays of measuring tasks, each with exclusive use of a node.
     ///
     /// # Errors
     /// The time limit cannot be parsed.
     pub fn measured(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
         let features = definition.slurm.constraint.iter().map(|features| format!("constraint={features}"));
-        let own: Vec<String> = ["exclusive".to_owned(), "mem=0".to_owned()].into_iter().chain(features).collect();
-        self.arrays(definition, tasks, &own, &[])
+        let resources: Vec<String> = ["exclusive".to_owned(), "mem=0".to_owned()].into_iter().chain(features).collect();
+        self.arrays(definition, tasks, &resources, &[])
     }
 
-    /// The arrays of simulation tasks: many share a node.
+    /// The arrays of simulation tasks: they may share a node.
     ///
     /// # Errors
     /// The time limit cannot be parsed.
     pub fn modelled(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
-        let own = [format!("cpus-per-task={}", self.model_cpus)];
-        self.arrays(definition, tasks, &own, &["--jobs".to_owned(), self.model_cpus.to_string()])
+        let resources = [format!("cpus-per-task={}", self.model_cpus)];
+        self.arrays(definition, tasks, &resources, &["--jobs".to_owned(), self.model_cpus.to_string()])
     }
 
     fn arrays(
         &self,
         definition: &Definition,
         tasks: &[&Task],
-        own: &[String],
+        resources: &[String],
         added: &[String],
     ) -> Result<Vec<Array>, Failure> {
         let of = |(at, part): (usize, Part<'_>)| {
-            let lines = [self.array(&definition.slurm, &part)?, own.to_vec()].concat();
+            let lines = [self.array(&definition.slurm, &part)?, resources.to_vec()].concat();
             let is_after_previous = at > 0 && definition.slurm.concurrent.is_some();
             Ok(Array { script: script(&lines, &self.task(part.offset, added)), is_after_previous })
         };
-        parts(tasks, self.array_size).into_iter().enumerate().map(of).collect()
+        parts(tasks, self.max_array_size).into_iter().enumerate().map(of).collect()
     }
 
-    /// The job that merges the results of these arrays' tasks, however they end. Only one job of this name runs at a time.
+    /// The job that merges the results of these arrays' tasks, however they end. Only one job of this name and user runs at a time.
     pub fn merge(&self, definition: &Definition, arrays: &[String]) -> String {
         let name = format!("{}-merge", self.name);
         let mut lines = common(&definition.slurm, &name, &format!("{}-merge-%j.out", self.stem));
@@ -163,9 +163,9 @@ fn ranges(numbers: &[usize]) -> String {
             _ => ranges.push((*number, *number)),
         }
     }
-    let told =
+    let texts =
         ranges.iter().map(|(first, last)| if first == last { first.to_string() } else { format!("{first}-{last}") });
-    told.collect::<Vec<_>>().join(",")
+    texts.collect::<Vec<_>>().join(",")
 }
 
 #[cfg(test)]
@@ -173,17 +173,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_array_has_no_number_beyond_the_largest_that_slurm_takes() {
+    fn array_indices_stay_below_slurms_limit() {
         let task = |number| Task { number, workload: Default::default(), machines: vec![] };
         let tasks: Vec<Task> = [0, 1, 999, 1000, 1001, 2500].map(task).into();
         let parts = parts(&tasks.iter().collect::<Vec<_>>(), 1000);
         let numbers = |part: &Part<'_>| part.tasks.iter().map(|task| task.number - part.offset).collect::<Vec<_>>();
-        let told: Vec<(usize, Vec<usize>)> = parts.iter().map(|part| (part.offset, numbers(part))).collect();
-        assert_eq!(told, [(0, vec![0, 1, 999]), (1000, vec![0, 1]), (2000, vec![500])]);
+        let texts: Vec<(usize, Vec<usize>)> = parts.iter().map(|part| (part.offset, numbers(part))).collect();
+        assert_eq!(texts, [(0, vec![0, 1, 999]), (1000, vec![0, 1]), (2000, vec![500])]);
     }
 
     #[test]
-    fn numbers_are_told_as_ranges() {
+    fn formats_numbers_as_ranges() {
         assert_eq!(ranges(&[0, 1, 2, 5, 7, 8]), "0-2,5,7-8");
         assert_eq!(ranges(&[3]), "3");
         assert_eq!(ranges(&[]), "");

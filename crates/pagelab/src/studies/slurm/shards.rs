@@ -46,7 +46,7 @@ impl Shards {
     ///
     /// # Errors
     /// The directory cannot be created.
-    pub fn make(&self) -> Result<(), Failure> {
+    pub fn create_directory(&self) -> Result<(), Failure> {
         files::make_directories(&self.directory).map_err(Failure::input)
     }
 
@@ -81,7 +81,7 @@ impl Shards {
     ///
     /// # Errors
     /// The directory cannot be read.
-    pub fn printed(&self, task: usize) -> Result<PathBuf, Failure> {
+    pub fn output_file(&self, task: usize) -> Result<PathBuf, Failure> {
         let is_own = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let number = name.strip_prefix(&self.stem).and_then(|rest| rest.strip_prefix('-')?.strip_suffix(".out"));
@@ -90,8 +90,8 @@ impl Shards {
                 parts.and_then(|(offset, index)| Some(offset.parse::<usize>().ok()? + index.parse::<usize>().ok()?));
             sum == Some(task)
         };
-        let own = self.entries()?.into_iter().find(is_own);
-        Ok(own.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
+        let found = self.entries()?.into_iter().find(is_own);
+        Ok(found.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
     }
 
     /// Incomplete copies of a task's shard.
@@ -100,11 +100,11 @@ impl Shards {
     /// The directory cannot be read.
     pub fn partial_copies(&self, task: usize) -> Result<Vec<PathBuf>, Failure> {
         let begin = format!("{}-{task}.sqlite.", self.stem);
-        let is_half = |path: &PathBuf| {
+        let is_partial = |path: &PathBuf| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(&begin) && path.extension().is_some_and(|ending| ending == PARTIAL)
         };
-        let mut partial_copies: Vec<PathBuf> = self.entries()?.into_iter().filter(is_half).collect();
+        let mut partial_copies: Vec<PathBuf> = self.entries()?.into_iter().filter(is_partial).collect();
         partial_copies.sort();
         Ok(partial_copies)
     }
@@ -114,8 +114,8 @@ impl Shards {
     /// # Errors
     /// The files cannot be written; the earlier ones are then unchanged.
     pub fn publish(&self, task: usize, store: &Path, note: &str) -> Result<(), Failure> {
-        for half in self.partial_copies(task)? {
-            files::remove_file(&half).map_err(|error| Failure::about(&half, error))?;
+        for partial in self.partial_copies(task)? {
+            files::remove_file(&partial).map_err(|error| Failure::about(&partial, error))?;
         }
         publish(store, &self.shard(task))?;
         output::write(&self.note(task), &|to| to.write_all(note.as_bytes()))
@@ -127,7 +127,7 @@ impl Shards {
 /// # Errors
 /// The file's existence cannot be determined. This is an error, because an existing file that counted as absent would be
 /// overwritten.
-pub fn is_there(path: &Path) -> Result<bool, Failure> {
+pub fn exists(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| Failure::about(path, error))
 }
 

@@ -6,7 +6,7 @@ use results::files;
 use results::store::Store;
 use study::definition::Definition;
 
-use super::shards::{Shards, is_there, own_directory, working_copy};
+use super::shards::{Shards, exists, own_directory, working_copy};
 use super::tasks::tasks;
 use crate::failure::{Failure, report};
 use crate::output::open;
@@ -25,27 +25,28 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
         return Err(Failure::Input(format!("--task {number}: the study has {} tasks, from 0 on", tasks.len())));
     };
     let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
-    shards.make()?;
-    let own = own_directory(&format!("{}-{number}", shards.stem))?;
-    let store = open(&own.join("results.sqlite"))?;
-    go_on(&shards.shard(number), &own, &store)?;
+    shards.create_directory()?;
+    let local_directory = own_directory(&format!("{}-{number}", shards.stem))?;
+    let store = open(&local_directory.join("results.sqlite"))?;
+    resume(&shards.shard(number), &local_directory, &store)?;
     let definition = task.definition(&definition);
-    report(format_args!("study {}: {}, in {}", definition.name, task.describe(), own.display()));
-    let ran = run::of(&definition, arguments, &store);
+    report(format_args!("study {}: {}, in {}", definition.name, task.describe(), local_directory.display()));
+    // A task has one workload, which gets all the time.
+    let result = run::run_in(&definition, &Run { no_rounds: true, ..arguments.clone() }, &store);
     let note = note(&definition, &store);
-    let whole = store.close().map_err(Failure::input)?;
-    shards.publish(number, &whole, &note?)?;
-    report(format_args!("study {}: {} holds it", definition.name, shards.shard(number).display()));
-    files::remove_tree(&own).map_err(|error| Failure::about(&own, error))?;
-    ran
+    let closed = store.close().map_err(Failure::input)?;
+    shards.publish(number, &closed, &note?)?;
+    report(format_args!("study {}: the results are in {}", definition.name, shards.shard(number).display()));
+    files::remove_tree(&local_directory).map_err(|error| Failure::about(&local_directory, error))?;
+    result
 }
 
 /// Copies the results of an earlier attempt on any node. A damaged shard is set aside and not resumed.
-fn go_on(shard: &Path, own: &Path, store: &Store) -> Result<(), Failure> {
-    if !is_there(shard)? {
+fn resume(shard: &Path, local_directory: &Path, store: &Store) -> Result<(), Failure> {
+    if !exists(shard)? {
         return Ok(());
     }
-    let copy = own.join("earlier.sqlite");
+    let copy = local_directory.join("earlier.sqlite");
     let failure = match working_copy(shard, &copy).and_then(|earlier| earlier.close().map_err(Failure::input)) {
         Ok(copy) => return merge::into(&[copy], None, store).ending(),
         Err(failure) => failure,

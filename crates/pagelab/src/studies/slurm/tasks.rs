@@ -1,18 +1,19 @@
 //! The tasks of a study, each for one node at a time. Their numbers depend only on the study's file and size.
 
 use results::store::Store;
-use study::comparison::Comparison;
+use study::comparison::{Comparison, Ended};
 use study::definition::{Definition, HOST, Workload};
 
+use crate::compare::resumed::time_s;
 use crate::failure::Failure;
 use crate::studies::lowered::{is_over_boots, lowered};
-use crate::studies::model::{self, ModelRow, Progress as Simulated};
-use crate::studies::plan::{Progress, ended, host_rows};
+use crate::studies::model::{self, ModelRow, Progress};
+use crate::studies::plan::{self, ended, host_rows, max_time_s};
 
-/// All blocks of a workload on one node, or its simulations.
+/// One workload: all its measured blocks on one node, or its simulations on some model machines.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its index in the array.
+    /// Its number in the study.
     pub number: usize,
     /// The workload to run.
     pub workload: Workload,
@@ -27,8 +28,8 @@ pub enum State {
     Done,
     /// The task ended without a result, for this reason.
     Failed(String),
-    /// The task has begun, or has left no results, for this reason.
-    Left(String),
+    /// The task has still to run or to continue; the text says why.
+    Unfinished(String),
 }
 
 /// The tasks of a study: first those that measure, then those that simulate.
@@ -48,9 +49,11 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
         tasks.extend(measured.map(|workload| (workload.clone(), vec![HOST.to_owned()])));
     }
     let models: Vec<String> = definition.machines.iter().filter(|machine| *machine != HOST).cloned().collect();
-    for workload in definition.workloads.iter().filter(|workload| model::never(definition, workload).is_none()) {
+    for workload in
+        definition.workloads.iter().filter(|workload| model::why_never_simulated(definition, workload).is_none())
+    {
         match &workload.trace {
-            // An existing trace is simulated on each machine in a separate task. A workload that must be recorded first has
+            // A trace that the study names is simulated on each machine in a separate task. A workload that must be recorded first has
             // one task, so that it is recorded once.
             Some(_) => tasks.extend(models.iter().map(|machine| (workload.clone(), vec![machine.clone()]))),
             None if models.is_empty() => {}
@@ -85,37 +88,50 @@ impl Task {
         let definition = self.definition(of);
         if self.is_measured() {
             let rows = host_rows(&definition, store)?;
-            return Ok(anywhere(rows.first().map(|row| row.stored.as_slice()).unwrap_or_default()));
+            return Ok(best_state(rows.first().map(|row| row.stored.as_slice()).unwrap_or_default(), max_time_s(of)));
         }
         let rows = model::rows(&definition, store)?;
-        Ok(simulated(&rows))
+        Ok(simulation_state(&rows))
     }
 }
 
 /// The state of simulations, on any node.
-fn simulated(rows: &[ModelRow]) -> State {
+fn simulation_state(rows: &[ModelRow]) -> State {
     let failed = rows.iter().find_map(|row| match &row.progress {
-        Simulated::Failed(why) => Some(State::Failed(why.clone())),
-        Simulated::Refused(_) | Simulated::Missing(_) | Simulated::Done => None,
+        Progress::Failed(why) => Some(State::Failed(why.clone())),
+        Progress::Refused(_) | Progress::Missing(_) | Progress::Done => None,
     });
-    let missing = rows.iter().filter(|row| row.progress != Simulated::Done);
-    let missing: Vec<&str> = missing.map(|row| row.machine.as_str()).collect();
-    if missing.is_empty() {
-        State::Done
-    } else {
-        failed.unwrap_or_else(|| State::Left(format!("not simulated yet on {}", missing.join(", "))))
+    let left = rows.iter().filter(|row| matches!(row.progress, Progress::Missing(_) | Progress::Refused(_)));
+    let mut machines: Vec<&str> = left.map(|row| row.machine.as_str()).collect();
+    machines.dedup();
+    let left = State::Unfinished(format!("not simulated yet on {}", machines.join(", ")));
+    let is_missing = rows.iter().any(|row| matches!(row.progress, Progress::Missing(_)));
+    match failed {
+        // A row that failed does not hide one that was never run.
+        Some(failed) if !is_missing => failed,
+        _ if machines.is_empty() => State::Done,
+        _ => left,
     }
 }
 
-/// The best state that any node reached.
-fn anywhere(stored: &[Comparison]) -> State {
-    let all: Vec<Progress> = stored.iter().map(ended).collect();
-    if all.iter().any(|one| matches!(one, Progress::Done { .. })) {
+/// Whether the time of a comparison was up, and the study gives it more now.
+fn has_more_time(comparison: &Comparison, max_time_s: f64) -> bool {
+    let is_raised = comparison.design.max_time_s.is_some_and(|before_s| before_s < max_time_s);
+    // The last trial of a comparison may end a little before its time is up.
+    comparison.ended == Ended::Time && is_raised && time_s(comparison) < 0.9 * max_time_s
+}
+
+/// Done if any comparison is done, otherwise the state of the latest. Comparisons that the study now gives more time do not count.
+fn best_state(stored: &[Comparison], max_time_s: f64) -> State {
+    let all: Vec<plan::Progress> = stored.iter().filter(|one| !has_more_time(one, max_time_s)).map(ended).collect();
+    if all.iter().any(|one| matches!(one, plan::Progress::Done { .. })) {
         return State::Done;
     }
     match all.last() {
-        Some(Progress::Failed { why, .. }) => State::Failed(why.clone()),
-        Some(Progress::Interrupted { trials, .. }) => State::Left(format!("it was interrupted after {trials} trials")),
-        _ => State::Left("not measured yet".to_owned()),
+        Some(plan::Progress::Failed { why, .. }) => State::Failed(why.clone()),
+        Some(plan::Progress::Interrupted { trials, .. }) => {
+            State::Unfinished(format!("it was interrupted after {trials} trials"))
+        }
+        _ => State::Unfinished("not measured yet".to_owned()),
     }
 }

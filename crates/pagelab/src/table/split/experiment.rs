@@ -26,7 +26,7 @@ pub struct Case {
 }
 
 /// The measurements of one variant of a case.
-pub struct Arm {
+pub struct VariantTimes {
     pub variant: Variant,
     pub counters: Counters,
     /// Seconds of the split alone, one value per round.
@@ -35,17 +35,17 @@ pub struct Arm {
     pub protect_s: Vec<f64>,
 }
 
-impl Arm {
+impl VariantTimes {
     /// Seconds of both walks, one value per round.
     pub fn both_s(&self) -> Vec<f64> {
         self.split_s.iter().zip(&self.protect_s).map(|(split, protect)| split + protect).collect()
     }
 }
 
-/// The measurements of a case. The first arm is vanilla.
+/// The measurements of a case. The first variant is vanilla.
 pub struct Measured {
     pub case: Case,
-    pub arms: Vec<Arm>,
+    pub arms: Vec<VariantTimes>,
     /// Seconds for reading every entry that vanilla reads, without calling the visitor.
     pub reading_s: Vec<f64>,
 }
@@ -53,10 +53,12 @@ pub struct Measured {
 impl Case {
     /// The size of the leaves before the split, in bytes.
     pub fn leaf_bytes(&self) -> u64 {
-        self.backing.leaf_bytes(self.format.granule())
+        let geometry = self.format.geometry();
+        // With two levels there are no blocks of 1G.
+        self.backing.leaf_bytes(self.format.granule()).min(geometry.span(geometry.root_level()))
     }
 
-    /// Whether KVM cannot distinguish two cases.
+    /// Whether KVM builds and splits the same tables for both; the slot and the chunk are not compared.
     pub fn is_same(&self, other: &Case) -> bool {
         self.format == other.format && self.mode == other.mode && self.leaf_bytes() == other.leaf_bytes()
     }
@@ -75,7 +77,7 @@ impl Case {
         format!("granule {page}, {backing}, {when}, chunks of {}", size(self.chunk_bytes.into()))
     }
 
-    /// Formats an error with the format's names of levels.
+    /// The text of an error; levels have the names of the Arm manual.
     pub fn explain(&self, error: &Error) -> String {
         let format = &self.format;
         match error {
@@ -88,46 +90,42 @@ impl Case {
     }
 }
 
-/// Measures a case.
-///
-/// # Errors
-/// The format cannot map the memory slot.
 pub fn measure(case: Case, variants: &[Variant], rounds: u32) -> Result<Measured, Error> {
-    let arm = |variant: &Variant| Arm {
+    let new_arm = |variant: &Variant| VariantTimes {
         variant: *variant,
         counters: Counters::default(),
         split_s: Vec::new(),
         protect_s: Vec::new(),
     };
-    let mut measured = Measured { case, arms: variants.iter().map(arm).collect(), reading_s: Vec::new() };
+    let mut measured = Measured { case, arms: variants.iter().map(new_arm).collect(), reading_s: Vec::new() };
     let count = measured.arms.len();
     for round in 0..=rounds as usize {
-        // Rotates the order, so that each variant is first equally often.
+        // Rotates the order, so that no variant is first much more often than another.
         for at in 0..count {
-            let arm = (round + at) % count;
-            measured.trial(arm, round > 0)?;
+            let index = (round + at) % count;
+            measured.trial(index, round > 0)?;
         }
     }
     Ok(measured)
 }
 
 impl Measured {
-    fn trial(&mut self, arm: usize, counted: bool) -> Result<(), Error> {
+    fn trial(&mut self, index: usize, counted: bool) -> Result<(), Error> {
         let case = self.case;
         let mut tables = build_slot(case.format, case.slot, case.backing)?;
         warm(&mut tables, &case)?;
         let (protect_s, protected) = timed(|| write_protect_slot(&mut tables, case.slot, case.mode));
         protected?;
-        let variant = self.arms[arm].variant;
+        let variant = self.arms[index].variant;
         let options = match case.mode {
             Mode::Enable => Options::enable(case.chunk_bytes, variant),
             Mode::Clear => Options::clear(case.chunk_bytes, variant),
         };
         let (split_s, counters) = timed(|| split_slot(&mut tables, case.slot, options));
-        self.arms[arm].counters = counters?;
+        self.arms[index].counters = counters?;
         if counted {
-            self.arms[arm].split_s.push(split_s);
-            self.arms[arm].protect_s.push(protect_s);
+            self.arms[index].split_s.push(split_s);
+            self.arms[index].protect_s.push(protect_s);
         }
         if counted && variant == Variant::Vanilla {
             let (reading_s, read) = timed(|| read(&mut tables, &case));
@@ -142,7 +140,9 @@ impl Measured {
 fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     if case.backing != Backing::Pages {
         let mut cache = TableCache::default();
-        cache.top_up(tables, tables_for(&case.format, case.slot.bytes))?;
+        // The split tops its cache up for the next chunk, beyond what the slot needs.
+        let needed = tables_for(&case.format, case.slot.bytes) + tables_for(&case.format, case.chunk_bytes);
+        cache.top_up(tables, needed)?;
         cache.empty(tables);
     }
     Ok(())

@@ -113,8 +113,8 @@ const MAX_BYTES: u64 = 2 << 40;
 /// Runs `pagelab table split`.
 pub fn run(arguments: &Split) -> Result<(), Failure> {
     if arguments.bytes > MAX_BYTES {
-        let (asked, most) = (size(arguments.bytes.into()), size(MAX_BYTES.into()));
-        return Err(Failure::Input(format!("--bytes {asked}: expected at most {most}, whose tables take 4G")));
+        let (requested, most) = (size(arguments.bytes.into()), size(MAX_BYTES.into()));
+        return Err(Failure::Input(format!("--bytes {requested}: expected at most {most}, whose tables take 4G")));
     }
     let cases = cases(arguments)?;
     let variants = variants(arguments);

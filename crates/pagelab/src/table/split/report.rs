@@ -6,29 +6,29 @@ use results::grid::plain;
 use serde_json::{Value, json};
 use study::stats::paired_ratio;
 
-use super::experiment::{Arm, Measured};
+use super::experiment::{Measured, VariantTimes};
 use super::variant_name;
 use crate::table::describe::{count, size};
 
 const CONFIDENCE: f64 = 0.95;
 /// Whether the measured code was built with optimisation.
 const OPTIMISED: bool = !cfg!(debug_assertions);
-/// What to say where it was not.
+/// The warning if it was not.
 pub const NOT_OPTIMISED: Option<&str> = if OPTIMISED {
     None
 } else {
-    Some("this pagelab was built without optimisation: its times say little (cargo build --release)")
+    Some("this pagelab was built without optimisation: its times mean little (cargo build --release)")
 };
 
 /// The saving of a variant relative to vanilla, as a ratio.
-struct Saved {
+struct Saving {
     ratio: f64,
     interval: Option<(f64, f64)>,
 }
 
-fn saved(times: &[f64], vanilla: &[f64]) -> Option<Saved> {
+fn saved(times: &[f64], vanilla: &[f64]) -> Option<Saving> {
     let found = paired_ratio(times, vanilla, CONFIDENCE)?;
-    Some(Saved { ratio: 1.0 - found.ratio, interval: found.interval.map(|(low, high)| (1.0 - high, 1.0 - low)) })
+    Some(Saving { ratio: 1.0 - found.ratio, interval: found.interval.map(|(low, high)| (1.0 - high, 1.0 - low)) })
 }
 
 /// The median; NaN if there are no times.
@@ -50,11 +50,11 @@ struct Parts {
 }
 
 impl Measured {
-    fn vanilla(&self) -> &Arm {
+    fn vanilla(&self) -> &VariantTimes {
         &self.arms[0]
     }
 
-    /// Requires a variant that reads almost nothing, so that the rest of its time is building tables.
+    /// Breaks vanilla's time down. The variant that reads the fewest entries gives the time for building tables.
     fn parts(&self) -> Option<Parts> {
         let least = self.arms.iter().skip(1).min_by_key(|arm| arm.counters.entries_read)?;
         let (all_s, reading_s) = (median(&self.vanilla().split_s), median(&self.reading_s));
@@ -72,8 +72,8 @@ pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> Str
     let first = format!(
         "stage 2 split of {}. Counts: entries read, calls of the visitor, entries built, tables, TLB invalidations, \
          cache lines; they are exact. Times are measured on this machine: medians of {}; saved \
-         against vanilla, with its 95 % interval. They are those of pagelab's own tables. KVM allocates and zeroes each table, \
-         and waits for barriers and TLB invalidations, so that less of its time is saved where it builds: \
+         against vanilla, with its 95 % interval. They are those of pagelab's own tables. KVM also allocates and zeroes each table, \
+         and waits for barriers and TLB invalidations, so a smaller share of its time is saved where it builds: \
          `pagelab study run stage2-split` weighs these counts with KVM's costs.",
         size(bytes.into()),
         count(rounds.into(), "interleaved round")
@@ -82,8 +82,7 @@ pub fn text(bytes: u64, rounds: u32, measured: &[Measured], width: usize) -> Str
     parts.extend(NOT_OPTIMISED.map(str::to_string));
     parts.extend(measured.iter().map(|measured| case_text(measured, width)));
     if measured.iter().any(|measured| measured.arms.len() > 1) {
-        let summary =
-            "saved against vanilla, % of split and write-protecting walk together, as published figures have it";
+        let summary = "saved against vanilla, % of split and write-protecting walk together, as in published figures";
         parts.push(format!("{}\n{}", results::fold(summary, width, 0), summary_table(measured, width)));
     }
     parts.join("\n\n")
@@ -118,7 +117,7 @@ fn case_text(measured: &Measured, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Text on where the gain comes from.
+/// Text on the parts of vanilla's time, which limit the gain.
 fn gain(measured: &Measured) -> Option<String> {
     let Parts { reading_s, building_s, calling_s } = measured.parts()?;
     let all_s = median(&measured.vanilla().split_s);
@@ -136,7 +135,7 @@ fn gain(measured: &Measured) -> Option<String> {
     ))
 }
 
-impl Saved {
+impl Saving {
     fn text(&self) -> String {
         let percent = |ratio: f64| format!("{:.1}", 100.0 * ratio);
         match self.interval {

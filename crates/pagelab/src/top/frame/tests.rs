@@ -1,10 +1,10 @@
 use super::super::browse::{Key, Sort};
 use super::super::sample;
-use super::super::view::LookCost;
+use super::super::view::RefreshCost;
 use super::*;
 
 const SHOWN: Shown = Shown { page: 5, lines: 5 };
-const PLAIN: Looks = Looks { colours: false, wide: true };
+const PLAIN: TerminalStyle = TerminalStyle { colours: false, unicode: true };
 
 fn table() -> Browse {
     Browse::new(Sort::Resident, String::new())
@@ -15,7 +15,7 @@ fn drawn(browse: &Browse, width: u16, height: u16) -> String {
 }
 
 #[test]
-fn a_wide_frame_has_all_of_it() {
+fn a_wide_frame_shows_everything() {
     let golden = "\
 pagelab top  5 processes, 1 not looked at yet                                                      every 2 s
 memory         21G available of 32G · 5G free in blocks of 2M and more
@@ -34,23 +34,19 @@ pools          2M 64 pages, 10 free
       1 systemd              12M        0  100%    0%     0%        0
    4300 e\\x1b[31mvil\\n        8M        -     …     …      …        … not looked at yet
    4301 größe                 3M        -     ?     ?      ?        ? not permitted: root may, and the user…
-
-
-
-
-
-
 4242 java: 3.52G by 2M, 500M by 4K (folios: 200M of 64K) (3 s ago); not advised, and the kernel gives the
   size to advised memory only
 q end  Enter inspect  s sort  / filter  ? help";
-    assert_eq!(drawn(&table(), 108, 26), golden, "{}", drawn(&table(), 108, 26));
+    let drawn = drawn(&table(), 108, 48);
+    let lines: Vec<&str> = drawn.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines.join("\n"), golden, "{drawn}");
+    assert_eq!(drawn.lines().count(), 48, "the table is above, and the selected process below");
 }
 
 #[test]
 fn a_terminal_of_80_columns_keeps_what_matters() {
     let golden = "\
 pagelab top  5 processes, 1 not looked at yet                          every 2 s
-memory         21G available of 32G · 5G free in blocks of 2M and more
 faults         12.4k/s · 0/s waited for I/O · over 2 s
     PID NAME            RESIDENT    4K    2M   TO WIN WHY IT IS NOT LARGER
    4242 java               4.00G   12%   88%    ~262M not advised, and the kern…
@@ -58,6 +54,7 @@ faults         12.4k/s · 0/s waited for I/O · over 2 s
       1 systemd              12M  100%    0%        0
    4300 e\\x1b[31mvil\\n        8M     …     …        … not looked at yet
    4301 größe                 3M     ?     ?        ? not permitted: root may, …
+
 4242 java: 3.52G by 2M, 500M by 4K (folios: 200M of 64K) (3 s ago); not advised,
   and the kernel gives the size to advised memory only
 q end  Enter inspect  s sort  / filter  ? help";
@@ -70,13 +67,40 @@ fn narrow_and_tiny_terminals_show_processes_first() {
         drawn(&table(), 40, 6),
         "\
 pagelab top  5 processes, 1 not looked …
-    PID NAME                    RESIDENT
-   4242 java                       4.00G
-     77 redis-server                812M
-      1 systemd                      12M
+    PID NAME           4K    2M   TO WIN
+   4242 java          12%   88%    ~262M
+     77 redis-serv…  100%    0%     806M
+      1 systemd      100%    0%        0
 q end  Enter inspect  s sort  / filter …"
     );
     assert_eq!(drawn(&table(), 12, 2), "NAME\njava");
+}
+
+/// Page sizes and what could be larger are the last columns to be dropped, and most lines show processes.
+#[test]
+fn every_usual_terminal_shows_page_sizes_and_what_could_be_larger() {
+    let mut view = sample::view();
+    let java = view.rows.iter().find(|row| row.name == "java").unwrap().clone();
+    view.rows = (1..=100).map(|pid| Row { pid, ..java.clone() }).collect();
+    for (width, height, least, also) in [
+        (40, 12, 6, &["PID"][..]),
+        (60, 20, 12, &["PID", "RESIDENT"]),
+        (80, 24, 15, &["PID", "RESIDENT", "WHY IT IS NOT LARGER"]),
+        (120, 40, 26, &["PID", "RESIDENT", "FAULTS/s", "FOLIOS", "WHY IT IS NOT LARGER"]),
+    ] {
+        let drawn = frame(&view, &table(), PLAIN, width, height);
+        let text = text_of(&drawn.cells);
+        let heading = text.lines().find(|line| line.contains("NAME")).unwrap();
+        for column in ["NAME", "4K", "2M", "TO WIN"].iter().chain(also) {
+            assert!(heading.contains(column), "{width}x{height}: {column} in\n{text}");
+        }
+        assert_eq!(text.lines().filter(|line| line.contains(" java ")).count(), drawn.shown.page, "{text}");
+        assert!(drawn.shown.page >= least, "{width}x{height}: {} processes\n{text}", drawn.shown.page);
+        assert!(
+            text.lines().any(|line| line.contains("12%") && line.contains("88%") && line.contains("262M")),
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -113,7 +137,7 @@ fn no_size_is_too_small_or_too_large() {
 #[test]
 fn an_interval_that_was_lengthened_says_so_and_why() {
     let mut view = sample::view();
-    view.pace = LookCost { every_s: 6.25, asked_s: 2.0, frame_s: 0.025 };
+    view.pace = RefreshCost { every_s: 6.25, requested_s: 2.0, frame_s: 0.025 };
     let text = text_of(&frame(&view, &table(), PLAIN, 100, 30).cells);
     assert!(text.lines().next().unwrap().ends_with("every 6.3 s"), "{text}");
     let why = "every 6.3 s and not 2 s: a frame costs 25 ms of CPU time, and top stays below 1 % of a processor";
@@ -124,7 +148,7 @@ fn an_interval_that_was_lengthened_says_so_and_why() {
 }
 
 #[test]
-fn the_selected_process_is_in_sight() {
+fn the_selected_process_is_visible() {
     let view = sample::view();
     let mut browse = table();
     browse.press(Key::End, &view, SHOWN);
@@ -137,23 +161,23 @@ fn the_selected_process_is_in_sight() {
 
 #[test]
 fn without_colours_nothing_is_coloured_and_without_utf8_all_is_ascii() {
-    let is_coloured = |looks: Looks| {
-        let cells = frame(&sample::view(), &table(), looks, 120, 40).cells;
+    let is_coloured = |style_options: TerminalStyle| {
+        let cells = frame(&sample::view(), &table(), style_options, 120, 40).cells;
         cells.content.iter().any(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset)
     };
-    assert!(is_coloured(Looks { colours: true, wide: true }));
+    assert!(is_coloured(TerminalStyle { colours: true, unicode: true }));
     assert!(!is_coloured(PLAIN));
-    let cells = frame(&sample::view(), &table(), Looks { colours: false, wide: false }, 120, 40).cells;
+    let cells = frame(&sample::view(), &table(), TerminalStyle { colours: false, unicode: false }, 120, 40).cells;
     let text = text_of(&cells);
     assert!(text.is_ascii() && text.contains("gr\\u00f6\\u00dfe"), "{text}");
 }
 
 #[test]
 fn one_frame_has_every_process_that_the_filter_lets_through() {
-    let text = whole(&sample::view(), &table(), 100, usize::MAX);
+    let text = full_text(&sample::view(), &table(), 100, usize::MAX);
     let names = ["java", "redis-server", "systemd", "e\\x1b[31mvil\\n", "größe"];
     assert!(names.iter().all(|name| text.contains(name)) && !text.contains("q end"), "{text}");
-    let filtered = whole(&sample::view(), &Browse::new(Sort::Pid, "THP".into()), 100, usize::MAX);
+    let filtered = full_text(&sample::view(), &Browse::new(Sort::Pid, "THP".into()), 100, usize::MAX);
     assert!(filtered.contains("redis-server") && !filtered.contains("java"), "{filtered}");
-    assert!(!whole(&sample::view(), &table(), 100, 1).contains("redis"));
+    assert!(!full_text(&sample::view(), &table(), 100, 1).contains("redis"));
 }

@@ -42,10 +42,8 @@ impl BackingName {
         }
     }
 
-    /// The backing that it denotes on this host.
-    ///
-    /// # Errors
-    /// The host cannot provide it with its current settings, which a workload does not change.
+    /// The backing that it denotes on this host. Refused if the host cannot provide it with its current settings, which a workload
+    /// does not change.
     pub fn lower(self, host: &Host, bytes: u64) -> Result<HostBacking, WorkloadError> {
         let pool = |size: PageSize| {
             arguments::multiple("bytes", bytes, size.bytes(), "the page of its backing")?;
@@ -54,7 +52,7 @@ impl BackingName {
             }
             Err(self.lacking(format!("this kernel has no pool of {size} pages"), "another backing"))
         };
-        let own = match self {
+        let backing = match self {
             BackingName::Policy => HostBacking::Policy,
             BackingName::Base => HostBacking::Base,
             BackingName::Memfd => HostBacking::Memfd,
@@ -64,12 +62,12 @@ impl BackingName {
             BackingName::Hugetlb1G => return pool(PageSize::G1),
         };
         arguments::room("bytes", bytes.into())?;
-        Ok(own)
+        Ok(backing)
     }
 
     fn thp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
         let pmd = host.page_sizes().pmd;
-        if is_any_on(pmd, host)? {
+        if is_any_enabled(pmd, host)? {
             return Ok(HostBacking::Advised);
         }
         let what = match pmd {
@@ -83,12 +81,12 @@ impl BackingName {
     fn mthp(self, host: &Host) -> Result<HostBacking, WorkloadError> {
         let page_sizes = host.page_sizes();
         let remedy = "pagelab exec -p mthp-64k -- pagelab workload kvm-dirty-log, whose memory is that of the policy";
-        if !is_any_on(page_sizes.mthp.iter().copied(), host)? {
+        if !is_any_enabled(page_sizes.mthp.iter().copied(), host)? {
             let what = format!("advised memory gets no folios below PMD size ({THP}/hugepages-*kB/enabled)");
             return Err(self.lacking(what, remedy));
         }
         // The kernel uses the largest size that is enabled and fits (alloc_anon_folio, mm/memory.c).
-        if is_any_on(page_sizes.pmd, host)? {
+        if is_any_enabled(page_sizes.pmd, host)? {
             let what = "folios of PMD size are enabled too, and the kernel takes the largest that fits";
             return Err(self.lacking(what.into(), remedy));
         }
@@ -103,7 +101,7 @@ impl BackingName {
 
 /// Whether memory with MADV_HUGEPAGE can use folios of one of these sizes (`thp_vma_allowable_orders`,
 /// include/linux/huge_mm.h).
-fn is_any_on(sizes: impl IntoIterator<Item = PageSize>, host: &Host) -> Result<bool, WorkloadError> {
+fn is_any_enabled(sizes: impl IntoIterator<Item = PageSize>, host: &Host) -> Result<bool, WorkloadError> {
     for size in sizes {
         let word = thp_in_force(size, host).map_err(|error| WorkloadError::Host(error.to_string()))?;
         if matches!(word.as_str(), "always" | "madvise") {
@@ -162,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pool_takes_whole_pages_of_a_size_that_there_is() {
+    fn a_pool_needs_whole_pages_of_an_existing_size() {
         let (_root, host) = host(NEVER, &[]);
         assert_eq!(BackingName::Hugetlb2M.lower(&host, 4 << 20).unwrap(), HostBacking::Hugetlb(PageSize::M2));
         let error = BackingName::Hugetlb2M.lower(&host, 3 << 20).unwrap_err();

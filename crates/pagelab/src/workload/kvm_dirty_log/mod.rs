@@ -1,5 +1,5 @@
 //! `kvm-dirty-log`: measures the cost of dirty logging of a virtual machine, phase by phase, and which leaves map its memory
-//! meanwhile.
+//! in each phase.
 //!
 //! The phases are those of the kernel's own `dirty_log_perf_test` and `dirty_log_page_splitting_test`
 //! (tools/testing/selftests/kvm): populate, write, enable, get, clear, write again, disable, populate again.
@@ -42,28 +42,28 @@ pub struct Arguments {
     /// page tables, its own leaves are never larger
     #[arg(long, value_name = "SIZE")]
     guest_leaves: Option<PageSize>,
-    /// When pages are write-protected, and split where KVM splits eagerly
+    /// When pages are write-protected, and split if KVM splits eagerly
     #[arg(long, value_enum, default_value = "clear")]
     mode: Mode,
-    /// What makes KVM map the memory at first
+    /// How KVM first maps the memory
     #[arg(long, value_enum, default_value = "guest")]
     populate: Populate,
-    /// Pages that one KVM_CLEAR_DIRTY_LOG takes, a multiple of 64; default: a slot
+    /// Pages that one KVM_CLEAR_DIRTY_LOG clears, a multiple of 64; default: a slot
     #[arg(long, value_name = "PAGES")]
     chunk: Option<u64>,
-    /// The chance, in percent, that the guest writes a page while it is logged; otherwise it reads the page. While
-    /// nothing is logged it writes every page. Default: it always writes every page, and draws no number
+    /// The chance, in percent, that the guest writes a page while it is logged; otherwise it reads the page. Without
+    /// logging it writes every page. Default: always write every page, without random numbers
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     write_percent: Option<u8>,
-    /// How often the guest goes over its pages while it is logged
+    /// How often the guest accesses all its pages while it is logged
     #[arg(long, default_value_t = 2)]
     rounds: u64,
-    /// How often the whole cycle is repeated in one virtual machine: from switching logging on to writing every page
+    /// How often the whole cycle is repeated in one virtual machine: from enabling logging to writing every page
     /// again without it. Times are then medians
     #[arg(long, default_value_t = 1)]
     cycles: u64,
-    /// Wait this long before each phase, so that work which the kernel defers (such as freeing the tables of a split) does
-    /// not fall into it. Default: not at all
+    /// Wait this long before each phase, so that work that the kernel defers (such as freeing the tables of a split)
+    /// is not measured in it. Default: no wait
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     pause: Option<f64>,
     /// The call that makes slots: KVM_SET_USER_MEMORY_REGION (1) or ...REGION2 (2)
@@ -72,10 +72,10 @@ pub struct Arguments {
     /// arm64: bytes that KVM splits eagerly at a time (KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE), 0 for never
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     split_chunk: Option<u64>,
-    /// Also show, apart, what the model of arm64's eager split does with the same memory
+    /// Also show, in a separate table, a model of arm64's eager split of the same memory
     #[arg(long)]
     with_model: bool,
-    /// Seed of what the guest writes, and of the numbers that it draws
+    /// Seed of the values that the guest writes, and of its random choices
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
@@ -83,13 +83,13 @@ pub struct Arguments {
 /// When pages are write-protected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Mode {
-    /// All pages when logging is switched on. KVM_GET_DIRTY_LOG protects those again that it reports
+    /// All pages when logging is enabled. KVM_GET_DIRTY_LOG protects the pages that it reports again
     Enable,
     /// Pages when their log is cleared (KVM_DIRTY_LOG_MANUAL_PROTECT_ENABLE and KVM_DIRTY_LOG_INITIALLY_SET)
     Clear,
 }
 
-/// How KVM comes to map the memory.
+/// How KVM first maps the memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Populate {
     /// The guest: it writes every page
@@ -120,14 +120,11 @@ impl Populate {
 static DOING: Mutex<String> = Mutex::new(String::new());
 
 /// Runs the phases.
-///
-/// # Errors
-/// Arguments are invalid, the host does not support it, there is not enough memory, or the log is wrong.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let request = request(arguments)?;
     // Recorded for the report: the guest leaf that was chosen.
     let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
-    announce_end()?;
+    announce_on_signal()?;
     let host = Parameters::read(&host::Root::live()).map_err(|error| WorkloadError::Host(error.to_string()))?;
     let eager = eager_split(&host, arguments.split_chunk.unwrap_or(0));
     let machine = Machine::new(&request)?;
@@ -205,12 +202,12 @@ fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {
     }
 }
 
-/// On a signal, reports the current activity. No cleanup is necessary: the kernel does it.
-fn announce_end() -> Result<(), WorkloadError> {
+/// On a signal, reports the current activity. The kernel cleans up.
+fn announce_on_signal() -> Result<(), WorkloadError> {
     static ONCE: Once = Once::new();
     let mut announced = Ok(());
     ONCE.call_once(|| {
-        announced = tracer::signals::announce(|signal| {
+        announced = tracer::signals::call_on_signal(|signal| {
             let doing = DOING.lock().map_or_else(|_| String::new(), |doing| doing.clone());
             let doing = if doing.is_empty() { "before the first phase" } else { &doing };
             report(format_args!(

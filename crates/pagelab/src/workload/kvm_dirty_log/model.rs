@@ -34,12 +34,12 @@ pub struct Model {
 #[derive(Debug, thiserror::Error)]
 pub enum Unmodelled {
     /// The backing of the memory could not be inspected.
-    #[error("what backs the memory could not be seen: {0}")]
-    Unseen(String),
+    #[error("the mappings of the memory could not be read: {0}")]
+    UnknownBacking(String),
     /// The tables would be too large for the host.
-    #[error("{} are too much for it", format_bytes(*.0))]
+    #[error("{} are too much for the model", format_bytes(*.0))]
     TooLarge(u64),
-    /// The `paging` crate refuses it, with this message.
+    /// The `paging` crate refuses the case, with this message.
     #[error("{0}")]
     Refused(String),
 }
@@ -48,13 +48,13 @@ pub enum Unmodelled {
 pub fn run(arguments: &Arguments, phases: &Phases) -> Model {
     let row = |granule: &Granule| match &phases.host {
         Ok(census) => one(arguments, *granule, backing(census)),
-        Err(error) => Err(Unmodelled::Unseen(error.to_string())),
+        Err(error) => Err(Unmodelled::UnknownBacking(error.to_string())),
     };
     Model { rows: GRANULES.iter().map(row).collect() }
 }
 
-/// The modelled backing: the largest block size of which the host maps at least half of the memory by leaves at least as
-/// large. No base page is as large as the smallest block.
+/// The modelled backing: the largest block size such that leaves of at least this size map at least half of the memory on the
+/// host. Every base page is smaller than the smallest block.
 fn backing(census: &Census) -> Backing {
     let at_least = |leaf: PageSize| 2 * census.bytes_where(|mapping| mapping.leaf >= leaf) >= census.total_bytes();
     match (at_least(PageSize::G1), at_least(PageSize::M2)) {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_leaf_of_most_memory_decides_what_is_modelled() {
+    fn models_the_leaf_size_of_most_memory() {
         let census = |parts: &[(PageSize, u64)]| {
             let mut census = Census::default();
             for (leaf, bytes) in parts {

@@ -16,15 +16,15 @@ use crate::workload::{WorkloadError, check};
 pub struct Phase {
     /// The name of the phase.
     pub name: String,
-    /// The name of its figure in the report; later rounds have no figure of their own.
+    /// The name of its figure in the report; later rounds have no figure.
     pub figure: Option<&'static str>,
     /// Its duration in each cycle, in seconds.
     pub walls_s: Vec<f64>,
     /// The dirty pages in the log, equal in each cycle unless pages are chosen at random; then those of the last cycle.
     pub dirty_pages: Option<u64>,
-    /// The number of pages that the guest wrote, per cycle, if it chooses them at random.
+    /// The number of pages that the guest wrote in each cycle, if it chooses them at random.
     pub written_pages: Vec<u64>,
-    /// The leaves after it in the first cycle, if KVM counts them.
+    /// The leaves after the phase in the first cycle, if KVM counts them.
     pub leaves: Option<Leaves>,
     /// Whether a later cycle ended with a different number of leaves above 4K.
     pub leaves_varied: bool,
@@ -49,8 +49,8 @@ impl Phase {
 
 /// Why the mappings of the memory in this process are unknown.
 #[derive(Debug, thiserror::Error)]
-pub enum Unseen {
-    #[error("not looked at")]
+pub enum UnknownMappings {
+    #[error("not read yet")]
     NotYet,
     /// The mappings could not be read.
     #[error(transparent)]
@@ -65,7 +65,7 @@ pub struct Phases {
     /// The number of pages of the guest.
     pub pages: u64,
     /// The mappings of the populated memory in this process, or why they are unknown.
-    pub host: Result<Census, Unseen>,
+    pub host: Result<Census, UnknownMappings>,
     /// A checksum of the log and the memory, which depends only on the arguments.
     pub checksum: u64,
 }
@@ -75,7 +75,7 @@ fn large(leaves: Leaves) -> u64 {
 }
 
 /// A pass in which the pages selected by `draw` were written with `value`.
-struct Written {
+struct WritePass {
     value: u64,
     draw: Draw,
 }
@@ -88,16 +88,13 @@ struct Running<'a> {
     /// The number of write passes of the guest.
     writes: u64,
     /// The write passes since the last one that wrote every page.
-    written: Vec<Written>,
+    written: Vec<WritePass>,
 }
 
 impl Phases {
     /// Runs the phases; `pages` is the number of pages of the machine.
-    ///
-    /// # Errors
-    /// KVM refuses an operation, or the log or the memory is wrong.
     pub fn run(machine: Machine, arguments: &Arguments, pages: u64) -> Result<Phases, WorkloadError> {
-        let phases = Phases { list: Vec::new(), pages, host: Err(Unseen::NotYet), checksum: mix(pages) };
+        let phases = Phases { list: Vec::new(), pages, host: Err(UnknownMappings::NotYet), checksum: mix(pages) };
         let mut running = Running { machine, arguments, phases, writes: 0, written: Vec::new() };
         running.populate()?;
         running.write_all("write before", Some("write_before"))?;
@@ -122,7 +119,7 @@ impl Running<'_> {
             Populate::Guest => self.write_all("populate", Some("populate"))?,
             Populate::PreFault => {
                 let value = self.next_value();
-                self.written = vec![Written { value, draw: Draw::of_percent(value, 100) }];
+                self.written = vec![WritePass { value, draw: Draw::of_percent(value, 100) }];
                 self.machine.write_from_host(value);
                 self.phase("populate", Some("populate"), |machine| Ok(machine.pre_fault()?))?;
             }
@@ -130,7 +127,7 @@ impl Running<'_> {
         let memory = self.machine.memory();
         let (start, end) = (memory.address(), memory.address() + memory.bytes());
         let census = Observer::open().and_then(|observer| observer.range(std::process::id(), start, end));
-        self.phases.host = census.map_err(Unseen::from);
+        self.phases.host = census.map_err(UnknownMappings::from);
         Ok(())
     }
 
@@ -152,7 +149,7 @@ impl Running<'_> {
         let expected = if mode == Mode::Clear { pages } else { 0 };
         let get = self.get("get", Some("get_initial"))?;
         check("dirty pages in phase `get`", expected, get)?;
-        self.answer(expected);
+        self.add_to_checksum(expected);
         self.clear("clear", Some("clear_initial"))
     }
 
@@ -182,7 +179,7 @@ impl Running<'_> {
         if percent == 100 {
             self.written.clear();
         }
-        self.written.push(Written { value, draw });
+        self.written.push(WritePass { value, draw });
         if draws {
             let pages = self.written_pages();
             self.phases.list[phase].written_pages.push(pages);
@@ -203,14 +200,14 @@ impl Running<'_> {
         let what = format!("dirty pages in phase `{phase}`");
         let writes = |page| self.written.last().is_some_and(|last| last.draw.writes(page));
         if let Some(page) = self.machine.missing_page(writes) {
-            let what = format!("{what}, among which page {page} is not although the guest wrote it");
+            let what = format!("{what}: page {page} is missing although the guest wrote it");
             return Err(WorkloadError::WrongAnswer { what, expected, found });
         }
         let none_is_large = |phase: &Phase| phase.leaves.is_some_and(|leaves| large(leaves) == 0);
         if expected == self.phases.pages || self.phases.list.iter().all(none_is_large) {
             check(what, expected, found)?;
         }
-        self.answer(expected);
+        self.add_to_checksum(expected);
         Ok(())
     }
 
@@ -219,7 +216,7 @@ impl Running<'_> {
         let last = |page: u64| self.written.iter().rev().find(|written| written.draw.writes(page));
         self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;
         let value = self.value();
-        self.answer(value);
+        self.add_to_checksum(value);
         Ok(())
     }
 
@@ -284,7 +281,7 @@ impl Running<'_> {
         mix(self.arguments.seed ^ mix(self.writes)) | 1
     }
 
-    fn answer(&mut self, part: u64) {
+    fn add_to_checksum(&mut self, part: u64) {
         self.phases.checksum = mix(self.phases.checksum ^ part);
     }
 }
@@ -304,7 +301,7 @@ mod tests {
             leaves: Some(Leaves { pages_4k, pages_2m, pages_1g: 0 }),
             leaves_varied: false,
         };
-        let phases = |list| Phases { list, pages: 1, host: Err(Unseen::NotYet), checksum: 0 };
+        let phases = |list| Phases { list, pages: 1, host: Err(UnknownMappings::NotYet), checksum: 0 };
         let split = phases(vec![phase("populate", 1, 4), phase("enable", 1, 4), phase("write 1", 2049, 0)]);
         assert_eq!(split.split_in().unwrap().name, "write 1");
         assert!(phases(vec![phase("populate", 9, 0), phase("enable", 0, 0)]).split_in().is_none());

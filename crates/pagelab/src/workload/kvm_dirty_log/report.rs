@@ -30,19 +30,19 @@ pub fn report(
     let write = write.map_or("the first write", |phase| phase.name.as_str());
     let mut sentences = setting(arguments, phases).to_vec();
     sentences.extend(arguments.guest_leaves.map(|leaf| guest_leaves(leaf, host.shadow_paging())));
-    sentences.extend([what_kvm_is(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
-    sentences.extend(varied(phases));
-    sentences.extend(arguments.write_percent.map(drawn));
+    sentences.extend([kvm_description(host), eager_sentence(arguments.mode, eager, write), where_split(phases)]);
+    sentences.extend(variation_note(phases));
+    sentences.extend(arguments.write_percent.map(random_writes));
     sentences.extend(arguments.pause.map(|pause_s| format!("paused: {pause_s} s before each phase")));
     let folded = sentences.iter().map(|sentence| fold(sentence, width, 2));
     let mut parts = vec![folded.collect::<Vec<_>>().join("\n"), table(&phases.list, phases.pages, width)];
     parts.extend(model.map(|model| model_text(model, width)));
     let mut keys = document(host, eager, phases);
     keys.extend(model.map(|model| ("model".to_string(), model_document(model))));
-    figures(named(arguments, phases), phases).details(parts.join("\n\n"), keys)
+    figures(base_report(arguments, phases), phases).details(parts.join("\n\n"), keys)
 }
 
-fn named(arguments: &Arguments, phases: &Phases) -> Report {
+fn base_report(arguments: &Arguments, phases: &Phases) -> Report {
     let or_default = |number: Option<u64>| number.map_or(Value::from("default"), Value::from);
     Report::new("kvm-dirty-log", phases.checksum)
         .argument("bytes", arguments.bytes)
@@ -100,21 +100,21 @@ fn setting(arguments: &Arguments, phases: &Phases) -> [String; 3] {
 fn guest_leaves(leaf: PageSize, shadows: Option<bool>) -> String {
     let consequence = match (ARCHITECTURE, shadows) {
         ("x86_64", Some(true)) => "KVM shadows them, so that none of its own leaves is larger",
-        ("x86_64", None) => "none of KVM's own is larger where it shadows them, which is not known here",
+        ("x86_64", None) => "if KVM shadows them, none of its own leaves is larger; whether it does is not known here",
         _ => "KVM's own do not depend on them",
     };
     format!("guest: its page tables map the memory with leaves of at most {leaf}; {consequence}")
 }
 
-fn drawn(percent: u8) -> String {
+fn random_writes(percent: u8) -> String {
     format!(
-        "drawn: while a page is logged, the guest writes it with a chance of {percent} %, and reads it otherwise; the log must name every page that was written, and others only where KVM maps a page anew"
+        "random writes: while a page is logged, the guest writes it with a probability of {percent} %, and reads it otherwise; the log must contain every written page, and others only if KVM maps them anew"
     )
 }
 
 fn logging(arguments: &Arguments) -> String {
     match arguments.mode {
-        Mode::Enable => "pages are write-protected when it is switched on, and again by KVM_GET_DIRTY_LOG".to_string(),
+        Mode::Enable => "pages are write-protected when logging is enabled, and again by KVM_GET_DIRTY_LOG".to_string(),
         Mode::Clear => format!(
             "manual protect, initially set: pages are write-protected by KVM_CLEAR_DIRTY_LOG, {} at a time",
             arguments.chunk.map_or("a slot".to_string(), |pages| format!("{pages} pages"))
@@ -136,7 +136,7 @@ fn mapped(census: &Census) -> String {
     census.rows().map(row).collect::<Vec<_>>().join(", ")
 }
 
-fn what_kvm_is(host: &Parameters) -> String {
+fn kvm_description(host: &Parameters) -> String {
     let flag = |value: Option<bool>| match value {
         Some(true) => "Y",
         Some(false) => "N",
@@ -145,8 +145,8 @@ fn what_kvm_is(host: &Parameters) -> String {
     let modules = if host.modules.is_empty() { "built in".to_string() } else { host.modules.join(" ") };
     match ARCHITECTURE {
         "x86_64" => format!(
-            "KVM: {modules}, tdp_mmu {}, eager_page_split {}; leaves are its own count for the whole virtual machine, \
-             the guest's loop and what KVM maps around it included",
+            "KVM: {modules}, tdp_mmu {}, eager_page_split {}; leaves are KVM's count for the whole virtual machine, \
+             including the guest's loop and what KVM maps around it",
             flag(host.tdp_mmu),
             flag(host.eager_page_split)
         ),
@@ -161,7 +161,7 @@ fn eager_sentence(mode: Mode, eager: &EagerSplit, write: &str) -> String {
         EagerSplit::Shown => format!("eager splitting: on; what it costs is in `{splitting}`"),
         EagerSplit::NotShown { because } => format!(
             "eager splitting: this host cannot show it, because {because}. So `{splitting}` is the cost of write \
-             protection without any split, and a large leaf goes when the guest first writes into it: that cost is \
+             protection without any split, and a large leaf is removed when the guest first writes into it: that cost is \
              in `{write}`, with that of a fault for each page"
         ),
         EagerSplit::Unknown { because } => format!(
@@ -184,12 +184,12 @@ fn where_split(phases: &Phases) -> String {
 }
 
 /// A note on phases whose leaves differed between cycles.
-fn varied(phases: &Phases) -> Option<String> {
+fn variation_note(phases: &Phases) -> Option<String> {
     let names: Vec<_> =
         phases.list.iter().filter(|phase| phase.leaves_varied).map(|phase| format!("`{}`", phase.name)).collect();
-    let told = !names.is_empty();
-    told.then(|| {
-        format!("later cycles had another number of leaves above 4K after {}: medians mix them", names.join(", "))
+    let has_varied = !names.is_empty();
+    has_varied.then(|| {
+        format!("later cycles had a different number of leaves above 4K after {}: medians mix them", names.join(", "))
     })
 }
 
@@ -263,7 +263,7 @@ fn document(host: &Parameters, eager: &EagerSplit, phases: &Phases) -> Map<Strin
 }
 
 fn model_text(model: &Model, width: usize) -> String {
-    let title = "Modelled, and no measurement of KVM: arm64's eager split of the same memory (`pagelab table split`). \
+    let title = "Modelled, not measured with KVM: arm64's eager split of the same memory (`pagelab table split`). \
                  Visits are exact; the time is that of the model's own tables on this machine, with the walk that \
                  write-protects.";
     let measured = model.rows.iter().filter_map(|row| row.as_ref().ok());
@@ -298,17 +298,17 @@ fn model_document(model: &Model) -> Value {
 mod tests {
     use workloads::kvm::Leaves;
 
-    use super::super::phases::Unseen;
+    use super::super::phases::UnknownMappings;
     use super::*;
 
     #[test]
-    fn what_the_host_can_show_is_said_and_what_the_figures_mean_then() {
+    fn explains_the_figures_by_what_the_host_shows() {
         let because = || "of that".to_string();
-        let said = |eager| eager_sentence(Mode::Clear, &eager, "write 1");
-        assert_eq!(said(EagerSplit::Shown), "eager splitting: on; what it costs is in `clear`");
-        let not = said(EagerSplit::NotShown { because: because() });
+        let sentence = |eager| eager_sentence(Mode::Clear, &eager, "write 1");
+        assert_eq!(sentence(EagerSplit::Shown), "eager splitting: on; what it costs is in `clear`");
+        let not = sentence(EagerSplit::NotShown { because: because() });
         assert!(not.contains("cannot show it, because of that. So `clear` is") && not.contains("`write 1`"), "{not}");
-        let unknown = said(EagerSplit::Unknown { because: because() });
+        let unknown = sentence(EagerSplit::Unknown { because: because() });
         assert!(
             unknown.contains("unknown, because of that") && unknown.contains("`clear` or in `write 1`"),
             "{unknown}"
@@ -316,16 +316,16 @@ mod tests {
     }
 
     #[test]
-    fn leaves_of_the_guest_bound_those_of_kvm_where_it_shadows_them() {
-        let said = |shadows| guest_leaves(PageSize::K4, shadows);
-        assert!(said(Some(false)).ends_with("leaves of at most 4K; KVM's own do not depend on them"));
-        let bounded = said(Some(true)).contains("none of its own leaves is larger");
+    fn the_guests_leaves_limit_kvms_under_shadow_paging() {
+        let sentence = |shadows| guest_leaves(PageSize::K4, shadows);
+        assert!(sentence(Some(false)).ends_with("leaves of at most 4K; KVM's own do not depend on them"));
+        let bounded = sentence(Some(true)).contains("none of its own leaves is larger");
         assert_eq!(bounded, ARCHITECTURE == "x86_64");
-        assert_eq!(said(None).contains("is not known here"), ARCHITECTURE == "x86_64");
+        assert_eq!(sentence(None).contains("is not known here"), ARCHITECTURE == "x86_64");
     }
 
     #[test]
-    fn what_is_not_counted_is_not_zero() {
+    fn uncounted_figures_are_absent_and_not_zero() {
         let phase = |leaves| Phase {
             name: "enable".into(),
             figure: None,
@@ -345,11 +345,11 @@ mod tests {
         let rows: Vec<Vec<&str>> = text.lines().skip(2).map(|line| line.split_whitespace().collect()).collect();
         assert_eq!(rows[0][..4], ["enable", "3.000", "1.000", "3000.0"]);
         assert_eq!(rows[1][..4], ["enable", "2.000", "2.000", "2000.0"]);
-        let phases = |list| Phases { list, pages: 1000, host: Err(Unseen::NotYet), checksum: 0 };
+        let phases = |list| Phases { list, pages: 1000, host: Err(UnknownMappings::NotYet), checksum: 0 };
         assert!(where_split(&phases(vec![phase(None)])).contains("counts no leaves"));
-        assert_eq!(varied(&phases(vec![phase(None)])), None);
+        assert_eq!(variation_note(&phases(vec![phase(None)])), None);
         let other = Phase { leaves_varied: true, ..phase(None) };
-        assert!(varied(&phases(vec![phase(None), other])).unwrap().contains("above 4K after `enable`:"));
+        assert!(variation_note(&phases(vec![phase(None), other])).unwrap().contains("above 4K after `enable`:"));
         assert!(where_split(&phases(vec![phase(Some(large)), phase(Some(large))])).contains("never became fewer"));
         assert!(where_split(&phases(vec![phase(Some(Leaves::default()))])).contains("nothing to split"));
     }

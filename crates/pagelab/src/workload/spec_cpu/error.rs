@@ -10,7 +10,6 @@ pub enum SpecError {
     Read {
         /// The path of the file.
         path: PathBuf,
-        /// The error of the system.
         source: io::Error,
     },
     /// A raw file has no result, for this reason.
@@ -18,10 +17,10 @@ pub enum SpecError {
     File {
         /// The path of the file.
         path: PathBuf,
-        /// The error in it.
+        /// The error in the file.
         error: Box<SpecError>,
     },
-    #[error("it is no raw result file of SPEC CPU (.rsf): no line of it begins with spec.cpu2006.results or the like")]
+    #[error("not a raw result file of SPEC CPU (.rsf): no line begins with spec.cpu2006.results or the like")]
     NotRaw,
     /// The file has results of an unknown suite, or of two suites.
     #[error("line {line}: results of {found:?}; expected those of one suite among {known}")]
@@ -32,10 +31,10 @@ pub enum SpecError {
         /// The known suites.
         known: String,
     },
-    #[error("line {line}: {field} of one run is there twice")]
-    Twice { line: usize, field: String },
-    #[error("{run} has no {field}: the file is cut off, or the run did not come to its end")]
-    Lacks {
+    #[error("line {line}: duplicate {field} of a run")]
+    Duplicate { line: usize, field: String },
+    #[error("{run} has no {field}: the file is cut off, or the run did not finish")]
+    Missing {
         /// Benchmark, tune and iteration.
         run: String,
         field: &'static str,
@@ -59,7 +58,7 @@ pub enum SpecError {
     },
     /// The arguments name neither a file nor a command, or both.
     #[error("expected either --raw FILE or a command: pagelab workload spec-cpu --spec DIR -- runcpu ...")]
-    Nothing,
+    FileOrCommand,
     /// SPEC CPU is not installed in the directory.
     #[error("--spec: there is no {}: expected the directory where SPEC CPU is installed", shrc.display())]
     NotInstalled {
@@ -70,7 +69,6 @@ pub enum SpecError {
     NotStarted {
         /// The name of the program.
         program: String,
-        /// The error of the kernel.
         source: io::Error,
     },
     #[error("{program} ended with {status}; its last words: {last_words}")]
@@ -86,7 +84,7 @@ pub enum SpecError {
         "{program} names no raw result file (`format: raw -> FILE`): it did not run a benchmark, or its configuration \
          leaves the format out; its last words: {last_words}"
     )]
-    NoFile {
+    NoRawFile {
         /// The name of the program.
         program: String,
         /// The end of its output.
@@ -96,7 +94,7 @@ pub enum SpecError {
 
 impl SpecError {
     /// Whether the error is in the arguments or in the file that they name.
-    pub fn is_of_input(&self) -> bool {
-        !matches!(self, SpecError::Failed { .. } | SpecError::NoFile { .. } | SpecError::Invalid { .. })
+    pub fn is_input_error(&self) -> bool {
+        !matches!(self, SpecError::Failed { .. } | SpecError::NoRawFile { .. } | SpecError::Invalid { .. })
     }
 }

@@ -1,5 +1,5 @@
-//! `spec-cpu`: runs a benchmark of SPEC CPU, for users with a licence. `runcpu` or `runspec` runs it; its time is the one
-//! that SPEC reports.
+//! `spec-cpu`: runs a benchmark of SPEC CPU, for users with a licence. `runcpu` or `runspec` runs it, and the time is the
+//! one that SPEC reports.
 //!
 //! SPEC verifies the output itself, and a run with wrong output is not a result. pagelab knows no options of SPEC: the
 //! arguments after `--` are passed unchanged.
@@ -21,19 +21,19 @@ use super::WorkloadError;
 use super::report::Report;
 
 /// The text with which SPEC's tools name the raw file they wrote.
-const WRITTEN: &str = "format: raw ->";
+const RAW_FILE_PREFIX: &str = "format: raw ->";
 /// The number of output lines shown if there is no result.
 const LAST_LINES: usize = 6;
 /// A shell script that changes to SPEC's directory, loads its environment, and execs the command.
-const IN_ITS_SHELL: &str = "cd \"$1\" && . ./shrc && shift && exec \"$@\"";
+const SHELL_SCRIPT: &str = "cd \"$1\" && . ./shrc && shift && exec \"$@\"";
 
 /// Arguments of `spec-cpu`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Arguments {
-    /// Read a raw result file (.rsf) that is there already, and run nothing
+    /// Read an existing raw result file (.rsf), and run nothing
     #[arg(long, value_name = "FILE")]
     raw: Option<PathBuf>,
-    /// Where SPEC CPU is installed: the command runs there, in the environment that its shrc makes
+    /// Where SPEC CPU is installed: the command runs there, in the environment that its shrc sets
     #[arg(long, value_name = "DIR")]
     spec: Option<PathBuf>,
     /// The command: runcpu or runspec with its options and one benchmark
@@ -42,24 +42,21 @@ pub struct Arguments {
 }
 
 /// Runs the command, or reads the file.
-///
-/// # Errors
-/// [`SpecError`]: there is no result, and why.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let files = match (&arguments.raw, arguments.command.is_empty()) {
         (Some(raw), true) => vec![raw.clone()],
-        (None, false) => written(arguments)?,
-        _ => return Err(SpecError::Nothing.into()),
+        (None, false) => run_command(arguments)?,
+        _ => return Err(SpecError::FileOrCommand.into()),
     };
     let files = files.iter().map(|path| read(path)).collect::<Result<Vec<RawFile>, SpecError>>()?;
     Ok(report(&files))
 }
 
 /// Runs the command, and returns the files that its output names.
-fn written(arguments: &Arguments) -> Result<Vec<PathBuf>, SpecError> {
+fn run_command(arguments: &Arguments) -> Result<Vec<PathBuf>, SpecError> {
     let program = arguments.command.first().cloned().unwrap_or_default();
     let mut command = match &arguments.spec {
-        Some(spec) => in_its_shell(spec, &arguments.command)?,
+        Some(spec) => spec_shell(spec, &arguments.command)?,
         None => {
             let mut command = Command::new(&program);
             command.args(&arguments.command[1..]);
@@ -75,18 +72,21 @@ fn written(arguments: &Arguments) -> Result<Vec<PathBuf>, SpecError> {
     if !ended.status.success() {
         return Err(SpecError::Failed { program, status: ended.status, last_words: last_words() });
     }
-    let files: Vec<PathBuf> =
-        text.lines().filter_map(|line| line.trim().strip_prefix(WRITTEN)).map(|path| path.trim().into()).collect();
-    if files.is_empty() { Err(SpecError::NoFile { program, last_words: last_words() }) } else { Ok(files) }
+    let files: Vec<PathBuf> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix(RAW_FILE_PREFIX))
+        .map(|path| path.trim().into())
+        .collect();
+    if files.is_empty() { Err(SpecError::NoRawFile { program, last_words: last_words() }) } else { Ok(files) }
 }
 
-fn in_its_shell(spec: &Path, words: &[String]) -> Result<Command, SpecError> {
+fn spec_shell(spec: &Path, words: &[String]) -> Result<Command, SpecError> {
     let shrc = spec.join("shrc");
     if !shrc.is_file() {
         return Err(SpecError::NotInstalled { shrc });
     }
     let mut command = Command::new("bash");
-    command.args(["-c", IN_ITS_SHELL, "bash"]).arg(spec).args(words);
+    command.args(["-c", SHELL_SCRIPT, "bash"]).arg(spec).args(words);
     Ok(command)
 }
 

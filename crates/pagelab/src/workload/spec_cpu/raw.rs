@@ -1,4 +1,4 @@
-//! Parses the samples in SPEC's raw result file (`.rsf`), from which all of its reports are made.
+//! Parses the samples in SPEC's raw result file (`.rsf`), the source of all its reports.
 //!
 //! Each fact has a line: `spec.cpu2006.results.429_mcf.base.000.reported_time: 302.5`. SPEC does not document the format;
 //! this follows several public programs that parse it. Lines outside of `results` are ignored.
@@ -50,10 +50,8 @@ struct Line<'a> {
 type Fields<'a> = BTreeMap<&'a str, (usize, &'a str)>;
 
 impl RawFile {
-    /// Parses the text of a file.
-    ///
-    /// # Errors
-    /// The text is not a raw file, is of an unknown suite, is incomplete, or has a run that SPEC marks as invalid.
+    /// Parses the text of a file. Refuses a text that is incomplete, is of an unknown suite, or has a run that SPEC marks as
+    /// invalid.
     pub fn parse(text: &str) -> Result<RawFile, SpecError> {
         let mut runs: BTreeMap<(&str, &str, &str), Fields<'_>> = BTreeMap::new();
         let mut suite = None;
@@ -67,7 +65,7 @@ impl RawFile {
             }
             suite = Some(line.suite);
             if runs.entry(line.of).or_default().insert(line.field, (line.number, line.value)).is_some() {
-                return Err(SpecError::Twice { line: line.number, field: line.field.to_owned() });
+                return Err(SpecError::Duplicate { line: line.number, field: line.field.to_owned() });
             }
         }
         let suite = suite.ok_or(SpecError::NotRaw)?.to_owned();
@@ -106,7 +104,7 @@ fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecErr
     // In keys, the first underscore replaces the point after the number.
     let benchmark = fields.get("benchmark").map_or_else(|| key.replacen('_', ".", 1), |(_, name)| (*name).to_owned());
     let run = format!("{benchmark} {tune} {iteration}");
-    let lacks = |field| SpecError::Lacks { run: run.clone(), field };
+    let lacks = |field| SpecError::Missing { run: run.clone(), field };
     let (_, valid) = fields.get("valid").ok_or_else(|| lacks("valid"))?;
     if *valid != SUCCESS {
         return Err(SpecError::Invalid { run, code: (*valid).to_owned() });
@@ -138,7 +136,7 @@ mod tests {
     #[test]
     fn every_run_of_every_benchmark_is_a_sample() {
         let file = RawFile::parse(CPU2006).unwrap();
-        let told: Vec<(&str, &str, u32, f64)> = file
+        let samples: Vec<(&str, &str, u32, f64)> = file
             .samples
             .iter()
             .map(|one| (one.benchmark.as_str(), one.tune.as_str(), one.iteration, one.reported_s))
@@ -149,33 +147,30 @@ mod tests {
             ("429.mcf", "base", 2, 310.125),
             ("462.libquantum", "base", 0, 502.749_075),
         ];
-        assert_eq!((file.suite.as_str(), told), ("cpu2006", expected.to_vec()));
+        assert_eq!((file.suite.as_str(), samples), ("cpu2006", expected.to_vec()));
         assert_eq!(file.samples[0].ratio, Some(30.148_76));
         assert_eq!(file.medians_s()[&("429.mcf".to_owned(), "base".to_owned())], 302.5);
         let file = RawFile::parse(CPU2017).unwrap();
         assert_eq!((file.suite.as_str(), file.samples.len()), ("cpu2017", 2));
         assert_eq!(file.samples[1].benchmark, "657.xz_s");
-        assert_eq!(file.samples[0].ratio, None, "of the size test there is none");
+        assert_eq!(file.samples[0].ratio, None, "the size test has none");
     }
 
     #[test]
-    fn what_is_no_result_is_named() {
+    fn names_the_problem_of_an_invalid_file() {
         let error = |text: &str| RawFile::parse(text).unwrap_err().to_string();
-        assert!(error("").contains("no line of it begins"), "{}", error(""));
-        assert!(error("{\"schema\": 1}\nvalid: S").contains("no line of it begins"));
+        assert!(error("").contains("no line begins"), "{}", error(""));
+        assert!(error("{\"schema\": 1}\nvalid: S").contains("no line begins"));
         let changed = |from: &str, to: &str| error(&CPU2006.replacen(from, to, 1));
         assert!(changed("spec.cpu2006.results.429", "spec.cpu2000.results.429").contains("\"cpu2000\""));
         assert!(changed("reported_time: 302.500000", "reported_time: NaN").contains("reported_time: expected seconds"));
         assert!(changed("reported_time: 302.500000", "reported_time: 30x").contains("30x"));
         let lacks = changed("spec.cpu2006.results.429_mcf.base.001.reported_time: 300.250000\n", "");
-        assert_eq!(
-            lacks,
-            "429.mcf base 001 has no reported_time: the file is cut off, or the run did not come to its end"
-        );
+        assert_eq!(lacks, "429.mcf base 001 has no reported_time: the file is cut off, or the run did not finish");
         let invalid = changed("429_mcf.base.002.valid: S", "429_mcf.base.002.valid: VE");
         assert!(invalid.contains("429.mcf base 002") && invalid.contains("VE"), "{invalid}");
         let twice = error(&format!("{CPU2006}spec.cpu2006.results.429_mcf.base.000.valid: S\n"));
-        assert!(twice.contains("twice"), "{twice}");
+        assert!(twice.contains("duplicate valid"), "{twice}");
         let cut = error(&CPU2006[..CPU2006.find("462_libquantum.base.000.reported_time").unwrap()]);
         assert!(cut.contains("462.libquantum base 000 has no"), "{cut}");
     }

@@ -51,9 +51,6 @@ impl CodeBuffer {
 
     /// Populates the first `bytes` of the buffer, as far as they are mapped: writes a zero to each absent base page through
     /// /proc/PID/mem, which does not change the content. The process must be stopped.
-    ///
-    /// # Errors
-    /// The kernel does not allow this process to write to the other's memory.
     pub fn populate(&self, pid: u32, bytes: u64, page: PageSize) -> Result<(), BootError> {
         let populated = self.write_absent(pid, bytes, page);
         populated.map_err(|error| BootError::NotPopulated { pid, error })
@@ -66,7 +63,7 @@ impl CodeBuffer {
         let end = self.entries[0].vma.start.saturating_add(bytes);
         for entry in &self.entries {
             for address in (entry.vma.start..entry.vma.end.min(end)).step_by(page.bytes() as usize) {
-                if !presence.is_there(address)? {
+                if !presence.is_populated(address)? {
                     memory.write_all_at(&[0], address)?;
                 }
             }
@@ -76,9 +73,6 @@ impl CodeBuffer {
 
     /// The number of regions whose first bytes are not all zero: those that a vCPU has used so far. [`CodeBuffer::populate`]
     /// writes only zeros. The process must be stopped.
-    ///
-    /// # Errors
-    /// The kernel does not allow this process to read the other's memory.
     pub fn used_regions(&self, pid: u32, layout: &Layout) -> Result<u64, BootError> {
         let base = self.entries[0].vma.start;
         let used = File::open(format!("/proc/{pid}/mem")).and_then(|memory| {

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tracer::child::die_with_parent;
-use tracer::signals::{self, PassOn};
+use tracer::signals::{self, Forward};
 use workloads::tcg::Version;
 
 use super::error::BootError;
-use super::guest::{Guest, SAYS};
+use super::guest::{Guest, INIT_MESSAGE};
 use super::jit::Jit;
 use super::qmp::{NoReply, Qmp};
 use super::{Arguments, MemoryKind};
@@ -20,10 +20,10 @@ use crate::tail::Tail;
 /// boot's CPU time.
 const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 /// The time limit for QEMU to answer its monitor, or to exit.
-const ANSWER: Duration = Duration::from_secs(60);
+const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The number of bytes kept from the end of QEMU's and the guest's output.
 const KEPT_BYTES: usize = 1 << 20;
-/// The number of last lines that are shown.
+/// The number of last lines to show.
 const SHOWN_LINES: usize = 12;
 
 /// QEMU's process. Signals that stop pagelab also kill it. Dropping it kills and reaps it.
@@ -53,25 +53,29 @@ impl Emulator {
         let program = tracer::resolve(arguments.qemu.as_os_str()).map_err(|error| BootError::NoEmulator { error })?;
         let not_run = |error| BootError::NotRun { program: program.clone(), error };
         let mut command = Command::new(&program);
-        command.args(words(arguments, max_cpus)).arg("-kernel").arg(&guest.kernel).arg("-initrd").arg(&guest.initrd);
+        command
+            .args(qemu_arguments(arguments, max_cpus))
+            .arg("-kernel")
+            .arg(&guest.kernel)
+            .arg("-initrd")
+            .arg(&guest.initrd);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command.envs([ONE_HEAP]);
-        signals::catch(PassOn::Kill).map_err(not_run)?;
+        signals::catch(Forward::Kill).map_err(not_run)?;
         let mut process = Process(die_with_parent(&mut command).spawn().map_err(not_run)?);
-        signals::leash(process.0.id().cast_signed());
+        signals::forward_to(process.0.id().cast_signed());
         let pipes = (process.0.stdin.take(), process.0.stdout.take(), process.0.stderr.take());
         let (Some(to), Some(from), Some(errors)) = pipes else { unreachable!("all three are piped") };
         let output = Tail::of(errors, KEPT_BYTES).map_err(not_run)?;
         let (qmp, version, started) = (Qmp::new(to, from).map_err(not_run)?, Version(0, 0, 0), Instant::now());
         let mut emulator = Emulator { process, qmp, version, output, started, started_cpu_s: 0.0 };
-        emulator.version = emulator.greeted()?;
+        emulator.version = emulator.read_greeting()?;
         emulator.execute("qmp_capabilities", Value::Null)?;
         Ok(emulator)
     }
 
-    /// Starts the guest, which is where the measured boot begins. QEMU's own startup, and the tracer's overhead in it, is
-    /// excluded.
-    pub fn go(&mut self) -> Result<(), BootError> {
+    /// Starts the guest, where the measured boot begins. QEMU's own startup, and the tracer's overhead in it, is excluded.
+    pub fn start_guest(&mut self) -> Result<(), BootError> {
         self.started_cpu_s = self.cpu_s()?;
         self.started = Instant::now();
         self.execute("cont", Value::Null).map(drop)
@@ -82,7 +86,6 @@ impl Emulator {
         self.process.0.id()
     }
 
-    /// QEMU's version.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -91,7 +94,7 @@ impl Emulator {
     pub fn wait_for_power_off(&mut self, limit: Duration) -> Result<Boot, BootError> {
         let until = self.started + limit;
         loop {
-            let event = self.qmp.event(until).map_err(|silence| self.silent(silence, limit))?;
+            let event = self.qmp.event(until).map_err(|why| self.no_reply(why, limit))?;
             if event["event"] == "SHUTDOWN" {
                 let wall_s = self.started.elapsed().as_secs_f64();
                 let cpu_s = self.cpu_s()? - self.started_cpu_s;
@@ -104,18 +107,19 @@ impl Emulator {
         tracer::child::cpu_s(self.pid()).map_err(BootError::Usage)
     }
 
-    /// Checks that the guest printed its line, and powered off instead of panicking.
+    /// Checks that the guest printed init's message, and powered off instead of panicking.
     fn check_end(&self, event: &Value) -> Result<(), BootError> {
         let reason = event["data"]["reason"].as_str().unwrap_or("no reason");
-        let wrong = |found: String| BootError::WrongEnd { expected: SAYS, found, output: self.last_lines() };
+        let wrong = |found: String| BootError::WrongEnd { expected: INIT_MESSAGE, found, output: self.last_lines() };
         if reason != "guest-shutdown" {
-            return Err(wrong(format!("an end by {reason}")));
+            return Err(wrong(format!("an end for the reason {reason}")));
         }
-        // The line was written before the power-off, but through another pipe, so it may arrive later.
+        // The message was written before the power-off, but through another pipe, so it may arrive later.
         let until = Instant::now() + Duration::from_secs(5);
-        while !self.output.text().lines().any(|line| line.trim_end() == SAYS) {
+        // The prompt of a getty may precede the message on its line.
+        while !self.output.text().lines().any(|line| line.trim_end().ends_with(INIT_MESSAGE)) {
             if Instant::now() > until {
-                return Err(wrong("the power off alone".to_string()));
+                return Err(wrong("only the power-off".to_string()));
             }
             std::thread::sleep(Duration::from_millis(5));
         }
@@ -131,10 +135,10 @@ impl Emulator {
         }
     }
 
-    /// The version in QEMU's greeting.
-    fn greeted(&mut self) -> Result<Version, BootError> {
-        let greeting = self.qmp.greeting(Instant::now() + ANSWER);
-        let greeting = greeting.map_err(|silence| self.silent(silence, ANSWER))?;
+    /// Reads QEMU's greeting, and returns its version.
+    fn read_greeting(&mut self) -> Result<Version, BootError> {
+        let greeting = self.qmp.greeting(Instant::now() + ANSWER_LIMIT);
+        let greeting = greeting.map_err(|why| self.no_reply(why, ANSWER_LIMIT))?;
         let number = |name: &str| greeting["version"]["qemu"][name].as_u64();
         match (number("major"), number("minor"), number("micro")) {
             (Some(major), Some(minor), Some(micro)) => Ok(Version(major, minor, micro)),
@@ -145,7 +149,8 @@ impl Emulator {
     /// Executes a monitor command, and returns its result.
     fn execute(&mut self, command: &str, arguments: Value) -> Result<Value, BootError> {
         self.send(command, arguments)?;
-        let mut answer = self.qmp.answer(Instant::now() + ANSWER).map_err(|silence| self.silent(silence, ANSWER))?;
+        let mut answer =
+            self.qmp.answer(Instant::now() + ANSWER_LIMIT).map_err(|why| self.no_reply(why, ANSWER_LIMIT))?;
         if let Some(error) = answer.get("error") {
             let answer = error["desc"].as_str().map_or_else(|| error.to_string(), str::to_string);
             let answer = results::printable(&answer).to_string();
@@ -155,8 +160,8 @@ impl Emulator {
     }
 
     /// The error if no message arrived within a time limit.
-    fn silent(&mut self, silence: NoReply, limit: Duration) -> BootError {
-        match silence {
+    fn no_reply(&mut self, why: NoReply, limit: Duration) -> BootError {
+        match why {
             NoReply::Ended => self.ended(),
             NoReply::Late => self.hangs(limit),
         }
@@ -165,12 +170,12 @@ impl Emulator {
     /// Ends QEMU and waits for it, so that its CPU time is accounted.
     pub fn quit(mut self) -> Result<(), BootError> {
         self.send("quit", Value::Null)?;
-        let until = Instant::now() + ANSWER;
+        let until = Instant::now() + ANSWER_LIMIT;
         loop {
             match self.process.0.try_wait() {
                 Ok(Some(status)) if status.success() => return Ok(()),
                 Ok(Some(_)) => return Err(self.ended()),
-                Ok(None) if Instant::now() > until => return Err(self.hangs(ANSWER)),
+                Ok(None) if Instant::now() > until => return Err(self.hangs(ANSWER_LIMIT)),
                 Ok(None) => std::thread::sleep(Duration::from_millis(2)),
                 Err(error) => return Err(BootError::NotRun { program: "QEMU".into(), error }),
             }
@@ -184,9 +189,9 @@ impl Emulator {
     /// The error if QEMU is gone: a signal stopped pagelab, or QEMU ended by itself.
     fn ended(&mut self) -> BootError {
         let ended = self.process.0.wait();
-        // Its last output may not have arrived yet. The wait is limited, because a child of QEMU may keep the pipe open.
+        // QEMU's last output may not have arrived yet. The wait is limited, because a child of QEMU may keep the pipe open.
         let until = Instant::now() + Duration::from_secs(1);
-        while !self.output.is_whole() && Instant::now() < until {
+        while !self.output.is_complete() && Instant::now() < until {
             std::thread::sleep(Duration::from_millis(1));
         }
         match (signals::arrived(), ended) {
@@ -212,12 +217,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();
-        signals::unleash();
+        signals::stop_forwarding();
     }
 }
 
 /// QEMU's arguments. QEMU's messages and the guest's console both use standard error.
-fn words(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
+fn qemu_arguments(arguments: &Arguments, max_cpus: u32) -> Vec<String> {
     let memory_mib = arguments.memory_bytes() >> 20;
     let mut machine = "virt,gic-version=3".to_string();
     let mut words = Vec::new();

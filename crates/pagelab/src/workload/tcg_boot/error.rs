@@ -12,7 +12,7 @@ use tracer::LaunchError;
 pub enum BootError {
     #[error("{error}; QEMU is Debian's qemu-system-arm, and --qemu names another one")]
     NoEmulator {
-        /// The program that was searched, and where.
+        /// The program that was not found, and where it was searched.
         #[source]
         error: LaunchError,
     },
@@ -23,23 +23,20 @@ pub enum BootError {
     )]
     NoGuest {
         file: PathBuf,
-        /// The command that makes it.
+        /// The command that makes the file.
         made_by: &'static str,
-        /// The error of the system.
         #[source]
         error: io::Error,
     },
     /// There is no cache directory to search.
     #[error(
-        "neither XDG_CACHE_HOME nor HOME is an absolute path, so the guest's place is not known; name it with --guest"
+        "neither XDG_CACHE_HOME nor HOME is an absolute path, so the guest's directory is not known; name it with --guest"
     )]
     NoCache,
     /// QEMU did not start or its pipes broke.
     #[error("cannot run {program}: {error}")]
     NotRun {
-        /// QEMU's path.
         program: PathBuf,
-        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
@@ -47,7 +44,6 @@ pub enum BootError {
     NotPopulated {
         /// QEMU's process ID.
         pid: u32,
-        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
@@ -55,13 +51,11 @@ pub enum BootError {
     NotRead {
         /// QEMU's process ID.
         pid: u32,
-        /// The error of the kernel.
         #[source]
         error: io::Error,
     },
     #[error("QEMU {ended} before the guest had powered off; its output:\n{output}")]
     Ended {
-        /// How it ended.
         ended: String,
         /// The last lines of QEMU's and the guest's output.
         output: String,
@@ -86,7 +80,7 @@ pub enum BootError {
         /// The last lines of QEMU's and the guest's output.
         output: String,
     },
-    /// An answer of QEMU's monitor is not understood.
+    /// An answer of QEMU's monitor cannot be parsed.
     #[error("QEMU's monitor: expected {expected}, found {found:?}; this is known to work with QEMU 7.2")]
     Monitor {
         /// The expected answer.
@@ -111,7 +105,7 @@ pub enum BootError {
          workload cannot see the buffer of a QEMU that maps it twice (split-wx)"
     )]
     NoBuffer(u32),
-    #[error("cannot read what QEMU cost: {0}")]
+    #[error("cannot read QEMU's CPU time: {0}")]
     Usage(#[source] io::Error),
     #[error("stopped by signal {0}; QEMU was killed")]
     Interrupted(i32),

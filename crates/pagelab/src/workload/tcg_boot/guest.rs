@@ -7,14 +7,14 @@ use clap::ValueEnum;
 use super::error::BootError;
 
 /// The line that the guest's init prints before it powers off; `cargo xtask tcg-guest` assembles that program.
-pub const SAYS: &str = "pagelab guest: init reached, powering off";
+pub const INIT_MESSAGE: &str = "pagelab guest: init reached, powering off";
 
 /// How far the guest boots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Until {
     /// The kernel, to its first program, which powers off
     Init,
-    /// Debian's installer, until udev has set up the devices: more code, and more of it run often
+    /// Debian's installer, until udev has set up the devices: more code, and more of it runs often
     Devices,
     /// A whole Debian, up to its services and down again: 350 MB of code
     System,
@@ -39,7 +39,7 @@ impl Until {
         }
     }
 
-    /// The memory that it needs, in bytes: it holds the initramfs both compressed and unpacked.
+    /// The memory that the guest needs, in bytes: it holds the initramfs both compressed and unpacked.
     pub fn memory_bytes(self) -> u64 {
         match self {
             Until::Init | Until::Devices => 512 << 20,
@@ -47,7 +47,7 @@ impl Until {
         }
     }
 
-    /// The `cargo xtask tcg-guest` command that makes it.
+    /// The `cargo xtask tcg-guest` command that makes the guest.
     fn made_by(self) -> &'static str {
         match self {
             Until::Init | Until::Devices => "cargo xtask tcg-guest",

@@ -47,17 +47,17 @@ pub struct Arguments {
     /// 1G, 64 gives regions of 2M and 32 of 4M. Default: as many as --smp
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(1..=MAX_CPUS as i64))]
     max_cpus: Option<u32>,
-    /// Regions of this size, by the least --max-cpus that gives them; the size of the buffer is one region
+    /// Regions of this size, by the smallest --max-cpus that gives them; the size of the buffer gives one region
     #[arg(long, value_name = "SIZE", conflicts_with = "max_cpus", value_parser = arguments::size)]
     regions: Option<u64>,
     /// Memory of the guest; default: 512M, and 1G with --until system
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     memory: Option<u64>,
-    /// What the guest's memory is in QEMU
+    /// The memory in QEMU that backs the guest's memory
     #[arg(long, value_name = "KIND", default_value = "memfd")]
     memory_kind: MemoryKind,
-    /// Touch this much of the code buffer, from its beginning on, before the guest starts. The time of the boot then
-    /// has no first touches. On a virtual machine these may wait for the hypervisor, and longer for large pages
+    /// Touch this much of the code buffer, from its beginning on, before the guest starts, so that the boot time contains
+    /// no first touches. On a virtual machine these may wait for the hypervisor, and longer for large pages
     #[arg(long, value_name = "SIZE", value_parser = arguments::size)]
     populate_code: Option<u64>,
     /// How far the guest boots
@@ -75,12 +75,12 @@ pub struct Arguments {
     limit: u64,
 }
 
-/// What the guest's memory is in QEMU.
+/// The memory in QEMU that backs the guest's memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum MemoryKind {
     /// A shared memfd, on which policies do not act
     Memfd,
-    /// Private anonymous memory, as QEMU has it by itself; policies act on it too
+    /// Private anonymous memory, QEMU's default; policies act on it too
     Anonymous,
 }
 
@@ -94,9 +94,6 @@ impl MemoryKind {
 }
 
 /// Boots the guest, and checks that it reached its goal.
-///
-/// # Errors
-/// Arguments are invalid, QEMU or the guest is missing, the guest hangs or does not power off, or a signal arrived.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let max_cpus = max_cpus(arguments)?;
     check(arguments, max_cpus)?;
@@ -106,7 +103,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     if let Some(bytes) = arguments.populate_code {
         CodeBuffer::of_process(emulator.pid())?.populate(emulator.pid(), bytes, base_page())?;
     }
-    emulator.go()?;
+    emulator.start_guest()?;
     let version = emulator.version();
     let regions = Regions::of(version, arguments.tb_size, max_cpus);
     let boot = emulator.wait_for_power_off(Duration::from_secs(arguments.limit))?;
@@ -115,7 +112,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let used = regions.as_ref().map(|regions| buffer.used_regions(emulator.pid(), &regions.layout)).transpose()?;
     emulator.quit()?;
     let usage = ChildrenUsage::now().map_err(BootError::Usage)?.since(&before);
-    let report = Report::new("tcg-boot", checksum(guest::SAYS))
+    let report = Report::new("tcg-boot", checksum(guest::INIT_MESSAGE))
         .argument("tb_size_bytes", arguments.tb_size)
         .argument("smp", arguments.smp)
         .argument("max_cpus", max_cpus)
@@ -170,8 +167,8 @@ impl Regions {
     fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
         let Some(rule) = Rule::of_version(version) else {
             report(format_args!(
-                "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the row lacks its \
-                 regions, and the large pages to expect of them",
+                "pagelab: how QEMU {version} divides its code buffer is not known (known: {}, {}); the report \
+                 lacks the regions and the expected large pages",
                 Rule::From2_11.versions(),
                 Rule::From6_1.versions()
             ));
@@ -212,9 +209,13 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
         return Err(wrong("max-cpus", format!("at least --smp ({})", arguments.smp), max_cpus.to_string()));
     }
     let least = 64 << 20;
-    let mib = arguments::multiple("memory", arguments.memory_bytes(), 1 << 20, "QEMU counts in MiB")?;
-    if (mib as u64) < least {
-        return Err(wrong("memory", format!("at least {least} bytes, which the kernel needs"), mib.to_string()));
+    let memory_bytes = arguments::multiple("memory", arguments.memory_bytes(), 1 << 20, "QEMU counts in MiB")?;
+    if (memory_bytes as u64) < least {
+        return Err(wrong(
+            "memory",
+            format!("at least {least} bytes, which the kernel needs"),
+            memory_bytes.to_string(),
+        ));
     }
     let populated = arguments.populate_code.unwrap_or(0);
     if populated > arguments.tb_size {
@@ -232,7 +233,7 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
 /// The bytes of code that PMD leaves should map, from the shape of the buffer and the touched part. Known if one vCPU
 /// translated everything and the buffer was not flushed.
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
-    // Without the kernel's page sizes, there is no expectation and nothing is reported.
+    // Without the kernel's page sizes, no expected bytes are reported.
     let pmd: PageSize = host::Host::open("/").ok()?.page_sizes().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
     let mut touched = layout.touched(jit.code_bytes);

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::violation::Broken;
+use super::violation::ViolationKind;
 use crate::address::OutputAddress;
 
 /// A write of the entry for the resolved input addresses from `va` on.
@@ -23,29 +23,29 @@ pub(super) struct Stale {
     /// The value that replaced it, and the step that did so.
     pub(super) new: u64,
     pub(super) step: usize,
-    /// Whether using it any longer would be wrong.
-    pub(super) must_go: bool,
+    /// Whether it must not be used any longer.
+    pub(super) must_invalidate: bool,
     /// The resolved input addresses of leaves that are still to be invalidated.
-    pub(super) left: Vec<(u64, u64)>,
-    /// It points to a table, and no invalidation of table entries has covered it yet.
-    pub(super) is_walked: bool,
-    /// An invalidation of only the last level has covered it since.
+    pub(super) uncovered: Vec<(u64, u64)>,
+    /// Whether it points to a table and no invalidation of table entries has covered it yet.
+    pub(super) may_be_walked: bool,
+    /// Whether an invalidation of only the last level has covered it since.
     pub(super) last_level_only: bool,
 }
 
 impl Stale {
-    pub(super) fn is_gone(&self) -> bool {
-        self.left.is_empty() && !self.is_walked
+    pub(super) fn is_invalidated(&self) -> bool {
+        self.uncovered.is_empty() && !self.may_be_walked
     }
 
     pub(super) fn reaches(&self, from: u64, to: u64) -> bool {
-        self.left.iter().any(|(start, end)| *start < to && from < *end)
+        self.uncovered.iter().any(|(start, end)| *start < to && from < *end)
     }
 
     /// The rule that is broken if this value stays cached.
-    pub(super) fn reproach(&self, otherwise: Broken) -> Broken {
-        let only_walked = self.is_walked && self.last_level_only && self.left.is_empty();
-        if only_walked { Broken::LastLevelOnly } else { otherwise }
+    pub(super) fn violation_kind(&self, otherwise: ViolationKind) -> ViolationKind {
+        let only_walked = self.may_be_walked && self.last_level_only && self.uncovered.is_empty();
+        if only_walked { ViolationKind::LastLevelOnly } else { otherwise }
     }
 }
 
@@ -67,11 +67,11 @@ impl Memory {
     }
 }
 
-/// What is known of the table that an entry points to, besides the entries that were written.
+/// What is known of the table that an entry points to, apart from its written entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
     /// The table was linked before the first step.
-    Older,
+    LinkedBefore,
     /// The table was linked where there was a hole; nothing was written to it since.
     Untouched,
     /// The first old value of every written entry was a hole, so the table was empty.

@@ -22,15 +22,15 @@ use alloc::vec::Vec;
 
 mod groups;
 mod history;
-mod judge;
 mod release;
 mod replay;
 mod stale;
 mod violation;
+mod write_check;
 
 use history::Step;
 use replay::Replay;
-pub use violation::{Broken, Violation};
+pub use violation::{Violation, ViolationKind};
 
 use crate::format::Format;
 use crate::log::Event;

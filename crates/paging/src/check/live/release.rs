@@ -1,11 +1,11 @@
-//! Released tables, and what is left over at the end.
+//! Released tables, and missing invalidations at the end.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use super::history::{Memory, Step};
 use super::replay::Replay;
-use super::violation::Broken;
+use super::violation::ViolationKind;
 use crate::address::OutputAddress;
 use crate::format::Format;
 
@@ -15,14 +15,16 @@ impl<F: Format> Replay<'_, F> {
             let Some(history) = self.history(level, va) else { continue };
             let points = |value: u64| self.is_table(level, value) && self.format.table_address(value) == table;
             let at = Step { step, pa: history.pa, va, level, old: 0, new: 0 };
-            let stale = history.stale.iter().find(|stale| points(stale.value) && stale.is_walked);
-            let told = match (history.memory.value().filter(|value| points(*value)), stale) {
-                (Some(value), _) => Some((Broken::ReleasedReachable, value, value)),
-                (None, Some(stale)) => Some((stale.reproach(Broken::ReusedTooEarly), stale.value, stale.new)),
+            let stale = history.stale.iter().find(|stale| points(stale.value) && stale.may_be_walked);
+            let violation = match (history.memory.value().filter(|value| points(*value)), stale) {
+                (Some(value), _) => Some((ViolationKind::ReleasedReachable, value, value)),
+                (None, Some(stale)) => {
+                    Some((stale.violation_kind(ViolationKind::ReusedTooEarly), stale.value, stale.new))
+                }
                 (None, None) => None,
             };
-            if let Some((broken, old, new)) = told {
-                self.tell(broken, Step { old, new, ..at });
+            if let Some((kind, old, new)) = violation {
+                self.report(kind, Step { old, new, ..at });
             }
         }
         let within = self.pointers.range(pa..pa.saturating_add(bytes));
@@ -46,7 +48,7 @@ impl<F: Format> Replay<'_, F> {
     }
 
     pub(super) fn end(&mut self, step: usize) {
-        self.judge_groups(step, 0, u64::MAX);
+        self.check_groups(step, 0, u64::MAX);
         // Entries in an unlinked table are not reported as violations of their own.
         let mut tables: BTreeMap<usize, (u64, u64)> = BTreeMap::new();
         for level in (0..self.geometry.levels()).rev() {
@@ -55,7 +57,7 @@ impl<F: Format> Replay<'_, F> {
             for va in places {
                 let Some(history) = self.history(level, va) else { continue };
                 let pa = history.pa;
-                let Some(stale) = history.stale.iter().find(|stale| stale.must_go).cloned() else { continue };
+                let Some(stale) = history.stale.iter().find(|stale| stale.must_invalidate).cloned() else { continue };
                 if tables.get(&stale.step).is_some_and(|(from, to)| *from <= va && va < *to) {
                     continue;
                 }
@@ -63,7 +65,7 @@ impl<F: Format> Replay<'_, F> {
                     tables.insert(stale.step, (va, va + span));
                 }
                 let at = Step { step: stale.step, pa, va, level, old: stale.value, new: stale.new };
-                self.tell(stale.reproach(Broken::NeverInvalidated), at);
+                self.report(stale.violation_kind(ViolationKind::NeverInvalidated), at);
             }
         }
     }

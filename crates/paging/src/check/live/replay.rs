@@ -4,10 +4,10 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
 use super::history::{Contents, History, Memory, Step};
-use super::violation::{Broken, Violation};
+use super::violation::{Violation, ViolationKind};
 use crate::address::{InputAddress, OutputAddress};
 use crate::attributes::Flags;
-use crate::check::group::{is_marked, moved};
+use crate::check::group::{entry_for, is_marked};
 use crate::format::{Change, Format, Kind};
 use crate::geometry::{ENTRY_BYTES, Geometry};
 
@@ -47,20 +47,20 @@ impl<'a, F: Format> Replay<'a, F> {
         }
     }
 
-    pub(super) fn tell(&mut self, broken: Broken, at: Step) {
-        self.tell_of(broken, self.geometry.extended(at.va), at);
+    pub(super) fn report(&mut self, kind: ViolationKind, at: Step) {
+        self.report_for(kind, self.geometry.extended(at.va), at);
     }
 
-    fn tell_of(&mut self, broken: Broken, va: InputAddress, at: Step) {
+    fn report_for(&mut self, kind: ViolationKind, va: InputAddress, at: Step) {
         let Step { step, pa, level, old, new, .. } = at;
         if let Some(last) = self.violations.last_mut() {
             let follows = last.pa.checked_add(last.entries * ENTRY_BYTES) == Some(pa);
-            if last.broken == broken && last.level == level && follows {
+            if last.kind == kind && last.level == level && follows {
                 last.entries += 1;
                 return;
             }
         }
-        self.violations.push(Violation { step, broken, level, pa, va, old, new, entries: 1 });
+        self.violations.push(Violation { step, kind, level, pa, va, old, new, entries: 1 });
     }
 
     fn is_entry(&self, va: InputAddress, at: Step) -> bool {
@@ -84,7 +84,7 @@ impl<'a, F: Format> Replay<'a, F> {
 
     /// The history at a position in the tree; a new one has no known value.
     pub(super) fn history_mut(&mut self, level: u8, va: u64, pa: OutputAddress) -> &mut History {
-        let empty = History { pa, memory: Memory::Unknown, contents: Contents::Older, stale: Vec::new() };
+        let empty = History { pa, memory: Memory::Unknown, contents: Contents::LinkedBefore, stale: Vec::new() };
         self.histories[usize::from(level)].entry(va).or_insert(empty)
     }
 
@@ -98,16 +98,16 @@ impl<'a, F: Format> Replay<'a, F> {
     /// Processes a write of the entry for `va`.
     pub(super) fn write(&mut self, va: InputAddress, at: Step) {
         if !self.is_entry(va, at) {
-            return self.tell_of(Broken::NoEntry, va, at);
+            return self.report_for(ViolationKind::InvalidEntry, va, at);
         }
-        self.meet(at);
+        self.compare_old_value(at);
         if at.old != at.new {
-            let left = self.leaves_behind(at);
+            let uncovered = self.leaves_behind(at);
             if self.is_unlinked(at) {
                 self.unlink(at);
             }
-            self.judge(at);
-            self.replace(at, left);
+            self.check_write(at);
+            self.replace(at, uncovered);
         }
         for entry in [at.old, at.new] {
             if let Some((group, _)) = self.group(at.level, at.va).filter(|_| is_marked(self.format, at.level, entry)) {
@@ -119,7 +119,7 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     /// Compares the old value that the step states with the known value.
-    pub(super) fn meet(&mut self, at: Step) {
+    pub(super) fn compare_old_value(&mut self, at: Step) {
         let is_new = self.history(at.level, at.va).is_none_or(|history| history.memory == Memory::Unknown);
         let history = self.history_mut(at.level, at.va, at.pa);
         if history.pa != at.pa {
@@ -129,20 +129,20 @@ impl<'a, F: Format> Replay<'a, F> {
         self.places.insert(at.pa, (at.level, at.va));
         match memory {
             Memory::Known(known) if !self.is_same(at.level, known, at.old) => {
-                self.tell(Broken::Untold, Step { old: known, new: at.old, ..at });
-                let left = self.leaves_behind(Step { old: known, ..at });
-                self.make_stale(Step { old: known, ..at }, true, left);
+                self.report(ViolationKind::UnloggedChange, Step { old: known, new: at.old, ..at });
+                let uncovered = self.leaves_behind(Step { old: known, ..at });
+                self.make_stale(Step { old: known, ..at }, true, uncovered);
             }
             _ => {}
         }
         if is_new {
-            self.learn(at);
+            self.infer_contents(at);
             self.imply_group(at);
         }
     }
 
     /// Derives from the first value of an entry how its table was when it was linked.
-    pub(super) fn learn(&mut self, at: Step) {
+    pub(super) fn infer_contents(&mut self, at: Step) {
         let above = at.level + 1;
         if above >= self.geometry.levels() {
             return;
@@ -154,7 +154,7 @@ impl<'a, F: Format> Replay<'a, F> {
         let Some(parent) = histories.get_mut(&va) else { return };
         let before = parent.contents;
         parent.contents = match (before, is_hole) {
-            (Contents::Older, _) => Contents::Older,
+            (Contents::LinkedBefore, _) => Contents::LinkedBefore,
             (Contents::Untouched | Contents::WasEmpty, true) => Contents::WasEmpty,
             _ => Contents::WasFilled,
         };
@@ -186,7 +186,7 @@ impl<'a, F: Format> Replay<'a, F> {
         for va in members_of(start, bytes, span) {
             let distance = (va / span).wrapping_sub(at.va / span).wrapping_mul(ENTRY_BYTES);
             let pa = OutputAddress(at.pa.0.wrapping_add(distance));
-            let implied = Memory::Implied(moved(self.format, at.level, at.old, at.va, va));
+            let implied = Memory::Implied(entry_for(self.format, at.level, at.old, at.va, va));
             let history = self.history_mut(at.level, va, pa);
             if history.memory == Memory::Unknown && history.pa == pa {
                 history.memory = implied;
@@ -195,11 +195,11 @@ impl<'a, F: Format> Replay<'a, F> {
     }
 
     /// Replaces the entry: its old value is stale from now on.
-    pub(super) fn replace(&mut self, at: Step, left: Vec<(u64, u64)>) {
+    pub(super) fn replace(&mut self, at: Step, uncovered: Vec<(u64, u64)>) {
         let Step { level, old, new, .. } = at;
         let format = self.format;
         self.note_form(level, at.va, new);
-        self.make_stale(at, format.change(level, old, new) != Change::Free, left);
+        self.make_stale(at, format.change(level, old, new) != Change::Free, uncovered);
         if self.is_table(level, new) {
             self.pointers.entry(format.table_address(new)).or_default().insert((level, at.va));
             if !self.is_table(level, old) || self.is_unlinked(at) {
@@ -209,7 +209,7 @@ impl<'a, F: Format> Replay<'a, F> {
         // A stale value that matches the new entry again is harmless.
         let history = self.history_mut(level, at.va, at.pa);
         for stale in &mut history.stale {
-            stale.must_go &= format.change(level, stale.value, new) != Change::Free;
+            stale.must_invalidate &= format.change(level, stale.value, new) != Change::Free;
         }
     }
 }

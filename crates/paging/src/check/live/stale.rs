@@ -22,11 +22,11 @@ impl<F: Format> Replay<'_, F> {
         if let Some((start, bytes)) = self.group(level, va).filter(|_| is_marked(self.format, level, old)) {
             return alloc::vec![(start, start + bytes)];
         }
-        match self.history(level, va).map_or(Contents::Older, |history| history.contents) {
+        match self.history(level, va).map_or(Contents::LinkedBefore, |history| history.contents) {
             _ if !self.is_unlinked(at) => alloc::vec![own],
             // Every entry that it ever held was written, and has its own stale value.
             Contents::WasEmpty => Vec::new(),
-            Contents::Older | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
+            Contents::LinkedBefore | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
         }
     }
 
@@ -45,8 +45,8 @@ impl<F: Format> Replay<'_, F> {
         unknown
     }
 
-    /// Keeps the old entry of a step as one that may be cached, with leaves for the addresses `left`.
-    pub(super) fn make_stale(&mut self, at: Step, must_go: bool, left: Vec<(u64, u64)>) {
+    /// Keeps the old entry of a step as one that may be cached, with leaves for the addresses `uncovered`.
+    pub(super) fn make_stale(&mut self, at: Step, must_invalidate: bool, uncovered: Vec<(u64, u64)>) {
         let Step { step, pa, va, level, old, new } = at;
         let is_table = self.is_table(level, old);
         if !is_table && !self.is_leaf(level, old) {
@@ -58,9 +58,18 @@ impl<F: Format> Replay<'_, F> {
         self.stale_places[usize::from(level)].insert(va);
         self.note_form(level, va, old);
         let history = self.history_mut(level, va, pa);
-        let must_go = must_go || history.stale.iter().any(|stale| stale.value == old && stale.must_go);
+        let must_invalidate =
+            must_invalidate || history.stale.iter().any(|stale| stale.value == old && stale.must_invalidate);
         history.stale.retain(|stale| stale.value != old);
-        history.stale.push(Stale { value: old, new, step, must_go, left, is_walked: is_table, last_level_only: false });
+        history.stale.push(Stale {
+            value: old,
+            new,
+            step,
+            must_invalidate,
+            uncovered,
+            may_be_walked: is_table,
+            last_level_only: false,
+        });
     }
 
     /// Marks everything in the table of an entry as stale because it is no longer reachable. Its memory is not read.
@@ -73,12 +82,12 @@ impl<F: Format> Replay<'_, F> {
                 let (pa, memory) = (history.pa, history.memory);
                 if let Memory::Known(old) | Memory::Implied(old) = memory {
                     let child = Step { step: at.step, pa, va, level, old, new: 0 };
-                    let left = self.leaves_behind(child);
-                    self.make_stale(child, true, left);
+                    let uncovered = self.leaves_behind(child);
+                    self.make_stale(child, true, uncovered);
                 }
                 let history = self.history_mut(level, va, pa);
                 history.memory = Memory::Unknown;
-                history.contents = Contents::Older;
+                history.contents = Contents::LinkedBefore;
                 if history.stale.is_empty() {
                     self.histories[usize::from(level)].remove(&va);
                 }
@@ -102,18 +111,18 @@ impl<F: Format> Replay<'_, F> {
                 let end = va + self.geometry.span(level);
                 let Some(history) = self.histories[at].get_mut(&va) else { continue };
                 for stale in &mut history.stale {
-                    stale.left = without(&stale.left, from, to);
+                    stale.uncovered = without(&stale.uncovered, from, to);
                     let touches = va < to && from < end;
                     stale.last_level_only |= touches && !tables;
-                    stale.is_walked &= !(touches && tables);
+                    stale.may_be_walked &= !(touches && tables);
                 }
-                history.stale.retain(|stale| !stale.is_gone());
+                history.stale.retain(|stale| !stale.is_invalidated());
                 if history.stale.is_empty() {
                     self.stale_places[at].remove(&va);
                 }
             }
         }
-        self.judge_groups(step, from, to);
+        self.check_groups(step, from, to);
     }
 
     /// Drops every table entry from the caches of table entries.
@@ -121,8 +130,8 @@ impl<F: Format> Replay<'_, F> {
         for (places, histories) in self.stale_places.iter_mut().zip(&mut self.histories) {
             places.retain(|va| {
                 let Some(history) = histories.get_mut(va) else { return false };
-                history.stale.iter_mut().for_each(|stale| stale.is_walked = false);
-                history.stale.retain(|stale| !stale.is_gone());
+                history.stale.iter_mut().for_each(|stale| stale.may_be_walked = false);
+                history.stale.retain(|stale| !stale.is_invalidated());
                 !history.stale.is_empty()
             });
         }

@@ -5,7 +5,7 @@ use super::super::supply::Supply;
 use super::*;
 
 /// Evidence about holes in slots of a size, from a kernel with these counters.
-fn told(target_kib: u64, counters: &[&str]) -> Vec<String> {
+fn evidence_of_holes(target_kib: u64, counters: &[&str]) -> Vec<String> {
     let settings = [("/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none".into(), "511".into())].into();
     let counters = counters.iter().map(|name| ((*name).to_owned(), 3)).collect();
     let (process, supply) = (Process::default(), Supply { settings, counters, ..Supply::default() });
@@ -19,7 +19,7 @@ fn told(target_kib: u64, counters: &[&str]) -> Vec<String> {
         runtimes: &[],
     };
     let (kind, target) = (&Kind::Heap, size(target_kib));
-    History { kind, shared_bytes: 0, target, base_pages: None, context: &context }.evidence_of_holes(0)
+    History { kind, shared_bytes: 0, target, base_pages: None, context: &context }.evidence_of_holes(0, 0)
 }
 
 const M2: u64 = 2 << 20;
@@ -37,6 +37,11 @@ struct Full<'a> {
 const QUIET: Full<'_> =
     Full { since: Since::Command, counters: &[], shows_no_fork: true, faults: None, in_place_bytes: 0, bytes: 4 * M2 };
 
+/// A kernel whose PMD leaves have the target size.
+fn context<'a>(process: &'a Process, supply: &'a Supply, target: PageSize) -> Context<'a> {
+    Context { process, supply, base: PageSize::K4, pmd: Some(target), sees_folios: true, runtimes: &[] }
+}
+
 /// The causes of memory with this past. Counters that are not given have not moved.
 fn causes(full: &Full<'_>) -> Vec<Share> {
     let names = [
@@ -53,17 +58,10 @@ fn causes(full: &Full<'_>) -> Vec<Share> {
     let process = Process { shows_no_fork: full.shows_no_fork, faults: full.faults, ..Process::default() };
     let supply = Supply { counters, counted_since: full.since, ..Supply::default() };
     let target = PageSize::new(M2).unwrap();
-    let context = Context {
-        process: &process,
-        supply: &supply,
-        base: PageSize::K4,
-        pmd: Some(target),
-        sees_folios: true,
-        runtimes: &[],
-    };
-    let base_pages = Some(BasePages { bytes: full.bytes, in_place_bytes: full.in_place_bytes });
+    let context = context(&process, &supply, target);
+    let base_pages = Some(AnonymousPages { bytes: full.bytes, in_place_bytes: full.in_place_bytes });
     let kind = &Kind::Anonymous;
-    History { kind, shared_bytes: 0, target, base_pages, context: &context }.of_full(full.bytes)
+    History { kind, shared_bytes: 0, target, base_pages, context: &context }.causes_of_full(full.bytes)
 }
 
 #[test]
@@ -120,14 +118,38 @@ fn frames_and_faults_show_that_a_large_page_was_split() {
 }
 
 #[test]
-fn khugepaged_is_said_to_mend_holes_only_at_sizes_that_it_makes() {
+fn offers_khugepaged_for_holes_only_at_sizes_that_it_makes() {
     let setting = "/sys/kernel/mm/transparent_hugepage/khugepaged/max_ptes_none: 511";
     let counter = |kib: u64| format!("hugepages-{kib}kB/collapse_exceed_none_pte");
-    assert_eq!(told(2048, &[]), [setting]);
+    assert_eq!(evidence_of_holes(2048, &[]), [setting]);
     let none = format!("no {}: khugepaged of this kernel makes no folios of 64K", counter(64));
-    assert_eq!(told(64, &[&counter(2048)]), [none]);
-    let seen = told(64, &[&counter(64)]);
-    assert_eq!(seen[0], format!("{setting}; for folios of 64K all but one, or none"));
+    assert_eq!(evidence_of_holes(64, &[&counter(2048)]), [none]);
+    let seen = evidence_of_holes(64, &[&counter(64)]);
+    assert_eq!(seen[0], format!("{setting}; in a folio of 64K all pages but one may be holes, or none"));
     assert_eq!(seen[1], format!("{}: 3 since the boot (whole system)", counter(64)));
-    assert_eq!(told(2048, &[&counter(2048)]).len(), 2);
+    assert_eq!(evidence_of_holes(2048, &[&counter(2048)]).len(), 2);
+}
+
+/// The causes and the evidence of slots with 4M of memory and 4M of holes, if two faults of the whole system found no free block
+/// and the process had this number of faults.
+fn holes_after_two_fallbacks(faults: u64) -> (Vec<Cause>, String) {
+    let counters = [("hugepages-2048kB/anon_fault_fallback".to_owned(), 2)].into();
+    let process = Process { shows_no_fork: true, faults: Some(faults), ..Process::default() };
+    let supply = Supply { counters, ..Supply::default() };
+    let target = PageSize::new(M2).unwrap();
+    let context = context(&process, &supply, target);
+    let base_pages = Some(AnonymousPages { bytes: 2 * M2, in_place_bytes: 0 });
+    let history = History { kind: &Kind::Anonymous, shared_bytes: 0, target, base_pages, context: &context };
+    (history.causes_of_holes(2 * M2, 0, false).1, history.evidence_of_holes(2 * M2, 0).join("; "))
+}
+
+#[test]
+fn fallbacks_of_other_processes_explain_no_holes() {
+    let fell_back = Cause::AllocationFellBack { counter: "hugepages-2048kB/anon_fault_fallback".into(), times: 2 };
+    let (or, evidence) = holes_after_two_fallbacks(5000);
+    assert!(or.contains(&fell_back) && !evidence.contains("at most"), "{or:?}: {evidence}");
+    let (or, evidence) = holes_after_two_fallbacks(256);
+    assert!(or.contains(&fell_back) && evidence.contains("at most 1M of it"), "{or:?}: {evidence}");
+    let (or, evidence) = holes_after_two_fallbacks(0);
+    assert!(!or.contains(&fell_back) && !evidence.contains("at most"), "{or:?}: {evidence}");
 }

@@ -87,7 +87,7 @@ fn a_reservation_converts_page_by_page() {
     map.reserve(at(256), at(2048));
     assert_eq!(map.convertible(at(512), at(520), SIZE), [(at(512), at(1024))]);
     assert_eq!(map.convertible(at(256), at(520), SIZE), [(at(512), at(1024))], "the first page is cut off");
-    map.spoil(at(600), at(601));
+    map.mark_touched(at(600), at(601));
     assert!(map.convertible(at(512), at(520), SIZE).is_empty());
 }
 

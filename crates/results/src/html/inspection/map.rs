@@ -60,7 +60,7 @@ pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> Strin
     while at < placed.len() {
         at += draw(&mut figure, region, &placed[at..], scale);
     }
-    whys(&mut figure, &placed);
+    draw_causes(&mut figure, &placed);
     cuts(&mut figure, region, &placed);
     figure.finish()
 }
@@ -141,7 +141,7 @@ fn empty(figure: &mut Figure, placed: &Placed) {
 }
 
 /// Draws the numbers of causes, each above the first of the cells with that cause.
-fn whys(figure: &mut Figure, placed: &[Placed]) {
+fn draw_causes(figure: &mut Figure, placed: &[Placed]) {
     let mut before = (usize::MAX, Why::None);
     for one in placed {
         let why = match one.part {
@@ -195,8 +195,8 @@ fn holds(part: &Part, address: u64) -> bool {
 }
 
 fn mark(figure: &mut Figure, placed: &Placed, cuts: &[&Cut]) {
-    let told = |cut: &&Cut| format!("{} at {:x}", cut.by.describe(), cut.start);
-    let hover = cuts.iter().map(told).collect::<Vec<_>>().join(", ");
+    let described = |cut: &&Cut| format!("{} at {:x}", cut.by.describe(), cut.start);
+    let hover = cuts.iter().map(described).collect::<Vec<_>>().join(", ");
     let (x, y) = placed.place.at();
     let (Part::Cell { start, end, .. } | Part::Empty { start, end }) = placed.part;
     let within = (cuts[0].start - start) as f64 / (end - start).max(1) as f64;
@@ -217,7 +217,7 @@ fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
         }
     }
     format!(
-        "{cells} cells of {} in rows of {COLUMNS}: {}; {} cuts. The table below it has every stretch.",
+        "{cells} cells of {} in rows of {COLUMNS}: {}; {} cuts. The table below lists every stretch.",
         format_bytes(scale.bytes()),
         in_words(&all, region.length_bytes()),
         region.cut_count

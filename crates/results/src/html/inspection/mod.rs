@@ -35,7 +35,7 @@ pub fn report(inspection: &Inspection, setting: &Setting) -> String {
     let shown: Vec<&Region> = inspection.regions.iter().filter(|region| !region.census.is_empty()).collect();
     let (absent, present): (Vec<_>, Vec<_>) =
         explained(&inspection.regions).into_iter().partition(Explained::is_absent);
-    let (winnable, fixed): (Vec<_>, Vec<_>) = present.into_iter().partition(Explained::is_winnable);
+    let (winnable, fixed): (Vec<_>, Vec<_>) = present.into_iter().partition(Explained::is_removable);
     let sections = [
         section("What maps it", "sizes", &sizes(&shown)),
         section(
@@ -46,9 +46,9 @@ pub fn report(inspection: &Inspection, setting: &Setting) -> String {
         section("Map of the address space", "map", &map_of(&shown, setting)),
         section("Regions", "regions", &tables::regions(&shown)),
         section(
-            "What could not be larger",
+            "What no setting makes larger",
             "fixed",
-            &tables::causes(&fixed, "Memory for which there is no larger size"),
+            &tables::causes(&fixed, "Memory that takes a change of the program or its files"),
         ),
         section("What is not present", "absent", &tables::causes(&absent, "Memory that is not present, and cannot be")),
         section("What the kernel could give", "supply", &tables::supply(inspection, setting.base)),
@@ -90,7 +90,7 @@ fn answer(inspection: &Inspection) -> String {
     if larger == 0 {
         return format!("{name} has {} resident, and none of it could be larger", format_bytes(resident));
     }
-    let cause = explained(&inspection.regions).into_iter().find(|one| one.is_winnable());
+    let cause = explained(&inspection.regions).into_iter().find(|one| one.is_removable());
     let cause = cause.map(|one| format!("; first cause: {}", one.cause.describe())).unwrap_or_default();
     format!(
         "{name} has {} resident, of which {} ({}) could be larger{cause}",
@@ -110,7 +110,7 @@ fn sizes(shown: &[&Region]) -> String {
         all.zero_bytes += window.zero_bytes;
     }
     if all.present_bytes() == 0 {
-        return "<p>Places inside mappings were not seen, so that nothing can be drawn.</p>\n".into();
+        return "<p>Positions inside mappings were not visible, so nothing can be drawn.</p>\n".into();
     }
     format!(
         "<figure class=\"map\">\n{}</figure>\n<p>{}.</p>\n",

@@ -135,7 +135,7 @@ impl Filling {
         self.folio_bytes += window.folio_bytes;
         self.base_bytes += window.base_bytes;
         self.zero_bytes += window.zero_bytes;
-        self.why = self.why.and(window.why.map_or(Why::None, Why::One));
+        self.why = self.why.and(window.cause_index.map_or(Why::None, Why::One));
     }
 }
 

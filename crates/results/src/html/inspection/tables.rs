@@ -115,7 +115,7 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
 /// The regions, those with the most to gain and the most memory first.
 pub fn regions(shown: &[&Region]) -> String {
     let mut sorted = shown.to_vec();
-    sorted.sort_by_key(|region| std::cmp::Reverse((region.win.bytes, region.resident_bytes())));
+    sorted.sort_by_key(|region| std::cmp::Reverse((region.benefit.bytes, region.resident_bytes())));
     let rows: String = sorted.iter().take(MAX_REGIONS).map(|region| region_row(region)).collect();
     let rest: u64 = sorted.iter().skip(MAX_REGIONS).map(|region| region.resident_bytes()).sum();
     let more = match sorted.len().saturating_sub(MAX_REGIONS) {
@@ -148,8 +148,8 @@ fn region_row(region: &Region) -> String {
         region.end,
         number(region.length_bytes()),
         number(region.resident_bytes()),
-        number(region.win.bytes),
-        number(region.win.absent_bytes),
+        number(region.benefit.bytes),
+        number(region.benefit.absent_bytes),
         region.vmas,
         escape(&leaves(&region.census)),
         escape(&larger_folios(&region.census))

@@ -27,6 +27,7 @@ fn region(start: u64, windows: u64, filled: impl Fn(u64) -> Option<Window>) -> R
         end: start + windows * WINDOW,
         kind: Kind::Anonymous,
         recognised_by: String::new(),
+        accessible_bytes: windows * WINDOW,
         vmas: 1,
         shared: false,
         census,
@@ -35,7 +36,7 @@ fn region(start: u64, windows: u64, filled: impl Fn(u64) -> Option<Window>) -> R
         target: Some(PageSize::M2),
         aligned: true,
         tlb_runs: None,
-        win: Benefit::default(),
+        benefit: Benefit::default(),
         causes: Vec::new(),
         cuts: Vec::new(),
         cut_count: 0,
@@ -57,14 +58,14 @@ fn sample() -> Inspection {
         0..400 => leaf(),
         400..460 => Some(Window { folio_bytes: WINDOW, ..Window::default() }),
         460..480 => base(WINDOW / 2),
-        480..560 => base(WINDOW).map(|window| Window { why: Some(0), ..window }),
+        480..560 => base(WINDOW).map(|window| Window { cause_index: Some(0), ..window }),
         560..570 => Some(Window { zero_bytes: WINDOW, ..Window::default() }),
         _ if at > 30_000 && at < 40_000 => None,
         _ => leaf(),
     });
     large.kind = Kind::JvmHeap;
     large.recognised_by = "a mapping of libjvm.so, and reserved as one".into();
-    large.win = Benefit { bytes: 4 << 30, slots: 2048, absent_bytes: 1 << 28 };
+    large.benefit = Benefit { bytes: 4 << 30, slots: 2048, absent_bytes: 1 << 28 };
     large.causes = vec![Explained {
         cause: Cause::NotAdvised,
         also: Vec::new(),
@@ -111,6 +112,18 @@ fn sample() -> Inspection {
 fn setting() -> Setting {
     let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
     Setting { base, pmd, unix_s: Some(1_774_101_900), version: "0.1.0".into() }
+}
+
+#[test]
+fn a_small_screen_has_the_causes_before_the_memory_and_a_long_command_last() {
+    let mut seen = sample();
+    seen.process.command = vec!["java".into(), "-Dproperty=value ".repeat(200)];
+    let at = |text: &str, part: &str| text.find(part).unwrap_or_else(|| panic!("{part} in\n{text}"));
+    let text = crate::inspection::answer_first(&seen, 120);
+    let order = ["could be larger", "why not larger", "kind ", "what the kernel could give", "command: java"];
+    assert!(order.map(|part| at(&text, part)).is_sorted(), "{text}");
+    let text = crate::inspection::process(&seen, false, 120);
+    assert!(at(&text, "command: java") < at(&text, "kind "), "inspect names the command first");
 }
 
 #[test]
@@ -171,7 +184,7 @@ fn the_page_is_well_formed_self_contained_and_small() {
     assert!(report(&by_sums, &setting()).contains("nothing can be drawn"));
 }
 
-/// Everything drawn is also there as text: the bytes of every stretch, and every cut.
+/// Everything drawn is also available as text: the bytes of every stretch, and every cut.
 #[test]
 fn all_that_is_drawn_can_be_read() {
     let html = report(&sample(), &setting());
@@ -186,7 +199,7 @@ fn all_that_is_drawn_can_be_read() {
     let distinct: std::collections::BTreeSet<&&str> = ids.iter().collect();
     assert_eq!(distinct.len(), ids.len(), "{ids:?}");
     let drawn: Vec<&str> = html.split("<figure class=\"map\">").skip(2).collect();
-    assert_eq!(drawn.len(), FEW_REGIONS, "those of one cell stand in the table alone");
+    assert_eq!(drawn.len(), FEW_REGIONS, "regions of one cell are only in the table");
     assert!(drawn.iter().all(|figure| figure.contains("The same as text")));
     let jit = drawn.iter().find(|figure| figure.contains("jit")).unwrap();
     assert_eq!(jit.matches("class=\"cut\"").count(), 5);

@@ -6,6 +6,7 @@ use study::stats::Effect;
 
 use super::Anchors;
 use crate::figure::{self, Change};
+use crate::html::axis;
 use crate::html::parts::{captioned, typeset};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
 use crate::matrix::{grounds, place, rows_of, totals_of};
@@ -69,14 +70,16 @@ fn forest(lines: &[Line], policy: usize, id: &str, title: &str) -> Option<String
     if lines.is_empty() {
         return None;
     }
-    let ends = lines.iter().flat_map(|line| [Some(line.effect.ratio), line.effect.low, line.effect.high]).flatten();
-    let percents: Vec<f64> = ends.map(percent).filter(|end| end.is_finite()).collect();
-    let low = percents.iter().copied().fold(-1.5, f64::min);
-    let high = percents.iter().copied().fold(1.5, f64::max);
-    let scale = Scale::new((low - (high - low) * 0.04, high + (high - low) * 0.04), (LEFT, RIGHT));
+    let change = |line: &Line| {
+        let Change { percent, interval, .. } = Change::of(&line.effect);
+        (percent, interval)
+    };
+    let changes: Vec<_> = lines.iter().map(change).collect();
+    let scale = Scale::new(axis::of_changes(&changes, 1.5), (LEFT, RIGHT));
     let bottom = TOP + LINE * lines.len() as f64;
-    let said: Vec<String> = lines.iter().map(|line| format!("{}: {}.", line.label, in_words(&line.effect))).collect();
-    let mut figure = Figure::new(id, title, &said.join(" "), bottom + 44.0);
+    let sentences: Vec<String> =
+        lines.iter().map(|line| format!("{}: {}.", line.label, in_words(&line.effect))).collect();
+    let mut figure = Figure::new(id, title, &sentences.join(" "), bottom + 44.0);
     for tick in scale.ticks(5) {
         let x = scale.at(tick);
         figure.line(if tick == 0.0 { "zero" } else { "grid" }, (x, TOP), (x, bottom));
@@ -89,10 +92,6 @@ fn forest(lines: &[Line], policy: usize, id: &str, title: &str) -> Option<String
     Some(figure.finish())
 }
 
-fn percent(ratio: f64) -> f64 {
-    (ratio - 1.0) * 100.0
-}
-
 fn in_words(effect: &Effect) -> String {
     let change = Change::of(effect);
     let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
@@ -103,16 +102,23 @@ fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) 
     let look = Look::of(policy + 1, 0);
     let class = if line.is_claim { "" } else { "void" };
     figure.label((LEFT - 12.0, y + 4.0), &line.label);
-    if let Some((low, high)) = line.effect.low.zip(line.effect.high) {
-        let whisker = format!("whisker {} {class}", look.class());
-        figure.line(&whisker, (scale.at(percent(low)), y), (scale.at(percent(high)), y));
+    let change = Change::of(&line.effect);
+    let whisker = format!("whisker {} {class}", look.class());
+    if let Some(interval) = change.interval {
+        figure.whisker(&whisker, scale, interval, y, 0.0);
     }
     let hover = typeset(&format!("{}: {}", line.label, in_words(&line.effect)));
-    let mark = look.mark((scale.at(percent(line.effect.ratio)), y), 4.5, class, &hover);
+    let mark = match scale.within(change.percent) {
+        (x, None) => look.mark((x, y), 4.5, class, &hover),
+        (x, Some(side)) => {
+            figure.arrow(&whisker, (x, y), side);
+            String::new()
+        }
+    };
     match &line.anchor {
         // The cells of the map already link to the same rows, so these links are left out of the tab order.
         Some(anchor) => figure.raw(&format!("<a href=\"#{anchor}\" tabindex=\"-1\">{mark}</a>")),
         None => figure.raw(&mark),
     }
-    figure.text("value", (WIDTH - 2.0, y + 4.0), Anchor::End, &typeset(&Change::of(&line.effect).estimate()));
+    figure.text("value", (WIDTH - 2.0, y + 4.0), Anchor::End, &typeset(&change.estimate()));
 }

@@ -21,8 +21,8 @@ pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
     };
     let maps: String = grounds(matrix).into_iter().map(map).collect();
     format!(
-        "<p>Each cell has its figure, and leads to what made it. Its interval and what follows from it are shown when it has \
-         the focus or the pointer. A cell without colour shows no difference, or has no figure of its own.</p>\n<div class=\"heat\">\n{maps}</div>\n"
+        "<p>Each cell shows its figure and links to its origin. Focus a cell or hover over it to see the interval and the \
+         conclusion. A cell without colour shows no difference, or has no figure.</p>\n<div class=\"heat\">\n{maps}</div>\n"
     )
 }
 
@@ -32,7 +32,7 @@ fn map_row(row: &Row, anchor: &str) -> String {
 }
 
 fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
-    let told = match &cell.standing {
+    let tip = match &cell.standing {
         Standing::None { why } => why.clone(),
         _ => in_cell(row, cell),
     };
@@ -44,9 +44,9 @@ fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
     let is_shown = matches!(cell.standing, Standing::Better | Standing::Worse | Standing::Modelled);
     let cost = row.cost_ratio(cell).filter(|_| is_shown);
     let style = cost.map(|cost| format!(" style=\"background:{}\"", heat(cost))).unwrap_or_default();
-    let told = escape(&typeset(&format!("{}, {}: {told}", row.workload, cell.policy)));
+    let tip = escape(&typeset(&format!("{}, {}: {tip}", row.workload, cell.policy)));
     let short = escape(&typeset(&short));
-    format!("<td class=\"n\"{style}><a href=\"#{anchor}\">{short}<span class=\"tip\">{told}</span></a></td>")
+    format!("<td class=\"n\"{style}><a href=\"#{anchor}\">{short}<span class=\"tip\">{tip}</span></a></td>")
 }
 
 /// The colour scale covers a third of the cost to three times the cost, symmetrically.

@@ -9,9 +9,10 @@ mod wins;
 
 use study::matrix::Matrix;
 
-use super::parts::{command, page, section, typeset};
+use super::parts::{command, lead, marked, page, section, title, typeset};
 use super::tables::wide;
 use crate::matrix::{Report, Sheet, answer, claimed, counted, findings, further, grounds, of_origin, series, sheets};
+use crate::sentence::claim_and_rest;
 use crate::text::escape;
 
 /// Anchors of the origins of a matrix's rows on the page: each matrix has its own.
@@ -19,14 +20,14 @@ use crate::text::escape;
 enum Anchors {
     Policies,
     Boots,
-    /// Of the matrix with this index among those of variants.
+    /// The matrix of variants with this index.
     Variants(usize),
 }
 
 impl Anchors {
     /// The id of a row's origin.
     fn of(self, matrix: &Matrix, row: &study::matrix::Row) -> String {
-        let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).unwrap_or_default();
+        let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).expect("it is a row of the matrix");
         format!("{}{at}", self.prefix())
     }
 
@@ -43,11 +44,12 @@ impl Anchors {
 /// Renders the page.
 pub fn report(report: &Report<'_>) -> String {
     let matrix = report.matrix;
-    let pictures = |matrix: &Matrix, anchors| [map::maps(matrix, anchors), forest::forests(matrix, anchors)].concat();
+    let pictures = |matrix: &Matrix, anchors| [forest::forests(matrix, anchors), map::maps(matrix, anchors)].concat();
     let boots = report.over_boots.map(|boots| pictures(boots, Anchors::Boots));
     let of_variants = |(number, matrix): (usize, &Matrix)| {
-        let pictures = pictures(matrix, Anchors::Variants(number));
-        [pictures, wins::shares(matrix), trade::trades(matrix)].concat()
+        let anchors = Anchors::Variants(number);
+        let pictures = pictures(matrix, anchors);
+        [pictures, wins::shares(matrix, anchors), trade::trades(matrix, anchors)].concat()
     };
     let variants: String = report.over_variants.iter().enumerate().map(of_variants).collect();
     let of_policies = |shown: &dyn Fn(&Matrix) -> String| report.policies().map(shown).unwrap_or_default();
@@ -59,18 +61,18 @@ pub fn report(report: &Report<'_>) -> String {
     let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !has_own(sheet)).collect();
     let sections = [
         section("Findings", "findings", &sentences(report)),
-        section("Matrix", "matrix", &of_policies(&|matrix| map::maps(matrix, Anchors::Policies))),
         section(
             "Changes against the baseline",
             "changes",
             &of_policies(&|matrix| forest::forests(matrix, Anchors::Policies)),
         ),
+        section("Matrix", "matrix", &of_policies(&|matrix| map::maps(matrix, Anchors::Policies))),
         section("Variants compared", "variants", &variants),
         section("Boots compared", "boots", &boots.unwrap_or_default()),
-        section("Win shares", "wins", &of_policies(&wins::shares)),
+        section("Win shares", "wins", &of_policies(&|matrix| wins::shares(matrix, Anchors::Policies))),
         section("As the origin has it", "published", &tables(&of_origin)),
         section("By size", "series", &tables(&of_series)),
-        section("Memory against speed", "trade", &of_policies(&trade::trades)),
+        section("Memory against speed", "trade", &of_policies(&|matrix| trade::trades(matrix, Anchors::Policies))),
         section("Coverage", "coverage", &by_ground(matrix, further::of_coverage)),
         section("Drift", "drift", &by_ground(matrix, further::of_drift)),
         section("Tables", "tables", &tables(&others)),
@@ -82,19 +84,21 @@ pub fn report(report: &Report<'_>) -> String {
 
 fn header(report: &Report<'_>) -> String {
     let definition = report.definition;
-    let lead = |text: &str| format!("<p class=\"lead\">{}</p>\n", escape(&typeset(text)));
+    let answered = crate::matrix::title(report);
+    let (claim, _) = claim_and_rest(&answered);
     format!(
-        "<header>\n<p class=\"kicker\">pagelab · study {} · {}</p>\n<h1>{}</h1>\n{}{}{}</header>\n",
+        "<header>\n<p class=\"kicker\">pagelab · study {} · {}</p>\n{}{}{}{}{}</header>\n",
         escape(&definition.name),
         definition.size.name(),
-        escape(&typeset(&definition.question)),
+        title(claim.trim_end_matches('.')),
+        format_args!("<p class=\"lead\">{}</p>\n", marked(&typeset(&definition.question))),
         lead(&answer(report)),
         claimed(report).map(|claim| lead(&claim)).unwrap_or_default(),
         command("command that made this page", &report.command)
     )
 }
 
-/// Findings that are neither in the heading nor in the pictures and tables of policies.
+/// Findings that need a sentence: the origin's order, counted work, series, and what is missing.
 fn sentences(report: &Report<'_>) -> String {
     findings(report).iter().map(|sentence| format!("<p>{}</p>\n", escape(&typeset(sentence)))).collect()
 }

@@ -29,13 +29,13 @@ fn line(row: &Row, anchor: &str) -> String {
         "<tr id=\"{anchor}\"><th scope=\"row\">{}</th><td>{}</td><td>{}</td><td class=\"n\">{}</td><td>{}</td></tr>\n",
         escape(&row.workload),
         escape(&place((&row.machine, row.provenance))),
-        row.origins.iter().map(made).collect::<String>(),
+        row.origins.iter().map(origin_cell).collect::<String>(),
         row.blocks,
         notes.join("; ")
     )
 }
 
-fn made(origin: &Origin) -> String {
+fn origin_cell(origin: &Origin) -> String {
     let shown = origin.comparison.map(|id| format!("<code>pagelab show {id}</code>"));
     let commands: Vec<String> = origin.commands.iter().map(|words| escape(&command_line(words))).collect();
     let commands = if commands.is_empty() {

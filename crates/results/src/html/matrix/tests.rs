@@ -4,11 +4,11 @@ use std::path::Path;
 
 use super::report;
 use crate::html::tests::{browse, browser, elements};
-use crate::matrix::sample::{large, shown};
+use crate::matrix::sample::{with_large_report, with_report};
 
 #[test]
 fn every_part_of_a_study_is_on_its_page() {
-    large(|of| {
+    with_large_report(|of| {
         let html = report(of);
         for heading in [
             "Findings",
@@ -40,7 +40,7 @@ fn every_part_of_a_study_is_on_its_page() {
 
 #[test]
 fn every_figure_leads_to_what_made_it() {
-    large(|of| {
+    with_large_report(|of| {
         let html = report(of);
         let after =
             |text: &str| html.split(text).skip(1).map(|rest| rest.split('"').next().unwrap()).collect::<Vec<_>>();
@@ -49,13 +49,13 @@ fn every_figure_leads_to_what_made_it() {
         assert!(links.len() > of.matrix.rows.len() * of.matrix.policies.len(), "{}", links.len());
         let lost: Vec<&&str> = links.iter().filter(|link| !ids.contains(**link)).collect();
         assert!(lost.is_empty(), "{lost:?}");
-        assert_eq!(after(" id=\"").len(), ids.len(), "no id twice");
+        assert_eq!(after(" id=\"").len(), ids.len(), "ids are unique");
     });
 }
 
 #[test]
-fn nothing_is_fetched_nothing_runs_and_all_can_be_heard() {
-    large(|of| {
+fn nothing_is_fetched_nothing_runs_and_figures_have_descriptions() {
+    with_large_report(|of| {
         let html = report(of);
         let elements = elements(&html);
         for forbidden in ["script", "iframe", "object", "embed", "img", "link", "base", "form", "b"] {
@@ -96,10 +96,10 @@ fn laid_out(browser: &str, directory: &Path, html: &str, width: u32) -> (u32, u3
         "<!doctype html>{script}<iframe src=\"measured.html\" width=\"{width}\" height=\"900\" style=\"border:0\"></iframe>"
     );
     std::fs::write(&frame, framed).unwrap();
-    let told = MEASURE
+    let script_in_frame = MEASURE
         .replace("root.setAttribute('data-seen', ", "parent.postMessage(")
         .replace("join(','));", "join(','), '*');");
-    let measured = std::fs::read_to_string(&page).unwrap().replace(MEASURE, &told);
+    let measured = std::fs::read_to_string(&page).unwrap().replace(MEASURE, &script_in_frame);
     std::fs::write(&page, measured).unwrap();
     let arguments = ["--dump-dom", "--virtual-time-budget=5000", "--window-size=2600,1000"];
     let parsed = browse(browser, directory, &arguments, &frame).expect("the browser ends");
@@ -117,7 +117,7 @@ fn a_browser_shows_the_page_at_every_width() {
     };
     let directory = tempfile::tempdir().unwrap();
     let kept = std::env::var_os("PAGELAB_SCREENSHOTS").map(std::path::PathBuf::from);
-    large(|of| {
+    with_large_report(|of| {
         let html = report(of);
         let page = directory.path().join("study.html");
         std::fs::write(&page, &html).unwrap();
@@ -148,7 +148,7 @@ fn a_browser_shows_the_page_at_every_width() {
 
 #[test]
 fn a_study_without_figures_has_a_page_too() {
-    shown(|of| {
+    with_report(|of| {
         let none: Vec<_> = of.matrix.rows.iter().skip(1).cloned().collect();
         let matrix = study::matrix::Matrix::of(&of.matrix.policies, &of.matrix.baseline, none, &[]);
         let html = report(&crate::matrix::Report { matrix: &matrix, ..of.clone() });

@@ -3,7 +3,9 @@
 use study::matrix::{Matrix, Total, Trade};
 use study::stats::Effect;
 
+use super::Anchors;
 use crate::figure::{self, Change};
+use crate::html::axis;
 use crate::html::parts::{captioned, typeset};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
 use crate::matrix::{grounds, place, totals_of};
@@ -14,7 +16,7 @@ const TOP: f64 = 12.0;
 const BOTTOM: f64 = 252.0;
 
 /// A picture for each machine with figures for more than the baseline.
-pub fn trades(matrix: &Matrix) -> String {
+pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
         let totals = totals_of(matrix, ground);
@@ -22,16 +24,19 @@ pub fn trades(matrix: &Matrix) -> String {
             totals.iter().enumerate().filter_map(|(at, total)| Some((at, *total, total.trade.as_ref()?))).collect();
         if points.len() > 1 {
             let of_baseline = totals.iter().position(|total| total.policy == matrix.baseline).unwrap_or(usize::MAX);
-            pictures.push_str(&captioned(&picture(&points, of_baseline, &format!("trade{at}")), &place(ground)));
+            pictures.push_str(&captioned(
+                &picture(&points, of_baseline, &format!("{}-trade{at}", anchors.prefix())),
+                &place(ground),
+            ));
         }
     }
     if pictures.is_empty() {
         pictures
     } else {
         format!(
-            "<p>Cost to the right, memory upwards (peak resident set, with the page tables that were seen, and of a model with \
-         what is held and not mapped), both against the baseline, as geometric means over the workloads of which both are \
-         known, with {} intervals. Filled and joined: no policy has less of the one and no more of the other.</p>\n<div \
+            "<p>Cost to the right, memory upwards (peak resident set plus the page tables seen; in a model also memory that is \
+         held but not mapped), both against the baseline, as geometric means over the workloads for which both are known, \
+         with {} intervals. Filled and joined: no other policy has less of one without more of the other.</p>\n<div \
          class=\"figures named\">\n{pictures}</div>\n",
             figure::confidence(0.95)
         )
@@ -41,8 +46,8 @@ pub fn trades(matrix: &Matrix) -> String {
 fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> String {
     let x = scale(points.iter().map(|(_, _, trade)| trade.cost.effect()), (LEFT, RIGHT));
     let y = scale(points.iter().map(|(_, _, trade)| trade.memory.effect()), (BOTTOM, TOP));
-    let said: Vec<String> = points.iter().map(|(_, total, trade)| in_words(total, trade)).collect();
-    let mut figure = Figure::new(id, "Memory against speed", &said.join(" "), BOTTOM + 44.0);
+    let sentences: Vec<String> = points.iter().map(|(_, total, trade)| in_words(total, trade)).collect();
+    let mut figure = Figure::new(id, "Memory against speed", &sentences.join(" "), BOTTOM + 44.0);
     for tick in x.ticks(5) {
         figure.line(if tick == 0.0 { "zero" } else { "grid" }, (x.at(tick), TOP), (x.at(tick), BOTTOM));
         figure.text("tick", (x.at(tick), BOTTOM + 15.0), Anchor::Middle, &tick_text(tick));
@@ -57,13 +62,14 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
         let look = Look::of(*at, of_baseline);
         let class = if trade.is_front { "" } else { "void" };
         let (cost, memory) = (trade.cost.effect(), trade.memory.effect());
-        let place = (x.at(percent(cost.ratio)), y.at(percent(memory.ratio)));
+        let place = (x.within(percent(cost.ratio)).0, y.within(percent(memory.ratio)).0);
         let whisker = format!("whisker thin {}", look.class());
         if let Some((low, high)) = cost.low.zip(cost.high) {
-            figure.line(&whisker, (x.at(percent(low)), place.1), (x.at(percent(high)), place.1));
+            figure.whisker(&whisker, &x, (percent(low), percent(high)), place.1, 0.0);
         }
         if let Some((low, high)) = memory.low.zip(memory.high) {
-            figure.line(&whisker, (place.0, y.at(percent(low))), (place.0, y.at(percent(high))));
+            let [low, high] = [low, high].map(|end| y.within(percent(end)).0);
+            figure.line(&whisker, (place.0, low), (place.0, high));
         }
         figure.raw(&look.mark(place, 5.0, class, &typeset(&in_words(total, trade))));
     }
@@ -81,7 +87,7 @@ fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scal
     let mut front: Vec<(f64, f64)> = points
         .iter()
         .filter(|(_, _, trade)| trade.is_front)
-        .map(|(_, _, trade)| (x.at(percent(trade.cost.ratio)), y.at(percent(trade.memory.ratio))))
+        .map(|(_, _, trade)| (x.within(percent(trade.cost.ratio)).0, y.within(percent(trade.memory.ratio)).0))
         .collect();
     front.sort_by(|one, other| one.0.total_cmp(&other.0));
     let points: Vec<String> = front.iter().map(|(x, y)| format!("{},{}", round(*x), round(*y))).collect();
@@ -90,12 +96,11 @@ fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scal
 
 /// A scale over estimates and the bounds of intervals, in percent.
 fn scale(effects: impl Iterator<Item = Effect>, coordinates: (f64, f64)) -> Scale {
-    let ends = effects.flat_map(|effect| [Some(effect.ratio), effect.low, effect.high]).flatten();
-    let percents: Vec<f64> = ends.map(percent).filter(|end| end.is_finite()).collect();
-    let low = percents.iter().copied().fold(-1.0, f64::min);
-    let high = percents.iter().copied().fold(1.0, f64::max);
-    let margin = (high - low) * 0.06;
-    Scale::new((low - margin, high + margin), coordinates)
+    let change = |effect: Effect| {
+        let Change { percent, interval, .. } = Change::of(&effect);
+        (percent, interval)
+    };
+    Scale::new(axis::of_changes(&effects.map(change).collect::<Vec<_>>(), 1.0), coordinates)
 }
 
 fn tick_text(tick: f64) -> String {

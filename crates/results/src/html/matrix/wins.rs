@@ -2,6 +2,7 @@
 
 use study::matrix::{Matrix, Total};
 
+use super::Anchors;
 use crate::html::parts::{captioned, typeset};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
 use crate::matrix::{grounds, place, totals_of};
@@ -13,11 +14,11 @@ const LINE: f64 = 34.0;
 const BAR: f64 = 18.0;
 
 /// A picture for each machine with more than one race.
-pub fn shares(matrix: &Matrix) -> String {
+pub(super) fn shares(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
         let totals = totals_of(matrix, ground);
-        if let Some(picture) = picture(&totals, &matrix.baseline, &format!("wins{at}")) {
+        if let Some(picture) = picture(&totals, &matrix.baseline, &format!("{}-wins{at}", anchors.prefix())) {
             pictures.push_str(&captioned(&picture, &place(ground)));
         }
     }
@@ -27,7 +28,7 @@ pub fn shares(matrix: &Matrix) -> String {
         format!(
             "<p>Filled: workloads in which the policy beats every other one, the baseline included. Hatched: it is one of \
          several that none beats. The mark: its estimate is the least, whatever the noise; that is what published win \
-         shares count. In the shaded band these would be by chance alone in 95 % of cases, were all policies alike.</p>\n\
+         shares count. The shaded band: where chance alone puts the mark in 95 % of cases if all policies are equal.</p>\n\
          <div class=\"figures named\">\n{pictures}</div>\n"
         )
     }
@@ -37,8 +38,8 @@ fn picture(totals: &[&Total], baseline: &str, id: &str) -> Option<String> {
     let races = totals.iter().map(|total| total.wins.races).max().filter(|races| *races > 0)?;
     let scale = Scale::new((0.0, f64::from(races)), (LEFT, RIGHT));
     let bottom = TOP + LINE * totals.len() as f64;
-    let said: Vec<String> = totals.iter().map(|total| in_words(total)).collect();
-    let mut figure = Figure::new(id, "Win shares", &said.join(" "), bottom + 26.0);
+    let sentences: Vec<String> = totals.iter().map(|total| in_words(total)).collect();
+    let mut figure = Figure::new(id, "Win shares", &sentences.join(" "), bottom + 26.0);
     for tick in scale.ticks(5).into_iter().filter(|tick| tick.fract() == 0.0) {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format!("{tick:.0}"));

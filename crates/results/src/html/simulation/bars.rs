@@ -13,7 +13,9 @@ const RIGHT: f64 = 456.0;
 const TOP: f64 = 8.0;
 const LINE: f64 = 34.0;
 /// Number of colours for sizes in the style sheet.
-const SHADES: usize = 6;
+const SHADES: usize = 9;
+/// The colours that are used unless a machine has more sizes: a scale from light to dark.
+const USUAL_SHADES: usize = 6;
 
 /// Cycles lost per 1000 instructions or runs, one bar per policy of a machine.
 pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
@@ -24,13 +26,13 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     }
     let bottom = TOP + LINE * cells.len() as f64;
     let scale = Scale::new((0.0, most * 1.02), (LEFT, RIGHT));
-    let told: Vec<String> = costs(cells)
+    let in_text: Vec<String> = costs(cells)
         .map(|(cell, cost)| {
             format!("{}: {} to {}", cell.policy, rate_in_words(lost(cost).0), rate_in_words(lost(cost).1))
         })
         .collect();
     let title = format!("{}: cycles lost to translation", cells[0].machine);
-    let mut figure = Figure::new(id, &title, &told.join("; "), bottom + 26.0);
+    let mut figure = Figure::new(id, &title, &in_text.join("; "), bottom + 26.0);
     for tick in scale.ticks(4) {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &figure::plain(tick));
@@ -56,7 +58,7 @@ fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a
         figure.label((LEFT - 12.0, row_y(at) + 14.0), &cell.policy);
         match &cell.outcome {
             Ok(cost) => with_cost.push((at, cell, cost)),
-            Err(missing) => figure.text("none", (LEFT + 8.0, row_y(at) + 14.0), Anchor::Start, missing.words()),
+            Err(missing) => figure.text("none", (LEFT + 8.0, row_y(at) + 14.0), Anchor::Start, missing.label()),
         }
     }
     with_cost
@@ -67,28 +69,28 @@ fn row_y(at: usize) -> f64 {
     TOP + LINE * at as f64 + 7.0
 }
 
-/// What maps the memory at the end, one bar per policy of a machine.
+/// The memory at the end of the trace by the size of its leaves, one bar per policy of a machine.
 pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     let total = |cost: &Cost| cost.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
     let most = costs(cells).map(|(_, cost)| total(cost)).max().filter(|most| *most > 0)?;
     let (kinds, bottom) = (kinds(cells), TOP + LINE * cells.len() as f64);
     let scale = Scale::new((0.0, most as f64 * 1.02), (LEFT, RIGHT));
-    let title = format!("{}: memory by what maps it", cells[0].machine);
-    let mut figure = Figure::new(id, &title, &told(cells), bottom + 26.0);
+    let title = format!("{}: memory by the size of its leaves", cells[0].machine);
+    let mut figure = Figure::new(id, &title, &in_text(cells), bottom + 26.0);
     for tick in scale.byte_ticks(4) {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format_bytes(tick as u64));
     }
     for (at, cell, cost) in rows(&mut figure, cells) {
         let y = row_y(at);
-        let mut below = 0;
+        let mut drawn = 0;
         for mapped in cost.mapped.iter().rev() {
-            let (from, to) = (scale.at(below as f64), scale.at((below + mapped.bytes) as f64));
+            let (from, to) = (scale.at(drawn as f64), scale.at((drawn + mapped.bytes) as f64));
             let hover = format!("{}: {} as {}", cell.policy, format_bytes(mapped.bytes), mapped_in_words(mapped));
             figure.rectangle(&format!("bar {}", shade(&kinds, mapped)), (from, y), (to - from, 20.0), &hover);
-            below += mapped.bytes;
+            drawn += mapped.bytes;
         }
-        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &format_bytes(below));
+        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &format_bytes(drawn));
     }
     Some(figure.finish())
 }
@@ -107,7 +109,7 @@ pub(super) fn census_legend(cells: &[Cell]) -> String {
     format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().rev().map(entry).collect::<String>())
 }
 
-/// Distinct pairs of leaf and group size, by the size that hardware sees.
+/// Distinct pairs of leaf and group size, sorted by group size, which is what hardware sees, then by leaf size.
 fn kinds(cells: &[Cell]) -> Vec<(u64, u64)> {
     let all = costs(cells).flat_map(|(_, cost)| &cost.mapped);
     let mut kinds: Vec<(u64, u64)> = all.map(|mapped| (mapped.leaf_bytes, mapped.group_bytes)).collect();
@@ -118,14 +120,38 @@ fn kinds(cells: &[Cell]) -> Vec<(u64, u64)> {
 
 fn shade(kinds: &[(u64, u64)], mapped: &Mapped) -> String {
     let rank = kinds.iter().position(|kind| *kind == (mapped.leaf_bytes, mapped.group_bytes)).unwrap_or(0);
-    format!("s{}", rank * (SHADES - 1) / kinds.len().saturating_sub(1).max(1))
+    let shade = match kinds.len() {
+        // The usual shades, as far apart as possible.
+        ..=USUAL_SHADES => rank * (USUAL_SHADES - 1) / kinds.len().saturating_sub(1).max(1),
+        _ => rank.min(SHADES - 1),
+    };
+    format!("s{shade}")
 }
 
-fn told(cells: &[Cell]) -> String {
+fn in_text(cells: &[Cell]) -> String {
     let policy = |(cell, cost): (&Cell, &Cost)| {
         let parts =
             cost.mapped.iter().map(|mapped| format!("{} as {}", format_bytes(mapped.bytes), mapped_in_words(mapped)));
         format!("{}: {}.", cell.policy, parts.collect::<Vec<_>>().join(", "))
     };
     costs(cells).map(policy).collect::<Vec<_>>().join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_size_has_a_shade_of_its_own_that_the_style_sheet_has() {
+        let css = include_str!("../style.css");
+        for count in 1..=SHADES {
+            let kinds: Vec<(u64, u64)> = (0..count).map(|at| (4096 << at, 4096 << at)).collect();
+            let mapped = kinds.iter().map(|(leaf, group)| Mapped { leaf_bytes: *leaf, group_bytes: *group, bytes: 0 });
+            let shades: BTreeSet<String> = mapped.map(|mapped| shade(&kinds, &mapped)).collect();
+            assert_eq!(shades.len(), count, "{shades:?}");
+            assert!(shades.iter().all(|shade| css.contains(&format!(".{shade} {{"))), "{shades:?}");
+        }
+    }
 }

@@ -20,7 +20,7 @@ const HEIGHT: f64 = BOTTOM + 44.0;
 /// Decades shown below the greatest rate.
 const DECADES: f64 = 7.0;
 
-/// Misses per 1000 against entries, both on logarithmic scales; a line per page size.
+/// Misses per 1000 instructions (or runs) against TLB entries, both on logarithmic scales; a line per page size.
 pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
     let sizes = sweep.page_sizes();
     let curves: Vec<(u64, Vec<(u64, u64)>)> = sizes.iter().map(|size| (*size, sweep.curve(*size))).collect();
@@ -31,7 +31,8 @@ pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
     let across = Scale::new((0.0, most_entries.log2()), (LEFT, RIGHT));
     let up = Scale::new((floor, ceiling.max(floor + 1.0)), (BOTTOM, TOP));
     let unit = sweep.per.unit();
-    let mut figure = Figure::new(id, &format!("Misses per 1000 {unit} against entries"), &told(sweep, &curves), HEIGHT);
+    let mut figure =
+        Figure::new(id, &format!("Misses per 1000 {unit} against entries"), &in_text(sweep, &curves), HEIGHT);
     for power in (0..=most_entries.log2() as u32).step_by(2) {
         let x = across.at(f64::from(power));
         figure.line("grid", (x, TOP), (x, BOTTOM));
@@ -75,7 +76,7 @@ fn line(figure: &mut Figure, look: Look, points: impl Iterator<Item = (f64, f64)
     }
 }
 
-fn told(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
+fn in_text(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
     let curve = |(size, points): &(u64, Vec<(u64, u64)>)| {
         let points: Vec<String> = points
             .iter()
@@ -114,7 +115,7 @@ pub(super) fn memory_legend(trace: &Trace) -> String {
     format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
-/// All touched pages by page size, as a line; marks are the peaks under policies, at the size that each requests.
+/// The line with small marks: touched pages by page size. The larger marks: the peaks under policies, at the size that each requests.
 pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     let footprints = &trace.sweep.as_ref()?.footprints;
     let peaks = peaks(trace);
@@ -130,11 +131,11 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     let (floor, ceiling) = (least.log2().floor(), most.log2().ceil().max(least.log2().floor() + 1.0));
     let across = Scale::new(((first as f64).log2(), (last as f64).log2()), (LEFT, RIGHT));
     let up = Scale::new((floor, ceiling), (BOTTOM, TOP));
-    let told: Vec<String> =
+    let in_text: Vec<String> =
         footprints.iter().map(|(size, bytes)| format!("{}: {}", format_bytes(*size), format_bytes(*bytes))).collect();
     let described = peaks.iter().map(|(policy, _, bytes)| format!("{policy}: {}", format_bytes(*bytes)));
     let described =
-        format!("Touched by page size: {}. Peaks: {}.", told.join(", "), described.collect::<Vec<_>>().join(", "));
+        format!("Touched by page size: {}. Peaks: {}.", in_text.join(", "), described.collect::<Vec<_>>().join(", "));
     let mut figure = Figure::new(id, "Memory against page size", &described, HEIGHT);
     let step = ((ceiling - floor) / 6.0).ceil().max(1.0) as usize;
     for power in (floor as u32..=ceiling as u32).step_by(step) {

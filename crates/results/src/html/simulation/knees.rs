@@ -3,10 +3,10 @@
 use super::parts::modelled;
 use super::tables;
 use crate::figure;
-use crate::html::parts::{captioned, page, section};
+use crate::html::parts::{captioned, page, section, title};
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
 use crate::simulation::{Knees, Line};
-use crate::text::{command_line, escape};
+use crate::text::{command_line, enumerate, escape};
 use policy::size::format_bytes;
 
 const LEFT: f64 = 56.0;
@@ -14,19 +14,38 @@ const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 
+/// What a load costs in the largest buffer, under each policy: measured, or else modelled.
+fn answer(document: &Knees) -> String {
+    let (lines, unit) = match &document.measured_ns[..] {
+        [] => (&document.modelled_cycles, "cycles of translation"),
+        _ => (&document.measured_ns, "ns"),
+    };
+    let largest = lines.iter().filter_map(|line| Some(line.points.last()?.0)).max();
+    let cost = |line: &Line| {
+        let (_, value) = line.points.iter().find(|(bytes, _)| Some(*bytes) == largest)?;
+        Some(format!("{} {unit} under {}", figure::significant(*value, 3), line.name))
+    };
+    let costs: Vec<String> = lines.iter().filter_map(cost).collect();
+    match largest {
+        Some(bytes) => format!("In a buffer of {} a load takes {}", format_bytes(bytes), enumerate(&costs)),
+        None => document.title.clone(),
+    }
+}
+
 /// Renders the page.
 pub fn knees(document: &Knees) -> String {
     let header = format!(
-        "<header>\n<p class=\"kicker\">pagelab · a chase, measured and modelled</p>\n<h1>{}</h1>\n\
+        "<header>\n<p class=\"kicker\">pagelab · {}</p>\n{}\
          <pre class=\"command\" aria-label=\"command line\"><code>{}</code></pre>\n</header>\n",
         escape(&document.title),
+        title(&answer(document)),
         escape(&command_line(&document.invocation))
     );
     let items: String = document.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     let notes = if items.is_empty() { String::new() } else { format!("<ul class=\"warnings\">\n{items}</ul>\n") };
     let sections = [
         section("Over the size of the buffer", "knees", &(figures(document) + &notes)),
-        section("Machine: every number and what vouches for it", "machines", &tables::machines(&document.machines)),
+        section("Machine: every number and its source", "machines", &tables::machines(&document.machines)),
         section("Invocation", "invocation", &tables::facts(&document.facts)),
     ];
     let footer = format!("<footer><p>Made by pagelab {}.</p></footer>\n", escape(&document.version));
@@ -41,7 +60,7 @@ fn figures(document: &Knees) -> String {
     let figures: String = measured.into_iter().chain(cycles).map(|figure| format!("<div>{figure}</div>\n")).collect();
     format!(
         "<p>One load in each 4K page, in one random cycle: every load waits for the one before. What is measured has \
-         the knees of the data caches too, at the same sizes for both policies. What lies between the two lines is translation.</p>\n\
+         the knees of the data caches too, at the same sizes for both policies. The distance between the two lines is translation.</p>\n\
          <div class=\"figures\">\n{figures}</div>\n"
     )
 }
@@ -54,7 +73,7 @@ fn picture(lines: &[Line], id: &str, title: &str) -> Option<String> {
     let most = points().map(|(_, value)| *value).fold(0.0, f64::max);
     let across = Scale::new(((first as f64).log2(), (last as f64).log2()), (LEFT, RIGHT));
     let up = Scale::new((0.0, most.max(1e-9) * 1.05), (BOTTOM, TOP));
-    let mut figure = Figure::new(id, title, &told(lines), BOTTOM + 44.0);
+    let mut figure = Figure::new(id, title, &in_text(lines), BOTTOM + 44.0);
     for (at, power) in (first.ilog2()..=last.ilog2()).enumerate() {
         let x = across.at(f64::from(power));
         figure.line("grid", (x, TOP), (x, BOTTOM));
@@ -81,7 +100,7 @@ fn picture(lines: &[Line], id: &str, title: &str) -> Option<String> {
     Some(figure.finish())
 }
 
-fn told(lines: &[Line]) -> String {
+fn in_text(lines: &[Line]) -> String {
     let line = |line: &Line| {
         let points = line.points.iter().map(|(bytes, value)| format!("{}: {value:.2}", format_bytes(*bytes)));
         format!("{}: {}.", line.name, points.collect::<Vec<_>>().join(", "))

@@ -9,7 +9,8 @@ mod tables;
 
 pub use knees::knees;
 
-use super::parts::{page, section, typeset};
+use super::parts::{capitalised_first, page, section, title, typeset};
+use crate::sentence::claim_and_rest;
 use crate::simulation::{Document, Trace};
 use crate::text::{command_line, escape, printable};
 use parts::{machines, modelled, unit};
@@ -21,23 +22,37 @@ pub fn report(document: &Document) -> String {
         sections.push_str(&of_trace(trace, at));
     }
     sections.push_str(&section(
-        "Machines: every number and what vouches for it",
+        "Machines: every number and its source",
         "machines",
         &tables::machines(&document.machines),
     ));
     sections.push_str(&section("Invocation", "invocation", &invocation(document)));
     let header = format!(
         "<header>\n<p class=\"kicker\">pagelab · simulation · every figure on this page is modelled, none is measured</p>\n\
-         <h1>{}</h1>\n<pre class=\"command\" aria-label=\"command line\"><code>{}</code></pre>\n</header>\n",
-        escape(&document.title),
+         {}<pre class=\"command\" aria-label=\"command line\"><code>{}</code></pre>\n</header>\n",
+        title(&answer(document)),
         escape(&command_line(&document.invocation))
     );
     let footer = format!(
-        "<footer><p>Made by pagelab {}. <code>pagelab sim --json</code> exports every number. What is modelled, and how \
-         well it agrees with measurements, stands in the book, on the page Model.</p></footer>\n",
+        "<footer><p>Made by pagelab {}. <code>pagelab sim --json</code> exports every number. The page Model of \
+         the book describes what is modelled, and how well it agrees with measurements.</p></footer>\n",
         escape(&document.version)
     );
     page(&document.title, &header, &sections, &footer)
+}
+
+/// The first claim about the first trace; what the page is about if there is none.
+fn answer(document: &Document) -> String {
+    let first = document.traces.first().and_then(|trace| Some((trace, trace.answers.first()?)));
+    let Some((trace, sentences)) = first else { return document.title.clone() };
+    let sentence = sentences.split(". ").next().unwrap_or_default();
+    let claim = claim_and_rest(sentence).0.trim_end_matches('.');
+    let is_named = document.machines.iter().any(|machine| claim.starts_with(&machine.name));
+    match document.traces.len() {
+        1 if is_named => claim.to_owned(),
+        1 => capitalised_first(claim),
+        _ => format!("{}: {claim}", printable(&trace.file)),
+    }
 }
 
 fn of_trace(trace: &Trace, at: usize) -> String {
@@ -59,9 +74,6 @@ fn result(trace: &Trace, at: usize) -> String {
         html.push_str(&format!("<pre><code>{}</code></pre>\n", escape(&command_line(&trace.command))));
     }
     html.push_str(&trace.answers.iter().map(|answer| paragraph(answer)).collect::<String>());
-    html.push_str(&tables::facts(&trace.facts));
-    html.push_str(&machines(trace).iter().map(|cells| tables::result(cells)).collect::<String>());
-    html.push_str(&machines(trace).iter().map(|cells| tables::kernel(cells)).collect::<String>());
     let bars: Vec<String> = machines(trace)
         .iter()
         .enumerate()
@@ -77,6 +89,9 @@ fn result(trace: &Trace, at: usize) -> String {
             bars.concat()
         ));
     }
+    html.push_str(&tables::facts(&trace.facts));
+    html.push_str(&machines(trace).iter().map(|cells| tables::result(cells)).collect::<String>());
+    html.push_str(&machines(trace).iter().map(|cells| tables::kernel(cells)).collect::<String>());
     let items: String = trace.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     if !items.is_empty() {
         html.push_str(&format!("<h3>Notes</h3>\n<ul class=\"warnings\">\n{items}</ul>\n"));
@@ -85,10 +100,11 @@ fn result(trace: &Trace, at: usize) -> String {
 }
 
 fn paragraph(answer: &str) -> String {
-    format!("<p><strong>{}</strong></p>\n", escape(&typeset(answer)))
+    let (claim, rest) = claim_and_rest(answer);
+    format!("<p><strong>{}</strong>{}</p>\n", escape(&typeset(claim)), escape(&typeset(rest)))
 }
 
-const PEAKS: &str = "; marks are the peaks of resident memory under policies, at the sizes that they ask for";
+const PEAKS: &str = "; marks are the peaks of resident memory under policies, at the sizes that they request";
 
 fn curves_of(trace: &Trace, at: usize) -> String {
     let misses = trace.sweep.as_ref().and_then(|sweep| {
@@ -143,7 +159,7 @@ fn geometry(trace: &Trace, at: usize) -> String {
         .collect();
     format!(
         "<p>Misses per 1000 {} of LRU TLBs, by their numbers of sets and ways. The stronger the colour, the more misses: by their \
-         logarithm, on one scale for all page sizes. A cell tells its number when the pointer is on it.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
+         logarithm, on one scale for all page sizes. Hover over a cell to see its number.</p>\n{}<div class=\"figures\">\n{maps}</div>\n{}",
         sweep.per.unit(),
         heat::legend(sweep),
         tables::geometries(sweep)

@@ -21,12 +21,16 @@ pub(super) fn facts(facts: &[(String, String)]) -> String {
     format!("<dl>\n{}</dl>\n", facts.iter().map(fact).collect::<String>())
 }
 
-fn heads(names: &[&str], first_left: usize) -> String {
-    let head = |(at, name): (usize, &&str)| {
-        let class = if at < first_left { "" } else { " class=\"n\"" };
+/// Columns of the table of a machine's figures.
+const KEYS: [&str; 4] = ["key", "value", "provenance", "source or reason"];
+
+/// The headings of a table; those not in `words` head columns of figures.
+fn heads(names: &[&str], words: &[&str]) -> String {
+    let head = |name: &&str| {
+        let class = if words.contains(name) { "" } else { " class=\"n\"" };
         format!("<th scope=\"col\"{class}>{}</th>", escape(name))
     };
-    names.iter().enumerate().map(head).collect()
+    names.iter().map(head).collect()
 }
 
 fn number(text: &str) -> String {
@@ -38,19 +42,19 @@ pub(super) fn result(cells: &[Cell]) -> String {
     let head = heads(
         &[
             "policy",
+            "cycles lost",
             "verdict",
             "L1 misses",
             "L2 misses",
             "walks",
             "entries read",
-            "cycles lost",
             "faults",
             "peak memory",
             "touched",
             "held, not mapped",
             "page tables",
         ],
-        2,
+        &["policy", "verdict"],
     );
     let body: String = cells.iter().map(result_row).collect();
     let caption = format!(
@@ -66,18 +70,19 @@ fn result_row(cell: &Cell) -> String {
     let cost = match &cell.outcome {
         Ok(cost) => cost,
         Err(missing) => {
-            let what = format!("<td><span class=\"tag void\">{}</span></td>", missing.words());
-            return format!("<tr>{name}{what}<td colspan=\"10\" class=\"note\">{}</td></tr>\n", escape(missing.why()));
+            let what = format!("<td></td><td><span class=\"tag void\">{}</span></td>", missing.label());
+            let why = format!("<div class=\"prose\">{}</div>", escape(missing.why()));
+            return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{why}</td></tr>\n");
         }
     };
     let rate = |count: u64| number(&rate_in_words(cost.per.rate(count)));
     let bytes = |bytes: u64| number(&format_bytes(bytes));
-    let rates =
-        [cost.first_level_misses, cost.second_level_misses, cost.walks, cost.walk_references, cost.most_lost_cycles];
+    let rates = [cost.first_level_misses, cost.second_level_misses, cost.walks, cost.walk_references];
     let memory =
         [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.held_unmapped_peak_bytes, cost.table_peak_bytes];
     format!(
-        "<tr>{name}{}{}{}{}</tr>\n",
+        "<tr>{name}{}{}{}{}{}</tr>\n",
+        rate(cost.most_lost_cycles),
         verdict(cost),
         rates.map(rate).concat(),
         number(&figure::long(cost.faults as f64, Unit::Count)),
@@ -99,12 +104,12 @@ pub(super) fn kernel(cells: &[Cell]) -> String {
         return String::new();
     }
     let caption = format!(
-        "{}: cycles of translation and of the kernel per 1000 {}, modelled; what a fault, zeroing and copying cost, and what \
-         vouches for it, stands under Machines",
+        "{}: cycles of translation and of the kernel per 1000 {}, modelled; Machines lists what a fault, zeroing and copying \
+         cost, with the sources",
         cells[0].machine,
         unit(cells)
     );
-    wide(&caption, &heads(&["policy", "translation", "faults", "zeroing", "copying", "together"], 1), &body)
+    wide(&caption, &heads(&["policy", "translation", "faults", "zeroing", "copying", "together"], &["policy"]), &body)
 }
 
 fn verdict(cost: &Cost) -> String {
@@ -134,7 +139,10 @@ pub(super) fn spreads(trace: &Trace) -> String {
     };
     let body: String = trace.spreads.iter().map(of_cell).collect();
     let Some(layouts) = trace.spreads.iter().map(|spread| spread.layouts).min() else { return String::new() };
-    let head = heads(&["policy", "machine", "figure", "not randomised", "least", "median", "most"], 3);
+    let head = heads(
+        &["policy", "machine", "figure", "not randomised", "least", "median", "most"],
+        &["policy", "machine", "figure"],
+    );
     wide(&format!("Over {layouts} layouts that Linux makes by randomisation, modelled; counts and bytes"), &head, &body)
 }
 
@@ -166,7 +174,7 @@ pub(super) fn verdicts(trace: &Trace) -> String {
     let head = "<th scope=\"col\">policy</th><th scope=\"col\">machine</th><th scope=\"col\">verdict</th>\
                 <th scope=\"col\" class=\"n\">as asked</th><th scope=\"col\" class=\"n\">of</th><th scope=\"col\">causes</th>";
     wide(
-        "Private anonymous memory and pages of pools, inspected before it is given back and at the end; held from 90 % on, partly from 10 %",
+        "Private anonymous memory and pages of pools, inspected before it is given back and at the end; held from 90 %, partly from 10 %",
         head,
         &body,
     )
@@ -195,7 +203,7 @@ fn all_of_machine(cells: &[Cell]) -> String {
         format!("<tr><th scope=\"row\"><code>{}</code></th><td>modelled</td>{cells}</tr>\n", escape(name))
     };
     let body: String = names.iter().map(row).collect();
-    let caption = format!("{}: whole run, and small: per 1000 {}", first.machine, cost.per.unit());
+    let caption = format!("{}: whole run; in small print per 1000 {}", first.machine, cost.per.unit());
     format!(
         "<details><summary>{}: {} figures</summary>\n{}</details>\n",
         escape(&first.machine),
@@ -273,6 +281,6 @@ fn machine(machine: &Machine) -> String {
         escape(&machine.name),
         escape(&machine.processor),
         machine.figures.len() - assumed,
-        wide(&machine.processor, &heads(&["key", "value", "provenance", "source or reason"], 4), &body)
+        wide(&machine.processor, &heads(&KEYS, &KEYS), &body)
     )
 }

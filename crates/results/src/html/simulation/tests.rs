@@ -1,8 +1,8 @@
-//! The page of a made-up simulation: what it must contain, and what not.
+//! The page of a made-up simulation: what it must contain, and what it must not.
 
 use super::*;
 use crate::simulation::{
-    Cell, Cost, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Provenance, Spread, Spreading, Sweep,
+    Cell, Cost, FigureSpread, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Provenance, Spread, Sweep,
     TlbGeometry,
 };
 use policy::cause::{Cause, CauseShare};
@@ -75,7 +75,7 @@ fn document() -> Document {
                 machine: "cortex-a57".to_string(),
                 policy: "thp <2M>".to_string(),
                 layouts: 20,
-                figures: vec![Spreading { name: "faults".into(), fixed: 733, least: 986, median: 1050, most: 1130 }],
+                figures: vec![FigureSpread { name: "faults".into(), fixed: 733, least: 986, median: 1050, most: 1130 }],
             }],
             sweep: Some(Sweep {
                 per: Per::Instructions(1_000_000),
@@ -95,7 +95,7 @@ fn document() -> Document {
                 MachineFigure {
                     key: "tlb[0].ways".into(),
                     value: "8".into(),
-                    provenance: Provenance::Assumed("nobody says".into()),
+                    provenance: Provenance::Assumed("no source".into()),
                 },
                 MachineFigure {
                     key: "kernel_costs.fault_cycles".into(),
@@ -122,7 +122,7 @@ fn everything_is_on_the_page() {
         "tlb[0].entries",
         "a &lt;manual&gt;",
         "assumed",
-        "nobody says",
+        "no source",
         "the trace was cut off",
         "<td>modelled</td>",
         "Over 20 layouts that Linux makes by randomisation, modelled",
@@ -162,7 +162,7 @@ fn labels(figure: &str) -> Vec<(f64, f64)> {
 }
 
 #[test]
-fn labels_of_axes_are_whole_and_apart() {
+fn labels_of_axes_are_complete_and_apart() {
     let mut shown = document();
     let sweep = shown.traces[0].sweep.as_mut().unwrap();
     sweep.geometries = (0..12)
@@ -188,7 +188,7 @@ fn nothing_is_fetched_or_run() {
     let all = ids.len();
     ids.sort_unstable();
     ids.dedup();
-    assert_eq!(ids.len(), all, "an id is there twice");
+    assert_eq!(ids.len(), all, "duplicate id");
 }
 
 #[test]
@@ -207,7 +207,15 @@ fn an_empty_document_and_one_of_geometries_alone_are_shown() {
 }
 
 #[test]
-fn measured_and_modelled_knees_are_told_apart() {
+fn the_title_is_the_answer() {
+    let mut document = document();
+    assert!(report(&document).contains("<h1>cortex-a57: mthp-64k is the &lt;best&gt;</h1>"));
+    document.traces[0].answers.clear();
+    assert!(report(&document).contains("<h1>What &lt;page sizes&gt; cost</h1>"));
+}
+
+#[test]
+fn distinguishes_measured_and_modelled_knees() {
     let line = |name: &str, step: f64| crate::simulation::Line {
         name: name.to_string(),
         points: (16..30).map(|power| (1 << power, f64::from(power) * step)).collect(),
@@ -220,6 +228,7 @@ fn measured_and_modelled_knees_are_told_apart() {
         ..crate::simulation::Knees::default()
     };
     let html = knees(&shown);
+    assert!(html.contains(">In a buffer of 512M a load takes 29.0 ns under base and 14.5 ns under thp</h1>"), "{html}");
     for part in ["nanoseconds a load (measured)", "cycles a load loses (modelled)", "a &lt;zen&gt;", "512K"] {
         assert!(html.contains(part), "{part}");
     }

@@ -5,7 +5,7 @@ use study::definition::{Definition, Size, Wire};
 use study::matrix::Matrix;
 
 use super::*;
-use crate::matrix::sample::shown;
+use crate::matrix::sample::with_report;
 use crate::matrix::{Report, claim as claimed, conclude, document as whole, mail, markdown, render};
 
 /// Reading costs 10 instructions, and building 30 to 70.
@@ -19,7 +19,7 @@ fn definition() -> Definition {
     };
     let wire = serde_json::json!({
         "schema": "pagelab.study/1", "name": "tiny", "question": "Does it help?", "policies": ["base", "thp"],
-        "sizes": { "full": { "parameters": { "slot": "1G" } } },
+        "sizes": { "standard": { "parameters": { "slot": "1G" } } },
         "workload": [{ "name": "nothing", "missing": "no free one" }],
         "published": [published("enable", "skip", "-20%"), published("enable", "skip more", "-50%")],
         "counted": {
@@ -29,7 +29,7 @@ fn definition() -> Definition {
             "cost": [cost("read", [10, 10], "counted"), cost("build", [30, 70], "assumed")],
         },
     });
-    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Full).unwrap()
+    serde_json::from_value::<Wire>(wire).unwrap().of_size(Size::Standard).unwrap()
 }
 
 fn cases() -> Vec<Case> {
@@ -50,7 +50,7 @@ fn report(cases: &[Case], check: impl Fn(&Report<'_>)) {
     let definition = definition();
     let counted = definition.counted.as_ref().unwrap();
     let matrix = Matrix::of(&definition.policies, &definition.baseline, Vec::new(), &definition.published);
-    shown(|other| {
+    with_report(|other| {
         let counted = Some(Weighed { counted, table: Table::of(counted, cases) });
         check(&Report { definition: &definition, matrix: &matrix, counted, ..other.clone() });
     });
@@ -62,7 +62,7 @@ fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
         let weighed = report.counted.as_ref().unwrap();
         let lines = weighed.lines("enable", "skip");
         let lines: Vec<(&str, &str)> = lines.iter().map(|(name, cells)| (name.as_str(), cells[0].as_str())).collect();
-        // 990 of 8000, and of 4000.
+        // 990 of 8000 is 12.4 %, and of 4000 24.8 %.
         let range = "12.4 to 24.8";
         let expected =
             [("4K", range), ("64K", range), ("average", range), ("by instructions", range), ("a round", "20")];
@@ -77,29 +77,29 @@ fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
 fn a_range_confirms_a_direction_and_no_size() {
     report(&cases(), |report| {
         assert_eq!(standing(report.counted.as_ref().unwrap()), Claim::Direction);
-        let said = claimed(report).unwrap();
+        let text = claimed(report).unwrap();
         for part in [
             "confirmed in its direction only: of 2 published figures 1 is within the range, 1 is more than the range holds",
             "no source says what these cost: build",
             "one author's",
             "it was another machine",
         ] {
-            assert!(said.contains(part), "{part}: {said}");
+            assert!(text.contains(part), "{part}: {text}");
         }
-        let said = conclude(report).join("\n");
+        let text = conclude(report).join("\n");
         assert!(
-            said.contains("skip at enable, modelled, average over granules: saves 12.4 to 24.8 % on thp"),
-            "{said}"
+            text.contains("skip at enable, modelled, average over granules: saves 12.4 to 24.8 % on thp"),
+            "{text}"
         );
-        assert!(said.contains("skip more, modelled: takes at most 0.33 % less time than skip"), "{said}");
+        assert!(text.contains("skip more, modelled: takes at most 0.33 % less time than skip"), "{text}");
     });
 }
 
 #[test]
 fn what_was_not_counted_says_so() {
     report(&[], |report| {
-        let said = claimed(report).unwrap();
-        assert_eq!(said, "The origin's claim is, here, undecided: walks has not been counted yet.");
+        let text = claimed(report).unwrap();
+        assert_eq!(text, "The origin's claim is, here, undecided: walks has not been counted yet.");
         assert!(!mail(report).contains("skip more"), "no empty table");
         assert_eq!(whole(report)["claim"], "undecided");
     });

@@ -21,7 +21,7 @@ fn remove_leftovers(caller: &Caller, directory: &Path) {
 }
 
 #[test]
-fn the_next_file_removes_what_a_killed_run_left_beside_it() {
+fn the_next_file_removes_leftovers_of_a_killed_run_next_to_it() {
     let directory = tempfile::tempdir().unwrap();
     let left = left_by_a_killed_run(directory.path());
     let unfinished = Output::create(&directory.path().join("unfinished")).unwrap();

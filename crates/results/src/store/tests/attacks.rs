@@ -4,7 +4,7 @@
 use testing::{Random, mutation};
 
 use super::*;
-use crate::{adopting, csv, html, json, sentence, table};
+use crate::{advice, csv, html, json, sentence, table};
 
 /// Number of stores that one process reads, and its limits of memory and time, which are far above what it needs.
 const ROUND: usize = 8;
@@ -14,7 +14,7 @@ const LIMITS: [&str; 3] = ["--as=4294967296", "--cpu=200", "--core=0"];
 const MUTATIONS: &str = "PAGELAB_TEST_MUTATIONS";
 
 /// Creates a store with each kind of comparison.
-fn sound(path: &Path) -> Vec<u8> {
+fn valid_store(path: &Path) -> Vec<u8> {
     let store = Store::open(path).unwrap();
     for comparison in [sample::hostile(), sample::with_controls()] {
         store.begin(&comparison).unwrap();
@@ -61,7 +61,7 @@ fn read_and_show(path: &Path) -> Result<(), Error> {
         let _ = json::document(&comparison).to_string();
         let _ = html::report(&comparison);
         let _ = sentence::conclude(&comparison);
-        let _ = adopting::adoption(&comparison);
+        let _ = (advice::short(&comparison), advice::attempts(&comparison));
         csv::write(&comparison, &mut std::io::sink()).unwrap();
     }
     Ok(())
@@ -87,27 +87,27 @@ fn changed_stores_end_with_a_comparison_or_an_error() {
         return;
     }
     let mut random = Random::new();
-    let sound = sound(&tempfile::tempdir().unwrap().path().join("sound.sqlite"));
+    let valid = valid_store(&tempfile::tempdir().unwrap().path().join("valid.sqlite"));
     for _ in 0..mutation::count(1) {
         let directory = tempfile::tempdir().unwrap();
         (0..ROUND)
-            .for_each(|number| change(&directory.path().join(format!("{number:02}.sqlite")), &sound, &mut random));
+            .for_each(|number| change(&directory.path().join(format!("{number:02}.sqlite")), &valid, &mut random));
         let mut limited = Command::new("prlimit");
         limited.args(LIMITS).arg(std::env::current_exe().unwrap());
         limited.args(["store::tests::attacks::reads_changed_stores", "--exact", "--ignored", "--nocapture"]);
         let output = limited.env(MUTATIONS, directory.path()).output().unwrap();
-        let said = String::from_utf8_lossy(&output.stdout);
-        if !(output.status.success() && said.contains("all read")) {
+        let stdout = String::from_utf8_lossy(&output.stdout);
+        if !(output.status.success() && stdout.contains("all read")) {
             let kept = directory.keep();
             let errors = String::from_utf8_lossy(&output.stderr);
-            panic!("{}: {}; the last store of these: {said}\n{errors}", output.status, kept.display());
+            panic!("{}: {}; the last store of these: {stdout}\n{errors}", output.status, kept.display());
         }
     }
 }
 
 /// Writes a store with changed bytes, or with changed rows.
-fn change(path: &Path, sound: &[u8], random: &mut Random) {
-    let mut bytes = sound.to_vec();
+fn change(path: &Path, valid: &[u8], random: &mut Random) {
+    let mut bytes = valid.to_vec();
     let is_of_bytes = random.below(4) == 0;
     if is_of_bytes {
         random.change_bytes(&mut bytes);

@@ -4,7 +4,7 @@ use super::*;
 use crate::place::Error as Misplaced;
 
 #[test]
-fn a_directory_that_cannot_be_made_is_named() {
+fn a_directory_that_cannot_be_created_is_named() {
     let error = Store::open("/proc/pagelab/results.sqlite").unwrap_err();
     assert!(matches!(error, Error::Directory { .. }), "{error:?}");
     assert!(error.to_string().contains("/proc/pagelab"), "{error}");
@@ -22,14 +22,14 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
     readable(directory.path(), 0o755);
     readable(path.parent().unwrap(), 0o755);
     readable(&path, 0o444);
-    let said = if is_root() {
+    let error = if is_root() {
         // Root may write everything.
         let child = write_as_nobody(directory.path(), &path);
         String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
     } else {
         format!("{:?}", write_once(&path))
     };
-    assert!(said.contains("ReadOnly"), "{said}");
+    assert!(error.contains("ReadOnly"), "{error}");
 }
 
 /// Another user begins a comparison. That user may not even run programs in a private directory, so the program is copied.
@@ -46,7 +46,7 @@ fn write_as_nobody(directory: &Path, store: &Path) -> Child {
 }
 
 #[test]
-fn an_index_that_root_has_made_and_not_given_yet_is_waited_for() {
+fn waits_for_an_index_that_root_has_not_yet_given_away() {
     if !is_root() {
         testing::skip("root");
         return;
@@ -119,13 +119,13 @@ const ADDED: [(&str, &str); 7] = [
     ("CREATE TABLE mine (a)", "a table mine"),
     ("CREATE INDEX mine ON trials (abs(arm))", "an index mine on trials"),
     ("CREATE VIRTUAL TABLE mine USING fts5(a)", "a table mine"),
-    ("ALTER TABLE trials ADD COLUMN g TEXT AS (hex(zeroblob(99)))", "its table trials is another one"),
+    ("ALTER TABLE trials ADD COLUMN g TEXT AS (hex(zeroblob(99)))", "its table trials differs from the one"),
     ("DROP VIEW effects", "it lacks the view effects"),
 ];
 
 #[test]
-fn a_store_with_more_than_pagelab_makes_is_refused_and_left_as_it_is() {
-    for (added, said) in ADDED {
+fn a_store_with_another_schema_is_refused_and_left_unchanged() {
+    for (added, expected) in ADDED {
         let (_directory, store) = store();
         let id = store.begin(&sample::empty()).unwrap();
         plain(&store).execute_batch(added).unwrap();
@@ -133,19 +133,22 @@ fn a_store_with_more_than_pagelab_makes_is_refused_and_left_as_it_is() {
         // The store that is already open notices it as well, before any other operation.
         let record = &sample::comparison().trials[0];
         for error in [store.append(id, record).unwrap_err(), store.load(id).map(drop).unwrap_err()] {
-            assert!(matches!(&error, Error::OtherSchema { found, .. } if found.contains(said)), "{added}: {error:?}");
+            assert!(
+                matches!(&error, Error::OtherSchema { found, .. } if found.contains(expected)),
+                "{added}: {error:?}"
+            );
         }
         assert_eq!(count(&store, "trials"), 0);
         drop(store);
         let before = std::fs::read(&path).unwrap();
         let error = Store::open(&path).unwrap_err().to_string();
-        assert!(error.contains(said) && error.contains("--store FILE"), "{added}: {error}");
+        assert!(error.contains(expected) && error.contains("--store FILE"), "{added}: {error}");
         assert_eq!(std::fs::read(&path).unwrap(), before, "{added}");
     }
 }
 
 #[test]
-fn a_store_that_was_analysed_by_sqlite_is_one() {
+fn a_store_analysed_by_sqlite_is_still_valid() {
     let (_directory, store) = store();
     store.begin(&sample::comparison()).unwrap();
     plain(&store).execute_batch("ANALYZE; VACUUM").unwrap();
@@ -175,11 +178,11 @@ fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
 static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
-fn what_has_no_end_is_ended_when_pagelab_is_told_to_stop() {
+fn endless_work_ends_when_pagelab_must_stop() {
     let directory = tempfile::tempdir().unwrap();
-    let told = || STOP.load(std::sync::atomic::Ordering::Relaxed);
+    let must_stop = || STOP.load(std::sync::atomic::Ordering::Relaxed);
     let path = directory.path().join("results.sqlite");
-    let store = Store::open_until(&path, told).unwrap();
+    let store = Store::open_until(&path, must_stop).unwrap();
     STOP.store(true, std::sync::atomic::Ordering::Relaxed);
     let endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT max(n) FROM c";
     let error = store.read(|transaction| transaction.query_row(endless, [], |row| row.get::<_, i64>(0))).unwrap_err();
@@ -194,7 +197,7 @@ fn what_has_no_end_is_ended_when_pagelab_is_told_to_stop() {
 }
 
 #[test]
-fn a_store_that_is_held_for_a_moment_is_waited_for() {
+fn waits_for_a_briefly_locked_store() {
     let (_directory, store) = store();
     let other = plain(&store);
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -229,17 +232,17 @@ fn a_store_that_is_removed_or_replaced_is_noticed_and_results_are_set_aside() {
         store.append(id, &trials[0]).unwrap();
         act(store.path());
         let error = store.append(id, &trials[1]).unwrap_err();
-        assert!(matches!(&error, Error::Gone { what: said, .. } if said.contains(what)), "{error:?}");
+        assert!(matches!(&error, Error::Gone { what: found, .. } if found.contains(what)), "{error:?}");
         comparison.trials = trials[..2].to_vec();
         let aside = store.set_aside().unwrap();
         let id = aside.begin(&comparison).unwrap();
         aside.append(id, &trials[2]).unwrap();
         assert_eq!(aside.load(id).unwrap().trials, trials[..3]);
-        let is_beside = store.path().parent().unwrap().is_dir();
-        let name = if is_beside { "results-set-aside-1.sqlite" } else { "pagelab-set-aside-" };
+        let is_next_to_store = store.path().parent().unwrap().is_dir();
+        let name = if is_next_to_store { "results-set-aside-1.sqlite" } else { "pagelab-set-aside-" };
         assert!(aside.path().display().to_string().contains(name), "{:?}", aside.path());
-        assert_eq!(is_beside, aside.path().parent() == store.path().parent());
-        if !is_beside {
+        assert_eq!(is_next_to_store, aside.path().parent() == store.path().parent());
+        if !is_next_to_store {
             let private = aside.path().parent().unwrap().to_path_buf();
             let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&private).unwrap().permissions());
             assert_eq!(mode & 0o777, 0o700);

@@ -14,7 +14,7 @@ use policy::verdict::Holding;
 /// The observation of one arm in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
-    /// The host: its id, or its processor if a result has no id; and its memory, unless memory is compared.
+    /// The host: its id, or its processor if a result has no id. With its memory size, unless memory sizes are compared.
     pub host: String,
     pub boot_id: String,
     /// Index of the arm in the design.
@@ -46,7 +46,12 @@ impl Boot {
         shares.map(|(leaf, ratio)| format!("{:.0} % {leaf}", ratio * 100.0)).collect::<Vec<_>>().join(", ")
     }
 
-    /// Whether pagelab demoted a share of its direct map that is large enough to matter, or unknown.
+    /// Whether the policy was in force.
+    pub(super) fn is_held(&self) -> bool {
+        matches!(self.holding, Some(Holding::Held | Holding::NotAsked))
+    }
+
+    /// Whether pagelab demoted a share of its direct map that is unknown, or large enough to matter.
     pub(super) fn is_noticeably_demoted(&self) -> bool {
         let ratios = self.direct_map_ratios.iter().map(|(leaf, ratio)| (leaf.as_str(), *ratio));
         let share = self.demoted_to.map(|leaf| share_up_to(leaf, ratios));

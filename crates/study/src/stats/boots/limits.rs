@@ -104,17 +104,17 @@ fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
     limits
 }
 
-/// Largest allowed difference between shares of a leaf size in boots of one arm.
-const SHARES_APART: f64 = 0.05;
+/// Maximum difference between shares of a leaf size in boots of one arm.
+const MAX_SHARE_DIFFERENCE: f64 = 0.05;
 
-/// Boots of an arm without a specified leaf size, if their shares differ.
+/// A limit if boots of an arm without a specified leaf size differ in their shares of each.
 fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     let is_mixed = design.arms.get(arm)?.policy.direct_map() == Some(DirectMapLeaves::Mixed);
     let sizes: BTreeSet<&String> = of_arm(boots, arm).flat_map(|boot| boot.direct_map_ratios.keys()).collect();
     let is_apart = |size: &&String| {
         let all = of_arm(boots, arm).map(|boot| boot.direct_map_ratios.get(*size).copied().unwrap_or(0.0));
-        let (least, most) = all.fold((1.0f64, 0.0f64), |(least, most), ratio| (least.min(ratio), most.max(ratio)));
-        most - least > SHARES_APART
+        let (low, high) = all.fold((1.0f64, 0.0f64), |(low, high), ratio| (low.min(ratio), high.max(ratio)));
+        high - low > MAX_SHARE_DIFFERENCE
     };
     let differ = is_mixed && sizes.iter().any(is_apart);
     let mut shares: Vec<String> = of_arm(boots, arm).map(Boot::direct_map).collect();
@@ -123,7 +123,7 @@ fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     differ.then_some(Limit::Shares { arm, shares })
 }
 
-/// Whether boots are on other hosts than the baseline's, or too few for any claim.
+/// A limit if the arm's boots are on other hosts than the baseline's, or too few for any claim.
 fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     if arm == design.baseline || of_arm(boots, design.baseline).next().is_none() {
         return None;
@@ -159,7 +159,7 @@ pub fn sentences(limits: &[Limit], arms: &[Arm]) -> Vec<String> {
         }
     }
     let label = |arm: &usize| arms.get(*arm).map_or("?", |arm| arm.label.as_str());
-    groups.iter().map(|(limit, of)| limit.say(&of.iter().map(label).collect::<Vec<_>>())).collect()
+    groups.iter().map(|(limit, of)| limit.sentence(&of.iter().map(label).collect::<Vec<_>>())).collect()
 }
 
 /// `a`, `a and b`, `a, b and c`.
@@ -211,7 +211,7 @@ impl Limit {
     }
 
     /// The sentence for arms with these labels.
-    fn say(&self, labels: &[&str]) -> String {
+    fn sentence(&self, labels: &[&str]) -> String {
         let is_one = labels.len() == 1;
         let who = enumerate(labels);
         let was = if is_one { "was" } else { "were" };
@@ -221,8 +221,8 @@ impl Limit {
                 format!("{who} {was} measured in no boot; boot into {into} and run `compare --arm-of-boot` there")
             }
             Limit::OneBoot { .. } => format!(
-                "{who} {was} measured in one boot {}: how much boots of one arm differ is not known, so no difference can be \
-                 told from the accident of a boot, however many trials it has; boot into {} again",
+                "{who} {was} measured in one boot {}: the variation between boots of one arm is unknown, so no difference can be \
+                 distinguished from chance, however many trials the boot has; boot into {} again",
                 if is_one { "only" } else { "each" },
                 if is_one { "it" } else { "each" }
             ),
@@ -232,25 +232,25 @@ impl Limit {
                 if is_one { "the arm" } else { "arms" }
             ),
             Limit::TooFewBoots { needed, .. } => format!(
-                "{who} and the baseline have too few boots for any claim, even were every boot of the one faster than every \
-                 boot of the other; {needed} boots of each on one host would do"
+                "{who} and the baseline have too few boots for any claim, even if every boot of the one were faster than every \
+                 boot of the other; {needed} boots of each on one host would suffice"
             ),
             Limit::SeveralArmsInABoot { .. } => format!(
-                "{who} {was} measured after another arm of the same boot, in an order that nothing could change: what time and \
-                 use do to a boot cannot be separated from the arm; reboot between arms"
+                "{who} {was} measured after another arm of the same boot, in an order that is not random: the aging of the boot \
+                 cannot be separated from the arm; reboot between arms"
             ),
             Limit::Demoted { boots: demoted, .. } => format!(
-                "{}{} of {who} {} demoted by pagelab: the figures contain what that leaves behind (2M pages are scarce), not \
-                 the leaf size alone; boot options give it without",
+                "{}{} of {who} {} demoted by pagelab: the figures include the side effects (2M pages are scarce), not the leaf \
+                 size alone; boot options set the leaf size without them",
                 boots(*demoted),
                 if is_one { "" } else { " each" },
                 if is_one && *demoted == 1 { "was" } else { "were" },
             ),
             Limit::Kernels { host } => {
-                format!("boots of {host} ran different kernels, which is a difference of its own; boot one kernel")
+                format!("boots of {host} ran different kernels, which may differ by themselves; boot one kernel")
             }
             Limit::Shares { shares, .. } => format!(
-                "boots of {who} have other shares of each leaf size ({}): they are one arm by name only",
+                "boots of {who} differ in their shares of each leaf size ({}): they are the same arm only by name",
                 shares.join("; ")
             ),
             Limit::CostlyOption { option, .. } => {
@@ -271,17 +271,17 @@ mod tests {
     }
 
     #[test]
-    fn arms_of_which_the_same_is_true_share_a_sentence() {
+    fn arms_with_the_same_limit_share_a_sentence() {
         let limits = [
             Limit::OneBoot { arm: 0 },
             Limit::NoBoot { arm: 1 },
             Limit::NoBoot { arm: 2 },
             Limit::Kernels { host: "a".into() },
         ];
-        let said = sentences(&limits, &arms());
-        assert_eq!(said.len(), 3, "{said:#?}");
-        assert!(said[0].starts_with("direct-map-1g was measured in one boot only: "), "{}", said[0]);
-        assert!(said[1].starts_with("direct-map-2m and direct-map-4k were measured in no boot; boot into each "));
+        let text = sentences(&limits, &arms());
+        assert_eq!(text.len(), 3, "{text:#?}");
+        assert!(text[0].starts_with("direct-map-1g was measured in one boot only: "), "{}", text[0]);
+        assert!(text[1].starts_with("direct-map-2m and direct-map-4k were measured in no boot; boot into each "));
         assert_eq!(limits[1].describe(&arms()).find("direct-map-2m was measured in no boot; boot into it "), Some(0));
         let demoted = [1, 3].map(|boots| Limit::Demoted { arm: 2, boots }.describe(&arms()));
         assert!(demoted[0].starts_with("1 boot of direct-map-4k was demoted"), "{}", demoted[0]);

@@ -1,8 +1,8 @@
 //! Arms compared over boots: one observation per boot and arm, compared within hosts.
 //!
-//! A boot has one direct map, so its arms cannot be interleaved: boots take the place of blocks. Trials of one boot
-//! share everything that a boot decides (where memory is located, what was split), so more of them say nothing about
-//! other boots. Their median is one observation.
+//! A boot has one direct map, so arms cannot be interleaved within it: boots take the place of blocks. Trials of one boot share
+//! everything that is decided at boot (where memory is, which leaves were split), so more of them say nothing about other boots.
+//! Their median is one observation.
 
 mod boot;
 mod limits;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 
 pub use boot::Boot;
 pub use limits::{Limit, boots as count_of_boots, sentences};
-pub use part::{MergeError, Part, fullest, same_design};
+pub use part::{MergeError, Part, part_with_most_arms, same_design};
 
 use super::answers::Deviation;
+use super::log_error::LogError;
 use super::median::median;
 use super::result::{Effect, Outcome};
 use super::{outcome, rank_sum};
 use crate::comparison::{Design, Invocation};
 use crate::trial::Arm;
 use boot::{of_arm, strata};
-use part::is_alone;
-use policy::verdict::Holding;
+use part::has_single_arm;
 
 /// The merged boots of one design.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -53,21 +53,27 @@ pub struct BootArm {
     /// The change of each metric against the baseline, within hosts; `blocks` counts the arm's boots on hosts that have
     /// both. Without an interval if there are too few boots.
     pub effects: BTreeMap<String, Effect>,
-    /// The conclusion.
+    /// Whether its policy was in force in each of its boots.
+    pub is_held: bool,
+    /// The conclusion, about the boots that request it.
     pub outcome: Outcome,
+}
+
+impl Merged {
+    /// The measuring error of an arm's change of the primary metric against the baseline.
+    pub(crate) fn error(&self, arm: usize) -> Option<LogError> {
+        LogError::of_strata(&strata(&self.boots, arm, self.design.baseline, &self.design.primary))
+    }
 }
 
 /// Merges parts of one design. If a boot and arm occur several times, the one with the most trials is used: they are
 /// one observation, and pooling runs of different times would not improve it.
-///
-/// # Errors
-/// [`MergeError`]: there are no parts, or their designs differ.
 pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
-    let fullest = fullest(parts).unwrap_or(first);
-    parts.iter().try_for_each(|part| same_design(fullest, part))?;
-    let baseline = if is_alone(fullest) { 0 } else { fullest.design.baseline };
-    let design = Design { arms: all_arms(fullest, parts), baseline, ..fullest.design.clone() };
+    let largest = part_with_most_arms(parts).unwrap_or(first);
+    parts.iter().try_for_each(|part| same_design(largest, part))?;
+    let baseline = if has_single_arm(largest) { 0 } else { largest.design.baseline };
+    let design = Design { arms: all_arms(largest, parts), baseline, ..largest.design.clone() };
     let boots: Vec<Boot> = parts.iter().flat_map(|part| renumbered(part, &design)).collect();
     let boots = distinct(boots.iter());
     if boots.is_empty() {
@@ -78,16 +84,16 @@ pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     Ok(Merged { design, invocation: first.invocation.clone(), boots, arms, limits })
 }
 
-/// The arms of the fullest part, and those that only other parts have. If each part has only one arm, the largest leaf
+/// The arms of the part with the most arms, and those that only other parts have. If each part has only one arm, the largest leaf
 /// comes first and is the baseline.
-fn all_arms(fullest: &Part, parts: &[Part]) -> Vec<Arm> {
-    let mut arms = fullest.design.arms.clone();
+fn all_arms(largest: &Part, parts: &[Part]) -> Vec<Arm> {
+    let mut arms = largest.design.arms.clone();
     for arm in parts.iter().flat_map(|part| &part.design.arms) {
         if !arms.contains(arm) {
             arms.push(arm.clone());
         }
     }
-    if is_alone(fullest) {
+    if has_single_arm(largest) {
         arms.sort_by_key(|arm| std::cmp::Reverse(arm.policy.direct_map()));
     }
     arms
@@ -139,6 +145,7 @@ fn boot_arm(design: &Design, boots: &[Boot], arm: usize, compared: usize) -> Boo
         boots: of_arm(boots, arm).count() as u32,
         hosts: hosts.len() as u32,
         medians: design.metrics.iter().filter_map(|metric| median(&metric.name)).collect(),
+        is_held: of_arm(boots, arm).all(Boot::is_held),
         outcome: conclude(design, boots, arm, effects.get(&design.primary), compared),
         effects,
     }
@@ -168,8 +175,6 @@ fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: u
 }
 
 fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>, compared: usize) -> Outcome {
-    let is_in_force = |boot: &Boot| matches!(boot.holding, Some(Holding::Held | Holding::NotAsked));
-    let holding_of = |arm: usize| of_arm(boots, arm).all(is_in_force);
     if of_arm(boots, arm).next().is_none() {
         return Outcome::NotMeasured;
     }
@@ -180,7 +185,6 @@ fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>
         return deviation.outcome();
     }
     match effect {
-        _ if !holding_of(arm) || !holding_of(design.baseline) => Outcome::NotHeld,
         Some(effect) if effect.p_adjusted.is_some() => outcome::conclude(design, effect, compared),
         _ => Outcome::Undecided { blocks_needed: None },
     }
@@ -188,16 +192,16 @@ fn conclude(design: &Design, boots: &[Boot], arm: usize, effect: Option<&Effect>
 
 fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<Deviation> {
     let expected = &of_arm(boots, design.baseline).find(|boot| !boot.answer.too_slow)?.answer;
-    let other = of_arm(boots, arm).find(|boot| boot.answer != *expected)?;
+    let other = of_arm(boots, arm).find(|boot| !boot.answer.agrees_with(expected))?;
     let boot = &other.boot_id;
     Some(if other.answer.too_slow {
         Deviation::TooSlow(format!("took longer than a trial may (--trial-time) in boot {boot}"))
     } else {
-        Deviation::Other(format!("its answer in boot {boot} is another one than the baseline's"))
+        Deviation::Other(format!("its answer in boot {boot} differs from the baseline's"))
     })
 }
 
-/// An arm is best if the test against every other measured arm rejects, or if no arm beats it.
+/// A better arm is best if no other measured arm is shown to beat it.
 fn mark_best(design: &Design, boots: &[Boot], arms: &mut [BootArm]) {
     let is_better = |arm: &BootArm| matches!(arm.outcome, Outcome::Better { .. });
     let running: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].boots > 0).collect();

@@ -54,11 +54,8 @@ const ARMS: &str = "the list of arms";
 /// Name of a property of a design, and a function that describes it.
 type Described<'a> = (&'static str, &'a dyn Fn(&Part) -> String);
 
-/// Whether two parts measure the same thing under the same arms. A part that measured a single arm says nothing about
-/// the others: it joins any list of arms. A part whose arms are a subset of the other's joins too.
-///
-/// # Errors
-/// [`MergeError::Designs`]: the property that differs.
+/// Whether two parts measure the same thing under the same arms. A part with a single arm matches any list of arms. A part whose
+/// arms are a subset of the other's matches too, if both have the same baseline. The error names the property that differs.
 pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
     let labels = |part: &Part| {
         let arms = part.design.arms.iter().map(|arm| format!("{} ({})", arm.label, arm.policy));
@@ -82,13 +79,17 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
     };
     let khugepaged = |part: &Part| match part.design.khugepaged {
         Khugepaged::AsIs => "as it is".to_owned(),
-        Khugepaged::Off => "held still, with --khugepaged off".to_owned(),
+        Khugepaged::Off => "asleep, with --khugepaged off".to_owned(),
     };
     let fragmented = |part: &Part| match part.design.fragmented {
         Some(Fragmented { percent, block }) => format!("{percent} % of it in blocks below {block}"),
         None => "as it is".to_owned(),
     };
-    let parts: [Described; 8] = [
+    let session = |part: &Part| match &part.design.own_session {
+        Some(own) => own.describe(),
+        None => "the default one, without --own-session".to_owned(),
+    };
+    let parts: [Described; 9] = [
         ("the command", &Part::command),
         ("what is run before each trial (--prepare)", &prepare),
         (ARMS, &labels),
@@ -97,23 +98,24 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
         ("whether memory is inspected before it is given back", &proofs),
         ("what khugepaged does meanwhile", &khugepaged),
         ("how free memory is fragmented", &fragmented),
+        ("the session of the command", &session),
     ];
-    let joins = |what: &str| what == ARMS && (is_among(one, other) || is_among(other, one));
-    match parts.into_iter().find(|(what, part)| part(one) != part(other) && !joins(what)) {
+    let match_arms = |what: &str| what == ARMS && (is_subset(one, other) || is_subset(other, one));
+    match parts.into_iter().find(|(what, part)| part(one) != part(other) && !match_arms(what)) {
         Some((what, part)) => Err(MergeError::Designs { what, one: part(one), other: part(other) }),
         None => Ok(()),
     }
 }
 
 /// Whether all arms of one part are arms of the other, against the same baseline, or it measured a single arm.
-fn is_among(one: &Part, other: &Part) -> bool {
+fn is_subset(one: &Part, other: &Part) -> bool {
     let baseline = |part: &Part| part.design.arms.get(part.design.baseline).cloned();
     let all = one.design.arms.iter().all(|arm| other.design.arms.contains(arm));
-    is_alone(one) || (all && baseline(one) == baseline(other))
+    has_single_arm(one) || (all && baseline(one) == baseline(other))
 }
 
 /// Whether it measured a single arm.
-pub(super) fn is_alone(part: &Part) -> bool {
+pub(super) fn has_single_arm(part: &Part) -> bool {
     part.design.arms.len() == 1
 }
 
@@ -133,7 +135,7 @@ impl Part {
 }
 
 /// The part with the most arms, the first of several: its baseline is used for all.
-pub fn fullest(parts: &[Part]) -> Option<&Part> {
+pub fn part_with_most_arms(parts: &[Part]) -> Option<&Part> {
     parts.iter().rev().max_by_key(|part| part.design.arms.len())
 }
 
@@ -155,7 +157,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
     let of_arm = |arm: usize| {
         let trials: Vec<&TrialRecord> = counted(comparison).filter(|record| record.trial.arm == arm).collect();
         let first = trials.first()?;
-        let telling = trials.iter().find(|record| record.answer.too_slow).unwrap_or(first);
+        let answering = trials.iter().find(|record| record.answer.too_slow).unwrap_or(first);
         let states = trials.iter().flat_map(|record| [&record.state_before, &record.state_after]);
         Some(Boot {
             host: host(comparison),
@@ -169,7 +171,7 @@ fn boots_of(comparison: &Comparison) -> Vec<Boot> {
             trials: trials.len() as u32,
             medians: medians_of(trials.iter().copied(), &comparison.design),
             holding: holding(trials.iter().map(|record| &record.verdict).collect::<Vec<&Verdict>>()),
-            answer: telling.answer.clone(),
+            answer: answering.answer.clone(),
         })
     };
     (0..comparison.design.arms.len()).filter_map(of_arm).collect()

@@ -1,4 +1,4 @@
-//! Operations on the pages of a traced program: VMAs are merged; memory is mapped, split and dropped.
+//! Operations on the pages of a traced program: merging VMAs; mapping, splitting and dropping memory.
 
 use std::collections::BTreeSet;
 
@@ -6,19 +6,19 @@ use ::policy::call::prot;
 use ::policy::census::Advice;
 
 use super::super::PAGE;
-use super::{Attributes, LARGE, Present, Traced};
+use super::{Attributes, LARGE, Present, TracedProgram};
 
-impl Traced {
-    /// Whether two pages, adjacent or with only VMA-less pages in between, belong to one VMA.
-    pub(super) fn is_one(&self, one: u64, other: u64) -> bool {
+impl TracedProgram {
+    /// Whether two pages belong to one VMA, if the pages between them do.
+    pub(super) fn is_same_vma(&self, one: u64, other: u64) -> bool {
         self.pages.get(&one) == self.pages.get(&other) && self.anons.get(&one) == self.anons.get(&other)
     }
 
-    /// Merges the VMAs of a range with adjacent ones. A VMA without anonymous pages merges with the one before it, or
-    /// else with the one after it.
-    pub(super) fn join(&mut self, start: u64, end: u64) {
+    /// Merges the VMAs of a range with adjacent ones: a VMA without anonymous pages takes the number of the one before it,
+    /// or else of the one after it.
+    pub(super) fn merge_anons(&mut self, start: u64, end: u64) {
         let is_private = |attributes: Option<&Attributes>| attributes.is_some_and(|attributes| !attributes.is_shared);
-        let alike = |traced: &Traced, one: u64, other: u64| {
+        let alike = |traced: &TracedProgram, one: u64, other: u64| {
             is_private(traced.pages.get(&one)) && traced.pages.get(&one) == traced.pages.get(&other)
         };
         let mut page = start;
@@ -37,18 +37,19 @@ impl Traced {
         }
     }
 
-    /// Prepares a VMA for an anonymous page. With its first one it merges with a neighbour that differs only in protection.
+    /// Prepares a VMA for an anonymous page. Before its first one, the VMA takes the number of a neighbour that differs at
+    /// most in protection, or a new number.
     pub(super) fn prepare_anon(&mut self, page: u64) {
         if self.anons.contains_key(&page) {
             return;
         }
-        let is_same = |traced: &Traced, at: u64| traced.is_one(page, at);
+        let is_same = |traced: &TracedProgram, at: u64| traced.is_same_vma(page, at);
         let first = (0..).map(|index| page - index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
         let last = (0..).map(|index| page + index * PAGE).take_while(|at| is_same(self, *at)).last().unwrap_or(page);
-        let alike = |traced: &Traced, at: u64| (traced.pages[&at].advice, traced.pages[&at].promise);
+        let alike = |traced: &TracedProgram, at: u64| (traced.pages[&at].advice, traced.pages[&at].accounting);
         let own = alike(self, page);
         let of = |at: u64| self.anons.get(&at).copied().filter(|_| alike(self, at) == own);
-        let anon = of(last + PAGE).or_else(|| of(first - PAGE)).unwrap_or(self.folios);
+        let anon = of(last + PAGE).or_else(|| of(first - PAGE)).unwrap_or(self.folio_count);
         (first..=last).step_by(PAGE as usize).for_each(|at| {
             self.anons.insert(at, anon);
         });
@@ -56,7 +57,7 @@ impl Traced {
 
     pub(super) fn change(&mut self, start: u64, end: u64, change: impl Fn(u64, &mut Attributes)) {
         self.pages.range_mut(start..end).for_each(|(page, attributes)| change(*page, attributes));
-        self.join(start, end);
+        self.merge_anons(start, end);
         // A leaf cannot extend past the end of a VMA.
         for edge in [start, end] {
             let (Some(before), Some(after)) = (self.pages.get(&(edge - PAGE)), self.pages.get(&edge)) else { continue };
@@ -70,13 +71,15 @@ impl Traced {
     pub(super) fn split(&mut self, edge: u64) {
         let slot = edge & !(LARGE - 1);
         if slot != edge && self.huge_zeros.remove(&slot) {
+            self.split_leaves += 1;
             self.tables.insert(slot);
         }
-        let same = |page: Option<&Present>| page.filter(|page| page.by_leaf).map(|page| page.folio);
+        let same = |page: Option<&Present>| page.filter(|page| page.has_large_leaf).map(|page| page.folio);
         if let Some(folio) = same(self.present.get(&(edge - PAGE)))
             && same(self.present.get(&edge)) == Some(folio)
         {
-            self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.by_leaf = false);
+            self.present.values_mut().filter(|page| page.folio == folio).for_each(|page| page.has_large_leaf = false);
+            self.split_leaves += 1;
             self.tables.insert(edge & !(LARGE - 1));
         }
     }
@@ -84,8 +87,8 @@ impl Traced {
     pub(in super::super) fn unmap(&mut self, start: u64, end: u64) {
         self.witness(start, end);
         self.drop(start, end);
-        let gone: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
-        gone.iter().for_each(|page| {
+        let removed: Vec<u64> = self.pages.range(start..end).map(|(page, _)| *page).collect();
+        removed.iter().for_each(|page| {
             self.pages.remove(page);
             self.anons.remove(page);
         });
@@ -93,14 +96,14 @@ impl Traced {
         self.tables.retain(|table| pages.range(table..&(table + LARGE)).next().is_some());
     }
 
-    /// Frees the tables that MADV_DONTNEED empties completely, each within one VMA (`reclaim_pt_is_enabled`).
+    /// Frees the tables that MADV_DONTNEED empties completely and that are inside one VMA (`reclaim_pt_is_enabled`).
     pub(super) fn reclaim_tables(&mut self, start: u64, end: u64) {
-        let is_gone = |table: u64| {
+        let is_empty_table = |table: u64| {
             let mut pages = (table..table + LARGE).step_by(PAGE as usize);
-            start <= table && table + LARGE <= end && pages.all(|page| self.is_one(table, page))
+            start <= table && table + LARGE <= end && pages.all(|page| self.is_same_vma(table, page))
         };
-        let gone: Vec<u64> = self.tables.iter().copied().filter(|table| is_gone(*table)).collect();
-        gone.iter().for_each(|table| {
+        let removed: Vec<u64> = self.tables.iter().copied().filter(|table| is_empty_table(*table)).collect();
+        removed.iter().for_each(|table| {
             self.tables.remove(table);
         });
     }
@@ -110,12 +113,12 @@ impl Traced {
         self.split(end);
         self.zeros.retain(|page| !(start..end).contains(page));
         self.huge_zeros.retain(|page| !(start..end).contains(page));
-        let gone: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
-        gone.iter().for_each(|(page, _)| {
+        let removed: Vec<(u64, Present)> = self.present.range(start..end).map(|(page, of)| (*page, *of)).collect();
+        removed.iter().for_each(|(page, _)| {
             self.present.remove(page);
         });
-        let gone: BTreeSet<u64> = gone.into_iter().map(|(_, of)| of.folio).collect();
-        self.cut.extend(self.present.values().map(|of| of.folio).filter(|folio| gone.contains(folio)));
+        let removed: BTreeSet<u64> = removed.into_iter().map(|(_, of)| of.folio).collect();
+        self.cut_folios.extend(self.present.values().map(|of| of.folio).filter(|folio| removed.contains(folio)));
     }
 
     pub(super) fn populate(&mut self, start: u64, end: u64) {
@@ -128,16 +131,16 @@ impl Traced {
         }
     }
 
-    /// Maps zeros: the huge zero page where a huge page of memory would be possible.
+    /// Maps the zero page: the huge one where a huge page would be possible.
     pub(super) fn read(&mut self, page: u64, of: Attributes) {
         let slot = page & !(LARGE - 1);
         let is_empty = |at: u64| !self.present.contains_key(&at) && !self.zeros.contains(&at);
-        let is_fit = |at: u64| self.is_one(page, at) && is_empty(at);
+        let fits = |at: u64| self.is_same_vma(page, at) && is_empty(at);
         let is_huge = self.mechanism.large.bytes() == LARGE && of.advice == Advice::Huge && !self.mechanism.disable_thp;
         if !is_empty(page) {
             return;
         }
-        if is_huge && !self.tables.contains(&slot) && (slot..slot + LARGE).step_by(PAGE as usize).all(is_fit) {
+        if is_huge && !self.tables.contains(&slot) && (slot..slot + LARGE).step_by(PAGE as usize).all(fits) {
             self.prepare_anon(page);
             self.zeros.extend((slot..slot + LARGE).step_by(PAGE as usize));
             self.huge_zeros.insert(slot);
@@ -162,20 +165,20 @@ impl Traced {
         if self.huge_zeros.remove(&slot) {
             self.zeros.retain(|zeros| !(slot..slot + LARGE).contains(zeros));
         }
-        self.folios += 1;
+        self.folio_count += 1;
         self.prepare_anon(page);
         let (attributes, bytes) = (self.pages[&page], self.mechanism.large.bytes());
         let slot = page & !(bytes - 1);
         let mut pages = (slot..slot + bytes).step_by(PAGE as usize);
         let is_empty = |at: &u64| !self.present.contains_key(at) && !self.zeros.contains(at);
-        let fits = pages.all(|at| self.is_one(page, at) && is_empty(&at));
+        let fits = pages.all(|at| self.is_same_vma(page, at) && is_empty(&at));
         let fits = fits && (bytes < LARGE || !self.tables.contains(&slot));
         let (from, bytes) = if attributes.advice == Advice::Huge && !self.mechanism.disable_thp && fits {
             (slot, bytes)
         } else {
             (page, PAGE)
         };
-        let present = Present { folio: self.folios, bytes, by_leaf: bytes == LARGE };
+        let present = Present { folio: self.folio_count, bytes, has_large_leaf: bytes == LARGE };
         self.zeros.remove(&page);
         if bytes < LARGE {
             self.tables.insert(page & !(LARGE - 1));

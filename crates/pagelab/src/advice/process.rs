@@ -1,0 +1,81 @@
+//! Advice for a running process. It cannot be restarted, so settings are listed and not tried; `--collapse` collapses its memory.
+
+use census::Observer;
+use census::inspect::{Detail, Inspector};
+use host::Host;
+use policy::inspect::Inspection;
+use policy::remedy::Remedy;
+use policy::size::{PageSize, format_bytes};
+use policy::{Granularity, Policy};
+use results::inspection::collapsing;
+
+use super::candidates::{Candidates, candidates};
+use crate::failure::Failure;
+use crate::output::{folded, terminal_width};
+
+/// The advice for a process, as text.
+///
+/// # Errors
+/// The process is gone or cannot be inspected, or the kernel has no transparent pages.
+pub fn text(pid: u32, collapse: bool) -> Result<String, Failure> {
+    let host = Host::open("/").map_err(Failure::input)?;
+    let inspector = Inspector::new(Host::open("/").map_err(Failure::input)?, observer()?, Detail::default());
+    let Some(leaf) = inspector.pmd_leaf() else {
+        return Err(Failure::NothingAdmitted("this kernel has no transparent huge pages".into()));
+    };
+    let supply = inspector.supply().map_err(Failure::input)?;
+    let inspected = inspector.process(pid, &supply).map_err(Failure::input)?;
+    let could_be_larger_bytes: u64 = inspected.regions.iter().map(|region| region.benefit.bytes).sum();
+    let head = format!(
+        "process {pid} ({}): {} could be in larger pages, of {} resident; pagelab inspect {pid} says why it is not",
+        inspected.process.name,
+        format_bytes(could_be_larger_bytes),
+        format_bytes(inspected.resident_bytes())
+    );
+    let mut lines = vec![folded(results::printable(&head))];
+    lines.extend(untried(&inspected, leaf, &host)?);
+    lines.extend(without_environment(pid).map(folded));
+    if collapse {
+        let collapsed = inspector.collapse(&inspected).map_err(Failure::input)?;
+        let after = inspector.process(pid, &supply).map_err(Failure::input)?;
+        lines.push(collapsing::text(&inspected, &after, &collapsed, leaf, terminal_width()));
+    } else if could_be_larger_bytes > 0 {
+        lines.push(folded(format!(
+            "pagelab advise {pid} --collapse tries to collapse it now, which lasts until the memory is freed or split"
+        )));
+    }
+    Ok(lines.join("\n"))
+}
+
+fn observer() -> Result<Observer, Failure> {
+    Ok(Observer::open().map_err(Failure::input)?.with_file_folios())
+}
+
+/// One line for each setting, with its condition.
+fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<String>, Failure> {
+    let mut settings = Vec::new();
+    let mut source = None;
+    for granularity in [Granularity::Thp, Granularity::Hugetlb(leaf)] {
+        let Candidates { settings: found, source_change } = candidates(&Policy::plain(granularity), inspected, host)?;
+        settings.extend(found);
+        source = source.or(source_change);
+    }
+    if settings.is_empty() {
+        let source = source.map(|change| format!("; in its source: {change}")).unwrap_or_default();
+        return Ok(vec![folded(format!("no setting is known that would give this process more large pages{source}"))]);
+    }
+    let head = "advice, least intrusive first; not tried, because a running process cannot be restarted (pagelab advise -- \
+                COMMAND tries them, with --server for a server):";
+    let rows = settings.iter().map(Remedy::describe).map(|text| folded(format!("  {}", results::printable(&text))));
+    Ok(std::iter::once(folded(head.to_owned())).chain(rows).collect())
+}
+
+/// A note if the process was started with an empty environment.
+fn without_environment(pid: u32) -> Option<String> {
+    let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
+    environment.is_empty().then(|| {
+        "its environment is empty, as with env -i or a container's init: to give it a variable, set the variable where the process \
+         is started"
+            .to_owned()
+    })
+}

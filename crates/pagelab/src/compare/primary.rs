@@ -1,0 +1,132 @@
+//! `--primary`: the metric that decides, by name, or by the load on the processors.
+
+use study::comparison::{Contention, Design, OwnSession};
+use study::metric::{AUTO, SHORT_NAMES, names};
+
+use super::arguments::Compare;
+use crate::failure::{Failure, report};
+
+/// How the metric that decides is chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Primary {
+    /// The user named it, or CPU time cannot replace it.
+    Named,
+    /// Wall time, by default; CPU time is suggested where it is steadier.
+    Suggested,
+    /// CPU time where it is steadier, else wall time.
+    Auto,
+}
+
+impl Primary {
+    /// The choice that the arguments make.
+    ///
+    /// # Errors
+    /// `--primary auto` where CPU time cannot replace wall time.
+    pub fn of(arguments: &Compare) -> Result<Primary, Failure> {
+        let Compare { stopping, measuring, .. } = arguments;
+        if arguments.arm_of_boot {
+            refuse_auto(arguments, "with --arm-of-boot")?;
+        }
+        let has_figures = !measuring.metrics.is_empty() || measuring.repeat_inside.is_some();
+        match stopping.primary.as_deref() {
+            Some(AUTO) if measuring.server.is_some() => Err(Failure::Input(
+                "--primary auto: with --server the wall time is the client's and the CPU time the server's, so neither \
+                 replaces the other; name one (wall, cpu)"
+                    .into(),
+            )),
+            Some(AUTO) => Ok(Primary::Auto),
+            None if measuring.server.is_none() && !has_figures && !arguments.arm_of_boot => Ok(Primary::Suggested),
+            _ => Ok(Primary::Named),
+        }
+    }
+
+    /// Whether the load of other work has to be observed. A session with the top weight takes precedence over that work.
+    pub fn depends_on_load(self, design: &Design) -> bool {
+        let has_precedence = design.own_session == Some(OwnSession::TopWeight);
+        self == Primary::Auto || (self == Primary::Suggested && !has_precedence)
+    }
+
+    /// Records the load of other work, chooses the metric for `auto`, and reports advice.
+    pub fn choose(self, design: &mut Design, load: Contention) {
+        let load = Contention { decides: self == Primary::Auto, ..load };
+        if load.decides {
+            load.steadier_metric().clone_into(&mut design.primary);
+        }
+        if let Some(advice) = load.advice() {
+            report(format_args!("pagelab: {advice}{}", precedence(design, &load)));
+        }
+        design.contention = Some(load);
+    }
+}
+
+/// How to give the command more CPU time than other work; empty where that is not needed.
+fn precedence(design: &Design, load: &Contention) -> &'static str {
+    if load.is_high() && !load.decides && design.own_session.is_none() {
+        ", and --own-session (root) gives the command precedence over other sessions"
+    } else {
+        ""
+    }
+}
+
+/// Refuses `--primary auto` where several comparisons must have one metric; `place` says where.
+///
+/// # Errors
+/// `--primary auto` was given.
+pub fn refuse_auto(arguments: &Compare, place: &str) -> Result<(), Failure> {
+    if arguments.stopping.primary.as_deref() != Some(AUTO) {
+        return Ok(());
+    }
+    let why = "the metric would depend on the load of each of several runs that are compared; name it (wall, cpu)";
+    Err(Failure::Input(format!("--primary auto {place}: {why}")))
+}
+
+/// The name of the primary metric in this design; wall time until `auto` has chosen.
+///
+/// # Errors
+/// There is no such metric.
+pub fn metric(name: Option<&str>, design: &Design) -> Result<String, Failure> {
+    let name = name.filter(|name| *name != AUTO).unwrap_or(names::WALL_S);
+    let full = SHORT_NAMES.iter().find(|(short, _)| *short == name).map_or(name, |(_, full)| full);
+    if design.metrics.iter().any(|metric| metric.name == full) {
+        return Ok(full.to_string());
+    }
+    let short = SHORT_NAMES.map(|(short, _)| short).join(", ");
+    let known: Vec<&str> = design.metrics.iter().map(|metric| metric.name.as_str()).collect();
+    Err(Failure::Input(format!(
+        "--primary: there is no metric {name:?}; there are {short}, {AUTO}, {}",
+        known.join(", ")
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::parsed;
+
+    fn of(words: &[&str]) -> Result<Primary, Failure> {
+        Primary::of(&parsed([words, &["--", "true"]].concat()).unwrap())
+    }
+
+    #[test]
+    fn cpu_time_is_suggested_only_where_it_can_replace_wall_time() {
+        assert_eq!(of(&[]).unwrap(), Primary::Suggested);
+        assert_eq!(of(&["--primary", "auto"]).unwrap(), Primary::Auto);
+        assert_eq!(of(&["--primary", "auto", "--metric", "a_s=([0-9])"]).unwrap(), Primary::Auto);
+        for named in [&["--primary", "wall"][..], &["--metric", "a_s=([0-9])"], &["--server", "a", "--ready", "b"]] {
+            assert_eq!(of(named).unwrap(), Primary::Named, "{named:?}");
+        }
+        for refused in [&["--server", "a", "--ready", "b"][..], &["--arm-of-boot"]] {
+            assert!(of(&[&["--primary", "auto"], refused].concat()).is_err(), "{refused:?}");
+        }
+    }
+
+    #[test]
+    fn short_names_and_names_of_the_design_are_metrics() {
+        let design = Design::new(Vec::new(), 0, 1);
+        let found = |name| metric(Some(name), &design);
+        let short = ["wall", "cpu", "user", "system", "auto", "minor_faults"].map(|name| found(name).unwrap());
+        assert_eq!(short, ["wall_s", "cpu_s", "user_s", "system_s", "wall_s", "minor_faults"]);
+        assert_eq!(metric(None, &design).unwrap(), "wall_s");
+        assert!(found("apples").unwrap_err().to_string().contains("there are wall, cpu, user, system, auto, wall_s"));
+    }
+}

@@ -1,0 +1,69 @@
+//! `--require`: judges the memory that was inspected, and fails unless it meets every requirement.
+
+use policy::inspect::Inspection;
+use policy::requirement::{Gate, Judgement};
+use results::required;
+use serde_json::Value;
+
+use super::Inspect;
+use crate::failure::Failure;
+use crate::output::terminal_width;
+use crate::required::exit;
+
+/// What was inspected so far, for each requirement.
+pub struct Gates(Vec<Gate>);
+
+/// Whether each requirement is met.
+pub struct Judgements(Vec<Judgement>);
+
+impl Gates {
+    pub fn new(arguments: &Inspect) -> Gates {
+        Gates(arguments.require.iter().copied().map(Gate::new).collect())
+    }
+
+    pub fn add(&mut self, inspection: &Inspection) {
+        self.0.iter_mut().for_each(|gate| gate.add(inspection));
+    }
+
+    /// Records that processes could not be inspected.
+    pub fn add_uninspected(&mut self, processes: usize) {
+        if processes > 0 {
+            self.0
+                .iter_mut()
+                .for_each(|gate| gate.mark_incomplete(&format!("{processes} processes could not be inspected")));
+        }
+    }
+
+    pub fn judge(self) -> Judgements {
+        Judgements(self.0.into_iter().map(Gate::judge).collect())
+    }
+}
+
+impl Judgements {
+    pub fn of(arguments: &Inspect, inspection: &Inspection) -> Judgements {
+        let mut gates = Gates::new(arguments);
+        gates.add(inspection);
+        gates.judge()
+    }
+
+    /// A text with the requirements below it.
+    pub fn below(&self, text: String) -> String {
+        if self.0.is_empty() {
+            return text;
+        }
+        format!("{text}\n\n{}", required::text(&self.0, terminal_width()))
+    }
+
+    /// Adds the requirements to a document.
+    pub fn add_to(&self, document: &mut Value) {
+        if !self.0.is_empty() {
+            document["requirements"] = required::document(&self.0);
+        }
+    }
+
+    /// # Errors
+    /// [`Failure::Unmet`] unless each is met.
+    pub fn exit(&self) -> Result<(), Failure> {
+        exit(self.0.iter().map(|one| (one.is_met, one.requirement.to_string())))
+    }
+}

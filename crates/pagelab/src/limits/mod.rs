@@ -1,0 +1,217 @@
+//! `pagelab limits`: the smallest memory limit with which a command still ends as it should, under each policy.
+
+mod document;
+mod report;
+mod run;
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{OsStringValueParser, TypedValueParser};
+use host::Host;
+use platform::Session;
+use policy::size::format_bytes;
+use policy::{Modifier, Policy};
+use results::printable;
+use study::comparison::Admission;
+use study::memory_limit::{Found, Start, smallest_limit};
+use study::trial::Exit;
+use tracer::Rewriting;
+use tracer::signals::{self, Forward};
+
+use crate::failure::Failure;
+use crate::output::{print, terminal_width};
+use crate::progress_line::ProgressLine;
+use crate::user;
+use crate::waiting;
+use crate::words::{Variable, parse_duration, parse_percent, parse_policy, parse_size, parse_variable};
+use run::{Program, Run, run};
+
+/// A run with a limit may take this many times as long as the run without one.
+const MAX_TIME_RATIO: f64 = 4.0;
+/// And this much longer, in seconds.
+const MORE_TIME_S: f64 = 5.0;
+
+/// Arguments of `pagelab limits`.
+#[derive(Debug, Args)]
+pub struct Limits {
+    /// Policies. Separate several by commas, or repeat the option; default: default,base,thp
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
+    policies: Vec<Policy>,
+    /// The largest gap between the limit that suffices and the one that does not
+    #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse_percent)]
+    precision: f64,
+    /// Run the command as this user. Default under sudo: the user who called it
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// Give the command this environment variable too. Without a value, pagelab passes on its own. Repeat it for more
+    #[arg(long, value_name = "NAME[=VALUE]", value_parser = OsStringValueParser::new().try_map(parse_variable))]
+    env: Vec<Variable>,
+    /// Memory for the hugetlb pool
+    #[arg(long, value_name = "SIZE", value_parser = parse_size)]
+    hugetlb_pool: Option<u64>,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    wait: f64,
+    /// Print one JSON document instead of the table
+    #[arg(long)]
+    json: bool,
+    /// The command. Its output is discarded
+    #[arg(last = true, required = true)]
+    command: Vec<OsString>,
+}
+
+/// What was found for a policy.
+pub struct Measured {
+    policy: Policy,
+    /// `Err`: why the policy has no limit.
+    result: Result<Limit, String>,
+}
+
+impl Measured {
+    /// Why the policy has no limit.
+    fn failure(&self) -> Option<String> {
+        self.result.as_ref().err().map(|why| format!("{}: {why}", self.policy))
+    }
+}
+
+/// The limit of a policy.
+pub struct Limit {
+    /// The run without a limit.
+    unlimited: Run,
+    /// The smallest limit.
+    found: Found,
+    /// The run with the largest limit that did not suffice.
+    failed: Option<Run>,
+}
+
+/// Runs `pagelab limits`.
+///
+/// # Errors
+/// The command fails without a limit too, no control group can be made, or no policy can be given.
+pub fn run_limits(arguments: Limits) -> Result<(), Failure> {
+    let mut policies = arguments.policies;
+    if policies.is_empty() {
+        policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
+    }
+    if let Some(policy) = policies.iter().find(|policy| policy.has(Modifier::PteMapped)) {
+        return Err(Failure::Input(format!(
+            "{policy}: only a comparison can split leaves; use pagelab compare -p {policy}"
+        )));
+    }
+    let program = Program {
+        command: arguments.command,
+        user: user::to_run_as(arguments.user.as_deref())?,
+        variables: user::variables(&arguments.env)?,
+    };
+    let kernel = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?.kernel;
+    signals::catch(Forward::Kill).map_err(Failure::input)?;
+    let mut measured: Vec<Measured> = Vec::new();
+    policies = policies
+        .iter()
+        .enumerate()
+        .filter(|(at, one)| !policies[..*at].contains(one))
+        .map(|(_, one)| one.clone())
+        .collect();
+    for policy in policies {
+        let host = Host::open("/").map_err(Failure::input)?;
+        let session = Session::new(host)
+            .with_hugetlb_pool(arguments.hugetlb_pool)
+            .with_patience(Duration::from_secs_f64(arguments.wait), waiting::report_lease_holder);
+        let result = of_policy(&program, &policy, session, arguments.precision)?;
+        measured.push(Measured { policy, result });
+    }
+    let failed: Vec<String> = measured.iter().filter_map(Measured::failure).collect();
+    if arguments.json {
+        print(&format!("{:#}", document::document(&program.command, &kernel, arguments.precision, &measured)), true)?;
+    } else if failed.len() < measured.len() {
+        print(&report::text(&measured, terminal_width()), false)?;
+    }
+    if failed.len() < measured.len() {
+        Ok(())
+    } else {
+        Err(Failure::NoResult(format!("there is no limit: {}", failed.join("; "))))
+    }
+}
+
+/// Finds the limit of a policy, while the settings that it needs are in force.
+fn of_policy(
+    program: &Program,
+    policy: &Policy,
+    mut session: Session,
+    precision_ratio: f64,
+) -> Result<Result<Limit, String>, Failure> {
+    if let Admission::Unsupported(why) = session.admit(policy) {
+        return Ok(Err(why.to_string()));
+    }
+    let rewriting = Rewriting::of(policy, session.host().page_sizes());
+    let found = match session.apply_alongside_others(policy).map_err(Failure::input)? {
+        Some(why) => Ok(Err(why.to_string())),
+        None => find(program, policy, &rewriting, precision_ratio),
+    };
+    session.finish().map_err(Failure::input)?;
+    found
+}
+
+fn find(
+    program: &Program,
+    policy: &Policy,
+    rewriting: &Rewriting,
+    precision_ratio: f64,
+) -> Result<Result<Limit, String>, Failure> {
+    let progress = ProgressLine::new();
+    progress.set(&format!("{policy}, without a limit"));
+    // The first run brings files into the page cache, and is not counted.
+    run(program, rewriting, None, None)?;
+    let unlimited = run(program, rewriting, None, None)?;
+    if let Some(why) = why_not_limited(&unlimited) {
+        return Ok(Err(why));
+    }
+    let at_peak = unlimited.at_peak;
+    let start = Start {
+        peak_bytes: unlimited.peak_bytes,
+        kept_bytes: at_peak.total_bytes.saturating_sub(at_peak.file_bytes),
+        has_large_pages: rewriting.wants_large() || at_peak.huge_bytes > 0,
+        precision_ratio,
+    };
+    let time_limit = Duration::from_secs_f64(unlimited.wall_s * MAX_TIME_RATIO + MORE_TIME_S);
+    let mut failed: Option<(u64, Run)> = None;
+    let found = smallest_limit(start, |limit_bytes| {
+        let one = run(program, rewriting, Some(limit_bytes), Some(time_limit))?;
+        let suffices = one.is_as(&unlimited);
+        let outcome = if suffices { "ends as without a limit".to_owned() } else { one.outcome() };
+        progress.set(&format!("{policy}, limit {}: {}", format_bytes(limit_bytes), printable(&outcome)));
+        if !suffices && failed.is_none_or(|(largest, _)| largest <= limit_bytes) {
+            failed = Some((limit_bytes, one));
+        }
+        Ok::<_, Failure>(suffices)
+    })?;
+    Ok(match found {
+        Some(found) => Ok(Limit { unlimited, found, failed: failed.map(|(_, one)| one) }),
+        None => {
+            Err("with no limit did it end three times as it does without one: what it needs differs from run to run"
+                .to_owned())
+        }
+    })
+}
+
+/// Why a command whose run without a limit is this has no smallest limit.
+fn why_not_limited(unlimited: &Run) -> Option<String> {
+    if unlimited.oom_kills > 0 {
+        return Some("the kernel killed it for want of memory without a limit of its own too".to_owned());
+    }
+    if unlimited.limits_reached_above > 0 {
+        let bytes = format_bytes(unlimited.peak_bytes);
+        return Some(format!(
+            "a control group above reached its own limit when this one had {bytes} at most: what the command takes without a limit is not known"
+        ));
+    }
+    if unlimited.has_left {
+        return Some("a process of it left its control group, so that its memory is not limited (docker run and systemd-run do that)".to_owned());
+    }
+    let ended = &unlimited.exit;
+    (*ended != Exit::Code(0)).then(|| {
+        format!("without a limit it ends with {ended} and not with exit status 0; if that is as it should be, run it in sh -c '...; true'")
+    })
+}

@@ -1,0 +1,70 @@
+//! A progress line on the terminal; nothing is shown elsewhere.
+
+use std::io::IsTerminal;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::failure::report;
+use crate::locale::fit_to_locale;
+use crate::output::is_dumb;
+use crate::status_line;
+
+/// A line on standard error, if that is a terminal.
+pub enum ProgressLine {
+    /// One line that is overwritten.
+    Line(ProgressBar),
+    /// One line per text: the terminal cannot overwrite (`TERM=dumb`).
+    Lines,
+    /// No terminal: nothing is shown.
+    Hidden,
+}
+
+impl ProgressLine {
+    /// An empty line.
+    pub fn new() -> ProgressLine {
+        match (std::io::stderr().is_terminal(), is_dumb()) {
+            (false, _) => ProgressLine::Hidden,
+            (true, true) => ProgressLine::Lines,
+            (true, false) => ProgressLine::Line(line()),
+        }
+    }
+
+    /// Shows a text.
+    pub fn set(&self, text: &str) {
+        let text = fit_to_locale(text);
+        match self {
+            ProgressLine::Line(bar) => bar.set_message(text.into_owned()),
+            ProgressLine::Lines => report(&text),
+            ProgressLine::Hidden => {}
+        }
+    }
+
+    /// Whether a text overwrites the one before it, or is not shown.
+    pub fn overwrites(&self) -> bool {
+        !matches!(self, ProgressLine::Lines)
+    }
+
+    /// Removes the line.
+    pub fn clear(&self) {
+        if let ProgressLine::Line(bar) = self {
+            bar.finish_and_clear();
+            status_line::take();
+        }
+    }
+}
+
+impl Drop for ProgressLine {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+fn line() -> ProgressBar {
+    let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+    // `wide_msg` truncates the message to the width of the terminal.
+    bar.set_style(ProgressStyle::with_template("{elapsed:>3} {wide_msg}").expect("the template is well formed"));
+    status_line::tick(&bar, Duration::from_secs(1));
+    status_line::put(bar.clone());
+    bar
+}

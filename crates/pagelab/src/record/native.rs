@@ -1,0 +1,238 @@
+//! Measures the CPU time of the recorded command without the recorder, which slows a program down by a factor of 10 to 100: the
+//! command runs again after the recording.
+//!
+//! Not before the recording, because a command may find its work done the second time (`make`). Then the recording is complete,
+//! and only the time is refused. The time is also refused if the second run may have done other work.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, PipeReader, Read, Seek, SeekFrom, Write};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::process::ExitStatus;
+use std::time::{Duration, Instant};
+
+use host::Host;
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::stat::{SFlag, fstat};
+use nix::sys::time::TimeValLike;
+use results::files;
+use study::trial::Exit;
+use trace::{Native, NativeTime};
+use tracer::signals::{self, Forward};
+use tracer::{Ended, Launch, LaunchError};
+
+use super::RecordArguments;
+use super::program::Program;
+
+/// How much longer than the recording the second run may take. A program that mostly waits takes equally long in both.
+const MAX_EXTRA_TIME: Duration = Duration::from_secs(10);
+/// How long processes may outlive the command, as in a trial of `compare`.
+const GRACE: Duration = Duration::from_secs(1);
+/// The recorder slows user code down at least by this factor; 10 is usual. A second run that took a larger share of the
+/// recording's time did not do the same work: the command works for a time, not for a result.
+const MIN_SLOWDOWN: f64 = 2.0;
+/// Below this, the recorder's own start takes most of a recording's time.
+const MIN_COMPARED_S: f64 = 0.05;
+/// The second run's standard input if the real one cannot be read twice.
+const PROBE: &[u8] = b"\n";
+
+/// The state from before the recording that the second run needs.
+pub struct Rerun {
+    command: Vec<OsString>,
+    stdin: Input,
+    started: Instant,
+    /// User time of all ended children before the recording.
+    user_s: f64,
+}
+
+/// The standard input of the second run.
+enum Input {
+    /// Nothing can be read from it.
+    Null,
+    /// A file, from this offset on.
+    File(u64),
+    /// A terminal or a pipe: only the recorded run can read it, so the second run counts only if it reads nothing.
+    Once,
+}
+
+impl Rerun {
+    /// Prepares the run, before the recording begins. The error says why the time cannot be measured.
+    pub fn prepare(arguments: &RecordArguments, program: &Program) -> Result<Rerun, String> {
+        if arguments.no_native_run {
+            return Err("--no-native-run was given".to_owned());
+        }
+        if program.architecture.name() != std::env::consts::ARCH {
+            let (program, host) = (program.architecture, std::env::consts::ARCH);
+            return Err(format!("the program is for {program}, and was recorded on {host}"));
+        }
+        if arguments.sysroot.is_some() {
+            return Err("the program was recorded with the libraries of --sysroot".to_owned());
+        }
+        if std::fs::metadata(&program.path).is_ok_and(|of| of.mode() & SETUID_OR_SETGID != 0) {
+            return Err("the program gains privileges, which it does not under the recorder".to_owned());
+        }
+        let stdin = Input::of_this_process().map_err(|error| format!("its standard input: {error}"))?;
+        let command = arguments.command.clone();
+        Ok(Rerun { command, stdin, started: Instant::now(), user_s: children_user_s() })
+    }
+
+    /// Runs the command, which ended with `recorded` under the recorder.
+    pub fn measure(self, recorded: ExitStatus) -> Native {
+        self.time(recorded).map_or_else(Native::Unknown, Native::Measured)
+    }
+
+    fn time(self, recorded: ExitStatus) -> Result<NativeTime, String> {
+        let Some(code) = recorded.code().filter(|_| signals::arrived().is_none()) else {
+            return Err(format!("the recorded command was stopped ({recorded})"));
+        };
+        let (limit, recording_user_s) = (self.started.elapsed() + MAX_EXTRA_TIME, children_user_s() - self.user_s);
+        let input = self.stdin.open().map_err(|error| format!("its standard input: {error}"))?;
+        let ended = run(self.command, &input, limit).map_err(|error| error.to_string())?;
+        if signals::arrived().is_some() {
+            return Err("the run without the recorder was interrupted".to_owned());
+        }
+        check_same_work(&ended, code, recording_user_s)?;
+        if !input.is_untouched() {
+            return Err(
+                "the command reads its standard input, which was not a file and can be read only once".to_owned()
+            );
+        }
+        let (processor_id, processor) = processor();
+        Ok(NativeTime { user_s: ended.usage.user_s, system_s: ended.usage.system_s, processor_id, processor })
+    }
+}
+
+/// The mode bits that let a program run as another user or group.
+const SETUID_OR_SETGID: u32 = 0o6000;
+
+/// Refuses a second run that visibly did other work than the recorded one.
+fn check_same_work(ended: &Ended, code: i32, recording_user_s: f64) -> Result<(), String> {
+    let user_s = ended.usage.user_s;
+    if ended.time_was_up {
+        Err("the run without the recorder took longer than the recording".to_owned())
+    } else if ended.exit != Exit::Code(code) {
+        Err(format!("the run without the recorder ended differently ({}, recorded: code {code})", ended.exit))
+    } else if ended.killed_leftovers > 0 {
+        Err("the command leaves processes running".to_owned())
+    } else if user_s > MIN_COMPARED_S && user_s * MIN_SLOWDOWN > recording_user_s {
+        Err(format!(
+            "the run without the recorder took {user_s:.2} s of user time and the recording {recording_user_s:.2} s: the command \
+             works for a time, and not for a result"
+        ))
+    } else {
+        Ok(())
+    }
+}
+
+/// Runs a command and discards its output.
+fn run(command: Vec<OsString>, input: &OpenInput, limit: Duration) -> Result<Ended, LaunchError> {
+    let launch = Launch {
+        own_session: None,
+        command,
+        user: None,
+        variables: Vec::new(),
+        stdin: input.descriptor()?,
+        stdout: discarding(io::stdout())?,
+        stderr: discarding(io::stderr())?,
+        disable_thp: false,
+        control_group: None,
+        limit: Some(limit),
+    };
+    signals::catch(Forward::Kill)?;
+    let ended = tracer::run_bare(&launch, GRACE);
+    signals::restore_defaults();
+    ended
+}
+
+/// A pipe whose content is discarded; `None` if the stream is /dev/null, which stays, because some programs do less work then.
+fn discarding(stream: impl AsFd) -> io::Result<Option<OwnedFd>> {
+    if is_null(stream)? {
+        return Ok(None);
+    }
+    let (mut from, to) = io::pipe()?;
+    // The thread ends when the last writer closes the pipe.
+    std::thread::Builder::new().spawn(move || io::copy(&mut from, &mut io::sink()))?;
+    Ok(Some(to.into()))
+}
+
+fn is_null(stream: impl AsFd) -> io::Result<bool> {
+    let (stat, null) = (fstat(stream)?, nix::sys::stat::stat("/dev/null")?);
+    Ok(stat.st_rdev == null.st_rdev && file_type(&stat) == SFlag::S_IFCHR)
+}
+
+fn file_type(stat: &nix::sys::stat::FileStat) -> SFlag {
+    SFlag::from_bits_truncate(stat.st_mode & SFlag::S_IFMT.bits())
+}
+
+/// The open standard input of the second run.
+enum OpenInput {
+    Inherited,
+    File(File),
+    Probe(PipeReader),
+}
+
+impl Input {
+    fn of_this_process() -> io::Result<Input> {
+        let stdin = io::stdin();
+        if is_null(&stdin)? {
+            return Ok(Input::Null);
+        }
+        if file_type(&fstat(&stdin)?) != SFlag::S_IFREG {
+            return Ok(Input::Once);
+        }
+        Ok(Input::File(File::from(stdin.as_fd().try_clone_to_owned()?).stream_position()?))
+    }
+
+    fn open(&self) -> io::Result<OpenInput> {
+        match self {
+            Input::Null => Ok(OpenInput::Inherited),
+            Input::File(offset) => {
+                // Reopened for a new offset: the recorded run has moved the shared one.
+                let mut file = files::open_to_read(Path::new("/proc/self/fd/0"))?;
+                file.seek(SeekFrom::Start(*offset))?;
+                Ok(OpenInput::File(file))
+            }
+            Input::Once => {
+                let (from, mut to) = io::pipe()?;
+                to.write_all(PROBE)?;
+                Ok(OpenInput::Probe(from))
+            }
+        }
+    }
+}
+
+impl OpenInput {
+    fn descriptor(&self) -> io::Result<Option<OwnedFd>> {
+        match self {
+            OpenInput::Inherited => Ok(None),
+            OpenInput::File(file) => Ok(Some(file.try_clone()?.into())),
+            OpenInput::Probe(pipe) => Ok(Some(pipe.try_clone()?.into())),
+        }
+    }
+
+    /// Whether the run has not read the probe.
+    fn is_untouched(&self) -> bool {
+        match self {
+            OpenInput::Inherited | OpenInput::File(_) => true,
+            OpenInput::Probe(pipe) => {
+                let (mut pipe, mut unread) = (pipe, Vec::new());
+                pipe.read_to_end(&mut unread).is_ok() && unread == PROBE
+            }
+        }
+    }
+}
+
+/// User time of all children that have ended, in seconds.
+fn children_user_s() -> f64 {
+    getrusage(UsageWho::RUSAGE_CHILDREN).map_or(0.0, |usage| usage.user_time().num_microseconds() as f64 * 1e-6)
+}
+
+/// This processor's ID, as in machine files, and its model name; empty if unknown.
+fn processor() -> (String, String) {
+    let host = Host::open("/");
+    let id = host.as_ref().ok().and_then(|host| host.processor().ok()).map(|processor| processor.id);
+    let name = host.ok().and_then(|host| host.machine().ok()).map(|machine| machine.cpu_model);
+    (id.unwrap_or_default(), name.unwrap_or_default())
+}

@@ -1,0 +1,190 @@
+//! `pagelab limits` in control groups of the running kernel.
+
+mod common;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use common::*;
+use serde_json::Value;
+
+const M: u64 = 1 << 20;
+
+/// The group below which pagelab makes its groups, in version 1 of control groups.
+fn above() -> Option<PathBuf> {
+    let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
+    let group = memberships.lines().find_map(|line| line.split_once(":memory:"))?.1;
+    let directory = Path::new("/sys/fs/cgroup/memory").join(group.trim_start_matches('/'));
+    directory.join("memory.limit_in_bytes").exists().then_some(directory)
+}
+
+/// A group with a limit that pagelab did not make, removed when this is dropped.
+struct Group(PathBuf);
+
+impl Group {
+    fn with_limit(bytes: u64) -> Group {
+        static MADE: AtomicU32 = AtomicU32::new(0);
+        let number = MADE.fetch_add(1, Ordering::Relaxed);
+        let directory = above().unwrap().join(format!("pagelab-test-limits-{}-{number}", std::process::id()));
+        fs::create_dir(&directory).unwrap();
+        let group = Group(directory);
+        fs::write(group.0.join("memory.swappiness"), "0").unwrap();
+        fs::write(group.0.join("memory.limit_in_bytes"), bytes.to_string()).unwrap();
+        group
+    }
+
+    /// A command in the group.
+    fn command(&self, words: &[&str]) -> Command {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo $$ > \"$0\" && exec \"$@\""]).arg(self.0.join("cgroup.procs")).args(words);
+        shell
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        within(LIMIT, || fs::remove_dir(&self.0).is_ok());
+    }
+}
+
+/// Runs a command in a group with a limit, without pagelab, and returns whether it ended with exit code 0.
+fn ends_with(limit_bytes: u64, command: &[&str]) -> bool {
+    let group = Group::with_limit(limit_bytes);
+    group.command(command).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+}
+
+/// The groups of pagelabs that have ended.
+fn leftovers() -> Vec<PathBuf> {
+    let groups = fs::read_dir(above().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let has_ended = |group: &PathBuf| pid_of(group).is_some_and(|pid| !Path::new("/proc").join(pid).exists());
+    groups.filter(has_ended).collect()
+}
+
+/// The PID in the name of a group of pagelab.
+fn pid_of(group: &Path) -> Option<&str> {
+    group.file_name()?.to_str()?.strip_prefix("pagelab-limits-")?.split('-').next()
+}
+
+fn of_policy<'a>(document: &'a Value, policy: &str) -> &'a Value {
+    document["policies"].as_array().unwrap().iter().find(|one| one["policy"] == policy).unwrap()
+}
+
+#[test]
+fn the_limit_suffices_and_the_one_below_it_does_not() {
+    if !needs(&[root(), ("memory control groups of version 1", above().is_some())]) {
+        return;
+    }
+    let bench = Bench::new();
+    let touch = bench.touch();
+    let touch: Vec<&str> = touch.iter().map(String::as_str).collect();
+    let ran = bench.pagelab(&[&["limits", "-p", "default,base", "--json", "--"], &touch[..]].concat()).ran();
+    let document = ran.says(0, &[]).json();
+    for policy in ["default", "base"] {
+        let found = of_policy(&document, policy);
+        let bytes = |key: &str| found[key].as_u64().unwrap();
+        let (limit, too_small, peak) = (bytes("limit_bytes"), bytes("too_small_bytes"), bytes("peak_bytes"));
+        assert!((24 * M..32 * M).contains(&limit) && (24 * M..32 * M).contains(&peak), "{found:#}");
+        assert!(too_small < limit && limit - too_small <= limit / 40, "{found:#}");
+        assert_eq!(found["too_small_outcome"], "out of memory", "{found:#}");
+        let at_peak = |key: &str| found["at_peak"][key].as_u64().unwrap();
+        assert!(at_peak("anonymous_bytes") >= 24 * M && at_peak("tables_bytes") > 0, "{found:#}");
+        assert!(at_peak("total_bytes") >= at_peak("anonymous_bytes") + at_peak("kernel_bytes"), "{found:#}");
+    }
+    // The shell that joins the group has memory too, and a kernel charges in batches of 256K a processor.
+    let limit = of_policy(&document, "default")["limit_bytes"].as_u64().unwrap();
+    assert!(ends_with(limit + M, &touch));
+    assert!(!ends_with(20 * M, &touch));
+}
+
+/// A program that touches one page in each large one takes all of them under thp, where nothing limits it.
+#[test]
+fn memory_that_large_pages_waste_is_in_the_peak() {
+    let python = python();
+    let here = [root(), ("memory control groups of version 1", above().is_some()), ("python3", python.is_some())];
+    if !needs(&here) {
+        return;
+    }
+    let script = "import mmap\nm = mmap.mmap(-1, 96 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
+                  for i in range(0, 96 << 20, 2 << 20): m[i] = 1";
+    let bench = Bench::new();
+    validation::free_large_blocks();
+    let words =
+        ["limits", "-p", "base,thp", "--precision", "10%", "--json", "--", python.as_ref().unwrap(), "-c", script];
+    let ran = bench.pagelab(&words).ran();
+    let document = ran.says(0, &[]).json();
+    let (base, thp) = (of_policy(&document, "base"), of_policy(&document, "thp"));
+    let bytes = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{key}: {document:#}"));
+    assert!(bytes(base, "peak_bytes") < 24 * M && bytes(base, "limit_bytes") < 24 * M, "{document:#}");
+    assert!(bytes(thp, "peak_bytes") >= 80 * M, "{document:#}");
+    assert!(thp["at_peak"]["huge_bytes"].as_u64().unwrap() >= 80 * M, "{document:#}");
+    // The smallest limit is a matter of chance, but not as small as base pages permit, nor is it more than the peak and a little.
+    assert!(
+        thp["why_none"].is_string() || bytes(thp, "limit_bytes") >= bytes(base, "limit_bytes") - 2 * M,
+        "{document:#}"
+    );
+}
+
+/// The group has the processes of the command only, and is removed with those that the command made in it.
+#[test]
+fn groups_are_removed_with_their_children_and_after_a_signal() {
+    if !needs(&[root(), ("memory control groups of version 1", above().is_some())]) {
+        return;
+    }
+    let bench = Bench::new();
+    let child = "mkdir -p /sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' /proc/self/cgroup)/child";
+    bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", child]).ran().says(0, &[]);
+    let stopped = bench.pagelab(&["limits", "-p", "default", "--", "sleep", "1000"]).begin();
+    let pid = stopped.id().to_string();
+    let group = || {
+        let groups = fs::read_dir(above().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+        groups.into_iter().find(|group| pid_of(group) == Some(&pid))
+    };
+    let processes =
+        || group().and_then(|group| fs::read_to_string(group.join("cgroup.procs")).ok()).unwrap_or_default();
+    assert!(within(LIMIT, || !processes().is_empty()));
+    assert!(!processes().lines().any(|process| process == pid), "pagelab itself is not limited");
+    send("TERM", stopped.id());
+    assert_eq!(stopped.ran().code, Some(143));
+    assert_eq!(leftovers(), Vec::<PathBuf>::new());
+}
+
+/// Memory that another group's limit keeps small is no answer, nor is that of a process that left the group.
+#[test]
+fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
+    let python = python();
+    let here = [root(), ("memory control groups of version 1", above().is_some()), ("python3", python.is_some())];
+    if !needs(&here) {
+        return;
+    }
+    let bench = Bench::new();
+    let leaves = "echo $$ > /sys/fs/cgroup/memory/cgroup.procs; exec true";
+    let ran = bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", leaves]).ran();
+    ran.says(4, &["a process of it left its control group"]);
+    let group = Group::with_limit(32 * M);
+    // Files can be taken back, so that the limit is reached and nothing is killed.
+    let file = bench.word("file");
+    fs::write(&file, vec![1; 64 << 20]).unwrap();
+    let read = format!("dd if={file} of={file}.copy bs=1M status=none");
+    let program = bench.program();
+    let words = [program.to_str().unwrap(), "limits", "-p", "default", "--", "sh", "-c", &read];
+    let ran = group.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
+    ran.says(4, &["a control group above reached its own limit"]);
+}
+
+#[test]
+fn commands_that_fail_without_a_limit_and_users_without_groups_are_refused() {
+    if !needs(&[root(), ("memory control groups of version 1", above().is_some())]) {
+        return;
+    }
+    let bench = Bench::new();
+    let limits = |words: &[&str]| bench.pagelab(&[&["limits", "-p", "default", "--"], words].concat());
+    limits(&["false"]).ran().says(4, &["without a limit it ends with exit status 1", "sh -c '...; true'"]);
+    limits(&["/nonexistent"]).ran().says(127, &["was not found"]);
+    limits(&["true"]).as_nobody().ran().says(2, &["a control group cannot be made in", "run pagelab as root"]);
+    bench
+        .pagelab(&["limits", "-p", "thp+pte-mapped", "--", "true"])
+        .ran()
+        .says(2, &["pagelab compare -p thp+pte-mapped"]);
+}

@@ -1,0 +1,122 @@
+//! The CPU time of a simulated program, of which translation takes a share.
+
+use crate::figure;
+use crate::simulation::{Cost, Per};
+use crate::text::printable;
+use study::metric::Unit;
+
+/// The assumed clock of every machine, in Hz: that of the kernel's costs in machine files.
+pub const CLOCK_HZ: f64 = 2.5e9;
+
+/// The CPU time of all threads of a program, as far as the trace covers it, and where the time comes from.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunTime {
+    /// The user has given it.
+    Given {
+        /// In seconds.
+        cpu_s: f64,
+    },
+    /// It was measured in a run without the recorder.
+    Measured {
+        /// In seconds. If a part was recorded, it is the user time, scaled: faults are not spread over a run like instructions.
+        cpu_s: f64,
+        /// The processor's display name; empty if that is not known.
+        processor: String,
+        /// The machines that describe this processor.
+        machines: Vec<String>,
+        /// The recorded share of the instructions by which the time was scaled, if a part was recorded.
+        recorded_ratio: Option<f64>,
+    },
+    /// It is not known, for this reason. Each instruction is assumed to take a cycle.
+    Assumed {
+        /// Why the time is not known.
+        why: String,
+    },
+}
+
+impl Default for RunTime {
+    fn default() -> RunTime {
+        RunTime::Assumed { why: "no time was measured".to_owned() }
+    }
+}
+
+impl RunTime {
+    /// The known time in seconds.
+    pub fn cpu_s(&self) -> Option<f64> {
+        match self {
+            RunTime::Given { cpu_s } | RunTime::Measured { cpu_s, .. } => Some(*cpu_s),
+            RunTime::Assumed { .. } => None,
+        }
+    }
+
+    /// Where the time comes from, in one word.
+    pub fn source(&self) -> &'static str {
+        match self {
+            RunTime::Given { .. } => "given",
+            RunTime::Measured { .. } => "measured",
+            RunTime::Assumed { .. } => "assumed",
+        }
+    }
+
+    /// The time and where it comes from, for a table of facts.
+    pub fn in_words(&self) -> String {
+        let source = self.source();
+        match self {
+            RunTime::Given { cpu_s } => format!("{}, {source}", figure::short(*cpu_s, Unit::Seconds)),
+            RunTime::Measured { cpu_s, processor, .. } => {
+                format!("{}, {source} natively on {}", figure::short(*cpu_s, Unit::Seconds), printable(processor))
+            }
+            RunTime::Assumed { why } => format!("{source}: {}", printable(why)),
+        }
+    }
+
+    /// Cycles of the time with these costs; `None` if the time is neither known nor can be assumed.
+    pub(super) fn cycles(&self, cost: &Cost) -> Option<f64> {
+        let kernel = cost.kernel.map_or(0.0, |kernel| kernel.total() as f64);
+        let cycles = match (self, cost.per) {
+            (RunTime::Measured { cpu_s, recorded_ratio: Some(_), .. }, _) => cpu_s * CLOCK_HZ + kernel,
+            (RunTime::Given { cpu_s } | RunTime::Measured { cpu_s, .. }, _) => cpu_s * CLOCK_HZ,
+            (RunTime::Assumed { .. }, Per::Instructions(instructions)) => {
+                instructions as f64 + cost.most_lost_cycles as f64 + kernel
+            }
+            (RunTime::Assumed { .. }, Per::Runs(_) | Per::Nothing) => return None,
+        };
+        (cycles > 0.0).then_some(cycles)
+    }
+
+    /// A sentence on the time on a machine.
+    pub(super) fn sentence(&self, machine: &str, cost: &Cost) -> String {
+        let known = |cpu_s: &f64| {
+            let (time, clock) = (figure::short(*cpu_s, Unit::Seconds), figure::plain(CLOCK_HZ / 1e9));
+            format!("The time is {time} of CPU time at {clock} GHz, which is assumed")
+        };
+        match self {
+            RunTime::Given { cpu_s } => format!("{}, and was given (--run-time)", known(cpu_s)),
+            RunTime::Measured { cpu_s, processor, machines, recorded_ratio } => {
+                let which = if machines.iter().any(|name| name == machine) { "such a" } else { "another" };
+                let name = if processor.is_empty() { "unknown" } else { &printable(processor) };
+                let scaled = recorded_ratio.map_or(String::new(), |ratio| {
+                    let percent = figure::significant(ratio * 100.0, 2);
+                    format!(
+                        ", user time that was scaled by instructions, {percent} % of which are in the trace; the kernel's work at \
+                         faults comes on top, as modelled"
+                    )
+                });
+                format!("{}, measured natively on {which} processor ({name}){scaled}", known(cpu_s))
+            }
+            RunTime::Assumed { why } => match cost.per {
+                Per::Instructions(instructions) => format!(
+                    "The time is assumed, a cycle for each of {} instructions, plus translation and the kernel's work at \
+                     faults: {}",
+                    figure::long(instructions as f64, Unit::Count),
+                    printable(why)
+                ),
+                Per::Runs(_) | Per::Nothing => format!(
+                    "The share of the program's time is not known: the trace counts no instructions, and {}; give the \
+                     program's CPU time with --run-time",
+                    printable(why)
+                ),
+            },
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! Figures of the answer as text.
+
+use policy::size::format_bytes;
+
+use crate::figure;
+use crate::simulation::{Cost, Per, rate_in_words};
+use crate::text::printable;
+
+/// `thp (not in force: mappings smaller than one page)`
+pub(super) fn not_in_force(policy: &str, cost: &Cost) -> String {
+    let why = cost.verdict.causes.first().map(|share| format!(": {}", printable(&share.cause.describe())));
+    format!("{policy} (not in force{})", why.unwrap_or_default())
+}
+
+/// `0.2 %`, `12 %`: a bound, so rounded up.
+pub(super) fn at_most(ratio: f64) -> String {
+    let percent = ratio.min(1.0) * 100.0;
+    let steps = if percent < 10.0 { 10.0 } else { 1.0 };
+    // A share that is exact in decimal stays as it is, in spite of its last bits.
+    format!("{} %", figure::plain((percent * steps - 1e-6).max(0.0).ceil() / steps))
+}
+
+/// `3.1 % less`, `5.0 % more`: how a policy that saves this share of the time changes it.
+pub(super) fn change_in_words(saved: f64) -> String {
+    let direction = if saved < 0.0 { "more" } else { "less" };
+    match saved.abs() {
+        share if share < 0.0005 => format!("<0.1 % {direction}"),
+        share => format!("{:.1} % {direction}", share * 100.0),
+    }
+}
+
+/// `memory grows by 3 % under thp`
+pub(super) fn growth(policy: &str, cost: &Cost, reference: &Cost) -> String {
+    let (peak, before) = (cost.resident_peak_bytes as f64, reference.resident_peak_bytes as f64);
+    let unmapped = unmapped(cost);
+    let changed = match peak / before {
+        ratio if !ratio.is_finite() => "is not known".to_owned(),
+        ratio if (0.995..1.005).contains(&ratio) => "stays the same".to_owned(),
+        ratio if ratio >= 2.0 => format!("grows to {ratio:.1} times"),
+        ratio if ratio > 1.0 => format!("grows by {:.0} %", (ratio - 1.0) * 100.0),
+        ratio => format!("shrinks by {:.0} %", (1.0 - ratio) * 100.0),
+    };
+    format!("memory {changed} under {policy}{unmapped}")
+}
+
+/// ` and up to 60K that is held and not mapped`
+pub(super) fn unmapped(cost: &Cost) -> String {
+    match cost.held_unmapped_peak_bytes {
+        0 => String::new(),
+        bytes => format!(" and up to {} that is held and not mapped", format_bytes(bytes)),
+    }
+}
+
+/// `12.3 % less`, `4.5 % more`
+pub(super) fn change(of: f64, against: f64) -> String {
+    match of / against {
+        ratio if !ratio.is_finite() => "more".to_owned(),
+        ratio if ratio >= 10.0 => format!("{ratio:.0} times the"),
+        ratio if ratio > 1.0 => format!("{:.1} % more", (ratio - 1.0) * 100.0),
+        ratio if ratio > 0.0 && ratio < 0.0005 => ">99.9 % less".to_owned(),
+        ratio => format!("{:.1} % less", (1.0 - ratio) * 100.0),
+    }
+}
+
+/// `0.169 cycles per 1000 instructions`
+pub(super) fn lost_in_words(cost: &Cost, cycles: u64) -> String {
+    match cost.per {
+        Per::Nothing => format!("{cycles} cycles"),
+        per => format!("{} cycles per 1000 {}", rate_in_words(per.rate(cycles)), per.unit()),
+    }
+}
+
+/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and other held memory.
+pub(super) fn memory(best: &Cost, reference: &Cost) -> String {
+    let (peak, before) = (best.resident_peak_bytes, reference.resident_peak_bytes);
+    let unmapped = unmapped(best);
+    let against = format!("({} against {}){unmapped}", format_bytes(peak), format_bytes(before));
+    match peak as f64 / before as f64 {
+        ratio if !ratio.is_finite() => String::new(),
+        ratio if (0.95..1.05).contains(&ratio) => format!(", for about the same peak memory {against}"),
+        ratio => format!(", for {ratio:.1} times the peak memory {against}"),
+    }
+}
+
+/// `; held on 97 % of the memory`
+pub(super) fn held(cost: &Cost) -> String {
+    let ratio = cost.verdict.coverage_ratio();
+    ratio.map_or(String::new(), |ratio| format!("; held on {} of the memory", figure::share(ratio)))
+}

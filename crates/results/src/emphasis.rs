@@ -1,0 +1,84 @@
+//! Lines of text with emphasis, for terminals that have colours.
+
+use crate::text::fold;
+
+/// How a part of a line is emphasised.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Emphasis {
+    /// Not at all.
+    #[default]
+    None,
+    /// Stronger than the surrounding text.
+    Strong,
+    /// Weaker than the surrounding text.
+    Faint,
+    /// A gain.
+    Good,
+    /// A loss, or a failure.
+    Bad,
+    /// To be read with care.
+    Doubtful,
+}
+
+/// A part of a line with one emphasis. The text is safe to print.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Span {
+    /// The text, without line breaks.
+    pub text: String,
+    /// Its emphasis.
+    pub emphasis: Emphasis,
+}
+
+/// A line: its spans from left to right.
+pub type Line = Vec<Span>;
+
+impl Span {
+    pub(crate) fn new(text: impl Into<String>, emphasis: Emphasis) -> Span {
+        Span { text: text.into(), emphasis }
+    }
+
+    /// A span without emphasis.
+    pub fn plain(text: impl Into<String>) -> Span {
+        Span::new(text, Emphasis::None)
+    }
+}
+
+/// The lines without emphasis.
+pub fn without_emphasis(lines: &[Line]) -> String {
+    let line = |line: &Line| line.iter().map(|span| span.text.as_str()).collect::<String>();
+    lines.iter().map(line).collect::<Vec<_>>().join("\n")
+}
+
+/// Folds a text that begins with `lead`, and emphasises the lead.
+pub(crate) fn folded(lead: Span, rest: &str, width: usize, indent: usize) -> Vec<Line> {
+    let is_visible = |c: &char| !c.is_whitespace();
+    let mut left = lead.text.chars().filter(is_visible).count();
+    let text = fold(&format!("{}{rest}", lead.text), width, indent);
+    let line = |line: &str| {
+        let mut split = 0;
+        for (at, c) in line.char_indices() {
+            if left == 0 {
+                break;
+            }
+            left -= usize::from(is_visible(&c));
+            split = at + c.len_utf8();
+        }
+        let (emphasised, plain) = line.split_at(split);
+        let spans = [Span::new(emphasised, lead.emphasis), Span::plain(plain)];
+        spans.into_iter().filter(|span| !span.text.is_empty()).collect()
+    };
+    text.lines().map(line).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lead_is_emphasised_over_the_end_of_a_line() {
+        let lines = folded(Span::new("thp is the best of 5", Emphasis::Strong), " (wall time)", 12, 2);
+        assert_eq!(without_emphasis(&lines), "thp is the\n  best of 5\n  (wall\n  time)");
+        let strong = |line: &Line| line.iter().filter(|span| span.emphasis == Emphasis::Strong).count();
+        assert_eq!(lines.iter().map(strong).collect::<Vec<_>>(), [1, 1, 0, 0]);
+    }
+}

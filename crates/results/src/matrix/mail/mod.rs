@@ -1,0 +1,207 @@
+//! The report as a mail: plain ASCII in 72 columns, as customary on kernel mailing lists. It has what a reviewer asks for:
+//! machines, kernels, commands, the number of runs; absolute figures with their spread, changes with their intervals, and a
+//! reason for every figure that is missing.
+
+mod counted;
+mod facts;
+mod figures;
+mod layout;
+mod one;
+
+use study::definition::{Measure, Workload};
+use study::guest::NO_STUDY;
+use study::matrix::{self, Matrix, Row, Standing, Total};
+use study::stats::Effect;
+
+use super::answer::{answer, claimed};
+use super::cells::{of_found, place, totals_of};
+use super::form::{heading_of, in_form, order};
+use super::{Report, further, grounds, rows_of, sheets};
+use crate::figure;
+use crate::text::enumerate;
+use counted::{of_counted, of_series};
+use figures::{Extent, estimate, has_figure, interval};
+use layout::{Columns, command, fact, folded, item, paragraph};
+
+pub use facts::settings;
+pub use layout::WIDTH;
+pub use one::comparison;
+
+/// The number of workloads up to which faults and memory are shown.
+const FEW: usize = 8;
+/// Additional columns of the origin's form.
+const FORM_COLUMNS: usize = 3;
+
+/// Explains intervals, and why one can exclude zero although the word is `undecided`.
+const INTERVALS: &str = ", with the 95 % interval of each change by itself; words such as undecided allow for the number of \
+    arms and of workloads";
+/// Explains why the ratio of two medians can differ from the change.
+const MEDIANS: &str = "A change is estimated from runs next to each other, so it can differ from the ratio of the medians. \
+    least..most: of the runs, or of the medians of boots.";
+
+/// Renders the mail.
+pub fn mail(report: &Report<'_>) -> String {
+    let mut text = paragraph(&report.definition.question);
+    std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
+    if !report.missing.is_empty() {
+        text.push_str(&paragraph(&format!("Missing: {}.", report.missing.join("; "))));
+    }
+    report.lacking.iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
+    text.push_str(&circumstances(report));
+    report.forms.iter().for_each(|form| text.push_str(&of_form(form)));
+    let matrices: Vec<&Matrix> = report.policies().into_iter().chain(report.others()).collect();
+    matrices.iter().for_each(|matrix| text.push_str(&of_matrix(report, matrix)));
+    text.push_str(&without_figure(&matrices));
+    text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
+    report.series.iter().for_each(|one| text.push_str(&of_series(one)));
+    text.push_str(&sources(report));
+    text + paragraph(&format!("Made by pagelab {}.", report.version)).trim_end() + "\n"
+}
+
+/// Machines, kernels, settings, and the command.
+fn circumstances(report: &Report<'_>) -> String {
+    let mut text = facts::of_hosts(&report.hosts, &report.definition.boots);
+    report.kernels_differ.iter().for_each(|sentence| text.push_str(&fact("Config", sentence)));
+    text.push_str(&fact("Command", ""));
+    text + &command(&report.command) + "\n"
+}
+
+/// The origin's own form: a row per configuration, its change, and as many columns as fit.
+fn of_form(form: &matrix::Filled) -> String {
+    let further: Vec<&(String, String)> = form.columns.iter().take(FORM_COLUMNS).collect();
+    let heads = std::iter::once(figure::title(&form.metric))
+        .chain(further.iter().map(|(name, heading)| heading_of(name, heading)));
+    let changes = [("change".to_owned(), 9), ("95% interval".to_owned(), 16)];
+    let figures = heads.map(|head| (head, 9)).chain(changes).collect();
+    let table = Columns { name: 11, figures };
+    let mut text = paragraph(&format!("As the origin has it, {}:", form.machine)) + &table.heads();
+    for row in &form.rows {
+        let names = std::iter::once(&form.metric).chain(further.iter().map(|(name, _)| name));
+        let figures = names.map(|name| in_form(row, name));
+        let change = row.effect.as_ref().map(|effect| [estimate(effect), interval(effect)]).unwrap_or_default();
+        text.push_str(&table.row(&row.name, &figures.chain(change).collect::<Vec<_>>()));
+        if let Some(why) = &row.why_not {
+            text.push_str(&(folded(&format!("  none: {why}"), 4) + "\n"));
+        }
+    }
+    text.push('\n');
+    text + &paragraph(&order(form))
+}
+
+/// The rows of each machine, and a table of the totals.
+fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
+    let mut text = String::new();
+    let baseline = &matrix.baseline;
+    for ground in grounds(matrix) {
+        let known = rows_of(matrix, ground).filter(|row| row.cells.iter().any(has_figure));
+        let (rows, alone): (Vec<&Row>, Vec<&Row>) = known.partition(|row| has_baseline(row));
+        let extent = if rows.len() > FEW { Extent::Times } else { Extent::All };
+        if !rows.is_empty() {
+            let intervals = if rows.iter().any(|row| has_interval(row)) { INTERVALS } else { "" };
+            let left_out =
+                if extent == Extent::Times { " Faults and memory are in the tables of the report." } else { "" };
+            let what = format!("{}: per cent is against {baseline}{intervals}. {MEDIANS}{left_out}", place(ground));
+            text.push_str(&paragraph(&what));
+        }
+        rows.iter().for_each(|row| text.push_str(&of_row(report, row, extent)));
+        if !alone.is_empty() {
+            let names: Vec<String> = alone.iter().map(|row| row.workload.clone()).collect();
+            let why = format!("{baseline} has no figure, so these cannot be compared with it");
+            text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
+        }
+        text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));
+        text.push_str(&limits(&rows));
+    }
+    text
+}
+
+/// A row, and where it is one of a study, the command of its workload.
+fn of_row(report: &Report<'_>, row: &Row, extent: Extent) -> String {
+    let is_own = |workload: &&Workload| {
+        let rest = row.workload.strip_prefix(&workload.name);
+        rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(',') || rest.starts_with(" under "))
+    };
+    let definition = report.definition;
+    let workload = definition.workloads.iter().find(is_own).filter(|_| definition.name != NO_STUDY);
+    let text = figures::of_row(row, extent);
+    match workload.map(|workload| &workload.command).filter(|words| !words.is_empty()) {
+        Some(words) => text.trim_end().to_owned() + "\n" + &command(words) + "\n",
+        None => text,
+    }
+}
+
+fn has_baseline(row: &Row) -> bool {
+    row.cells.iter().any(|cell| cell.standing == Standing::Baseline)
+}
+
+fn has_interval(row: &Row) -> bool {
+    row.cells.iter().flat_map(|cell| cell.effects.values()).any(|effect| effect.low.is_some())
+}
+
+/// Distinct remarks on the rows of a machine, each with the rows to which it applies.
+fn limits(rows: &[&Row]) -> String {
+    let line = |(_, note, workloads): &(&str, &str, Vec<&str>)| {
+        let of = if workloads.len() == rows.len() { "all workloads".to_owned() } else { workloads.join(", ") };
+        item(&format!("{of}: {note}"))
+    };
+    let lines: String = further::limits(rows.iter().copied()).iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("What limits these figures:\n{lines}\n") }
+}
+
+/// The reasons of rows without any figure.
+fn without_figure(matrices: &[&Matrix]) -> String {
+    let is_empty = |row: &&Row| !row.cells.iter().any(has_figure);
+    let rows: Vec<Row> = matrices.iter().flat_map(|matrix| &matrix.rows).filter(is_empty).cloned().collect();
+    let line = |line: &Vec<String>| item(&format!("{}, {}: {}: {}", line[0], line[1], line[2], line[3]));
+    let lines: String = sheets::reasons(&rows).rows.iter().map(line).collect();
+    if lines.is_empty() { lines } else { format!("No figure:\n{lines}\n") }
+}
+
+/// The means over all workloads, if there are several.
+fn together(totals: &[&Total], baseline: &str) -> String {
+    let is_mean = |total: &&&Total| total.mean.is_some_and(|mean| mean.of > 1);
+    let others: Vec<&&Total> = totals.iter().filter(|total| total.policy != baseline).filter(is_mean).collect();
+    if others.is_empty() {
+        return String::new();
+    }
+    let table = Columns::of_equal_width(20, &["geometric mean", "95% interval", "ahead of all others in"]);
+    let mut text = "all workloads together, as cost\n".to_owned() + &table.heads();
+    for total in others {
+        let effect = total.mean.map(|mean| mean.effect());
+        let [change, range] = effect.map(|effect| [estimate(&effect), interval(&effect)]).unwrap_or_default();
+        let won = format!("{} of {}", total.wins.won, total.wins.races);
+        text.push_str(&table.row(&total.policy, &[change, range, won]));
+    }
+    text + "\n"
+}
+
+/// Published figures, one paragraph each.
+fn sources(report: &Report<'_>) -> String {
+    let sets = report.published().map(|set| {
+        let found = match (set.published.measure, set.found) {
+            (Measure::WinShare, _) | (_, None) => of_found(set),
+            (Measure::Change, Some((ratio, interval))) => {
+                let (low, high) = interval.unzip();
+                on_one_line(&Effect { blocks: 0, ratio, low, high, p_adjusted: None })
+            }
+        };
+        let published = &set.published;
+        paragraph(&format!(
+            "{}: {} published [{}]; {found} here ({}): {}.",
+            published.what,
+            published.change,
+            published.source,
+            set.machine,
+            set.describe()
+        ))
+    });
+    sets.collect()
+}
+
+/// `-12.3% -13.4..-11.2`
+fn on_one_line(effect: &Effect) -> String {
+    format!("{} {}", estimate(effect), interval(effect)).trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests;

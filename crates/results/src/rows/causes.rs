@@ -1,0 +1,16 @@
+//! Causes in words.
+
+use policy::cause::CauseShare;
+
+use crate::text;
+
+/// The clauses about a cause: description, bytes (followed by `of`, such as ` a run`), and remedy.
+pub fn cause_clause(share: &CauseShare, of: &str) -> String {
+    with_remedy(share, of, policy::remedy::of_cause(&share.cause))
+}
+
+pub(super) fn with_remedy(share: &CauseShare, of: &str, remedy: Option<String>) -> String {
+    let bytes = share.bytes.map(|bytes| format!(" ({}{of})", policy::size::format_bytes(bytes)));
+    let remedy = remedy.map(|remedy| format!("; {}", text::printable(&remedy)));
+    text::printable(&share.cause.describe()) + &bytes.unwrap_or_default() + &remedy.unwrap_or_default()
+}

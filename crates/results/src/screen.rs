@@ -1,0 +1,138 @@
+//! The first screen of a comparison: one line per policy, the sentence, what changes how both are to be read, and the advice. Everything
+//! else is in [`crate::table`].
+
+mod columns;
+
+use policy::verdict::Holding;
+use study::comparison::Comparison;
+use study::metric::names;
+use study::stats::Outcome;
+
+use crate::emphasis::{Emphasis, Line, Span, folded};
+use crate::figure::{self, Change};
+use crate::rows::{self, Row};
+use crate::table::notes::{self, Note};
+use crate::text::printable;
+use crate::{advice, explained, sentence, shares};
+use columns::Column;
+
+/// Minimum width for which lines are laid out; a narrower terminal wraps them itself.
+const MIN_WIDTH: usize = 40;
+/// Maximum width of a sentence's line; longer ones are hard to read.
+const MAX_SENTENCE: usize = 100;
+
+/// Where the screen is shown, and what shows the rest.
+#[derive(Clone, Copy, Debug)]
+pub struct Place<'a> {
+    /// Columns of the terminal.
+    pub width: usize,
+    /// Whether sentences are folded; a pipe gets each on one line.
+    pub is_folded: bool,
+    /// The command that shows everything.
+    pub full: &'a str,
+}
+
+/// The first screen of a comparison.
+pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
+    let rows = rows::rows(comparison);
+    let width = place.width.max(MIN_WIDTH);
+    let notes = notes::notes(comparison, &rows);
+    let mut lines = columns::lines(table(comparison, &rows), width);
+    lines.push(Line::new());
+    let text_width = if place.is_folded { width.min(MAX_SENTENCE) } else { usize::MAX };
+    let paragraph = |lead: &str, emphasis: Emphasis, rest: &str| {
+        folded(Span::new(lead, emphasis), rest, text_width, if emphasis == Emphasis::Doubtful { 2 } else { 0 })
+    };
+    let headline = sentence::headline(comparison);
+    let (claim, rest) = sentence::claim_and_rest(&headline);
+    lines.extend(paragraph(claim, Emphasis::Strong, rest));
+    for part in explained::sentences(comparison).into_iter().chain(shares::sentences(comparison)) {
+        lines.extend(paragraph("", Emphasis::None, &part));
+    }
+    for note in notes.iter().filter_map(|note| note.brief.as_ref()) {
+        let (lead, rest) = note.split_at(note.find(": ").map_or(0, |at| at + 1));
+        lines.extend(paragraph(lead, Emphasis::Doubtful, rest));
+    }
+    if let Some(rest) = advice::short(comparison).strip_prefix("advice:") {
+        lines.extend(paragraph("advice:", Emphasis::Strong, rest));
+    }
+    lines.extend(paragraph("", Emphasis::None, &rest_of(&rows, &notes, place.full)));
+    lines
+}
+
+/// `why 2 policies are unsupported, and 5 notes: pagelab show 3 --full`
+fn rest_of(rows: &[Row<'_>], notes: &[Note], full: &str) -> String {
+    let unsupported: Vec<String> = rows.iter().filter(|row| row.unsupported().is_some()).map(Row::label).collect();
+    let others = notes.iter().map(Note::hidden).sum::<usize>() - unsupported.len();
+    let why = match &unsupported[..] {
+        [] => None,
+        [one] => Some(format!("why {one} is unsupported")),
+        several => Some(format!("why {} policies are unsupported", several.len())),
+    };
+    let notes = match others {
+        0 => None,
+        1 => Some("1 note".to_owned()),
+        others => Some(format!("{others} notes")),
+    };
+    let parts: Vec<String> = why.into_iter().chain(notes).chain(["all figures".to_owned()]).collect();
+    format!("{}: {full}", crate::text::enumerate(&parts))
+}
+
+fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
+    let primary = figure::metric(&comparison.design.metrics, rows::primary(comparison));
+    let change = |row: &Row<'_>| row.effect(&primary.name).map(Change::of);
+    let typical = |row: &Row<'_>, name: &str| {
+        let unit = figure::metric(&comparison.design.metrics, name).unit;
+        row.typical(name).map(|value| figure::short(value, unit))
+    };
+    let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
+    let column = |title: &str, dispensable: u8, cell: &dyn Fn(&Row<'_>) -> Option<Span>| Column {
+        title: title.to_owned(),
+        is_right_aligned: ![POLICY, VERDICT, OUTCOME].contains(&title),
+        dispensable,
+        cells: rows.iter().map(|row| cell(row).unwrap_or_default()).collect(),
+    };
+    vec![
+        column(POLICY, 0, &|row| Some(label(row))),
+        column(&figure::title(&primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
+        column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
+        column(&interval, 2, &|row| Some(Span::plain(change(row)?.range()?))),
+        column("memory", 4, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
+        column(VERDICT, 3, &|row| Some(verdict(row))),
+        column(OUTCOME, 0, &|row| Some(outcome(row))),
+    ]
+}
+
+const POLICY: &str = "policy";
+const VERDICT: &str = "verdict";
+const OUTCOME: &str = "outcome";
+
+fn label(row: &Row<'_>) -> Span {
+    let is_best = matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::Better { best: true }));
+    Span::new(row.label(), if is_best { Emphasis::Strong } else { Emphasis::None })
+}
+
+fn verdict(row: &Row<'_>) -> Span {
+    let emphasis = match row.holding() {
+        Some(Holding::NotHeld | Holding::Partly | Holding::Unknown) => Emphasis::Doubtful,
+        _ => Emphasis::None,
+    };
+    Span::new(row.verdict(" "), emphasis)
+}
+
+/// The outcome in one or two words; what an unproven one is about is in a note.
+fn outcome(row: &Row<'_>) -> Span {
+    let outcome = row.outcome();
+    let word = outcome.split(": ").next().unwrap_or_default();
+    let emphasis = match row.analysis.map(|analysis| &analysis.outcome) {
+        Some(Outcome::Better { .. }) => Emphasis::Good,
+        Some(Outcome::Worse | Outcome::WrongAnswer { .. } | Outcome::TooSlow { .. }) => Emphasis::Bad,
+        Some(Outcome::WithinTracerCost) => Emphasis::Doubtful,
+        Some(Outcome::Undecided { .. } | Outcome::Unsupported | Outcome::NotMeasured) | None => Emphasis::Faint,
+        _ => Emphasis::None,
+    };
+    Span::new(printable(word), emphasis)
+}
+
+#[cfg(test)]
+mod tests;
