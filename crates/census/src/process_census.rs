@@ -220,13 +220,36 @@ impl<'a> Process<'a> {
         for Resolved { regions: parts, tlb_runs, parts_of_folios } in
             found.map_err(|error| self.failed("pagemap", error))?
         {
-            parts.into_iter().for_each(|part| region::push(regions, part));
+            for part in parts {
+                self.with_leaves_of_now(part, regions)?;
+            }
             self.tlb_runs.set(self.tlb_runs.get().merged(tlb_runs));
             let mut left = self.parts.borrow_mut();
             for (head, size, bytes) in parts_of_folios {
                 let left = left.entry(head).or_insert(size.bytes());
                 *left = left.saturating_sub(bytes);
             }
+        }
+        Ok(())
+    }
+
+    /// Appends a region of base-page leaves. khugepaged may have collapsed it after its leaves were scanned and before its frames
+    /// were read, also in a stopped process. Then complete folios of PMD size are behind it, and it would look like a split leaf:
+    /// such a region is scanned again.
+    fn with_leaves_of_now(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
+        let collapsed = self.observer.pmd.filter(|pmd| region.mapping.folio == Folio::Whole(*pmd));
+        let Some(pmd) = collapsed else {
+            region::push(regions, region);
+            return Ok(());
+        };
+        let mut scanned = Vec::new();
+        Scanner::new()
+            .scan(&self.pagemap, region.start, region.end, scan::HUGE, &mut scanned)
+            .map_err(|error| self.failed("pagemap", error))?;
+        for part in scanned {
+            let leaf = if part.categories & scan::HUGE != 0 { pmd } else { region.mapping.leaf };
+            let mapping = Mapping { leaf, ..region.mapping };
+            region::push(regions, Region { start: part.start, end: part.end, mapping });
         }
         Ok(())
     }

@@ -155,6 +155,8 @@ fn each_fate_of_a_large_page_has_its_own_cause() {
     }
     const LARGE_BYTES: u64 = 8 * (2 << 20);
     let bench = Bench::new();
+    // It would collapse the memory again.
+    let without_khugepaged = ["--khugepaged", "off"];
     let program = compiled(&bench, "refilled");
     for (how, code, least_bytes) in [
         ("dropped", "refilled_after_drop", LARGE_BYTES / 2),
@@ -165,7 +167,7 @@ fn each_fate_of_a_large_page_has_its_own_cause() {
         ("cut", "leaf_split", LARGE_BYTES),
         ("forked", "split_after_fork", LARGE_BYTES),
     ] {
-        let document = compared(&bench, "thp", &[], &words_of(&[&program, how]));
+        let document = compared(&bench, "thp", &without_khugepaged, &words_of(&[&program, how]));
         let verdict = &arm(&document, "thp")["verdict"];
         let found = cause(verdict, code).unwrap_or_else(|| panic!("{how}: {verdict:#}"));
         assert!(found["bytes"].as_u64().unwrap() >= least_bytes, "{how}: {verdict:#}");
@@ -173,7 +175,7 @@ fn each_fate_of_a_large_page_has_its_own_cause() {
         let remedy = found["remedy"].as_str().unwrap();
         assert_eq!(remedy.contains("fork"), how == "forked", "{how}: {remedy}");
     }
-    let document = compared(&bench, "thp", &[], &words_of(&[&program, "whole"]));
+    let document = compared(&bench, "thp", &without_khugepaged, &words_of(&[&program, "whole"]));
     assert_eq!(arm(&document, "thp")["verdict"]["holding"], "held", "{document:#}");
 }
 

@@ -26,7 +26,7 @@ use host::{Host, THP};
 use platform::Session;
 use policy::Policy;
 use policy::cause::Cause;
-use policy::census::{Backing, Census, Folio};
+use policy::census::{Backing, Census, Folio, Mapping};
 use policy::judge::Evidence;
 use policy::size::PageSize;
 use policy::verdict::{Holding, Verdict};

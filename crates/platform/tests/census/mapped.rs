@@ -51,6 +51,60 @@ fn transparent_huge_pages_whole_and_in_part() {
     }
 }
 
+/// khugepaged may collapse memory after its leaves were scanned and before its folios were read, also in a stopped process.
+#[test]
+fn memory_that_khugepaged_collapses_meanwhile_has_no_split_leaf() {
+    const WINDOWS: usize = 64;
+    let Some(_knobs) = Knobs::thp(&[]) else { return skip("root, for the THP settings") };
+    let observer = Observer::open().unwrap();
+    if !observer.sees_folios() {
+        return skip("root, for folios");
+    }
+    let _eager = EagerKhugepaged::make();
+    for _ in 0..4 {
+        let map = Map::private(WINDOWS * pmd());
+        map.advise(libc::MADV_NOHUGEPAGE);
+        map.write(0, map.bytes);
+        map.advise(libc::MADV_HUGEPAGE);
+        let start = std::time::Instant::now();
+        let mut large_bytes = 0;
+        while large_bytes < map.bytes {
+            let census = map.census(&observer);
+            let is_split = |mapping: &Mapping| {
+                matches!(mapping.folio, Folio::Whole(size) if size > mapping.leaf)
+                    && mapping.backing == Backing::Anonymous
+            };
+            assert_eq!(census.bytes_where(is_split), 0, "{census:?}");
+            large_bytes = leaf_bytes(&census, Backing::Anonymous, pmd());
+            assert!(start.elapsed() < TURN, "khugepaged collapsed {large_bytes} of {} bytes", map.bytes);
+        }
+    }
+}
+
+/// khugepaged scans all the time. It is held again when this is dropped.
+struct EagerKhugepaged(Vec<(String, String)>);
+
+impl EagerKhugepaged {
+    fn make() -> EagerKhugepaged {
+        let settings = [("scan_sleep_millisecs", "0"), ("pages_to_scan", "1000000"), ("max_ptes_none", "511")];
+        let changed = settings.map(|(name, value)| {
+            let path = format!("{THP}/khugepaged/{name}");
+            let before = fs::read_to_string(&path).unwrap();
+            fs::write(&path, value).unwrap();
+            (path, before)
+        });
+        EagerKhugepaged(changed.into())
+    }
+}
+
+impl Drop for EagerKhugepaged {
+    fn drop(&mut self) {
+        for (path, before) in &self.0 {
+            fs::write(path, before).unwrap_or_else(|error| panic!("{path}: {error}"));
+        }
+    }
+}
+
 #[test]
 fn folios_of_64k() {
     const SIZE: usize = 64 << 10;
