@@ -51,7 +51,7 @@ pub fn document(command: &[OsString], kernel: &str, precision_ratio: f64, measur
 }
 
 fn of_policy(one: &Measured) -> OfPolicy {
-    let limit: Option<&Limit> = one.result.as_ref().ok();
+    let limit: Option<&Limit> = one.limit.as_ref().ok();
     OfPolicy {
         policy: one.policy.to_string(),
         limit_bytes: limit.map(|limit| limit.found.limit_bytes),
@@ -59,9 +59,9 @@ fn of_policy(one: &Measured) -> OfPolicy {
         too_small_outcome: limit.and_then(|limit| limit.failed.as_ref()).map(|run| run.outcome()),
         smallest_enough_bytes: limit.map(|limit| limit.found.smallest_enough_bytes),
         runs: limit.map(|limit| limit.found.runs),
-        peak_bytes: limit.map(|limit| limit.unlimited.peak_bytes),
-        at_peak: limit.map(|limit| at_peak(limit.unlimited.at_peak)),
-        why_none: one.result.as_ref().err().cloned(),
+        peak_bytes: one.unlimited.map(|run| run.peak_bytes),
+        at_peak: one.unlimited.map(|run| at_peak(run.at_peak)),
+        why_none: one.limit.as_ref().err().cloned(),
     }
 }
 
@@ -107,7 +107,8 @@ mod tests {
         let found =
             Found { limit_bytes: 1 << 20, too_small_bytes: Some(1 << 19), smallest_enough_bytes: 1 << 20, runs: 3 };
         let failed = Some(Run { oom_kills: 1, ..unlimited });
-        let measured = Measured { policy: policy::Policy::DEFAULT, result: Ok(Limit { unlimited, found, failed }) };
+        let limit = Ok(Limit { found, failed });
+        let measured = Measured { policy: policy::Policy::DEFAULT, unlimited: Some(unlimited), limit };
         let document = document(&["true".into()], "6.18", 0.02, &[measured]);
         check(&document);
         assert_eq!(document["policies"][0]["too_small_outcome"], "out of memory");

@@ -15,7 +15,7 @@ use policy::size::format_bytes;
 use policy::{Modifier, Policy};
 use results::printable;
 use study::comparison::Admission;
-use study::memory_limit::{Found, Start, smallest_limit};
+use study::memory_limit::{CONFIRMED_RUNS, Found, Start, smallest_limit};
 use study::trial::Exit;
 use tracer::Rewriting;
 use tracer::signals::{self, Forward};
@@ -65,21 +65,26 @@ pub struct Limits {
 /// What was found for a policy.
 pub struct Measured {
     policy: Policy,
+    /// The run without a limit; `None` where there is none.
+    unlimited: Option<Run>,
     /// `Err`: why the policy has no limit.
-    result: Result<Limit, String>,
+    limit: Result<Limit, String>,
 }
 
 impl Measured {
+    /// A policy without a limit.
+    fn none(policy: &Policy, unlimited: Option<Run>, why: String) -> Measured {
+        Measured { policy: policy.clone(), unlimited, limit: Err(why) }
+    }
+
     /// Why the policy has no limit.
     fn failure(&self) -> Option<String> {
-        self.result.as_ref().err().map(|why| format!("{}: {why}", self.policy))
+        self.limit.as_ref().err().map(|why| format!("{}: {why}", self.policy))
     }
 }
 
 /// The limit of a policy.
 pub struct Limit {
-    /// The run without a limit.
-    unlimited: Run,
     /// The smallest limit.
     found: Found,
     /// The run with the largest limit that did not suffice.
@@ -119,8 +124,7 @@ pub fn run_limits(arguments: Limits) -> Result<(), Failure> {
         let session = Session::new(host)
             .with_hugetlb_pool(arguments.hugetlb_pool)
             .with_patience(Duration::from_secs_f64(arguments.wait), waiting::report_lease_holder);
-        let result = of_policy(&program, &policy, session, arguments.precision)?;
-        measured.push(Measured { policy, result });
+        measured.push(of_policy(&program, &policy, session, arguments.precision)?);
     }
     let failed: Vec<String> = measured.iter().filter_map(Measured::failure).collect();
     if arguments.json {
@@ -141,13 +145,13 @@ fn of_policy(
     policy: &Policy,
     mut session: Session,
     precision_ratio: f64,
-) -> Result<Result<Limit, String>, Failure> {
+) -> Result<Measured, Failure> {
     if let Admission::Unsupported(why) = session.admit(policy) {
-        return Ok(Err(why.to_string()));
+        return Ok(Measured::none(policy, None, why.to_string()));
     }
     let rewriting = Rewriting::of(policy, session.host().page_sizes());
     let found = match session.apply_alongside_others(policy).map_err(Failure::input)? {
-        Some(why) => Ok(Err(why.to_string())),
+        Some(why) => Ok(Measured::none(policy, None, why.to_string())),
         None => find(program, policy, &rewriting, precision_ratio),
     };
     session.finish().map_err(Failure::input)?;
@@ -159,14 +163,14 @@ fn find(
     policy: &Policy,
     rewriting: &Rewriting,
     precision_ratio: f64,
-) -> Result<Result<Limit, String>, Failure> {
+) -> Result<Measured, Failure> {
     let progress = ProgressLine::new();
     progress.set(&format!("{policy}, without a limit"));
     // The first run brings files into the page cache, and is not counted.
     run(program, rewriting, None, None)?;
     let unlimited = run(program, rewriting, None, None)?;
     if let Some(why) = why_not_limited(&unlimited) {
-        return Ok(Err(why));
+        return Ok(Measured::none(policy, None, why));
     }
     let at_peak = unlimited.at_peak;
     let start = Start {
@@ -187,13 +191,14 @@ fn find(
         }
         Ok::<_, Failure>(suffices)
     })?;
-    Ok(match found {
-        Some(found) => Ok(Limit { unlimited, found, failed: failed.map(|(_, one)| one) }),
-        None => {
-            Err("with no limit did it end three times as it does without one: what it needs differs from run to run"
-                .to_owned())
-        }
-    })
+    let Some(found) = found else {
+        let why = format!(
+            "none sufficed in {CONFIRMED_RUNS} runs and with each larger one too: what the command needs differs from run to run"
+        );
+        return Ok(Measured::none(policy, Some(unlimited), why));
+    };
+    let limit = Limit { found, failed: failed.map(|(_, one)| one) };
+    Ok(Measured { policy: policy.clone(), unlimited: Some(unlimited), limit: Ok(limit) })
 }
 
 /// Why a command whose run without a limit is this has no smallest limit.

@@ -4,20 +4,20 @@ use policy::Granularity;
 use policy::size::format_bytes;
 use results::{fold, grid, printable};
 
+use super::run::Run;
 use super::{Limit, Measured};
 
 /// The table, an answer in a sentence, and what the limits do not contain.
 pub fn text(measured: &[Measured], width: usize) -> String {
     let header = ["policy", "limit", "too small", "peak", "anonymous", "files", "shared", "tables", "other kernel"];
-    let rows = measured.iter().filter_map(|one| Some(row(one, one.result.as_ref().ok()?)));
+    let rows: Vec<_> = measured.iter().filter_map(row).collect();
     let mut lines = Vec::new();
-    let table = grid::plain(header, rows.collect::<Vec<_>>(), width);
-    if measured.iter().any(|one| one.result.is_ok()) {
-        lines.push(table.trim_end().to_owned());
+    let note = (!rows.is_empty()).then(|| NOTE.to_owned());
+    if !rows.is_empty() {
+        lines.push(grid::plain(header, rows, width).trim_end().to_owned());
         lines.push(String::new());
     }
     let sentences = answer(measured).into_iter().chain(measured.iter().filter_map(without_limit));
-    let note = measured.iter().any(|one| one.result.is_ok()).then(|| NOTE.to_owned());
     let sentences = sentences.chain(measured.iter().flat_map(remarks)).chain(note);
     lines.extend(sentences.map(|line| fold(&printable(&line), width, 0)));
     lines.join("\n")
@@ -30,21 +30,23 @@ const NOTE: &str = "Without swap. The kernel can take back files, so that a limi
 /// A difference of at least a large page is explained.
 const PMD_BYTES: u64 = 2 << 20;
 
-fn row(one: &Measured, limit: &Limit) -> [String; 9] {
-    let Limit { unlimited, found, .. } = limit;
-    let at_peak = &unlimited.at_peak;
+/// The row of a policy with a run without a limit.
+fn row(one: &Measured) -> Option<[String; 9]> {
+    let Run { peak_bytes, at_peak, .. } = one.unlimited?;
+    let limit = one.limit.as_ref().ok();
     let other_kernel = at_peak.kernel_bytes.zip(at_peak.tables_bytes).map(|(all, tables)| all.saturating_sub(tables));
-    [
+    let too_small_bytes = limit.and_then(|limit| limit.found.too_small_bytes);
+    Some([
         one.policy.to_string(),
-        limit_in_words(limit),
-        found.too_small_bytes.map_or_else(|| "-".to_owned(), format_bytes),
-        format_bytes(unlimited.peak_bytes),
+        limit.map_or_else(|| "?".to_owned(), limit_in_words),
+        too_small_bytes.map_or_else(|| "-".to_owned(), format_bytes),
+        format_bytes(peak_bytes),
         format_bytes(at_peak.anonymous_bytes),
         format_bytes(at_peak.file_bytes),
         format_bytes(at_peak.shmem_bytes),
         at_peak.tables_bytes.map_or_else(|| "?".to_owned(), format_bytes),
         other_kernel.map_or_else(|| "?".to_owned(), format_bytes),
-    ]
+    ])
 }
 
 /// A limit, or the range in which it is chance whether one suffices.
@@ -57,7 +59,7 @@ fn limit_in_words(limit: &Limit) -> String {
 
 /// What the first policy needs, and the others compared with it.
 fn answer(measured: &[Measured]) -> Option<String> {
-    let mut limits = measured.iter().filter_map(|one| Some((one, one.result.as_ref().ok()?)));
+    let mut limits = measured.iter().filter_map(|one| Some((one, one.limit.as_ref().ok()?)));
     let (first, its) = limits.next()?;
     let others = limits.map(|(one, limit)| compared(one, limit, its));
     let first = format!("Under {} the command needs a limit of {}", first.policy, limit_in_words(its));
@@ -78,12 +80,12 @@ fn compared(one: &Measured, limit: &Limit, first: &Limit) -> String {
 }
 
 fn without_limit(one: &Measured) -> Option<String> {
-    one.result.as_ref().err().map(|why| format!("{}: no limit, because {why}.", one.policy))
+    one.limit.as_ref().err().map(|why| format!("{}: no limit, because {why}.", one.policy))
 }
 
 /// What the reader of a limit should know.
 fn remarks(one: &Measured) -> Vec<String> {
-    let Ok(Limit { unlimited, found, failed }) = &one.result else { return Vec::new() };
+    let (Some(unlimited), Ok(Limit { found, failed })) = (one.unlimited, &one.limit) else { return Vec::new() };
     let (policy, limit) = (&one.policy, format_bytes(found.limit_bytes));
     let mut remarks = Vec::new();
     if found.range_of_chance().is_some() {
