@@ -87,6 +87,7 @@ fn a_policy_that_changes_nothing_gets_no_setting() {
     if !can_compare_c() {
         return;
     }
+    let _alone = Alone::wait();
     let bench = Bench::new();
     // Mappings of one page each have no slot for a large page.
     let body = "for (int i = 0; i < 2000; i++) { char *at = mmap(0, 8192, PROT_READ | PROT_WRITE, \
@@ -157,6 +158,7 @@ fn written_files_put_the_setting_into_effect() {
     let ran = first.args(&command).ran();
     ran.says(0, &[])
         .prints(&["holds: ", "measured without the tracer, comparison 2: setting is the best of 2 arms: minor faults"]);
+    let _still = Still::wait();
     let wrapper = Path::new(&written).join("bin/allocated");
     let looked = bench.pagelab(&["inspect", "--json", "--", wrapper.to_str().unwrap()]).ran();
     assert!(large_bytes(&looked) >= 56 << 20, "{looked}");
@@ -253,6 +255,7 @@ fn a_running_process_gets_a_list_and_a_collapse() {
         return;
     }
     let bench = Bench::new();
+    let _still = Still::wait();
     let program = c_program(&bench, "pauses", &format!("{ALLOCATES} close(creat(getenv(\"UP\"), 0600)); pause();"));
     let up = bench.path("up");
     let running = Command::new(&program[0]).env_clear().env("UP", &up).begin();

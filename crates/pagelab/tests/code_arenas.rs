@@ -15,7 +15,8 @@ fn leaves(bench: &Bench) -> (f64, f64) {
     (document["page_bytes"].as_f64().unwrap(), document["pmd_bytes"].as_f64().unwrap())
 }
 
-/// These tests count regions of a PMD leaf each, and need half of all memory in 2M pages.
+/// These tests count regions of a PMD leaf each, and need half of all memory in 2M pages. Trials of other tests switch that size off: the
+/// caller has the lock of the tests.
 fn thp_of_2m() -> (&'static str, bool) {
     let read = |file: &str| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
     let on = read("enabled").is_ok_and(|enabled| !enabled.contains("[never]"));
@@ -90,10 +91,10 @@ fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
 
 #[test]
 fn guards_cost_an_arena_its_huge_pages_and_that_many_faults() {
+    let _still = Alone::wait();
     if !needs(&[thp_of_2m()]) {
         return;
     }
-    let _still = Alone::wait();
     let bench = Bench::new();
     let document = compared(
         &bench,
@@ -139,10 +140,10 @@ fn addresses_that_the_kernel_refuses_end_with_1() {
 
 #[test]
 fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
+    let _still = Alone::wait();
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
-    let _still = Alone::wait();
     let bench = Bench::new();
     let guest = guest().display().to_string();
     let boot = ["tcg-boot", "--guest", &guest, "--tb-size", "1024"];
@@ -177,10 +178,10 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
 #[test]
 fn a_boot_until_the_devices_are_there_generates_more_code() {
     let is_there = ("the installer (cargo xtask tcg-guest)", guest().join("initrd-installer").is_file());
+    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), is_there, thp_of_2m()]) {
         return;
     }
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     let (guest, before) = (guest().display().to_string(), fallbacks());
     let boot = ["workload", "tcg-boot", "--guest", &guest, "--max-cpus", "32", "--until", "devices", "--json"];
     let ran = Bench::new().pagelab(&boot).ran();
@@ -198,10 +199,10 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
 #[test]
 fn code_that_is_there_before_is_no_fault_of_the_boot() {
     const BYTES: u64 = 64 << 20;
+    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
     let (bench, guest) = (Bench::new(), guest().display().to_string());
     let faults = |populated: u64| {
         let bytes = populated.to_string();

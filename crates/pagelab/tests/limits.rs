@@ -2,12 +2,14 @@
 
 mod common;
 
-use std::fs;
+use std::fs::{self, File};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::*;
+use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use serde_json::Value;
 
 const M: u64 = 1 << 20;
@@ -163,10 +165,13 @@ fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let ran = bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", leaves]).ran();
     ran.says(4, &["a process of it left its control group"]);
     let group = Group::with_limit(32 * M);
-    // Files can be taken back, so that the limit is reached and nothing is killed.
+    // Clean pages of files can be taken back, so that the limit is reached and nothing is killed.
     let file = bench.word("file");
-    fs::write(&file, vec![1; 64 << 20]).unwrap();
-    let read = format!("dd if={file} of={file}.copy bs=1M status=none");
+    let mut written = File::create(&file).unwrap();
+    written.write_all(&vec![1; 64 << 20]).unwrap();
+    written.sync_all().unwrap();
+    posix_fadvise(&written, 0, 0, PosixFadviseAdvice::POSIX_FADV_DONTNEED).unwrap();
+    let read = format!("dd if={file} of=/dev/null bs=1M status=none");
     let program = bench.program();
     let words = [program.to_str().unwrap(), "limits", "-p", "default", "--", "sh", "-c", &read];
     let ran = group.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();

@@ -65,10 +65,10 @@ fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     if !needs(&own_lease()) {
         return;
     }
+    let bench = Bench::with_own_lease();
     let Some((size, pool)) = empty_pool() else {
         return testing::skip("a hugetlb pool without pages");
     };
-    let bench = Bench::with_own_lease();
     let before = settings();
     let policy = format!("hugetlb-{}", size.to_lowercase());
     let options = ["-p", "default,base", "-p", &policy, "--hugetlb-pool", &size, "--full"];

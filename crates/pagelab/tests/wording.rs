@@ -13,6 +13,7 @@ fn a_daemon_is_named_and_its_cpu_time_decides() {
     if !needs(&[program("gcc")]) {
         return;
     }
+    let _alone = Alone::wait();
     let bench = Bench::new();
     let work =
         "volatile char *at = malloc(8 << 20); for (int r = 0; r < 40; r++) for (int i = 0; i < 8 << 20; i++) at[i]++;";

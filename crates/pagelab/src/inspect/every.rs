@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant, SystemTime};
 
-use census::Observer;
 use census::inspect::{Detail, InspectError, Inspector};
+use census::{CensusError, Observer};
 use policy::PageSizes;
 use policy::inspect::Summary;
 use policy::size::format_bytes;
@@ -25,6 +25,8 @@ use crate::sizes::{Class, Sizes};
 const SPARKS: usize = 16;
 /// The longest time until a signal or a closed pipe is noticed.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
+/// The rest of the message that a process has ended.
+const OTHER_PROCESS: &str = ", and its number belongs to another process";
 
 /// How often to inspect a process, and where the output is written.
 #[derive(Clone, Debug)]
@@ -53,7 +55,7 @@ impl PeriodicInspection {
     pub fn run(&self, pid: u32) -> Result<(), Failure> {
         // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
         signals::catch(Forward::Kill).map_err(Failure::input)?;
-        let ended = self.run_until(pid, &AtomicBool::new(false));
+        let ended = self.run_until(pid, false, &AtomicBool::new(false));
         if let Some(signal) = signals::arrived() {
             return Err(Failure::Stopped(signal, "the process continues"));
         }
@@ -69,14 +71,14 @@ impl PeriodicInspection {
         let ends = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
             wait(Instant::now() + self.every, &ends);
-            self.run_until(pid, &ends).map(drop)
+            self.run_until(pid, true, &ends).map(drop)
         });
         LookThread { thread, is_over }
     }
 
-    /// Inspects until the process ends or [`must_end`]. Returns the rest of the message that the process has ended; `None` if it has
-    /// not.
-    fn run_until(&self, pid: u32, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
+    /// Inspects until the process ends or [`must_end`]. `existed` means that the PID was a process's before the first look. Returns the
+    /// rest of the message that the process has ended; `None` if it has not.
+    fn run_until(&self, pid: u32, mut existed: bool, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
         let observer = Observer::open().map_err(Failure::input)?;
         let inspector =
             super::inspector(observer.with_file_folios(), Detail { sizes_only: self.sizes_only, ..Detail::default() })?;
@@ -86,18 +88,17 @@ impl PeriodicInspection {
             let at = began.elapsed();
             match look(&inspector, pid) {
                 Ok(summary) if series.is_other_process(&summary) => {
-                    return Ok(Some(", and its number belongs to another process"));
+                    return Ok(Some(OTHER_PROCESS));
                 }
                 Ok(summary) => match series.show(&summary, at)? {
                     Reader::Present => {}
                     Reader::Gone => break,
                 },
-                Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. }) if looks > 0 => {
-                    return Ok(Some(""));
-                }
+                Err(error) if existed && how_ended(&error).is_some() => return Ok(how_ended(&error)),
                 Err(_) if is_over.load(Ordering::SeqCst) => break,
                 Err(error) => return Err(Failure::input(error)),
             }
+            existed = true;
             looks += 1;
             // Each look has a fixed time, however long the previous one took.
             let next = began + self.every * looks;
@@ -136,6 +137,17 @@ fn wait(until: Instant, is_over: &AtomicBool) {
 /// Whether the looks must end: the process has ended, a signal stops pagelab, or standard output has no reader.
 fn must_end(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::Gone
+}
+
+/// The rest of the message that a process has ended, if this error is due to its end; some of them appear only where it ends during a
+/// look.
+fn how_ended(error: &InspectError) -> Option<&'static str> {
+    match error {
+        InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. } => Some(""),
+        InspectError::Census(CensusError::Gone { .. } | CensusError::NoAddressSpace { .. }) => Some(""),
+        InspectError::Replaced { .. } => Some(OTHER_PROCESS),
+        _ => None,
+    }
 }
 
 fn look(inspector: &Inspector, pid: u32) -> Result<Summary, InspectError> {

@@ -158,12 +158,7 @@ fn of_policy(
     found
 }
 
-fn find(
-    program: &Program,
-    policy: &Policy,
-    rewriting: &Rewriting,
-    precision_ratio: f64,
-) -> Result<Measured, Failure> {
+fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_ratio: f64) -> Result<Measured, Failure> {
     let progress = ProgressLine::new();
     progress.set(&format!("{policy}, without a limit"));
     // The first run brings files into the page cache, and is not counted.

@@ -162,7 +162,7 @@ fn reports_a_pid_that_another_process_reuses() {
         return testing::skip("a kernel that gives a process its number (clone3 with set_tid)");
     }
     // The process is replaced between two samples: pagelab is stopped meanwhile, because for a moment no process has the number.
-    let mut watching = bench.pagelab(&["inspect", &pid, "--every", "1s"]);
+    let mut watching = bench.pagelab(&["inspect", &pid, "--every", "5s"]);
     let mut watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     let mut stdout = BufReader::new(watching.stdout());
     stdout.read_line(&mut String::new()).unwrap();

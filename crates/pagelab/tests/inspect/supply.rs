@@ -136,8 +136,8 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
     assert_eq!(found.1, SIZE, "{found:?}");
     // It is the only cause if no leaf was split meanwhile: those of other programs count too.
     assert_eq!(found.0 == code, found.3.contains("thp_split_pmd: 0 since"), "{found:?}");
-    // The counters are those of the whole host.
-    if needs(&[("a host on which no other program's large page falls back", fallbacks() == before)]) {
+    // The counters are those of the whole host, and another program's large page may fall back meanwhile.
+    if fallbacks() == before {
         assert!(!found.2.iter().any(|code| code.ends_with("fell_back")), "{found:?}");
     }
     assert!(found.3.contains("since the command's start"), "{found:?}");
@@ -170,7 +170,8 @@ fn memory_in_small_pieces_is_moved_together() {
     assert_eq!(freeing.len(), 1, "{region:#}");
     Followed::remedy(&freeing[0]).unwrap();
     let region = Provoked::start("huge").unwrap().region();
-    assert!(large_bytes(&region) * 10 >= SIZE * 9, "after {:#}: {region:#}", freeing[0]);
+    // Another program may take a block first.
+    assert!(large_bytes(&region) >= SIZE - 2 * HUGE, "after {:#}: {region:#}", freeing[0]);
     drop(scattered);
 }
 
