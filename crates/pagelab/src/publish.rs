@@ -55,28 +55,24 @@ impl Forms {
 }
 
 /// Returns the first failure, which decides the exit code, and prints the others.
-pub fn first_of(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
+pub fn first_failure(mut failures: impl Iterator<Item = Failure>) -> Result<(), Failure> {
     let first = failures.next();
     failures.for_each(|failure| report(format_args!("pagelab: {}", results::printable(&failure.to_string()))));
     first.map_or(Ok(()), Err)
 }
 
 /// Publishes a comparison in the requested forms. Each form is written even if another one fails.
-pub fn comparison(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
-    comparison_with_resumptions(comparison, &[], forms)
+pub fn publish_comparison(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    publish_with_resumptions(comparison, &[], forms)
 }
 
-/// As [`comparison`], for one that was interrupted and resumed.
-fn comparison_with_resumptions(
-    comparison: &Comparison,
-    resumptions: &[Resumption],
-    forms: &Forms,
-) -> Result<(), Failure> {
+/// As [`publish_comparison`], for one that was interrupted and resumed.
+fn publish_with_resumptions(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
     let printed = if forms.json {
         let mut document = results::json::document(comparison);
         document["resumptions"] = resumptions.iter().map(resumption_document).collect();
         if !forms.require.is_empty() {
-            document["requirements"] = required::document_of_arms(&judged(comparison, forms));
+            document["requirements"] = required::document_of_arms(&judge(comparison, forms));
         }
         print(&format!("{document:#}"), true)
     } else if forms.has_failed {
@@ -84,30 +80,32 @@ fn comparison_with_resumptions(
     } else {
         print_text(comparison, resumptions, forms)
     };
-    let files = [csv_of(comparison, forms), html_of(comparison, forms)].into_iter().flatten();
-    first_of(std::iter::once(printed).chain(files).filter_map(Result::err))
+    let files = [write_csv(comparison, forms), write_html(comparison, forms)].into_iter().flatten();
+    first_failure(std::iter::once(printed).chain(files).filter_map(Result::err))
 }
 
 /// Publishes a comparison in the requested forms, with a mail in place of the table.
-pub fn mail(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
-    let text = warning(comparison)
-        .map(|line| results::fold(line, results::matrix::MAIL_WIDTH, 0) + "\n\n")
-        .unwrap_or_default();
-    let printed = print((text + &results::matrix::mail_of(comparison)).trim_end(), true);
-    let files = [csv_of(comparison, forms), html_of(comparison, forms)].into_iter().flatten();
-    first_of(std::iter::once(printed).chain(files).filter_map(Result::err))
+pub fn publish_mail(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
+    let folded = |sentence: &str| results::fold(sentence, results::matrix::MAIL_WIDTH, 0);
+    let mail = results::matrix::mail_of(comparison);
+    let sections =
+        [warning(comparison).map(folded), Some(mail), interruptions(comparison, resumptions).as_deref().map(folded)];
+    let sections: Vec<String> = sections.into_iter().flatten().map(|section| section.trim_end().to_owned()).collect();
+    let printed = print(&sections.join("\n\n"), true);
+    let files = [write_csv(comparison, forms), write_html(comparison, forms)].into_iter().flatten();
+    first_failure(std::iter::once(printed).chain(files).filter_map(Result::err))
 }
 
-fn csv_of(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
+fn write_csv(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
     forms.csv.as_ref().map(|file| write(file, &|to| results::csv::write(comparison, to)))
 }
 
-fn html_of(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
+fn write_html(comparison: &Comparison, forms: &Forms) -> Option<Result<(), Failure>> {
     forms.html.as_ref().map(|file| write_page(file, &results::html::report(comparison)))
 }
 
 /// Prints the settings that were tried for the advice of a comparison, one line each.
-pub fn attempts(comparison: &Comparison) -> Result<(), Failure> {
+pub fn print_attempts(comparison: &Comparison) -> Result<(), Failure> {
     results::advice::attempts(comparison).into_iter().map(folded).try_for_each(|row| print(&row, false))
 }
 
@@ -115,29 +113,29 @@ fn resumption_document(one: &Resumption) -> Value {
     json!({ "trials": one.trials, "started_unix_s": one.started_unix_s, "boot_id": one.boot_id })
 }
 
-/// A sentence on where the comparison was interrupted and in which boot it resumed; empty if it was not interrupted.
-fn interruptions(comparison: &Comparison, resumptions: &[Resumption]) -> String {
+/// A sentence on where the comparison was interrupted and in which boot it resumed; `None` if it was not interrupted.
+fn interruptions(comparison: &Comparison, resumptions: &[Resumption]) -> Option<String> {
     let mut boot = &comparison.machine.boot_id;
-    let of_one = |one: &Resumption, before: &str| {
+    let phrase_of = |one: &Resumption, before: &str| {
         let place = if one.boot_id == before { "in the same boot" } else { "in another boot" };
         let trials = if one.trials == 1 { "trial" } else { "trials" };
         format!("after {} {trials}, and resumed {place}", one.trials)
     };
     let phrases = resumptions.iter().map(|one| {
-        let phrase = of_one(one, boot);
+        let phrase = phrase_of(one, boot);
         boot = &one.boot_id;
         phrase
     });
     let phrases: Vec<String> = phrases.collect();
-    if phrases.is_empty() { String::new() } else { folded(format!("It was interrupted {}.", phrases.join("; "))) }
+    (!phrases.is_empty()).then(|| format!("It was interrupted {}.", phrases.join("; ")))
 }
 
 /// Prints the first screen, or everything, and where the comparison was interrupted.
 fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
     let warning = warning(comparison);
-    let interruptions = interruptions(comparison, resumptions);
+    let interruptions = interruptions(comparison, resumptions).map(folded).unwrap_or_default();
     if forms.is_full {
-        let sections = [warning.unwrap_or_default(), &everything(comparison), &interruptions];
+        let sections = [warning.unwrap_or_default(), &full_text(comparison), &interruptions];
         let sections: Vec<&str> = sections.into_iter().filter(|section| !section.is_empty()).collect();
         print(sections.join("\n\n").trim_end(), false)?;
         return print_requirements(comparison, forms);
@@ -153,7 +151,7 @@ fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms
 }
 
 /// Whether the arms meet each requirement.
-fn judged(comparison: &Comparison, forms: &Forms) -> Vec<ArmJudgement> {
+fn judge(comparison: &Comparison, forms: &Forms) -> Vec<ArmJudgement> {
     forms.require.iter().flat_map(|requirement| requirement.judge(comparison)).collect()
 }
 
@@ -161,20 +159,20 @@ fn print_requirements(comparison: &Comparison, forms: &Forms) -> Result<(), Fail
     if forms.require.is_empty() {
         return Ok(());
     }
-    print(&required::text_of_arms(&judged(comparison, forms), terminal_width()), false)
+    print(&required::text_of_arms(&judge(comparison, forms), terminal_width()), false)
 }
 
 /// The outcome of the requirements of a comparison.
 ///
 /// # Errors
 /// [`Failure::Unmet`] unless each arm meets its requirements.
-pub fn meets(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
-    let judged = judged(comparison, forms);
+pub fn check_requirements(comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
+    let judged = judge(comparison, forms);
     exit(judged.iter().map(|one| (one.judgement.is_met, format!("{} of {}", one.judgement.requirement, one.arm))))
 }
 
 /// The table, the conclusion, and the advice.
-fn everything(comparison: &Comparison) -> String {
+fn full_text(comparison: &Comparison) -> String {
     let table = results::table::render(comparison, terminal_width());
     let explained =
         results::explained::sentences(comparison).into_iter().chain(results::explained::scatter(comparison));
@@ -207,16 +205,16 @@ fn unmeasured_warning(comparison: &Comparison) -> Option<&'static str> {
 }
 
 /// Publishes a stored comparison: as arms over boots if its design is over boots, otherwise as policies.
-pub fn stored(stored: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
-    match Part::of(stored).filter(|_| stored.design.is_over_boots()) {
-        Some(part) => merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
-        None => comparison_with_resumptions(stored, resumptions, forms),
+pub fn publish_stored(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
+    match Part::of(comparison).filter(|_| comparison.design.is_over_boots()) {
+        Some(part) => publish_merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
+        None => publish_with_resumptions(comparison, resumptions, forms),
     }
 }
 
 /// Publishes the merged result of boots in the requested forms. Each form is written even if another one fails. Fails like
 /// [`check_answers`], which decides the exit code.
-pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
+pub fn publish_merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
     let text = if forms.json {
         format!("{:#}", of_boots::document(merged))
     } else {
@@ -225,7 +223,7 @@ pub fn merged(merged: &Merged, forms: &Forms) -> Result<(), Failure> {
     let csv = forms.csv.as_ref().map(|file| write(file, &|to| of_boots::csv::write(merged, to)));
     let html = forms.html.as_ref().map(|file| write_page(file, &results::html::boots::report(merged)));
     let published = [Some(print(&text, forms.json)), csv, html].into_iter().flatten();
-    first_of([check_answers(merged)].into_iter().chain(published).filter_map(Result::err))
+    first_failure([check_answers(merged)].into_iter().chain(published).filter_map(Result::err))
 }
 
 /// Fails if the answer of a boot is wrong, or the command took too long in a boot.

@@ -158,9 +158,10 @@ fn written_files_put_the_setting_into_effect() {
     let ran = first.args(&command).ran();
     ran.says(0, &[])
         .prints(&["holds: ", "measured without the tracer, comparison 2: setting is the best of 2 arms: minor faults"]);
-    let _still = Still::wait();
     let wrapper = Path::new(&written).join("bin/allocated");
+    let still = Still::wait();
     let looked = bench.pagelab(&["inspect", "--json", "--", wrapper.to_str().unwrap()]).ran();
+    drop(still);
     assert!(large_bytes(&looked) >= 56 << 20, "{looked}");
     let drop_in = std::fs::read_to_string(Path::new(&written).join("allocated.service.d/pages.conf")).unwrap();
     assert_eq!(drop_in, "[Service]\nEnvironment=\"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\"\n");

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+
 use common::*;
 use serde_json::Value;
 
@@ -324,11 +326,15 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     let document = bench.stored(1);
     let arm = arm(&document, "default+no-guards");
     let bound = &arm["tracer_cost"]["wall_s"]["bound"];
-    assert!(bound["ratio"].as_f64().is_some() && bound["blocks"] == 8, "{bound}");
+    // Block 7 has a sham unless the change is beyond it after six blocks, which chance brings about once in a thousand times.
+    let blocks = bound["blocks"].as_u64().unwrap();
+    assert!(bound["ratio"].as_f64().is_some() && (7..=8).contains(&blocks), "{bound}");
     ran.says(0, &[]).prints(&["cost", "by runs with the same stops (sham)", "No change within it is claimed"]);
-    let medians = |label: &str| -> Vec<f64> {
+    let stops = |label: &str| -> BTreeMap<u64, f64> {
         let all = ["trials", "control_trials"].into_iter().flat_map(|key| document[key].as_array().unwrap());
-        all.filter(|trial| trial["label"] == label).map(|trial| observed(trial, "tracer_stops").unwrap()).collect()
+        let of_label = all.filter(|trial| trial["label"] == label && trial["block"] != 0);
+        of_label.map(|trial| (trial["block"].as_u64().unwrap(), observed(trial, "tracer_stops").unwrap())).collect()
     };
-    assert_eq!(medians("sham of default+no-guards")[1..], medians("default+no-guards")[1..], "the same stops");
+    let (sham, policy) = (stops("sham of default+no-guards"), stops("default+no-guards"));
+    assert!(sham.len() >= 6 && sham.iter().all(|(block, stops)| policy[block] == *stops), "{sham:?} {policy:?}");
 }

@@ -333,14 +333,19 @@ fn an_interrupt_says_where_it_came_and_leaves_nothing() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     wait_until(|| has_vm(pid));
-    // The first phase takes longer than this.
-    std::thread::sleep(Duration::from_millis(20));
+    // The first phase, which touches the guest's memory, has begun.
+    wait_until(|| resident_bytes(pid) > 16 << 20);
     Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.signal(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr);
     assert!(message.contains("SIGINT in phase `") && message.contains("end with this process"), "{message}");
     assert!(output.stdout.is_empty());
+}
+
+fn resident_bytes(pid: u32) -> u64 {
+    let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).unwrap_or_default();
+    statm.split(' ').nth(1).and_then(|pages| pages.parse::<u64>().ok()).map_or(0, |pages| pages * 4096)
 }
 
 /// Whether the process has a vCPU.

@@ -79,6 +79,8 @@ fn trials(bench: &Bench, number: u64) -> Vec<(u64, u64, u64, f64)> {
 
 #[test]
 fn a_killed_study_resumes_without_repeating_trials() {
+    // Without root it takes no lease: another test may change settings.
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let file = written(&bench, "tiny.toml", TINY);
     let run = || {
@@ -399,6 +401,8 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
 
 #[test]
 fn reports_a_missing_answer_once() {
+    // Without root it takes no lease: another test may change settings.
+    let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let text = TINY.replace("command = [\"true\"]", "command = [\"echo\", \"a\"]\nanswer = \"x(y)\"");
     let file = written(&bench, "tiny.toml", &text);

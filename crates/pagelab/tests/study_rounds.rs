@@ -129,7 +129,7 @@ policies = ["default", "base"]
 blocks = 2000
 min_blocks = 4
 precision = "0.001%"
-max_time = "3s"
+max_time = "10s"
 [[workload]]
 name = "short"
 command = ["sleep", "0.01"]

@@ -88,6 +88,7 @@ fn command(bench: &Bench, number: u64) -> Value {
 
 #[test]
 fn an_input_is_made_once_and_its_hash_is_stored() {
+    let _alone = is_root().then(Alone::wait);
     let bench = bench(STUDY, SUITE);
     study(&bench, "run", &["--dry-run"])
         .ran()
@@ -115,6 +116,7 @@ fn an_input_is_made_once_and_its_hash_is_stored() {
 
 #[test]
 fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
+    let _alone = is_root().then(Alone::wait);
     let fails = "[ -e \"$MADE_LIST.ok\" ] || { echo no seq here >&2; exit 3; }; seq \"$1\"";
     let suite = SUITE.replace("seq \"$1\"", fails);
     let suite = suite.replace(
@@ -158,6 +160,7 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
 
 #[test]
 fn the_last_copy_of_an_input_is_removed() {
+    let _alone = is_root().then(Alone::wait);
     let suite = SUITE.replace("name = \"sum\"", "name = \"sum\"\nprepare = \"mkdir -p {numbers}.trial/a\"");
     let suite = suite.replace("output = \"numbers\"\n", "").replace("seq \"$1\"", "seq \"$1\" > numbers");
     let suite = suite.replace("\"{numbers}\"]", "\"{numbers}/numbers\"]");
@@ -192,6 +195,7 @@ fn names_missing_programs_with_their_packages() {
 
 #[test]
 fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
+    let _alone = is_root().then(Alone::wait);
     for (study_text, suite, parts) in [
         (STUDY.replace("\"small\"", "\"smal\""), SUITE.to_owned(), &["no suite \"smal\"", "the nearest is small"][..]),
         (
@@ -234,6 +238,7 @@ fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
 
 #[test]
 fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
+    let _alone = is_root().then(Alone::wait);
     // Under `base` the kernel reports that this process has no THP, and otherwise that it has.
     let study_text = STUDY.replace("\"base\"]", "\"base\", \"default+no-guards\"]");
     let with = |answer: &str| {
@@ -265,6 +270,7 @@ fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
 
 #[test]
 fn a_program_that_refuses_to_be_roots_is_another_users() {
+    let _alone = is_root().then(Alone::wait);
     if !needs(&[("root", is_root())]) {
         return;
     }
@@ -286,6 +292,7 @@ fn a_program_that_refuses_to_be_roots_is_another_users() {
 
 #[test]
 fn programs_of_the_suites_run_and_answer() {
+    let _alone = is_root().then(Alone::wait);
     let here = [program("perl"), program("gcc"), program("dimacs-solver")];
     let games = ["gnugo", "sjeng"].map(|name| (name, fs::exists(format!("/usr/games/{name}")).unwrap()));
     if !needs(&here) || !needs(&games) || !needs(&[("libquantum-dev", fs::exists("/usr/include/quantum.h").unwrap())]) {
@@ -316,6 +323,7 @@ fn programs_of_the_suites_run_and_answer() {
 
 #[test]
 fn databases_report_percentiles_with_their_throughput() {
+    let _alone = is_root().then(Alone::wait);
     let here = ["/usr/sbin/mariadbd", "sysbench", "pgbench", "pg_isready"].map(program);
     if !needs(&[root()]) || !needs(&here) {
         return;

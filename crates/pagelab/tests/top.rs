@@ -118,22 +118,23 @@ fn keys_sort_filter_inspect_and_ctrl_c_gives_the_terminal_back() {
         return;
     }
     let terminal = Terminal::new(100, 30);
-    terminal.runs("sleep 600 & clear; echo sleeps as $!.");
+    // A name that no other process has.
+    terminal.runs("cp $(command -v sleep) ./dozes && ./dozes 600 & clear; echo sleeps as $!.");
     let pid_of = |screen: &str| screen.split("sleeps as ").find_map(|part| part.split_once('.')?.0.parse::<u32>().ok());
     let pid = pid_of(&terminal.sees_where("the PID of sleep", |screen| pid_of(screen).is_some())).unwrap();
     terminal.runs("./pagelab top --every 500ms");
     terminal.sees("Enter inspect");
     terminal.press(&["/"]);
     terminal.sees("filter: _");
-    terminal.tmux(&["send-keys", "-l", &pid.to_string()]);
+    terminal.tmux(&["send-keys", "-l", "dozes"]);
     terminal.press(&["Enter"]);
     terminal.sees_where("the one process that is looked for", |screen| {
-        screen.contains(&format!("with \"{pid}\"")) && screen.contains("sleep") && !screen.contains("pagelab  ")
+        screen.contains("with \"dozes\"") && screen.contains(&pid.to_string()) && !screen.contains("pagelab  ")
     });
     terminal.press(&["Enter"]);
     let inspection = terminal.sees("Esc back");
     assert!(inspection.contains(&format!("inspection of process {pid}")), "{inspection}");
-    terminal.sees("sleep");
+    terminal.sees("dozes");
     terminal.press(&["Escape"]);
     terminal.sees("PID NAME");
     terminal.press(&["?"]);
@@ -167,8 +168,10 @@ fn a_signal_ends_it_with_the_terminal_as_it_was() {
         return;
     }
     let terminal = Terminal::new(100, 20);
-    terminal.runs("./pagelab top --every 500ms & PAGELAB=$!; (sleep 4; kill -TERM $PAGELAB) & fg %1");
+    let term = "while ! test -e shown; do sleep 0.1; done; kill -TERM $PAGELAB";
+    terminal.runs(&format!("./pagelab top --every 500ms & PAGELAB=$!; ({term}) & fg %1"));
     terminal.sees("Enter inspect");
+    std::fs::write(terminal.bench.path("shown"), "").unwrap();
     terminal.sees("stopped by signal 15");
     terminal.is_restored(143);
 }

@@ -240,7 +240,7 @@ impl Feeder {
             let Some(PendingBlock { first, block, instructions }) = thread.blocks.front() else {
                 // Runs that were not read yet may precede the event.
                 match event {
-                    Some((run, order)) if order <= self.next && (at_end || run <= thread.passed) => {
+                    Some((run, order)) if order <= self.next && (at_end || run <= thread.next_run) => {
                         self.apply(index, batch);
                     }
                     _ => return moved,
@@ -248,7 +248,7 @@ impl Feeder {
                 moved = true;
                 continue;
             };
-            let at = first.saturating_add(thread.done as u64);
+            let at = first.saturating_add(thread.replayed_runs as u64);
             match event {
                 Some((run, order)) if run <= at => {
                     if order > self.next {
@@ -261,15 +261,16 @@ impl Feeder {
                     let place = if place > at { place } else { u64::MAX };
                     let end = event.map_or(u64::MAX, |(run, _)| run).min(place);
                     let end = (end - first).min(block.chunk.len() as u64) as usize;
-                    let (first, block, range, recorded) = (*first, Arc::clone(block), thread.done..end, *instructions);
-                    thread.done = end;
-                    thread.passed = first.saturating_add(end as u64);
+                    let (first, block, range, recorded) =
+                        (*first, Arc::clone(block), thread.replayed_runs..end, *instructions);
+                    thread.replayed_runs = end;
+                    thread.next_run = first.saturating_add(end as u64);
                     let is_done = end == block.chunk.len();
                     let numbers = self.numbers(index, &block.chunk.pages);
                     if is_done {
                         let thread = &mut self.threads[index];
                         thread.blocks.pop_front();
-                        (thread.done, thread.numbers) = (0, None);
+                        (thread.replayed_runs, thread.numbers) = (0, None);
                     }
                     batch.pages.append(&mut self.new_pages);
                     batch.steps.push(Step::Runs { thread: index, block, numbers, range, recorded });
@@ -282,7 +283,7 @@ impl Feeder {
 
     fn apply(&mut self, thread: usize, batch: &mut Batch) {
         if let Some(event) = self.threads[thread].events.pop_front() {
-            self.threads[thread].applied += 1;
+            self.threads[thread].replayed_events += 1;
             self.next = self.next.max(event.order.saturating_add(1));
             if is_exec(&event) {
                 self.executed = Some(event);

@@ -8,7 +8,7 @@ use study::stats::boots::{self, Part, same_design};
 
 use crate::failure::{Failure, report};
 use crate::merge::parts;
-use crate::publish::{self, Forms};
+use crate::publish::{Forms, publish_merged};
 
 /// The arms of a design over boots: the named ones, or else every leaf size that this kernel's direct map can have, largest
 /// first, and then the arm without one single leaf size.
@@ -44,5 +44,5 @@ pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Re
     // Parts that each match a part with one arm need not match each other.
     let fullest = boots::part_with_most_arms(&parts).unwrap_or(&own).clone();
     parts.retain(|part| same_design(&fullest, part).is_ok());
-    publish::merged(&boots::merge(&parts).map_err(Failure::input)?, forms)
+    publish_merged(&boots::merge(&parts).map_err(Failure::input)?, forms)
 }

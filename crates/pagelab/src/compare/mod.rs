@@ -72,10 +72,10 @@ pub fn run_with(arguments: Compare, is_advice_requested: bool) -> Result<Compari
     });
     let published = shown
         .publish(&measured.comparison, &store)
-        .and_then(|()| if lists_attempts { publish::attempts(&measured.comparison) } else { Ok(()) });
+        .and_then(|()| if lists_attempts { publish::print_attempts(&measured.comparison) } else { Ok(()) });
     let met = if exit.is_ok() { shown.meets(&measured.comparison) } else { Ok(()) };
     let failures = [exit, published, advised, met].into_iter().filter_map(Result::err);
-    publish::first_of(failures.chain(measured.troubles))?;
+    publish::first_failure(failures.chain(measured.troubles))?;
     Ok(measured.comparison)
 }
 

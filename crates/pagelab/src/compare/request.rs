@@ -15,7 +15,7 @@ use super::resumed::InStudy;
 use super::{boots, design, ending, own_session, variants, work};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
-use crate::publish::{self, Forms};
+use crate::publish::{Forms, check_requirements, publish_comparison};
 
 /// A comparison request that passed all checks.
 pub struct Request {
@@ -117,7 +117,7 @@ impl Shown {
         if self.with_boots {
             boots::publish_with(store, comparison, &forms)
         } else {
-            publish::comparison(comparison, &forms)
+            publish_comparison(comparison, &forms)
         }
     }
 
@@ -126,6 +126,6 @@ impl Shown {
     /// # Errors
     /// [`Failure::Unmet`] unless each arm meets its requirements.
     pub fn meets(&self, comparison: &Comparison) -> Result<(), Failure> {
-        publish::meets(comparison, &self.forms)
+        check_requirements(comparison, &self.forms)
     }
 }

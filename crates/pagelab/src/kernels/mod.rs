@@ -25,7 +25,7 @@ use study::stats::boots::boots_needed;
 use crate::compare::{Compare, in_guest, refuse_auto};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
-use crate::publish::first_of;
+use crate::publish::first_failure;
 use kernel::Kernel;
 use lab::{BootResult, Lab};
 use report::ReportContent;
@@ -69,7 +69,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let is_measured =
         |kernel: &Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
     let published = if kernels.iter().all(is_measured) { shown.publish(&lab, &measured) } else { Ok(()) };
-    first_of([outcome, published].into_iter().filter_map(Result::err))
+    first_failure([outcome, published].into_iter().filter_map(Result::err))
 }
 
 /// Boots each kernel as often as `boots` says, in rounds, each in a different order. Errors in boots with a

@@ -9,7 +9,7 @@ use clap::Args;
 use study::stats::boots::{self, Part};
 
 use crate::failure::Failure;
-use crate::publish::{self, Forms};
+use crate::publish::{Forms, publish_merged};
 
 /// Arguments of `pagelab merge`.
 #[derive(Debug, Args)]
@@ -36,7 +36,7 @@ pub fn run(arguments: &Merge) -> Result<(), Failure> {
         [] | [_] => Failure::input(error),
         several => Failure::Input(format!("{error}; choose one command with `-- COMMAND`: {}", several.join("; "))),
     })?;
-    publish::merged(&merged, &arguments.forms)
+    publish_merged(&merged, &arguments.forms)
 }
 
 /// The boots that measured a command; all of them if none is given.

@@ -7,7 +7,7 @@ use results::required::ArmRequirement;
 
 use crate::failure::Failure;
 use crate::output::find_store;
-use crate::publish::{self, Forms};
+use crate::publish::{Forms, check_requirements, print_attempts, publish_mail, publish_stored};
 
 /// Arguments of `pagelab show`.
 #[derive(Debug, Args)]
@@ -44,7 +44,7 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     let resumptions = store.resumptions(arguments.number).map_err(Failure::input)?;
     arguments.forms.can_be_written()?;
     if arguments.mail {
-        return publish::mail(&comparison, &arguments.forms);
+        return publish_mail(&comparison, &resumptions, &arguments.forms);
     }
     let require = arguments.require.clone();
     if !require.is_empty() && comparison.design.is_over_boots() {
@@ -55,9 +55,9 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     }
     require.iter().try_for_each(|one| one.check(&comparison.design)).map_err(Failure::input)?;
     let forms = Forms { is_full: arguments.full, store: arguments.store.clone(), require, ..arguments.forms.clone() };
-    publish::stored(&comparison, &resumptions, &forms)?;
+    publish_stored(&comparison, &resumptions, &forms)?;
     if arguments.full {
-        publish::attempts(&comparison)?;
+        print_attempts(&comparison)?;
     }
-    publish::meets(&comparison, &forms)
+    check_requirements(&comparison, &forms)
 }

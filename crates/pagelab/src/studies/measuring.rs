@@ -15,7 +15,7 @@ use super::programs::Subject;
 use crate::compare::in_study;
 use crate::compare::resumed::InStudy;
 use crate::failure::{Failure, report};
-use crate::publish::first_of;
+use crate::publish::first_failure;
 
 /// Reports the failure of a row; only a signal ends the study.
 ///
@@ -114,7 +114,7 @@ fn try_measure(
     let (measured, exit) = ran?;
     let comparison = Some(measured.comparison).filter(|_| measured.troubles.is_empty());
     let failures = exit.err().into_iter().chain(measured.troubles).chain(cleared.err());
-    Ok((comparison, first_of(failures)))
+    Ok((comparison, first_failure(failures)))
 }
 
 /// The identity of a row's comparison in its study.

@@ -22,6 +22,13 @@ pub struct Cluster {
     services: Vec<Child>,
 }
 
+/// Two free ports below those that the kernel gives to others (`ip_local_port_range`).
+fn free_ports() -> [u16; 2] {
+    let first = 10_000 + (std::process::id() % 10_000) as u16 * 2;
+    let mut free = (first..32_768).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    [(); 2].map(|()| free.next().expect("a free port"))
+}
+
 /// Whether Slurm is installed here.
 pub fn slurm_is_here() -> bool {
     let service = |name: &str| ["/usr/sbin", "/sbin"].iter().any(|directory| Path::new(directory).join(name).is_file());
@@ -64,8 +71,7 @@ impl Cluster {
         fs::write(self.path("munge.key"), key).unwrap();
         fs::set_permissions(self.path("munge.key"), Permissions::from_mode(0o600)).unwrap();
         ["state", "spool"].iter().for_each(|name| fs::create_dir(self.path(name)).unwrap());
-        let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
-        let [controller, node] = ports.map(|port| port.local_addr().unwrap().port());
+        let [controller, node] = free_ports();
         let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap();
         let (at, host) = (self.directory.path().display(), host.trim());
         let text = format!(

@@ -147,6 +147,7 @@ fn a_study_runs_on_nodes_and_is_merged() {
     if !slurm_is_here() {
         return;
     }
+    let _alone = is_root().then(Alone::wait);
     let cluster = Cluster::start("");
     let traced = Traced::new();
     let bench = &traced.bench;
@@ -192,6 +193,7 @@ fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() 
     if !slurm_is_here() {
         return;
     }
+    let _alone = is_root().then(Alone::wait);
     let cluster = Cluster::start("MaxArraySize=2\n");
     let bench = bench();
     let third = "[[workload]]\nname = \"echo\"\ncommand = [\"echo\"]\n";
@@ -229,6 +231,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     if !slurm_is_here() {
         return;
     }
+    let _alone = is_root().then(Alone::wait);
     let cluster = Cluster::start("");
     let bench = bench();
     let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 48").replace("0.05", "0.1"));
@@ -272,6 +275,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     if !slurm_is_here() {
         return;
     }
+    let _alone = is_root().then(Alone::wait);
     let cluster = Cluster::start("");
     let bench = bench();
     let file = written(&bench, &TINY.replace("0.05", "0.2"));

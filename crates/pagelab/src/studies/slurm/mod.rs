@@ -66,8 +66,8 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
     };
     let (measured, modelled): (Vec<&Task>, Vec<&Task>) = left.iter().partition(|task| task.is_measured());
     let mut arrays = Vec::new();
-    arrays.extend(submission.measured(&definition, &measured)?);
-    arrays.extend(submission.modelled(&definition, &modelled)?);
+    arrays.extend(submission.measuring_arrays(&definition, &measured)?);
+    arrays.extend(submission.simulating_arrays(&definition, &modelled)?);
     if arguments.dry_run {
         return print(&planned(&definition, &submission, &left, &arrays), false);
     }
@@ -76,7 +76,7 @@ pub fn submit(arguments: &Run) -> Result<(), Failure> {
 
 /// Refuses to submit a study to the same store while it is queued.
 fn refuse_queued(name: &str) -> Result<(), Failure> {
-    let queued = sbatch::queued(&[name, &format!("{name}-merge")])?;
+    let queued = sbatch::queued_jobs(&[name, &format!("{name}-merge")])?;
     if queued.is_empty() {
         Ok(())
     } else {
@@ -108,7 +108,7 @@ fn submit_arrays(
             }
         }
     }
-    let merging = sbatch::submit(&submission.merge(definition, &numbers), &shards.directory, None);
+    let merging = sbatch::submit(&submission.merging_script(definition, &numbers), &shards.directory, None);
     let merging = merging.map_err(|failure| {
         let jobs = numbers.join(", ");
         Failure::Input(format!("{failure}; job {jobs} is queued, and {merge} merges what it leaves"))
@@ -123,7 +123,7 @@ fn submit_arrays(
 fn planned(definition: &Definition, submission: &Submission<'_>, left: &[Task], arrays: &[Array]) -> String {
     let tasks: String = left.iter().map(|task| format!("    {}\n", task.describe())).collect();
     let numbers: Vec<String> = (1..=arrays.len()).map(|at| format!("JOB{at}")).collect();
-    let merge = submission.merge(definition, &numbers);
+    let merge = submission.merging_script(definition, &numbers);
     let scripts = arrays.iter().map(|array| &array.script).chain([&merge]);
     let scripts: Vec<String> = scripts.map(|script| indented(script)).collect();
     format!("what would be submitted:\n{tasks}\n{}", scripts.join("\n"))

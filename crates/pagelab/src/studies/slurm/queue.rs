@@ -34,7 +34,7 @@ pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>
         return Ok(Vec::new());
     }
     // Without Slurm's programs, for example on a machine to which the shards were copied, no task counts as queued.
-    let queued = sbatch::tasks_queued(&super::name(&shards));
+    let queued = sbatch::queued_tasks(&super::name(&shards));
     let standing = |task: &super::tasks::Task| {
         let (state, why) = standing(task.number, &shards, &queued)?;
         Ok(Standing {

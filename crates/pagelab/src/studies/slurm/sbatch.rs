@@ -57,14 +57,14 @@ pub struct Queued {
 ///
 /// # Errors
 /// Slurm is not installed, or squeue fails.
-pub fn tasks_queued(name: &str) -> Result<Vec<Queued>, Failure> {
+pub fn queued_tasks(name: &str) -> Result<Vec<Queued>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--array", "--format=%k|%K|%T|%N|%r", "--name", name]);
-    Ok(run(command, "")?.lines().filter_map(task_queued).collect())
+    Ok(run(command, "")?.lines().filter_map(parse_task).collect())
 }
 
 /// Parses a line `COMMENT|INDEX|STATE|NODES|REASON`; the comment is the offset of the array (`script`).
-fn task_queued(line: &str) -> Option<Queued> {
+fn parse_task(line: &str) -> Option<Queued> {
     let mut parts = line.trim().splitn(5, '|');
     let (offset, index) = (parts.next()?.parse().unwrap_or(0), parts.next()?.parse::<usize>().ok()?);
     let (state, nodes, reason) = (parts.next()?, parts.next()?, parts.next()?);
@@ -76,7 +76,7 @@ fn task_queued(line: &str) -> Option<Queued> {
 ///
 /// # Errors
 /// Slurm is not installed, or squeue fails.
-pub fn queued(names: &[&str]) -> Result<Vec<String>, Failure> {
+pub fn queued_jobs(names: &[&str]) -> Result<Vec<String>, Failure> {
     let mut command = Command::new("squeue");
     command.args(["--noheader", "--format=%F", "--name", &names.join(",")]);
     let mut numbers: Vec<String> = run(command, "")?.split_whitespace().map(str::to_owned).collect();
@@ -122,9 +122,9 @@ mod tests {
 
     #[test]
     fn parses_the_task_number_from_offset_and_index() {
-        let of = |line| task_queued(line).map(|queued| (queued.task, queued.state));
-        assert_eq!(of("1000|7|RUNNING|node3|None"), Some((1007, "RUNNING on node3".to_owned())));
-        assert_eq!(of("(null)|0|PENDING||Resources"), Some((0, "PENDING (Resources)".to_owned())));
-        assert_eq!(of("0|N/A|PENDING||Dependency"), None, "not a task of an array");
+        let parsed = |line| parse_task(line).map(|queued| (queued.task, queued.state));
+        assert_eq!(parsed("1000|7|RUNNING|node3|None"), Some((1007, "RUNNING on node3".to_owned())));
+        assert_eq!(parsed("(null)|0|PENDING||Resources"), Some((0, "PENDING (Resources)".to_owned())));
+        assert_eq!(parsed("0|N/A|PENDING||Dependency"), None, "not a task of an array");
     }
 }

@@ -35,7 +35,7 @@ pub struct Array {
 }
 
 /// The tasks of one array. Task numbers beyond Slurm's largest index are counted from an offset.
-struct Part<'a> {
+struct ArrayTasks<'a> {
     offset: usize,
     tasks: Vec<&'a Task>,
 }
@@ -45,7 +45,7 @@ impl Submission<'_> {
     ///
     /// # Errors
     /// The time limit cannot be parsed.
-    pub fn measured(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
+    pub fn measuring_arrays(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
         let features = definition.slurm.constraint.iter().map(|features| format!("constraint={features}"));
         let resources: Vec<String> = ["exclusive".to_owned(), "mem=0".to_owned()].into_iter().chain(features).collect();
         self.arrays(definition, tasks, &resources, &[])
@@ -55,7 +55,7 @@ impl Submission<'_> {
     ///
     /// # Errors
     /// The time limit cannot be parsed.
-    pub fn modelled(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
+    pub fn simulating_arrays(&self, definition: &Definition, tasks: &[&Task]) -> Result<Vec<Array>, Failure> {
         let resources = [format!("cpus-per-task={}", self.model_cpus)];
         self.arrays(definition, tasks, &resources, &["--jobs".to_owned(), self.model_cpus.to_string()])
     }
@@ -67,54 +67,54 @@ impl Submission<'_> {
         resources: &[String],
         added: &[String],
     ) -> Result<Vec<Array>, Failure> {
-        let of = |(at, part): (usize, Part<'_>)| {
-            let lines = [self.array(&definition.slurm, &part)?, resources.to_vec()].concat();
+        let array = |(at, part): (usize, ArrayTasks<'_>)| {
+            let options = [self.array_options(&definition.slurm, &part)?, resources.to_vec()].concat();
             let is_after_previous = at > 0 && definition.slurm.concurrent.is_some();
-            Ok(Array { script: script(&lines, &self.task(part.offset, added)), is_after_previous })
+            Ok(Array { script: script(&options, &self.task_command(part.offset, added)), is_after_previous })
         };
-        parts(tasks, self.max_array_size).into_iter().enumerate().map(of).collect()
+        parts(tasks, self.max_array_size).into_iter().enumerate().map(array).collect()
     }
 
     /// The job that merges the results of these arrays' tasks, however they end. Only one job of this name and user runs at a time.
-    pub fn merge(&self, definition: &Definition, arrays: &[String]) -> String {
+    pub fn merging_script(&self, definition: &Definition, arrays: &[String]) -> String {
         let name = format!("{}-merge", self.name);
-        let mut lines = common(&definition.slurm, &name, &format!("{}-merge-%j.out", self.stem));
-        lines.push(format!("dependency=afterany:{},singleton", arrays.join(":")));
+        let mut options = common_options(&definition.slurm, &name, &format!("{}-merge-%j.out", self.stem));
+        options.push(format!("dependency=afterany:{},singleton", arrays.join(":")));
         let words = ["study", "merge", "--shards"].map(str::to_owned);
-        script(&lines, &format!("exec {}", self.words(&words, &[])))
+        script(&options, &format!("exec {}", self.command_line(&words, &[])))
     }
 
-    fn array(&self, slurm: &Slurm, part: &Part<'_>) -> Result<Vec<String>, Failure> {
+    fn array_options(&self, slurm: &Slurm, part: &ArrayTasks<'_>) -> Result<Vec<String>, Failure> {
         let numbers: Vec<usize> = part.tasks.iter().map(|task| task.number - part.offset).collect();
-        let most = slurm.concurrent.map(|most| format!("%{most}")).unwrap_or_default();
+        let concurrent = slurm.concurrent.map(|tasks| format!("%{tasks}")).unwrap_or_default();
         let output = match part.offset {
             0 => format!("{}-%a.out", self.stem),
             offset => format!("{}-{offset}+%a.out", self.stem),
         };
-        let mut lines = common(slurm, self.name, &output);
+        let mut options = common_options(slurm, self.name, &output);
         // squeue shows the comment. The offset and the array index together give the task's number.
-        lines.push(format!("comment={}", part.offset));
-        lines.push(format!("array={}{most}", ranges(&numbers)));
-        lines.push("requeue".to_owned());
+        options.push(format!("comment={}", part.offset));
+        options.push(format!("array={}{concurrent}", ranges(&numbers)));
+        options.push("requeue".to_owned());
         if let Some(time) = &slurm.time {
             let wrong = |error: &dyn std::fmt::Display| Failure::Input(format!("slurm.time: {error}"));
             let minutes = (parse_duration(time).map_err(|error| wrong(&error))? / 60.0).ceil();
-            lines.push(format!("time={minutes}"));
+            options.push(format!("time={minutes}"));
         }
-        Ok(lines)
+        Ok(options)
     }
 
-    fn task(&self, offset: usize, added: &[String]) -> String {
+    fn task_command(&self, offset: usize, added: &[String]) -> String {
         let number = match offset {
             0 => "$SLURM_ARRAY_TASK_ID".to_owned(),
             offset => format!("$((SLURM_ARRAY_TASK_ID + {offset}))"),
         };
         let words = ["study", "run"].map(str::to_owned);
         let options: Vec<String> = self.options.iter().chain(added).cloned().collect();
-        format!("exec {} --task \"{number}\"", self.words(&words, &options))
+        format!("exec {} --task \"{number}\"", self.command_line(&words, &options))
     }
 
-    fn words(&self, verb: &[String], options: &[String]) -> String {
+    fn command_line(&self, verb: &[String], options: &[String]) -> String {
         let program = [self.program.to_string_lossy().into_owned()];
         let words = [&program, verb, self.study, options].concat();
         // Quoting fails only for a NUL byte, which no argument contains.
@@ -123,32 +123,32 @@ impl Submission<'_> {
 }
 
 /// The sbatch options of all jobs: one process, on one node.
-fn common(slurm: &Slurm, name: &str, output: &str) -> Vec<String> {
-    let mut lines = vec![format!("job-name={name}"), "nodes=1".to_owned(), "ntasks=1".to_owned()];
-    lines.extend([format!("output={output}"), "open-mode=append".to_owned()]);
-    let words = [
+fn common_options(slurm: &Slurm, name: &str, output: &str) -> Vec<String> {
+    let mut options = vec![format!("job-name={name}"), "nodes=1".to_owned(), "ntasks=1".to_owned()];
+    options.extend([format!("output={output}"), "open-mode=append".to_owned()]);
+    let choices = [
         ("partition", &slurm.partition),
         ("account", &slurm.account),
         ("qos", &slurm.qos),
         ("reservation", &slurm.reservation),
     ];
-    lines.extend(words.into_iter().filter_map(|(key, word)| Some(format!("{key}={}", word.as_ref()?))));
-    lines
+    options.extend(choices.into_iter().filter_map(|(key, value)| Some(format!("{key}={}", value.as_ref()?))));
+    options
 }
 
-fn script(lines: &[String], command: &str) -> String {
-    let lines: String = lines.iter().map(|line| format!("#SBATCH --{line}\n")).collect();
+fn script(options: &[String], command: &str) -> String {
+    let lines: String = options.iter().map(|option| format!("#SBATCH --{option}\n")).collect();
     format!("#!/bin/sh\n{lines}{command}\n")
 }
 
 /// Divides tasks into arrays of this size by their numbers, so that tasks left over later keep their place.
-fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<Part<'a>> {
-    let mut parts: Vec<Part<'a>> = Vec::new();
+fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<ArrayTasks<'a>> {
+    let mut parts: Vec<ArrayTasks<'a>> = Vec::new();
     for task in tasks {
         let offset = task.number / size.max(1) * size.max(1);
         match parts.last_mut().filter(|part| part.offset == offset) {
             Some(part) => part.tasks.push(task),
-            None => parts.push(Part { offset, tasks: vec![task] }),
+            None => parts.push(ArrayTasks { offset, tasks: vec![task] }),
         }
     }
     parts
@@ -177,7 +177,8 @@ mod tests {
         let task = |number| Task { number, workload: Default::default(), machines: vec![] };
         let tasks: Vec<Task> = [0, 1, 999, 1000, 1001, 2500].map(task).into();
         let parts = parts(&tasks.iter().collect::<Vec<_>>(), 1000);
-        let numbers = |part: &Part<'_>| part.tasks.iter().map(|task| task.number - part.offset).collect::<Vec<_>>();
+        let numbers =
+            |part: &ArrayTasks<'_>| part.tasks.iter().map(|task| task.number - part.offset).collect::<Vec<_>>();
         let texts: Vec<(usize, Vec<usize>)> = parts.iter().map(|part| (part.offset, numbers(part))).collect();
         assert_eq!(texts, [(0, vec![0, 1, 999]), (1000, vec![0, 1]), (2000, vec![500])]);
     }

@@ -11,7 +11,7 @@ use super::parts::costs;
 const LEFT: f64 = 142.0;
 const RIGHT: f64 = 456.0;
 const TOP: f64 = 8.0;
-const LINE: f64 = 34.0;
+const ROW_HEIGHT: f64 = 34.0;
 /// Number of colours for sizes in the style sheet.
 const SHADES: usize = 9;
 /// The colours that are used unless a machine has more sizes: a scale from light to dark.
@@ -19,34 +19,39 @@ const USUAL_SHADES: usize = 6;
 
 /// Cycles lost per 1000 instructions or runs, one bar per policy of a machine.
 pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
-    let lost = |cost: &Cost| (cost.per.rate(cost.least_lost_cycles), cost.per.rate(cost.most_lost_cycles));
-    let most = costs(cells).map(|(_, cost)| lost(cost).1).fold(0.0, f64::max);
+    let lost_rates = |cost: &Cost| (cost.per.rate(cost.least_lost_cycles), cost.per.rate(cost.most_lost_cycles));
+    let most = costs(cells).map(|(_, cost)| lost_rates(cost).1).fold(0.0, f64::max);
     if most <= 0.0 {
         return None;
     }
-    let bottom = TOP + LINE * cells.len() as f64;
+    let bottom = TOP + ROW_HEIGHT * cells.len() as f64;
     let scale = Scale::new((0.0, most * 1.02), (LEFT, RIGHT));
-    let in_text: Vec<String> = costs(cells)
+    let described: Vec<String> = costs(cells)
         .map(|(cell, cost)| {
-            format!("{}: {} to {}", cell.policy, rate_in_words(lost(cost).0), rate_in_words(lost(cost).1))
+            format!("{}: {} to {}", cell.policy, rate_in_words(lost_rates(cost).0), rate_in_words(lost_rates(cost).1))
         })
         .collect();
     let title = format!("{}: cycles lost to translation", cells[0].machine);
-    let mut figure = Figure::new(id, &title, &in_text.join("; "), bottom + 26.0);
+    let mut figure = Figure::new(id, &title, &described.join("; "), bottom + 26.0);
     for tick in scale.ticks(4) {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &figure::plain(tick));
     }
     for (at, cell, cost) in rows(&mut figure, cells) {
         let y = row_y(at);
-        let ((least, all), look) = (lost(cost), Look::of(at, 0).class());
-        let hover =
-            format!("{}: {} to {} per 1000 {}", cell.policy, rate_in_words(least), rate_in_words(all), cost.per.unit());
+        let ((least, most), look) = (lost_rates(cost), Look::of(at, 0).class());
+        let hover = format!(
+            "{}: {} to {} per 1000 {}",
+            cell.policy,
+            rate_in_words(least),
+            rate_in_words(most),
+            cost.per.unit()
+        );
         figure.rectangle(&format!("bar {look}"), (LEFT, y), (scale.at(least) - LEFT, 20.0), &hover);
         figure.raw(&format!("<g class=\"{look}\">"));
-        figure.line("whisker", (scale.at(least), y + 10.0), (scale.at(all), y + 10.0));
+        figure.line("whisker", (scale.at(least), y + 10.0), (scale.at(most), y + 10.0));
         figure.raw("</g>");
-        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &rate_in_words(all));
+        figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &rate_in_words(most));
     }
     Some(figure.finish())
 }
@@ -66,17 +71,17 @@ fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a
 
 /// Vertical position of a row's bar.
 fn row_y(at: usize) -> f64 {
-    TOP + LINE * at as f64 + 7.0
+    TOP + ROW_HEIGHT * at as f64 + 7.0
 }
 
 /// The memory at the end of the trace by the size of its leaves, one bar per policy of a machine.
 pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     let total = |cost: &Cost| cost.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
     let most = costs(cells).map(|(_, cost)| total(cost)).max().filter(|most| *most > 0)?;
-    let (kinds, bottom) = (kinds(cells), TOP + LINE * cells.len() as f64);
+    let (kinds, bottom) = (kinds(cells), TOP + ROW_HEIGHT * cells.len() as f64);
     let scale = Scale::new((0.0, most as f64 * 1.02), (LEFT, RIGHT));
     let title = format!("{}: memory by the size of its leaves", cells[0].machine);
-    let mut figure = Figure::new(id, &title, &in_text(cells), bottom + 26.0);
+    let mut figure = Figure::new(id, &title, &described(cells), bottom + 26.0);
     for tick in scale.byte_ticks(4) {
         figure.line("grid", (scale.at(tick), TOP), (scale.at(tick), bottom));
         figure.text("tick", (scale.at(tick), bottom + 15.0), Anchor::Middle, &format_bytes(tick as u64));
@@ -128,7 +133,7 @@ fn shade(kinds: &[(u64, u64)], mapped: &Mapped) -> String {
     format!("s{shade}")
 }
 
-fn in_text(cells: &[Cell]) -> String {
+fn described(cells: &[Cell]) -> String {
     let policy = |(cell, cost): (&Cell, &Cost)| {
         let parts =
             cost.mapped.iter().map(|mapped| format!("{} as {}", format_bytes(mapped.bytes), mapped_in_words(mapped)));

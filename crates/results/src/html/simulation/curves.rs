@@ -13,7 +13,7 @@ const LEFT: f64 = 72.0;
 /// Leaves room for half of the longest axis label.
 const RIGHT: f64 = WIDTH - 26.0;
 /// Minimum distance between the centres of two axis labels.
-const APART: f64 = 36.0;
+const MIN_LABEL_DISTANCE: f64 = 36.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 const HEIGHT: f64 = BOTTOM + 44.0;
@@ -32,7 +32,7 @@ pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
     let up = Scale::new((floor, ceiling.max(floor + 1.0)), (BOTTOM, TOP));
     let unit = sweep.per.unit();
     let mut figure =
-        Figure::new(id, &format!("Misses per 1000 {unit} against entries"), &in_text(sweep, &curves), HEIGHT);
+        Figure::new(id, &format!("Misses per 1000 {unit} against entries"), &described(sweep, &curves), HEIGHT);
     for power in (0..=most_entries.log2() as u32).step_by(2) {
         let x = across.at(f64::from(power));
         figure.line("grid", (x, TOP), (x, BOTTOM));
@@ -76,7 +76,7 @@ fn line(figure: &mut Figure, look: Look, points: impl Iterator<Item = (f64, f64)
     }
 }
 
-fn in_text(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
+fn described(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
     let curve = |(size, points): &(u64, Vec<(u64, u64)>)| {
         let points: Vec<String> = points
             .iter()
@@ -131,11 +131,11 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     let (floor, ceiling) = (least.log2().floor(), most.log2().ceil().max(least.log2().floor() + 1.0));
     let across = Scale::new(((first as f64).log2(), (last as f64).log2()), (LEFT, RIGHT));
     let up = Scale::new((floor, ceiling), (BOTTOM, TOP));
-    let in_text: Vec<String> =
+    let touched: Vec<String> =
         footprints.iter().map(|(size, bytes)| format!("{}: {}", format_bytes(*size), format_bytes(*bytes))).collect();
     let described = peaks.iter().map(|(policy, _, bytes)| format!("{policy}: {}", format_bytes(*bytes)));
     let described =
-        format!("Touched by page size: {}. Peaks: {}.", in_text.join(", "), described.collect::<Vec<_>>().join(", "));
+        format!("Touched by page size: {}. Peaks: {}.", touched.join(", "), described.collect::<Vec<_>>().join(", "));
     let mut figure = Figure::new(id, "Memory against page size", &described, HEIGHT);
     let step = ((ceiling - floor) / 6.0).ceil().max(1.0) as usize;
     for power in (floor as u32..=ceiling as u32).step_by(step) {
@@ -147,7 +147,7 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     for (size, _) in footprints {
         let x = across.at((*size as f64).log2());
         figure.line("grid", (x, TOP), (x, BOTTOM));
-        if x - last_label >= APART {
+        if x - last_label >= MIN_LABEL_DISTANCE {
             figure.text("tick", (x, BOTTOM + 16.0), Anchor::Middle, &format_bytes(*size));
             last_label = x;
         }
