@@ -234,11 +234,10 @@ impl<'a> Process<'a> {
     }
 
     /// Appends a region of base-page leaves. khugepaged may have collapsed it after its leaves were scanned and before its frames
-    /// were read, also in a stopped process. Then complete folios of PMD size are behind it, and it would look like a split leaf:
-    /// such a region is scanned again.
+    /// or their flags were read, also in a stopped process. Then it looks like a split leaf, or has the folios of whoever got the
+    /// former frames. So regions with larger folios behind them are scanned again.
     fn with_leaves_of_now(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
-        let collapsed = self.observer.pmd.filter(|pmd| region.mapping.folio == Folio::Whole(*pmd));
-        let Some(pmd) = collapsed else {
+        let Some(pmd) = self.observer.pmd.filter(|_| region.mapping.folio != Folio::Whole(self.observer.base)) else {
             region::push(regions, region);
             return Ok(());
         };
@@ -247,8 +246,9 @@ impl<'a> Process<'a> {
             .scan(&self.pagemap, region.start, region.end, scan::HUGE, &mut scanned)
             .map_err(|error| self.failed("pagemap", error))?;
         for part in scanned {
-            let leaf = if part.categories & scan::HUGE != 0 { pmd } else { region.mapping.leaf };
-            let mapping = Mapping { leaf, ..region.mapping };
+            let is_collapsed = part.categories & scan::HUGE != 0;
+            let leaf = Mapping { leaf: pmd, folio: Folio::Whole(pmd), ..region.mapping };
+            let mapping = if is_collapsed { leaf } else { region.mapping };
             region::push(regions, Region { start: part.start, end: part.end, mapping });
         }
         Ok(())

@@ -54,6 +54,7 @@ fn leases_the_settings_that_a_user_would_need() {
         assert!(got * size >= (64 << 20) - 2 * size, "{policy}: {moved:?}");
     }
     lease.restore().unwrap();
+    let _lease = Lease::acquire(TURN, |_, _| true).unwrap();
     assert_eq!(host.state().unwrap().settings, before);
 }
 

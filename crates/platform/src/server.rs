@@ -60,13 +60,21 @@ const POLL: Duration = Duration::from_millis(10);
 /// Waits for the server, runs the client, ends the server. Must be called while another thread traces the server and sets `over`
 /// when the server has ended or could not be started. Sets `timed` while the client runs.
 pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
-    wait_for(server.patience, || signals::target().is_some() || over.load(Ordering::SeqCst));
+    let has_begun = || signals::target().is_some_and(executes_its_program) || over.load(Ordering::SeqCst);
+    wait_for(server.patience, has_begun);
     let result = match signals::target() {
         Some(_) => wait_until_ready(server, &client).and_then(|()| run(client, timed)),
         None => Err(PlatformError::ServerEnded),
     };
     terminate(server.patience);
     result
+}
+
+/// Whether a new process executes its program. Until then it has the command line of pagelab, and a signal would end it before the server
+/// began. If the command line cannot be read, the process has ended.
+fn executes_its_program(process: libc::pid_t) -> bool {
+    let command_line = |process: &str| std::fs::read(format!("/proc/{process}/cmdline")).ok();
+    command_line(&process.to_string()) != command_line("self")
 }
 
 fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformError> {

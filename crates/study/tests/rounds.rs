@@ -103,7 +103,7 @@ fn the_estimated_deciding_time_is_minimal() {
         let factors: Vec<f64> = (0..3).map(|_| 0.4 * normal(&mut random).exp()).collect();
         let (question, spent) = exact(&factors, &[100.0; 3], 0.02);
         let more = more_s([&question], &spent).unwrap();
-        // The half width is 0.02 at 1.962 standard errors of the mean of three.
+        // The half width is 0.02 at 1.96 standard errors of the mean of three, or slightly more: the degrees of freedom vary.
         let target = (3.0 * 0.02 / 1.962f64).powi(2);
         // Slices of a thirtieth of the time, and all of their divisions.
         let slice = more / 30.0;
@@ -111,8 +111,8 @@ fn the_estimated_deciding_time_is_minimal() {
         let scaled: Vec<f64> = factors.iter().map(|factor| in_slices(*factor)).collect();
         let of = |slices| least_variance(&scaled, &[in_slices(100.0); 3], slices);
         if more > 0.0 {
-            assert!(of(31) <= target * 1.001, "{factors:?}: {more} s do not suffice");
-            assert!(of(28) >= target * 0.999, "{factors:?}: less than {more} s suffice");
+            assert!(of(31) <= target * 1.003, "{factors:?}: {more} s do not suffice");
+            assert!(of(28) >= target * 0.997, "{factors:?}: less than {more} s suffice");
         }
     }
 }

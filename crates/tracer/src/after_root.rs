@@ -7,6 +7,8 @@ use super::ptrace::Tid;
 
 /// Interval between two samples of their states.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
+/// Fewer samples say nothing: on a busy machine the tracer may take one only now and then.
+const MIN_SAMPLES: u32 = 5;
 /// A tree is at work if a task was found at work in at least this share of the samples.
 const MIN_BUSY_SHARE: f64 = 0.5;
 /// Maximum time that a working tree gets after its root has ended.
@@ -45,7 +47,7 @@ impl Samples {
     }
 
     fn was_busy(&self) -> bool {
-        f64::from(self.busy) >= MIN_BUSY_SHARE * f64::from(self.count.max(1))
+        f64::from(self.busy) >= MIN_BUSY_SHARE * f64::from(self.count)
     }
 }
 
@@ -65,11 +67,13 @@ impl AfterRoot {
     /// counts as at work if two samples in a row find it so. A sequence of short-lived processes does not
     /// count, because it may never end.
     pub fn has_time_left(&mut self, grace: Duration) -> bool {
-        if self.samples.began.elapsed() < grace {
+        if self.began.elapsed() >= MAX_TIME {
+            return false;
+        }
+        if self.samples.began.elapsed() < grace || self.samples.count < MIN_SAMPLES {
             return true;
         }
-        let ended = std::mem::replace(&mut self.samples, Samples::new());
-        ended.was_busy() && self.began.elapsed() < MAX_TIME
+        std::mem::replace(&mut self.samples, Samples::new()).was_busy()
     }
 
     /// Whether the tree was still at work when its time ([`MAX_TIME`]) was up.
@@ -133,8 +137,8 @@ mod tests {
         let [waiting, working] = [waits.id() as Tid, works.id() as Tid];
         let has_time_left = |process: Tid| {
             let mut after = AfterRoot::new();
-            let grace = Duration::from_millis(100);
-            while after.samples.began.elapsed() < grace {
+            let grace = Duration::from_millis(500);
+            while after.samples.began.elapsed() < grace || after.samples.count < MIN_SAMPLES {
                 after.sample(|| vec![process], || vec![process]);
                 std::thread::sleep(Duration::from_millis(1));
             }

@@ -135,7 +135,7 @@ fn a_second_process_waits_and_learns_the_holder() {
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
     // The first holder that is reported: while a holder gives the lease up, the file no longer contains its name.
     let mut reported = None;
-    let lease = tree.site().acquire(Duration::from_secs(10), |holder, _| {
+    let lease = tree.site().acquire(LIMIT, |holder, _| {
         reported.get_or_insert(holder.pid);
         drop(helper.stdin.take());
         true
@@ -152,7 +152,7 @@ fn a_second_process_waits_and_learns_the_holder() {
 fn many_processes_take_turns() {
     let tree = Tree::new();
     let take = || {
-        let mut lease = tree.site().acquire(Duration::from_secs(20), |_, _| true).unwrap();
+        let mut lease = tree.site().acquire(LIMIT, |_, _| true).unwrap();
         assert!(tree.is_at_rest(), "a setting of another lease is in force");
         lease.set(NONE, "0").unwrap();
         lease.restore().unwrap();

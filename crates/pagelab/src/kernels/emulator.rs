@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn receives_until_the_guest_is_done_or_ends_or_times_out() {
-        let limits = Limits { ready: Duration::from_millis(100), end: Duration::from_millis(300) };
+        let limits = Limits { ready: Duration::from_secs(20), end: Duration::from_secs(20) };
         let received = |text: &'static str| {
             let mut messages = 0;
             let end = receive_until_end(&lines(text.as_bytes()).unwrap(), limits, &mut |_| messages += 1);
@@ -201,6 +201,7 @@ mod tests {
         let failed = "\"ready\"\nnoise\n{\"failed\":{\"code\":1,\"message\":\"x\"}}\n\"done\"\n";
         assert!(matches!(received(failed), (GuestEnd::Done, 1)));
         assert!(matches!(received("\"ready\"\n"), (GuestEnd::Early, 0)));
+        let limits = Limits { ready: Duration::from_millis(100), end: Duration::from_millis(300) };
         let (_sender, silent) = sync_channel(1);
         assert!(matches!(receive_until_end(&silent, limits, &mut |_| ()), GuestEnd::TooSlow { is_ready: false }));
     }

@@ -30,7 +30,7 @@ use policy::census::{Backing, Census, Folio, Mapping};
 use policy::judge::Evidence;
 use policy::size::PageSize;
 use policy::verdict::{Holding, Verdict};
-use reading::{agrees, by_folio, leaf_bytes, pages_by_folio, smaps_field};
+use reading::{agrees, by_folio, leaf_bytes, pages_by_folio, settled, smaps_field};
 use testing::skip;
 
 const MIB: usize = 1 << 20;

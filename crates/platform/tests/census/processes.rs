@@ -136,8 +136,18 @@ fn smaps_and_the_scan_agree_on_leaves() {
     let mut child = helper_process("wait", None).unwrap();
     lines_until_ready(&mut child);
     until_asleep(child.id());
-    let scanned = Observer::open().unwrap().process(child.id()).unwrap();
-    let summed = Observer::open().unwrap().with_smaps_only().process(child.id()).unwrap();
+    let bytes = |census: &Census| {
+        let mut bytes = BTreeMap::new();
+        for (mapping, count) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
+            *bytes.entry((mapping.backing, mapping.leaf)).or_insert(0) += count;
+        }
+        bytes
+    };
+    let read = || {
+        let scanned = Observer::open().unwrap().process(child.id()).unwrap();
+        (scanned, Observer::open().unwrap().with_smaps_only().process(child.id()).unwrap())
+    };
+    let (scanned, summed) = settled(read, |(scanned, summed)| bytes(&scanned.census) != bytes(&summed.census));
     let part = Observer::open().unwrap().with_smaps_only().range(
         child.id(),
         0x1000,
@@ -146,13 +156,6 @@ fn smaps_and_the_scan_agree_on_leaves() {
     drop(child.stdin.take());
     child.wait().unwrap();
     assert_eq!((scanned.source, summed.source), (Source::PagemapScan, Source::Smaps));
-    let bytes = |census: &Census| {
-        let mut bytes = BTreeMap::new();
-        for (mapping, count) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
-            *bytes.entry((mapping.backing, mapping.leaf)).or_insert(0) += count;
-        }
-        bytes
-    };
     assert_eq!(bytes(&scanned.census), bytes(&summed.census));
     assert!(matches!(part, Err(CensusError::NeedsPagemapScan)));
 }

@@ -65,11 +65,29 @@ pub(super) fn leaf_bytes(census: &Census, backing: Backing, leaf: usize) -> usiz
 }
 
 /// Checks a mapping with every source, as root and without root.
+/// The first of a few readings that is not in motion, or the last.
+pub(super) fn settled<T>(mut read: impl FnMut() -> T, is_moving: impl Fn(&T) -> bool) -> T {
+    for _ in 0..10 {
+        let found = read();
+        if !is_moving(&found) {
+            return found;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    read()
+}
+
 pub(super) fn agrees(map: &Map) -> Census {
-    let plain = map.census(&Observer::open().unwrap().without_folios());
-    let (present, huge) = (smaps_field(map.start, "Rss:"), smaps_field(map.start, "AnonHugePages:"));
-    assert_eq!(leaf_bytes(&plain, Backing::Anonymous, pmd()), huge);
-    assert_eq!(leaf_bytes(&plain, Backing::Anonymous, page()), present - huge);
+    let read = || {
+        let plain = map.census(&Observer::open().unwrap().without_folios());
+        let (present, huge) = (smaps_field(map.start, "Rss:"), smaps_field(map.start, "AnonHugePages:"));
+        let leaves = [pmd(), page()].map(|bytes| leaf_bytes(&plain, Backing::Anonymous, bytes));
+        (plain, leaves, [huge, present - huge])
+    };
+    // While the kernel moves a page, only smaps has it.
+    let is_moving = |(_, leaves, smaps): &(Census, [usize; 2], [usize; 2])| leaves != smaps;
+    let (plain, leaves, smaps) = settled(read, is_moving);
+    assert_eq!(leaves, smaps);
     let observer = Observer::open().unwrap();
     if !observer.sees_folios() {
         skip("root, for folios");

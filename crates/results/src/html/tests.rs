@@ -178,16 +178,31 @@ fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
+/// The output of the browser for a page. A browser that crashes or hangs is started anew, with another profile: it is not what is tested.
 pub(super) fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path) -> Option<String> {
+    (0..3).find_map(|attempt| {
+        let profile = home.join(format!("profile-{attempt}"));
+        browse_once(browser, &profile, arguments, page)
+            .map_err(|problem| println!("{browser}, attempt {attempt}: {problem}"))
+            .ok()
+    })
+}
+
+fn browse_once(browser: &str, profile: &Path, arguments: &[&str], page: &Path) -> Result<String, String> {
     let output = Command::new("timeout")
         .args(["120", browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
         .args(["--disable-background-networking", "--disable-component-update", "--disable-sync"])
-        .arg(format!("--user-data-dir={}", home.join("profile").display()))
+        .arg(format!("--user-data-dir={}", profile.display()))
         .args(arguments)
         .arg(format!("file://{}", page.display()))
         .output()
         .expect("timeout of coreutils");
-    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        Ok(text(&output.stdout))
+    } else {
+        Err(format!("{}: {}", output.status, text(&output.stderr)))
+    }
 }
 
 /// Writes the sample's report to a file for viewing: `PAGELAB_SAMPLE_REPORT=FILE cargo test -- --ignored`.

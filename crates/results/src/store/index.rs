@@ -18,10 +18,10 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(10);
 
 /// Opens a store, and retries while the caller may write the store but not its index.
 pub(super) fn open_with_own_index(open: impl Fn() -> Result<Store, Error>) -> Result<Store, Error> {
-    let since = Instant::now();
+    let mut since = None;
     loop {
         let store = open()?;
-        if !is_foreign(&store) || since.elapsed() > OWNER_TIMEOUT {
+        if !is_foreign(&store) || since.get_or_insert_with(Instant::now).elapsed() > OWNER_TIMEOUT {
             return Ok(store);
         }
         // SQLite keeps the index open as long as a connection of this process uses it.

@@ -123,7 +123,8 @@ mod tests {
 
     #[test]
     fn no_process_outlives_the_helper() {
-        let output = below_subreaper(&format!("{DAEMON} sleep 0.3")).output().unwrap();
+        // The substitution ends when the daemon has closed its output.
+        let output = below_subreaper(&format!("echo $({DAEMON})")).output().unwrap();
         let id = String::from_utf8(output.stdout).unwrap();
         assert!(!id.trim().is_empty() && !exists(&id), "{id}");
     }

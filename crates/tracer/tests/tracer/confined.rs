@@ -78,8 +78,10 @@ fn a_32_bit_program_runs_unchanged() {
         assert!(outcome.has(&Cause::ForeignAbi));
     }
     // The program enables THP for itself. No tracer stops that; the filter answers.
+    validation::free_large_blocks();
     let Some(mut settings) = Settings::lease() else { return skip("root") };
     settings.set(&format!("{THP}/enabled"), "always");
+    settings.set(&format!("{THP}/defrag"), "always");
     let huge = |policy: &str| under(policy, &[text(&program)]).seen.bytes("AnonHugePages");
     assert!(huge("default") >= 4 << 20);
     assert_eq!(huge("base"), 0);

@@ -11,6 +11,7 @@ mod enforced;
 mod removal;
 mod unnoticed;
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -26,9 +27,9 @@ use std::time::{Duration, Instant};
 use nix::fcntl::{Flock, FlockArg};
 
 use host::Host;
-use policy::Policy;
 use policy::cause::Cause;
 use policy::size::PageSize;
+use policy::{Granularity, Policy};
 use study::trial::Exit;
 use testing::skip;
 use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare};
@@ -165,6 +166,9 @@ fn launch(command: &[&str], stdout: &File) -> Launch {
 
 fn try_under(policy: &str, command: &[&str], change: impl FnOnce(&mut Launch)) -> Result<Outcome, LaunchError> {
     let policy: Policy = policy.parse().expect("a policy");
+    // It would take pages of a pool that another test made.
+    let takes_pool_pages = matches!(policy.granularity, Granularity::Hugetlb(_)) && !HAS_LOCKS.get();
+    let _settings = takes_pool_pages.then(Settings::lease);
     rewritten(Rewriting::of(&policy, host().page_sizes()), command, change)
 }
 
@@ -207,6 +211,11 @@ struct Settings {
     _locks: [Flock<File>; 2],
 }
 
+thread_local! {
+    /// Whether this thread has the locks.
+    static HAS_LOCKS: Cell<bool> = const { Cell::new(false) };
+}
+
 impl Settings {
     /// `None` if this user may not change settings.
     fn lease() -> Option<Settings> {
@@ -219,6 +228,7 @@ impl Settings {
             Flock::lock(file, FlockArg::LockExclusive).ok()
         };
         let locks = [locked("/run/pagelab-test.lock")?, locked("/run/pagelab/lease.lock")?];
+        HAS_LOCKS.set(true);
         Some(Settings { saved: Vec::new(), _locks: locks })
     }
 
@@ -241,6 +251,7 @@ impl Drop for Settings {
         for (path, value) in self.saved.iter().rev() {
             fs::write(path, value).unwrap_or_else(|error| panic!("{path} could not be restored to {value}: {error}"));
         }
+        HAS_LOCKS.set(false);
     }
 }
 
@@ -251,6 +262,7 @@ fn has_4k_pages_and_2m_leaves() -> bool {
 
 /// Enables THP for advised memory only, so that the advice makes the difference.
 fn advised_only() -> Option<Settings> {
+    validation::free_large_blocks();
     let mut settings = Settings::lease()?;
     let set = settings.set(&format!("{THP}/enabled"), "madvise") && has_4k_pages_and_2m_leaves();
     settings.set(&format!("{THP}/defrag"), "madvise");
