@@ -88,7 +88,7 @@ fn a_server_and_its_client_have_one_each() {
         ["server", "client"].map(|name| logging(&bench, name, if name == "server" { "exec sleep 1000" } else { ":" }));
     // Each server is ready when its own line is there.
     let log = bench.word("log");
-    let ready = format!("test $(grep -c ^server {log}) -gt $(grep -c ^client {log})");
+    let ready = bench.script("ready", &format!("test $(grep -c ^server {log}) -gt $(grep -c ^client {log})"));
     let options = ["-p", "default,base", "--own-session", "--server", &server, "--ready", &ready];
     bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&client])).ran().says(0, &[]);
     let all = seen(&bench);
