@@ -18,8 +18,8 @@ pub enum CensusError {
     },
     /// This user may not inspect the process.
     #[error(
-        "{path}: {error}; process {pid} may be inspected by root, and by a user who may trace it (same user, \
-         a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
+        "{path}: {error}; process {pid} may be inspected by root, with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH, and by a user who \
+         may trace it (same user, a program that this user may read, not setuid, /proc/sys/kernel/yama/ptrace_scope)"
     )]
     Forbidden {
         /// PID of the process.

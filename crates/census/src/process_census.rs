@@ -234,8 +234,8 @@ impl<'a> Process<'a> {
     }
 
     /// Appends a region of base-page leaves. khugepaged may have collapsed it after its leaves were scanned and before its frames
-    /// or their flags were read, also in a stopped process. Then it looks like a split leaf, or has the folios of whoever got the
-    /// former frames. So regions with larger folios behind them are scanned again.
+    /// or their flags were read, also in a stopped process. Then it looks like a split leaf, or shows the folios to which its former
+    /// frames belong now. So regions with larger folios behind them are scanned again.
     fn with_leaves_of_now(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
         let Some(pmd) = self.observer.pmd.filter(|_| region.mapping.folio != Folio::Whole(self.observer.base)) else {
             region::push(regions, region);

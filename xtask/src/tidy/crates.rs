@@ -21,7 +21,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("host", &["policy", "study", "paging", "testing"]),
     ("lease", &["host", "policy", "testing"]),
     ("census", &["host", "policy", "study", "testing"]),
-    ("tracer", &["host", "policy", "study", "testing"]),
+    ("tracer", &["host", "policy", "study", "testing", "validation"]),
     ("platform", &["census", "host", "lease", "tracer", "policy", "study", "testing"]),
     ("workloads", &["host", "policy", "paging", "testing"]),
     ("model", &["policy", "paging", "trace", "testing"]),

@@ -15,6 +15,7 @@ mod hostile_captures;
 mod leaves;
 mod names;
 mod peak;
+mod privileges;
 mod processes;
 mod provoked;
 mod remedies;
