@@ -127,7 +127,7 @@ fn interruptions(comparison: &Comparison, resumptions: &[Resumption]) -> Option<
         phrase
     });
     let phrases: Vec<String> = phrases.collect();
-    (!phrases.is_empty()).then(|| format!("It was interrupted {}.", phrases.join("; ")))
+    (!phrases.is_empty()).then(|| format!("The comparison was interrupted {}.", phrases.join("; ")))
 }
 
 /// Prints the first screen, or everything, and where the comparison was interrupted.

@@ -117,7 +117,7 @@ fn a_killed_study_resumes_without_repeating_trials() {
     assert_eq!(bench.listed().len(), 2);
     let store = bench.store();
     let show = |options: &[&str]| bench.pagelab(&[&["show", "1", "--store", &store], options].concat()).ran();
-    show(&[]).says(0, &[]).prints(&["It was interrupted after", "in the same boot."]);
+    show(&[]).says(0, &[]).prints(&["The comparison was interrupted after", "in the same boot."]);
     if has("sqlite3") {
         let moved = "UPDATE resumptions SET boot_id = 'another'";
         assert!(Command::new("sqlite3").args([store.as_str(), moved]).status().unwrap().success());

@@ -26,6 +26,13 @@ pub(super) const TICK_INTERVAL: Duration = Duration::from_millis(10);
 /// process may have 65530 (vm.max_map_count).
 const MAX_LEAVES_AT_ONCE: usize = 2048;
 
+/// The processor time of a task in nanoseconds; 0 where the kernel does not report it (/proc/TID/schedstat).
+fn processor_ns(task: Tid) -> u64 {
+    // Without it any running task will do.
+    let text = std::fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap_or_default();
+    text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
+}
+
 /// Address ranges that PMD leaves map.
 pub(super) type Leaves = Vec<(u64, u64)>;
 
@@ -51,7 +58,9 @@ impl Tree<'_> {
         let is_own = |tid: &Tid| self.tasks.get(*tid).is_some_and(|task| task.process == process && !task.ending);
         let is_ready = |tid: &Tid| self.tasks.get(*tid).is_some_and(|task| task.space.borrow().call_site.is_some());
         let is_running = |tid: &Tid| matches!(host::task_state(*tid), Ok(Some(b'R')));
-        self.tasks.ids().into_iter().filter(is_own).filter(is_ready).find(is_running)
+        let running = self.tasks.ids().into_iter().filter(is_own).filter(is_ready).filter(is_running);
+        // One that sleeps most of the time may be about to, and a call that is interrupted may fail with EINTR.
+        running.max_by_key(|tid| processor_ns(*tid))
     }
 
     /// Makes an interrupted task split these leaves.
