@@ -4,7 +4,7 @@ use std::io;
 
 use super::paused::{PauseError, Paused};
 use super::ptrace::{self, Tid};
-use super::registers::{NATIVE, Registers};
+use super::registers::{Layout, NATIVE, Registers};
 
 /// Longest system call instruction in bytes.
 const MAX_INSTRUCTION_BYTES: usize = 4;
@@ -57,6 +57,48 @@ fn is_in_rseq(tid: Tid, instruction: u64) -> bool {
             || instruction.wrapping_sub(u64::from_ne_bytes(start)) < u64::from_ne_bytes(length))
 }
 
+/// Calls that fail with EINTR if a tracer's stop ends them, where others are restarted by the kernel (signal(7)). They have no effect then,
+/// so they can be made again.
+const REPEATABLE: &[libc::c_long] = &[
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_epoll_wait,
+    libc::SYS_epoll_pwait,
+    libc::SYS_epoll_pwait2,
+    libc::SYS_rt_sigtimedwait,
+    libc::SYS_semtimedop,
+    libc::SYS_io_getevents,
+];
+
+/// Makes a stopped task repeat the call that nothing but the tracer's interruption ended: the task was about to sleep in it. Only x86-64
+/// shows the call's number and all of its arguments at such a stop; elsewhere the call fails.
+pub fn repeat_interrupted_call(tid: Tid) -> Result<(), PauseError> {
+    let registers = ptrace::registers(tid)?;
+    if let Some(number) = interrupted_call(&NATIVE, &registers)
+        && !has_signal(tid)
+    {
+        let arguments = registers.arguments(&NATIVE);
+        ptrace::set_registers(tid, &registers.rewound(&NATIVE, number, arguments))?;
+    }
+    Ok(())
+}
+
+/// The number of a repeatable call that was interrupted.
+fn interrupted_call(layout: &Layout, registers: &Registers) -> Option<i64> {
+    let number = registers.words[layout.number_at_entry?] as i64;
+    let is_interrupted = registers.result(layout) == -i64::from(libc::EINTR);
+    (layout.first_argument_at_entry && is_interrupted && REPEATABLE.contains(&number)).then_some(number)
+}
+
+/// Whether a signal waits for a task that does not block it: the signal ends the call, too. If it cannot be read, there may be one.
+fn has_signal(tid: Tid) -> bool {
+    let Ok(status) = host::content(format!("/proc/{tid}/status")) else { return true };
+    let mask = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+        line.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(u64::MAX)
+    };
+    (mask("SigPnd") | mask("ShdPnd")) & !mask("SigBlk") != 0
+}
+
 /// An interrupted task. It continues where it was, with its own registers.
 pub struct Interrupted {
     paused: Paused,
@@ -86,5 +128,38 @@ impl Interrupted {
     /// interrupted call.
     pub fn resume(self) -> Result<(), PauseError> {
         self.paused.resume_with(&self.registers)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::registers::{AARCH64, RISCV64, X86_64};
+
+    #[test]
+    fn only_an_interrupted_call_that_can_be_repeated_is_one() {
+        let found = |layout: &Layout, number: i64, result: i64| {
+            let mut registers = Registers::ZERO;
+            if let Some(at) = layout.number_at_entry {
+                registers.words[at] = number as u64;
+            }
+            interrupted_call(layout, &registers.returning(layout, result))
+        };
+        let eintr = -i64::from(libc::EINTR);
+        let waits = libc::SYS_epoll_pwait;
+        assert_eq!(found(&X86_64, waits, eintr), Some(waits));
+        assert_eq!(found(&X86_64, waits, 1), None);
+        assert_eq!(found(&X86_64, -1, eintr), None, "no call");
+        assert_eq!(found(&X86_64, libc::SYS_connect, eintr), None, "it continues meanwhile");
+        for layout in [AARCH64, RISCV64] {
+            assert_eq!(found(&layout, waits, eintr), None, "its first argument is not known");
+        }
+    }
+
+    #[test]
+    fn a_signal_that_waits_is_seen() {
+        let own = nix::unistd::gettid().as_raw();
+        assert!(!has_signal(own));
+        assert!(has_signal(i32::MAX), "unknown");
     }
 }

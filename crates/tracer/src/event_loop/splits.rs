@@ -14,7 +14,7 @@ use policy::cause::Cause;
 use policy::size::PageSize;
 
 use super::Tree;
-use crate::interrupted::Interrupted;
+use crate::interrupted::{Interrupted, repeat_interrupted_call};
 use crate::paused::{PauseError, Paused};
 use crate::ptrace::{self, Tid};
 use crate::registers::is_error;
@@ -59,12 +59,13 @@ impl Tree<'_> {
         let is_ready = |tid: &Tid| self.tasks.get(*tid).is_some_and(|task| task.space.borrow().call_site.is_some());
         let is_running = |tid: &Tid| matches!(host::task_state(*tid), Ok(Some(b'R')));
         let running = self.tasks.ids().into_iter().filter(is_own).filter(is_ready).filter(is_running);
-        // One that sleeps most of the time may be about to, and a call that is interrupted may fail with EINTR.
+        // One that sleeps most of the time may be about to, and not every interrupted call can be repeated.
         running.max_by_key(|tid| processor_ns(*tid))
     }
 
     /// Makes an interrupted task split these leaves.
     pub(super) fn split_leaves(&mut self, tid: Tid, leaves: &Leaves) -> Result<(), PauseError> {
+        repeat_interrupted_call(tid)?;
         let site = self.tasks.get(tid).and_then(|task| task.space.borrow().call_site);
         let Some(mut interrupted) = site.map(|site| Interrupted::at(tid, site)).transpose()?.flatten() else {
             return self.resume(tid, 0);
