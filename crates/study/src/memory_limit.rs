@@ -230,6 +230,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn the_answer_is_within_the_step_above_what_is_needed(
             peak in 1u64..4096, kept_percent in 0u64..=100, needed_percent in 1u64..=100, has_large_pages: bool,

@@ -5,6 +5,7 @@ mod calls;
 mod crates;
 mod fallbacks;
 pub mod links;
+mod properties;
 mod shape;
 mod skips;
 mod source;
@@ -61,6 +62,7 @@ pub fn check(root: &Path) -> Result<Vec<Finding>, String> {
     findings.extend(calls::check(&tree));
     findings.extend(fallbacks::check(&tree));
     findings.extend(source::check(&tree));
+    findings.extend(properties::check(&tree));
     findings.extend(skips::check(&tree));
     findings.extend(text::check(&tree));
     findings.extend(words::check(&tree));

@@ -222,6 +222,7 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(testing::properties(256))]
         #[test]
         fn a_ratio_has_the_ends_that_every_choice_has(
             ranges in prop::collection::vec((range(), range()), 1..5),

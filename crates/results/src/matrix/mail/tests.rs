@@ -200,7 +200,7 @@ fn row() -> impl Strategy<Value = Row> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(testing::properties(64))]
 
     #[test]
     fn no_mail_is_wider_whatever_is_in_it(row in row(), command in proptest::collection::vec("\\PC{0,120}", 1..6)) {
