@@ -67,6 +67,9 @@ impl ModelPolicy {
     }
 }
 
+/// Names of policies that only models can apply, without the forms with THP.
+pub const ONLY_MODELLED: [&str; 3] = ["contig-64k", "base-16k", "base-64k"];
+
 /// The suffix of policies under which faults try THP first.
 const WITH_THP: &str = "+thp";
 

@@ -247,7 +247,10 @@ fn nothing_is_changed_for_a_program_that_advises_its_memory() {
     let other = touches("5 << 20", "MAP_PRIVATE", "(void)0").replace("char *at", "at");
     let program = c_program(&bench, "advises", &format!("{advised} {other}"));
     let ran = bench.advised(&["-p", "default,thp", "--primary", "minor_faults", "--blocks", "6"], &program).ran();
-    ran.says(0, &[]).prints(&["thp is the best of 2 policies", "advice: change nothing: the program has 64M of 6"]);
+    ran.says(0, &[]).prints(&[
+        "thp is the best of 2 policies",
+        "advice: change nothing: the program has 64M in large pages without a policy, 6",
+    ]);
 }
 
 #[test]

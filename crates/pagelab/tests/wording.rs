@@ -60,7 +60,7 @@ fn shared_memory_is_named_with_its_bytes() {
     let both = format!("{{ {} }} {}", touches("64 << 20", "MAP_SHARED", ""), touches("8 << 20", "MAP_PRIVATE", ""));
     let ran =
         ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &c_program(&bench, "shares", &both)));
-    ran.says(0, &[]).prints(&["64M of shared memory is not changed by any policy; 8."]);
+    ran.says(0, &[]).prints(&["64M of the memory is shared, and no policy chooses its pages; 8."]);
     for trial in bench.stored(1)["trials"].as_array().unwrap() {
         assert_eq!(observed(trial, "shared_bytes"), Some(f64::from(64 << 20)));
     }
@@ -139,7 +139,7 @@ fn free_page_reporting_is_explained_once() {
         "--prepare 'pagelab workload page-touch --bytes SIZE'",
     ]);
     let second = ran_freely(bench.compare(&options, &bench.touch()));
-    second.prints(&["free page reporting is on here", "comparison 1 says what to do"]);
+    second.prints(&["free page reporting is on here", "(pagelab show 1 --full has more)"]);
     assert!(!second.stdout.contains("--prepare"), "{second}");
     let again = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, first.stdout, "the first says it still");

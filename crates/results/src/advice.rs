@@ -67,7 +67,7 @@ fn effect(tried: &Tried, bytes: u64) -> String {
         Granularity::Base => {
             format!("by default {by_default} is in larger pages, with this {bytes}, under {} {by_policy}", tried.policy)
         }
-        _ => format!("{bytes} of {by_policy} in large pages"),
+        _ => format!("{bytes} in large pages, {by_policy} under {}", tried.policy),
     }
 }
 
@@ -127,7 +127,10 @@ mod tests {
         let comparison = advised(vec![tried("/a", "madvise", 0), tried("/b", "always", 255 << 20)], None);
         let text = short(&comparison);
         assert!(text.starts_with("advice: ") && text.contains("/b"), "{text}");
-        assert!(text.ends_with("(255M of 256M in large pages, seen in one run; it concerns every program)"), "{text}");
+        assert!(
+            text.ends_with("(255M in large pages, 256M under thp, seen in one run; it concerns every program)"),
+            "{text}"
+        );
         let rows = attempts(&comparison);
         assert_eq!(rows.len(), 2);
         assert!(rows[0].starts_with("  no effect: 0 of 256M: ") && rows[1].starts_with("  holds: 255M: "), "{rows:?}");

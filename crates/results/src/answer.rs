@@ -13,13 +13,11 @@ use policy::verdict::Holding;
 
 use crate::figure;
 use crate::simulation::{Cell, Cost, Machine, MachineFigure, Provenance, rate_in_words};
+use crate::spread::MIN_DIFFERENCE_RATIO;
 use crate::text::{enumerate, printable};
 pub use run_time::{CLOCK_HZ, RunTime};
 use words::{change, change_in_words, held, lost_in_words, memory, not_in_force};
 
-/// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
-/// kernel's within this ratio.
-pub const MIN_DIFFERENCE_RATIO: f64 = 0.02;
 /// The practical band: a change of the time below this share does not matter.
 pub const BAND_RATIO: f64 = 0.01;
 /// The policy with which others are compared, if it was simulated.
@@ -125,6 +123,7 @@ impl<'a> Candidates<'a> {
         if !self.left_out.is_empty() {
             sentences.push(format!("Not compared: {}", self.left_out.join(", ")));
         }
+        sentences.extend(self.reference().and_then(mostly_hits));
         if !self.entries.is_empty() {
             sentences.push(self.assumed());
         }
@@ -340,6 +339,16 @@ fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
         memory(best.cost, reference.cost),
         held(best.cost)
     )
+}
+
+/// A sentence if most of the lost cycles are hits in the second level: then the cost of a hit decides, and not that of a walk.
+fn mostly_hits(entry: Entry<'_>) -> Option<String> {
+    let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
+    let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
+    (share > 0.5).then(|| {
+        let percent = figure::significant(share * 100.0, 2);
+        format!("Under {}, {percent} % of the lost cycles are hits in the second level, the rest walks", entry.policy)
+    })
 }
 
 /// A sentence if the model's bound exceeds the time.

@@ -385,7 +385,7 @@ fn not_held(row: &Row<'_>) -> Option<String> {
     let known = row.holding() != Some(Holding::Unknown);
     Some(match row.mean_coverage_ratio().filter(|_| known) {
         None => format!("it is not known on how much of the memory {label} was in force"),
-        Some(0.0) => format!("{label} was in force on none of the memory, so this is no effect of its pages"),
+        Some(0.0) => format!("{label} was in force on none of the memory, so its pages have no part in its change"),
         Some(ratio) => format!("{label} was in force on {} of the memory", figure::share(ratio)),
     })
 }

@@ -5,6 +5,10 @@ use study::metric::Unit;
 
 use crate::figure;
 
+/// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
+/// kernel's within this ratio.
+pub const MIN_DIFFERENCE_RATIO: f64 = 0.02;
+
 /// The cost of one machine under one policy over address space layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
@@ -44,13 +48,26 @@ const SPREAD: [(&str, &str); 6] = [
 ];
 
 impl Spread {
+    /// The values of a figure, by its name in the JSON document.
+    pub fn figure(&self, name: &str) -> Option<&FigureSpread> {
+        self.figures.iter().find(|figure| figure.name == name)
+    }
+
+    /// The range of the cycles lost to translation, in words; `None` if layouts do not differ in more than the model can tell.
+    pub fn loss_in_words(&self) -> Option<String> {
+        let FigureSpread { least, most, .. } = self.figure("most_lost_cycles")?;
+        let differs = *most as f64 > *least as f64 * (1.0 + MIN_DIFFERENCE_RATIO);
+        let [least, most] = [least, most].map(|cycles| figure::long(*cycles as f64, Unit::Count));
+        differs.then(|| format!("{} loses {least} to {most} cycles to translation", self.policy))
+    }
+
     /// Column headings for [`Spread::shown`].
     pub const HEADER: [&'static str; 6] = ["policy", "figure", "not randomised", "least", "median", "most"];
 
     /// Rows for tables.
     pub fn shown(&self) -> Vec<[String; 6]> {
         let row = |(place, (shown, name)): (usize, &(&str, &str))| {
-            let figure = self.figures.iter().find(|figure| figure.name == *name)?;
+            let figure = self.figure(name)?;
             let text = |value: u64| {
                 if name.ends_with("_bytes") { format_bytes(value) } else { figure::long(value as f64, Unit::Count) }
             };

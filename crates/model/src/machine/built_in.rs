@@ -27,9 +27,13 @@ pub const BUILT_IN: [(&str, &str); 17] = [
 
 /// The built-in machine of this name.
 pub fn built_in(name: &str) -> Result<Machine, MachineError> {
+    read(&format!("machines/{name}.toml"), built_in_file(name)?)
+}
+
+/// The text of the built-in machine file of this name.
+pub fn built_in_file(name: &str) -> Result<&'static str, MachineError> {
     let found = BUILT_IN.iter().find(|(known, _)| *known == name);
-    let (name, text) = found.ok_or_else(|| unknown(name))?;
-    read(&format!("machines/{name}.toml"), text)
+    found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
 }
 
 fn unknown(name: &str) -> MachineError {

@@ -9,7 +9,7 @@ mod shape;
 mod stages;
 mod wire;
 
-pub use built_in::{BUILT_IN, built_in};
+pub use built_in::{BUILT_IN, built_in, built_in_file};
 pub use error::MachineError;
 pub use kernel_costs::{KernelCosts, KernelCycles, Zeroing};
 pub use read::{SCHEMA, read};

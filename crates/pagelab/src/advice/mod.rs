@@ -80,7 +80,8 @@ fn try_settings(goal: &Goal, work: &mut Work, session: &mut Session) -> Result<T
     if tried.holds(&Outcome::Ran { large_bytes: default_bytes, no_block_bytes: 0 }) {
         let [default, by_policy] = [default_bytes, by_policy].map(format_bytes);
         return Err(Failure::NoResult(format!(
-            "change nothing: the program has {default} of {by_policy} in large pages without a policy"
+            "change nothing: the program has {default} in large pages without a policy, {by_policy} under {}",
+            goal.policy
         )));
     }
     work.trial_time = Some(work.trial_time.unwrap_or_else(|| default_limit(goal.trial_s)));

@@ -6,6 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use host::Host;
 use policy::{Granularity, Policy};
 use study::comparison::{Design, OwnSession};
+use study::guest::kernel_of;
 use study::trial::Arm;
 use study::variant::Variant;
 use tracer::Rewriting;
@@ -27,12 +28,10 @@ pub fn design(
 ) -> Result<Design, Failure> {
     let policies = policies(arguments, host)?;
     let (arms, baseline) = arms(policies, variants, arguments.baseline.as_ref(), arguments.aa);
-    // The single arm of a boot is compared with arms of other boots.
-    if arms.len() < 2 && !arguments.arm_of_boot {
-        return Err(Failure::Input(format!(
-            "{} alone is no comparison; name another policy with -p, or add --aa",
-            arms[baseline].label
-        )));
+    // The single arm of a boot is compared with arms of other boots, and that of a guest with those of other kernels.
+    let is_guest = || host.machine().is_ok_and(|machine| kernel_of(&machine).is_some());
+    if arms.len() < 2 && !arguments.arm_of_boot && !is_guest() {
+        return Err(alone(&arms[baseline].label));
     }
     let (stopping, measuring) = (&arguments.stopping, &arguments.measuring);
     let mut design = Design::new(arms, baseline, stopping.seed.unwrap_or_else(seed_of_clock));
@@ -87,6 +86,11 @@ fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
         (false, false) if is_alone(&named, arguments) => Ok(vec![Policy::DEFAULT, named[0].clone()]),
         (false, false) => Ok(named),
     }
+}
+
+/// The error for a single arm.
+pub fn alone(label: &str) -> Failure {
+    Failure::Input(format!("{label} alone is no comparison; name another policy with -p, or add --aa"))
 }
 
 /// Whether exactly one policy other than `default` is named, and nothing to compare it with.

@@ -3,7 +3,7 @@
 mod arguments;
 mod backend;
 mod boots;
-mod design;
+pub mod design;
 mod ending;
 mod explain;
 #[cfg(debug_assertions)]

@@ -122,7 +122,9 @@ impl Lab {
         let failed = failed.map(|(code, message)| Failure::of_code(code, format!("{}: {message}", kernel.name)));
         match (&ended.end, comparison) {
             (GuestEnd::Done, Some(comparison)) => {
-                let comparison = without_times(comparison);
+                let mut comparison = without_times(comparison);
+                // Kernels report different shares of it.
+                comparison.machine.memory_bytes = kernel.memory_bytes;
                 Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
             }
             (GuestEnd::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),

@@ -17,11 +17,13 @@ pub mod lab;
 mod report;
 pub mod session;
 
+use policy::Policy;
 use study::comparison::Comparison;
 use study::guest::kernel_of;
 use study::plan::order;
 use study::stats::boots::boots_needed;
 
+use crate::compare::design::alone;
 use crate::compare::{Compare, in_guest, refuse_auto};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
@@ -40,6 +42,9 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     }
     let guests = &arguments.guests;
     let kernels = kernel::from_arguments(guests)?;
+    if kernels.len() == 1 && arguments.policies == [Policy::DEFAULT] && arguments.variants.is_empty() && !arguments.aa {
+        return Err(alone("one kernel under default"));
+    }
     let words = compare_words()?;
     arguments.forms.can_be_written()?;
     // Another user may have access to other programs, so the check is left to the first guest.
@@ -62,6 +67,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     });
     let shown = ReportContent {
         boots: kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
+        planned_boots: boots,
         command: words_of_command(arguments),
         forms: &arguments.forms,
         mail: guests.mail,

@@ -17,6 +17,8 @@ use crate::publish::Forms;
 pub struct ReportContent<'a> {
     /// The boots; the first one is the baseline.
     pub boots: Vec<Boot>,
+    /// How often each was to be booted.
+    pub planned_boots: u32,
     pub command: String,
     pub forms: &'a Forms,
     /// Whether to print it as a mail.
@@ -41,7 +43,7 @@ impl ReportContent<'_> {
             counted: None,
             series: Vec::new(),
             forms: Vec::new(),
-            hosts: hosts(comparisons),
+            hosts: self.hosts(comparisons),
             missing: Vec::new(),
             lacking: None,
             kernels_differ: config::differences(&definition.boots),
@@ -78,7 +80,7 @@ impl ReportContent<'_> {
             );
         }
         let first = comparisons.first().map(|one| &one.design);
-        let boots: Vec<String> = self.boots.iter().map(|boot| of_boot(&boot.name, comparisons)).collect();
+        let boots: Vec<String> = self.boots.iter().map(|boot| self.of_boot(&boot.name, comparisons)).collect();
         let limits = lab.clock().limits().map(|limits| format!(". {limits}")).unwrap_or_default();
         Definition {
             name: NO_STUDY.to_owned(),
@@ -110,24 +112,34 @@ impl ReportContent<'_> {
             slurm: Slurm::default(),
         }
     }
-}
 
-/// The boots of a kernel with the numbers of their comparisons: ``old in 2 boots (`pagelab show`: 3, 6)``.
-fn of_boot(name: &str, comparisons: &[Comparison]) -> String {
-    let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
-    let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
-    let boots = boots::count_of_boots(numbers.len() as u32);
-    format!("{name} in {boots} (`pagelab show`: {})", numbers.join(", "))
-}
-
-/// The machine of each kernel, without duplicates.
-fn hosts(comparisons: &[Comparison]) -> Vec<HostOf> {
-    let mut hosts: Vec<HostOf> = Vec::new();
-    for comparison in comparisons {
-        let label = kernels::place(kernel_of(&comparison.machine).unwrap_or_default(), comparison);
-        if !hosts.iter().any(|host| host.label == label) {
-            hosts.push(HostOf { label, machine: comparison.machine.clone(), settings: shown::settings(comparison) });
-        }
+    /// The boots of a kernel with the numbers of their comparisons: ``old in 2 boots (`pagelab show`: 3, 6)``.
+    fn of_boot(&self, name: &str, comparisons: &[Comparison]) -> String {
+        let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
+        let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
+        let boots = match numbers.len() as u32 {
+            count if count < self.planned_boots => format!("only {count} of {} boots", self.planned_boots),
+            count => boots::count_of_boots(count),
+        };
+        format!("{name} in {boots} (`pagelab show`: {})", numbers.join(", "))
     }
-    hosts
+
+    /// The machine of each kernel, without duplicates, the baseline's first.
+    fn hosts(&self, comparisons: &[Comparison]) -> Vec<HostOf> {
+        let mut hosts: Vec<HostOf> = Vec::new();
+        let place = |one: &&Comparison| self.boots.iter().position(|boot| kernel_of(&one.machine) == Some(&boot.name));
+        let mut in_order: Vec<&Comparison> = comparisons.iter().collect();
+        in_order.sort_by_key(place);
+        for comparison in in_order {
+            let label = kernels::place(kernel_of(&comparison.machine).unwrap_or_default(), comparison);
+            if !hosts.iter().any(|host| host.label == label) {
+                hosts.push(HostOf {
+                    label,
+                    machine: comparison.machine.clone(),
+                    settings: shown::settings(comparison),
+                });
+            }
+        }
+        hosts
+    }
 }

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use host::Host;
 use host::admit::{self, Terms};
+use model::policy::{ModelPolicy, ONLY_MODELLED};
 use policy::size::format_bytes;
 use policy::{DirectMapLeaves, Granularity, Modifier, Policy};
 use results::store::Summary;
@@ -38,6 +39,9 @@ pub enum Listed {
         /// One model machine, `host` or a FILE.toml: every figure, with its source or that it is assumed
         #[arg(value_name = "MACHINE")]
         model: Option<String>,
+        /// Print its file, to start one of your own from
+        #[arg(long, requires = "model", conflicts_with = "json")]
+        toml: bool,
     },
     /// Linux as `pagelab sim` models it: a file for --linux with every key
     Linux,
@@ -59,8 +63,9 @@ pub enum Listed {
 pub fn run(arguments: &List) -> Result<(), Failure> {
     let (text, document) = match &arguments.what {
         Listed::Policies => policies()?,
-        Listed::Machines { model: None } => machines()?,
-        Listed::Machines { model: Some(name) } => model(name)?,
+        Listed::Machines { model: None, .. } => machines()?,
+        Listed::Machines { model: Some(name), toml: true } => (file(name)?, Value::Null),
+        Listed::Machines { model: Some(name), toml: false } => model(name)?,
         Listed::Linux => linux(),
         Listed::Workloads => workloads(),
         Listed::Comparisons { store } => comparisons(store.as_deref())?,
@@ -87,16 +92,28 @@ fn policies() -> Result<(String, Value), Failure> {
         }));
         rows.push([policy.to_string(), meaning(granularity), here.to_string(), how]);
     }
+    let only_modelled = only_modelled();
     let modifiers = Modifier::ALL.map(|modifier| [format!("+{}", modifier.name()), modifier.describe().to_string()]);
     let text = format!(
-        "{}\n\n{}",
+        "{}\n\n{}\n\n{}",
         plain(["policy", "what it asks for", "here", "how"], rows, terminal_width()),
         plain(["modifier", "what it adds to a policy"], modifiers, terminal_width()),
+        plain(["only in `pagelab sim`", "what it asks for"], only_modelled.clone(), terminal_width()),
     );
     let modifiers =
         Modifier::ALL.map(|modifier| json!({ "name": modifier.name(), "meaning": modifier.describe() })).to_vec();
-    let document = json!({ "schema": "pagelab.list-policies/1", "policies": documents, "modifiers": modifiers });
+    let only_modelled: Vec<Value> =
+        only_modelled.iter().map(|[name, meaning]| json!({ "policy": name, "meaning": meaning })).collect();
+    let document = json!({
+        "schema": "pagelab.list-policies/1", "policies": documents, "modifiers": modifiers, "only_modelled": only_modelled,
+    });
     Ok((text, document))
+}
+
+/// Policies that no running kernel can switch to, with their meanings.
+fn only_modelled() -> Vec<[String; 2]> {
+    let meaning = |name: &str| name.parse::<ModelPolicy>().map_or_else(|error| error.to_string(), |it| it.describe());
+    ONLY_MODELLED.iter().map(|name| [(*name).to_owned(), meaning(name)]).collect()
 }
 
 fn meaning(granularity: Granularity) -> String {
@@ -114,6 +131,16 @@ fn meaning(granularity: Granularity) -> String {
                 .to_string()
         }
     }
+}
+
+/// The file of a built-in machine.
+fn file(name: &str) -> Result<String, Failure> {
+    if name == "host" || name.ends_with(".toml") {
+        return Err(Failure::Input(format!(
+            "--toml prints the file of a built-in machine, and {name} is none; pagelab list machines shows them"
+        )));
+    }
+    model::machine::built_in_file(name).map(|text| text.trim_end().to_owned()).map_err(Failure::input)
 }
 
 /// Describes one model machine with all its figures.

@@ -30,9 +30,10 @@ use super::program::Program;
 const MAX_EXTRA_TIME: Duration = Duration::from_secs(10);
 /// How long processes may outlive the command, as in a trial of `compare`.
 const GRACE: Duration = Duration::from_secs(1);
-/// The recorder slows user code down at least by this factor; 10 is usual. A second run that took a larger share of the
-/// recording's time did not do the same work: the command works for a time, not for a result.
+/// The recorder slows user code down at least by this factor; 10 is usual. Only code that waits for memory is slowed down less.
 const MIN_SLOWDOWN: f64 = 2.0;
+/// The share of the recording's time above which the second run took equally long: the command may work for a time, not for a result.
+const EQUALLY_LONG_RATIO: f64 = 0.9;
 /// Below this, the recorder's own start takes most of a recording's time.
 const MIN_COMPARED_S: f64 = 0.05;
 /// The second run's standard input if the real one cannot be read twice.
@@ -87,13 +88,16 @@ impl Rerun {
         let Some(code) = recorded.code().filter(|_| signals::arrived().is_none()) else {
             return Err(format!("the recorded command was stopped ({recorded})"));
         };
-        let (limit, recording_user_s) = (self.started.elapsed() + MAX_EXTRA_TIME, children_user_s() - self.user_s);
+        let recording = Taken { wall_s: self.started.elapsed().as_secs_f64(), user_s: children_user_s() - self.user_s };
+        let limit = self.started.elapsed() + MAX_EXTRA_TIME;
         let input = self.stdin.open().map_err(|error| format!("its standard input: {error}"))?;
+        let started = Instant::now();
         let ended = run(self.command, &input, limit).map_err(|error| error.to_string())?;
+        let taken = Taken { wall_s: started.elapsed().as_secs_f64(), user_s: ended.usage.user_s };
         if signals::arrived().is_some() {
             return Err("the run without the recorder was interrupted".to_owned());
         }
-        check_same_work(&ended, code, recording_user_s)?;
+        check_same_work(&ended, code, taken, recording)?;
         if !input.is_untouched() {
             return Err(
                 "the command reads its standard input, which was not a file and can be read only once".to_owned()
@@ -107,23 +111,39 @@ impl Rerun {
 /// The mode bits that let a program run as another user or group.
 const SETUID_OR_SETGID: u32 = 0o6000;
 
+/// The time that a run took.
+#[derive(Clone, Copy)]
+struct Taken {
+    wall_s: f64,
+    user_s: f64,
+}
+
 /// Refuses a second run that visibly did other work than the recorded one.
-fn check_same_work(ended: &Ended, code: i32, recording_user_s: f64) -> Result<(), String> {
-    let user_s = ended.usage.user_s;
+fn check_same_work(ended: &Ended, code: i32, taken: Taken, recording: Taken) -> Result<(), String> {
     if ended.time_was_up {
         Err("the run without the recorder took longer than the recording".to_owned())
     } else if ended.exit != Exit::Code(code) {
         Err(format!("the run without the recorder ended differently ({}, recorded: code {code})", ended.exit))
     } else if ended.killed_leftovers > 0 {
         Err("the command leaves processes running".to_owned())
-    } else if user_s > MIN_COMPARED_S && user_s * MIN_SLOWDOWN > recording_user_s {
+    } else if took_equally_long(taken, recording) {
         Err(format!(
-            "the run without the recorder took {user_s:.2} s of user time and the recording {recording_user_s:.2} s: the command \
-             works for a time, and not for a result"
+            "the run without the recorder took {:.2} s of user time and the recording {:.2} s: either the command works for a time, \
+             and not for a result, or it waits for memory most of the time (then give its time with --run-time)",
+            taken.user_s, recording.user_s
         ))
     } else {
         Ok(())
     }
+}
+
+/// Whether a run was hardly slowed down by the recorder. A command that works for a time takes the same time in both runs: wall time,
+/// or user time if that is limited.
+fn took_equally_long(taken: Taken, recording: Taken) -> bool {
+    let is_long = |taken_s: f64, recording_s: f64| taken_s > recording_s * EQUALLY_LONG_RATIO;
+    taken.user_s > MIN_COMPARED_S
+        && taken.user_s * MIN_SLOWDOWN > recording.user_s
+        && (is_long(taken.wall_s, recording.wall_s) || is_long(taken.user_s, recording.user_s))
 }
 
 /// Runs a command and discards its output.
@@ -235,4 +255,23 @@ fn processor() -> (String, String) {
     let id = host.as_ref().ok().and_then(|host| host.processor().ok()).map(|processor| processor.id);
     let name = host.ok().and_then(|host| host.machine().ok()).map(|machine| machine.cpu_model);
     (id.unwrap_or_default(), name.unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_the_recorder_hardly_slowed_down_took_equally_long() {
+        let took = |run: (f64, f64), recording: (f64, f64)| {
+            let taken = |(wall_s, user_s): (f64, f64)| Taken { wall_s, user_s };
+            took_equally_long(taken(run), taken(recording))
+        };
+        assert!(!took((0.5, 0.5), (5.0, 5.0)), "code that computes");
+        assert!(!took((0.12, 0.11), (0.3, 0.22)), "code that waits for memory");
+        assert!(took((1.0, 1.0), (1.2, 1.0)), "user time is limited");
+        assert!(took((2.0, 1.5), (2.1, 2.0)), "wall time is limited");
+        assert!(!took((3.1, 0.1), (3.4, 0.4)), "mostly asleep");
+        assert!(!took((0.04, 0.04), (0.04, 0.04)), "too short to say");
+    }
 }

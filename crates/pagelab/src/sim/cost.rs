@@ -4,18 +4,61 @@ use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
 use model::space::Costs;
 use policy::size::format_bytes;
-use results::answer::{Answer, answers};
+use results::answer::{Answer, RunTime, answers};
 use results::simulation as shown;
-use results::simulation::{Missing, Per};
+use results::simulation::{Missing, Per, Spread};
 use serde_json::json;
 
 use super::machines;
-use super::simulated::{Cell, Simulated};
+use super::simulated::{Cell, Layouts, Simulated};
 
 /// The results of a trace for each of the machines used.
 pub fn answers_of(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     let machines: Vec<shown::Machine> = used.iter().map(machines::shown).collect();
-    answers(&cells(simulated), &machines, !simulated.replayed.is_complete(), &simulated.time)
+    let mut cells = cells(simulated);
+    if let Some(layouts) = &simulated.layouts {
+        cells.iter_mut().for_each(|cell| use_medians(cell, layouts));
+    }
+    let mut answers = answers(&cells, &machines, !simulated.replayed.is_complete(), &simulated.time);
+    let has_own_times = machines.len() > 1 && matches!(simulated.time, RunTime::Assumed { .. });
+    for answer in &mut answers {
+        if let Some(layouts) = &simulated.layouts {
+            answer.sentence.push_str(&over_layouts(&answer.machine, layouts));
+        }
+        if has_own_times {
+            answer.sentence.push_str(
+                " The time is assumed for each machine by itself: compare cycles between machines, not shares of the time.",
+            );
+        }
+    }
+    answers
+}
+
+/// Replaces the counts on which an answer is based by their medians over layouts.
+fn use_medians(cell: &mut shown::Cell, layouts: &Layouts) {
+    let is_of = |spread: &&Spread| spread.machine == cell.machine && spread.policy == cell.policy && spread.layouts > 0;
+    let (Some(spread), Ok(cost)) = (layouts.spreads.iter().find(is_of), &mut cell.outcome) else { return };
+    let median = |name: &str, fixed: u64| spread.figure(name).map_or(fixed, |figure| figure.median);
+    cost.least_lost_cycles = median("least_lost_cycles", cost.least_lost_cycles);
+    cost.most_lost_cycles = median("most_lost_cycles", cost.most_lost_cycles);
+    cost.resident_peak_bytes = median("resident_peak_bytes", cost.resident_peak_bytes);
+    cost.held_unmapped_peak_bytes = median("held_unmapped_peak_bytes", cost.held_unmapped_peak_bytes);
+    if let Some(kernel) = &mut cost.kernel {
+        kernel.fault = median("kernel_cycles, fault", kernel.fault);
+        kernel.zeroing = median("kernel_cycles, zeroing", kernel.zeroing);
+        kernel.copying = median("kernel_cycles, copying", kernel.copying);
+    }
+    for (name, count) in &mut cost.figures {
+        *count = median(name, *count);
+    }
+}
+
+/// That an answer is based on medians over layouts, and under which policies layouts make a difference.
+fn over_layouts(machine: &str, layouts: &Layouts) -> String {
+    let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == machine);
+    let varying: Vec<String> = of_machine.filter_map(Spread::loss_in_words).collect();
+    let varying = if varying.is_empty() { String::new() } else { format!(", in which {}", varying.join(", ")) };
+    format!(" Counts are medians over {} randomised layouts{varying}.", layouts.count)
 }
 
 /// Each machine under each policy, for reports.

@@ -162,7 +162,7 @@ fn layouts(simulated: &Simulated) -> Option<String> {
             let ended = spreads.iter().map(|spread| spread.layouts).min().unwrap_or(0);
             let early = (ended < *count).then(|| format!("; in some cells only {ended} reached the end of the trace"));
             Some(format!(
-                "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, which all other figures \
+                "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, which the tables \
                  are for{}",
                 early.unwrap_or_default()
             ))

@@ -39,7 +39,7 @@ pub fn explain(
         memory.below_target.iter().for_each(|(at, below)| region.explain(*at, below, &mut found));
     }
     if let Kind::Hugetlb { size: Some(size) } = kind {
-        add_pool_cause(*size, outline, memory, context, &mut found);
+        add_pool_cause(*size, outline, vmas, memory, context, &mut found);
     }
     if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &memory.census, pmd)) {
         found.add(cause, Vec::new(), bytes, || evidence);
@@ -66,14 +66,20 @@ fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts],
     Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
 }
 
-/// Adds the absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS.
+/// Adds the absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS. That is known only of private memory
+/// without reservation. Elsewhere mmap has reserved the pages, or another process may have put them into the file.
 fn add_pool_cause(
     size: PageSize,
     outline: &Outline,
+    vmas: &[VmaFacts],
     memory: &RegionMemory,
     context: &Context,
     found: &mut FoundCauses,
 ) {
+    let is_unreserved = |vma: &VmaFacts| !vma.shared && vma.smaps_info.is_some_and(|info| info.flags.has("nr"));
+    if !vmas.iter().all(is_unreserved) {
+        return;
+    }
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
     if let Some(pool) = context.supply.pools.iter().find(exhausted) {
         let absent = (outline.end - outline.start).saturating_sub(memory.census.total_bytes());

@@ -124,7 +124,10 @@ fn advice_lists_what_was_tried() {
     let html = report(&sample::comparison());
     let (_, advice) = html.split_once("<h2 id=\"advice\">").unwrap();
     let (advice, _) = advice.split_once("</section>").unwrap();
-    assert!(advice.contains("(254M of 256M in large pages") && advice.contains("Tried, in this order"), "{advice}");
+    assert!(
+        advice.contains("(254M in large pages, 256M under thp") && advice.contains("Tried, in this order"),
+        "{advice}"
+    );
     assert_eq!(advice.matches("<li>").count(), 2, "{advice}");
 }
 

@@ -14,9 +14,15 @@ use crate::text::enumerate;
 /// The answer: the cost of each policy relative to the baseline where it was measured, or on models if nothing was
 /// measured; and the same for variants.
 pub fn answer(report: &Report<'_>) -> String {
-    let policies = report.policies().map(|matrix| of_matrix(matrix, "policy"));
-    let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant"));
+    let rows = of_rows(report.definition);
+    let policies = report.policies().map(|matrix| of_matrix(matrix, "policy", rows));
+    let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant", rows));
     policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
+}
+
+/// What the rows of a table are: a comparison of kernels has one workload under several policies.
+pub(super) fn of_rows(definition: &Definition) -> &'static str {
+    if definition.name == NO_STUDY { "policies" } else { "workloads" }
 }
 
 /// The answer in a clause, for a title: the largest change that is shown. Changes of boots and variants come before those of policies.
@@ -57,7 +63,7 @@ fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
 
 /// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
 /// gives a result, it says why, and then what models give.
-fn of_matrix(matrix: &Matrix, noun: &str) -> String {
+fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
     let grounds = grounds(matrix);
     let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
     let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
@@ -73,7 +79,7 @@ fn of_matrix(matrix: &Matrix, noun: &str) -> String {
         false => measured.into_iter().chain(modelled).collect(),
     };
     let of_ground = |ground: &&(&str, Provenance)| {
-        let clauses = if has_figure(ground) { clauses(matrix, **ground) } else { lacks(matrix, **ground) };
+        let clauses = if has_figure(ground) { clauses(matrix, **ground, rows) } else { lacks(matrix, **ground) };
         format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
     };
     shown.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
@@ -107,11 +113,11 @@ pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
 /// The interval of an undecided change, or a note that there is none.
 pub(super) fn open_range(effect: &Effect) -> String {
     let range = Change::of(effect).range();
-    range.map_or_else(|| " (too few blocks for an interval)".to_owned(), |range| format!(" ({range} %)"))
+    range.map_or_else(|| " (too few blocks or boots for an interval)".to_owned(), |range| format!(" ({range} %)"))
 }
 
 /// One clause each for decreases, increases, undecided changes, and missing figures.
-fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
+fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<String> {
     let baseline = &matrix.baseline;
     let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
     for total in totals(matrix, ground) {
@@ -122,7 +128,8 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
         let range = Change::of(&effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
         match total.standing {
             Standing::Better | Standing::Worse | Standing::Modelled => {
-                let clause = format!("{} has {} than {baseline}{range}", asked(total), in_words(total, &effect));
+                let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
+                let clause = format!("{} has {} than {baseline}{range}{over}", asked(total), in_words(total, &effect));
                 decided.push((mean.ratio, clause));
             }
             Standing::Equivalent => {

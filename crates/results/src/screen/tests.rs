@@ -145,7 +145,8 @@ fn what_no_policy_touches_comes_before_the_causes_in_the_rest() {
     let shared = Warning::SharedMemory { bytes: 256 << 20, concerned_bytes: 8 << 20 };
     comparison.analysis.as_mut().unwrap().warnings.push(shared);
     for text in [screen(&comparison, 200), crate::table::render(&comparison, 200)] {
-        let of_shared = text.find("warning: 256M of shared memory is not changed by any policy").expect(&text);
+        let of_shared =
+            text.find("warning: 256M of the memory is shared, and no policy chooses its pages").expect(&text);
         assert!(of_shared < text.find("was not shown to be in force").unwrap(), "{text}");
         assert!(text.find("PostgreSQL: huge_pages = try") < text.find("shmem_enabled"), "{text}");
     }

@@ -94,7 +94,10 @@ fn a_policy_that_was_not_held_was_asked_for() {
     let unknown = of(Holding::Unknown, 63);
     assert!(unknown.ends_with("; it is not known on how much of the memory thp was in force."), "{unknown}");
     let none = of(Holding::NotHeld, 0);
-    assert!(none.ends_with("; thp was in force on none of the memory, so this is no effect of its pages."), "{none}");
+    assert!(
+        none.ends_with("; thp was in force on none of the memory, so its pages have no part in its change."),
+        "{none}"
+    );
     let held = of(Holding::Held, 97);
     assert!(held.starts_with("thp is the best") && held.ends_with("held on 97 % of the memory."), "{held}");
 }

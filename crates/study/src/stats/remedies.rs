@@ -76,7 +76,7 @@ impl Warning {
                 )
             }
             Warning::SharedMemory { bytes, concerned_bytes } => format!(
-                "{} of shared memory is not changed by any policy; {} of memory is",
+                "{} of the memory is shared, and no policy chooses its pages; {} is private, whose pages they choose",
                 format_bytes(*bytes),
                 format_bytes(*concerned_bytes)
             ),
@@ -150,7 +150,10 @@ impl Warning {
                  reboot to undo it"
             }
             Warning::FreeMemoryReported { said_by: Some(number), .. } => {
-                return format!("comparison {number} says what to do");
+                return format!(
+                    "--prepare 'pagelab workload page-touch --bytes SIZE' brings memory before each trial (pagelab show {number} --full \
+                     has more)"
+                );
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
                 "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
@@ -161,8 +164,8 @@ impl Warning {
                  (--server, --ready)"
             }
             Warning::SharedMemory { .. } => {
-                "the program itself decides whether it takes its pages from a hugetlb pool (PostgreSQL: huge_pages = try, and \
-                 pages in the pool); else their size is that of /sys/kernel/mm/transparent_hugepage/shmem_enabled"
+                "the program itself decides whether shared memory comes from a hugetlb pool (PostgreSQL: huge_pages = try, and \
+                 pages in the pool, which hugetlb-2m provides); else /sys/kernel/mm/transparent_hugepage/shmem_enabled decides"
             }
             Warning::ShortRuns { .. } => "give the command more work, so that a run takes a tenth of a second or more",
         };

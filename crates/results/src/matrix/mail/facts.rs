@@ -19,6 +19,7 @@ const SHOWN: [&str; 3] = ["enabled", "defrag", "shmem_enabled"];
 
 /// The hosts: each machine once, with the kernels that it ran.
 pub fn of_hosts(hosts: &[HostOf], boots: &[Boot]) -> String {
+    let is_one_of_several = hosts.len() > 1;
     let mut machines: Vec<(String, Vec<&HostOf>)> = Vec::new();
     for host in hosts {
         let machine = machine(&host.machine);
@@ -30,9 +31,9 @@ pub fn of_hosts(hosts: &[HostOf], boots: &[Boot]) -> String {
     let mut text = String::new();
     for (machine, hosts) in &machines {
         text.push_str(&fact("Machine", machine));
-        hosts.iter().for_each(|host| text.push_str(&fact("Kernel", &kernel(host, boots, hosts.len() > 1))));
+        hosts.iter().for_each(|host| text.push_str(&fact("Kernel", &kernel(host, boots, is_one_of_several))));
         hosts.iter().for_each(|host| {
-            let whose = if hosts.len() > 1 { format!("{}: ", name(host)) } else { String::new() };
+            let whose = if is_one_of_several { format!("{}: ", name(host)) } else { String::new() };
             let settings = host.settings.as_ref();
             settings.into_iter().for_each(|settings| text.push_str(&fact("THP", &format!("{whose}{settings}"))));
         });

@@ -13,7 +13,7 @@ use study::guest::NO_STUDY;
 use study::matrix::{self, Matrix, Row, Standing, Total};
 use study::stats::Effect;
 
-use super::answer::{answer, claimed};
+use super::answer::{answer, claimed, of_rows};
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
 use super::{Report, further, grounds, rows_of, sheets};
@@ -36,8 +36,8 @@ const FORM_COLUMNS: usize = 3;
 const INTERVALS: &str = ", with the 95 % interval of each change by itself; words such as undecided allow for the number of \
     arms and of workloads";
 /// Explains why the ratio of two medians can differ from the change.
-const MEDIANS: &str = "A change is estimated from runs next to each other, so it can differ from the ratio of the medians. \
-    least..most: of the runs, or of the medians of boots.";
+const MEDIANS: &str = "A change is estimated from pairs of runs next to each other, or of boots, so it can differ from the ratio \
+    of the medians. least..most: of the runs, or of the medians of boots.";
 
 /// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
@@ -109,8 +109,9 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
             let why = format!("{baseline} has no figure, so these cannot be compared with it");
             text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
         }
-        text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline));
-        text.push_str(&limits(&rows));
+        let what = of_rows(report.definition);
+        text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline, what));
+        text.push_str(&limits(&rows, what));
     }
     text
 }
@@ -139,9 +140,9 @@ fn has_interval(row: &Row) -> bool {
 }
 
 /// Distinct remarks on the rows of a machine, each with the rows to which it applies.
-fn limits(rows: &[&Row]) -> String {
+fn limits(rows: &[&Row], what: &str) -> String {
     let line = |(_, note, workloads): &(&str, &str, Vec<&str>)| {
-        let of = if workloads.len() == rows.len() { "all workloads".to_owned() } else { workloads.join(", ") };
+        let of = if workloads.len() == rows.len() { format!("all {what}") } else { workloads.join(", ") };
         item(&format!("{of}: {note}"))
     };
     let lines: String = further::limits(rows.iter().copied()).iter().map(line).collect();
@@ -157,15 +158,15 @@ fn without_figure(matrices: &[&Matrix]) -> String {
     if lines.is_empty() { lines } else { format!("No figure:\n{lines}\n") }
 }
 
-/// The means over all workloads, if there are several.
-fn together(totals: &[&Total], baseline: &str) -> String {
+/// The means over all rows, if there are several. `what`: what they are.
+fn together(totals: &[&Total], baseline: &str, what: &str) -> String {
     let is_mean = |total: &&&Total| total.mean.is_some_and(|mean| mean.of > 1);
     let others: Vec<&&Total> = totals.iter().filter(|total| total.policy != baseline).filter(is_mean).collect();
     if others.is_empty() {
         return String::new();
     }
     let table = Columns::of_equal_width(20, &["geometric mean", "95% interval", "ahead of all others in"]);
-    let mut text = "all workloads together, as cost\n".to_owned() + &table.heads();
+    let mut text = format!("all {what} together, as cost\n") + &table.heads();
     for total in others {
         let effect = total.mean.map(|mean| mean.effect());
         let [change, range] = effect.map(|effect| [estimate(&effect), interval(&effect)]).unwrap_or_default();
