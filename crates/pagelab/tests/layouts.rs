@@ -76,6 +76,11 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
     // The number of base pages does not depend on the layout.
     let base = spread(&ten, "base", "anonymous_faults");
     assert_eq!((&base["least"], &base["most"]), (&base["median"], &base["without_randomisation"]));
+    let answer = &ten["traces"][0]["answers"][0];
+    assert!(answer["sentence"].as_str().unwrap().contains("Counts are medians over 10 randomised layouts"), "{answer}");
+    let lost = |policy: &str| spread(&ten, policy, "most_lost_cycles")["median"].as_f64().unwrap();
+    let ratio = lost(answer["best"][0].as_str().unwrap()) / lost("base");
+    assert!((answer["lost_cycles_ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{answer}");
     let text = sim(&["--layouts", "3", "--html", &page]);
     text.says(0, &[]).prints(&["over 3 randomised layouts of addresses, seed 0", "not randomised", "median"]);
     assert!(std::fs::read_to_string(page).unwrap().contains("Over 3 layouts that Linux makes by randomisation"));

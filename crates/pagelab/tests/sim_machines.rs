@@ -36,6 +36,18 @@ fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
 }
 
 #[test]
+fn the_file_of_a_machine_can_be_printed_and_used() {
+    let bench = Bench::new();
+    let printed = bench.pagelab(&["list", "machines", "cortex-a57", "--toml"]).ran();
+    assert_eq!(printed.stdout, include_str!("../../../machines/cortex-a57.toml"), "{}", printed.stderr);
+    let file = bench.path("own.toml").display().to_string();
+    fs::write(&file, printed.stdout).unwrap();
+    bench.pagelab(&["list", "machines", &file]).ran().says(0, &[]);
+    bench.pagelab(&["list", "machines", "host", "--toml"]).ran().says(2, &["host is none"]);
+    bench.pagelab(&["list", "machines", "--toml"]).ran().says(2, &["MACHINE"]);
+}
+
+#[test]
 fn model_machines_are_listed_with_their_sources() {
     let bench = Bench::new();
     let listed = bench.pagelab(&["list", "machines", "--json"]).ran();

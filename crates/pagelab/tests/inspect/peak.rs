@@ -53,3 +53,23 @@ fn a_peak_of_hugetlb_pages_is_seen_too() {
     let ran = bench.pagelab(&["inspect", "--require", "2M>=64M", "--", &python.unwrap(), "-c", script]).ran();
     ran.says(0, &[]).prints(&["required 2M>=64M: met", "VmHWM, which leaves out hugetlb pages"]);
 }
+
+/// mmap reserves the pages of shared memory, which are no longer free then, and it can be touched.
+#[test]
+fn reserved_pages_of_a_pool_are_not_missing() {
+    let python = python();
+    if !needs(&[root(), ("python3", python.is_some())]) {
+        return;
+    }
+    let _still = Still::wait();
+    if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
+        return;
+    }
+    let Some(_pool) = Pool::with(32) else { return };
+    let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)\n\
+                  for at in range(0, 32 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
+    let bench = Bench::new();
+    let ran = bench.pagelab(&["inspect", "--", &python.unwrap(), "-c", script]).ran();
+    ran.says(0, &[]).prints(&["32M by 2M"]);
+    assert!(!ran.stdout.contains("SIGBUS"), "{ran}");
+}
