@@ -78,7 +78,7 @@ impl fmt::Display for Holder {
         let Holder { pid, command, .. } = self;
         let seconds = self.age().as_secs();
         match pid {
-            0 => write!(f, "by a process that has not recorded its name yet")?,
+            0 => write!(f, "by another process (its name is not recorded yet)")?,
             _ if self.is_running() => {
                 write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
                 match self.sharing {
@@ -91,8 +91,8 @@ impl fmt::Display for Holder {
         }
         match self.in_front {
             0 => Ok(()),
-            1 => write!(f, "; 1 other waits in front"),
-            others => write!(f, "; {others} others wait in front"),
+            1 => write!(f, "; 1 other process waits before this one"),
+            others => write!(f, "; {others} other processes wait before this one"),
         }
     }
 }

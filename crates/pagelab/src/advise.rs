@@ -86,17 +86,25 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     let holding = comparison.advice.as_ref().and_then(Advice::holding);
     let Some((_, attempt, _)) = holding.filter(|_| is_measured || write.is_some()) else {
         if is_measured || write.is_some() {
-            return Err(Failure::NoResult("no setting holds, so none is measured or written".into()));
+            let why = match &comparison.advice {
+                Some(Advice::Tried(_)) => "no setting holds",
+                _ => "no setting was tried",
+            };
+            return Err(Failure::NoResult(format!("{why}, so none is measured or written")));
         }
         return Ok(());
     };
+    // Written first: the measurement takes minutes and may be interrupted.
+    if let Some(directory) = write {
+        write_files(&directory, attempt, &comparison.invocation.command)?;
+    }
     if is_measured {
         let measured = compare::measure_setting(&compared, &comparison, attempt)?;
         let sentence = results::sentence::conclude(&measured);
         let text = format!("measured without the tracer, comparison {}: {sentence}", measured.id);
         print(&folded(text), false)?;
     }
-    write.map_or(Ok(()), |directory| write_files(&directory, attempt, &comparison.invocation.command))
+    Ok(())
 }
 
 /// Advises on a stored comparison, and stores the advice with it. Returns the arguments of that comparison, and the comparison.
@@ -145,7 +153,8 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
     let invocation = &comparison.invocation;
     let words = &invocation.pagelab;
     let arguments = match words.get(1).map(String::as_str) {
-        Some("compare") => Some(compare::parsed(&words[2..])?),
+        // The program of a guest's kernel is not tried on this one.
+        Some("compare") => Some(compare::parsed(&words[2..])?).filter(|compare| compare.guests.kernels.is_empty()),
         Some("advise") => {
             let line = Line::try_parse_from(&words[2..]).map_err(|error| Failure::Input(error.to_string()))?;
             Some(line.advise.comparison()?)
@@ -163,7 +172,7 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
     arguments.map(with_program).transpose()?.flatten().ok_or_else(|| {
         let words = results::printable(&words.join(" "));
         Failure::Input(format!(
-            "--show: expected a comparison of a single command or server, without --variant, --arm-of-boot and --fragmented; \
+            "--show: expected a comparison of a single command or server, without --variant, --arm-of-boot, --fragmented and --kernel; \
              comparison {} was made by {words}",
             comparison.id
         ))

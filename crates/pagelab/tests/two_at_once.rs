@@ -43,7 +43,10 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
         printed_errors(&bench)
     );
     let third = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
-    third.says(2, &["waiting for the lease on system settings", &who, "; 1 other waits in front", "are leased"]);
+    third.says(
+        2,
+        &["waiting for the lease on system settings", &who, "; 1 other process waits before this one", "are leased"],
+    );
     std::fs::write(&go, "").unwrap();
     assert_eq!(patient.wait().code(), Some(0), "{}", printed_errors(&bench));
     assert_eq!(holder.wait().code(), Some(0));

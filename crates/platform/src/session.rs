@@ -260,7 +260,10 @@ mod tests {
         );
         let reports = reports.into_inner();
         let ends: Vec<Option<&str>> = reports.iter().map(|report| Some(report.split_once("; ")?.1)).collect();
-        assert_eq!(ends, [Some("2 others wait in front"), Some("1 other waits in front"), None]);
+        assert_eq!(
+            ends,
+            [Some("2 other processes wait before this one"), Some("1 other process waits before this one"), None]
+        );
         assert!(reports[0].starts_with(&format!("by process {} (`", std::process::id())), "{reports:?}");
     }
 }

@@ -40,18 +40,17 @@ pub fn sentences(comparison: &Comparison) -> Vec<String> {
     explained(comparison).iter().filter_map(Explained::sentence).collect()
 }
 
-/// Where the frames of each arm's memory are: `anonymous memory is in 750 blocks of 2M (base), 33 (thp); 32 would hold it`.
+/// Where the frames of each arm's memory are: `base in 750 (33 would hold it), thp in 34 (33 would hold it)`.
 pub fn scatter(comparison: &Comparison) -> Option<String> {
     let block = comparison.machine.page_sizes.pmd?;
     let blocks: Vec<String> = (0..comparison.design.arms.len())
         .filter_map(|arm| {
             let [blocks, least] = scatter_of(comparison, arm)?;
-            Some(format!("{} in {blocks:.0} (at least {least:.0})", printable(&comparison.design.arms[arm].label)))
+            Some(format!("{} in {blocks:.0} ({least:.0} would hold it)", printable(&comparison.design.arms[arm].label)))
         })
         .collect();
-    (!blocks.is_empty()).then(|| {
-        format!("blocks of {block} of physical memory that held the largest memory looked at: {}", blocks.join(", "))
-    })
+    (!blocks.is_empty())
+        .then(|| format!("blocks of {block} of physical memory in which the memory was: {}", blocks.join(", ")))
 }
 
 /// Medians of the blocks that hold an arm's memory, and of the fewest that could.
@@ -88,9 +87,8 @@ impl Explained<'_> {
             let word = if user.ratio < 0.0 { "less" } else { "more" };
             return format!("{label} takes {percent:.1} % {word} user time");
         }
-        let (near, far) = ends(user, -1.0);
         match user.low {
-            Some(_) => format!("a change of {label}'s user time is not shown ({near} to {far} % less)"),
+            Some(_) => format!("a change of {label}'s user time is not shown ({})", open_range(user)),
             None => format!("{label} has too few blocks to say how its user time changes"),
         }
     }
@@ -140,7 +138,7 @@ impl Explained<'_> {
         let (near, far) = ends(system, sign);
         let word = if system.ratio < 0.0 { "less" } else { "more" };
         if !system.is_shown() {
-            return format!("a change of system time is not shown ({near} to {far} % {word})");
+            return format!("a change of system time is not shown ({})", open_range(system));
         }
         format!(
             "system time is {:.1} % {word} ({near} to {far}), by faults and zeroing{}",
@@ -252,6 +250,15 @@ fn in_full(share: Share) -> String {
 pub(crate) fn ends(share: Share, sign: f64) -> (String, String) {
     let bounds = [share.low, share.high].map(|bound| bound.unwrap_or(f64::NAN) * sign);
     (percent(bounds[0].min(bounds[1])), percent(bounds[0].max(bounds[1])))
+}
+
+/// `33.3 % less to 1.3 % more`: the interval of a change that is not shown.
+fn open_range(share: Share) -> String {
+    let end = |bound: Option<f64>| {
+        let bound = bound.unwrap_or(f64::NAN);
+        format!("{} % {}", percent(bound.abs()), if bound < 0.0 { "less" } else { "more" })
+    };
+    format!("{} to {}", end(share.low), end(share.high))
 }
 
 /// Never a signed zero; a minus sign that belongs to the number.

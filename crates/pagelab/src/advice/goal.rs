@@ -40,7 +40,7 @@ impl Goal {
 fn without_best(analysis: &Analysis) -> &'static str {
     let any = |is: fn(&Outcome) -> bool| analysis.arms.iter().any(|arm| is(&arm.outcome));
     if any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
-        "none before a policy is shown to be better than the baseline"
+        "none, because no policy is shown to be better than the baseline"
     } else if any(|outcome| matches!(outcome, Outcome::Equivalent | Outcome::Worse)) {
         "change nothing: no policy is better than the baseline"
     } else {

@@ -83,7 +83,7 @@ impl Request {
         arguments.forms.can_be_written()?;
         if let (None, Some(limit_s)) = (arguments.stopping.trial_time, design.trial_time_s) {
             report(format_args!(
-                "pagelab: no terminal, so a trial that takes longer than {limit_s} s will be ended (--trial-time TIME or none)"
+                "pagelab: no terminal, so a trial that takes longer than {limit_s} s will be ended (--trial-time TIME, or --trial-time none)"
             ));
         }
         let setup = Setup {

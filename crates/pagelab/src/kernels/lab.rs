@@ -125,6 +125,8 @@ impl Lab {
                 let mut comparison = without_times(comparison);
                 // Kernels report different shares of it.
                 comparison.machine.memory_bytes = kernel.memory_bytes;
+                // In the guest it is a command that only the guest's first process runs.
+                comparison.invocation.pagelab = std::env::args().collect();
                 Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
             }
             (GuestEnd::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),

@@ -70,7 +70,7 @@ impl RefusedBasePages {
         let first = self.files.first().map_or("", String::as_str);
         let RefusedBasePages { refused, aligned_to, .. } = self;
         format!(
-            "cannot start with base pages of {refused}: LOAD segments of {first}{others} are aligned to {aligned_to}"
+            "a kernel with base pages of {refused} could not start it: LOAD segments of {first}{others} are aligned to {aligned_to}"
         )
     }
 }
@@ -125,7 +125,7 @@ mod tests {
     fn segments_of_different_protection_do_not_share_a_base_page() {
         for loader in [Loader::Kernel, Loader::Linker] {
             let small = RefusedBasePages::refused(PageSize::K4, &files(linked(4096), loader)).unwrap();
-            let what = "cannot start with base pages of 16K: LOAD segments of /a are aligned to 4K";
+            let what = "a kernel with base pages of 16K could not start it: LOAD segments of /a are aligned to 4K";
             assert_eq!(small.describe(), what);
             assert_eq!(
                 RefusedBasePages::refused(PageSize::K16, &files(linked(4096), loader)).unwrap().refused,

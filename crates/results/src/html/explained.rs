@@ -38,8 +38,8 @@ fn name(comparison: &Comparison, arm: usize) -> String {
     format!("<th scope=\"row\">{}</th>", escape(&comparison.design.arms[arm].label))
 }
 
-/// `750 (at least 32)`
+/// `750 (32 would hold it)`
 fn blocks(comparison: &Comparison, arm: usize) -> String {
-    let text = scatter_of(comparison, arm).map(|[blocks, least]| format!("{blocks:.0} (at least {least:.0})"));
+    let text = scatter_of(comparison, arm).map(|[blocks, least]| format!("{blocks:.0} ({least:.0} would hold it)"));
     format!("<td class=\"n\">{}</td>", text.unwrap_or_else(|| "not known".into()))
 }
