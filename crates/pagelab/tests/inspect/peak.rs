@@ -1,5 +1,6 @@
 //! What a command frees before it ends is seen while it runs.
 
+use crate::causes::Set;
 use crate::common::{Bench, Runs, Still, needs, python, root};
 use crate::switches::Pool;
 
@@ -35,41 +36,38 @@ fn a_command_that_keeps_its_memory_is_shown_once() {
     assert!(document["peak"].is_null(), "{document:#}");
 }
 
+/// Python, the lock on settings, and a pool of 64M.
+fn python_and_pool() -> Option<(String, Still, Set)> {
+    let python = python();
+    if !needs(&[root(), ("python3", python.is_some())]) {
+        return None;
+    }
+    let still = Still::wait();
+    if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
+        return None;
+    }
+    Some((python?, still, Pool::with(32)?))
+}
+
 /// statm and VmHWM leave out hugetlb pages.
 #[test]
 fn a_peak_of_hugetlb_pages_is_seen_too() {
-    let python = python();
-    if !needs(&[root(), ("python3", python.is_some())]) {
-        return;
-    }
-    let _still = Still::wait();
-    if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
-        return;
-    }
-    let Some(_pool) = Pool::with(32) else { return };
+    let Some((python, _still, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 64 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();
-    let ran = bench.pagelab(&["inspect", "--require", "2M>=64M", "--", &python.unwrap(), "-c", script]).ran();
+    let ran = bench.pagelab(&["inspect", "--require", "2M>=64M", "--", &python, "-c", script]).ran();
     ran.says(0, &[]).prints(&["required 2M>=64M: met", "VmHWM, which leaves out hugetlb pages"]);
 }
 
 /// mmap reserves the pages of shared memory, which are no longer free then, and it can be touched.
 #[test]
 fn reserved_pages_of_a_pool_are_not_missing() {
-    let python = python();
-    if !needs(&[root(), ("python3", python.is_some())]) {
-        return;
-    }
-    let _still = Still::wait();
-    if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
-        return;
-    }
-    let Some(_pool) = Pool::with(32) else { return };
+    let Some((python, _still, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 32 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();
-    let ran = bench.pagelab(&["inspect", "--", &python.unwrap(), "-c", script]).ran();
+    let ran = bench.pagelab(&["inspect", "--", &python, "-c", script]).ran();
     ran.says(0, &[]).prints(&["32M by 2M"]);
     assert!(!ran.stdout.contains("SIGBUS"), "{ran}");
 }
