@@ -64,6 +64,10 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         .pagelab(&["compare", "-p", "default", "--", "true"])
         .ran()
         .says(2, &["default alone is no comparison", "--aa"]);
+    bench
+        .pagelab(&["compare", "--kernel", "/boot/vmlinuz", "-p", "default", "--", "true"])
+        .ran()
+        .says(2, &["one kernel under default alone is no comparison"]);
     bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().says(0, &[]);
     bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
 }

@@ -126,7 +126,8 @@ impl Lab {
                 // Kernels report different shares of it.
                 comparison.machine.memory_bytes = kernel.memory_bytes;
                 // In the guest it is a command that only the guest's first process runs.
-                comparison.invocation.pagelab = std::env::args().collect();
+                comparison.invocation.pagelab =
+                    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
                 Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
             }
             (GuestEnd::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),

@@ -41,10 +41,11 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
         return Err(Failure::Input("--require judges the trials of this host; leave it out with --kernel".into()));
     }
     let guests = &arguments.guests;
-    let kernels = kernel::from_arguments(guests)?;
-    if kernels.len() == 1 && arguments.policies == [Policy::DEFAULT] && arguments.variants.is_empty() && !arguments.aa {
+    let is_default_alone = arguments.policies == [Policy::DEFAULT] && arguments.variants.is_empty() && !arguments.aa;
+    if is_default_alone && guests.kernels.len() == 1 {
         return Err(alone("one kernel under default"));
     }
+    let kernels = kernel::from_arguments(guests)?;
     let words = compare_words()?;
     arguments.forms.can_be_written()?;
     // Another user may have access to other programs, so the check is left to the first guest.

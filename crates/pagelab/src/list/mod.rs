@@ -64,7 +64,7 @@ pub fn run(arguments: &List) -> Result<(), Failure> {
     let (text, document) = match &arguments.what {
         Listed::Policies => policies()?,
         Listed::Machines { model: None, .. } => machines()?,
-        Listed::Machines { model: Some(name), toml: true } => (file(name)?, Value::Null),
+        Listed::Machines { model: Some(name), toml: true } => (sim::machines::file(name)?, Value::Null),
         Listed::Machines { model: Some(name), toml: false } => model(name)?,
         Listed::Linux => linux(),
         Listed::Workloads => workloads(),
@@ -131,16 +131,6 @@ fn meaning(granularity: Granularity) -> String {
                 .to_string()
         }
     }
-}
-
-/// The file of a built-in machine.
-fn file(name: &str) -> Result<String, Failure> {
-    if name == "host" || name.ends_with(".toml") {
-        return Err(Failure::Input(format!(
-            "--toml prints the file of a built-in machine, and {name} is none; pagelab list machines shows them"
-        )));
-    }
-    model::machine::built_in_file(name).map(|text| text.trim_end().to_owned()).map_err(Failure::input)
 }
 
 /// Describes one model machine with all its figures.

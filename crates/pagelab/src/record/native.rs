@@ -129,7 +129,7 @@ fn check_same_work(ended: &Ended, code: i32, taken: Taken, recording: Taken) -> 
     } else if took_equally_long(taken, recording) {
         Err(format!(
             "the run without the recorder took {:.2} s of user time and the recording {:.2} s: either the command works for a time, \
-             and not for a result, or it waits for memory most of the time (then give its time with --run-time)",
+             and not for a result, or it waits for memory most of the time (then give sim its time with --run-time)",
             taken.user_s, recording.user_s
         ))
     } else {

@@ -49,6 +49,16 @@ pub fn named(name: &str) -> Result<Machine, Failure> {
     machine::read(name, &text).map_err(Failure::input)
 }
 
+/// The file of a built-in machine.
+pub fn file(name: &str) -> Result<String, Failure> {
+    if name == host_machine::NAME || name.ends_with(".toml") {
+        return Err(Failure::Input(format!(
+            "--toml prints the file of a built-in machine, and {name} is none; pagelab list machines shows them"
+        )));
+    }
+    machine::built_in_file(name).map(|text| text.trim_end().to_owned()).map_err(Failure::input)
+}
+
 /// The default machine for an architecture.
 pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     let known = Architecture::ALL.into_iter().find(|known| known.name() == architecture);
