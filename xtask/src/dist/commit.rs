@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::process::Command;
 
-/// The variable that passes the commit to a build of the program (`crates/pagelab/build.rs`).
+/// The variable that passes the commit to a build of the program (`crates/verbs/build.rs`).
 pub const VARIABLE: &str = "PAGELAB_COMMIT";
 /// The length of an abbreviated commit hash, in digits.
 const DIGITS: usize = 12;

@@ -7,7 +7,7 @@
 //! commit: fd26ecc
 //! date: 2026-11-23
 //! host: any
-//! code: crates/paging crates/pagelab/src/table
+//! code: crates/paging crates/verbs/src/table
 //! -->
 //! ```
 //! `host: any` means that the output is the same on every machine: `cargo xtask docs --make` makes it again.

@@ -10,7 +10,7 @@ use super::Finding;
 use super::tree::{File, Tree};
 
 /// The crates that read system state.
-const READERS: [&str; 7] = ["host", "census", "platform", "lease", "tracer", "workloads", "pagelab"];
+const READERS: [&str; 7] = ["host", "census", "platform", "lease", "tracer", "workloads", "verbs"];
 /// Functions and methods that read.
 const READS: [&str; 11] = [
     "read",
