@@ -75,7 +75,7 @@ fn memory_freed_in_small_pieces_is_unproven_without_prove_all() {
         }
     }
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base was not shown to be in force: unknown", "M at the peak); add --prove-all"]);
+    table.prints(&["base: not known whether it was in force", "M at the peak); add --prove-all"]);
 }
 
 /// Memory that exists at the end, or may exist, is sampled at the end.
@@ -238,5 +238,5 @@ fn names_how_memory_was_freed_without_a_call() {
     let unseen = cause(verdict, "peak_unwatched").unwrap_or_else(|| panic!("{verdict:#}"));
     assert!(unseen["remedy"].is_null() && unseen["text"].as_str().unwrap().contains("io_uring"), "{unseen}");
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base was not shown to be in force: unknown", "by no call that stops: the program uses io_uring"]);
+    table.prints(&["base: not known whether it was in force", "by no call that stops: the program uses io_uring"]);
 }

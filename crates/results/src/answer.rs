@@ -123,7 +123,7 @@ impl<'a> Candidates<'a> {
         if !self.left_out.is_empty() {
             sentences.push(format!("Not compared: {}", self.left_out.join(", ")));
         }
-        sentences.extend(self.reference().and_then(mostly_hits));
+        sentences.extend(self.reference().and_then(|reference| self.mostly_hits(reference)));
         if !self.entries.is_empty() {
             sentences.push(self.assumed());
         }
@@ -295,6 +295,25 @@ impl<'a> Candidates<'a> {
         )
     }
 
+    /// A sentence if most of the lost cycles are hits in the second level: then the cost of a hit decides, and not that of a walk.
+    fn mostly_hits(&self, entry: Entry<'_>) -> Option<String> {
+        let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
+        let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
+        let mut costs = self.figures().filter(|figure| figure.key.ends_with(HIT_CYCLES) && figure.value != "0");
+        let cost = costs.next().filter(|first| costs.all(|other| other.value == first.value));
+        let cost = cost.map_or(String::new(), |cost| {
+            let basis = if is_assumed(cost) { ", which is assumed" } else { "" };
+            format!(" at {} cycles each{basis}", cost.value)
+        });
+        (share > 0.5).then(|| {
+            let percent = figure::significant(share * 100.0, 2);
+            format!(
+                "Under {}, {percent} % of the lost cycles are hits in the second level{cost}; the rest are walks",
+                entry.policy
+            )
+        })
+    }
+
     fn figures(&self) -> impl Iterator<Item = &'a MachineFigure> {
         self.machine.into_iter().flat_map(|machine| &machine.figures)
     }
@@ -310,6 +329,7 @@ const PARTS: [(&str, &str); 6] = [
     (KERNEL, "the kernel's costs"),
 ];
 const KERNEL: &str = "kernel_costs";
+const HIT_CYCLES: &str = ".hit_cycles";
 
 fn is_of_kernel(figure: &MachineFigure) -> bool {
     figure.key.starts_with(KERNEL)
@@ -339,16 +359,6 @@ fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
         memory(best.cost, reference.cost),
         held(best.cost)
     )
-}
-
-/// A sentence if most of the lost cycles are hits in the second level: then the cost of a hit decides, and not that of a walk.
-fn mostly_hits(entry: Entry<'_>) -> Option<String> {
-    let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
-    let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
-    (share > 0.5).then(|| {
-        let percent = figure::significant(share * 100.0, 2);
-        format!("Under {}, {percent} % of the lost cycles are hits in the second level, the rest walks", entry.policy)
-    })
 }
 
 /// A sentence if the model's bound exceeds the time.

@@ -173,7 +173,15 @@ impl Explained<'_> {
                 figure::share(late)
             )
         });
-        unproven.into_iter().chain(late).collect()
+        let is_split =
+            self.unseparated().is_none() && self.analysis.parts.as_ref().is_some_and(|parts| parts.placement.is_some());
+        let guest = self.comparison.machine.hypervisor.as_ref().filter(|_| is_split).map(|name| {
+            format!(
+                "in this virtual machine ({}) placement includes how the hypervisor maps the frames",
+                printable(name)
+            )
+        });
+        unproven.into_iter().chain(late).chain(guest).collect()
     }
 
     /// Why the verdict on the control arm is unknown.

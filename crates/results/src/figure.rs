@@ -18,7 +18,7 @@ pub(crate) fn title(metric: &str) -> String {
         names::MINOR_FAULTS => "minor faults",
         names::MAJOR_FAULTS => "major faults",
         names::PEAK_RESIDENT_BYTES => "peak memory",
-        names::PAGE_TABLE_SEEN_BYTES => "page tables seen",
+        names::PAGE_TABLE_SEEN_BYTES => "page tables",
         names::TRACER_S => "time in stops of the tracer",
         names::LOOKS_S => "looks within the wall time",
         names::OUTLIVED_S => "time for which others outlived the first process",

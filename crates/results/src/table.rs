@@ -124,9 +124,9 @@ impl Layout {
         let interval = if self.wide { format!("{confidence} interval") } else { format!("{confidence}\ninterval") };
         let change = if self.wide { "change" } else { "change\n%" };
         let memory: &[&str] = if self.wide {
-            &["minor faults", "tables seen", "peak memory"]
+            &["minor faults", "page tables", "peak memory"]
         } else {
-            &["minor\nfaults", "peak,\ntables\nseen"]
+            &["minor\nfaults", "peak,\npage\ntables"]
         };
         let left = ["policy", "", "typical", change].map(String::from);
         let mut header: Vec<String> = left.into_iter().chain([interval, "verdict".to_string()]).collect();

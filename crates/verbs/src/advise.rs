@@ -22,7 +22,7 @@ use crate::words::{parse_pid, parse_policy};
 pub struct Advise {
     /// Advise on this stored comparison (`pagelab list comparisons`), and list all attempts; its command is run again, once for
     /// each setting
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["policies", "Stopping", "Measuring"])]
+    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["Stopping", "Measuring"])]
     show: Option<i64>,
     /// List what would be tried for this running process, which cannot be restarted
     #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["policies", "write", "measure", "Stopping", "Measuring"])]
@@ -41,7 +41,8 @@ pub struct Advise {
     /// Where results are kept; default: pagelab/results.sqlite in the XDG data directory
     #[arg(long, value_name = "FILE")]
     store: Option<PathBuf>,
-    /// Compare these policies; default: every policy that makes sense here
+    /// Compare these policies; default: every policy that makes sense here. With --show: find the setting that gives the pages of
+    /// this policy, whether it won or not
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     policies: Vec<Policy>,
     #[command(flatten)]
@@ -72,7 +73,10 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     }
     let (is_measured, write) = (arguments.measure, arguments.write.clone());
     let (compared, comparison) = match arguments.show {
-        Some(number) => advise_on_stored(number, arguments.store)?,
+        Some(number) => {
+            let chosen = chosen(&arguments.policies)?;
+            advise_on_stored(number, arguments.store, chosen.as_ref())?
+        }
         None => {
             let compared = arguments.clone().comparison()?;
             if compared.measuring.fragmented.is_some() {
@@ -107,13 +111,29 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The policy that a user named for the advice on a stored comparison.
+fn chosen(policies: &[Policy]) -> Result<Option<Policy>, Failure> {
+    match policies {
+        [] => Ok(None),
+        [one] => Ok(Some(one.clone())),
+        several => Err(Failure::Input(format!(
+            "--show with -p: expected one policy, whose pages a setting is to give; found {}",
+            several.len()
+        ))),
+    }
+}
+
 /// Advises on a stored comparison, and stores the advice with it. Returns the arguments of that comparison, and the comparison.
-fn advise_on_stored(number: i64, store: Option<PathBuf>) -> Result<(Compare, Comparison), Failure> {
+fn advise_on_stored(
+    number: i64,
+    store: Option<PathBuf>,
+    chosen: Option<&Policy>,
+) -> Result<(Compare, Comparison), Failure> {
     let found = find_store(store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     let mut comparison = found.load(number).map_err(Failure::input)?;
     let (compared, Program { mut work, patience }) = program_of(&comparison, store)?;
-    let advice = advice(&comparison, &mut work, patience, true)?;
+    let advice = advice(&comparison, &mut work, patience, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);
     let lines = std::iter::once(results::advice::short(&comparison)).chain(results::advice::attempts(&comparison));

@@ -1,7 +1,8 @@
-//! A progress line on the terminal; nothing is shown elsewhere.
+//! A progress line on the terminal; elsewhere, as in the log of a CI job, a line a minute.
 
+use std::cell::Cell;
 use std::io::IsTerminal;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
@@ -10,21 +11,24 @@ use crate::locale::fit_to_locale;
 use crate::output::is_dumb;
 use crate::status_line;
 
-/// A line on standard error, if that is a terminal.
+/// How often a log gets a line.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Progress on standard error.
 pub enum ProgressLine {
     /// One line that is overwritten.
     Line(ProgressBar),
     /// One line per text: the terminal cannot overwrite (`TERM=dumb`).
     Lines,
-    /// No terminal: nothing is shown.
-    Hidden,
+    /// No terminal: a line each [`LOG_INTERVAL`], the last at this time.
+    Log(Cell<Instant>),
 }
 
 impl ProgressLine {
     /// An empty line.
     pub fn new() -> ProgressLine {
         match (std::io::stderr().is_terminal(), is_dumb()) {
-            (false, _) => ProgressLine::Hidden,
+            (false, _) => ProgressLine::Log(Cell::new(Instant::now())),
             (true, true) => ProgressLine::Lines,
             (true, false) => ProgressLine::Line(line()),
         }
@@ -36,11 +40,15 @@ impl ProgressLine {
         match self {
             ProgressLine::Line(bar) => bar.set_message(text.into_owned()),
             ProgressLine::Lines => report(&text),
-            ProgressLine::Hidden => {}
+            ProgressLine::Log(last) if last.get().elapsed() >= LOG_INTERVAL => {
+                last.set(Instant::now());
+                report(format_args!("pagelab: {text}"));
+            }
+            ProgressLine::Log(_) => {}
         }
     }
 
-    /// Whether a text overwrites the one before it, or is not shown.
+    /// Whether each text can be given to [`ProgressLine::set`], because few of them stay.
     pub fn overwrites(&self) -> bool {
         !matches!(self, ProgressLine::Lines)
     }

@@ -90,6 +90,7 @@ impl Inspector {
             pools: self.host.pools()?,
             counters: counters.iter().map(|(name, value)| (name.to_string(), value)).collect(),
             counted_since: Since::Boot,
+            leaseholder: if self.host.is_live() { host::leaseholder() } else { None },
         })
     }
 

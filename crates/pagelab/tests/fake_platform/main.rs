@@ -74,7 +74,7 @@ fn the_table_has_the_figures_and_says_what_follows() {
     ran.says(0, &[]).prints(&[
         "thp 800.0 ms -20.0 % -20.1 to -19.3 held 100 % best",
         "mthp-64k 900.0 ms -10.00 % -10.05 to -9.90 partly 50 % better",
-        "mthp-64k was not shown to be in force: partly 50 %: no aligned slot of that size inside the mapping (12M a run)",
+        "mthp-64k was in force on 50 % of the memory: no aligned slot of that size inside the mapping (12M a run)",
         "thp is the best of 4 policies: 1.25 times as fast as default (wall time 20.0 % less, 95 % interval 19.3 to 20.1 %, 8 blocks)",
         &format!("all figures: pagelab show 1 --full --store {}", bench.store()),
     ]);

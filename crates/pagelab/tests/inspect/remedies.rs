@@ -72,7 +72,7 @@ impl Followed {
                 "source" => followed.mends.push(word(&change["change"]["code"])),
                 "collapse" => followed.collapses = true,
                 "trigger" => fs::write(word(&change["path"]), "1").unwrap(),
-                "other" if word(&change["text"]).starts_with("start it again") => {}
+                "restart" => {}
                 kind => panic!("nothing here makes a change of kind {kind}: {remedy:#}"),
             }
         }

@@ -23,6 +23,8 @@ pub struct Supply {
     pub counters: BTreeMap<String, u64>,
     /// The start of the period that the counters cover.
     pub counted_since: Since,
+    /// Another pagelab that has system settings on loan; the host's own may differ from `settings`.
+    pub leaseholder: Option<String>,
 }
 
 /// Faults that did not get a folio of a size.

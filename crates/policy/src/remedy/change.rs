@@ -56,6 +56,11 @@ pub enum Change {
         /// The change.
         change: SourceChange,
     },
+    /// A new start of the program, which then takes the memory by itself.
+    Restart {
+        /// The program's setting that takes it, with its default: `huge_pages = try`.
+        taken_by: String,
+    },
     /// Anything else, in words.
     Other {
         /// An instruction.
@@ -144,6 +149,7 @@ impl Change {
             }
             Change::Collapse => "collapse it (MADV_COLLAPSE, Linux 6.1): pagelab inspect PID --collapse".into(),
             Change::Source { change } => change.describe().into(),
+            Change::Restart { taken_by } => format!("start it again: {taken_by} takes them"),
             Change::Other { text } => text.clone(),
         }
     }
@@ -172,7 +178,7 @@ impl Change {
     /// How much the change affects beyond the program; smaller is better.
     pub(super) fn intrusiveness(&self) -> u32 {
         match self {
-            Change::Environment { .. } | Change::Arguments { .. } => 1,
+            Change::Environment { .. } | Change::Arguments { .. } | Change::Restart { .. } => 1,
             Change::Setting { value, .. } if value == "madvise" || value == "advise" => 2,
             Change::Setting { .. } | Change::Trigger { .. } | Change::Mount { .. } | Change::Other { .. } => 4,
             Change::Pool { .. } => 5,

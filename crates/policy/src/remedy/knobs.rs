@@ -79,7 +79,7 @@ pub enum How {
     Environment(&'static [(&'static str, &'static str)]),
     /// The name of the program and arguments for it.
     Arguments(&'static str, &'static [&'static str]),
-    /// No switch: the program uses the pool by default, and base pages if the pool has none. An instruction for that case.
+    /// No switch: the program uses the pool by default, and base pages if the pool has none. Its setting with the default.
     ByDefault(&'static str),
 }
 
@@ -165,7 +165,7 @@ pub const KNOBS: &[Knob] = &[
         runtime: Runtime::PostgreSql,
         gives: Gives::Pool { extra_bytes: 0 },
         reaches: &[("shared_memory", Reach::All)],
-        how: How::ByDefault("start it again: huge_pages = try takes them"),
+        how: How::ByDefault("huge_pages = try"),
         source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
     },
     // The key cache of MyISAM and the page cache of Aria (128M each by default) take pages of the pool before the buffer pool does.
@@ -204,7 +204,7 @@ impl Knob {
                 program: program.into(),
                 arguments: arguments.iter().map(|word| (*word).into()).collect(),
             }],
-            How::ByDefault(text) => vec![Change::other(text)],
+            How::ByDefault(setting) => vec![Change::Restart { taken_by: setting.into() }],
         }
     }
 }

@@ -11,7 +11,7 @@ const TOP: f64 = 26.0;
 const LINE: f64 = 30.0;
 /// Left edges, metrics and titles of the two panels.
 const PANELS: [(f64, &str, &str); 2] =
-    [(LABEL, names::PEAK_RESIDENT_BYTES, "peak memory"), (360.0, names::PAGE_TABLE_SEEN_BYTES, "page tables seen")];
+    [(LABEL, names::PEAK_RESIDENT_BYTES, "peak memory"), (360.0, names::PAGE_TABLE_SEEN_BYTES, "page tables")];
 const BAR: f64 = 138.0;
 
 /// The figure; `None` if neither metric was observed.
@@ -21,7 +21,7 @@ pub(super) fn figure(rows: &[Row<'_>], baseline: usize) -> Option<String> {
         return None;
     }
     let height = TOP + LINE * rows.len() as f64 + 4.0;
-    let mut figure = Figure::new("memory", "Peak memory, and page tables seen", &description(rows), height);
+    let mut figure = Figure::new("memory", "Peak memory, and page tables", &description(rows), height);
     for (at, row) in rows.iter().enumerate() {
         figure.label((LABEL - 12.0, TOP + LINE * at as f64 + 18.0), &row.arm.label);
     }
@@ -59,7 +59,7 @@ fn description(rows: &[Row<'_>]) -> String {
     };
     let arm = |row: &Row<'_>| {
         let [peak, tables] = PANELS.map(|(_, metric, _)| figure(row, metric));
-        format!("{}: peak memory {peak}, page tables seen {tables}.", row.label())
+        format!("{}: peak memory {peak}, page tables {tables}.", row.label())
     };
     rows.iter().map(arm).collect::<Vec<_>>().join(" ")
 }

@@ -19,8 +19,7 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let mut metrics = headline.iter().map(|metric| heading_of_figures(&escape(&metric_name(&metric.name))));
     let mut head = heading("policy") + &metrics.next().unwrap_or_default() + &heading("outcome") + &heading("verdict");
     head.extend(metrics);
-    let others =
-        has_cost.then_some("tracer's cost").into_iter().chain(["minor faults", "page tables seen", "peak memory"]);
+    let others = has_cost.then_some("tracer's cost").into_iter().chain(["minor faults", "page tables", "peak memory"]);
     head.extend(others.map(heading_of_figures));
     let body: String = rows.iter().map(|row| result_row(row, &headline, has_cost)).collect();
     let caption = format!(

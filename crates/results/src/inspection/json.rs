@@ -123,6 +123,7 @@ fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value
                 Since::Boot => "boot",
                 Since::Command => "command",
             },
+            "leaseholder": supply.leaseholder,
         },
         "processes": processes,
     })

@@ -208,7 +208,10 @@ fn supply(inspection: &Inspection, width: usize) -> String {
             number("thp_scan_exceed_share_pte")
         ),
     ];
-    let lines = lines.into_iter().chain(pools(inspection));
+    let on_loan = supply.leaseholder.iter().map(|holder| {
+        format!("settings are on loan to {holder}: causes and remedies are about these, the host's own may differ")
+    });
+    let lines = on_loan.chain(lines).chain(pools(inspection));
     let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 4));
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }

@@ -20,7 +20,7 @@ pub fn why(inspection: &Inspection, width: usize) -> String {
         explained(&inspection.regions).into_iter().partition(Explained::is_absent);
     let (winnable, fixed) = present.into_iter().partition(Explained::is_removable);
     let blocks = [
-        ("why not larger", winnable),
+        ("why not larger (a remedy acts at the next start, a collapse at once)", winnable),
         ("what no setting makes larger", fixed),
         ("what is not present, and cannot be", absent),
     ];

@@ -83,7 +83,7 @@ pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
     Sheet {
         caption: format!(
             "{place}: memory against speed. Geometric means over workloads for which both are known; memory is the peak \
-             plus the page tables seen, in a model also memory that is held but not mapped"
+             plus page tables, in a model also memory that is held but not mapped"
         ),
         header: header.map(str::to_owned).to_vec(),
         // The baseline alone says nothing.

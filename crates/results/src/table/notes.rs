@@ -153,11 +153,15 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<Note> {
 
 /// Why a policy was not shown to be in force; `None` if it was shown, or if the policy requests nothing.
 fn not_in_force(row: &Row<'_>) -> Option<Note> {
-    if !matches!(row.holding(), Some(Holding::NotHeld | Holding::Partly | Holding::Unknown)) {
-        return None;
-    }
     let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();
-    let lead = format!("{} was not shown to be in force: {}{spread}", row.label(), row.verdict(" "));
+    let lead = match (row.holding()?, row.coverage_ratio()) {
+        (Holding::Held | Holding::NotAsked, _) => return None,
+        (Holding::Unknown, _) => format!("{}: not known whether it was in force", row.label()),
+        (_, Some(ratio)) => {
+            format!("{} was in force on {} of the memory{spread}", row.label(), figure::share(ratio))
+        }
+        (_, None) => format!("{} was not in force", row.label()),
+    };
     let causes = row.causes();
     let is_remedied = |share: &CauseShare| !concerns_the_peak(&share.cause) && row.remedy(&share.cause).is_some();
     let remedies = if causes.iter().any(is_remedied) { "; the remedies of its causes were not tried:" } else { "" };

@@ -80,7 +80,7 @@ fn every_arm_of_the_sample_is_judged() {
     assert!(
         text.contains("hugetlb-1g is unsupported: the pool of 1G pages is empty (0 of 2 wanted); as root: echo 2 >")
     );
-    assert!(text.contains("thp+no-guards was not shown to be in force: not held 4 %"));
+    assert!(text.contains("thp+no-guards was in force on 4 % of the memory"));
     assert!(text.contains("thp: answered by the tracer, not the kernel: prctl(PR_SET_THP_DISABLE) (once a run)"));
     assert!(text.contains("warning: the baseline drifted"));
 }
@@ -180,7 +180,7 @@ fn the_coverage_in_the_table_agrees_with_its_word() {
         record.verdict.holding = Holding::Partly;
     }
     let text = render(&comparison, 140);
-    let note = "thp was not shown to be in force: partly 50 % in the worst tenth of the runs, 91 % on average";
+    let note = "thp was in force on 50 % of the memory in the worst tenth of the runs, 91 % on average";
     assert!(text.contains(note), "{text}");
     assert!(text.lines().any(|line| line.starts_with("thp ") && line.contains("partly 50 %")), "{text}");
 }
@@ -196,7 +196,7 @@ fn reports_an_unexamined_peak_with_its_bytes() {
         verdict.peak = Some(Peak { seen_bytes: 12 << 20, least_bytes: 493 << 20, most_bytes: 520 << 20 });
     }
     let text = render(&comparison, 200).split_whitespace().collect::<Vec<_>>().join(" ");
-    let note = "thp was not shown to be in force: unknown - most of the memory was given back before it could be inspected (12M of 493M \
+    let note = "thp: not known whether it was in force - most of the memory was given back before it could be inspected (12M of 493M \
                 at the peak); add --prove-all, which inspects all memory before it is given back";
     assert!(text.contains(note), "{text}");
 }

@@ -27,7 +27,10 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
         }
         rows
     };
-    Some(Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]))
+    let mut matrix = Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]);
+    // A booted kernel is in force, whichever pages it gave: its cells say under which policy it gave none.
+    matrix.totals.iter_mut().for_each(|total| total.is_held = true);
+    Some(matrix)
 }
 
 /// Adds to a cell why its kernel could not apply the policy, or why the pages are not those of the policy.

@@ -118,6 +118,8 @@ impl SettingChanges {
                 }
                 Change::Environment { variable, value } => sorted.variables.push((variable.clone(), value.clone())),
                 Change::Arguments { arguments, .. } => sorted.arguments.extend(arguments.iter().cloned()),
+                // Each attempt starts the program.
+                Change::Restart { .. } => {}
                 Change::Trigger { .. }
                 | Change::Mount { .. }
                 | Change::Collapse

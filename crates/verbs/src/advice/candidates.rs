@@ -38,7 +38,11 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
     let is_setting = |change: &Change| {
         matches!(
             change,
-            Change::Environment { .. } | Change::Arguments { .. } | Change::Setting { .. } | Change::Pool { .. }
+            Change::Environment { .. }
+                | Change::Arguments { .. }
+                | Change::Setting { .. }
+                | Change::Pool { .. }
+                | Change::Restart { .. }
         )
     };
     let is_pool = |remedy: &Remedy| remedy.changes.iter().any(|change| matches!(change, Change::Pool { .. }));

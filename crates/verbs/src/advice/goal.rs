@@ -16,35 +16,40 @@ pub struct Goal {
 }
 
 impl Goal {
-    /// The goal of a comparison.
+    /// The goal of a comparison: the policy that the user chose, or else the one that won.
     ///
     /// # Errors
     /// The reason why no setting is tried, as a clause.
-    pub fn of(comparison: &Comparison, page_sizes: &PageSizes) -> Result<Goal, String> {
-        let analysis = comparison.analysis.as_ref().ok_or("the comparison has no result")?;
-        let best = analysis.best();
-        let least_intrusive =
-            |arms: Vec<usize>| arms.into_iter().min_by_key(|arm| intrusiveness(&comparison.design.arms[*arm].policy));
-        let arm = least_intrusive(best).ok_or_else(|| without_best(analysis))?;
-        let policy = comparison.design.arms[arm].policy.clone();
+    pub fn of(comparison: &Comparison, page_sizes: &PageSizes, chosen: Option<&Policy>) -> Result<Goal, String> {
+        let policy = chosen.cloned().map_or_else(|| winner(comparison), Ok)?;
         if policy == Policy::DEFAULT {
             return Err("change nothing: no policy was shown to be better than the default".into());
         }
         let is_large = advice::is_large(&policy, page_sizes).ok_or_else(|| untried(&policy))?;
-        let trial_s = analysis.arms[arm].medians.get("wall_s").copied();
+        let arm = comparison.design.arms.iter().position(|arm| arm.policy == policy);
+        let analysis = arm.and_then(|arm| comparison.analysis.as_ref()?.arms.get(arm));
+        let trial_s = analysis.and_then(|arm| arm.medians.get("wall_s").copied());
         Ok(Goal { policy, is_large: Box::new(is_large), trial_s })
     }
 }
 
+/// The policy that won, the least intrusive of those that are tied.
+fn winner(comparison: &Comparison) -> Result<Policy, String> {
+    let analysis = comparison.analysis.as_ref().ok_or("the comparison has no result")?;
+    let policies = analysis.best().into_iter().map(|arm| &comparison.design.arms[arm].policy);
+    policies.min_by_key(|policy| intrusiveness(policy)).cloned().ok_or_else(|| without_best(analysis, comparison.id))
+}
+
 /// Why no policy is best.
-fn without_best(analysis: &Analysis) -> &'static str {
+fn without_best(analysis: &Analysis, id: i64) -> String {
     let any = |is: fn(&Outcome) -> bool| analysis.arms.iter().any(|arm| is(&arm.outcome));
+    let other = format!("pagelab advise --show {id} -p POLICY finds the setting for a policy that you choose");
     if any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
-        "none, because no policy is shown to be better than the baseline"
+        format!("none, because no policy is shown to be better than the baseline; {other}")
     } else if any(|outcome| matches!(outcome, Outcome::Equivalent | Outcome::Worse)) {
-        "change nothing: no policy is better than the baseline"
+        "change nothing: no policy is better than the baseline".to_owned()
     } else {
-        "none: no policy has figures that count"
+        format!("none: no policy has figures that count; {other}")
     }
 }
 

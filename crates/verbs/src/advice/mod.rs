@@ -30,6 +30,7 @@ const MAX_TRIAL_S: f64 = 30.0;
 
 /// Runs a comparison's program with settings, to find one that works like the winning policy. If the program behaves differently
 /// when it is run again, that is no error: the advice says so. With `is_requested`, a trial may take any time.
+/// A `chosen` policy takes the place of the one that won.
 ///
 /// # Errors
 /// A setting cannot be restored, the program cannot be started, or a signal stopped it.
@@ -38,10 +39,11 @@ pub fn advice(
     work: &mut Work,
     patience: Duration,
     is_requested: bool,
+    chosen: Option<&Policy>,
 ) -> Result<Advice, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let session = Session::new(host).with_patience(patience, waiting::report_lease_holder);
-    let goal = match Goal::of(comparison, session.host().page_sizes()) {
+    let goal = match Goal::of(comparison, session.host().page_sizes(), chosen) {
         Ok(goal) => goal,
         Err(reason) => return Ok(Advice::Untried { reason }),
     };

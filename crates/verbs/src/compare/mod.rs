@@ -65,7 +65,7 @@ pub fn run_with(arguments: Compare, is_advice_requested: bool) -> Result<Compari
     let exit = ending::exit(&measured.comparison, measured.blame);
     let comparison = &mut measured.comparison;
     let advised = program.filter(|_| exit.is_ok()).map_or(Ok(()), |mut program| {
-        let found = advice(comparison, &mut program.work, program.patience, is_advice_requested)?;
+        let found = advice(comparison, &mut program.work, program.patience, is_advice_requested, None)?;
         store.advise(comparison.id, &found).map_err(Failure::input)?;
         comparison.advice = Some(found);
         Ok(())

@@ -1,4 +1,4 @@
-//! Progress of a running comparison: a line on a terminal, nothing elsewhere.
+//! Progress of a running comparison.
 
 use std::cell::{Cell, RefCell};
 use std::time::Instant;
@@ -21,7 +21,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// The progress display of a design; hidden if standard error is not a terminal.
+    /// The progress display of a design.
     pub fn new(design: &Design) -> Progress {
         Progress {
             status: ProgressLine::new(),

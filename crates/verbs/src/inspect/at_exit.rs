@@ -184,7 +184,7 @@ fn note_freed_memory(inspection: &mut Inspection, is_sampled: bool) {
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let launch = Launch {
         command: arguments.command.clone(),
-        user: user::to_run_as(None)?,
+        user: user::to_run_as(arguments.user.as_deref())?,
         variables: user::variables(&[])?,
         stdin: None,
         stdout: None,

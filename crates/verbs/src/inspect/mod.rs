@@ -88,6 +88,9 @@ pub struct Inspect {
     /// Inspect a process that --capture wrote to this directory, not one of this system
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
+    /// Run the command as this user. Default under sudo: the user who called it
+    #[arg(long, value_name = "NAME", requires = "command")]
+    pub user: Option<String>,
     /// Run this command, and inspect its processes when they have the most memory and when they exit
     #[arg(last = true)]
     pub command: Vec<OsString>,

@@ -51,8 +51,9 @@ impl ReportContent<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         // Documents and pages have the same form as those of a study. Text lists kernels first, because they are the question.
-        let (of_study, kernels_first) =
-            (report(&policies, kernels), kernels.map(|kernels| report(kernels, Some(&policies))));
+        // A mail about two kernels has no room for the policies of each.
+        let others = Some(&policies).filter(|_| !self.mail);
+        let (of_study, kernels_first) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, others)));
         let of_text = kernels_first.as_ref().unwrap_or(&of_study);
         let text = if self.forms.json {
             format!("{:#}", shown::document(&of_study))

@@ -63,9 +63,9 @@ impl Source {
         self.roots.iter().flat_map(|root| &root.all)
     }
 
-    /// Whether other crates can depend on it, because it has a library.
+    /// Whether other crates use its items: it has a library. `verbs` has one for the linker, with one item for the program.
     pub fn is_library(&self) -> bool {
-        self.modules().any(|module| module.file == format!("{}/src/lib.rs", self.directory))
+        self.package != "verbs" && self.modules().any(|module| module.file == format!("{}/src/lib.rs", self.directory))
     }
 
     fn graph(&self) -> Graph {

@@ -165,8 +165,8 @@ fn together(totals: &[&Total], baseline: &str, what: &str) -> String {
     if others.is_empty() {
         return String::new();
     }
-    let table = Columns::of_equal_width(20, &["geometric mean", "95% interval", "ahead of all others in"]);
-    let mut text = format!("all {what} together, as cost\n") + &table.heads();
+    let table = Columns::of_equal_width(20, &["change", "95% interval", "ahead of all others in"]);
+    let mut text = format!("geometric mean of the changes over all {what}\n") + &table.heads();
     for total in others {
         let effect = total.mean.map(|mean| mean.effect());
         let [change, range] = effect.map(|effect| [estimate(&effect), interval(&effect)]).unwrap_or_default();

@@ -43,7 +43,7 @@ fn a_mail_of_a_comparison_has_what_a_reviewer_asks_for() {
     assert_eq!((cells[0][0], cells[0].len()), ("default", 5), "{wall:?}");
     let thp = cells.iter().find(|cells| cells[0] == "thp").unwrap();
     assert!(thp.len() == 7 && thp[5] == "-11.8%" && thp[6].contains(".."), "{wall:?}");
-    for metric in ["user time", "system time", "minor faults", "peak memory", "page tables seen"] {
+    for metric in ["user time", "system time", "minor faults", "peak memory", "page tables"] {
         assert!(of_metric(&text, metric).len() > 1, "{metric} in\n{text}");
     }
     assert!(line(&text, "* default: baseline; 15 runs").len() > 20);
