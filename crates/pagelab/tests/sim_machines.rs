@@ -140,7 +140,7 @@ fn warns_of_a_shared_tlb_if_fetches_and_data_were_recorded_apart() {
     fs::write(&file, MACHINE).unwrap();
     let warnings = |arguments: &[&str]| {
         traced
-            .sim(arguments)
+            .sim(&[arguments, &["--full"]].concat())
             .stdout
             .split_whitespace()
             .collect::<Vec<_>>()

@@ -32,6 +32,17 @@ pub struct Chunk {
     pub addresses: Vec<Access>,
 }
 
+/// Numbers of accesses, each in one of three classes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct AccessCounts {
+    /// Loads and stores of the program.
+    pub data: u64,
+    /// Instruction fetches of the program.
+    pub fetches: u64,
+    /// Accesses by the kernel for the program.
+    pub kernel: u64,
+}
+
 /// Why bytes are not a chunk.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum ChunkError {
@@ -71,6 +82,22 @@ impl Chunk {
             kind: self.kinds.get(index).and_then(|bits| Kind::from_bits(*bits)).unwrap_or(Kind::LOAD),
             accesses: self.accesses.get(index).copied().unwrap_or(1),
         })
+    }
+
+    /// Sums of the accesses of all runs.
+    pub fn access_counts(&self) -> AccessCounts {
+        let mut sum = AccessCounts::default();
+        for run in self.runs() {
+            let accesses = u64::from(run.accesses);
+            if run.kind.has(Kind::KERNEL) {
+                sum.kernel += accesses;
+            } else if run.kind.has(Kind::FETCH) {
+                sum.fetches += accesses;
+            } else {
+                sum.data += accesses;
+            }
+        }
+        sum
     }
 
     /// Decodes a chunk of `runs` runs.

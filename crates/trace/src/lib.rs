@@ -73,7 +73,7 @@ pub use access::Access;
 pub use add_notes::add_notes;
 pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
 pub use builder::Builder;
-pub use chunk::{Chunk, ChunkError, MAX_ACCESSES, MAX_RUNS};
+pub use chunk::{AccessCounts, Chunk, ChunkError, MAX_ACCESSES, MAX_RUNS};
 pub use column::{ColumnError, Encoder};
 pub use dictionary::MAX_PAGES;
 pub use event::{Call, Event};

@@ -58,6 +58,9 @@ pub struct Replay {
     /// figures are comparable to those of TLB simulators without a kernel
     #[arg(long)]
     pub accesses_only: bool,
+    /// Print all figures, causes and notes instead of one line per policy
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,

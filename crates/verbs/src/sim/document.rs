@@ -8,9 +8,10 @@ use results::simulation::Document;
 use serde_json::{Value, json};
 
 use super::cost::{answers_of, cells};
+use super::notes::Notes;
 use super::request::Request;
 use super::simulated::Simulated;
-use super::{machines, notes, report};
+use super::{machines, report};
 
 /// All simulations as one JSON document.
 pub fn json(simulated: &[Simulated], used: &[Machine], request: &Request) -> Value {
@@ -121,7 +122,7 @@ pub fn trace_page(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
         file: simulated.file.clone(),
         command: simulated.header.command.clone(),
         facts,
-        notes: notes::of(simulated),
+        notes: Notes::of(simulated).all(),
         answers: answers_of(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
         cells: cells(simulated),
         spreads: simulated.layouts.as_ref().map(|layouts| layouts.spreads.clone()).unwrap_or_default(),

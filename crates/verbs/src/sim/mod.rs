@@ -16,6 +16,7 @@ mod notes;
 mod report;
 mod request;
 mod run_time;
+mod screen;
 mod simulate;
 mod simulated;
 mod source;
@@ -33,6 +34,7 @@ use results::simulation::Cell;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use arguments::Replay;
+use notes::Notes;
 use request::Request;
 use simulated::Simulated;
 
@@ -91,7 +93,7 @@ pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
         )));
     }
     let of_machine = |machine: &Machine| {
-        let notes = all.iter().flat_map(|one| notes::of_machine(one, &machine.name));
+        let notes = all.iter().flat_map(|one| Notes::of_machine(one, &machine.name).all());
         (machine.name.clone(), notes.chain(machines::assumed_note(machine)).collect())
     };
     let notes = used.iter().map(of_machine).collect();
@@ -115,7 +117,9 @@ fn replay(arguments: &Replay) -> Result<(), Failure> {
     let text = if arguments.json {
         format!("{:#}", document::json(&all, &used, &request))
     } else {
-        report::texts(&all, &used, terminal_width())
+        let print_trace = if arguments.full { report::text } else { screen::text };
+        let texts: Vec<String> = all.iter().map(|one| print_trace(one, &used, terminal_width())).collect();
+        texts.join("\n\n")
     };
     print(&text, arguments.json)?;
     if let Some(file) = &arguments.html {

@@ -16,35 +16,46 @@ use crate::table::describe::count;
 /// The page size in which `mmap` counts on hosts where traces are recorded, in bytes.
 const RECORDED_PAGE_BYTES: u64 = 4096;
 
-/// All notes on the figures of a trace.
-pub fn of(simulated: &Simulated) -> Vec<String> {
-    about(simulated, &simulated.cells.iter().filter_map(Cell::outcome).collect::<Vec<_>>())
+/// Notes on the figures of a trace.
+pub struct Notes {
+    /// What was different in this trace or run: with it the figures are read differently.
+    pub of_this_trace: Vec<String>,
+    /// What the model leaves out of every trace, or does as it was asked to.
+    pub of_the_model: Vec<String>,
 }
 
-/// All notes on the figures of one machine.
-pub fn of_machine(simulated: &Simulated, machine: &str) -> Vec<String> {
-    let ran = simulated.cells.iter().filter_map(Cell::outcome);
-    about(simulated, &ran.filter(|outcome| outcome.machine == machine).collect::<Vec<_>>())
+impl Notes {
+    /// The notes on the figures of a trace.
+    pub fn of(simulated: &Simulated) -> Notes {
+        Notes::about(simulated, |_| true)
+    }
+
+    /// The notes on the figures of one machine.
+    pub fn of_machine(simulated: &Simulated, machine: &str) -> Notes {
+        Notes::about(simulated, |outcome| outcome.machine == machine)
+    }
+
+    fn about(simulated: &Simulated, is_concerned: impl Fn(&Outcome) -> bool) -> Notes {
+        let ran = simulated.cells.iter().filter_map(Cell::outcome);
+        let ran: Vec<&Outcome> = ran.filter(|outcome| is_concerned(outcome)).collect();
+        Notes { of_this_trace: of_this_trace(simulated, &ran), of_the_model: of_the_model(simulated, &ran) }
+    }
+
+    /// All notes, those of this trace first.
+    pub fn all(self) -> Vec<String> {
+        self.of_this_trace.into_iter().chain(self.of_the_model).collect()
+    }
 }
 
-/// Notes on the figures of these outcomes.
-fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
+fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     let mut notes: Vec<String> = ran.iter().filter_map(|outcome| stopped(outcome)).collect();
     if simulated.replayed.inferred {
         notes.push("the trace does not record mappings: ranges of touched pages count as mappings".to_owned());
     }
-    if simulated.replayed.accesses_only {
-        notes.push(
-            "only the accesses, at the recorded addresses: system calls are ignored, forked processes are not followed, \
-             and all touched memory counts as anonymous"
-                .to_owned(),
-        );
-    }
     notes.extend(base_page::unknown(&simulated.header, ran));
-    notes.extend(layouts(simulated));
     notes.extend(parts(&simulated.header));
-    notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
     notes.extend(simulated.swept.iter().flat_map(Swept::limits));
+    notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
     if let Some(machine) = &simulated.guessed {
         notes.push(format!(
             "the trace does not say on which architecture it was recorded: {machine} was assumed; name a machine with -m"
@@ -69,12 +80,6 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
         ));
     }
     notes.extend(unmodelled(ran));
-    if let Some(calls) = ran.iter().map(|outcome| outcome.costs.refused_calls).max().filter(|calls| *calls != 0) {
-        notes.push(format!(
-            "{calls} calls of the trace did nothing: no kernel would have let them succeed (misaligned, empty or beyond \
-             the addresses of programs), or the policy makes them fail"
-        ));
-    }
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
         let bytes = format_bytes(swapped);
         notes.push(format!("memory was short: up to {bytes} were reclaimed to swap; allow more with --memory"));
@@ -84,6 +89,32 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
         notes.push(format!("the program forked {forks} {processes} without a trace FILE.PID, which are not modelled"));
     }
     notes.extend(unrecorded(&simulated.replayed.unrecorded));
+    let machines = ran.iter().map(|outcome| outcome.machine.as_str());
+    let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
+    if let Some(first) = foreign.first() {
+        notes.push(format!(
+            "the trace was recorded on {}: on {first} the program would be compiled to other instructions",
+            simulated.header.architecture
+        ));
+    }
+    notes
+}
+
+fn of_the_model(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
+    let mut notes: Vec<String> = layouts(simulated).into_iter().collect();
+    if simulated.replayed.accesses_only {
+        notes.push(
+            "only the accesses, at the recorded addresses: system calls are ignored, forked processes are not followed, \
+             and all touched memory counts as anonymous"
+                .to_owned(),
+        );
+    }
+    if let Some(calls) = ran.iter().map(|outcome| outcome.costs.refused_calls).max().filter(|calls| *calls != 0) {
+        notes.push(format!(
+            "{calls} calls of the trace did nothing: no kernel would have let them succeed (misaligned, empty or beyond \
+             the addresses of programs), or the policy makes them fail"
+        ));
+    }
     let has_mappings = !simulated.replayed.inferred && !simulated.replayed.accesses_only;
     let large_base = ran.iter().filter(|outcome| outcome.base_bytes > RECORDED_PAGE_BYTES);
     if let Some(bytes) = large_base.map(|outcome| outcome.base_bytes).max().filter(|_| has_mappings) {
@@ -98,14 +129,6 @@ fn about(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
             "{} ({}) has fewer bits of address than the trace: stack and mappings were moved to the end of its address \
              space, the program to two thirds of it",
             moved.machine, moved.table_format
-        ));
-    }
-    let machines = ran.iter().map(|outcome| outcome.machine.as_str());
-    let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
-    if let Some(first) = foreign.first() {
-        notes.push(format!(
-            "the trace was recorded on {}: on {first} the program would be compiled to other instructions",
-            simulated.header.architecture
         ));
     }
     notes.extend(ran.first().map(|outcome| no_interference(outcome)));

@@ -1,4 +1,4 @@
-//! Formats outcomes as tables for the terminal and as JSON.
+//! Formats outcomes with all figures: as tables for the terminal, and as JSON.
 
 use model::machine::Machine;
 use model::replay::Unrecorded;
@@ -13,47 +13,44 @@ use results::simulation::{FigureSpread, Per, Spread, mapped_in_words, rate_in_wo
 use serde_json::{Value, json};
 
 use super::cost::{answers_of, cost};
+use super::notes::Notes;
 use super::simulated::{Cell, Layouts, Simulated};
-use super::{notes, run_time, swept};
-
-/// Tables for the terminal, one trace after the other.
-pub fn texts(all: &[Simulated], used: &[Machine], width: usize) -> String {
-    all.iter().map(|simulated| text(simulated, used, width)).collect::<Vec<_>>().join("\n\n")
-}
+use super::{run_time, swept};
+use crate::table::describe::count;
 
 /// The tables of a trace, grouped by machine, and its result.
-fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
+pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let mut lines = Vec::new();
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
-    if let Some(first) = complete_or_first(&ran) {
-        let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
-        lines.push(format!(
-            "{}: {} accesses in {} runs, {instructions} instructions, {} {}",
-            simulated.file,
-            first.accesses,
-            first.runs,
-            first.threads,
-            if first.threads == 1 { "thread" } else { "threads" }
-        ));
-    }
+    lines.extend(subject(simulated, &ran));
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
-        lines.push(format!("\n{name}\n{}", translation(outcomes, width)));
-        lines.push(format!("\n{}", memory(outcomes, width)));
-        lines.extend(kernel(outcomes, width).map(|table| format!("\n{table}")));
+        let per = outcomes.first().map_or("runs", |outcome| Per::of(outcome.instructions, outcome.runs).unit());
+        let captioned = |caption: String, table: String| format!("\n{}\n{table}", fold(&caption, width, 0));
+        lines.push(captioned(
+            format!(
+                "{name}, modelled: TLB misses, walks, entries that they read, and cycles lost to them (one walk at a time), all per \
+                 1000 {per}"
+            ),
+            translation(outcomes, width),
+        ));
+        lines.push(captioned(
+            "page faults; memory and page tables at their peaks (unmapped: held but not mapped); what maps memory at the end"
+                .to_owned(),
+            memory(outcomes, width),
+        ));
+        let in_kernel = kernel(outcomes, width);
+        lines.extend(
+            in_kernel.map(|table| {
+                captioned(format!("cycles per 1000 {per}: of translation, of the kernel at faults"), table)
+            }),
+        );
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }
-    if let Some(first) = ran.first() {
-        let unit = Per::of(first.instructions, first.runs).unit();
-        let caption = format!(
-            "misses, walks, entries that walks read, and cycles lost (one walk at a time) per 1000 {unit}; memory at its \
-             peaks (unmapped: held but not mapped), mapped as at the end; cycles of translation and of the kernel at faults per 1000 {unit}; modelled"
-        );
-        lines.push(fold(&caption, width, 0));
-    }
     lines.extend(simulated.cells.iter().filter_map(refused).map(|line| fold(&line, width, 2)));
-    lines.extend(causes(&ran, width));
-    lines.extend(notes::of(simulated).iter().map(|note| fold(note, width, 2)));
+    let reasons = causes(&ran, 2).into_iter().chain(answered(&ran));
+    lines.extend(reasons.map(|line| fold(&line, width, 2)));
+    lines.extend(Notes::of(simulated).all().iter().map(|note| fold(note, width, 2)));
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
@@ -62,53 +59,65 @@ fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.join("\n")
 }
 
-/// The outcome that describes the trace: one that reached its end, if any did.
-fn complete_or_first<'a>(ran: &[&'a Outcome]) -> Option<&'a Outcome> {
-    ran.iter().find(|outcome| outcome.is_whole()).or(ran.first()).copied()
+/// `sort.trace: 193769038 instructions, 302272469 accesses, 1 thread`
+pub fn subject(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
+    // An outcome that reached the end of the trace describes it, if any did.
+    let first = ran.iter().find(|outcome| outcome.is_whole()).or(ran.first())?;
+    let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
+    let threads = count(first.threads as u64, "thread");
+    Some(format!("{}: {instructions} instructions, {} accesses, {threads}", simulated.file, first.accesses))
 }
 
-fn refused(cell: &Cell) -> Option<String> {
+/// Why a machine does not support a policy.
+pub fn refused(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Ran(_) => None,
         Cell::Refused(unsupported) => Some(unsupported.to_string()),
     }
 }
 
-/// Why policies did not hold, with the two largest causes of each, and which calls were answered. Lines that are equal for
-/// several machines are printed once.
-fn causes(ran: &[&Outcome], width: usize) -> Vec<String> {
-    const SHOWN: usize = 2;
-    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
-    for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
+/// Why policies did not hold, with the largest causes of each.
+pub fn causes(ran: &[&Outcome], shown: usize) -> Vec<String> {
+    by_machine(ran, |outcome| {
         let cause = |share: &CauseShare| {
             let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
             let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
             format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe())
         };
+        outcome.verdict.causes.iter().take(shown).map(cause).collect()
+    })
+}
+
+/// Which calls were answered as the tracer does.
+fn answered(ran: &[&Outcome]) -> Vec<String> {
+    by_machine(ran, |outcome| {
         let answered = |one: &AnsweredCall| {
             format!("{}: answered as the tracer does, not by the kernel: {} ({})", outcome.policy, one.call, one.times)
         };
-        let causes = outcome.verdict.causes.iter().take(SHOWN).map(cause);
-        for text in causes.chain(outcome.verdict.answered.iter().map(answered)) {
+        outcome.verdict.answered.iter().map(answered).collect()
+    })
+}
+
+/// Lines about outcomes. Those that are equal for several machines are printed once.
+fn by_machine(ran: &[&Outcome], lines_of: impl Fn(&Outcome) -> Vec<String>) -> Vec<String> {
+    let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
+    for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
+        for text in lines_of(outcome) {
             match lines.iter_mut().find(|(known, _)| *known == text) {
                 Some((_, machines)) => machines.push(&outcome.machine),
                 None => lines.push((text, vec![&outcome.machine])),
             }
         }
     }
-    let everywhere = ran.chunk_by(|one, other| one.machine == other.machine).count();
-    let line = |(text, machines): &(String, Vec<&str>)| {
-        if machines.len() == everywhere {
-            fold(text, width, 2)
-        } else {
-            fold(&format!("{} under {text}", machines.join(", ")), width, 2)
-        }
+    let all = ran.chunk_by(|one, other| one.machine == other.machine).count();
+    let line = |(text, machines): (String, Vec<&str>)| {
+        if machines.len() == all { text } else { format!("{} under {text}", machines.join(", ")) }
     };
-    lines.iter().map(line).collect()
+    lines.into_iter().map(line).collect()
 }
 
 /// The text in place of a result for a simulation that did not reach the end of the trace.
-const STOPPED: &str = "stopped early";
+pub const STOPPED: &str = "stopped early";
 
 fn translation(outcomes: &[&Outcome], width: usize) -> String {
     let row = |outcome: &&Outcome| {
@@ -178,12 +187,12 @@ fn kernel(outcomes: &[&Outcome], width: usize) -> Option<String> {
 }
 
 /// The spread of a machine's figures over layouts.
-fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String> {
+pub fn over_layouts(machine: &str, layouts: &Layouts, width: usize) -> Option<String> {
     let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == *machine);
     let rows: Vec<[String; 6]> = of_machine.flat_map(Spread::shown).collect();
     let caption =
-        format!("over {} randomised layouts of addresses, seed {}; counts and bytes", layouts.count, layouts.seed);
-    (!rows.is_empty()).then(|| format!("\n{}\n{caption}", plain(Spread::HEADER, rows, width)))
+        format!("counts and bytes over {} randomised layouts of addresses, seed {}", layouts.count, layouts.seed);
+    (!rows.is_empty()).then(|| format!("\n{caption}\n{}", plain(Spread::HEADER, rows, width)))
 }
 
 /// The leaves that map the memory at the end: shares by size.
@@ -223,7 +232,7 @@ pub fn document(simulated: &Simulated, used: &[Machine]) -> Value {
         "unrecorded_programs": simulated.replayed.unrecorded.iter().map(unrecorded).collect::<Vec<_>>(),
         "damage": simulated.damage(),
         "events_out_of_order": simulated.replayed.out_of_order,
-        "notes": notes::of(simulated),
+        "notes": Notes::of(simulated).all(),
         "run_time": run_time::document(&simulated.time),
         "answers": answers_of(simulated, used).iter().map(answer_document).collect::<Vec<_>>(),
         "curves": curves,

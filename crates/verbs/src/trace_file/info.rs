@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use trace::{Block, Call, Event, Footprint, Header, Kind, Native, Notes, SHIFTS, Windows};
+use trace::{AccessCounts, Block, Call, Event, Footprint, Header, Native, Notes, SHIFTS, Windows};
 
 use super::regions::{Region, Regions};
 use super::{Damages, FileArguments, about, open};
@@ -103,15 +103,10 @@ impl Content {
                 thread.runs += chunk.len() as u64;
                 thread.instructions = thread.instructions.max(instructions);
                 add(&mut thread.recorded_instructions, recorded);
-                for run in chunk.runs() {
-                    let accesses = u64::from(run.accesses);
-                    if run.kind.has(Kind::KERNEL) {
-                        add(&mut thread.kernel_accesses, accesses);
-                        continue;
-                    }
-                    add(&mut thread.accesses, accesses);
-                    add(&mut thread.fetches, if run.kind.has(Kind::FETCH) { accesses } else { 0 });
-                }
+                let AccessCounts { data, fetches, kernel } = chunk.access_counts();
+                add(&mut thread.kernel_accesses, kernel);
+                add(&mut thread.accesses, data + fetches);
+                add(&mut thread.fetches, fetches);
             }
             Block::Events { thread, instructions, events } => {
                 self.recorded.entry(thread).or_default().events(&events);

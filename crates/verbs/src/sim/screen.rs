@@ -1,0 +1,73 @@
+//! The first screen of `sim`: one line per policy, the result in a sentence, and what was special about this trace.
+
+use model::machine::Machine;
+use model::simulation::Outcome;
+use policy::size::format_bytes;
+use policy::verdict::Holding;
+use results::fold;
+use results::grid::plain;
+use results::simulation::{Per, rate_in_words, verdict_in_words};
+
+use super::cost::{answers_of, cost};
+use super::notes::Notes;
+use super::report::{STOPPED, causes, over_layouts, refused, subject};
+use super::simulated::{Cell, Simulated};
+use super::swept;
+use crate::table::describe::count;
+
+/// A table for each machine, its result, and the notes of this trace.
+pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
+    let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
+    let mut lines: Vec<String> = subject(simulated, &ran).into_iter().collect();
+    for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
+        lines.push(String::new());
+        lines.extend(outcomes.first().map(|first| fold(&caption(first), width, 0)));
+        lines.push(plain(HEADER, outcomes.iter().map(|outcome| row(outcome)), width));
+        let name = outcomes.first().map_or("", |outcome| &outcome.machine);
+        lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
+    }
+    if let Some(swept) = &simulated.swept {
+        lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
+    }
+    lines.push(String::new());
+    lines.extend(answers_of(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
+    lines.extend(simulated.cells.iter().filter_map(refused).map(|line| fold(&line, width, 2)));
+    let in_part: Vec<&Outcome> =
+        ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
+    let shown_causes = causes(&in_part, 1);
+    lines.extend(shown_causes.iter().map(|line| fold(line, width, 2)));
+    let notes = Notes::of(simulated);
+    lines.extend(notes.of_this_trace.iter().map(|note| fold(note, width, 2)));
+    let hidden = notes.of_the_model.len() + causes(&ran, 2).len() - shown_causes.len();
+    lines.push(format!("{} and all figures: --full", count(hidden as u64, "note")));
+    lines.join("\n")
+}
+
+const HEADER: [&str; 8] = ["policy", "verdict", "walks", "translation", "faults", "kernel", "memory", "tables"];
+
+/// The machine, and the units of the columns.
+fn caption(outcome: &Outcome) -> String {
+    let unit = Per::of(outcome.instructions, outcome.runs).unit();
+    format!("{}, modelled; translation and kernel in cycles per 1000 {unit}", outcome.machine)
+}
+
+fn row(outcome: &Outcome) -> [String; 8] {
+    let mut row = [const { String::new() }; 8];
+    row[0] = outcome.policy.to_string();
+    if !outcome.is_whole() {
+        row[1] = STOPPED.to_owned();
+        return row;
+    }
+    let cost = cost(outcome);
+    let rate = |count: u64| rate_in_words(cost.per.rate(count));
+    [
+        outcome.policy.to_string(),
+        verdict_in_words(&cost.verdict),
+        cost.walks.to_string(),
+        rate(cost.most_lost_cycles),
+        cost.faults.to_string(),
+        cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total())),
+        format_bytes(cost.resident_peak_bytes),
+        format_bytes(cost.table_peak_bytes),
+    ]
+}
