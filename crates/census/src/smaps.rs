@@ -27,6 +27,7 @@ pub struct SmapsEntry {
 enum Sum {
     KernelPageSize,
     Rss,
+    Pss,
     Referenced,
     Anonymous,
     AnonHugePages,
@@ -41,9 +42,10 @@ enum Sum {
     Ksm,
 }
 
-const NAMES: [(&str, Sum); 14] = [
+const NAMES: [(&str, Sum); 15] = [
     ("KernelPageSize", Sum::KernelPageSize),
     ("Rss", Sum::Rss),
+    ("Pss", Sum::Pss),
     ("Referenced", Sum::Referenced),
     ("Anonymous", Sum::Anonymous),
     ("AnonHugePages", Sum::AnonHugePages),
@@ -91,6 +93,7 @@ impl SmapsEntry {
         // File pages and pages merged by KSM are shared for reasons other than a fork.
         let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);
         let shared = self.bytes(Sum::SharedClean) + self.bytes(Sum::SharedDirty);
+        let is_own = self.vma.kind() != VmaKind::Special;
         SmapsInfo {
             flags: VmFlags::of(&self.flags),
             thp_eligible: self.thp_eligible,
@@ -99,6 +102,8 @@ impl SmapsEntry {
             lazy_free_bytes: self.bytes(Sum::LazyFree),
             shared_bytes: if is_anonymous { shared.min(anonymous).saturating_sub(ksm_bytes) } else { 0 },
             ksm_bytes,
+            mapped_again_bytes: if is_own { shared + self.bytes(Sum::SharedHugetlb) } else { 0 },
+            proportional_bytes: if is_own { self.bytes(Sum::Pss) } else { 0 },
         }
     }
 

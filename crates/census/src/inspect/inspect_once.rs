@@ -89,10 +89,14 @@ pub fn inspect_once(
         is_live: subject.is_live(),
     };
     let contents = inspection.contents.take();
-    let lazy_free = |facts: &VmaFacts| facts.smaps_info.map_or(0, |smaps_info| smaps_info.lazy_free_bytes);
-    let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+    let sum = |bytes: fn(&SmapsInfo) -> u64| {
+        let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+        smaps_info.knows_flags.then(|| whole.filter_map(|facts| facts.smaps_info.as_ref()).map(bytes).sum())
+    };
     let process = About {
-        lazy_free_bytes: smaps_info.knows_flags.then(|| whole.map(lazy_free).sum()),
+        lazy_free_bytes: sum(|info| info.lazy_free_bytes),
+        mapped_again_bytes: sum(|info| info.mapped_again_bytes),
+        proportional_bytes: sum(|info| info.proportional_bytes),
         held_unmapped_bytes: subject.held_unmapped_bytes(),
         contents: detail.contents.then_some(contents),
         base_page_support,

@@ -1,6 +1,7 @@
 //! Inspects a process periodically: one row per look, with a sparkline of the share of large pages in the last looks.
 
 use std::io;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -17,14 +18,13 @@ use tracer::signals::{self, Forward};
 
 use super::Inspect;
 use crate::failure::{Failure, report};
+use crate::looks;
 use crate::output::{Reader, print_update, terminal_width, write_update};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
 
 /// The number of looks in the sparkline.
 const SPARKS: usize = 16;
-/// The longest time until a signal or a closed pipe is noticed.
-const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 /// The rest of the message that a process has ended.
 const OTHER_PROCESS: &str = ", and its number belongs to another process";
 
@@ -46,7 +46,7 @@ pub struct LookThread {
 impl PeriodicInspection {
     /// The looks that the arguments request.
     pub fn of(arguments: &Inspect) -> Option<PeriodicInspection> {
-        let every = Duration::from_secs_f64(arguments.every?.min(1e9));
+        let every = looks::interval(arguments.every?);
         let (as_json_lines, metrics) = (arguments.json_lines, arguments.openmetrics.clone());
         Some(PeriodicInspection { every, as_json_lines, metrics, sizes_only: arguments.sizes })
     }
@@ -70,7 +70,7 @@ impl PeriodicInspection {
         let is_over = Arc::new(AtomicBool::new(false));
         let ends = Arc::clone(&is_over);
         let thread = std::thread::Builder::new().name("looks".into()).spawn(move || {
-            wait(Instant::now() + self.every, &ends);
+            looks::wait(Instant::now() + self.every, &ends);
             self.run_until(pid, true, &ends).map(drop)
         });
         LookThread { thread, is_over }
@@ -83,28 +83,23 @@ impl PeriodicInspection {
         let inspector =
             super::inspector(observer.with_file_folios(), Detail { sizes_only: self.sizes_only, ..Detail::default() })?;
         let mut series = Series::new(self, inspector.page_sizes().clone());
-        let (began, mut looks) = (Instant::now(), 0u32);
-        while !must_end(is_over) {
-            let at = began.elapsed();
+        let ended = looks::at_intervals(self.every, is_over, |at| {
             match look(&inspector, pid) {
-                Ok(summary) if series.is_other_process(&summary) => {
-                    return Ok(Some(OTHER_PROCESS));
-                }
+                Ok(summary) if series.is_other_process(&summary) => return Ok(ControlFlow::Break(Some(OTHER_PROCESS))),
                 Ok(summary) => match series.show(&summary, at)? {
                     Reader::Present => {}
-                    Reader::Gone => break,
+                    Reader::Gone => return Ok(ControlFlow::Break(None)),
                 },
-                Err(error) if existed && how_ended(&error).is_some() => return Ok(how_ended(&error)),
-                Err(_) if is_over.load(Ordering::SeqCst) => break,
+                Err(error) if existed && how_ended(&error).is_some() => {
+                    return Ok(ControlFlow::Break(how_ended(&error)));
+                }
+                Err(_) if is_over.load(Ordering::SeqCst) => return Ok(ControlFlow::Break(None)),
                 Err(error) => return Err(Failure::input(error)),
             }
             existed = true;
-            looks += 1;
-            // Each look has a fixed time, however long the previous one took.
-            let next = began + self.every * looks;
-            wait(if next < Instant::now() { Instant::now() + self.every } else { next }, is_over);
-        }
-        Ok(None)
+            Ok(ControlFlow::Continue(()))
+        });
+        Ok(ended?.flatten())
     }
 }
 
@@ -122,21 +117,6 @@ impl LookThread {
             Err(panic) => std::panic::resume_unwind(panic),
         }
     }
-}
-
-/// Waits until the given time, or until the looks must end.
-fn wait(until: Instant, is_over: &AtomicBool) {
-    while let Some(left) = until.checked_duration_since(Instant::now()) {
-        if must_end(is_over) {
-            return;
-        }
-        std::thread::sleep(left.min(SIGNAL_PATIENCE));
-    }
-}
-
-/// Whether the looks must end: the process has ended, a signal stops pagelab, or standard output has no reader.
-fn must_end(is_over: &AtomicBool) -> bool {
-    is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::Gone
 }
 
 /// The rest of the message that a process has ended, if this error is due to its end; some of them appear only where it ends during a

@@ -1,0 +1,166 @@
+//! A look as text: a line for each group, and the system below it.
+
+use policy::size::{PageSize, format_bytes};
+
+use super::openmetrics::causes;
+use super::system::{COMPACTION, Counted, KHUGEPAGED, SizeFaults};
+use super::{Group, Look, System, Uninspected};
+use crate::grid;
+use crate::text::{fold, printable};
+
+/// Columns that the table needs without the names of groups.
+const OTHER_COLUMNS: usize = 82;
+/// The fewest characters of the name of a group.
+const MIN_NAME: usize = 16;
+
+/// The period that the counters of the text cover.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Period<'a> {
+    /// Since boot.
+    Boot,
+    /// Since an earlier look, this many seconds ago.
+    Look(&'a System, f64),
+}
+
+/// The text, in lines of at most `width` characters.
+pub fn look(look: &Look, period: Period, width: usize) -> String {
+    let (system, since) = match period {
+        Period::Boot => (look.system.clone(), "since the boot".to_string()),
+        Period::Look(before, seconds) => (look.system.since(before), format!("in the last {seconds:.0} s")),
+    };
+    let lines = [without_group(look.without_group), free(&system), faults(&system, &since)];
+    let counts = [("compaction", &COMPACTION[..]), ("khugepaged", &KHUGEPAGED[..])];
+    let counts = counts.map(|(topic, counted)| counters(&system, topic, counted, &since));
+    let pools = system.pools.iter().filter(|pool| pool.pages > 0);
+    let pools = pools.map(|pool| format!("hugetlb pool: {}", pool.describe()));
+    let lines = lines.into_iter().chain(counts).flatten().chain(pools);
+    let lines: Vec<String> = lines.map(|line| fold(&line, width, 2)).collect();
+    format!("{}\n\n{}", table(look, width), lines.join("\n"))
+}
+
+fn table(look: &Look, width: usize) -> String {
+    let header = [
+        "control group",
+        "processes",
+        "resident",
+        "divided",
+        "is larger",
+        "could be larger",
+        "held unused",
+        "first cause",
+    ];
+    let name_width = width.saturating_sub(OTHER_COLUMNS).max(MIN_NAME);
+    grid::plain(header, look.groups.iter().map(|group| row(group, look.system.base, name_width)), width)
+}
+
+fn row(group: &Group, base: PageSize, name_width: usize) -> [String; 8] {
+    let totals = &group.totals;
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_string(), format_bytes);
+    let held = totals.lazy_free_bytes.into_iter().chain(totals.held_unmapped_bytes).reduce(|one, other| one + other);
+    let is_larger = match totals.resident_bytes() {
+        0 => String::new(),
+        all => {
+            let larger = totals.census.bytes_where(|mapping| mapping.leaf > base);
+            format!("{:.0} %", larger as f64 / all as f64 * 100.0)
+        }
+    };
+    let processes = match group.uninspected.all() {
+        0 => totals.processes.to_string(),
+        more => format!("{} + {more}?", totals.processes),
+    };
+    [
+        shortened(&printable(group.name.label()), name_width),
+        processes,
+        format_bytes(totals.resident_bytes()),
+        bytes(totals.proportional_bytes),
+        is_larger,
+        format_bytes(totals.could_be_larger_bytes),
+        bytes(held),
+        causes(group).into_iter().next().map(|(cause, _)| cause).unwrap_or_default(),
+    ]
+}
+
+/// A name in at most `width` characters, without its middle if it is longer: the end of a path tells groups apart.
+fn shortened(name: &str, width: usize) -> String {
+    let characters: Vec<char> = name.chars().collect();
+    if characters.len() <= width {
+        return name.to_string();
+    }
+    let head = width.saturating_sub(1) / 3;
+    let tail = width.saturating_sub(1) - head;
+    let part = |part: &[char]| part.iter().collect::<String>();
+    format!("{}…{}", part(&characters[..head]), part(&characters[characters.len() - tail..]))
+}
+
+fn without_group(without: Uninspected) -> Option<String> {
+    let Uninspected { ended, forbidden, failed } = without;
+    (without.all() > 0).then(|| {
+        format!("processes whose control group is not known: {ended} ended, {forbidden} forbidden, {failed} failed")
+    })
+}
+
+fn free(system: &System) -> Option<String> {
+    let of_node = |(node, blocks): (&u32, &Vec<u64>)| {
+        let of_order = |(order, blocks): (usize, &u64)| {
+            let block_bytes = system.base.bytes() << order;
+            format!("{} in {}", format_bytes(blocks * block_bytes), format_bytes(block_bytes))
+        };
+        format!("node {node}: {}", blocks.iter().enumerate().map(of_order).collect::<Vec<_>>().join(", "))
+    };
+    let nodes: Vec<String> = system.free_blocks_by_node.iter().map(of_node).collect();
+    (!nodes.is_empty()).then(|| format!("free by block: {}", nodes.join("; ")))
+}
+
+fn faults(system: &System, since: &str) -> Option<String> {
+    let of_size = |faults: SizeFaults| {
+        let all = faults.given + faults.fell_back;
+        let share = faults.fell_back as f64 / all as f64 * 100.0;
+        let memory = if faults.memory == "anonymous" { String::new() } else { format!(" of {}", faults.memory) };
+        (all > 0).then(|| format!("{}{memory}: {} given, {share:.0} % fell back", faults.size, faults.given))
+    };
+    let sizes: Vec<String> = system.faults().into_iter().filter_map(of_size).collect();
+    (!sizes.is_empty()).then(|| format!("faults {since}: {}", sizes.join("; ")))
+}
+
+fn counters(system: &System, topic: &str, counted: &[Counted], since: &str) -> Option<String> {
+    let count = |counted: &Counted| {
+        let count = system.counters.get(counted.counter)?;
+        Some(format!("{count} {}", counted.words))
+    };
+    let counts: Vec<String> = counted.iter().filter_map(count).collect();
+    (!counts.is_empty()).then(|| format!("{topic} {since}: {}", counts.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample;
+    use super::*;
+
+    #[test]
+    fn every_group_is_a_line_with_the_system_below() {
+        let text = look(&sample::look(), Period::Boot, 100);
+        for part in [
+            "/a\"b\\\\n",
+            "1 + 3?",
+            "not_advised",
+            "67 %",
+            "free by block: node 0: 12K in 4K, 0 in 8K, 16K in 16K; node 1: 4K in 4K, 8K in 8K",
+            "faults since the boot: 2M: 30 given, 25 % fell back",
+            "compaction since the boot: 5 allocations that waited, 2 got none",
+            "khugepaged since the boot: 7 collapsed",
+            "hugetlb pool: 8 pages of 2M",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+        assert!(text.lines().all(|line| line.chars().count() <= 100), "{text}");
+        let before = System { counters: [("compact_stall".to_string(), 4)].into(), ..sample::look().system };
+        let text = look(&sample::look(), Period::Look(&before, 60.0), 100);
+        assert!(text.contains("compaction in the last 60 s: 1 allocations that waited\n"), "{text}");
+    }
+
+    #[test]
+    fn a_long_name_loses_its_middle() {
+        assert_eq!(shortened("/kubepods.slice/pod1/abcdef", 16), "/kube…pod1/abcdef".replace("pod1", "od1"));
+        assert_eq!(shortened("/größe", 6), "/größe");
+    }
+}
