@@ -77,10 +77,10 @@ pub fn inspect_once(
             "{unplaced} of the captured pages are in no mapping and were left out: the process changed meanwhile, or the capture"
         ));
     }
-    let base_page_support =
-        if detail.sizes_only { BasePageSupport::Unknown } else { subject.base_page_support(&facts) };
+    let reads_files = !detail.sizes_only && !detail.memory_only;
+    let base_page_support = if reads_files { subject.base_page_support(&facts) } else { BasePageSupport::Unknown };
     let jemalloc = if detail.jemalloc { subject.jemalloc(&facts) } else { None };
-    let second_stage = subject.has_guest().then(|| subject.second_stage());
+    let second_stage = (around.has_guest && !detail.memory_only).then(|| subject.second_stage());
     partial.extend(subject.unread());
     let sight = Sight {
         by_page: subject.is_by_page(),

@@ -16,6 +16,8 @@ pub struct Totals {
     pub partial: u64,
     /// Present memory, without the zero page, which uses none.
     pub census: Census,
+    /// Bytes of it that are mapped once.
+    pub private_bytes: Option<u64>,
     /// Bytes of it that are mapped more than once, by these or other processes.
     pub mapped_again_bytes: Option<u64>,
     /// Memory outside hugetlb pools, each page divided by the number of its mappings.
@@ -48,11 +50,14 @@ impl Totals {
         for (mapping, bytes) in inspection.census().rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
             census.add(*mapping, bytes);
         }
+        let again_bytes = inspection.process.mapped_again_bytes;
         self.merge(&Totals {
             processes: 1,
             partial: u64::from(!inspection.partial.is_empty()),
+            // The two figures come from two looks at a running process, so their difference may be negative.
+            private_bytes: again_bytes.map(|again_bytes| inspection.resident_bytes().saturating_sub(again_bytes)),
             census,
-            mapped_again_bytes: inspection.process.mapped_again_bytes,
+            mapped_again_bytes: again_bytes,
             proportional_bytes: inspection.process.proportional_bytes,
             could_be_larger_bytes: inspection.could_be_larger_bytes(),
             bloat_bytes: inspection.bloat_bytes(),
@@ -67,6 +72,7 @@ impl Totals {
         self.processes += other.processes;
         self.partial += other.partial;
         self.census.merge(&other.census);
+        self.private_bytes = sum(self.private_bytes, other.private_bytes);
         self.mapped_again_bytes = sum(self.mapped_again_bytes, other.mapped_again_bytes);
         self.proportional_bytes = sum(self.proportional_bytes, other.proportional_bytes);
         self.could_be_larger_bytes += other.could_be_larger_bytes;
@@ -81,12 +87,6 @@ impl Totals {
     /// Bytes that are present.
     pub fn resident_bytes(&self) -> u64 {
         self.census.total_bytes()
-    }
-
-    /// Present bytes that only one process maps, once; `None` where smaps was not read.
-    pub fn private_bytes(&self) -> Option<u64> {
-        // The two come from two looks at a running process, so the difference may be negative.
-        self.mapped_again_bytes.map(|again| self.resident_bytes().saturating_sub(again))
     }
 
     /// The cause that explains most of the bytes that could be larger.
@@ -105,11 +105,11 @@ mod tests {
     use crate::census::{Folio, Mapping};
     use crate::size::PageSize;
 
-    fn totals(bytes: u64, mapped_again_bytes: Option<u64>, cause: Cause) -> Totals {
+    fn totals(bytes: u64, private_bytes: Option<u64>, cause: Cause) -> Totals {
         let mut census = Census::default();
         census.add(Mapping { backing: Backing::Anonymous, leaf: PageSize::K4, folio: Folio::Unknown }, bytes);
         let causes = BTreeMap::from([(cause, bytes)]);
-        Totals { processes: 1, census, mapped_again_bytes, could_be_larger_bytes: bytes, causes, ..Totals::default() }
+        Totals { processes: 1, census, private_bytes, could_be_larger_bytes: bytes, causes, ..Totals::default() }
     }
 
     #[test]
@@ -119,8 +119,7 @@ mod tests {
         all.merge(&totals(4096, None, Cause::Unexplained));
         all.merge(&totals(16384, Some(0), Cause::Unexplained));
         assert_eq!((all.processes, all.resident_bytes(), all.could_be_larger_bytes), (3, 28672, 28672));
-        assert_eq!((all.mapped_again_bytes, all.private_bytes()), (Some(4096), Some(24576)));
-        assert_eq!((all.proportional_bytes, all.lazy_free_bytes), (None, None));
+        assert_eq!((all.private_bytes, all.mapped_again_bytes), (Some(4096), None));
         assert_eq!(all.first_cause(), Some((&Cause::Unexplained, 20480)));
         assert_eq!(all.causes.values().sum::<u64>(), all.could_be_larger_bytes);
     }

@@ -68,6 +68,11 @@ impl Group {
     pub fn new(name: GroupName) -> Group {
         Group { name, totals: Totals::default(), uninspected: Uninspected::default(), charges: Charges::default() }
     }
+
+    /// The memory of its processes; `None` if none of them could be inspected, so that it is not known.
+    pub fn memory(&self) -> Option<&Totals> {
+        Some(&self.totals).filter(|totals| totals.processes > 0)
+    }
 }
 
 /// The groups, largest first. Those beyond the first `max`, and those with a longer name than [`MAX_NAME_BYTES`], become one group

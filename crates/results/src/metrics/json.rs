@@ -1,5 +1,6 @@
 //! A look as one JSON document, schema `pagelab.metrics/1` (docs/reference/formats/metrics.md).
 
+use policy::inspect::Totals;
 use serde_json::{Value, json};
 
 use super::openmetrics::causes;
@@ -26,7 +27,7 @@ pub fn look(look: &Look, unix_s: f64) -> Value {
 
 fn group(group: &Group) -> Value {
     let (totals, charges) = (&group.totals, &group.charges);
-    let by_cause = causes(group).into_iter().map(|(cause, bytes)| json!({ "cause": cause, "bytes": bytes }));
+    let by_cause = causes(totals).into_iter().map(|(cause, bytes)| json!({ "cause": cause, "bytes": bytes }));
     let hugetlb = charges.hugetlb.iter().map(|pool| {
         json!({
             "size_bytes": pool.size.bytes(),
@@ -40,13 +41,13 @@ fn group(group: &Group) -> Value {
         "processes": totals.processes,
         "partly_inspected": totals.partial,
         "uninspected": uninspected(group.uninspected),
-        "resident_bytes": totals.resident_bytes(),
-        "private_bytes": totals.private_bytes(),
+        "resident_bytes": group.memory().map(Totals::resident_bytes),
+        "private_bytes": totals.private_bytes,
         "shared_bytes": totals.mapped_again_bytes,
         "proportional_bytes": totals.proportional_bytes,
         "census": census(&totals.census),
-        "could_be_larger_bytes": totals.could_be_larger_bytes,
-        "bloat_bytes": totals.bloat_bytes,
+        "could_be_larger_bytes": group.memory().map(|totals| totals.could_be_larger_bytes),
+        "bloat_bytes": group.memory().map(|totals| totals.bloat_bytes),
         "causes": by_cause.collect::<Vec<_>>(),
         "lazy_free_bytes": totals.lazy_free_bytes,
         "held_unmapped_bytes": totals.held_unmapped_bytes,
@@ -102,6 +103,8 @@ mod tests {
             (&Value::Null, &"not_advised".into())
         );
         assert_eq!(document["groups"][1]["charged_bytes"], Value::Null);
+        let unseen = &document["groups"][2];
+        assert_eq!((&unseen["resident_bytes"], &unseen["uninspected"]["forbidden"]), (&Value::Null, &1.into()));
         assert_eq!(document["system"]["faults"][0]["fell_back"], 10);
         assert_eq!(document["without_group"]["ended"], 3);
         assert!(first["census"].as_array().unwrap().iter().all(|row| row["backing"] != "zero"));

@@ -43,6 +43,7 @@ mod sample {
         totals.census.add(mapping(PageSize::K4, Folio::Part(PageSize::K64)), bytes / 2);
         totals.census.add(mapping(PageSize::K4, Folio::Whole(PageSize::K64)), bytes - bytes / 2);
         totals.census.add(mapping(PageSize::M2, Folio::Whole(PageSize::M2)), 2 * bytes);
+        totals.private_bytes = Some(2 * bytes);
         totals.mapped_again_bytes = Some(bytes);
         totals.proportional_bytes = Some(2 * bytes);
         totals.causes = BTreeMap::from([(Cause::NotAdvised, bytes)]);
@@ -61,6 +62,8 @@ mod sample {
             hugetlb: vec![HugetlbCharge { size: PageSize::M2, used_bytes: 2 << 20, limit_bytes: Some(4 << 20) }],
             ..Charges::default()
         };
+        let mut unseen = Group::new(GroupName::Path("/unseen".into()));
+        unseen.uninspected.forbidden = 1;
         let counters = [
             ("thp_fault_alloc", 30),
             ("thp_fault_fallback", 10),
@@ -71,8 +74,8 @@ mod sample {
         let pool =
             Pool { size: PageSize::M2, pages: 8, free: 5, reserved: 1, surplus: 0, surplus_left: 0, nodes: Vec::new() };
         Look {
-            groups: vec![first, group("/c", 1 << 20)],
-            all_groups: 2,
+            groups: vec![first, group("/c", 1 << 20), unseen],
+            all_groups: 3,
             without_group: Uninspected { ended: 3, ..Uninspected::default() },
             system: System {
                 base: PageSize::K4,

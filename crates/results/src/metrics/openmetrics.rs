@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use policy::census::{Backing, Folio, Mapping};
+use policy::inspect::{HugetlbCharge, Pool, Totals};
 use policy::size::PageSize;
 
 use super::system::{COMPACTION, Counted, KHUGEPAGED, SizeFaults};
@@ -42,22 +43,15 @@ fn several<T: ToString>(
     look.groups.iter().flat_map(of_group).collect()
 }
 
+/// The memory of processes. A group of which no process could be inspected has no samples.
 fn memory(look: &Look) -> Vec<Family> {
-    let resident = |group: &Group| {
-        let again = group.totals.mapped_again_bytes;
-        group
-            .totals
-            .private_bytes()
-            .map(|bytes| ("private", bytes))
-            .into_iter()
-            .chain(again.map(|bytes| ("shared", bytes)))
+    let known = |named: &[(&'static str, Option<u64>)]| {
+        named.iter().filter_map(|(name, bytes)| Some((*name, (*bytes)?))).collect::<Vec<_>>()
     };
-    let held = |group: &Group| {
-        let lazy_free = group.totals.lazy_free_bytes.map(|bytes| ("lazy_free", bytes));
-        let unmapped = group.totals.held_unmapped_bytes.map(|bytes| ("unmapped_part", bytes));
-        lazy_free.into_iter().chain(unmapped).collect()
-    };
-    let unknown = |group: &Group| Some(group.totals.census.bytes_where(|mapping| mapping.folio == Folio::Unknown));
+    let resident = |all: &Totals| known(&[("private", all.private_bytes), ("shared", all.mapped_again_bytes)]);
+    let held = |all: &Totals| known(&[("lazy_free", all.lazy_free_bytes), ("unmapped_part", all.held_unmapped_bytes)]);
+    let unknown = |all: &Totals| all.census.bytes_where(|mapping| mapping.folio == Folio::Unknown);
+    let one = |figure: &dyn Fn(&Totals) -> Option<u64>| one(look, |group| figure(group.memory()?));
     vec![
         Family::gauge(
             "pagelab_cgroup_leaf_bytes",
@@ -68,43 +62,43 @@ fn memory(look: &Look) -> Vec<Family> {
         Family::gauge(
             "pagelab_cgroup_resident_bytes",
             "The same memory by whether it is mapped once (private) or more than once (shared, counted for each process).",
-            several(look, "sharing", |group| resident(group).collect()),
+            several(look, "sharing", |group| group.memory().map_or_else(Vec::new, resident)),
         ),
         Family::gauge(
             "pagelab_cgroup_proportional_bytes",
             "Memory of the processes outside hugetlb pools, each page divided by the number of its mappings (Pss).",
-            one(look, |group| group.totals.proportional_bytes),
+            one(&|all| all.proportional_bytes),
         ),
         Family::gauge(
             "pagelab_cgroup_larger_folio_bytes",
             "Memory in folios that are larger than the leaves that map them, by the size of the folio.",
-            several(look, "folio_bytes", larger_folios),
+            several(look, "folio_bytes", |group| larger_folios(&group.totals)),
         ),
         Family::gauge(
             "pagelab_cgroup_unknown_folio_bytes",
             "Memory mapped by base-page leaves whose folios could not be seen.",
-            one(look, unknown),
+            one(&|all| Some(unknown(all))),
         ),
         Family::gauge(
             "pagelab_cgroup_could_be_larger_bytes",
             "Memory that could be mapped by larger pages than it is.",
-            one(look, |group| Some(group.totals.could_be_larger_bytes)),
+            one(&|all| Some(all.could_be_larger_bytes)),
         ),
         Family::gauge(
             "pagelab_cgroup_cause_bytes",
             "Memory that could be mapped by larger pages, by the first cause why it is not.",
-            several(look, "cause", causes),
+            several(look, "cause", |group| causes(&group.totals)),
         ),
         Family::gauge(
             "pagelab_cgroup_bloat_bytes",
             "Memory that larger pages would add.",
-            one(look, |group| Some(group.totals.bloat_bytes)),
+            one(&|all| Some(all.bloat_bytes)),
         ),
         Family::gauge(
             "pagelab_cgroup_held_unused_bytes",
             "Memory that is held but not used: freed with MADV_FREE and not reclaimed yet (lazy_free), or in folios of which only \
              another part is mapped (unmapped_part).",
-            several(look, "reason", held),
+            several(look, "reason", |group| group.memory().map_or_else(Vec::new, held)),
         ),
     ]
 }
@@ -113,9 +107,9 @@ fn memory(look: &Look) -> Vec<Family> {
 fn leaves(look: &Look) -> Vec<(Labels, u64)> {
     let always = std::iter::once(look.system.base).chain(look.system.pmd);
     let always: Vec<(Backing, PageSize)> = always.map(|leaf| (Backing::Anonymous, leaf)).collect();
-    let of_group = |group: &Group| {
+    let of_group = |(group, all): (&Group, &Totals)| {
         let mut leaves: BTreeMap<(Backing, PageSize), u64> = always.iter().map(|leaf| (*leaf, 0)).collect();
-        for (mapping, bytes) in group.totals.census.rows() {
+        for (mapping, bytes) in all.census.rows() {
             *leaves.entry((mapping.backing, mapping.leaf)).or_insert(0) += bytes;
         }
         let sample = |((of, leaf), bytes): ((Backing, PageSize), u64)| {
@@ -124,22 +118,23 @@ fn leaves(look: &Look) -> Vec<(Labels, u64)> {
         };
         leaves.into_iter().map(sample).collect::<Vec<_>>()
     };
-    look.groups.iter().flat_map(of_group).collect()
+    let known = look.groups.iter().filter_map(|group| Some((group, group.memory()?)));
+    known.flat_map(of_group).collect()
 }
 
-fn larger_folios(group: &Group) -> Vec<(u64, u64)> {
+fn larger_folios(all: &Totals) -> Vec<(u64, u64)> {
     let mut folios = BTreeMap::new();
     let larger = |(mapping, bytes): (&Mapping, u64)| Some((mapping.larger_folio()?.bytes(), bytes));
-    for (folio, bytes) in group.totals.census.rows().filter_map(larger) {
+    for (folio, bytes) in all.census.rows().filter_map(larger) {
         *folios.entry(folio).or_insert(0) += bytes;
     }
     folios.into_iter().collect()
 }
 
 /// Bytes by the code of the cause, largest first; those beyond [`MAX_CAUSES`] are summed.
-pub fn causes(group: &Group) -> Vec<(String, u64)> {
+pub fn causes(all: &Totals) -> Vec<(String, u64)> {
     let mut by_code = BTreeMap::new();
-    for (cause, bytes) in &group.totals.causes {
+    for (cause, bytes) in &all.causes {
         *by_code.entry(code(cause)).or_insert(0) += bytes;
     }
     let mut causes: Vec<(String, u64)> = by_code.into_iter().filter(|(_, bytes)| *bytes > 0).collect();
@@ -152,7 +147,7 @@ pub fn causes(group: &Group) -> Vec<(String, u64)> {
 
 /// The kernel's own accounting of the groups.
 fn accounts(look: &Look) -> Vec<Family> {
-    let pool = |figure: fn(&policy::inspect::HugetlbCharge) -> Option<u64>| {
+    let pool = |figure: fn(&HugetlbCharge) -> Option<u64>| {
         several(look, "page_bytes", move |group| {
             let pools = group.charges.hugetlb.iter();
             pools.filter_map(|pool| Some((pool.size.bytes(), figure(pool)?))).collect()
@@ -246,7 +241,7 @@ fn free(system: &System) -> Vec<Family> {
         blocks.iter().enumerate().map(of_order).collect::<Vec<_>>()
     };
     let folios = |(size, folios): (&PageSize, &u64)| (vec![("folio_bytes", size.bytes().to_string())], *folios);
-    let pools = |figure: fn(&policy::inspect::Pool) -> u64| {
+    let pools = |figure: fn(&Pool) -> u64| {
         let samples = system.pools.iter();
         samples.map(move |pool| (vec![("page_bytes", pool.size.bytes().to_string())], figure(pool))).collect::<Vec<_>>()
     };
@@ -333,6 +328,8 @@ mod tests {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
         assert!(!text.contains("unmapped_part\"}"), "what is not known has no sample\n{text}");
+        let unseen = "pagelab_cgroup_processes{cgroup=\"/unseen\",inspection=\"forbidden\"} 1";
+        assert!(text.contains(unseen) && !text.contains("_bytes{cgroup=\"/unseen\""), "{text}");
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
         let names: std::collections::BTreeSet<&str> =
             samples.iter().filter_map(|line| Some(line.rsplit_once(' ')?.0)).collect();
@@ -344,7 +341,7 @@ mod tests {
         let mut group = sample::group("/a", 1 << 20);
         let path = |at: usize| Cause::SizeDisabled { path: at.to_string() };
         group.totals.causes = (0..100).map(|at| (path(at), 10)).collect();
-        assert_eq!(causes(&group), [("size_disabled".to_string(), 1000)], "the details of a cause are no label");
+        assert_eq!(causes(&group.totals), [("size_disabled".to_string(), 1000)], "the details of a cause are no label");
         for (at, cause) in [
             Cause::NotAdvised,
             Cause::AdvisedAgainst,
@@ -369,7 +366,7 @@ mod tests {
         {
             group.totals.causes.insert(cause, at as u64 + 1);
         }
-        let causes = causes(&group);
+        let causes = causes(&group.totals);
         assert_eq!((causes.len(), causes.last().unwrap()), (MAX_CAUSES + 1, &("other".to_string(), 1 + 2)));
     }
 }

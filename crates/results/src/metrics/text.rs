@@ -1,5 +1,6 @@
 //! A look as text: a line for each group, and the system below it.
 
+use policy::inspect::Totals;
 use policy::size::{PageSize, format_bytes};
 
 use super::openmetrics::causes;
@@ -43,7 +44,7 @@ fn table(look: &Look, width: usize) -> String {
         "control group",
         "processes",
         "resident",
-        "divided",
+        "proportional",
         "is larger",
         "could be larger",
         "held unused",
@@ -54,30 +55,35 @@ fn table(look: &Look, width: usize) -> String {
 }
 
 fn row(group: &Group, base: PageSize, name_width: usize) -> [String; 8] {
-    let totals = &group.totals;
+    let memory = group.memory();
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "?".to_string(), format_bytes);
-    let held = totals.lazy_free_bytes.into_iter().chain(totals.held_unmapped_bytes).reduce(|one, other| one + other);
-    let is_larger = match totals.resident_bytes() {
-        0 => String::new(),
-        all => {
-            let larger = totals.census.bytes_where(|mapping| mapping.leaf > base);
-            format!("{:.0} %", larger as f64 / all as f64 * 100.0)
-        }
-    };
     let processes = match group.uninspected.all() {
-        0 => totals.processes.to_string(),
-        more => format!("{} + {more}?", totals.processes),
+        0 => group.totals.processes.to_string(),
+        more => format!("{} + {more}?", group.totals.processes),
     };
     [
         shortened(&printable(group.name.label()), name_width),
         processes,
-        format_bytes(totals.resident_bytes()),
-        bytes(totals.proportional_bytes),
-        is_larger,
-        format_bytes(totals.could_be_larger_bytes),
-        bytes(held),
-        causes(group).into_iter().next().map(|(cause, _)| cause).unwrap_or_default(),
+        bytes(memory.map(Totals::resident_bytes)),
+        bytes(memory.and_then(|all| all.proportional_bytes)),
+        memory.map_or_else(|| "?".to_string(), |all| share_of_larger(all, base)),
+        bytes(memory.map(|all| all.could_be_larger_bytes)),
+        bytes(memory.and_then(held_unused)),
+        causes(&group.totals).into_iter().next().map(|(cause, _)| cause).unwrap_or_default(),
     ]
+}
+
+/// The share of memory that is mapped by leaves above the base page; empty without memory.
+fn share_of_larger(all: &Totals, base: PageSize) -> String {
+    let larger = all.census.bytes_where(|mapping| mapping.leaf > base);
+    match all.resident_bytes() {
+        0 => String::new(),
+        resident => format!("{:.0} %", larger as f64 / resident as f64 * 100.0),
+    }
+}
+
+fn held_unused(all: &Totals) -> Option<u64> {
+    all.lazy_free_bytes.into_iter().chain(all.held_unmapped_bytes).reduce(|one, other| one + other)
 }
 
 /// A name in at most `width` characters, without its middle if it is longer: the end of a path tells groups apart.

@@ -46,9 +46,10 @@ impl Gatherer {
                     .into(),
             ));
         }
-        let detail = Detail { sizes_only, ..Detail::default() };
+        let detail = Detail { sizes_only, memory_only: true, ..Detail::default() };
         let observer = Observer::open().map_err(Failure::input)?;
-        let inspector = Inspector::new(host.clone(), observer.with_file_folios(), detail);
+        // Without the folios of the page cache: reading them costs more than all the rest, and no setting of a group changes them.
+        let inspector = Inspector::new(host.clone(), observer, detail);
         Ok(Gatherer { host, inspector })
     }
 
