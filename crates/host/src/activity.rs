@@ -112,7 +112,7 @@ mod tests {
         assert!(activity.counters.get(FAULTS) > activity.counters.get(MAJOR_FAULTS), "{activity:?}");
         assert!(activity.memory_bytes > activity.available_bytes, "{activity:?}");
         assert_eq!(activity.free_blocks_by_order.len(), 11);
-        let of_order = |order: usize| activity.free_blocks_by_node.values().filter_map(|blocks| blocks.get(order));
+        let of_order = |order: usize| activity.free_blocks_by_node.values().filter_map(move |blocks| blocks.get(order));
         let by_node: Vec<u64> = (0..11).map(|order| of_order(order).sum()).collect();
         assert_eq!(by_node, activity.free_blocks_by_order, "the nodes add up");
         let all = activity.free_bytes_from(PageSize::K4, PageSize::K4);

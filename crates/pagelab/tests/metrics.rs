@@ -47,31 +47,24 @@ impl Drop for Group {
     }
 }
 
-/// Processes with known memory.
-struct Planted {
-    running: Running,
-}
-
-impl Planted {
-    /// Plants bytes of shared memory and of anonymous memory in base pages, and in PMD leaves. `copies` further processes share all of
-    /// it.
-    fn new(bench: &Bench, group: &Group, [shmem, small, large]: [u64; 3], copies: u64) -> Planted {
-        let compiled = bench.word("planted");
-        if !Path::new(&compiled).exists() {
-            let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/planted.c");
-            assert!(Command::new("gcc").args(["-O1", "-o", &compiled]).arg(source).status().unwrap().success());
-        }
-        let numbers = [shmem, small, large, 10, copies].map(|number| number.to_string());
-        let words: Vec<&str> = std::iter::once(&compiled).chain(&numbers).map(String::as_str).collect();
-        let mut running = group.holding(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
-        let mut output = BufReader::new(running.stdout());
-        for _ in 0..=copies {
-            let mut line = String::new();
-            output.read_line(&mut line).unwrap();
-            assert_eq!(line, "planted\n");
-        }
-        Planted { running }
+/// Plants bytes of shared memory and of anonymous memory in base pages, and of anonymous memory in PMD leaves, in a process in the group.
+/// `copies` further processes share all of it.
+fn planted(bench: &Bench, group: &Group, [shmem, small, large]: [u64; 3], copies: u64) -> Running {
+    let compiled = bench.word("planted");
+    if !Path::new(&compiled).exists() {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/planted.c");
+        assert!(Command::new("gcc").args(["-O1", "-o", &compiled]).arg(source).status().unwrap().success());
     }
+    let numbers = [shmem, small, large, 10, copies].map(|number| number.to_string());
+    let words: Vec<&str> = std::iter::once(&compiled).chain(&numbers).map(String::as_str).collect();
+    let mut running = group.holding(&words).stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
+    let mut output = BufReader::new(running.stdout());
+    for _ in 0..=copies {
+        let mut line = String::new();
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "planted\n");
+    }
+    running
 }
 
 /// The document of a look.
@@ -90,7 +83,7 @@ fn group_in<'a>(document: &'a Value, group: &Group) -> &'a Value {
 /// Bytes of a backing by a leaf in a group of a document.
 fn bytes_in(group: &Value, backing: &str, leaf_bytes: u64) -> u64 {
     let rows = group["census"].as_array().unwrap().iter();
-    let rows = rows.filter(|row| row["backing"] == backing && row["leaf"] == leaf_bytes);
+    let rows = rows.filter(|row| row["backing"] == backing && row["leaf_bytes"] == leaf_bytes);
     rows.map(|row| row["bytes"].as_u64().unwrap()).sum()
 }
 
@@ -139,10 +132,10 @@ fn planted_memory_is_exported_to_the_byte_by_group_and_leaf() {
     validation::free_large_blocks();
     let bench = Bench::new();
     let (one, other) = (Group::new("-one").unwrap(), Group::new("-other").unwrap());
-    let mut planted = vec![
-        Planted::new(&bench, &one, [M, 3 * M + 4096, 8 * M], 0),
-        Planted::new(&bench, &one, [2 * M + 8192, M, 4 * M], 0),
-        Planted::new(&bench, &other, [3 * M, 5 * M, 0], 2),
+    let _planted = [
+        planted(&bench, &one, [M, 3 * M + 4096, 8 * M], 0),
+        planted(&bench, &one, [2 * M + 8192, M, 4 * M], 0),
+        planted(&bench, &other, [3 * M, 5 * M, 0], 2),
     ];
     let file = bench.word("pagelab.prom");
     let ran = bench.pagelab(&["metrics", "--openmetrics", &file]).ran();
@@ -174,7 +167,6 @@ fn planted_memory_is_exported_to_the_byte_by_group_and_leaf() {
     assert!(charged.abs_diff(12 * M) <= 2 * M, "{charged}");
     let document = document(&bench);
     assert_eq!(bytes_in(group_in(&document, &one), "anonymous", 2 * M), 12 * M);
-    planted.clear();
 }
 
 /// Whether it is a sample of the memory of a group by leaf.
@@ -189,7 +181,7 @@ fn causes_add_up_and_sizes_names_none() {
     }
     let bench = Bench::new();
     let group = Group::new("-causes").unwrap();
-    let _planted = Planted::new(&bench, &group, [0, 16 * M, 0], 0);
+    let _planted = planted(&bench, &group, [0, 16 * M, 0], 0);
     let causes = document(&bench);
     let causes = group_in(&causes, &group);
     let bytes = |one: &Value| one["bytes"].as_u64().unwrap();

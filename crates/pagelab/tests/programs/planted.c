@@ -42,10 +42,10 @@ int main(int count, char **words) {
     for (int one = 0; one < 5; one++)
         numbers[one] = strtoul(words[one + 1], NULL, 10);
     unsigned long shmem = numbers[0], small = numbers[1], large = numbers[2];
+    char *shared = NULL;
     if (shmem) {
-        char *at = map(shmem, MAP_SHARED);
-        madvise(at, shmem, MADV_NOHUGEPAGE);
-        touch(at, shmem);
+        shared = map(shmem, MAP_SHARED);
+        madvise(shared, shmem, MADV_NOHUGEPAGE);
     }
     if (small) {
         char *at = map(small, MAP_PRIVATE);
@@ -62,6 +62,8 @@ int main(int count, char **words) {
     for (unsigned long copy = 0; copy < numbers[4]; copy++)
         if (fork() == 0)
             break;
+    /* Not before: fork copies no entries of shared memory. */
+    touch(shared, shmem);
     printf("planted\n");
     fflush(stdout);
     char end;

@@ -10,7 +10,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// What the figures of a group are about.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupName {
-    /// The path of a control group below the root of its hierarchy. It begins with a slash.
+    /// The printable path of a control group below the root of its hierarchy. It begins with a slash.
     Path(String),
     /// All groups that have no figures of their own.
     Other,

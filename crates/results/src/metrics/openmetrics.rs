@@ -50,7 +50,8 @@ fn memory(look: &Look) -> Vec<Family> {
     };
     let resident = |all: &Totals| known(&[("private", all.private_bytes), ("shared", all.mapped_again_bytes)]);
     let held = |all: &Totals| known(&[("lazy_free", all.lazy_free_bytes), ("unmapped_part", all.held_unmapped_bytes)]);
-    let unknown = |all: &Totals| all.census.bytes_where(|mapping| mapping.folio == Folio::Unknown);
+    let is_unknown = |mapping: &Mapping| mapping.backing == Backing::Anonymous && mapping.folio == Folio::Unknown;
+    let unknown = |all: &Totals| all.census.bytes_where(is_unknown);
     let one = |figure: &dyn Fn(&Totals) -> Option<u64>| one(look, |group| figure(group.memory()?));
     vec![
         Family::gauge(
@@ -71,12 +72,12 @@ fn memory(look: &Look) -> Vec<Family> {
         ),
         Family::gauge(
             "pagelab_cgroup_larger_folio_bytes",
-            "Memory in folios that are larger than the leaves that map them, by the size of the folio.",
+            "Anonymous memory in folios that are larger than the leaves that map them, by the size of the folio.",
             several(look, "folio_bytes", |group| larger_folios(&group.totals)),
         ),
         Family::gauge(
             "pagelab_cgroup_unknown_folio_bytes",
-            "Memory mapped by base-page leaves whose folios could not be seen.",
+            "Anonymous memory whose folios could not be seen.",
             one(&|all| Some(unknown(all))),
         ),
         Family::gauge(

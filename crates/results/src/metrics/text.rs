@@ -10,9 +10,11 @@ use crate::grid;
 use crate::text::{fold, printable};
 
 /// Columns that the table needs without the names of groups.
-const OTHER_COLUMNS: usize = 82;
+const OTHER_COLUMNS: usize = 80;
 /// The fewest characters of the name of a group.
 const MIN_NAME: usize = 16;
+/// The most characters of a cause.
+const MAX_CAUSE: usize = 18;
 
 /// The period that the counters of the text cover.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -40,18 +42,9 @@ pub fn look(look: &Look, period: Period, width: usize) -> String {
 }
 
 fn table(look: &Look, width: usize) -> String {
-    let header = [
-        "control group",
-        "processes",
-        "resident",
-        "proportional",
-        "is larger",
-        "could be larger",
-        "held unused",
-        "first cause",
-    ];
+    let header = ["control group", "procs", "resident", "pss", "larger", "could be", "unused", "first cause"];
     let name_width = width.saturating_sub(OTHER_COLUMNS).max(MIN_NAME);
-    grid::plain(header, look.groups.iter().map(|group| row(group, look.system.base, name_width)), width)
+    grid::last_folded(header, look.groups.iter().map(|group| row(group, look.system.base, name_width)), width)
 }
 
 fn row(group: &Group, base: PageSize, name_width: usize) -> [String; 8] {
@@ -69,7 +62,7 @@ fn row(group: &Group, base: PageSize, name_width: usize) -> [String; 8] {
         memory.map_or_else(|| "?".to_string(), |all| share_of_larger(all, base)),
         bytes(memory.map(|all| all.could_be_larger_bytes)),
         bytes(memory.and_then(held_unused)),
-        causes(&group.totals).into_iter().next().map(|(cause, _)| cause).unwrap_or_default(),
+        causes(&group.totals).first().map(|(cause, _)| shortened(cause, MAX_CAUSE)).unwrap_or_default(),
     ]
 }
 
@@ -86,16 +79,13 @@ fn held_unused(all: &Totals) -> Option<u64> {
     all.lazy_free_bytes.into_iter().chain(all.held_unmapped_bytes).reduce(|one, other| one + other)
 }
 
-/// A name in at most `width` characters, without its middle if it is longer: the end of a path tells groups apart.
+/// A name in at most `width` characters, without its beginning if it is longer: the end of a path tells groups apart.
 fn shortened(name: &str, width: usize) -> String {
-    let characters: Vec<char> = name.chars().collect();
-    if characters.len() <= width {
+    let characters = name.chars().count();
+    if characters <= width {
         return name.to_string();
     }
-    let head = width.saturating_sub(1) / 3;
-    let tail = width.saturating_sub(1) - head;
-    let part = |part: &[char]| part.iter().collect::<String>();
-    format!("{}…{}", part(&characters[..head]), part(&characters[characters.len() - tail..]))
+    std::iter::once('…').chain(name.chars().skip(characters + 1 - width)).collect()
 }
 
 fn without_group(without: Uninspected) -> Option<String> {
@@ -165,8 +155,8 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_loses_its_middle() {
-        assert_eq!(shortened("/kubepods.slice/pod1/abcdef", 16), "/kube…pod1/abcdef".replace("pod1", "od1"));
+    fn a_long_name_loses_its_beginning() {
+        assert_eq!(shortened("/kubepods.slice/pod1/größe", 11), "…pod1/größe");
         assert_eq!(shortened("/größe", 6), "/größe");
     }
 }

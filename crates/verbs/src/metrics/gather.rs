@@ -17,10 +17,14 @@ pub struct Gatherer {
     inspector: Inspector,
 }
 
-/// A group, with the memberships of one of its processes, from which its directories are found.
+/// A group, by a name that can be printed.
 struct Found {
     group: Group,
-    memberships: String,
+    /// The path of the group as the kernel has it.
+    path: String,
+    /// The memberships of one of its processes, from which its directories are found; `None` if groups with other paths have the same
+    /// printed name, so that charges cannot be assigned.
+    memberships: Option<String>,
 }
 
 /// What became of a process.
@@ -90,8 +94,17 @@ impl Gatherer {
         if matches!(inspected.as_ref().map_err(outcome), Err(Outcome::WithoutMemory)) {
             return;
         }
-        let new = || Found { group: Group::new(GroupName::Path(path.clone())), memberships };
-        let group = &mut groups.entry(path.clone()).or_insert_with(new).group;
+        let name = results::printable(&path);
+        let new = || Found {
+            group: Group::new(GroupName::Path(name.clone())),
+            path: path.clone(),
+            memberships: Some(memberships),
+        };
+        let found = groups.entry(name.clone()).or_insert_with(new);
+        if found.path != path {
+            found.memberships = None;
+        }
+        let group = &mut found.group;
         match inspected.map_err(|error| outcome(&error)) {
             Ok(inspection) => group.totals.add(&inspection),
             Err(Outcome::Uninspected(count)) => *count(&mut group.uninspected) += 1,
@@ -102,15 +115,15 @@ impl Gatherer {
     /// The largest groups with what the kernel charges to them, and the others.
     fn with_charges(&self, groups: BTreeMap<String, Found>) -> Result<Vec<Group>, HostError> {
         let (mut memberships, mut all) = (BTreeMap::new(), Vec::new());
-        for (path, found) in groups {
-            memberships.insert(path, found.memberships);
+        for (name, found) in groups {
+            memberships.extend(found.memberships.map(|memberships| (name, memberships)));
             all.push(found.group);
         }
         let mut groups = bounded(all, MAX_GROUPS);
         let sizes = &self.host.page_sizes().hugetlb;
         for group in &mut groups {
-            let GroupName::Path(path) = &group.name else { continue };
-            if let Some(memberships) = memberships.get(path) {
+            let GroupName::Path(name) = &group.name else { continue };
+            if let Some(memberships) = memberships.get(name) {
                 group.charges = host::charges(self.host.root(), memberships, sizes)?;
             }
         }
