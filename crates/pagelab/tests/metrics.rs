@@ -281,7 +281,7 @@ fn another_user_counts_what_may_not_be_read() {
     let forbidden: u64 = groups.iter().map(|group| group["uninspected"]["forbidden"].as_u64().unwrap()).sum();
     assert!(forbidden > 0, "{document:#}");
     let unseen = groups.iter().find(|group| group["processes"] == 0).unwrap();
-    assert_eq!(unseen["resident_bytes"], Value::Null, "what is not known is not zero: {unseen:#}");
+    assert_eq!(unseen["resident_bytes"], Value::Null, "an unknown figure is not zero: {unseen:#}");
 }
 
 #[test]

@@ -328,7 +328,7 @@ mod tests {
         ] {
             assert!(text.lines().any(|one| one == line), "{line}\n{text}");
         }
-        assert!(!text.contains("unmapped_part\"}"), "what is not known has no sample\n{text}");
+        assert!(!text.contains("unmapped_part\"}"), "an unknown figure has no sample\n{text}");
         let unseen = "pagelab_cgroup_processes{cgroup=\"/unseen\",inspection=\"forbidden\"} 1";
         assert!(text.contains(unseen) && !text.contains("_bytes{cgroup=\"/unseen\""), "{text}");
         let samples: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();

@@ -33,8 +33,8 @@ pub struct Metrics {
     /// With --every: print each look as one line of JSON
     #[arg(long, requires = "every")]
     json_lines: bool,
-    /// Say which sizes map the memory, but not why not larger ones, and not what is shared. This is faster, because smaps is not
-    /// read
+    /// Say which sizes map the memory, but not why not larger ones, and not how much is shared. This is faster, because smaps
+    /// is not read
     #[arg(long)]
     sizes: bool,
 }
