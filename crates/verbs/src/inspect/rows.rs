@@ -187,14 +187,14 @@ mod tests {
             rows.row(&Figures::of_process(&summary(0, 100, whole)), 1234.0),
             rows.row(&Figures::of_process(&summary(0, 0, whole)), 1300.0),
         ];
-        let golden = "\
+        let golden = "
     time resident    4K    2M folios  could be  2M so far         why not
     0 ms     100M  100%    0%     0%      100M  ▁                 not advised, and the kernel gives the size to advised memory only
      2 s     100M   50%   50%     0%       50M  ▁▅                not advised, and the kernel gives the size to advised memory only
      4 s     100M    1%   99%      ?        1M  ▁▅█               not advised, and the kernel gives the size to advised memory only
  1.23k s     100M    0%  100%     0%         0  ▁▅██
  1.30k s        0     -    0%      -         0  ▁▅██▁";
-        assert_eq!(text.join("\n"), golden, "{}", text.join("\n"));
+        assert_eq!(format!("\n{}", text.join("\n")), golden, "{}", text.join("\n"));
         assert_eq!(sparkline(&[1.0; 40]).chars().count(), SPARKS);
     }
 }
