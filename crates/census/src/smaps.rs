@@ -27,6 +27,7 @@ pub struct SmapsEntry {
 enum Sum {
     KernelPageSize,
     Rss,
+    Pss,
     Referenced,
     Anonymous,
     AnonHugePages,
@@ -41,22 +42,29 @@ enum Sum {
     Ksm,
 }
 
-const NAMES: [(&str, Sum); 14] = [
-    ("KernelPageSize", Sum::KernelPageSize),
-    ("Rss", Sum::Rss),
-    ("Referenced", Sum::Referenced),
-    ("Anonymous", Sum::Anonymous),
-    ("AnonHugePages", Sum::AnonHugePages),
-    ("ShmemPmdMapped", Sum::ShmemPmdMapped),
-    ("FilePmdMapped", Sum::FilePmdMapped),
-    ("Shared_Hugetlb", Sum::SharedHugetlb),
-    ("Private_Hugetlb", Sum::PrivateHugetlb),
-    ("Shared_Clean", Sum::SharedClean),
-    ("Shared_Dirty", Sum::SharedDirty),
-    ("Swap", Sum::Swap),
-    ("LazyFree", Sum::LazyFree),
-    ("KSM", Sum::Ksm),
-];
+impl Sum {
+    /// The sum with this name. Most lines of smaps have none that is needed, so this is no search.
+    fn named(name: &[u8]) -> Option<Sum> {
+        Some(match name {
+            b"KernelPageSize" => Sum::KernelPageSize,
+            b"Rss" => Sum::Rss,
+            b"Pss" => Sum::Pss,
+            b"Referenced" => Sum::Referenced,
+            b"Anonymous" => Sum::Anonymous,
+            b"AnonHugePages" => Sum::AnonHugePages,
+            b"ShmemPmdMapped" => Sum::ShmemPmdMapped,
+            b"FilePmdMapped" => Sum::FilePmdMapped,
+            b"Shared_Hugetlb" => Sum::SharedHugetlb,
+            b"Private_Hugetlb" => Sum::PrivateHugetlb,
+            b"Shared_Clean" => Sum::SharedClean,
+            b"Shared_Dirty" => Sum::SharedDirty,
+            b"Swap" => Sum::Swap,
+            b"LazyFree" => Sum::LazyFree,
+            b"KSM" => Sum::Ksm,
+            _ => return None,
+        })
+    }
+}
 
 impl SmapsEntry {
     /// Whether the mapping has a flag, for example `nh` (MADV_NOHUGEPAGE) or `hg` (MADV_HUGEPAGE).
@@ -91,6 +99,7 @@ impl SmapsEntry {
         // File pages and pages merged by KSM are shared for reasons other than a fork.
         let is_anonymous = matches!(self.vma.kind(), VmaKind::Anonymous | VmaKind::Stack);
         let shared = self.bytes(Sum::SharedClean) + self.bytes(Sum::SharedDirty);
+        let is_own = self.vma.kind() != VmaKind::Special;
         SmapsInfo {
             flags: VmFlags::of(&self.flags),
             thp_eligible: self.thp_eligible,
@@ -99,6 +108,8 @@ impl SmapsEntry {
             lazy_free_bytes: self.bytes(Sum::LazyFree),
             shared_bytes: if is_anonymous { shared.min(anonymous).saturating_sub(ksm_bytes) } else { 0 },
             ksm_bytes,
+            mapped_again_bytes: if is_own { shared + self.bytes(Sum::SharedHugetlb) } else { 0 },
+            proportional_bytes: if is_own { self.bytes(Sum::Pss) } else { 0 },
         }
     }
 
@@ -148,6 +159,9 @@ pub fn read(
     let mut open: Option<SmapsEntry> = None;
     let (mut line, mut end, mut sum) = (Vec::new(), 0, 0u64);
     while next_line(&mut text, &mut line).map_err(&failed)? {
+        if open.is_some() && is_unused(&line) {
+            continue;
+        }
         let line = escaped_line(&line);
         let malformed = |expected| MalformedLine::new(path, expected, &line);
         match line.split_once(':').filter(|(name, _)| !name.contains('-')) {
@@ -171,6 +185,16 @@ pub fn read(
     Ok(())
 }
 
+/// Whether it is a line of a mapping whose value is not used: `Name: value`. The first line of a mapping begins with an address.
+fn is_unused(line: &[u8]) -> bool {
+    let Some(end) = line.iter().position(|byte| *byte == b':') else { return false };
+    let name = &line[..end];
+    let is_name = name.first().is_some_and(u8::is_ascii_uppercase) && !name.contains(&b'-');
+    is_name
+        && !matches!(name, b"VmFlags" | b"THPeligible")
+        && (Sum::named(name).is_none() || line[end + 1..].trim_ascii() == b"0 kB")
+}
+
 impl SmapsEntry {
     /// Adds a line, and returns its value in bytes if it has one; `None` where it cannot be parsed.
     fn add(&mut self, name: &str, value: &str) -> Option<u64> {
@@ -178,12 +202,12 @@ impl SmapsEntry {
             self.flags = value.to_string();
         } else if name == "THPeligible" {
             self.thp_eligible = Some(value != "0");
-        } else if let Some((_, sum)) = NAMES.iter().find(|(known, _)| *known == name) {
+        } else if let Some(sum) = Sum::named(name.as_bytes()) {
             let kilobytes: u64 = value.strip_suffix(" kB")?.parse().ok()?;
             let bytes = kilobytes.checked_mul(1024)?;
             // Most sums are 0 for most mappings.
             if bytes > 0 {
-                self.sums.push((*sum, bytes));
+                self.sums.push((sum, bytes));
             }
             return Some(bytes);
         }
@@ -243,6 +267,7 @@ mod tests {
             "1000-fffffffffffff000 rw-p 0 0:0 0\n",
             "1000-2000 rw-p 0 0:0 0\nRss: 4 MB\n",
             "1000-2000 rw-p 0 0:0 0\nRss: -1 kB\n",
+            "1000-2000 rw-p 0 0:0 0\nRss: 4 0 kB\n",
         ] {
             assert!(matches!(parse(text, "smaps"), Err(CensusError::Malformed(_))), "{text:?}");
         }

@@ -23,6 +23,8 @@ pub struct Activity {
     pub counters: Counters,
     /// Free blocks of the buddy allocator by order, summed over all zones.
     pub free_blocks_by_order: Vec<u64>,
+    /// The same by NUMA node.
+    pub free_blocks_by_node: BTreeMap<u32, Vec<u64>>,
     /// Total memory in bytes (`MemTotal`); absent where /proc/meminfo does not have it.
     pub memory_bytes: Option<u64>,
     /// Memory available to new programs in bytes (`MemAvailable`).
@@ -61,6 +63,7 @@ pub fn read(host: &Host) -> Result<Activity, HostError> {
     Ok(Activity {
         counters,
         free_blocks_by_order: state::free_blocks(host, &buddyinfo)?,
+        free_blocks_by_node: state::free_blocks_by_node(host, &buddyinfo)?,
         memory_bytes: kilobytes("MemTotal"),
         available_bytes: kilobytes("MemAvailable"),
         anonymous_folios: anonymous_folios(host)?,
@@ -109,6 +112,9 @@ mod tests {
         assert!(activity.counters.get(FAULTS) > activity.counters.get(MAJOR_FAULTS), "{activity:?}");
         assert!(activity.memory_bytes > activity.available_bytes, "{activity:?}");
         assert_eq!(activity.free_blocks_by_order.len(), 11);
+        let of_order = |order: usize| activity.free_blocks_by_node.values().filter_map(move |blocks| blocks.get(order));
+        let by_node: Vec<u64> = (0..11).map(|order| of_order(order).sum()).collect();
+        assert_eq!(by_node, activity.free_blocks_by_order, "the nodes add up");
         let all = activity.free_bytes_from(PageSize::K4, PageSize::K4);
         let large = activity.free_bytes_from(PageSize::M2, PageSize::K4);
         assert!(large < all && large.is_multiple_of(2 << 20), "{large} of {all}");

@@ -4,6 +4,7 @@
 //! applies to a group and all groups below it, so the limits of all ancestors count.
 
 use policy::hugetlb::{HugetlbLimit, HugetlbLimits, Limited};
+use policy::inspect::HugetlbCharge;
 use policy::size::PageSize;
 
 use crate::absent;
@@ -42,20 +43,33 @@ impl HugetlbGroups {
         size: PageSize,
         limited: Limited,
     ) -> Result<Option<HugetlbLimit>, HostError> {
-        let (limit, used, unlimited) =
-            if self.0.is_version_1 { ("limit_in_bytes", "usage_in_bytes", "-1") } else { ("max", "current", "max") };
+        let [limit, used, unlimited] = self.file_names();
         let reservation = if limited == Limited::Reservation { "rsvd." } else { "" };
         let path = |name: &str| format!("{directory}/hugetlb.{}.{reservation}{name}", file_size(size));
         let file = path(limit);
-        let Some(limit_bytes) = bytes(root, &file)? else { return Ok(None) };
-        let used_bytes = bytes(root, &path(used))?.unwrap_or(0);
+        let Some(limit_bytes) = number(root, &file)? else { return Ok(None) };
+        let used_bytes = number(root, &path(used))?.unwrap_or(0);
         Ok(Some(HugetlbLimit { size, file, limited, limit_bytes, used_bytes, unlimited }))
+    }
+
+    /// The pages of `size` that the process's own group holds; `None` where the kernel does not account for them there.
+    pub(crate) fn charge(&self, root: &Root, size: PageSize) -> Result<Option<HugetlbCharge>, HostError> {
+        let Some(directory) = self.0.directories.first() else { return Ok(None) };
+        let [limit, used, _] = self.file_names();
+        let read = |name: &str| number(root, &format!("{directory}/hugetlb.{}.{name}", file_size(size)));
+        let Some(used_bytes) = read(used)? else { return Ok(None) };
+        Ok(Some(HugetlbCharge { size, used_bytes, limit_bytes: read(limit)? }))
+    }
+
+    /// The ends of the names of the files with the limit and the use, and the text that means no limit.
+    fn file_names(&self) -> [&'static str; 3] {
+        if self.0.is_version_1 { ["limit_in_bytes", "usage_in_bytes", "-1"] } else { ["max", "current", "max"] }
     }
 }
 
 /// The number in a file; `None` where it does not exist or limits nothing. In version 1 no limit reads as the largest number of
 /// bytes in whole pages.
-fn bytes(root: &Root, path: &str) -> Result<Option<u64>, HostError> {
+pub(crate) fn number(root: &Root, path: &str) -> Result<Option<u64>, HostError> {
     let Some(text) = absent::text(root, path)? else { return Ok(None) };
     match text.trim() {
         "max" => Ok(None),

@@ -35,11 +35,28 @@ pub fn available_bytes(host: &Host) -> Result<u64, HostError> {
 
 /// Free blocks of all zones by order.
 pub fn free_blocks(host: &Host, buddyinfo: &str) -> Result<Vec<u64>, HostError> {
-    blocks_by_order(buddyinfo, host.page_sizes.base).ok_or_else(|| HostError::Unexpected {
+    blocks_by_order(buddyinfo, host.page_sizes.base).ok_or_else(|| unexpected_blocks(host, buddyinfo))
+}
+
+fn unexpected_blocks(host: &Host, buddyinfo: &str) -> HostError {
+    HostError::Unexpected {
         path: host.root.under("/proc/buddyinfo"),
-        expected: "lines with the numbers of free blocks by order, of less than 2^64 bytes in all",
+        expected: "lines with a node, a zone and the numbers of free blocks by order, of less than 2^64 bytes in all",
         found: buddyinfo.chars().take(SHOWN).collect(),
-    })
+    }
+}
+
+/// Free blocks by NUMA node and order, summed over the zones of each node.
+pub fn free_blocks_by_node(host: &Host, buddyinfo: &str) -> Result<BTreeMap<u32, Vec<u64>>, HostError> {
+    let mut lines: BTreeMap<u32, String> = BTreeMap::new();
+    for line in buddyinfo.lines() {
+        let node = line.strip_prefix("Node ").and_then(|rest| rest.split_once(',')?.0.trim().parse().ok());
+        let node = node.ok_or_else(|| unexpected_blocks(host, line))?;
+        let zones = lines.entry(node).or_default();
+        zones.push_str(line);
+        zones.push('\n');
+    }
+    lines.into_iter().map(|(node, zones)| Ok((node, free_blocks(host, &zones)?))).collect()
 }
 
 /// The most characters of a file that an error shows.

@@ -128,6 +128,45 @@ fn prometheus_reads_the_export_and_never_half_of_it() {
 }
 
 #[test]
+fn a_tree_is_looked_at_as_a_whole_until_it_ends() {
+    let bench = Bench::new();
+    let line = "sleep 600 & sleep 600 & wait";
+    let tree = Command::new("sh").args(["-c", line]).stdin(Stdio::null()).begin();
+    let root = tree.id().to_string();
+    let count = |wanted: &str| {
+        let look = bench.pagelab(&["inspect", "--tree", &root]).ran().stdout;
+        look.matches(wanted).count()
+    };
+    assert!(within(PATIENCE, || count(" sleep ") == 2), "the shell has two children");
+    let file = bench.word("pagelab.prom");
+    let words = ["inspect", "--tree", &root, "--every", "200ms", "--json-lines", "--openmetrics", &file];
+    let lines = Watching::begin(bench.pagelab(&words), 2);
+    let rows = Watching::begin(bench.pagelab(&["inspect", "--tree", &root, "--every", "200ms"]), 4);
+    let text = fs::read_to_string(&file).unwrap();
+    assert_eq!(text.matches("pagelab_could_be_larger_bytes{").count(), 3, "{text}");
+    drop(tree);
+    let ended = format!("process {root} has ended");
+    let rows = rows.ran();
+    rows.says(0, &[&ended]).prints(&[&format!("process {root} and its descendants"), "processes resident"]);
+    let lines = lines.ran();
+    lines.says(0, &[&ended]);
+    let look: serde_json::Value = serde_json::from_str(lines.stdout.lines().next().unwrap()).unwrap();
+    assert_eq!((look["schema"].as_str(), look["processes"].as_u64()), (Some("pagelab.inspect-set-look/1"), Some(3)));
+    let formats = common::described_formats("pagelab.inspect-set-look/1");
+    for key in look.as_object().unwrap().keys() {
+        assert!(formats.contains(&format!("`{key}`")), "{key} is not described");
+    }
+}
+
+#[test]
+fn all_processes_are_looked_at_until_a_signal() {
+    let bench = Bench::new();
+    let watching = Watching::begin(bench.pagelab(&["inspect", "--all", "--every", "100ms", "--sizes"]), 4);
+    send("TERM", watching.running.id());
+    watching.ran().says(128 + 15, &["stopped by signal 15"]).prints(&["all processes", "so far why not"]);
+}
+
+#[test]
 fn a_page_has_the_map_of_a_process() {
     let bench = Bench::new();
     let sleeper = sleeper();
@@ -145,7 +184,9 @@ fn refuses_conflicting_options() {
     for (words, message) in [
         (&["1", "--json-lines"][..], "--every <TIME>"),
         (&["1", "--openmetrics", "/no/such/place"], "/no/such/place"),
-        (&["--all", "--every", "1s"], "cannot be used with"),
+        (&["--tree", "4294967295", "--every", "1s"], "there is no process 4294967295"),
+        (&["--cgroup", "/no/such/group", "--every", "1s"], "/no/such/group"),
+        (&["--all", "--every", "1s", "--json"], "which show one look"),
         (&["--all", "--html", "x"], "cannot be used with"),
         (&["1", "--every", "1s", "--html", "x"], "which show one look"),
         (&["1", "--every", "1s", "--json"], "which show one look"),

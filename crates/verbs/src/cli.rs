@@ -13,6 +13,7 @@ use crate::inspect::Inspect;
 use crate::limits::Limits;
 use crate::list::List;
 use crate::merge::Merge;
+use crate::metrics::Metrics;
 use crate::record::RecordArguments;
 use crate::restore::Restore;
 use crate::show::Show;
@@ -57,6 +58,8 @@ pub enum Verb {
     Inspect(Inspect),
     /// Watch which page sizes map the processes of this host, and why not larger ones
     Top(TopArguments),
+    /// Export page sizes by control group, with causes and the state of the system, for a collector
+    Metrics(Metrics),
     /// Record which memory a command touches, in an emulator
     Record(Box<RecordArguments>),
     /// Recorded traces: summarise, check, cut, dump as text, import from other tools

@@ -20,7 +20,9 @@ mod kernels;
 mod limits;
 mod list;
 mod locale;
+mod looks;
 mod merge;
+mod metrics;
 mod output;
 mod progress_line;
 mod publish;
@@ -99,6 +101,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Limits(arguments) => limits::run_limits(arguments),
         Verb::Top(arguments) => top::run(&arguments),
+        Verb::Metrics(arguments) => metrics::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),
         Verb::Trace(arguments) => trace_file::run(&arguments),
         Verb::Sim(arguments) => sim::run(&arguments),

@@ -77,10 +77,10 @@ pub fn inspect_once(
             "{unplaced} of the captured pages are in no mapping and were left out: the process changed meanwhile, or the capture"
         ));
     }
-    let base_page_support =
-        if detail.sizes_only { BasePageSupport::Unknown } else { subject.base_page_support(&facts) };
+    let reads_files = !detail.sizes_only && !detail.memory_only;
+    let base_page_support = if reads_files { subject.base_page_support(&facts) } else { BasePageSupport::Unknown };
     let jemalloc = if detail.jemalloc { subject.jemalloc(&facts) } else { None };
-    let second_stage = subject.has_guest().then(|| subject.second_stage());
+    let second_stage = (around.has_guest && !detail.memory_only).then(|| subject.second_stage());
     partial.extend(subject.unread());
     let sight = Sight {
         by_page: subject.is_by_page(),
@@ -89,10 +89,14 @@ pub fn inspect_once(
         is_live: subject.is_live(),
     };
     let contents = inspection.contents.take();
-    let lazy_free = |facts: &VmaFacts| facts.smaps_info.map_or(0, |smaps_info| smaps_info.lazy_free_bytes);
-    let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+    let sum = |bytes: fn(&SmapsInfo) -> u64| {
+        let whole = facts.iter().filter(|facts| facts.part == VmaPart::First);
+        smaps_info.knows_flags.then(|| whole.filter_map(|facts| facts.smaps_info.as_ref()).map(bytes).sum())
+    };
     let process = About {
-        lazy_free_bytes: smaps_info.knows_flags.then(|| whole.map(lazy_free).sum()),
+        lazy_free_bytes: sum(|info| info.lazy_free_bytes),
+        mapped_again_bytes: sum(|info| info.mapped_again_bytes),
+        proportional_bytes: sum(|info| info.proportional_bytes),
         held_unmapped_bytes: subject.held_unmapped_bytes(),
         contents: detail.contents.then_some(contents),
         base_page_support,

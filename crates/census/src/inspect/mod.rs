@@ -49,6 +49,9 @@ pub struct Detail {
     /// Whether to report page sizes only, without smaps: for each page mapped by a base-page PTE, the kernel takes about four
     /// times as long for smaps as for PAGEMAP_SCAN. Without effect where smaps is the only source.
     pub sizes_only: bool,
+    /// Whether only the memory and its causes are wanted, as for totals of many processes: the files of the program and the second
+    /// stage of its guests are not read.
+    pub memory_only: bool,
     /// Whether to search the program and its libraries for jemalloc, for which their constants (`.rodata`) are read.
     pub jemalloc: bool,
     /// Whether to read the memory of large pages, and count the base pages in them that hold only zeros.

@@ -54,6 +54,8 @@ pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String
         swap_bytes: bytes("VmSwap"),
         pinned_bytes: bytes("VmPin"),
         lazy_free_bytes: None,
+        mapped_again_bytes: None,
+        proportional_bytes: None,
         held_unmapped_bytes: None,
         contents: None,
         peak_bytes: bytes("VmHWM"),

@@ -9,6 +9,7 @@
 
 mod base_pages;
 mod cause_evidence;
+mod charges;
 mod collapsed;
 mod context;
 mod explain;
@@ -29,6 +30,7 @@ mod shared;
 mod sum_tests;
 mod summary;
 mod supply;
+mod totals;
 mod vma;
 
 use crate::hugetlb::RefusedRequest;
@@ -36,6 +38,7 @@ use crate::hugetlb::RefusedRequest;
 pub use crate::cut::{Cut, CutBy};
 pub use crate::hugetlb::NodePool;
 pub use base_pages::{LoadSegment, Loader, RefusedBasePages, largest_of_all};
+pub use charges::{Charges, HugetlbCharge};
 pub use collapsed::{Collapsed, collapse_refusal};
 pub use context::Context;
 pub use explain::{accessible_bytes, explain, explain_windows};
@@ -49,6 +52,7 @@ pub use region_memory::{BelowTarget, Benefit, Outline, RegionMemory, TlbRuns, Wi
 pub use second_stage::{SecondStage, Statistics};
 pub use summary::{Summary, explained};
 pub use supply::{Fallbacks, Pool, Since, Supply};
+pub use totals::Totals;
 pub use vma::{FileSystem, SmapsInfo, VmFlags, VmaFacts, VmaPart};
 
 use crate::remedy::Runtime;

@@ -34,6 +34,11 @@ pub struct Process {
     pub swap_bytes: Option<u64>,
     /// Bytes freed with MADV_FREE that the kernel has not reclaimed yet (LazyFree in smaps); `None` where smaps was not read.
     pub lazy_free_bytes: Option<u64>,
+    /// Bytes that it maps and that are mapped more than once (`Shared_*` in smaps); `None` where smaps was not read.
+    pub mapped_again_bytes: Option<u64>,
+    /// Its memory outside hugetlb pools, each page divided by the number of its mappings (`Pss` in smaps); `None` where smaps was
+    /// not read.
+    pub proportional_bytes: Option<u64>,
     /// Bytes that it does not map of the anonymous and shared-memory folios that it maps in part: they stay allocated as long as
     /// the mapped part does. Other processes may map them. `None` where folios are not visible.
     pub held_unmapped_bytes: Option<u64>,

@@ -74,6 +74,10 @@ pub struct SmapsInfo {
     pub shared_bytes: u64,
     /// Bytes that KSM has merged.
     pub ksm_bytes: u64,
+    /// Bytes of any backing that are mapped more than once, by this or other processes (`Shared_*`).
+    pub mapped_again_bytes: u64,
+    /// Bytes of pages outside hugetlb pools, each divided by the number of its mappings (`Pss`).
+    pub proportional_bytes: u64,
 }
 
 /// Flags of a mapping (`VmFlags` in smaps, `show_smap_vma_flags` in fs/proc/task_mmu.c).

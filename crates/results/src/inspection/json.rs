@@ -5,7 +5,7 @@ use policy::held_files::HeldFiles;
 use policy::hugetlb::{HugetlbLimit, Limited, RefusedRequest};
 use policy::inspect::{
     BasePageSupport, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Sight, Since, Summary,
-    Supply, ThpMode,
+    Supply, ThpMode, Totals,
 };
 use policy::remedy::Remedy;
 use policy::size::PageSize;
@@ -100,6 +100,32 @@ pub fn sample(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
     let first = one.first_cause.as_ref().map(|(first, bytes)| json!({ "cause": cause(first), "bytes": bytes }));
     sample.insert("first_cause".into(), first.into());
     Value::Object(sample)
+}
+
+/// One sample of a set of processes, a line of `--json-lines`, schema `pagelab.inspect-set-look/1`. `unseen` are those that could not
+/// be inspected: PID and reason.
+pub fn set_sample(totals: &Totals, unseen: &[(u32, String)], unix_s: f64, elapsed_s: f64) -> Value {
+    let causes = totals.causes.iter().filter(|(_, bytes)| **bytes > 0);
+    let mut causes: Vec<(&Cause, &u64)> = causes.collect();
+    causes.sort_by_key(|(_, bytes)| std::cmp::Reverse(**bytes));
+    json!({
+        "schema": "pagelab.inspect-set-look/1",
+        "at_unix_s": unix_s,
+        "elapsed_s": elapsed_s,
+        "processes": totals.processes,
+        "partly_inspected": totals.partial,
+        "resident_bytes": totals.resident_bytes(),
+        "private_bytes": totals.private_bytes,
+        "shared_bytes": totals.mapped_again_bytes,
+        "proportional_bytes": totals.proportional_bytes,
+        "could_be_larger_bytes": totals.could_be_larger_bytes,
+        "bloat_bytes": totals.bloat_bytes,
+        "lazy_free_bytes": totals.lazy_free_bytes,
+        "held_unmapped_bytes": totals.held_unmapped_bytes,
+        "census": census(&totals.census),
+        "causes": causes.iter().map(|(one, bytes)| json!({ "cause": cause(one), "bytes": bytes })).collect::<Vec<_>>(),
+        "unseen": unseen.iter().map(|(pid, why)| json!({ "pid": pid, "why": why })).collect::<Vec<_>>(),
+    })
 }
 
 fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value {

@@ -1,39 +1,18 @@
 //! Inspections of processes as OpenMetrics text, for a collector (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
-use std::fmt::Write;
-
 use policy::cause::Cause;
 use policy::census::{Backing, Folio, Mapping};
 use policy::inspect::Summary;
 
-use crate::text::printable;
+use crate::openmetrics::{self, Family, Labels};
 
-/// A gauge: its name, its description, and its samples as labels and value.
-struct Gauge {
-    name: &'static str,
-    help: &'static str,
-    samples: Vec<(Vec<(&'static str, String)>, u64)>,
-}
-
-/// The text. Gauges without samples are included, so that a reader knows that they are zero.
+/// The text.
 pub fn text(summaries: &[Summary]) -> String {
-    let mut text = String::new();
-    for gauge in gauges(summaries) {
-        // Writing to a string cannot fail.
-        let _ = writeln!(text, "# HELP {} {}", gauge.name, gauge.help);
-        let _ = writeln!(text, "# TYPE {} gauge", gauge.name);
-        let _ = writeln!(text, "# UNIT {} bytes", gauge.name);
-        for (labels, value) in gauge.samples {
-            let labels: Vec<String> =
-                labels.iter().map(|(name, value)| format!("{name}=\"{}\"", escaped(value))).collect();
-            let _ = writeln!(text, "{}{{{}}} {value}", gauge.name, labels.join(","));
-        }
-    }
-    text + "# EOF\n"
+    openmetrics::text(&families(summaries))
 }
 
-fn gauges(summaries: &[Summary]) -> [Gauge; 4] {
-    let one = |value: fn(&Summary) -> u64| summaries.iter().map(|one| (process(one), value(one))).collect();
+fn families(summaries: &[Summary]) -> [Family; 4] {
+    let one = |value: fn(&Summary) -> u64| summaries.iter().map(move |one| (process(one), value(one)));
     let memory = summaries.iter().flat_map(|one| {
         one.census.rows().map(|(mapping, bytes)| ([process(one), mapped(mapping)].concat(), bytes)).collect::<Vec<_>>()
     });
@@ -42,63 +21,62 @@ fn gauges(summaries: &[Summary]) -> [Gauge; 4] {
         Some(([process(one), vec![("cause", code(cause))]].concat(), *bytes))
     });
     [
-        Gauge {
-            name: "pagelab_memory_bytes",
-            help: "Present memory of a process, by what backs it, the leaf that maps it and the folio behind it.",
-            samples: memory.collect(),
-        },
-        Gauge {
-            name: "pagelab_could_be_larger_bytes",
-            help: "Memory of a process that could be mapped by larger pages than it is.",
-            samples: one(|one| one.could_be_larger_bytes),
-        },
-        Gauge {
-            name: "pagelab_bloat_bytes",
-            help: "Memory that larger pages would add to a process.",
-            samples: one(|one| one.bloat_bytes),
-        },
-        Gauge {
-            name: "pagelab_first_cause_bytes",
-            help: "Memory of a process that is not larger for the cause that explains most.",
-            samples: cause.collect(),
-        },
+        Family::gauge(
+            "pagelab_memory_bytes",
+            "Present memory of a process, by what backs it, the leaf that maps it and the folio behind it.",
+            memory,
+        ),
+        Family::gauge(
+            "pagelab_could_be_larger_bytes",
+            "Memory of a process that could be mapped by larger pages than it is.",
+            one(|one| one.could_be_larger_bytes),
+        ),
+        Family::gauge(
+            "pagelab_bloat_bytes",
+            "Memory that larger pages would add to a process.",
+            one(|one| one.bloat_bytes),
+        ),
+        Family::gauge(
+            "pagelab_first_cause_bytes",
+            "Memory of a process that is not larger for the cause that explains most.",
+            cause,
+        ),
     ]
 }
 
 /// The name of a cause in documents, independent of its counters.
-fn code(cause: &Cause) -> String {
+pub(crate) fn code(cause: &Cause) -> String {
     let value = serde_json::to_value(cause).unwrap_or_default();
     value["code"].as_str().unwrap_or("unexplained").to_string()
 }
 
-fn process(one: &Summary) -> Vec<(&'static str, String)> {
+fn process(one: &Summary) -> Labels {
     vec![("pid", one.process.pid.to_string()), ("name", one.process.name.clone())]
 }
 
-fn mapped(mapping: &Mapping) -> Vec<(&'static str, String)> {
-    let backing = match mapping.backing {
-        Backing::Anonymous => "anonymous",
-        Backing::Hugetlb => "hugetlb",
-        Backing::Shmem => "shmem",
-        Backing::File => "file",
-        Backing::Zero => "zero",
-    };
+fn mapped(mapping: &Mapping) -> Labels {
     let (folio, part) = match mapping.folio {
         Folio::Unknown => ("unknown".to_string(), "unknown"),
         Folio::Whole(size) => (size.bytes().to_string(), "whole"),
         Folio::Part(size) => (size.bytes().to_string(), "part"),
     };
     vec![
-        ("backing", backing.to_string()),
+        ("backing", backing(mapping.backing).to_string()),
         ("leaf_bytes", mapping.leaf.bytes().to_string()),
         ("folio_bytes", folio),
         ("folio_mapped", part.to_string()),
     ]
 }
 
-/// A label value: control characters are escaped as for a terminal, and the text is quoted as the format requires.
-fn escaped(value: &str) -> String {
-    printable(value).replace('\\', "\\\\").replace('"', "\\\"")
+/// The name of a backing in labels.
+pub(crate) fn backing(backing: Backing) -> &'static str {
+    match backing {
+        Backing::Anonymous => "anonymous",
+        Backing::Hugetlb => "hugetlb",
+        Backing::Shmem => "shmem",
+        Backing::File => "file",
+        Backing::Zero => "zero",
+    }
 }
 
 #[cfg(test)]

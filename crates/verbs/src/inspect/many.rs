@@ -67,7 +67,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
 }
 
 /// Whether the process has no memory that any user could inspect.
-fn is_without_memory(error: &InspectError) -> bool {
+pub fn is_without_memory(error: &InspectError) -> bool {
     matches!(
         error,
         InspectError::NoSuchProcess { .. }

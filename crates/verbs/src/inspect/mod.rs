@@ -3,10 +3,12 @@
 pub mod at_exit;
 mod collapse;
 mod every;
+mod every_set;
 mod gate;
 mod many;
 mod named;
 mod peak;
+mod rows;
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -14,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use census::Observer;
-use census::inspect::{CapturedFile, Detail, Inspector, which};
+use census::inspect::{CapturedFile, Detail, Inspector};
 use clap::{ArgGroup, Args};
 use host::Host;
 use policy::PageSizes;
@@ -28,6 +30,7 @@ use crate::failure::Failure;
 use crate::output::{self, can_be_written, print, terminal_width, write_page};
 use crate::words::{parse_duration, parse_pid};
 use every::PeriodicInspection;
+use every_set::ProcessSet;
 use gate::Judgements;
 
 /// Arguments of `pagelab inspect`.
@@ -63,12 +66,12 @@ pub struct Inspect {
     /// Write a map of the address space as one HTML page: each cell is a range that one large page could map
     #[arg(long, value_name = "FILE", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture"])]
     pub html: Option<PathBuf>,
-    /// Inspect the process, or the first process of the command, at this interval until it ends; a row each time
-    #[arg(long, value_name = "TIME", value_parser = parse_duration,
-          conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
+    /// Inspect the process, or the first process of the command, at this interval until it ends; a row each time. With --all,
+    /// --tree or --cgroup a row has the totals of the processes that are there then
+    #[arg(long, value_name = "TIME", value_parser = parse_duration, conflicts_with_all = ["collapse", "capture", "root"])]
     pub every: Option<f64>,
     /// With --every: print each look as one line of JSON
-    #[arg(long, requires = "every", conflicts_with_all = ["tree", "cgroup", "all", "collapse", "capture", "root"])]
+    #[arg(long, requires = "every", conflicts_with_all = ["collapse", "capture", "root"])]
     pub json_lines: bool,
     /// Write the result to this file as OpenMetrics text for a collector; with --every, each look replaces the last
     #[arg(long, value_name = "FILE", conflicts_with = "capture")]
@@ -109,16 +112,18 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     if !arguments.command.is_empty() {
         return at_exit::run(arguments);
     }
-    let processes = match (&arguments.process, &arguments.tree, &arguments.cgroup) {
-        (Some(word), ..) => match named::processes(word, arguments)?.as_slice() {
-            [pid] => return one(arguments, *pid),
-            several => Ok(several.to_vec()),
-        },
-        (_, Some(root), _) => which::tree(*root),
-        (_, _, Some(path)) => which::cgroup(path),
-        (None, None, None) => which::all(),
-    };
-    many::run(arguments, &processes.map_err(Failure::input)?)
+    if let Some(set) = ProcessSet::of(arguments) {
+        return match PeriodicInspection::of(arguments) {
+            Some(looks) => every_set::run(arguments, &looks, &set),
+            None => many::run(arguments, &set.processes().map_err(Failure::input)?),
+        };
+    }
+    // Clap demands one of them.
+    let Some(word) = &arguments.process else { return Ok(()) };
+    match named::processes(word, arguments)?.as_slice() {
+        [pid] => one(arguments, *pid),
+        several => many::run(arguments, several),
+    }
 }
 
 /// Inspects one process: over time, for a capture, with a collapse, or as it is.
@@ -152,6 +157,7 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     let detail = Detail {
         windows: arguments.html.is_some() || arguments.collapse,
         sizes_only: arguments.sizes,
+        memory_only: false,
         jemalloc: !arguments.sizes,
         contents: arguments.contents,
     };
