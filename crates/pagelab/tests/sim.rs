@@ -25,7 +25,7 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
     assert_eq!(cells[0]["instructions"], 2048);
     assert_eq!(document["traces"][0]["memory_inferred"], true);
     let text = traced.sim(&["-p", "base,contig-64k"]);
-    assert!(text.stdout.contains("1025") && text.stdout.contains("no contiguous pages"), "{}", text.stdout);
+    assert!(text.stdout.contains("1,025") && text.stdout.contains("no contiguous pages"), "{}", text.stdout);
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn many_traces_are_many_tables_and_one_document() {
     assert_eq!(document["machines"].as_array().unwrap().len(), 1);
     let ran = traced.sim(&[&second]);
     assert!(
-        ran.stdout.contains("second.trace: 4096 instructions, 4096 accesses") && ran.stderr.is_empty(),
+        ran.stdout.contains("second.trace: 2048 instructions, 4096 accesses") && ran.stderr.is_empty(),
         "{}{}",
         ran.stdout,
         ran.stderr

@@ -8,7 +8,7 @@ use study::comparison::Comparison;
 use study::metric::names;
 use study::stats::Outcome;
 
-use crate::emphasis::{Emphasis, Line, Span, folded};
+use crate::emphasis::{Emphasis, Line, Span, folded, without_emphasis};
 use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::table::notes::{self, Note};
@@ -76,6 +76,19 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], full: &str) -> String {
     };
     let parts: Vec<String> = why.into_iter().chain(notes).chain(["all figures".to_owned()]).collect();
     format!("{}: {full}", crate::text::enumerate(&parts))
+}
+
+/// A table with one line per row. `headings` have a title and when its column is left out: of a terminal that is too narrow the columns
+/// with the highest number first, those with 0 never. The first two columns are text, the others figures.
+pub fn table_of<const N: usize>(headings: [(&str, u8); N], rows: &[[String; N]], width: usize) -> String {
+    let column = |(at, (title, dispensable)): (usize, (&str, u8))| Column {
+        title: title.to_owned(),
+        is_right_aligned: at > 1,
+        dispensable,
+        cells: rows.iter().map(|row| Span::plain(printable(&row[at]))).collect(),
+    };
+    let columns = headings.into_iter().enumerate().map(column).collect();
+    without_emphasis(&columns::lines(columns, width.max(MIN_WIDTH)))
 }
 
 fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {

@@ -69,7 +69,7 @@ pub fn subject(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
 }
 
 /// Why a machine does not support a policy.
-pub fn refused(cell: &Cell) -> Option<String> {
+fn refused(cell: &Cell) -> Option<String> {
     match cell {
         Cell::Ran(_) => None,
         Cell::Refused(unsupported) => Some(unsupported.to_string()),

@@ -5,15 +5,15 @@ use model::simulation::Outcome;
 use policy::size::format_bytes;
 use policy::verdict::Holding;
 use results::fold;
-use results::grid::plain;
+use results::screen::table_of;
 use results::simulation::{Per, rate_in_words, verdict_in_words};
 
 use super::cost::{answers_of, cost};
 use super::notes::Notes;
-use super::report::{STOPPED, causes, over_layouts, refused, subject};
+use super::report::{STOPPED, causes, over_layouts, subject};
 use super::simulated::{Cell, Simulated};
 use super::swept;
-use crate::table::describe::count;
+use crate::table::describe::{count, grouped};
 
 /// A table for each machine, its result, and the notes of this trace.
 pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
@@ -22,7 +22,8 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
         lines.push(String::new());
         lines.extend(outcomes.first().map(|first| fold(&caption(first), width, 0)));
-        lines.push(plain(HEADER, outcomes.iter().map(|outcome| row(outcome)), width));
+        let rows: Vec<[String; 8]> = outcomes.iter().map(|outcome| row(outcome)).collect();
+        lines.push(table_of(HEADINGS, &rows, width));
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }
@@ -31,7 +32,6 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     }
     lines.push(String::new());
     lines.extend(answers_of(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
-    lines.extend(simulated.cells.iter().filter_map(refused).map(|line| fold(&line, width, 2)));
     let in_part: Vec<&Outcome> =
         ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
     let shown_causes = causes(&in_part, 1);
@@ -43,7 +43,17 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.join("\n")
 }
 
-const HEADER: [&str; 8] = ["policy", "verdict", "walks", "translation", "faults", "kernel", "memory", "tables"];
+/// The columns, and the order in which a narrow terminal loses them.
+const HEADINGS: [(&str, u8); 8] = [
+    ("policy", 0),
+    ("verdict", 2),
+    ("walks", 3),
+    ("translation", 0),
+    ("faults", 3),
+    ("kernel", 0),
+    ("memory", 1),
+    ("tables", 4),
+];
 
 /// The machine, and the units of the columns.
 fn caption(outcome: &Outcome) -> String {
@@ -63,9 +73,9 @@ fn row(outcome: &Outcome) -> [String; 8] {
     [
         outcome.policy.to_string(),
         verdict_in_words(&cost.verdict),
-        cost.walks.to_string(),
+        grouped(cost.walks),
         rate(cost.most_lost_cycles),
-        cost.faults.to_string(),
+        grouped(cost.faults),
         cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total())),
         format_bytes(cost.resident_peak_bytes),
         format_bytes(cost.table_peak_bytes),
