@@ -1,0 +1,5 @@
+//! The matrix of capabilities: which page each kind of memory can get.
+
+pub mod json;
+mod notes;
+pub mod table;
