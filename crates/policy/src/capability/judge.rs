@@ -3,7 +3,7 @@
 use super::Outcome;
 use crate::cause::Cause;
 use crate::census::{Backing, Folio, Region};
-use crate::size::PageSize;
+use crate::size::{PageSize, format_bytes};
 
 /// A range of memory and the size that it should have.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,10 @@ pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
         large_ratio: large_bytes as f64 / whole_bytes.max(1) as f64,
     };
     match (worst, leaf, folio) {
-        _ if present_bytes < whole_bytes => refused,
+        // Every way ends with memory that was used, so a hole says that the kernel took it away, not that it gave small pages.
+        _ if present_bytes < whole_bytes => {
+            Outcome::Unknown { reason: format!("{} of it is not mapped", format_bytes(whole_bytes - present_bytes)) }
+        }
         (Some(Grade::Large), Some(leaf), folio) => Outcome::Large { leaf, folio },
         (Some(Grade::FolioOnly), Some(leaf), Some(folio)) => Outcome::FolioOnly { leaf, folio },
         (Some(Grade::Unseen), Some(leaf), _) => Outcome::Unknown {
@@ -110,13 +113,12 @@ mod tests {
     }
 
     #[test]
-    fn one_small_page_or_a_hole_is_a_refusal_with_its_share() {
+    fn one_small_page_is_a_refusal_with_its_share_and_a_hole_is_unknown() {
         let half = [region(0, 2 << 20, PMD, Folio::Whole(PMD))];
         let with_page = [half[0], region(2 << 20, 4 << 20, PageSize::K4, Folio::Whole(PageSize::K4))];
-        for regions in [&half[..], &with_page] {
-            let Outcome::Refused { large_ratio, .. } = judged(PMD, regions) else { panic!("not refused") };
-            assert_eq!(large_ratio, 0.5);
-        }
+        let Outcome::Refused { large_ratio, .. } = judged(PMD, &with_page) else { panic!("not refused") };
+        assert_eq!(large_ratio, 0.5);
+        assert_eq!(judged(PMD, &half), Outcome::Unknown { reason: "2M of it is not mapped".into() });
     }
 
     #[test]

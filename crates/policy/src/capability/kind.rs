@@ -40,7 +40,7 @@ impl Kind {
         Kind::FileText,
     ];
 
-    /// The name on the command line and in a row.
+    /// The name on the command line.
     pub fn word(self) -> &'static str {
         match self {
             Kind::Anonymous => "anon",
@@ -52,6 +52,16 @@ impl Kind {
             Kind::Hugetlb => "hugetlb",
             Kind::FileData => "file-data",
             Kind::FileText => "file-text",
+        }
+    }
+
+    /// The name in a row, of at most seven characters.
+    pub fn label(self) -> &'static str {
+        match self {
+            Kind::SharedAnonymous => "shared",
+            Kind::FileData => "data",
+            Kind::FileText => "text",
+            other => other.word(),
         }
     }
 

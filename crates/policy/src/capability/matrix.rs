@@ -88,7 +88,7 @@ pub struct Cell {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum SettingsMode {
-    /// The wanted size alone is enabled, for all memory; allocations may compact; khugepaged's limits are lifted.
+    /// The wanted size alone is enabled, for advised memory; its allocations may compact; khugepaged's limits are lifted.
     Open,
     /// Those that were found.
     Found,

@@ -16,13 +16,17 @@ pub enum Way {
     Populate,
     /// The memory is filled with base pages, then MADV_COLLAPSE.
     Collapse,
-    /// The memory is filled with base pages, then khugepaged scans it.
+    /// The memory is filled with base pages, khugepaged scans it, and every base page is read.
+    ///
+    /// Without that read, shared memory would not be mapped: khugepaged only changes its pages in the page cache and drops the page
+    /// tables that map them (`retract_page_tables`, mm/khugepaged.c).
     Khugepaged,
     /// The memory is written, MADV_PAGEOUT swaps it out, and every base page is read again.
     SwapIn,
     /// The memory is written and then moved by mremap to an address with the same alignment.
     Mremap,
-    /// The memory is written, then mprotect makes its first base page read-only. The slot around that page is examined.
+    /// The memory is written, mprotect makes its first base page read-only, and every base page is read. The slot around the first
+    /// one is examined.
     Mprotect,
 }
 
@@ -75,10 +79,10 @@ impl Way {
             Way::Fork => "written, then written again by a forked child, which is examined",
             Way::Populate => "MADV_POPULATE_WRITE",
             Way::Collapse => "filled with base pages, then MADV_COLLAPSE",
-            Way::Khugepaged => "filled with base pages, then scanned by khugepaged",
+            Way::Khugepaged => "filled with base pages, scanned by khugepaged, read",
             Way::SwapIn => "written, swapped out by MADV_PAGEOUT, read again",
             Way::Mremap => "written, then moved by mremap to an address of the same alignment",
-            Way::Mprotect => "written, then the first base page of the slot made read-only by mprotect",
+            Way::Mprotect => "written, the first base page made read-only by mprotect, read; its slot is examined",
         }
     }
 

@@ -1,6 +1,8 @@
 //! The notes below a table: reasons, each with a letter.
 
-use policy::capability::{Cell, Matrix, Outcome};
+use nix::errno::Errno;
+use policy::capability::{Cell, Matrix, Outcome, Refusal};
+use policy::cause::Cause;
 
 /// Reasons in the order in which cells first name them.
 #[derive(Debug, Default)]
@@ -45,11 +47,14 @@ pub fn short(matrix: &Matrix, cell: &Cell, notes: &mut Notes) -> String {
 
 fn reason(outcome: &Outcome) -> String {
     let Outcome::Refused { cause, refusal, setting, large_ratio } = outcome else { return String::new() };
-    let mut text = cause.describe();
-    if let Some(refusal) = refusal {
-        let how = refusal.errno.map(|errno| format!(": {}", std::io::Error::from_raw_os_error(errno)));
-        text.push_str(&format!("; {}{}", refusal.call, how.unwrap_or_default()));
-    }
+    let mut text = match refusal {
+        // The cause of a refused call repeats its error number.
+        Some(Refusal { call, errno: Some(errno) }) if matches!(cause, Cause::AdviceRefused { .. }) => {
+            format!("{call}: {}", Errno::from_raw(*errno).desc())
+        }
+        Some(refusal) => format!("{}; {}", cause.describe(), refusal.call),
+        None => cause.describe(),
+    };
     if let Some(setting) = setting {
         text.push_str(&format!("; echo {} > {}", setting.value, setting.path));
     }

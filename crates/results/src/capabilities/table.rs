@@ -13,7 +13,7 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     let mut parts = vec![fold(&heading(matrix), width, 0)];
     for (sizes, rows) in grouped(matrix, &mut notes) {
         let titled: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
-        parts.push(format!("{}\n{}", fold(&titled.join(", "), width, 0), of_columns(&columns(matrix), rows, width)));
+        parts.push(format!("{}\n{}", fold(&titled.join(", "), width, 0), columns(&headings(matrix), rows, width)));
     }
     parts.push(LEGEND.iter().map(|line| fold(line, width, 7)).collect::<Vec<_>>().join("\n"));
     let notes: Vec<String> = notes.lines().map(|line| fold(&line, width, 4)).collect();
@@ -21,6 +21,9 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }
+
+/// Spaces between columns.
+const GAP: usize = 2;
 
 const LEGEND: [&str; 6] = [
     "leaf   a leaf of the size maps it; 2M: a larger one, of that size",
@@ -33,7 +36,7 @@ const LEGEND: [&str; 6] = [
 
 fn heading(matrix: &Matrix) -> String {
     let settings = match matrix.settings {
-        SettingsMode::Open => "each size alone enabled, for all memory",
+        SettingsMode::Open => "each size alone enabled, for advised memory",
         SettingsMode::Found => "settings as found",
     };
     let contiguous = match matrix.contiguous {
@@ -45,7 +48,22 @@ fn heading(matrix: &Matrix) -> String {
     format!("Linux {kernel}, {}; {settings}; {contiguous}{folios}", printable(&matrix.architecture))
 }
 
-fn columns(matrix: &Matrix) -> Vec<String> {
+/// Two spaces between columns, so that nine ways fit into a mail. A narrower terminal gets a paragraph for each row.
+fn columns(headings: &[String], rows: Vec<Vec<String>>, width: usize) -> String {
+    let lines = || std::iter::once(headings).chain(rows.iter().map(Vec::as_slice));
+    let column_width = |at: usize| lines().filter_map(|line| line.get(at)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..headings.len()).map(column_width).collect();
+    if widths.iter().map(|width| width + GAP).sum::<usize>() > width + GAP {
+        return of_columns(headings, rows, width);
+    }
+    let text = |line: &[String]| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned()
+    };
+    lines().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn headings(matrix: &Matrix) -> Vec<String> {
     let first = std::iter::once("memory".to_owned());
     first.chain(ways(matrix).into_iter().map(|way| way.heading().to_owned())).collect()
 }
@@ -77,7 +95,7 @@ fn rows(matrix: &Matrix, size: PageSize, notes: &mut Notes) -> Vec<Vec<String>> 
     let row = |kind: Kind| {
         let cells = ways.iter().map(|way| matrix.cell(kind, *way, size));
         let texts = cells.map(|cell| cell.map(|cell| short(matrix, cell, notes)).unwrap_or_default());
-        std::iter::once(kind.word().to_owned()).chain(texts).collect()
+        std::iter::once(kind.label().to_owned()).chain(texts).collect()
     };
     Kind::ALL.into_iter().filter(is_available).map(row).collect()
 }

@@ -14,7 +14,7 @@ use policy::size::PageSize;
 use tempfile::TempDir;
 use tracer::signals;
 
-use super::settings::{self, Settings};
+use super::settings::{self, Settings, TMPFS};
 use super::trial::{Combination, Running, length_bytes, start};
 use super::why;
 use crate::failure::Failure;
@@ -24,8 +24,6 @@ use crate::progress_line::ProgressLine;
 const SCANS: u64 = 2;
 const SCAN_TIMEOUT: Duration = Duration::from_secs(20);
 const SCAN_POLL: Duration = Duration::from_millis(10);
-/// Where a tmpfs is mounted on every Linux system that has POSIX shared memory (shm_overview(7)).
-const TMPFS: &str = "/dev/shm";
 
 /// What trials need, and the settings on loan.
 pub struct Bench {
@@ -37,6 +35,8 @@ pub struct Bench {
     /// Where files for trials are made.
     pub directory: PathBuf,
     pub deadline: Option<Instant>,
+    /// The settings that the size of the moment needs.
+    pub wanted: Settings,
 }
 
 /// The files of the trials, removed at the end.
@@ -73,7 +73,9 @@ impl Bench {
         progress: &ProgressLine,
     ) -> Result<Vec<Cell>, Failure> {
         let folio_sizes = self.folio_sizes()?;
-        let is_granted = self.apply(&self.wanted(size, kinds, &folio_sizes)?)?;
+        self.rest()?;
+        self.wanted = self.wanted(size, kinds, &folio_sizes)?;
+        let is_granted = self.apply()?;
         let mut cells = Vec::new();
         for kind in kinds {
             for way in ways {
@@ -113,10 +115,16 @@ impl Bench {
         Ok(wanted)
     }
 
-    /// Puts these settings in force, with khugepaged asleep. Returns whether every pool has the requested pages.
-    fn apply(&mut self, wanted: &Settings) -> Result<bool, Failure> {
+    /// Restores every setting, with khugepaged asleep: what a size needs is decided on the original settings.
+    fn rest(&mut self) -> Result<(), Failure> {
+        self.wanted.clear();
+        self.apply().map(drop)
+    }
+
+    /// Puts the wanted settings in force, with khugepaged asleep. Returns whether every pool has the requested pages.
+    fn apply(&mut self) -> Result<bool, Failure> {
         let Some((lease, khugepaged)) = &mut self.leased else { return Ok(true) };
-        let pairs = wanted.iter().map(|(path, value)| (path.as_str(), value.as_str()));
+        let pairs = self.wanted.iter().map(|(path, value)| (path.as_str(), value.as_str()));
         let written = lease.apply(khugepaged.pairs().chain(pairs)).map_err(Failure::input)?;
         khugepaged.settle().map_err(Failure::input)?;
         Ok(written.iter().all(|written| *written == Written::InFull))
@@ -164,18 +172,19 @@ impl Bench {
         let mut files = Files(Vec::new());
         let before = self.host.counters().map_err(Failure::input)?;
         let file = files.of(tried.kind, &self.directory, length_bytes(tried.kind, tried.size, self.pmd()))?;
-        let running = start(tried, self.pmd(), file).map_err(Failure::input)?;
+        let mut running = start(tried, self.pmd(), file).map_err(Failure::input)?;
         if tried.way == Way::Khugepaged {
             self.let_khugepaged_scan()?;
+            self.apply()?;
+            running.read_again().map_err(Failure::input)?;
         }
         let after = self.host.counters().map_err(Failure::input)?;
         let shortage = why::shortage(tried, &before, &after);
-        let cause = shortage.clone().unwrap_or_else(|| why::expected(tried));
+        let cause = match &shortage {
+            Some(cause) => cause.clone(),
+            None => why::expected(&self.host, tried)?,
+        };
         let outcome = self.examine(&running, tried, cause)?;
-        drop(running);
-        if tried.way == Way::Khugepaged {
-            self.hold_khugepaged(tried.size, tried.kind)?;
-        }
         Ok((outcome, shortage))
     }
 
@@ -205,12 +214,6 @@ impl Bench {
             std::thread::sleep(SCAN_POLL);
         }
         Ok(())
-    }
-
-    fn hold_khugepaged(&mut self, size: PageSize, kind: Kind) -> Result<(), Failure> {
-        let folio_sizes = self.folio_sizes()?;
-        let wanted = self.wanted(size, &[kind], &folio_sizes)?;
-        self.apply(&wanted).map(drop)
     }
 }
 

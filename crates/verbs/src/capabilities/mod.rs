@@ -7,7 +7,7 @@ mod settings;
 mod trial;
 mod why;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use census::Observer;
@@ -17,7 +17,7 @@ use host::admit::{Privilege, Terms};
 use platform::{KhugepagedHold, wait_for_lease};
 use policy::capability::{Contiguous, Kind, Matrix, SettingsMode, Way};
 use policy::size::PageSize;
-use results::capabilities::{json, table};
+use results::capabilities::{diff, json, table};
 use tracer::signals::{self, Forward};
 
 use self::bench::Bench;
@@ -57,6 +57,9 @@ pub struct Capabilities {
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     wait: f64,
+    /// Compare two documents of --json instead of trying anything: the cells that differ
+    #[arg(long, num_args = 2, value_names = ["A", "B"], conflicts_with_all = ["json", "mail"])]
+    diff: Vec<PathBuf>,
     /// Print one JSON document instead of the tables
     #[arg(long, conflicts_with = "mail")]
     json: bool,
@@ -67,10 +70,14 @@ pub struct Capabilities {
 
 /// Runs `pagelab capabilities`.
 pub fn run(arguments: &Capabilities) -> Result<(), Failure> {
+    if let [before, after] = arguments.diff.as_slice() {
+        return print(&diff::text(&read(before)?, &read(after)?, terminal_width()), false);
+    }
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let matrix = try_all(arguments)?;
     if arguments.json {
-        return print(&format!("{:#}", json::document(&matrix)), true);
+        let document = json::document(&matrix).map_err(Failure::input)?;
+        return print(&format!("{document:#}"), true);
     }
     let text = if arguments.mail {
         results::ascii(&table::text(&matrix, MAIL_WIDTH)).into()
@@ -78,6 +85,12 @@ pub fn run(arguments: &Capabilities) -> Result<(), Failure> {
         table::text(&matrix, terminal_width())
     };
     print(&text, false)
+}
+
+/// Reads a document of `--json`.
+fn read(path: &Path) -> Result<Matrix, Failure> {
+    let text = host::content(path).map_err(|error| Failure::about(path, error))?;
+    json::parse(&text).map_err(|error| Failure::about(path, error))
 }
 
 /// The width of a line in a mail.
@@ -135,6 +148,7 @@ fn bench(arguments: &Capabilities, host: Host, observer: Observer) -> Result<Ben
         mode: if is_found { SettingsMode::Found } else { SettingsMode::Open },
         leased,
         directory: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
+        wanted: Vec::new(),
         deadline: arguments.max_time.map(|time_s| Instant::now() + Duration::from_secs_f64(time_s)),
     })
 }
@@ -166,14 +180,15 @@ fn contiguous(architecture: &str) -> Contiguous {
     }
 }
 
-fn parse_kind(word: &str) -> Result<Kind, String> {
-    Kind::of_word(word).ok_or_else(|| format!("expected one of {}", words(Kind::ALL.map(Kind::word))))
+/// A word that names no kind or no way.
+#[derive(Debug, thiserror::Error)]
+#[error("expected one of {0}")]
+struct WordError(String);
+
+fn parse_kind(word: &str) -> Result<Kind, WordError> {
+    Kind::of_word(word).ok_or_else(|| WordError(Kind::ALL.map(Kind::word).join(", ")))
 }
 
-fn parse_way(word: &str) -> Result<Way, String> {
-    Way::of_word(word).ok_or_else(|| format!("expected one of {}", words(Way::ALL.map(Way::word))))
-}
-
-fn words<const N: usize>(words: [&str; N]) -> String {
-    words.join(", ")
+fn parse_way(word: &str) -> Result<Way, WordError> {
+    Way::of_word(word).ok_or_else(|| WordError(Way::ALL.map(Way::word).join(", ")))
 }

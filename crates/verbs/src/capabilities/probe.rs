@@ -5,10 +5,11 @@ use std::io::{Write, stdin, stdout};
 use std::os::fd::AsFd;
 
 use clap::Args;
+use nix::sys::signal::{SigSet, Signal};
 use policy::capability::{Kind, Refusal, Way};
 use policy::size::PageSize;
 use serde::{Deserialize, Serialize};
-use workloads::memory::capability::{Probe, prepare, wait_for_the_end};
+use workloads::memory::capability::{Probe, prepare};
 
 use super::{parse_kind, parse_way};
 use crate::failure::Failure;
@@ -43,20 +44,25 @@ pub enum Message {
     Refused(Refusal),
 }
 
+/// The signal at which the probe reads its memory again and repeats its report.
+pub const READ_AGAIN: Signal = Signal::SIGUSR1;
+
 /// Runs the probe; returns only where it cannot report.
 pub fn run(arguments: &ProbeArguments) -> Result<(), Failure> {
-    let file = if arguments.file {
-        Some(File::from(stdin().as_fd().try_clone_to_owned().map_err(Failure::input)?))
-    } else {
-        None
-    };
+    let file = arguments.file.then(|| stdin().as_fd().try_clone_to_owned()).transpose().map_err(Failure::input)?;
+    let wake = SigSet::from_iter([READ_AGAIN]);
+    wake.thread_block().map_err(Failure::input)?;
     let ProbeArguments { kind, way, size, pmd, bytes, .. } = *arguments;
-    let message = match prepare(&Probe { kind, way, size, pmd, bytes, file }) {
+    let prepared = prepare(&Probe { kind, way, size, pmd, bytes, file: file.map(File::from) });
+    let message = match &prepared {
         Ok(ready) => Message::Ready { pid: ready.pid, start: ready.start, end: ready.end },
         Err(error) => Message::Refused(Refusal { call: error.call.to_owned(), errno: error.source.raw_os_error() }),
     };
-    let line = serde_json::to_string(&message).map_err(Failure::input)?;
-    let mut to = stdout().lock();
-    writeln!(to, "{line}").and_then(|()| to.flush()).map_err(Failure::input)?;
-    wait_for_the_end()
+    loop {
+        let line = serde_json::to_string(&message).map_err(Failure::input)?;
+        let mut to = stdout().lock();
+        writeln!(to, "{line}").and_then(|()| to.flush()).map_err(Failure::input)?;
+        wake.wait().map_err(Failure::input)?;
+        prepared.iter().for_each(workloads::memory::capability::Prepared::read_again);
+    }
 }

@@ -4,23 +4,28 @@ use host::{HUGETLB, Host, HostError, KHUGEPAGED, THP, hugetlb_file};
 use policy::capability::Kind;
 use policy::size::PageSize;
 
+/// Where a tmpfs is mounted on every Linux system that has POSIX shared memory (shm_overview(7)).
+pub const TMPFS: &str = "/dev/shm";
+
 /// Settings as path and value.
 pub type Settings = Vec<(String, String)>;
 
-/// The settings that enable one size alone, for all memory. Settings that the kernel lacks are left out.
+/// The settings that enable one size alone, for advised memory: the memory of other programs stays as it is, and khugepaged has little
+/// to scan. Settings that the kernel lacks are left out.
 pub fn open(host: &Host, size: PageSize, folio_sizes: &[PageSize]) -> Result<Settings, HostError> {
     let pmd = host.page_sizes().pmd;
-    let word = |is_wanted: bool| if is_wanted { "always" } else { "never" }.to_owned();
+    const FILES: [(&str, &str); 2] = [("enabled", "madvise"), ("shmem_enabled", "advise")];
+    let word = |is_wanted: bool, advised: &str| if is_wanted { advised } else { "never" }.to_owned();
     let mut wanted = Settings::new();
     for one in folio_sizes {
-        for file in ["enabled", "shmem_enabled"] {
-            wanted.push((size_file(*one, file), word(*one == size)));
+        for (file, advised) in FILES {
+            wanted.push((size_file(*one, file), word(*one == size, advised)));
         }
     }
-    for file in ["enabled", "shmem_enabled"] {
-        wanted.push((format!("{THP}/{file}"), word(pmd == Some(size))));
+    for (file, advised) in FILES {
+        wanted.push((format!("{THP}/{file}"), word(pmd == Some(size), advised)));
     }
-    wanted.push((format!("{THP}/defrag"), word(true)));
+    wanted.push((format!("{THP}/defrag"), "madvise".to_owned()));
     wanted.extend(khugepaged_limits(host));
     existing(host, wanted)
 }

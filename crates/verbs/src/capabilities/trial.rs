@@ -4,20 +4,34 @@ use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use census::{CensusError, Observer};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use policy::capability::{Kind, Outcome, Refusal, Wanted, Way, judge};
 use policy::cause::Cause;
 use policy::size::PageSize;
 use tracer::child::die_with_parent;
 
-use super::probe::Message;
+use super::probe::{Message, READ_AGAIN};
 
 /// A probe that has not reported after this time hangs.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Why a probe has no report.
+#[derive(Debug, thiserror::Error)]
+enum ReportError {
+    #[error("the program did not report within {} s", REPORT_TIMEOUT.as_secs())]
+    None,
+    #[error("the program ended without a report: {0}")]
+    Ended(ExitStatus),
+    #[error("the program's report cannot be read: {0}")]
+    Io(#[from] std::io::Error),
+    #[error("the program's report is malformed: {0}")]
+    Malformed(#[from] serde_json::Error),
+}
 
 /// What is tried.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +44,8 @@ pub struct Combination {
 /// A probe whose memory is ready, or that could not make it.
 pub struct Running {
     child: Child,
-    told: Result<Message, String>,
+    stdout: BufReader<ChildStdout>,
+    reported: Result<Message, ReportError>,
 }
 
 /// Length of the memory of a probe: one hugetlb page, or two PMD leaves unless these are very large.
@@ -56,32 +71,13 @@ pub fn start(tried: &Combination, pmd: PageSize, file: Option<File>) -> std::io:
     };
     command.stdout(Stdio::piped()).stderr(Stdio::null()).env_clear();
     let mut child = die_with_parent(&mut command).spawn()?;
-    let told = match child.stdout.take() {
-        Some(stdout) => report_of(&mut child, stdout),
-        None => Err("its standard output is closed".to_owned()),
-    };
-    Ok(Running { child, told })
+    let stdout = child.stdout.take().ok_or_else(|| std::io::Error::other("the program's standard output is closed"))?;
+    let mut running = Running { child, stdout: BufReader::new(stdout), reported: Err(ReportError::None) };
+    running.reported = running.report();
+    Ok(running)
 }
 
-fn report_of(child: &mut Child, mut stdout: ChildStdout) -> Result<Message, String> {
-    if !is_readable(&mut stdout, REPORT_TIMEOUT).map_err(|error| error.to_string())? {
-        return Err(format!("the program did not report within {} s", REPORT_TIMEOUT.as_secs()));
-    }
-    let mut line = String::new();
-    BufReader::new(stdout).read_line(&mut line).map_err(|error| error.to_string())?;
-    if !line.is_empty() {
-        return serde_json::from_str(&line).map_err(|error| format!("the program's report: {error}"));
-    }
-    let status = child.wait().map_err(|error| error.to_string())?;
-    match status.signal() {
-        Some(libc_sigbus) if libc_sigbus == nix::sys::signal::Signal::SIGBUS as i32 => {
-            Ok(Message::Refused(Refusal { call: "a fault, which ended by SIGBUS".to_owned(), errno: None }))
-        }
-        _ => Err(format!("the program ended without a report: {status}")),
-    }
-}
-
-fn is_readable(stdout: &mut ChildStdout, patience: Duration) -> std::io::Result<bool> {
+fn is_readable(stdout: &ChildStdout, patience: Duration) -> std::io::Result<bool> {
     let begun = Instant::now();
     loop {
         let left = patience.saturating_sub(begun.elapsed());
@@ -95,10 +91,37 @@ fn is_readable(stdout: &mut ChildStdout, patience: Duration) -> std::io::Result<
 }
 
 impl Running {
+    /// Lets the probe read its memory again, and waits until it has.
+    pub fn read_again(&mut self) -> std::io::Result<()> {
+        if matches!(self.reported, Ok(Message::Ready { .. })) {
+            let pid = i32::try_from(self.child.id()).map_err(std::io::Error::other)?;
+            nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), READ_AGAIN)?;
+            self.reported = self.report();
+        }
+        Ok(())
+    }
+
+    /// The next report of the probe, or why there is none.
+    fn report(&mut self) -> Result<Message, ReportError> {
+        if !is_readable(self.stdout.get_ref(), REPORT_TIMEOUT)? {
+            return Err(ReportError::None);
+        }
+        let mut line = String::new();
+        self.stdout.read_line(&mut line)?;
+        if !line.is_empty() {
+            return Ok(serde_json::from_str(&line)?);
+        }
+        let status = self.child.wait()?;
+        if status.signal() == Some(Signal::SIGBUS as i32) {
+            return Ok(Message::Refused(Refusal { call: "a fault, which ended by SIGBUS".to_owned(), errno: None }));
+        }
+        Err(ReportError::Ended(status))
+    }
+
     /// What maps the memory of the probe. `cause` says why, where that is not the size.
     pub fn examine(&self, tried: &Combination, pmd: PageSize, observer: &Observer, cause: Cause) -> Outcome {
-        match &self.told {
-            Err(reason) => Outcome::Unknown { reason: reason.clone() },
+        match &self.reported {
+            Err(error) => Outcome::Unknown { reason: error.to_string() },
             Ok(Message::Refused(refusal)) => refused(tried, refusal, cause),
             Ok(Message::Ready { pid, start, end }) => {
                 let is_leaf = tried.size == pmd || tried.kind == Kind::Hugetlb;

@@ -4,14 +4,15 @@ use host::{Counters, FALLBACKS, Host, THP, chosen_word};
 use policy::capability::{Kind, Setting, Way};
 use policy::cause::Cause;
 
-use super::settings::deciding;
+use super::settings::{TMPFS, deciding};
 use super::trial::Combination;
 use crate::failure::Failure;
 
 /// The cause where every call succeeded and no allocation failed: what the way itself does.
-pub fn expected(tried: &Combination) -> Cause {
-    match tried.way {
+pub fn expected(host: &Host, tried: &Combination) -> Result<Cause, Failure> {
+    Ok(match tried.way {
         _ if tried.kind.is_file() => Cause::FilePages,
+        _ if tried.kind == Kind::Tmpfs && tried.way != Way::Collapse => mount_refusal(host)?,
         Way::Fork => Cause::SplitAfterFork,
         Way::Zeros => Cause::ReadFirst,
         Way::Mprotect => Cause::LeafSplit,
@@ -19,7 +20,20 @@ pub fn expected(tried: &Combination) -> Cause {
         Way::SwapIn => Cause::SwappedOut,
         Way::Collapse | Way::Khugepaged => Cause::FilledWithBasePages,
         Way::Touch | Way::Populate => Cause::Unexplained,
-    }
+    })
+}
+
+/// What the mount of the tmpfs says about sizes.
+fn mount_refusal(host: &Host) -> Result<Cause, Failure> {
+    let mount = host.mount_of(TMPFS).map_err(Failure::input)?;
+    let huge =
+        mount.and_then(|mount| mount.options.iter().find_map(|option| option.strip_prefix("huge=").map(str::to_owned)));
+    Ok(match huge.as_deref() {
+        // tmpfs(5): a mount without the option has `never`.
+        None => Cause::MountRefuses { huge: "never".to_owned() },
+        Some("always" | "advise") => Cause::Unexplained,
+        Some(other) => Cause::MountRefuses { huge: other.to_owned() },
+    })
 }
 
 /// The counter of failed allocations of the size that moved. It counts for the whole system.

@@ -10,10 +10,9 @@ mod ways;
 use std::fs::File;
 use std::io;
 
+use memory::Memory;
 use policy::capability::{Kind, Way};
 use policy::size::PageSize;
-
-pub use ways::wait_for_the_end;
 
 /// What the program does.
 #[derive(Debug)]
@@ -33,7 +32,7 @@ pub struct Probe {
 }
 
 /// The memory after its pages have come about.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct Prepared {
     /// The process that has it: this one, or its forked child.
     pub pid: u32,
@@ -41,6 +40,14 @@ pub struct Prepared {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
+    memory: Memory,
+}
+
+impl Prepared {
+    /// Reads one byte of every base page of this process's memory.
+    pub fn read_again(&self) {
+        self.memory.read(ways::step());
+    }
 }
 
 /// A call of the program that the kernel refused.
@@ -61,8 +68,7 @@ impl ProbeError {
 
 /// Makes the memory and its pages. The process must end soon afterwards: nothing is given back.
 pub fn prepare(probe: &Probe) -> Result<Prepared, ProbeError> {
-    let mut memory = kinds::map(probe)?;
-    ways::fill(probe, &mut memory)
+    ways::fill(probe, kinds::map(probe)?)
 }
 
 #[cfg(test)]

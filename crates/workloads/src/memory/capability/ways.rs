@@ -14,7 +14,8 @@ use super::{Prepared, Probe, ProbeError};
 use crate::memory::base_page;
 
 /// Makes the pages of a probe's memory come about.
-pub fn fill(probe: &Probe, memory: &mut Memory) -> Result<Prepared, ProbeError> {
+pub fn fill(probe: &Probe, mut owned: Memory) -> Result<Prepared, ProbeError> {
+    let memory = &mut owned;
     let is_base_first = matches!(probe.way, Way::Collapse | Way::Khugepaged);
     if probe.kind.is_file() {
         empty_page_cache(probe)?;
@@ -25,6 +26,9 @@ pub fn fill(probe: &Probe, memory: &mut Memory) -> Result<Prepared, ProbeError> 
         Way::Touch | Way::Mprotect => touch(probe, memory),
         Way::Khugepaged => {
             touch(probe, memory);
+            advise(probe, memory, Advice::HugePage)?;
+            // The kernel decides whether khugepaged registers shared memory by the flags from before the advice
+            // (`hugepage_madvise` calls `khugepaged_enter_vma` first, mm/khugepaged.c), so the first advice has no such effect.
             advise(probe, memory, Advice::HugePage)?;
         }
         Way::Zeros => {
@@ -49,12 +53,15 @@ pub fn fill(probe: &Probe, memory: &mut Memory) -> Result<Prepared, ProbeError> 
     }
     if probe.way == Way::Mprotect {
         memory.protect_head(step()).map_err(ProbeError::new("mprotect of one base page"))?;
+        memory.read(step());
     }
     let examined = if probe.way == Way::Mprotect { probe.size.bytes() } else { memory.bytes() as u64 };
-    Ok(Prepared { pid, start: memory.start(), end: memory.start() + examined })
+    let start = memory.start();
+    Ok(Prepared { pid, start, end: start + examined, memory: owned })
 }
 
-fn step() -> usize {
+/// The distance between the bytes that are touched: a base page.
+pub fn step() -> usize {
     base_page().bytes() as usize
 }
 
@@ -109,8 +116,8 @@ fn fork_and_touch(probe: &Probe, memory: &mut Memory) -> io::Result<u32> {
             // The child must not outlive the program: the kernel kills it with its parent.
             let armed = nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL);
             touch(probe, memory);
-            let told = armed.map_err(io::Error::from).and_then(|()| File::from(to_parent).write_all(&[1]));
-            if told.is_ok() {
+            let reported = armed.map_err(io::Error::from).and_then(|()| File::from(to_parent).write_all(&[1]));
+            if reported.is_ok() {
                 wait_for_the_end();
             }
             // SAFETY: `_exit` takes no pointers.
@@ -125,7 +132,7 @@ fn fork_and_touch(probe: &Probe, memory: &mut Memory) -> io::Result<u32> {
 }
 
 /// Sleeps until a signal ends the process.
-pub fn wait_for_the_end() -> ! {
+fn wait_for_the_end() -> ! {
     loop {
         nix::unistd::pause();
     }
