@@ -7,6 +7,7 @@
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 pub mod call;
+pub mod capability;
 pub mod carry_out;
 pub mod cause;
 pub mod census;

@@ -13,6 +13,7 @@
 pub mod advice;
 pub mod answer;
 pub mod boots;
+pub mod capabilities;
 pub mod csv;
 pub mod emphasis;
 pub mod files;

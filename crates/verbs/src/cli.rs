@@ -3,6 +3,8 @@
 use clap::{Parser, Subcommand};
 
 use crate::advise::Advise;
+use crate::capabilities::Capabilities;
+use crate::capabilities::probe::ProbeArguments;
 use crate::compare::Compare;
 use crate::demo::Demo;
 use crate::direct_map::DirectMapArguments;
@@ -54,6 +56,8 @@ pub enum Verb {
     Exec(Exec),
     /// Find the smallest memory limit with which a command still ends as it should, under each policy
     Limits(Limits),
+    /// Try which page each kind of memory can get on this kernel, and by which way
+    Capabilities(Capabilities),
     /// Say which page sizes map a running program, region by region, and why not larger ones
     Inspect(Inspect),
     /// Watch which page sizes map the processes of this host, and why not larger ones
@@ -86,6 +90,9 @@ pub enum Verb {
     /// Do the job of a guest that `compare --kernel` has booted
     #[command(hide = true)]
     GuestSession,
+    /// Be the program behind one cell of `capabilities`
+    #[command(hide = true)]
+    CapabilityProbe(ProbeArguments),
     /// Write documents about the command line
     #[command(hide = true)]
     Generate(GenerateArguments),

@@ -5,6 +5,7 @@
 
 mod advice;
 mod advise;
+mod capabilities;
 mod cli;
 mod compare;
 mod demo;
@@ -100,6 +101,8 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Exec(arguments) => exec::run(arguments),
         Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Limits(arguments) => limits::run_limits(arguments),
+        Verb::Capabilities(arguments) => capabilities::run(&arguments),
+        Verb::CapabilityProbe(arguments) => capabilities::probe::run(&arguments),
         Verb::Top(arguments) => top::run(&arguments),
         Verb::Metrics(arguments) => metrics::run(&arguments),
         Verb::Record(arguments) => record::run(&arguments),

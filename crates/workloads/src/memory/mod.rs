@@ -4,6 +4,7 @@
 //! mapped.
 
 mod anonymous;
+pub mod capability;
 mod fork;
 mod fragments;
 mod heap;

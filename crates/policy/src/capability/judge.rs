@@ -1,0 +1,132 @@
+//! What the pages of a range say about a size.
+
+use super::Outcome;
+use crate::cause::Cause;
+use crate::census::{Backing, Folio, Region};
+use crate::size::{PageSize, format_bytes};
+
+/// A range of memory and the size that it should have.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// The first address.
+    pub start: u64,
+    /// The address after the last.
+    pub end: u64,
+    /// The wanted size.
+    pub size: PageSize,
+    /// Whether the size is that of a leaf: PMD, PUD or a hugetlb page. Other sizes are sizes of folios behind base-page leaves.
+    pub is_leaf: bool,
+}
+
+/// How one page is mapped, in the order from worst to best.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Grade {
+    Small,
+    Unseen,
+    FolioOnly,
+    Large,
+}
+
+/// The outcome of a range whose present memory is given: that of its worst page. `cause` is used where that is a refusal.
+pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
+    let inside = || regions.iter().filter(|region| region.end > wanted.start && region.start < wanted.end);
+    let bytes = |region: &Region| region.end.min(wanted.end) - region.start.max(wanted.start);
+    let whole_bytes = wanted.end - wanted.start;
+    let large_bytes: u64 = inside().filter(|region| grade(wanted, region) == Grade::Large).map(bytes).sum();
+    let present_bytes: u64 = inside().map(bytes).sum();
+    let worst = inside().map(|region| grade(wanted, region)).min();
+    let leaf = inside().map(|region| region.mapping.leaf).min();
+    let folio = inside().map(|region| folio_size(region.mapping.folio)).min().flatten();
+    let refused = Outcome::Refused {
+        cause,
+        refusal: None,
+        setting: None,
+        large_ratio: large_bytes as f64 / whole_bytes.max(1) as f64,
+    };
+    match (worst, leaf, folio) {
+        // Every way ends with memory that was used, so a hole says that the kernel took it away, not that it gave small pages.
+        _ if present_bytes < whole_bytes => {
+            Outcome::Unknown { reason: format!("{} of it is not mapped", format_bytes(whole_bytes - present_bytes)) }
+        }
+        (Some(Grade::Large), Some(leaf), folio) => Outcome::Large { leaf, folio },
+        (Some(Grade::FolioOnly), Some(leaf), Some(folio)) => Outcome::FolioOnly { leaf, folio },
+        (Some(Grade::Unseen), Some(leaf), _) => Outcome::Unknown {
+            reason: format!("leaves of {leaf} map it; whether their folios are larger is visible only to root"),
+        },
+        _ => refused,
+    }
+}
+
+fn grade(wanted: &Wanted, region: &Region) -> Grade {
+    if region.mapping.backing == Backing::Zero {
+        return Grade::Small;
+    }
+    if region.mapping.leaf >= wanted.size {
+        return Grade::Large;
+    }
+    match region.mapping.folio {
+        Folio::Unknown => Grade::Unseen,
+        Folio::Whole(size) if size >= wanted.size && !wanted.is_leaf => Grade::Large,
+        Folio::Whole(size) | Folio::Part(size) if size >= wanted.size => Grade::FolioOnly,
+        Folio::Whole(_) | Folio::Part(_) => Grade::Small,
+    }
+}
+
+fn folio_size(folio: Folio) -> Option<PageSize> {
+    match folio {
+        Folio::Unknown => None,
+        Folio::Whole(size) | Folio::Part(size) => Some(size),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::census::Mapping;
+
+    const PMD: PageSize = PageSize::M2;
+
+    fn region(start: u64, end: u64, leaf: PageSize, folio: Folio) -> Region {
+        Region { start, end, mapping: Mapping { backing: Backing::Anonymous, leaf, folio } }
+    }
+
+    fn judged(size: PageSize, regions: &[Region]) -> Outcome {
+        let wanted = Wanted { start: 0, end: 4 << 20, size, is_leaf: size == PMD };
+        judge(&wanted, regions, Cause::Unexplained)
+    }
+
+    #[test]
+    fn a_leaf_is_large_and_so_is_a_larger_one() {
+        let regions = [region(0, 4 << 20, PMD, Folio::Whole(PMD))];
+        let large = Outcome::Large { leaf: PMD, folio: Some(PMD) };
+        assert_eq!((judged(PMD, &regions), judged(PageSize::K64, &regions)), (large.clone(), large));
+    }
+
+    #[test]
+    fn a_split_leaf_is_a_folio_only_and_a_whole_folio_of_a_smaller_size_is_large() {
+        let split = [region(0, 4 << 20, PageSize::K4, Folio::Whole(PMD))];
+        assert_eq!(judged(PMD, &split), Outcome::FolioOnly { leaf: PageSize::K4, folio: PMD });
+        let whole = [region(0, 4 << 20, PageSize::K4, Folio::Whole(PageSize::K64))];
+        assert_eq!(judged(PageSize::K64, &whole), Outcome::Large { leaf: PageSize::K4, folio: Some(PageSize::K64) });
+        let part = [region(0, 4 << 20, PageSize::K4, Folio::Part(PageSize::K64))];
+        assert_eq!(judged(PageSize::K64, &part), Outcome::FolioOnly { leaf: PageSize::K4, folio: PageSize::K64 });
+    }
+
+    #[test]
+    fn one_small_page_is_a_refusal_with_its_share_and_a_hole_is_unknown() {
+        let half = [region(0, 2 << 20, PMD, Folio::Whole(PMD))];
+        let with_page = [half[0], region(2 << 20, 4 << 20, PageSize::K4, Folio::Whole(PageSize::K4))];
+        let Outcome::Refused { large_ratio, .. } = judged(PMD, &with_page) else { panic!("not refused") };
+        assert_eq!(large_ratio, 0.5);
+        assert_eq!(judged(PMD, &half), Outcome::Unknown { reason: "2M of it is not mapped".into() });
+    }
+
+    #[test]
+    fn folios_that_are_not_visible_are_unknown_and_the_zero_page_is_not_large() {
+        let unseen = [region(0, 4 << 20, PageSize::K4, Folio::Unknown)];
+        assert!(matches!(judged(PageSize::K64, &unseen), Outcome::Unknown { .. }));
+        let mapping = Mapping { backing: Backing::Zero, leaf: PMD, folio: Folio::Whole(PMD) };
+        let zero = [Region { start: 0, end: 4 << 20, mapping }];
+        assert!(matches!(judged(PMD, &zero), Outcome::Refused { .. }));
+    }
+}

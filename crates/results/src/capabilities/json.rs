@@ -1,0 +1,34 @@
+//! The matrix as a document.
+
+use policy::capability::Matrix;
+use serde_json::Value;
+
+/// The schema of the document.
+pub const SCHEMA: &str = "pagelab.capabilities/1";
+
+/// Why a document is not a matrix.
+#[derive(Debug, thiserror::Error)]
+pub enum DocumentError {
+    /// It has no such shape.
+    #[error("expected a document of `pagelab capabilities --json`: {0}")]
+    Shape(#[from] serde_json::Error),
+    /// It is a document of something else, or of another version.
+    #[error("expected the schema {SCHEMA}, found {0:?}; write it again with this pagelab")]
+    Schema(String),
+}
+
+/// The document of a matrix.
+pub fn document(matrix: &Matrix) -> serde_json::Result<Value> {
+    let mut document = serde_json::to_value(matrix)?;
+    document["schema"] = SCHEMA.into();
+    Ok(document)
+}
+
+/// The matrix of a document.
+pub fn parse(text: &str) -> Result<Matrix, DocumentError> {
+    let document: Value = serde_json::from_str(text)?;
+    match document["schema"].as_str() {
+        Some(SCHEMA) => Ok(serde_json::from_value(document)?),
+        other => Err(DocumentError::Schema(other.unwrap_or("none").to_owned())),
+    }
+}

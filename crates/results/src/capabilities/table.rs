@@ -1,0 +1,101 @@
+//! The matrix as text: a table for each size, or for several sizes whose cells are equal.
+
+use policy::capability::{Contiguous, Kind, Matrix, Outcome, SettingsMode, Way};
+use policy::size::PageSize;
+
+use super::notes::{Notes, short};
+use crate::grid::of_columns;
+use crate::{fold, printable};
+
+/// The tables and their notes, in lines of at most `width` characters.
+pub fn text(matrix: &Matrix, width: usize) -> String {
+    let mut notes = Notes::default();
+    let mut parts = vec![fold(&heading(matrix), width, 0)];
+    for (sizes, rows) in grouped(matrix, &mut notes) {
+        let titled: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
+        parts.push(format!("{}\n{}", fold(&titled.join(", "), width, 0), columns(&headings(matrix), rows, width)));
+    }
+    parts.push(LEGEND.iter().map(|line| fold(line, width, 7)).collect::<Vec<_>>().join("\n"));
+    let notes: Vec<String> = notes.lines().map(|line| fold(&line, width, 4)).collect();
+    parts.push(notes.join("\n"));
+    parts.retain(|part| !part.is_empty());
+    parts.join("\n\n")
+}
+
+/// Spaces between columns.
+const GAP: usize = 2;
+
+const LEGEND: [&str; 6] = [
+    "leaf   a leaf of the size maps it; 2M: a larger one, of that size",
+    "folio  folios of the size, whole and aligned, mapped by base-page leaves; f2M: larger ones, of that size",
+    "part   folios of the size, mapped by smaller leaves, in part or out of place",
+    "no     smaller pages, for the reason of that letter",
+    "-      not available; ?  tried or skipped, and not known",
+    "*      depends on free memory: an allocation of the size failed twice",
+];
+
+fn heading(matrix: &Matrix) -> String {
+    let settings = match matrix.settings {
+        SettingsMode::Open => "each size alone enabled, for advised memory",
+        SettingsMode::Found => "settings as found",
+    };
+    let contiguous = match matrix.contiguous {
+        Contiguous::NotInThisArchitecture => "contiguous bit, NAPOT: not in this architecture",
+        Contiguous::NotSeen => "contiguous bit, NAPOT: visible only in page tables, not read here",
+    };
+    let folios = if matrix.sees_folios { "" } else { "; folios are not visible without root" };
+    let kernel = printable(&matrix.kernel);
+    format!("Linux {kernel}, {}; {settings}; {contiguous}{folios}", printable(&matrix.architecture))
+}
+
+/// Two spaces between columns, so that nine ways fit into a mail. A narrower terminal gets a paragraph for each row.
+fn columns(headings: &[String], rows: Vec<Vec<String>>, width: usize) -> String {
+    let lines = || std::iter::once(headings).chain(rows.iter().map(Vec::as_slice));
+    let column_width = |at: usize| lines().filter_map(|line| line.get(at)).map(String::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..headings.len()).map(column_width).collect();
+    if widths.iter().map(|width| width + GAP).sum::<usize>() > width + GAP {
+        return of_columns(headings, rows, width);
+    }
+    let text = |line: &[String]| {
+        let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
+        cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned()
+    };
+    lines().map(text).collect::<Vec<_>>().join("\n")
+}
+
+fn headings(matrix: &Matrix) -> Vec<String> {
+    let first = std::iter::once("memory".to_owned());
+    first.chain(ways(matrix).into_iter().map(|way| way.heading().to_owned())).collect()
+}
+
+fn ways(matrix: &Matrix) -> Vec<Way> {
+    Way::ALL.into_iter().filter(|way| matrix.cells.iter().any(|cell| cell.way == *way)).collect()
+}
+
+/// The rows of each size; sizes whose rows are equal and follow one another are together.
+fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Vec<String>>)> {
+    let mut groups: Vec<(Vec<PageSize>, Vec<Vec<String>>)> = Vec::new();
+    for size in matrix.sizes() {
+        let rows = rows(matrix, size, notes);
+        match groups.last_mut() {
+            Some((sizes, known)) if *known == rows => sizes.push(size),
+            _ => groups.push((vec![size], rows)),
+        }
+    }
+    groups
+}
+
+/// The rows of a size, without kinds of which nothing can have it.
+fn rows(matrix: &Matrix, size: PageSize, notes: &mut Notes) -> Vec<Vec<String>> {
+    let ways = ways(matrix);
+    let is_available = |kind: &Kind| {
+        let of_kind = |way: &Way| matrix.cell(*kind, *way, size);
+        ways.iter().filter_map(of_kind).any(|cell| !matches!(cell.outcome, Outcome::NotAvailable { .. }))
+    };
+    let row = |kind: Kind| {
+        let cells = ways.iter().map(|way| matrix.cell(kind, *way, size));
+        let texts = cells.map(|cell| cell.map(|cell| short(matrix, cell, notes)).unwrap_or_default());
+        std::iter::once(kind.label().to_owned()).chain(texts).collect()
+    };
+    Kind::ALL.into_iter().filter(is_available).map(row).collect()
+}

@@ -1,0 +1,260 @@
+//! Tries combinations under the settings that each needs, one size after the other.
+
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use census::Observer;
+use host::{Host, KHUGEPAGED, THP};
+use lease::{Lease, Written};
+use platform::KhugepagedHold;
+use policy::capability::{Cell, Kind, Outcome, SettingsMode, Way};
+use policy::cause::Cause;
+use policy::size::PageSize;
+use tempfile::TempDir;
+use tracer::signals;
+
+use super::settings::{self, Settings, TMPFS};
+use super::trial::{Combination, Running, length_bytes, start};
+use super::why;
+use crate::failure::Failure;
+use crate::progress_line::ProgressLine;
+
+/// khugepaged has seen all memory after two scans that end; a scan takes milliseconds where it does not sleep in between.
+const SCANS: u64 = 2;
+const SCAN_TIMEOUT: Duration = Duration::from_secs(20);
+const SCAN_POLL: Duration = Duration::from_millis(10);
+
+/// What trials need, and the settings on loan.
+pub struct Bench {
+    pub host: Host,
+    pub observer: Observer,
+    pub mode: SettingsMode,
+    /// `None` without root: no setting is changed.
+    pub leased: Option<(Lease, KhugepagedHold)>,
+    /// Where files for trials are made.
+    pub directory: PathBuf,
+    pub deadline: Option<Instant>,
+    /// The settings that the size of the moment needs.
+    pub wanted: Settings,
+}
+
+/// The files of the trials, removed at the end.
+struct Files(Vec<TempDir>);
+
+impl Bench {
+    /// The leaf of a PMD; the base page where the kernel has no THP.
+    fn pmd(&self) -> PageSize {
+        let sizes = self.host.page_sizes();
+        sizes.pmd.unwrap_or(sizes.base)
+    }
+
+    /// The folio sizes of the kernel, for private or shared memory, up to the leaf of a PMD.
+    pub fn folio_sizes(&self) -> Result<Vec<PageSize>, Failure> {
+        let mut found = Vec::new();
+        let mut bytes = self.host.page_sizes().base.bytes() * 2;
+        while let Some(size) = PageSize::new(bytes).ok().filter(|size| *size <= self.pmd()) {
+            let directory = format!("{THP}/hugepages-{}kB", bytes >> 10);
+            let is_pmd = self.host.page_sizes().pmd == Some(size);
+            if is_pmd || self.host.has(&directory).map_err(Failure::input)? {
+                found.push(size);
+            }
+            bytes *= 2;
+        }
+        Ok(found)
+    }
+
+    /// All cells of a size.
+    pub fn try_size(
+        &mut self,
+        size: PageSize,
+        kinds: &[Kind],
+        ways: &[Way],
+        progress: &ProgressLine,
+    ) -> Result<Vec<Cell>, Failure> {
+        let folio_sizes = self.folio_sizes()?;
+        self.rest()?;
+        self.wanted = self.wanted(size, kinds, &folio_sizes)?;
+        let is_granted = self.apply()?;
+        let mut cells = Vec::new();
+        for kind in kinds {
+            for way in ways {
+                let tried = Combination { kind: *kind, way: *way, size };
+                progress.set(&format!("{size}: {} by {}", kind.word(), way.word()));
+                let (outcome, is_short) = match self.lacking(&tried, &folio_sizes)? {
+                    Some(reason) => (Outcome::NotAvailable { reason }, false),
+                    None if self.is_late() => {
+                        (Outcome::Unknown { reason: "--max-time ended before".to_owned() }, false)
+                    }
+                    None => self.try_twice(&tried)?,
+                };
+                let is_short = is_short || *kind == Kind::Hugetlb && !is_granted && !is_large(&outcome);
+                cells.push(Cell { kind: *kind, way: *way, size, depends_on_free_memory: is_short, outcome });
+                if signals::arrived().is_some() {
+                    return Err(Failure::Stopped(signals::arrived().unwrap_or(0), "settings are restored"));
+                }
+            }
+        }
+        Ok(cells)
+    }
+
+    fn is_late(&self) -> bool {
+        self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    }
+
+    fn wanted(&self, size: PageSize, kinds: &[Kind], folio_sizes: &[PageSize]) -> Result<Settings, Failure> {
+        if self.mode == SettingsMode::Found {
+            return Ok(Settings::new());
+        }
+        let mut wanted = settings::open(&self.host, size, folio_sizes).map_err(Failure::input)?;
+        if kinds.contains(&Kind::Hugetlb) {
+            // The memory, and its copies after a fork.
+            let pages = 2 * length_bytes(Kind::Hugetlb, size, self.pmd()) / size.bytes();
+            wanted.extend(settings::pool(&self.host, size, pages).map_err(Failure::input)?);
+        }
+        Ok(wanted)
+    }
+
+    /// Restores every setting, with khugepaged asleep: what a size needs is decided on the original settings.
+    fn rest(&mut self) -> Result<(), Failure> {
+        self.wanted.clear();
+        self.apply().map(drop)
+    }
+
+    /// Puts the wanted settings in force, with khugepaged asleep. Returns whether every pool has the requested pages.
+    fn apply(&mut self) -> Result<bool, Failure> {
+        let Some((lease, khugepaged)) = &mut self.leased else { return Ok(true) };
+        let pairs = self.wanted.iter().map(|(path, value)| (path.as_str(), value.as_str()));
+        let written = lease.apply(khugepaged.pairs().chain(pairs)).map_err(Failure::input)?;
+        khugepaged.settle().map_err(Failure::input)?;
+        Ok(written.iter().all(|written| *written == Written::InFull))
+    }
+
+    /// Why a combination cannot be tried.
+    fn lacking(&self, tried: &Combination, folio_sizes: &[PageSize]) -> Result<Option<String>, Failure> {
+        let (kind, way, size) = (tried.kind, tried.way, tried.size);
+        let is_pool = kind == Kind::Hugetlb;
+        if is_pool != self.host.page_sizes().hugetlb.contains(&size) && (is_pool || !folio_sizes.contains(&size)) {
+            let what = if is_pool { "no hugetlb pool of this size" } else { "only hugetlb pools have this size" };
+            return Ok(Some(what.to_owned()));
+        }
+        let (path, has) = settings::deciding(&self.host, kind, size).map_err(Failure::input)?;
+        let is_pmd = self.host.page_sizes().pmd == Some(size);
+        Ok(match way {
+            _ if !has && !is_pmd && !kind.is_file() && !is_pool => Some(format!("this kernel has no {path}")),
+            Way::SwapIn if kind.is_file() || is_pool => Some("this memory is not swapped".to_owned()),
+            Way::SwapIn if !self.has_swap()? => Some("no swap is in use".to_owned()),
+            Way::Zeros | Way::Mprotect if kind.is_file() => Some("the file is mapped read-only".to_owned()),
+            Way::Khugepaged | Way::Collapse if is_pool => Some("hugetlb pages are not collapsed".to_owned()),
+            Way::Khugepaged if self.leased.is_none() => Some("khugepaged must be woken, which needs root".to_owned()),
+            _ => None,
+        })
+    }
+
+    fn has_swap(&self) -> Result<bool, Failure> {
+        let swaps = self.host.value("/proc/swaps").map_err(Failure::input)?;
+        Ok(swaps.is_some_and(|swaps| swaps.lines().count() > 1))
+    }
+
+    /// Tries a combination, and once more where an allocation failed. Returns whether the last trial lacked free memory too.
+    fn try_twice(&mut self, tried: &Combination) -> Result<(Outcome, bool), Failure> {
+        let (outcome, shortage) = self.try_once(tried)?;
+        if shortage.is_none() || is_large(&outcome) {
+            return Ok((outcome, false));
+        }
+        let (outcome, shortage) = self.try_once(tried)?;
+        let is_short = shortage.is_some() && !is_large(&outcome);
+        Ok((outcome, is_short))
+    }
+
+    /// Tries a combination once. Also returns the counter of failed allocations that moved.
+    fn try_once(&mut self, tried: &Combination) -> Result<(Outcome, Option<Cause>), Failure> {
+        let mut files = Files(Vec::new());
+        let before = self.host.counters().map_err(Failure::input)?;
+        let file = files.of(tried.kind, &self.directory, length_bytes(tried.kind, tried.size, self.pmd()))?;
+        let mut running = start(tried, self.pmd(), file).map_err(Failure::input)?;
+        if tried.way == Way::Khugepaged {
+            self.let_khugepaged_scan()?;
+            self.apply()?;
+            running.read_again().map_err(Failure::input)?;
+        }
+        let after = self.host.counters().map_err(Failure::input)?;
+        let shortage = why::shortage(tried, &before, &after);
+        let cause = match &shortage {
+            Some(cause) => cause.clone(),
+            None => why::expected(&self.host, tried)?,
+        };
+        let outcome = self.examine(&running, tried, cause)?;
+        Ok((outcome, shortage))
+    }
+
+    fn examine(&self, running: &Running, tried: &Combination, cause: Cause) -> Result<Outcome, Failure> {
+        let outcome = running.examine(tried, self.pmd(), &self.observer, cause);
+        let found = if self.mode == SettingsMode::Found { why::disabled(&self.host, tried)? } else { None };
+        Ok(match (outcome, found) {
+            (Outcome::Refused { refusal, large_ratio, .. }, Some((cause, setting))) => {
+                Outcome::Refused { cause, refusal, setting: Some(setting), large_ratio }
+            }
+            (outcome, _) => outcome,
+        })
+    }
+
+    /// Lets khugepaged scan all memory, and waits until it has. Where it does not run, there is nothing to wait for.
+    fn let_khugepaged_scan(&mut self) -> Result<(), Failure> {
+        let Some((lease, _)) = &mut self.leased else { return Ok(()) };
+        let scans = || self.host.number(&format!("{KHUGEPAGED}/full_scans")).map_err(Failure::input);
+        let (begun, first) = (Instant::now(), scans()?);
+        for (path, value) in settings::scanning(&self.host).map_err(Failure::input)? {
+            lease.set(&path, &value).map_err(Failure::input)?;
+        }
+        if !is_khugepaged_wanted(&self.host)? {
+            return Ok(());
+        }
+        while scans()?.zip(first).is_some_and(|(now, first)| now < first + SCANS) && begun.elapsed() < SCAN_TIMEOUT {
+            std::thread::sleep(SCAN_POLL);
+        }
+        Ok(())
+    }
+}
+
+/// Whether khugepaged runs: since Linux 6.8 for any setting that enables the leaf of a PMD, before that for the global one.
+fn is_khugepaged_wanted(host: &Host) -> Result<bool, Failure> {
+    let Some(pmd) = host.page_sizes().pmd else { return Ok(false) };
+    let own = format!("{THP}/hugepages-{}kB", pmd.bytes() >> 10);
+    for path in [format!("{THP}/enabled"), format!("{own}/enabled"), format!("{own}/shmem_enabled")] {
+        let value = host.value(&path).map_err(Failure::input)?;
+        let word = value.as_deref().map(host::chosen_word);
+        if word.is_some_and(|word| !matches!(word, "never" | "inherit")) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_large(outcome: &Outcome) -> bool {
+    matches!(outcome, Outcome::Large { .. })
+}
+
+impl Files {
+    /// The file of a kind, open for what the probe does with it; `None` for a kind without a file.
+    #[expect(clippy::disallowed_methods, reason = "no other user can change the temporary directory")]
+    fn of(&mut self, kind: Kind, directory: &Path, bytes: u64) -> Result<Option<File>, Failure> {
+        let parent = match kind {
+            Kind::Tmpfs => Path::new(TMPFS),
+            _ if kind.is_file() => directory,
+            _ => return Ok(None),
+        };
+        let made = results::files::temporary_directory(parent, "pagelab-capabilities");
+        let made = made.map_err(|error| Failure::about(parent, error))?;
+        let path = made.path().join("memory");
+        let content = vec![1; if kind.is_file() { bytes as usize } else { 0 }];
+        results::files::write(&path, &content).map_err(Failure::input)?;
+        let file = OpenOptions::new().read(true).write(!kind.is_file()).open(&path);
+        let file = file.map_err(|error| Failure::about(&path, error))?;
+        if !kind.is_file() {
+            file.set_len(bytes).map_err(|error| Failure::about(&path, error))?;
+        }
+        self.0.push(made);
+        Ok(Some(file))
+    }
+}
