@@ -15,7 +15,7 @@ use tempfile::TempDir;
 use tracer::signals;
 
 use super::settings::{self, Settings, TMPFS};
-use super::trial::{Combination, Running, length_bytes, start};
+use super::trial::{Combination, length_bytes, start};
 use super::why;
 use crate::failure::Failure;
 use crate::progress_line::ProgressLine;
@@ -160,7 +160,7 @@ impl Bench {
     fn try_twice(&mut self, tried: &Combination) -> Result<(Outcome, bool), Failure> {
         let (outcome, shortage) = self.try_once(tried)?;
         if shortage.is_none() || is_large(&outcome) {
-            return Ok((outcome, false));
+            return Ok((self.with_setting(tried, outcome)?, false));
         }
         let (outcome, shortage) = self.try_once(tried)?;
         let is_short = shortage.is_some() && !is_large(&outcome);
@@ -184,19 +184,30 @@ impl Bench {
             Some(cause) => cause.clone(),
             None => why::expected(&self.host, tried)?,
         };
-        let outcome = self.examine(&running, tried, cause)?;
+        let outcome = running.examine(tried, self.pmd(), &self.observer, cause);
         Ok((outcome, shortage))
     }
 
-    fn examine(&self, running: &Running, tried: &Combination, cause: Cause) -> Result<Outcome, Failure> {
-        let outcome = running.examine(tried, self.pmd(), &self.observer, cause);
-        let found = if self.mode == SettingsMode::Found { why::disabled(&self.host, tried)? } else { None };
-        Ok(match (outcome, found) {
-            (Outcome::Refused { refusal, large_ratio, .. }, Some((cause, setting))) => {
-                Outcome::Refused { cause, refusal, setting: Some(setting), large_ratio }
-            }
-            (outcome, _) => outcome,
-        })
+    /// Names the setting that switches the size off, where settings are as found. As root, the setting is tried, and named only if the
+    /// memory then has the size.
+    fn with_setting(&mut self, tried: &Combination, outcome: Outcome) -> Result<Outcome, Failure> {
+        let Outcome::Refused { refusal, large_ratio, .. } = &outcome else { return Ok(outcome) };
+        let is_found = self.mode == SettingsMode::Found;
+        let Some((cause, mut setting)) = why::disabled(&self.host, tried)?.filter(|_| is_found) else {
+            return Ok(outcome);
+        };
+        let (refusal, large_ratio) = (refusal.clone(), *large_ratio);
+        let helps = if self.leased.is_some() {
+            self.wanted.push((setting.path.clone(), setting.value.clone()));
+            self.apply()?;
+            let (with_setting, _) = self.try_once(tried)?;
+            self.rest()?;
+            setting.tried = true;
+            matches!(with_setting, Outcome::Large { .. } | Outcome::FolioOnly { .. })
+        } else {
+            matches!(tried.way, Way::Touch | Way::Populate)
+        };
+        Ok(if helps { Outcome::Refused { cause, refusal, setting: Some(setting), large_ratio } } else { outcome })
     }
 
     /// Lets khugepaged scan all memory, and waits until it has. Where it does not run, there is nothing to wait for.

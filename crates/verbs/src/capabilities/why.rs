@@ -53,7 +53,9 @@ pub fn shortage(tried: &Combination, before: &Counters, after: &Counters) -> Opt
 
 /// The setting that switches the size off, and the value that would change that. The trial advises its memory.
 pub fn disabled(host: &Host, tried: &Combination) -> Result<Option<(Cause, Setting)>, Failure> {
-    if tried.kind == Kind::Hugetlb || tried.kind.is_file() || tried.way == Way::Collapse {
+    // The mount of a tmpfs decides about its files, not these settings.
+    let has_setting = !matches!(tried.kind, Kind::Hugetlb | Kind::Tmpfs) && !tried.kind.is_file();
+    if !has_setting || tried.way == Way::Collapse {
         return Ok(None);
     }
     let (own, _) = deciding(host, tried.kind, tried.size).map_err(Failure::input)?;
