@@ -182,8 +182,7 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
     ] {
         let ran = traced.sim(&["-m", machine, "-p", policy]);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        assert!(ran.stdout.contains(&format!("{machine} cannot have the policy {policy}")), "{}", ran.stdout);
-        assert!(ran.stdout.contains(part), "{machine} {policy}: {}", ran.stdout);
+        ran.prints(&[&format!("no answer for {machine}"), &format!("{policy} (unsupported: "), part]);
     }
     for (policy, part) in
         [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k, base-64k"), ("thp+fast", "fast")]

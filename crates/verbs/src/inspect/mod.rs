@@ -92,7 +92,7 @@ pub struct Inspect {
     #[arg(long, value_name = "DIR", requires = "process")]
     pub root: Option<PathBuf>,
     /// Run the command as this user. Default under sudo: the user who called it
-    #[arg(long, value_name = "NAME", requires = "command")]
+    #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     /// Run this command, and inspect its processes when they have the most memory and when they exit
     #[arg(last = true)]
@@ -101,6 +101,9 @@ pub struct Inspect {
 
 /// Runs `pagelab inspect`.
 pub fn run(arguments: &Inspect) -> Result<(), Failure> {
+    if arguments.user.is_some() && arguments.command.is_empty() {
+        return Err(Failure::Input("--user: expected a command to run as this user, after --".into()));
+    }
     can_be_written(arguments.html.iter().chain(&arguments.openmetrics))?;
     if arguments.every.is_some() && (arguments.html.is_some() || arguments.regions || arguments.json) {
         return Err(Failure::Input(

@@ -30,7 +30,9 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
     }
-    lines.push(String::new());
+    if !lines.is_empty() {
+        lines.push(String::new());
+    }
     lines.extend(answers_of(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
     let in_part: Vec<&Outcome> =
         ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
@@ -39,7 +41,9 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let notes = Notes::of(simulated);
     lines.extend(notes.of_this_trace.iter().map(|note| fold(note, width, 2)));
     let hidden = notes.of_the_model.len() + causes(&ran, 2).len() - shown_causes.len();
-    lines.push(format!("{} and all figures: --full", count(hidden as u64, "note")));
+    if !ran.is_empty() {
+        lines.push(format!("{} and all figures: --full", count(hidden as u64, "note")));
+    }
     lines.join("\n")
 }
 

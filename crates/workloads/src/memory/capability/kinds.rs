@@ -125,7 +125,7 @@ fn stack(probe: &Probe) -> io::Result<NonNull<u8>> {
     let pointer = |address| NonNull::new(std::ptr::with_exposed_provenance_mut::<u8>(address));
     let (start, below) = pointer(start).zip(pointer(below)).ok_or(io::ErrorKind::OutOfMemory)?;
     // SAFETY: the address is below every frame of the only thread, and the kernel grows the stack to it. If the limit forbids that,
-    // the process ends by SIGSEGV, which whoever examines it sees.
+    // the process ends by SIGSEGV, which the examiner sees.
     unsafe { below.write_volatile(1) };
     Ok(start)
 }
