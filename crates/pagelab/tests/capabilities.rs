@@ -30,6 +30,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
     }
     let bench = Bench::new();
     let before = settings();
+    validation::free_large_blocks();
     let documents = ["a.json", "b.json"].map(|name| {
         let ran = bench.pagelab(&QUICK).ran();
         let document = ran.says(0, &[]).json();
@@ -59,7 +60,8 @@ fn two_runs_agree_and_every_setting_is_as_before() {
 /// A Python program collapses memory of its own and reads its smaps; it shares no code with pagelab.
 #[test]
 fn a_small_reading_of_smaps_agrees_about_leaves() {
-    if !needs(&[root(), ("a kernel with leaves of 2M", has_sizes())]) {
+    let python = common::python();
+    if !needs(&[root(), ("a kernel with leaves of 2M", has_sizes()), ("python3", python.is_some())]) {
         return;
     }
     let bench = Bench::new();
@@ -85,9 +87,8 @@ fn a_small_reading_of_smaps_agrees_about_leaves() {
         libc = ctypes.CDLL(None)\n\
         libc.madvise(ctypes.c_void_p(start), 4 << 20, 25)\n\
         print(open('/proc/self/smaps').read())\n";
-    let Some(python) = common::python() else { return };
     let smaps = bench.script("collapse.py", script);
-    let output = std::process::Command::new(python).arg(smaps).output().unwrap();
+    let output = std::process::Command::new(python.unwrap()).arg(smaps).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     let is_collapsed = text.lines().any(|line| {
         line.strip_prefix("AnonHugePages:").is_some_and(|rest| rest.trim() == "4096 kB" || rest.trim() == "6144 kB")
