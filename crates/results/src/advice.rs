@@ -10,16 +10,28 @@ use crate::text::{command_line, printable};
 
 /// The advice in a sentence; empty where there is none.
 pub fn short(comparison: &Comparison) -> String {
-    let id = comparison.id;
     match &comparison.advice {
         None => String::new(),
         Some(Advice::Untried { reason }) => format!("advice: {}", printable(reason)),
         Some(Advice::TooLong { trial_s }) => format!(
-            "advice: a trial takes {trial_s} s, so no setting was tried; pagelab advise --show {id} tries those that could \
-             give the program these pages, one run each"
+            "advice: a trial takes {trial_s} s, so no setting was tried; {} tries those that could give the program these pages, one \
+             run each",
+            command(comparison)
         ),
         Some(Advice::Tried(tried)) => answer(tried, comparison),
     }
+}
+
+/// The command that advises on a stored comparison: `pagelab advise --show 3 --store FILE`.
+pub fn command(comparison: &Comparison) -> String {
+    let words = &comparison.invocation.pagelab;
+    let own = words.iter().take_while(|word| *word != "--");
+    let store = own.clone().find_map(|word| word.strip_prefix("--store="));
+    let store = store.or_else(|| {
+        own.clone().zip(own.skip(1)).find(|(option, _)| *option == "--store").map(|(_, file)| file.as_str())
+    });
+    let store = store.map(|file| format!(" --store {}", command_line(&[file.to_owned()]))).unwrap_or_default();
+    format!("pagelab advise --show {}{store}", comparison.id)
 }
 
 /// Everything that was tried, one line each.
@@ -29,14 +41,14 @@ pub fn attempts(comparison: &Comparison) -> Vec<String> {
 }
 
 fn answer(tried: &Tried, comparison: &Comparison) -> String {
-    let (policy, list) = (&tried.policy, format!("pagelab advise --show {}", comparison.id));
+    let (policy, list) = (&tried.policy, command(comparison));
     if let Some((attempt, bytes)) = tried.holding() {
         let for_all = if attempt.is_for_all() { "; it concerns every program" } else { "" };
         let effect = effect(tried, bytes);
         return printable(&format!("advice: {} ({effect}, seen in one run{for_all})", attempt.instruction()));
     }
     if let Some(bytes) = tried.undecided_for_blocks() {
-        let text = format!("advice: not known: {}", for_blocks(bytes, comparison.id));
+        let text = format!("advice: not known: {}", for_blocks(bytes, &list));
         return printable(&text);
     }
     let why = match tried.attempts.len() {
@@ -45,15 +57,15 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
     };
     let source = tried.source_change.as_ref();
     let source = source.map(|change| format!(". In its source, not tried: {change}")).unwrap_or_default();
-    let command = command_line(&comparison.invocation.command);
+    let own = command_line(&comparison.invocation.command);
     let text = format!("advice: {policy} is not possible without changing the program: {why}{source}.");
-    format!("{} pagelab exec -p {policy} -- {command} runs it that way", printable(&text))
+    format!("{} pagelab exec -p {policy} -- {own} runs it that way", printable(&text))
 }
 
 /// What to do if the settings were tried while the kernel had too few free blocks.
-fn for_blocks(bytes: u64, id: i64) -> String {
+fn for_blocks(bytes: u64, list: &str) -> String {
     format!(
-        "when settings were tried, the kernel found no free block for up to {} of larger pages; {}; then pagelab advise --show {id}",
+        "when settings were tried, the kernel found no free block for up to {} of larger pages; {}; then {list}",
         format_bytes(bytes),
         describe(&Change::free_blocks())
     )
@@ -113,6 +125,18 @@ mod tests {
         let source_change = source_change.map(str::to_owned);
         let advice = Advice::Tried(Tried { policy, large, attempts, source_change });
         Comparison { id: 7, advice: Some(advice), ..sample::comparison() }
+    }
+
+    #[test]
+    fn the_command_names_the_store_of_the_comparison() {
+        let mut comparison = Comparison { id: 7, ..sample::comparison() };
+        let mut of = |words: &[&str]| {
+            comparison.invocation.pagelab = words.iter().map(|word| (*word).to_owned()).collect();
+            command(&comparison)
+        };
+        assert_eq!(of(&["pagelab", "compare", "--", "x", "--store", "y"]), "pagelab advise --show 7");
+        assert_eq!(of(&["pagelab", "compare", "--store", "a b", "--", "x"]), "pagelab advise --show 7 --store 'a b'");
+        assert_eq!(of(&["pagelab", "compare", "--store=s", "--", "x"]), "pagelab advise --show 7 --store s");
     }
 
     fn tried(path: &str, value: &str, large_bytes: u64) -> Attempt {

@@ -37,13 +37,14 @@ impl Goal {
 fn winner(comparison: &Comparison) -> Result<Policy, String> {
     let analysis = comparison.analysis.as_ref().ok_or("the comparison has no result")?;
     let policies = analysis.best().into_iter().map(|arm| &comparison.design.arms[arm].policy);
-    policies.min_by_key(|policy| intrusiveness(policy)).cloned().ok_or_else(|| without_best(analysis, comparison.id))
+    policies.min_by_key(|policy| intrusiveness(policy)).cloned().ok_or_else(|| without_best(analysis, comparison))
 }
 
 /// Why no policy is best.
-fn without_best(analysis: &Analysis, id: i64) -> String {
+fn without_best(analysis: &Analysis, comparison: &Comparison) -> String {
     let any = |is: fn(&Outcome) -> bool| analysis.arms.iter().any(|arm| is(&arm.outcome));
-    let other = format!("pagelab advise --show {id} -p POLICY finds the setting for a policy that you choose");
+    let command = results::advice::command(comparison);
+    let other = format!("{command} -p POLICY finds the setting for a policy that you choose");
     if any(|outcome| matches!(outcome, Outcome::Undecided { .. })) {
         format!("none, because no policy is shown to be better than the baseline; {other}")
     } else if any(|outcome| matches!(outcome, Outcome::Equivalent | Outcome::Worse)) {
