@@ -5,6 +5,8 @@ use std::path::Path;
 
 use host::maps::MalformedLine;
 
+use super::frame_scan::FrameScanError;
+
 /// What cannot be read, and how to remedy it.
 #[derive(Debug, thiserror::Error)]
 pub enum CensusError {
@@ -47,6 +49,13 @@ pub enum CensusError {
     /// A file has an unexpected format.
     #[error(transparent)]
     Malformed(#[from] MalformedLine),
+    /// Which pages of a mapping PMD leaves map cannot be distinguished without PAGEMAP_SCAN.
+    #[error("which pages of the mapping at {start:#x} are mapped by PMD leaves is known since Linux 6.7 (PAGEMAP_SCAN): {source}")]
+    UnknownLeaves {
+        /// The first address of the mapping.
+        start: u64,
+        source: FrameScanError,
+    },
     /// A part of a mapping cannot be distinguished from the rest without PAGEMAP_SCAN.
     #[error("a part of a mapping can be inspected since Linux 6.7 (PAGEMAP_SCAN); this kernel has only smaps")]
     NeedsPagemapScan,

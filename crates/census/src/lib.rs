@@ -9,7 +9,8 @@
 //!   where they provide no new information: behind PMD leaves, and for sizes of which the whole system has no anonymous folio
 //!   (`hugepages-*kB/stats/nr_anon`, Linux 6.12, readable by every user). Nor are they read behind file pages and shared memory,
 //!   to which no policy applies, unless [`Observer::with_file_folios`] requests it.
-//! * On older kernels the sums of `/proc/PID/smaps` are used instead ([`Source::Smaps`]): bytes by leaf size are the same, but
+//! * On older kernels [`Observer::with_frames`] reads the same from pagemap, kpageflags and smaps ([`Source::Frames`]), for root and for
+//!   small mappings. Otherwise the sums of `/proc/PID/smaps` are used there ([`Source::Smaps`]): bytes by leaf size are the same, but
 //!   zero pages, folios and addresses inside a mapping are not visible.
 //!
 //! # What it is not
@@ -24,6 +25,7 @@ mod error;
 pub mod explain;
 mod file_systems;
 mod folio;
+mod frame_scan;
 mod frames;
 mod held_files;
 pub mod inspect;
@@ -66,6 +68,8 @@ const SMAPS_PIECE: usize = 1 << 16;
 pub enum Source {
     /// PAGEMAP_SCAN; exact for every page.
     PagemapScan,
+    /// pagemap and kpageflags page by page, with the leaves from the sums of smaps; exact for every page, or an error.
+    Frames,
     /// The sums of smaps, on kernels before 6.7: no zero pages, no folios, no addresses.
     Smaps,
 }
@@ -142,9 +146,17 @@ impl Observer {
         self
     }
 
+    /// The same observer, which on kernels before 6.7 reads pagemap and kpageflags page by page, if this user may read them.
+    pub fn with_frames(mut self) -> Observer {
+        if self.source == Source::Smaps && self.frame_flags.is_some() {
+            self.source = Source::Frames;
+        }
+        self
+    }
+
     /// Whether the folios behind base pages are visible (root in the initial user namespace).
     pub fn sees_folios(&self) -> bool {
-        self.frame_flags.is_some() && self.source == Source::PagemapScan
+        self.frame_flags.is_some() && self.source != Source::Smaps
     }
 
     /// The source of censuses on this kernel.

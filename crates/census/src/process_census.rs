@@ -11,6 +11,7 @@ use policy::inspect::TlbRuns;
 use policy::size::PageSize;
 
 use super::folio::{self, Orders};
+use super::frame_scan::{self, FrameScanError, FrameScanner};
 use super::page_sizes::AnonymousFolios;
 use super::region::{self, Area, Region, Surroundings};
 use super::scan::{self, Scanner};
@@ -105,7 +106,7 @@ impl<'a> Process<'a> {
         Ok(ProcessCensus {
             pid: self.pid,
             census: region::count(&areas),
-            source: Source::PagemapScan,
+            source: self.observer.source,
             folios_of_system: self.folios_of_system.into_inner().flatten(),
             areas,
         })
@@ -123,12 +124,43 @@ impl<'a> Process<'a> {
     }
 
     fn scan(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
+        if self.observer.source == Source::Frames {
+            return self.scan_frames(vmas, start, end);
+        }
         let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
         let mut found = Vec::new();
         for (from, to, file) in region::plan(user) {
             for region in self.scan_range(from.max(start), to.min(end), file)? {
                 scan::push_region(&mut found, region);
             }
+        }
+        Ok(found)
+    }
+
+    /// As PAGEMAP_SCAN would report them, the regions of the mappings between `start` and `end`.
+    fn scan_frames(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
+        let Some(flags) = &self.observer.frame_flags else { return Err(CensusError::NeedsPagemapScan) };
+        let scanner =
+            FrameScanner { pagemap: &self.pagemap, flags, base: self.observer.base, pmd: self.observer.pmd };
+        let mut found = Vec::new();
+        for vma in vmas {
+            let Some(entry) = self.smaps()?.iter().find(|entry| entry.vma.start == vma.start) else { continue };
+            let mapping = frame_scan::Mapping {
+                start: vma.start,
+                end: vma.end,
+                pmd_mapped_bytes: entry.pmd_mapped_bytes(),
+                is_hugetlb: entry.hugetlb().is_some(),
+            };
+            let regions = scanner.scan(&mapping).map_err(|error| match error {
+                FrameScanError::Io(error) => self.failed("pagemap", error),
+                source => CensusError::UnknownLeaves { start: vma.start, source },
+            })?;
+            let in_range = regions.into_iter().map(|region| scan::PageRegion {
+                start: region.start.max(start),
+                end: region.end.min(end),
+                ..region
+            });
+            in_range.filter(|region| region.start < region.end).for_each(|region| scan::push_region(&mut found, region));
         }
         Ok(found)
     }
@@ -190,12 +222,16 @@ impl<'a> Process<'a> {
     }
 
     fn hugetlb_from_smaps(&self, vma: &Vma) -> Result<Option<PageSize>, CensusError> {
-        if self.smaps.get().is_none() {
-            let entries = self.observer.smaps(self.pid)?;
-            self.smaps.get_or_init(|| entries);
+        Ok(self.smaps()?.iter().find(|entry| entry.vma.start == vma.start).and_then(SmapsEntry::hugetlb))
+    }
+
+    /// The entries of smaps, read once.
+    fn smaps(&self) -> Result<&[SmapsEntry], CensusError> {
+        if let Some(entries) = self.smaps.get() {
+            return Ok(entries);
         }
-        let entries = self.smaps.get().into_iter().flatten();
-        Ok(entries.into_iter().find(|entry| entry.vma.start == vma.start).and_then(SmapsEntry::hugetlb))
+        let entries = self.observer.smaps(self.pid)?;
+        Ok(self.smaps.get_or_init(|| entries))
     }
 
     /// Appends a region, cut at folio boundaries where these can be determined.
@@ -237,7 +273,9 @@ impl<'a> Process<'a> {
     /// or their flags were read, also in a stopped process. Then it looks like a split leaf, or shows the folios to which its former
     /// frames belong now. So regions with larger folios behind them are scanned again.
     fn with_leaves_of_now(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
-        let Some(pmd) = self.observer.pmd.filter(|_| region.mapping.folio != Folio::Whole(self.observer.base)) else {
+        let may_change = self.observer.source == Source::PagemapScan;
+        let is_large = region.mapping.folio != Folio::Whole(self.observer.base);
+        let Some(pmd) = self.observer.pmd.filter(|_| may_change && is_large) else {
             region::push(regions, region);
             return Ok(());
         };

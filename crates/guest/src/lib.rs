@@ -31,7 +31,7 @@ pub use config::{Options, find as config};
 pub use image::{Architecture, Image, ImageError};
 pub use initrd::{InitrdError, initrd};
 pub use machine::{Accelerator, Machine};
-pub use modules::{Module, ModulesError, find as modules};
+pub use modules::{Module, ModulesError, find as modules, find_existing as existing_modules};
 pub use sysroot::{Sysroot, SysrootError};
 
 /// The port to which a guest writes the result of its job, by its name in /sys/class/virtio-ports.

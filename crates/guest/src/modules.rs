@@ -84,8 +84,7 @@ pub enum ModulesError {
 pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     let no_place = || ModulesError::NoPlace { image: image.path.clone(), release: image.release.clone() };
     let place = place(image).ok_or_else(no_place)?;
-    let mut found =
-        ModuleSearch { built_in: built_in(&place)?, files: files(&place)?, seen: BTreeSet::new(), order: Vec::new() };
+    let mut found = ModuleSearch::begin(&place)?;
     for (name, option) in NEEDED {
         found.take(name).map_err(|wrong| match wrong {
             Wrong::Lacks(lacking) => ModulesError::Lacks {
@@ -96,6 +95,20 @@ pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
             },
             Wrong::Error(error) => error,
         })?;
+    }
+    Ok(found.order)
+}
+
+/// Those of `names` that are modules of this kernel, with their dependencies and in the order in which they can be loaded. Built-in
+/// modules are left out, and so are those that do not exist.
+pub fn find_existing(image: &Image, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
+    let Some(place) = place(image) else { return Ok(Vec::new()) };
+    let mut found = ModuleSearch::begin(&place)?;
+    for name in names {
+        match found.take(name) {
+            Err(Wrong::Error(error)) => return Err(error),
+            Ok(()) | Err(Wrong::Lacks(_)) => {}
+        }
     }
     Ok(found.order)
 }
@@ -161,6 +174,10 @@ enum Wrong {
 }
 
 impl ModuleSearch {
+    fn begin(place: &Path) -> Result<ModuleSearch, ModulesError> {
+        Ok(ModuleSearch { built_in: built_in(place)?, files: files(place)?, seen: BTreeSet::new(), order: Vec::new() })
+    }
+
     /// Adds a module, after its dependencies.
     fn take(&mut self, name: &str) -> Result<(), Wrong> {
         if self.built_in.contains(name) || !self.seen.insert(name.to_owned()) {
@@ -235,6 +252,16 @@ mod tests {
         let (_kept, image) = kernel(&ALL, "kernel/drivers/char/virtio_console.ko\n");
         let names: Vec<String> = find(&image).unwrap().into_iter().map(|module| module.name).collect();
         assert_eq!(names, ["virtio_ring", "virtio_pci", "9pnet", "9pnet_virtio", "9p", "overlay"]);
+    }
+
+    #[test]
+    fn modules_that_do_not_exist_are_left_out_on_request() {
+        let (_kept, image) = kernel(&ALL, "kernel/fs/ext4/ext4.ko\n");
+        let names = |wanted: &[&str]| {
+            let found = find_existing(&image, wanted).unwrap();
+            found.into_iter().map(|module| module.name).collect::<Vec<_>>()
+        };
+        assert_eq!(names(&["ext4", "xfs", "9p"]), ["9pnet", "9p"]);
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! The boots of a guest: one for most checks, which ends with a reset; one after the reset; one whose clock counts instructions;
-//! one whose memory has not been used; and two with different leaf sizes in the direct map.
+//! one whose memory has not been used; two with different leaf sizes in the direct map; and one with disks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::check::Scope;
+use super::disks;
 use super::initrd::Programs;
 use super::machine::{self, Board, Boot, End};
 use super::merged;
@@ -84,7 +85,7 @@ impl Boots<'_> {
             Stage::WithGigabyte | Stage::WithoutGigabyte => {
                 Ok(vec![("checks/direct-map.toml", merged::study().into_bytes())])
             }
-            Stage::Together | Stage::Counted | Stage::Fresh => Ok(Vec::new()),
+            Stage::Together | Stage::Counted | Stage::Fresh | Stage::Capabilities => Ok(Vec::new()),
         }
     }
 
@@ -92,6 +93,14 @@ impl Boots<'_> {
         let scripts: Vec<(&str, &str)> =
             self.scope.checks().filter_map(|check| Some((check.name, check.script(stage)?))).collect();
         let files: Vec<(&str, &[u8])> = kept.iter().map(|(name, content)| (*name, content.as_slice())).collect();
+        let (modules, images) = match stage {
+            Stage::Capabilities => (disks::modules(self.kernel)?, disks::images(self.logs)?),
+            _ => Default::default(),
+        };
+        let files: Vec<(&str, &[u8])> = files
+            .into_iter()
+            .chain(modules.iter().map(|(name, content)| (name.as_str(), content.as_slice())))
+            .collect();
         let initrd = self.logs.join(format!("{}.initrd", self.name));
         fs::write(&initrd, self.programs.initrd(&scripts, &files))
             .map_err(|error| format!("cannot write {}: {error}", initrd.display()))?;
@@ -106,6 +115,7 @@ impl Boots<'_> {
             limit,
             counts,
             arguments: stage.arguments(),
+            disks: &images,
             memory: self.memory.unwrap_or(stage.memory()),
         };
         let (console, end) = machine::run(&boot)?;

@@ -13,17 +13,32 @@ use crate::linux::{Granule, KernelBuild, Linux, UNCHANGED};
 /// The directory of modules below a root.
 const MODULES: &str = "lib/modules";
 
-/// Patterns for the modules that a guest of `compare --kernel` loads, their dependencies, and the list of built-in modules.
-const MODULE_PATTERNS: [&str; 8] = [
+/// Patterns for the modules that a guest of `compare --kernel` loads, those of the check `capabilities` (disks, file systems and
+/// zram), the dependencies of both, and the list of built-in modules.
+const MODULE_PATTERNS: [&str; 19] = [
     "*/modules.builtin",
+    "*/kernel/arch/*/lib/*",
+    "*/kernel/crypto/*",
+    "*/kernel/drivers/block/virtio_blk.ko*",
+    "*/kernel/drivers/block/zram/*",
     "*/kernel/drivers/char/virtio_console.ko*",
     "*/kernel/drivers/virtio/*",
     "*/kernel/fs/9p/*",
+    "*/kernel/fs/btrfs/*",
+    "*/kernel/fs/ext4/*",
     "*/kernel/fs/fscache/*",
+    "*/kernel/fs/jbd2/*",
+    "*/kernel/fs/mbcache.ko*",
     "*/kernel/fs/netfs/*",
     "*/kernel/fs/overlayfs/*",
+    "*/kernel/fs/xfs/*",
+    "*/kernel/lib/*",
+    "*/kernel/mm/zsmalloc.ko*",
     "*/kernel/net/9p/*",
 ];
+
+/// The file that has the patterns with which a kernel's modules were unpacked.
+const PATTERNS_FILE: &str = "module-patterns";
 
 /// An entry of `guests.toml`.
 #[derive(Clone, Debug, Deserialize)]
@@ -102,8 +117,11 @@ fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> R
     Ok(Kernel { image, package })
 }
 
-/// Whether the modules of a kernel and the list of built-in ones are present.
+/// Whether the modules of a kernel and the list of built-in ones are present, unpacked with these patterns.
 fn has_modules(place: &Path) -> bool {
+    if fs::read_to_string(place.join(PATTERNS_FILE)).ok() != Some(MODULE_PATTERNS.join("\n")) {
+        return false;
+    }
     let versions = fs::read_dir(place.join(MODULES)).into_iter().flatten().flatten();
     versions.map(|version| version.path().join("modules.builtin")).any(|list| list.is_file())
 }
@@ -138,6 +156,7 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     let cannot = |error| format!("cannot make {}: {error}", place.display());
     fs::rename(&image, place.join("linux")).map_err(cannot)?;
     put_modules(&modules, &version, place).map_err(cannot)?;
+    put(place, PATTERNS_FILE, MODULE_PATTERNS.join("\n").as_bytes(), work)?;
     put(place, "package", name.as_bytes(), work)
 }
 

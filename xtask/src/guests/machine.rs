@@ -1,5 +1,6 @@
 //! Boots a guest in QEMU, reads its console, and ends it at its timeout.
 
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -93,6 +94,8 @@ pub struct Boot<'a> {
     pub arguments: &'a str,
     /// The guest's memory in QEMU's syntax.
     pub memory: &'a str,
+    /// Disk images, which the guest sees as virtio disks and which stay as they are.
+    pub disks: &'a [PathBuf],
     /// Use one processor whose clock advances by one nanosecond per instruction.
     pub counts: bool,
 }
@@ -123,6 +126,11 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     command.args(if boot.counts { &["-smp", "1", "-icount", "shift=0,sleep=off"][..] } else { &["-smp", "2"] });
     command.args(["-serial", "stdio", "-monitor", "none", "-no-reboot"]);
     command.arg("-gdb").arg(format!("unix:{},server=on,wait=off", socket.display()));
+    for disk in boot.disks {
+        let mut drive = OsString::from("if=virtio,format=raw,snapshot=on,file=");
+        drive.push(disk);
+        command.arg("-drive").arg(drive);
+    }
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
     let Board { console, arguments, .. } = boot.board;
     // No randomisation: the addresses of mappings decide which of them can use large pages, and different runs are compared.
@@ -251,6 +259,7 @@ mod tests {
             limit: Duration::from_secs(3),
             counts: false,
             arguments: "",
+            disks: &[],
             memory: "2G",
         }
     }

@@ -3,6 +3,7 @@
 mod boots;
 mod check;
 mod debugger;
+mod disks;
 pub mod initrd;
 mod kernel;
 pub mod machine;

@@ -16,12 +16,21 @@ pub enum Stage {
     WithGigabyte,
     /// Without leaves of 1G in the direct map.
     WithoutGigabyte,
+    /// With disks and modules for the matrix of capabilities.
+    Capabilities,
 }
 
 impl Stage {
     /// All boots, in order.
-    pub const ALL: [Stage; 6] =
-        [Stage::Together, Stage::AfterReset, Stage::Counted, Stage::Fresh, Stage::WithGigabyte, Stage::WithoutGigabyte];
+    pub const ALL: [Stage; 7] = [
+        Stage::Together,
+        Stage::AfterReset,
+        Stage::Counted,
+        Stage::Fresh,
+        Stage::WithGigabyte,
+        Stage::WithoutGigabyte,
+        Stage::Capabilities,
+    ];
 
     /// The name of the boot in the names of its logs.
     pub fn name(self) -> &'static str {
@@ -32,6 +41,7 @@ impl Stage {
             Stage::Fresh => "fresh",
             Stage::WithGigabyte => "with-1g",
             Stage::WithoutGigabyte => "without-1g",
+            Stage::Capabilities => "capabilities",
         }
     }
 
@@ -41,10 +51,11 @@ impl Stage {
     }
 
     /// The guest's memory in QEMU's syntax. The largest mapping of the checks is four pages of 32M and a copy of it. Leaves of 1G
-    /// need memory in addition to the first GiB.
+    /// need memory in addition to the first GiB. So do pools of 1G: the memory of a trial, and its copy after a fork.
     pub fn memory(self) -> &'static str {
         match self {
             Stage::WithGigabyte | Stage::WithoutGigabyte => "3G",
+            Stage::Capabilities => "4G",
             Stage::Together | Stage::AfterReset | Stage::Counted | Stage::Fresh => "2G",
         }
     }

@@ -205,6 +205,7 @@ impl Bench {
             limit: self.limit,
             counts: kind == Kind::Instructions,
             arguments: if backings == ["hugetlb-1g"] { &pool } else { "" },
+            disks: &[],
             memory: &format!("{}M", (bytes + OTHER_BYTES) >> 20),
         };
         let (console, end) = machine::run(&boot)?;

@@ -1,6 +1,7 @@
 //! The independent reading, and what it is compared with.
 
 use super::*;
+use census::Area;
 
 /// Bytes of a range from pagemap and kpageflags, page by page: (anonymous, folio bytes, complete).
 pub(super) fn pages_by_folio(start: usize, end: usize) -> BTreeMap<(bool, usize, bool), usize> {
@@ -96,5 +97,36 @@ pub(super) fn agrees(map: &Map) -> Census {
     let census = map.census(&observer);
     assert_eq!(by_folio(&census), pages_by_folio(map.start, map.end()));
     assert_eq!(census.bytes_by_leaf(), plain.bytes_by_leaf());
+    agrees_by_frames(map);
     census
+}
+
+/// What kernels before 6.7 allow has the same result, or says that the leaves of a mapping are not known.
+fn agrees_by_frames(map: &Map) {
+    let seen = |observer: Observer| {
+        let seen = observer.with_file_folios().range_with_places(std::process::id(), map.start as u64, map.end() as u64);
+        seen.map(|seen| seen.areas)
+    };
+    let read =
+        || (seen(Observer::open().unwrap()).unwrap(), seen(Observer::open().unwrap().with_smaps_only().with_frames()));
+    let is_moving = |(scanned, by_frames): &(Vec<Area>, Result<Vec<Area>, CensusError>)| {
+        by_frames.as_ref().is_ok_and(|by_frames| by_frames != scanned)
+    };
+    let (scanned, by_frames) = settled(read, is_moving);
+    match by_frames {
+        Ok(by_frames) => assert_eq!(by_frames, scanned),
+        Err(error) => {
+            assert!(matches!(error, CensusError::UnknownLeaves { .. }), "{error}");
+            let has = |leaf: usize| {
+                let mut regions = scanned.iter().flat_map(|area| &area.regions);
+                let is_it = |mapping: &Mapping| mapping.leaf.bytes() as usize == leaf;
+                regions.any(|region| is_it(&region.mapping) && region.mapping.folio == Folio::Whole(region_pmd()))
+            };
+            assert!(has(pmd()) && has(page()), "{error}: {scanned:?}");
+        }
+    }
+}
+
+fn region_pmd() -> PageSize {
+    PageSize::new(pmd() as u64).unwrap()
 }

@@ -16,7 +16,7 @@ pub struct Change<'a> {
 /// Two outcomes are the same if they name the same pages or the same refusal. How often a counter of the whole system moved is no part
 /// of that.
 pub fn changes<'a>(before: &'a Matrix, after: &'a Matrix) -> Vec<Change<'a>> {
-    let twin = |matrix: &'a Matrix, cell: &Cell| matrix.cell(cell.kind, cell.way, cell.size);
+    let twin = |matrix: &'a Matrix, cell: &Cell| matrix.cell(&cell.memory, cell.way, cell.size);
     let of_first = before.cells.iter().map(|cell| Change { before: Some(cell), after: twin(after, cell) });
     let is_new = |cell: &&Cell| twin(before, cell).is_none();
     let of_second = after.cells.iter().filter(is_new).map(|cell| Change { before: None, after: Some(cell) });
@@ -37,13 +37,13 @@ fn is_same(change: &Change) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::capability::{Contiguous, Kind, SettingsMode, Way};
+    use crate::capability::{Contiguous, Kind, Memory, SettingsMode, Way};
     use crate::cause::Cause;
     use crate::size::PageSize;
 
     fn matrix(outcomes: &[(Way, Outcome)]) -> Matrix {
         let cell = |(way, outcome): &(Way, Outcome)| Cell {
-            kind: Kind::Anonymous,
+            memory: Memory { kind: Kind::Anonymous, mount: None },
             way: *way,
             size: PageSize::M2,
             depends_on_free_memory: false,

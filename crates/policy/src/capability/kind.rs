@@ -55,8 +55,8 @@ impl Kind {
         }
     }
 
-    /// The name in a row, of at most seven characters.
-    pub fn label(self) -> &'static str {
+    /// The short name in a row.
+    fn label(self) -> &'static str {
         match self {
             Kind::SharedAnonymous => "shared",
             Kind::FileData => "data",
@@ -75,8 +75,33 @@ impl Kind {
         matches!(self, Kind::FileData | Kind::FileText)
     }
 
+    /// Whether it is a file of some mount.
+    pub fn has_mount(self) -> bool {
+        self.is_file() || self == Kind::Tmpfs
+    }
+
     /// Whether it is shared memory, to which the kernel's settings `shmem_enabled` apply.
     pub fn is_shmem(self) -> bool {
         matches!(self, Kind::SharedAnonymous | Kind::Memfd | Kind::Tmpfs)
+    }
+}
+
+/// What backs the memory of a row.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Memory {
+    /// Its kind.
+    pub kind: Kind,
+    /// Of a file: the type of its file system, such as `ext4`; of a tmpfs its `huge=`, such as `huge=never`. Absent for memory without
+    /// a file, and where no such file system is mounted.
+    pub mount: Option<String>,
+}
+
+impl Memory {
+    /// The name in a row: `anon`, `data ext4`, `tmpfs never`.
+    pub fn label(&self) -> String {
+        match &self.mount {
+            Some(mount) => format!("{} {}", self.kind.label(), mount.strip_prefix("huge=").unwrap_or(mount)),
+            None => self.kind.label().to_owned(),
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Kind, Way};
+use super::{Memory, Way};
 use crate::cause::Cause;
 use crate::size::PageSize;
 
@@ -71,7 +71,8 @@ pub enum Outcome {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
     /// What backs the memory.
-    pub kind: Kind,
+    #[serde(flatten)]
+    pub memory: Memory,
     /// How its pages came about.
     pub way: Way,
     /// The size that was wanted.
@@ -123,7 +124,7 @@ pub struct Matrix {
     pub sees_folios: bool,
     /// Whether the hardware can use contiguous entries as one.
     pub contiguous: Contiguous,
-    /// The cells, in the order of sizes, kinds and ways.
+    /// The cells, in the order of sizes, rows and ways.
     pub cells: Vec<Cell>,
 }
 
@@ -136,8 +137,19 @@ impl Matrix {
         sizes
     }
 
+    /// The rows of a size, in the order of the cells.
+    pub fn rows(&self, size: PageSize) -> Vec<&Memory> {
+        let mut rows: Vec<&Memory> = Vec::new();
+        for cell in self.cells.iter().filter(|cell| cell.size == size) {
+            if !rows.contains(&&cell.memory) {
+                rows.push(&cell.memory);
+            }
+        }
+        rows
+    }
+
     /// The cell of a combination.
-    pub fn cell(&self, kind: Kind, way: Way, size: PageSize) -> Option<&Cell> {
-        self.cells.iter().find(|cell| (cell.kind, cell.way, cell.size) == (kind, way, size))
+    pub fn cell(&self, memory: &Memory, way: Way, size: PageSize) -> Option<&Cell> {
+        self.cells.iter().find(|cell| (&cell.memory, cell.way, cell.size) == (memory, way, size))
     }
 }

@@ -11,6 +11,6 @@ mod way;
 
 pub use changes::{Change, changes};
 pub use judge::{Wanted, judge};
-pub use kind::Kind;
+pub use kind::{Kind, Memory};
 pub use matrix::{Cell, Contiguous, Matrix, Outcome, Refusal, Setting, SettingsMode};
 pub use way::Way;

@@ -19,7 +19,7 @@ pub fn text(before: &Matrix, after: &Matrix, width: usize) -> String {
         .filter_map(|change| {
             let cell = change.before.or(change.after)?;
             let [was, is] = [side(before, change.before), side(after, change.after)];
-            Some([cell.size.to_string(), cell.kind.word().to_owned(), cell.way.word().to_owned(), was, is])
+            Some([cell.size.to_string(), cell.memory.label(), cell.way.word().to_owned(), was, is])
         })
         .collect();
     if rows.is_empty() {

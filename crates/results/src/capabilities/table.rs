@@ -1,6 +1,6 @@
 //! The matrix as text: a table for each size, or for several sizes whose cells are equal.
 
-use policy::capability::{Contiguous, Kind, Matrix, Outcome, SettingsMode, Way};
+use policy::capability::{Contiguous, Matrix, Memory, Outcome, SettingsMode, Way};
 use policy::size::PageSize;
 
 use super::notes::{Notes, short};
@@ -21,9 +21,6 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }
-
-/// Spaces between columns.
-const GAP: usize = 2;
 
 const LEGEND: [&str; 6] = [
     "leaf   a leaf of the size maps it; 2M: a larger one, of that size",
@@ -48,17 +45,17 @@ fn heading(matrix: &Matrix) -> String {
     format!("Linux {kernel}, {}; {settings}; {contiguous}{folios}", printable(&matrix.architecture))
 }
 
-/// Two spaces between columns, so that nine ways fit into a mail. A narrower terminal gets a paragraph for each row.
+/// Two spaces between columns, or one where a long row needs the room: nine ways fit into a mail. A narrower terminal gets a paragraph
+/// for each row.
 fn columns(headings: &[String], rows: Vec<Vec<String>>, width: usize) -> String {
     let lines = || std::iter::once(headings).chain(rows.iter().map(Vec::as_slice));
     let column_width = |at: usize| lines().filter_map(|line| line.get(at)).map(String::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..headings.len()).map(column_width).collect();
-    if widths.iter().map(|width| width + GAP).sum::<usize>() > width + GAP {
-        return of_columns(headings, rows, width);
-    }
+    let fits = |gap: &usize| widths.iter().map(|width| width + gap).sum::<usize>() <= width + gap;
+    let Some(gap) = [2, 1].into_iter().find(fits) else { return of_columns(headings, rows, width) };
     let text = |line: &[String]| {
         let cells = line.iter().zip(&widths).map(|(cell, width)| format!("{cell:width$}"));
-        cells.collect::<Vec<_>>().join(&" ".repeat(GAP)).trim_end().to_owned()
+        cells.collect::<Vec<_>>().join(&" ".repeat(gap)).trim_end().to_owned()
     };
     lines().map(text).collect::<Vec<_>>().join("\n")
 }
@@ -85,17 +82,17 @@ fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Vec<St
     groups
 }
 
-/// The rows of a size, without kinds of which nothing can have it.
+/// The rows of a size, without memory that cannot have it in any way.
 fn rows(matrix: &Matrix, size: PageSize, notes: &mut Notes) -> Vec<Vec<String>> {
     let ways = ways(matrix);
-    let is_available = |kind: &Kind| {
-        let of_kind = |way: &Way| matrix.cell(*kind, *way, size);
-        ways.iter().filter_map(of_kind).any(|cell| !matches!(cell.outcome, Outcome::NotAvailable { .. }))
+    let is_available = |memory: &&Memory| {
+        let of_memory = |way: &Way| matrix.cell(memory, *way, size);
+        ways.iter().filter_map(of_memory).any(|cell| !matches!(cell.outcome, Outcome::NotAvailable { .. }))
     };
-    let row = |kind: Kind| {
-        let cells = ways.iter().map(|way| matrix.cell(kind, *way, size));
+    let row = |memory: &Memory| {
+        let cells = ways.iter().map(|way| matrix.cell(memory, *way, size));
         let texts = cells.map(|cell| cell.map(|cell| short(matrix, cell, notes)).unwrap_or_default());
-        std::iter::once(kind.label().to_owned()).chain(texts).collect()
+        std::iter::once(memory.label()).chain(texts).collect()
     };
-    Kind::ALL.into_iter().filter(is_available).map(row).collect()
+    matrix.rows(size).into_iter().filter(is_available).map(row).collect()
 }

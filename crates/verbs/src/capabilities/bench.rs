@@ -1,7 +1,6 @@
 //! Tries combinations under the settings that each needs, one size after the other.
 
 use std::fs::{File, OpenOptions};
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use census::Observer;
@@ -14,7 +13,8 @@ use policy::size::PageSize;
 use tempfile::TempDir;
 use tracer::signals;
 
-use super::settings::{self, Settings, TMPFS};
+use super::settings::{self, Settings};
+use super::subjects::Subject;
 use super::trial::{Combination, length_bytes, start};
 use super::why;
 use crate::failure::Failure;
@@ -32,8 +32,6 @@ pub struct Bench {
     pub mode: SettingsMode,
     /// `None` without root: no setting is changed.
     pub leased: Option<(Lease, KhugepagedHold)>,
-    /// Where files for trials are made.
-    pub directory: PathBuf,
     pub deadline: Option<Instant>,
     /// The settings that the size of the moment needs.
     pub wanted: Settings,
@@ -68,19 +66,20 @@ impl Bench {
     pub fn try_size(
         &mut self,
         size: PageSize,
-        kinds: &[Kind],
+        subjects: &[Subject],
         ways: &[Way],
         progress: &ProgressLine,
     ) -> Result<Vec<Cell>, Failure> {
         let folio_sizes = self.folio_sizes()?;
         self.rest()?;
-        self.wanted = self.wanted(size, kinds, &folio_sizes)?;
+        self.wanted = self.wanted(size, subjects, &folio_sizes)?;
         let is_granted = self.apply()?;
         let mut cells = Vec::new();
-        for kind in kinds {
+        for subject in subjects {
+            let kind = subject.memory.kind;
             for way in ways {
-                let tried = Combination { kind: *kind, way: *way, size };
-                progress.set(&format!("{size}: {} by {}", kind.word(), way.word()));
+                let tried = Combination { subject, way: *way, size };
+                progress.set(&format!("{size}: {} by {}", subject.memory.label(), way.word()));
                 let (outcome, is_short) = match self.lacking(&tried, &folio_sizes)? {
                     Some(reason) => (Outcome::NotAvailable { reason }, false),
                     None if self.is_late() => {
@@ -88,8 +87,9 @@ impl Bench {
                     }
                     None => self.try_twice(&tried)?,
                 };
-                let is_short = is_short || *kind == Kind::Hugetlb && !is_granted && !is_large(&outcome);
-                cells.push(Cell { kind: *kind, way: *way, size, depends_on_free_memory: is_short, outcome });
+                let is_short = is_short || kind == Kind::Hugetlb && !is_granted && !is_large(&outcome);
+                let memory = subject.memory.clone();
+                cells.push(Cell { memory, way: *way, size, depends_on_free_memory: is_short, outcome });
                 if signals::arrived().is_some() {
                     return Err(Failure::Stopped(signals::arrived().unwrap_or(0), "settings are restored"));
                 }
@@ -102,12 +102,12 @@ impl Bench {
         self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
-    fn wanted(&self, size: PageSize, kinds: &[Kind], folio_sizes: &[PageSize]) -> Result<Settings, Failure> {
+    fn wanted(&self, size: PageSize, subjects: &[Subject], folio_sizes: &[PageSize]) -> Result<Settings, Failure> {
         if self.mode == SettingsMode::Found {
             return Ok(Settings::new());
         }
         let mut wanted = settings::open(&self.host, size, folio_sizes).map_err(Failure::input)?;
-        if kinds.contains(&Kind::Hugetlb) {
+        if subjects.iter().any(|subject| subject.memory.kind == Kind::Hugetlb) {
             // The memory, and its copies after a fork.
             let pages = 2 * length_bytes(Kind::Hugetlb, size, self.pmd()) / size.bytes();
             wanted.extend(settings::pool(&self.host, size, pages).map_err(Failure::input)?);
@@ -132,7 +132,7 @@ impl Bench {
 
     /// Why a combination cannot be tried.
     fn lacking(&self, tried: &Combination, folio_sizes: &[PageSize]) -> Result<Option<String>, Failure> {
-        let (kind, way, size) = (tried.kind, tried.way, tried.size);
+        let (kind, way, size) = (tried.kind(), tried.way, tried.size);
         let is_pool = kind == Kind::Hugetlb;
         if is_pool != self.host.page_sizes().hugetlb.contains(&size) && (is_pool || !folio_sizes.contains(&size)) {
             let what = if is_pool { "no hugetlb pool of this size" } else { "only hugetlb pools have this size" };
@@ -141,6 +141,7 @@ impl Bench {
         let (path, has) = settings::deciding(&self.host, kind, size).map_err(Failure::input)?;
         let is_pmd = self.host.page_sizes().pmd == Some(size);
         Ok(match way {
+            _ if kind.has_mount() && tried.subject.directory.is_none() => Some(no_mount(kind).to_owned()),
             _ if !has && !is_pmd && !kind.is_file() && !is_pool => Some(format!("this kernel has no {path}")),
             Way::SwapIn if kind.is_file() || is_pool => Some("this memory is not swapped".to_owned()),
             Way::SwapIn if !self.has_swap()? => Some("no swap is in use".to_owned()),
@@ -171,7 +172,7 @@ impl Bench {
     fn try_once(&mut self, tried: &Combination) -> Result<(Outcome, Option<Cause>), Failure> {
         let mut files = Files(Vec::new());
         let before = self.host.counters().map_err(Failure::input)?;
-        let file = files.of(tried.kind, &self.directory, length_bytes(tried.kind, tried.size, self.pmd()))?;
+        let file = files.of(tried.subject, length_bytes(tried.kind(), tried.size, self.pmd()))?;
         let mut running = start(tried, self.pmd(), file).map_err(Failure::input)?;
         if tried.way == Way::Khugepaged {
             self.let_khugepaged_scan()?;
@@ -182,7 +183,7 @@ impl Bench {
         let shortage = why::shortage(tried, &before, &after);
         let cause = match &shortage {
             Some(cause) => cause.clone(),
-            None => why::expected(&self.host, tried)?,
+            None => why::expected(tried),
         };
         let outcome = running.examine(tried, self.pmd(), &self.observer, cause);
         Ok((outcome, shortage))
@@ -242,19 +243,25 @@ fn is_khugepaged_wanted(host: &Host) -> Result<bool, Failure> {
     Ok(false)
 }
 
+/// What is missing where memory of a file has no directory.
+fn no_mount(kind: Kind) -> &'static str {
+    if kind == Kind::Tmpfs {
+        "no tmpfs is mounted on /dev/shm"
+    } else {
+        "the directories of temporary files are in memory; --directory names another"
+    }
+}
+
 fn is_large(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Large { .. })
 }
 
 impl Files {
-    /// The file of a kind, open for what the probe does with it; `None` for a kind without a file.
+    /// The file of a subject, open for what the probe does with it; `None` for memory without a file.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the temporary directory")]
-    fn of(&mut self, kind: Kind, directory: &Path, bytes: u64) -> Result<Option<File>, Failure> {
-        let parent = match kind {
-            Kind::Tmpfs => Path::new(TMPFS),
-            _ if kind.is_file() => directory,
-            _ => return Ok(None),
-        };
+    fn of(&mut self, subject: &Subject, bytes: u64) -> Result<Option<File>, Failure> {
+        let Some(parent) = &subject.directory else { return Ok(None) };
+        let kind = subject.memory.kind;
         let made = results::files::temporary_directory(parent, "pagelab-capabilities");
         let made = made.map_err(|error| Failure::about(parent, error))?;
         let path = made.path().join("memory");

@@ -4,6 +4,7 @@
 mod bench;
 pub mod probe;
 mod settings;
+mod subjects;
 mod trial;
 mod why;
 
@@ -51,9 +52,10 @@ pub struct Capabilities {
     /// Stop trying after this time; the other cells are unknown
     #[arg(long, value_name = "TIME", value_parser = parse_duration)]
     max_time: Option<f64>,
-    /// Where to make the files whose data is mapped
-    #[arg(long, value_name = "DIRECTORY")]
-    directory: Option<PathBuf>,
+    /// Where to make the files that are mapped; repeat it for several file systems. A tmpfs is tried as shared memory. Default: the
+    /// directory of temporary files
+    #[arg(long = "directory", value_name = "DIRECTORY")]
+    directories: Vec<PathBuf>,
     /// How long to wait for another pagelab that has changed system settings
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     wait: f64,
@@ -99,15 +101,16 @@ const MAIL_WIDTH: usize = 72;
 fn try_all(arguments: &Capabilities) -> Result<Matrix, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
     let machine = host.machine().map_err(Failure::input)?;
-    let observer = Observer::open().map_err(Failure::input)?.with_file_folios();
+    let observer = Observer::open().map_err(Failure::input)?.with_file_folios().with_frames();
     let page_sizes = host.page_sizes().clone();
     let mut bench = bench(arguments, host, observer)?;
     let sizes = sizes(arguments, &bench)?;
     let (kinds, ways) = (or_all(&arguments.kinds, &Kind::ALL), or_all(&arguments.ways, &Way::ALL));
+    let subjects = subjects::find(&bench.host, &kinds, &arguments.directories)?;
     let progress = ProgressLine::new();
     let mut cells = Vec::new();
     for size in sizes {
-        cells.extend(bench.try_size(size, &kinds, &ways, &progress)?);
+        cells.extend(bench.try_size(size, &subjects, &ways, &progress)?);
     }
     progress.clear();
     let (mode, sees_folios) = (bench.mode, bench.observer.sees_folios());
@@ -147,7 +150,6 @@ fn bench(arguments: &Capabilities, host: Host, observer: Observer) -> Result<Ben
         observer,
         mode: if is_found { SettingsMode::Found } else { SettingsMode::Open },
         leased,
-        directory: arguments.directory.clone().unwrap_or_else(std::env::temp_dir),
         wanted: Vec::new(),
         deadline: arguments.max_time.map(|time_s| Instant::now() + Duration::from_secs_f64(time_s)),
     })

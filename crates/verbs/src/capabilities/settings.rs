@@ -4,9 +4,6 @@ use host::{HUGETLB, Host, HostError, KHUGEPAGED, THP, hugetlb_file};
 use policy::capability::Kind;
 use policy::size::PageSize;
 
-/// Where a tmpfs is mounted on every Linux system that has POSIX shared memory (shm_overview(7)).
-pub const TMPFS: &str = "/dev/shm";
-
 /// Settings as path and value.
 pub type Settings = Vec<(String, String)>;
 

@@ -16,6 +16,7 @@ use policy::size::PageSize;
 use tracer::child::die_with_parent;
 
 use super::probe::{Message, READ_AGAIN};
+use super::subjects::Subject;
 
 /// A probe that has not reported after this time hangs.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
@@ -35,10 +36,16 @@ enum ReportError {
 
 /// What is tried.
 #[derive(Clone, Copy, Debug)]
-pub struct Combination {
-    pub kind: Kind,
+pub struct Combination<'a> {
+    pub subject: &'a Subject,
     pub way: Way,
     pub size: PageSize,
+}
+
+impl Combination<'_> {
+    pub fn kind(&self) -> Kind {
+        self.subject.memory.kind
+    }
 }
 
 /// A probe whose memory is ready, or that could not make it.
@@ -60,10 +67,10 @@ pub fn length_bytes(kind: Kind, size: PageSize, pmd: PageSize) -> u64 {
 
 /// Starts a probe and waits for its report. A file becomes its standard input.
 pub fn start(tried: &Combination, pmd: PageSize, file: Option<File>) -> std::io::Result<Running> {
-    let bytes = length_bytes(tried.kind, tried.size, pmd).to_string();
+    let bytes = length_bytes(tried.kind(), tried.size, pmd).to_string();
     let (size, pmd) = (tried.size.to_string(), pmd.to_string());
     let mut command = Command::new(std::env::current_exe()?);
-    command.args(["capability-probe", "--kind", tried.kind.word(), "--way", tried.way.word()]);
+    command.args(["capability-probe", "--kind", tried.kind().word(), "--way", tried.way.word()]);
     command.args(["--size", &size, "--pmd", &pmd, "--bytes", &bytes]);
     match file {
         Some(file) => command.arg("--file").stdin(file),
@@ -124,7 +131,7 @@ impl Running {
             Err(error) => Outcome::Unknown { reason: error.to_string() },
             Ok(Message::Refused(refusal)) => refused(tried, refusal, cause),
             Ok(Message::Ready { pid, start, end }) => {
-                let is_leaf = tried.size == pmd || tried.kind == Kind::Hugetlb;
+                let is_leaf = tried.size == pmd || tried.kind() == Kind::Hugetlb;
                 let wanted = Wanted { start: *start, end: *end, size: tried.size, is_leaf };
                 seen(&wanted, *pid, observer, cause).unwrap_or_else(|error| Outcome::Unknown {
                     reason: format!("its memory cannot be examined: {error}"),
@@ -142,7 +149,7 @@ fn seen(wanted: &Wanted, pid: u32, observer: &Observer, cause: Cause) -> Result<
 
 /// A refused call. Only what fails for want of a page of the pool is about the pool.
 fn refused(tried: &Combination, refusal: &Refusal, cause: Cause) -> Outcome {
-    let is_pool = tried.kind == Kind::Hugetlb && matches!(refusal.errno, None | Some(policy::hugetlb::ENOMEM));
+    let is_pool = tried.kind() == Kind::Hugetlb && matches!(refusal.errno, None | Some(policy::hugetlb::ENOMEM));
     let cause = match refusal.errno {
         _ if is_pool => Cause::PoolExhausted { size: tried.size },
         Some(errno) => Cause::AdviceRefused { errno },

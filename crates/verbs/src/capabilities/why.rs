@@ -4,15 +4,16 @@ use host::{Counters, FALLBACKS, Host, THP, chosen_word};
 use policy::capability::{Kind, Setting, Way};
 use policy::cause::Cause;
 
-use super::settings::{TMPFS, deciding};
+use super::settings::deciding;
+use super::subjects::Subject;
 use super::trial::Combination;
 use crate::failure::Failure;
 
 /// The cause where every call succeeded and no allocation failed: what the way itself does.
-pub fn expected(host: &Host, tried: &Combination) -> Result<Cause, Failure> {
-    Ok(match tried.way {
-        _ if tried.kind.is_file() => Cause::FilePages,
-        _ if tried.kind == Kind::Tmpfs && tried.way != Way::Collapse => mount_refusal(host)?,
+pub fn expected(tried: &Combination) -> Cause {
+    match tried.way {
+        _ if tried.kind().is_file() => Cause::FilePages,
+        _ if tried.kind() == Kind::Tmpfs && tried.way != Way::Collapse => mount_refusal(tried.subject),
         Way::Fork => Cause::SplitAfterFork,
         Way::Zeros => Cause::ReadFirst,
         Way::Mprotect => Cause::LeafSplit,
@@ -20,20 +21,15 @@ pub fn expected(host: &Host, tried: &Combination) -> Result<Cause, Failure> {
         Way::SwapIn => Cause::SwappedOut,
         Way::Collapse | Way::Khugepaged => Cause::FilledWithBasePages,
         Way::Touch | Way::Populate => Cause::Unexplained,
-    })
+    }
 }
 
 /// What the mount of the tmpfs says about sizes.
-fn mount_refusal(host: &Host) -> Result<Cause, Failure> {
-    let mount = host.mount_of(TMPFS).map_err(Failure::input)?;
-    let huge =
-        mount.and_then(|mount| mount.options.iter().find_map(|option| option.strip_prefix("huge=").map(str::to_owned)));
-    Ok(match huge.as_deref() {
-        // tmpfs(5): a mount without the option has `never`.
-        None => Cause::MountRefuses { huge: "never".to_owned() },
-        Some("always" | "advise") => Cause::Unexplained,
+fn mount_refusal(subject: &Subject) -> Cause {
+    match subject.memory.mount.as_deref().and_then(|mount| mount.strip_prefix("huge=")) {
+        None | Some("always" | "advise") => Cause::Unexplained,
         Some(other) => Cause::MountRefuses { huge: other.to_owned() },
-    })
+    }
 }
 
 /// The counter of failed allocations of the size that moved. It counts for the whole system.
@@ -41,8 +37,8 @@ pub fn shortage(tried: &Combination, before: &Counters, after: &Counters) -> Opt
     let own = |name: &str| format!("hugepages-{}kB/{name}", tried.size.bytes() >> 10);
     let names: Vec<String> = match tried.way {
         Way::Collapse | Way::Khugepaged => vec!["thp_collapse_alloc_failed".to_owned()],
-        _ if tried.kind == Kind::Hugetlb => Vec::new(),
-        _ if tried.kind.is_shmem() => vec![own("shmem_fallback"), "thp_file_fallback".to_owned()],
+        _ if tried.kind() == Kind::Hugetlb => Vec::new(),
+        _ if tried.kind().is_shmem() => vec![own("shmem_fallback"), "thp_file_fallback".to_owned()],
         _ => vec![own("anon_fault_fallback"), FALLBACKS.to_owned()],
     };
     names.into_iter().find_map(|counter| {
@@ -54,12 +50,12 @@ pub fn shortage(tried: &Combination, before: &Counters, after: &Counters) -> Opt
 /// The setting that switches the size off, and the value that would change that. The trial advises its memory.
 pub fn disabled(host: &Host, tried: &Combination) -> Result<Option<(Cause, Setting)>, Failure> {
     // The mount of a tmpfs decides about its files, not these settings.
-    let has_setting = !matches!(tried.kind, Kind::Hugetlb | Kind::Tmpfs) && !tried.kind.is_file();
+    let has_setting = tried.kind() != Kind::Hugetlb && !tried.kind().has_mount();
     if !has_setting || tried.way == Way::Collapse {
         return Ok(None);
     }
-    let (own, _) = deciding(host, tried.kind, tried.size).map_err(Failure::input)?;
-    let is_shmem = tried.kind.is_shmem();
+    let (own, _) = deciding(host, tried.kind(), tried.size).map_err(Failure::input)?;
+    let is_shmem = tried.kind().is_shmem();
     let whole = format!("{THP}/{}", if is_shmem { "shmem_enabled" } else { "enabled" });
     let own_word = host.value(&own).map_err(Failure::input)?;
     let path = match own_word.as_deref().map(chosen_word) {

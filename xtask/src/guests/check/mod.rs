@@ -2,6 +2,7 @@
 //! pagelab.
 
 pub mod boots;
+pub mod capabilities;
 mod contiguous;
 mod counted;
 mod inspect;
@@ -34,7 +35,7 @@ pub struct Check {
 }
 
 /// All checks, in the order in which they run.
-pub const CHECKS: [Check; 12] = [
+pub const CHECKS: [Check; 13] = [
     Check {
         name: "policies",
         title: "`doctor` and `list policies`: what is offered is what the kernel has",
@@ -112,6 +113,12 @@ pub const CHECKS: [Check; 12] = [
             (Stage::WithoutGigabyte, include_str!("../checks/boots.sh")),
         ],
         judge: boots::judge,
+    },
+    Check {
+        name: capabilities::CHECK,
+        title: "`capabilities` twice: each cell has an outcome, and both runs agree ([Pages by kernel](capabilities.md))",
+        scripts: &[(Stage::Capabilities, include_str!("../checks/capabilities.sh"))],
+        judge: capabilities::judge,
     },
 ];
 
