@@ -15,7 +15,7 @@ use tracer::signals;
 
 use super::settings::{self, Settings};
 use super::subjects::Subject;
-use super::trial::{Combination, length_bytes, start};
+use super::trial::{Combination, start};
 use super::why;
 use crate::failure::Failure;
 use crate::progress_line::ProgressLine;
@@ -108,9 +108,8 @@ impl Bench {
         }
         let mut wanted = settings::open(&self.host, size, folio_sizes).map_err(Failure::input)?;
         if subjects.iter().any(|subject| subject.memory.kind == Kind::Hugetlb) {
-            // The memory, and its copies after a fork.
-            let pages = 2 * length_bytes(Kind::Hugetlb, size, self.pmd()) / size.bytes();
-            wanted.extend(settings::pool(&self.host, size, pages).map_err(Failure::input)?);
+            // The memory, and its copy after a fork.
+            wanted.extend(settings::pool(&self.host, size, 2).map_err(Failure::input)?);
         }
         Ok(wanted)
     }
@@ -172,7 +171,7 @@ impl Bench {
     fn try_once(&mut self, tried: &Combination) -> Result<(Outcome, Option<Cause>), Failure> {
         let mut files = Files(Vec::new());
         let before = self.host.counters().map_err(Failure::input)?;
-        let file = files.of(tried.subject, length_bytes(tried.kind(), tried.size, self.pmd()))?;
+        let file = files.of(tried.subject, tried.length_bytes(self.pmd()))?;
         let mut running = start(tried, self.pmd(), file).map_err(Failure::input)?;
         if tried.way == Way::Khugepaged {
             self.let_khugepaged_scan()?;

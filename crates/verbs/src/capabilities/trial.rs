@@ -46,6 +46,18 @@ impl Combination<'_> {
     pub fn kind(&self) -> Kind {
         self.subject.memory.kind
     }
+
+    /// Length of the memory: one hugetlb page, or two PMD leaves. Where these are very large, one of them, and less for a smaller size
+    /// in a way that never collapses.
+    pub fn length_bytes(&self, pmd: PageSize) -> u64 {
+        const FEW_BYTES: u64 = 32 << 20;
+        match self.way {
+            _ if self.kind() == Kind::Hugetlb => self.size.bytes(),
+            _ if pmd.bytes() <= FEW_BYTES => 2 * pmd.bytes(),
+            Way::Collapse | Way::Khugepaged => pmd.bytes(),
+            _ => self.size.bytes().max(FEW_BYTES),
+        }
+    }
 }
 
 /// A probe whose memory is ready, or that could not make it.
@@ -55,19 +67,9 @@ pub struct Running {
     reported: Result<Message, ReportError>,
 }
 
-/// Length of the memory of a probe: one hugetlb page, or two PMD leaves unless these are very large.
-pub fn length_bytes(kind: Kind, size: PageSize, pmd: PageSize) -> u64 {
-    const FEW_BYTES: u64 = 32 << 20;
-    match kind {
-        Kind::Hugetlb => size.bytes(),
-        _ if pmd.bytes() <= FEW_BYTES => 2 * pmd.bytes(),
-        _ => pmd.bytes(),
-    }
-}
-
 /// Starts a probe and waits for its report. A file becomes its standard input.
 pub fn start(tried: &Combination, pmd: PageSize, file: Option<File>) -> std::io::Result<Running> {
-    let bytes = length_bytes(tried.kind(), tried.size, pmd).to_string();
+    let bytes = tried.length_bytes(pmd).to_string();
     let (size, pmd) = (tried.size.to_string(), pmd.to_string());
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["capability-probe", "--kind", tried.kind().word(), "--way", tried.way.word()]);
