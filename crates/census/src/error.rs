@@ -50,7 +50,9 @@ pub enum CensusError {
     #[error(transparent)]
     Malformed(#[from] MalformedLine),
     /// Which pages of a mapping PMD leaves map cannot be distinguished without PAGEMAP_SCAN.
-    #[error("which pages of the mapping at {start:#x} are mapped by PMD leaves is known since Linux 6.7 (PAGEMAP_SCAN): {source}")]
+    #[error(
+        "which pages of the mapping at {start:#x} are mapped by PMD leaves is known since Linux 6.7 (PAGEMAP_SCAN): {source}"
+    )]
     UnknownLeaves {
         /// The first address of the mapping.
         start: u64,

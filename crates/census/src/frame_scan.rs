@@ -110,9 +110,8 @@ fn whole_folios(
     for first in slots {
         let slot = &entries[first..first + pages];
         let head = slot[0] & frames::FRAME;
-        let follows = |(at, entry): (usize, &u64)| {
-            *entry & frames::PRESENT != 0 && *entry & frames::FRAME == head + at as u64
-        };
+        let follows =
+            |(at, entry): (usize, &u64)| *entry & frames::PRESENT != 0 && *entry & frames::FRAME == head + at as u64;
         let is_in_place = head.is_multiple_of(pages as u64) && slot.iter().enumerate().all(follows);
         if is_in_place && flags.at(head)? & HEAD != 0 && flags.at(head + pages as u64 - 1)? & TAIL != 0 {
             found.push(first);

@@ -140,8 +140,7 @@ impl<'a> Process<'a> {
     /// As PAGEMAP_SCAN would report them, the regions of the mappings between `start` and `end`.
     fn scan_frames(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
         let Some(flags) = &self.observer.frame_flags else { return Err(CensusError::NeedsPagemapScan) };
-        let scanner =
-            FrameScanner { pagemap: &self.pagemap, flags, base: self.observer.base, pmd: self.observer.pmd };
+        let scanner = FrameScanner { pagemap: &self.pagemap, flags, base: self.observer.base, pmd: self.observer.pmd };
         let mut found = Vec::new();
         for vma in vmas {
             let Some(entry) = self.smaps()?.iter().find(|entry| entry.vma.start == vma.start) else { continue };
@@ -160,7 +159,9 @@ impl<'a> Process<'a> {
                 end: region.end.min(end),
                 ..region
             });
-            in_range.filter(|region| region.start < region.end).for_each(|region| scan::push_region(&mut found, region));
+            in_range
+                .filter(|region| region.start < region.end)
+                .for_each(|region| scan::push_region(&mut found, region));
         }
         Ok(found)
     }

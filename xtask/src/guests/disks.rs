@@ -8,11 +8,8 @@ use crate::command::succeed;
 use crate::test::packages::is_in_path;
 
 /// The file systems in the order of the disks, with the program that makes one and its package.
-const FILE_SYSTEMS: [(&str, &str, &str); 3] = [
-    ("ext4", "mkfs.ext4", "e2fsprogs"),
-    ("xfs", "mkfs.xfs", "xfsprogs"),
-    ("btrfs", "mkfs.btrfs", "btrfs-progs"),
-];
+const FILE_SYSTEMS: [(&str, &str, &str); 3] =
+    [("ext4", "mkfs.ext4", "e2fsprogs"), ("xfs", "mkfs.xfs", "xfsprogs"), ("btrfs", "mkfs.btrfs", "btrfs-progs")];
 
 /// Larger than the smallest file system that `mkfs.xfs` makes, and than two files of a PMD leaf of 512M.
 const DISK_BYTES: u64 = 2 << 30;

@@ -1,6 +1,7 @@
 //! `cargo xtask guests`: runs pagelab on Debian's kernels and on one that is built, each in QEMU with the same list of checks.
 
 mod boots;
+mod capabilities;
 mod check;
 mod debugger;
 mod disks;
@@ -40,7 +41,7 @@ const USAGE: &str =
   --again          fetch the newest kernels
   --fetch          fetch the kernels and the modules for `pagelab compare --kernel`; boot nothing
   --small          only the smaller checks, those of `cargo xtask test`; do not update the table in docs
-  --only CHECK     only this check, such as boots; do not update the table in docs
+  --only CHECK     only this check, such as boots; do not update the table in docs (capabilities updates its page)
   --limit MINUTES  end a guest that takes longer; default: 30
   --program FILE   check this pagelab, for example one that `cargo xtask dist` made, instead of building it
   --judge          boot nothing; evaluate the logs of the last boots, and record and simulate the programs again";
@@ -97,6 +98,12 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
             failed += usize::from(matches!(outcome, Outcome::Failed(_)));
         }
         println!("{}: {}; log: {}", guest.name, seen.kernel.package, seen.log.display());
+        if let Some(document) = &seen.capabilities
+            && let Err(problem) = store_capabilities(root, guest, &seen, document)
+        {
+            eprintln!("xtask: guests: {problem}");
+            failed += 1;
+        }
         if !arguments.scope.is_small
             && arguments.scope.only.is_none()
             && let Err(problem) = store(root, guest, seen)
@@ -152,6 +159,8 @@ struct GuestResults {
     /// The date of the boots.
     date: String,
     outcomes: Vec<(&'static str, Outcome)>,
+    /// The document of the check `capabilities`, if it passed.
+    capabilities: Option<String>,
 }
 
 /// The downloaded or built parts of a guest.
@@ -211,11 +220,16 @@ fn run_checks(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Argument
     model::simulate(root, target, programs, &mut outputs);
     merged::report(&pagelab, &mut outputs)?;
     sysroot::compare(root, &kernel.image, &pagelab, &mut outputs)?;
-    let outcomes = scope.checks().map(|check| (check.name, check.outcome(&outputs))).collect();
+    let outcomes: Vec<(&str, Outcome)> = scope.checks().map(|check| (check.name, check.outcome(&outputs))).collect();
     let log = boots.log(Stage::Together);
     let parts = outputs.iter().flat_map(|(_, output)| &output.parts);
     let version = parts.filter_map(|part| part.output("version").ok()).next().unwrap_or("unknown");
-    Ok(GuestResults { kernel, commit: crate::command::commit_in(version), log, date, outcomes })
+    let capabilities = outcomes
+        .iter()
+        .any(|(check, outcome)| *check == check::capabilities::CHECK && matches!(outcome, Outcome::Held { .. }))
+        .then(|| check::capabilities::document(&outputs))
+        .flatten();
+    Ok(GuestResults { kernel, commit: crate::command::commit_in(version), log, date, outcomes, capabilities })
 }
 
 /// The date of a boot's log, if the log is not older than the kernel.
@@ -233,15 +247,35 @@ fn log_date(log: &Path, kernel: &Path) -> Result<String, String> {
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }
 
-fn store(root: &Path, guest: &Guest, seen: GuestResults) -> Result<(), String> {
+/// The first line that the guest's QEMU prints about its version; empty if it cannot be run.
+fn emulator(guest: &Guest) -> String {
     let board = Board::of(&guest.architecture, guest.built).map(|board| board.program.0).unwrap_or_default();
     let version = Command::new(board).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
-    let emulator = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
+    String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned()
+}
+
+/// The names of all guests, in the order of the tables.
+fn order() -> Vec<String> {
+    kernel::all().into_iter().map(|guest| guest.name).collect()
+}
+
+fn store_capabilities(root: &Path, guest: &Guest, seen: &GuestResults, document: &str) -> Result<(), String> {
+    let origin = capabilities::Origin {
+        guest: guest.name.clone(),
+        kernel: seen.kernel.package.clone(),
+        emulator: emulator(guest),
+        commit: seen.commit.clone(),
+        date: seen.date.clone(),
+    };
+    capabilities::keep(root, &origin, document, &order())
+}
+
+fn store(root: &Path, guest: &Guest, seen: GuestResults) -> Result<(), String> {
+    let emulator = emulator(guest);
     let outcomes = seen.outcomes.into_iter().map(|(check, outcome)| (check.to_owned(), outcome)).collect();
     let (kernel, commit, date) = (seen.kernel.package, seen.commit, seen.date);
     let row = table::Row { guest: guest.name.clone(), kernel, emulator, commit, date, outcomes };
-    let order: Vec<String> = kernel::all().into_iter().map(|guest| guest.name).collect();
-    table::keep(root, row, &order)
+    table::keep(root, row, &order())
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {

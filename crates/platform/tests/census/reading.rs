@@ -104,7 +104,8 @@ pub(super) fn agrees(map: &Map) -> Census {
 /// What kernels before 6.7 allow has the same result, or says that the leaves of a mapping are not known.
 fn agrees_by_frames(map: &Map) {
     let seen = |observer: Observer| {
-        let seen = observer.with_file_folios().range_with_places(std::process::id(), map.start as u64, map.end() as u64);
+        let seen =
+            observer.with_file_folios().range_with_places(std::process::id(), map.start as u64, map.end() as u64);
         seen.map(|seen| seen.areas)
     };
     let read =

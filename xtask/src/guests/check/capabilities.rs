@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 
+use crate::guests::stage::{BootOutput, Stage};
 use crate::guests::transcript::CheckOutput;
 
 /// The name of the check.
@@ -26,7 +27,9 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     if let Some(pmd) = document["pmd_bytes"].as_u64() {
         let touched = whole.get(&format!("anonymous touch {pmd}")).ok_or("no cell of the leaf of a PMD")?;
         if touched["leaf"] != pmd {
-            return Err(format!("anonymous memory that was advised and touched: expected a leaf of {pmd}, found {touched}"));
+            return Err(format!(
+                "anonymous memory that was advised and touched: expected a leaf of {pmd}, found {touched}"
+            ));
         }
     }
     let count = |outcome: &str| whole.values().filter(|cell| cell["outcome"] == outcome).count();
@@ -39,6 +42,13 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
         count("not_available"),
         again.len()
     ))
+}
+
+/// The document of the whole matrix in the output of a guest.
+pub fn document(outputs: &[(Stage, BootOutput)]) -> Option<String> {
+    let mut parts = outputs.iter().flat_map(|(_, output)| &output.parts);
+    let part = parts.find(|part| part.check == CHECK)?;
+    part.output(WHOLE).ok().map(str::to_owned)
 }
 
 fn parsed(part: &CheckOutput, name: &str) -> Result<Value, String> {
