@@ -112,6 +112,33 @@ fn keys_of_the_document_are_described() {
 }
 
 #[test]
+fn each_directory_has_rows_of_its_own_by_its_mount() {
+    let bench = Bench::new();
+    let shared = tempfile::Builder::new().tempdir_in("/dev/shm").unwrap();
+    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR"));
+    let [shared_word, target_word] = [shared.path(), target].map(|path| path.to_str().unwrap());
+    let ran = bench
+        .pagelab(&["capabilities", "--as-found", "--sizes", "2M", "--kinds", "tmpfs,file-data", "--ways", "touch"])
+        .args(["--json", "--directory", shared_word, "--directory", target_word])
+        .ran();
+    let document = ran.json();
+    let rows: Vec<(&str, &str)> = document["cells"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|cell| (cell["kind"].as_str().unwrap(), cell["mount"].as_str().unwrap()))
+        .collect();
+    let stat = std::process::Command::new("stat").args(["-f", "-c", "%T", target_word]).output().unwrap();
+    let type_of_target = String::from_utf8(stat.stdout).unwrap();
+    assert_eq!(rows.len(), 2, "both directories in /dev/shm are one row: {rows:?}");
+    assert!(rows[0].0 == "tmpfs" && rows[0].1.starts_with("huge="), "{rows:?}");
+    // stat prints ext2/ext3 for every ext file system.
+    let is_named = type_of_target.starts_with("ext") && rows[1].1.starts_with("ext") || type_of_target.trim() == rows[1].1;
+    assert!(rows[1].0 == "file_data" && is_named, "{rows:?}: {type_of_target}");
+    bench.pagelab(&["capabilities", "--directory", "/no/such"]).ran().says(2, &["/no/such"]);
+}
+
+#[test]
 fn wrong_words_and_wrong_documents_are_refused() {
     let bench = Bench::new();
     bench.pagelab(&["capabilities", "--kinds", "heaps"]).ran().says(2, &["heaps", "expected one of", "heap"]);

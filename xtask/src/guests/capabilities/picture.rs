@@ -9,7 +9,7 @@ const CELL: usize = 14;
 const BLOCKS_IN_A_ROW: usize = 4;
 /// Room for the names of kernels left of the first block, and of ways above each block.
 const LEFT: usize = 120;
-const ABOVE: usize = 74;
+const ABOVE: usize = 86;
 const LEGEND_HEIGHT: usize = 34;
 const GAP: usize = 22;
 
@@ -34,7 +34,7 @@ pub fn svg(kernels: &[Matrix]) -> String {
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     for (at, (colour, name)) in COLOURS.iter().enumerate() {
-        let x = LEFT + at * 130;
+        let x = LEFT + at * 140;
         let _ = writeln!(text, "<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
         let _ = writeln!(text, "<text x=\"{}\" y=\"20\">{name}</text>", x + 17);
     }
