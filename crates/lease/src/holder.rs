@@ -80,7 +80,7 @@ impl fmt::Display for Holder {
         match pid {
             0 => write!(f, "by another process (its name is not recorded yet)")?,
             _ if self.is_running() => {
-                write!(f, "by process {pid} (`{command}`) for {seconds} s")?;
+                write!(f, "by process {pid} (`{command}`) for the last {seconds} s")?;
                 match self.sharing {
                     0 => {}
                     1 => write!(f, ", and one more")?,

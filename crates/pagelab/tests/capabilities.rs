@@ -133,7 +133,8 @@ fn each_directory_has_rows_of_its_own_by_its_mount() {
     assert_eq!(rows.len(), 2, "both directories in /dev/shm are one row: {rows:?}");
     assert!(rows[0].0 == "tmpfs" && rows[0].1.starts_with("huge="), "{rows:?}");
     // stat prints ext2/ext3 for every ext file system.
-    let is_named = type_of_target.starts_with("ext") && rows[1].1.starts_with("ext") || type_of_target.trim() == rows[1].1;
+    let is_named =
+        type_of_target.starts_with("ext") && rows[1].1.starts_with("ext") || type_of_target.trim() == rows[1].1;
     assert!(rows[1].0 == "file_data" && is_named, "{rows:?}: {type_of_target}");
     bench.pagelab(&["capabilities", "--directory", "/no/such"]).ran().says(2, &["/no/such"]);
 }

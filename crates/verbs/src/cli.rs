@@ -31,7 +31,7 @@ const VERSION: &str = env!("PAGELAB_VERSION");
 
 /// Which page size should this memory be mapped with, what does it gain, what does it cost, and why?
 #[derive(Debug, Parser)]
-#[command(name = "pagelab", version = VERSION, about, max_term_width = 100)]
+#[command(name = "pagelab", version = VERSION, max_term_width = 100)]
 pub struct Cli {
     #[command(subcommand)]
     pub verb: Verb,

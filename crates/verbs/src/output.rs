@@ -190,10 +190,13 @@ pub fn folded(sentence: String) -> String {
     if std::io::stdout().is_terminal() { results::fold(&sentence, terminal_width().min(100), 0) } else { sentence }
 }
 
-/// The width of the terminal in columns; 100 if standard output is not a terminal.
+/// The width of the terminal in columns. If standard output is not a terminal: that of COLUMNS, or 100.
 pub fn terminal_width() -> usize {
+    /// Below this a value of COLUMNS is a mistake.
+    const MIN_WIDTH: usize = 20;
     if !std::io::stdout().is_terminal() {
-        return 100;
+        let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+        return columns.filter(|columns| *columns >= MIN_WIDTH).unwrap_or(100);
     }
     usize::from(console::Term::stdout().size().1)
 }

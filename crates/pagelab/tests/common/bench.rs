@@ -102,7 +102,11 @@ impl Bench {
             }
         };
         command.args(&line[1..]).env("HOME", self.directory.path());
-        command.env_remove("XDG_DATA_HOME").env_remove("SUDO_UID").current_dir(self.directory.path());
+        command
+            .env_remove("XDG_DATA_HOME")
+            .env_remove("SUDO_UID")
+            .env_remove("COLUMNS")
+            .current_dir(self.directory.path());
         command
     }
 

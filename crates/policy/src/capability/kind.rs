@@ -65,9 +65,9 @@ impl Kind {
         }
     }
 
-    /// The kind of that name.
+    /// The kind with that name on the command line or in a row.
     pub fn of_word(word: &str) -> Option<Kind> {
-        Kind::ALL.into_iter().find(|kind| kind.word() == word)
+        Kind::ALL.into_iter().find(|kind| kind.word() == word || kind.label() == word)
     }
 
     /// Whether it is a file of a file system that keeps its data on a device.

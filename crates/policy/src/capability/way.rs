@@ -74,7 +74,7 @@ impl Way {
     /// What the program does, in a few words.
     pub fn describe(self) -> &'static str {
         match self {
-            Way::Touch => "first touch: each base page is written (of a file: read)",
+            Way::Touch => "each base page is written (of a file: read)",
             Way::Zeros => "each base page is read, then each is written",
             Way::Fork => "written, then written again by a forked child, which is examined",
             Way::Populate => "MADV_POPULATE_WRITE",
@@ -86,8 +86,8 @@ impl Way {
         }
     }
 
-    /// The way of that name.
+    /// The way with that name on the command line or in a heading.
     pub fn of_word(word: &str) -> Option<Way> {
-        Way::ALL.into_iter().find(|way| way.word() == word)
+        Way::ALL.into_iter().find(|way| way.word() == word || way.heading() == word)
     }
 }

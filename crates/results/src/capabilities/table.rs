@@ -13,8 +13,15 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     let mut parts = vec![fold(&heading(matrix), width, 0)];
     for (sizes, rows) in grouped(matrix, &mut notes) {
         let titled: Vec<String> = sizes.iter().map(PageSize::to_string).collect();
+        if rows.is_empty() {
+            parts.push(fold(&format!("{}: none of this memory can have it", titled.join(", ")), width, 0));
+            continue;
+        }
         parts.push(format!("{}\n{}", fold(&titled.join(", "), width, 0), columns(&headings(matrix), rows, width)));
     }
+    let in_use = ways(matrix).into_iter();
+    let described = in_use.map(|way| fold(&format!("{:6} {}", way.heading(), way.describe()), width, 7));
+    parts.push(described.collect::<Vec<_>>().join("\n"));
     parts.push(LEGEND.iter().map(|line| fold(line, width, 7)).collect::<Vec<_>>().join("\n"));
     let notes: Vec<String> = notes.lines().map(|line| fold(&line, width, 4)).collect();
     parts.push(notes.join("\n"));
@@ -33,12 +40,12 @@ const LEGEND: [&str; 6] = [
 
 fn heading(matrix: &Matrix) -> String {
     let settings = match matrix.settings {
-        SettingsMode::Open => "each size alone enabled, for advised memory",
+        SettingsMode::Open => "each size was tried with only that size enabled, and with advised memory",
         SettingsMode::Found => "settings as found",
     };
     let contiguous = match matrix.contiguous {
-        Contiguous::NotInThisArchitecture => "contiguous bit, NAPOT: not in this architecture",
-        Contiguous::NotSeen => "contiguous bit, NAPOT: visible only in page tables, not read here",
+        Contiguous::NotInThisArchitecture => "this architecture has no contiguous bit or NAPOT",
+        Contiguous::NotSeen => "contiguous bit and NAPOT: visible only in page tables, which are not read",
     };
     let folios = if matrix.sees_folios { "" } else { "; folios are not visible without root" };
     let kernel = printable(&matrix.kernel);

@@ -34,16 +34,18 @@ const QUICK: PageSize = PageSize::K64;
 /// Arguments of `pagelab capabilities`.
 #[derive(Debug, Args)]
 pub struct Capabilities {
-    /// Kinds of memory, separated by commas; default: all
+    /// Kinds of memory, separated by commas: anon, heap, stack, shared-anon, memfd, tmpfs, hugetlb, file-data,
+    /// file-text; default: all
     #[arg(long, value_name = "KIND", value_delimiter = ',', value_parser = parse_kind)]
     kinds: Vec<Kind>,
-    /// Ways in which memory gets its pages, separated by commas; default: all
+    /// Ways in which memory gets its pages, separated by commas: touch, zeros, fork, populate, collapse, khugepaged,
+    /// swap-in, mremap, mprotect; default: all
     #[arg(long, value_name = "WAY", value_delimiter = ',', value_parser = parse_way)]
     ways: Vec<Way>,
     /// Sizes, separated by commas; default: every folio size of the kernel and every hugetlb pool
     #[arg(long, value_name = "SIZE", value_delimiter = ',')]
     sizes: Vec<PageSize>,
-    /// Try 64K and the leaf of a PMD only
+    /// Try 64K and the PMD size only
     #[arg(long, conflicts_with = "sizes")]
     quick: bool,
     /// Change no setting that decides about sizes: try what the current ones permit. Default without root

@@ -63,8 +63,8 @@ pub struct Compare {
         default_missing_value = "1/2", require_equals = true, conflicts_with_all = ["variants", "arm_of_boot"]
     )]
     pub shares: Vec<Fraction>,
-    /// Which windows of --shares become large first: those that the program asks for first, any, by the seed, or
-    /// those of which the program accesses most, which one more run finds
+    /// Which windows of --shares become large first: in the order of allocation, at random (by the seed), or the
+    /// most accessed first, which one more run finds
     #[arg(long, value_enum, value_name = "ORDER", default_value = "growing", requires = "shares")]
     pub order: Order,
     /// For pagelab's own tests, and not in released programs: read the trials from this file instead of running them, so that

@@ -11,7 +11,7 @@ use crate::words::{parse_duration, parse_size};
 #[command(next_help_heading = "Other kernels")]
 pub struct Guests {
     /// Measure in guests that QEMU boots with this kernel, under all policies; repeat it for several kernels, which are compared
-    /// with the first. With KVM where that works, else emulated, without times. The guest uses this host's files; what it
+    /// with the first. With KVM where that works, else emulated by TCG, and no times are reported. The guest uses this host's files; what it
     /// writes is discarded. Modules are taken from lib/modules/RELEASE above the image, or from the tree in which the kernel was built
     #[arg(long = "kernel", value_name = "[NAME=]IMAGE", value_parser = parse_kernel, conflicts_with_all = ["arm_of_boot", "csv"])]
     pub kernels: Vec<NamedImage>,

@@ -78,7 +78,7 @@ fn difference_of_images(old: (&str, &str), new: (&str, &str)) -> String {
         let config = image.as_ref().and_then(guest::config);
         config.map(|(_, options)| options).ok_or_else(|| {
             format!(
-                "how {} differs from {} is unknown: {name} has no config-RELEASE next to its image, and no .config in its tree",
+                "{} and {} are not compared: {name} has no config-RELEASE next to its image, and no .config in its tree",
                 new.0, old.0
             )
         })

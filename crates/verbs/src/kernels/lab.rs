@@ -198,7 +198,11 @@ impl Lab {
 
 /// What a guest's console says about its end, as a clause.
 fn console_words(ended: &GuestResult) -> String {
-    ended.last_words().map_or("its console is empty".to_owned(), |words| format!("its console says {words:?}"))
+    ended
+        .last_words()
+        .map_or("its console is empty: the image may be damaged, or for another machine".to_owned(), |words| {
+            format!("its console says {words:?}")
+        })
 }
 
 /// A job without arguments: this program, its directory, environment and user.

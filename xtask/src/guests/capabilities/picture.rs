@@ -13,8 +13,7 @@ const ABOVE: usize = 86;
 const LEGEND_HEIGHT: usize = 34;
 const GAP: usize = 22;
 
-/// The colours, from the best outcome to the worst, with their names. They differ in lightness, so that they can be told apart in
-/// shades of grey.
+/// The colours, from the best outcome to the worst, with their names. Their lightness differs, for readers who see no colours.
 const COLOURS: [(&str, &str); 5] = [
     ("#0b5c4a", "every size of the kernel"),
     ("#3fa088", "several sizes"),
