@@ -120,12 +120,16 @@ impl Conclusion<'_> {
         )
     }
 
+    /// What is undecided, after the policies that were shown to be worse.
     fn undecided(&self, rows: &[&Row<'_>]) -> String {
         let detail = match (rows, self.farthest(rows)) {
             ([one], _) => self.change(one).map(|change| format!(" ({change})")),
-            (_, Some(far)) => {
-                self.change(far).map(|change| format!(" (the largest difference: {}, {change})", asked(far)))
-            }
+            (_, Some(far)) => self.change(far).map(|change| {
+                // The blocks that settle all of them are those of the smallest difference.
+                let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
+                let needed = needed.map(|blocks| format!("; about {blocks} blocks for it alone")).unwrap_or_default();
+                format!(" (the largest difference: {}, {change}{needed})", asked(far))
+            }),
             _ => None,
         };
         let which = match rows.len() {
@@ -133,12 +137,27 @@ impl Conclusion<'_> {
             several => format!("{several} {}", self.noun()),
         };
         format!(
-            "undecided: the noise hides whether {which} {} from {}{}; {}",
+            "{}undecided: the noise hides whether {which} {} from {}{}; {}",
+            self.shown_worse(),
             if rows.len() == 1 { "differs" } else { "differ" },
             baseline_label(self.comparison),
             detail.unwrap_or_default(),
             self.what_would_settle(rows)
         )
+    }
+
+    /// `thp is worse than default (CPU time 24.8 % more than default (...)); `, or nothing.
+    fn shown_worse(&self) -> String {
+        let worse = self.with(|outcome| *outcome == Outcome::Worse);
+        let baseline = baseline_label(self.comparison);
+        match worse.as_slice() {
+            [] => String::new(),
+            [one] => {
+                let change = self.change(one).map(|change| format!(" ({change})")).unwrap_or_default();
+                format!("{} is worse than {baseline}{change}; ", asked(one))
+            }
+            several => format!("{} are worse than {baseline}; ", labels(several)),
+        }
     }
 
     fn equivalent(&self, rows: &[&Row<'_>], nearest: &Row<'_>) -> String {

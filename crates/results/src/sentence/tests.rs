@@ -74,6 +74,21 @@ fn every_outcome_has_its_words() {
 }
 
 #[test]
+fn a_decided_policy_is_named_before_those_that_the_noise_hides() {
+    let mut comparison = concluded(Outcome::Worse, 1.248, 1.041, 1.366);
+    let arms = &mut comparison.analysis.as_mut().unwrap().arms;
+    for (arm, blocks_needed, ratio) in [(1, 880, 1.02), (2, 496, 0.97)] {
+        arms[arm].outcome = Outcome::Undecided { blocks_needed: Some(blocks_needed) };
+        let effect = Effect { blocks: 14, ratio, low: Some(0.8), high: Some(1.2), p_adjusted: Some(0.5) };
+        arms[arm].effects.insert(names::WALL_S.to_string(), effect);
+    }
+    let sentence = conclude(&comparison);
+    let worse = "thp is worse than default (wall time 24.8 % more than default (95 % interval 4.1 to 36.6 %, 14 blocks)); undecided: ";
+    assert!(sentence.starts_with(worse), "{sentence}");
+    assert!(sentence.contains("; about 496 blocks for it alone); about 880 blocks would settle it"), "{sentence}");
+}
+
+#[test]
 fn a_policy_that_was_not_held_was_asked_for() {
     let of = |holding, covered_bytes| {
         let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
