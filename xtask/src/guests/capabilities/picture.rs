@@ -11,11 +11,13 @@ const BLOCKS_IN_A_ROW: usize = 4;
 const LEFT: usize = 120;
 const ABOVE: usize = 86;
 const LEGEND_HEIGHT: usize = 34;
+/// Room for the longest name of a colour.
+const LEGEND_ENTRY: usize = 110;
 const GAP: usize = 22;
 
 /// The colours, from the best outcome to the worst, with their names. Their lightness differs, for readers who see no colours.
 const COLOURS: [(&str, &str); 5] = [
-    ("#0b5c4a", "every size of the kernel"),
+    ("#0b5c4a", "all sizes"),
     ("#3fa088", "several sizes"),
     ("#a3d9c9", "one size"),
     ("#f0c75e", "folios only"),
@@ -33,7 +35,7 @@ pub fn svg(kernels: &[Matrix]) -> String {
          <rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
     for (at, (colour, name)) in COLOURS.iter().enumerate() {
-        let x = LEFT + at * 140;
+        let x = 10 + at * LEGEND_ENTRY;
         let _ = writeln!(text, "<rect x=\"{x}\" y=\"10\" width=\"12\" height=\"12\" fill=\"{colour}\"/>");
         let _ = writeln!(text, "<text x=\"{}\" y=\"20\">{name}</text>", x + 17);
     }
