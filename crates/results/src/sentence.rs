@@ -295,28 +295,6 @@ impl Conclusion<'_> {
             .then(|| format!("of that gain, {}", enumerate(&shares.iter().map(share).collect::<Vec<_>>())))
     }
 
-    /// What would decide these undecided rows: the limit that ended the comparison must be changed.
-    fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
-        let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
-        let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
-            return settling::of_unknown(self.comparison);
-        };
-        if blocks > MAX_BLOCKS {
-            return format!("it would take more than {MAX_BLOCKS} blocks: the noise is too large for the difference");
-        }
-        let precisions = rows.iter().filter_map(|row| row.precision_needed());
-        let Some(precision) = precisions.min_by(f64::total_cmp) else {
-            return settling::of_blocks(self.comparison, blocks);
-        };
-        let design = &self.comparison.design;
-        let limit = if blocks > design.max_blocks { format!(" --blocks {blocks}") } else { String::new() };
-        format!(
-            "it ended because it was as precise as asked (--precision {}); a smaller one would settle it: --precision {}{limit}",
-            figure::precision(design.precision_ratio),
-            figure::precision(precision)
-        )
-    }
-
     /// The policies about which the main clause makes a statement: the best, or without one all that have a figure that counts.
     fn claimed(&self) -> Vec<&Row<'_>> {
         let best: Vec<&Row<'_>> = best(self.comparison).into_iter().filter_map(|arm| self.rows.get(arm)).collect();

@@ -2,11 +2,39 @@
 
 use study::comparison::{Comparison, Ended};
 
+use super::Conclusion;
+use crate::figure::{self, MAX_BLOCKS};
+use crate::rows::Row;
+
 /// Margin on an estimated time, because trials vary.
 const MARGIN: f64 = 1.1;
 
+impl Conclusion<'_> {
+    /// What would decide these undecided rows: the limit that ended the comparison must be changed.
+    pub(super) fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
+        let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
+        let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
+            return of_unknown(self.comparison);
+        };
+        if blocks > MAX_BLOCKS {
+            return format!("it would take more than {MAX_BLOCKS} blocks: the noise is too large for the difference");
+        }
+        let precisions = rows.iter().filter_map(|row| row.precision_needed());
+        let Some(precision) = precisions.min_by(f64::total_cmp) else {
+            return of_blocks(self.comparison, blocks);
+        };
+        let design = &self.comparison.design;
+        let limit = if blocks > design.max_blocks { format!(" --blocks {blocks}") } else { String::new() };
+        format!(
+            "it ended because it was as precise as asked (--precision {}); a smaller one would settle it: --precision {}{limit}",
+            figure::precision(design.precision_ratio),
+            figure::precision(precision)
+        )
+    }
+}
+
 /// Message for an unknown number of blocks, and the remedy: only blocks give an interval.
-pub fn of_unknown(comparison: &Comparison) -> String {
+fn of_unknown(comparison: &Comparison) -> String {
     let remedy = match comparison.ended {
         Ended::Time => "give it more time (--max-time)",
         _ => "run more blocks (--blocks)",
@@ -16,7 +44,7 @@ pub fn of_unknown(comparison: &Comparison) -> String {
 
 /// How many blocks would settle it, with the options that must be raised for them: `about 40 blocks would settle it:
 /// --blocks 40`.
-pub fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
+fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
     let design = &comparison.design;
     let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
     let time = time_s(comparison, blocks).map(|time_s| format!("--max-time {}", rounded_up(time_s)));
