@@ -131,7 +131,8 @@ mod tests {
         assert!(holder.is_running());
         let text = holder.to_string();
         assert!(
-            text.contains(&holder.pid.to_string()) && (text.contains("for 0 s") || text.contains("for 1 s")),
+            text.contains(&holder.pid.to_string())
+                && (text.contains("for the last 0 s") || text.contains("for the last 1 s")),
             "{text}"
         );
         holder.start_ticks += 1;
