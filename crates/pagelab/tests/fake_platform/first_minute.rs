@@ -74,3 +74,19 @@ fn pagelab_alone_says_what_it_does_and_how_to_begin() {
     ran.says(0, &[]).prints(&["which page size", "pagelab demo", "pagelab compare -- ", "pagelab inspect PID"]);
     assert!(ran.stdout.lines().count() < 10 && ran.stdout.lines().all(|line| line.len() <= 80), "{ran}");
 }
+
+#[test]
+fn help_says_what_pagelab_is_for() {
+    let bench = Bench::new();
+    bench.pagelab(&["--help"]).ran().prints(&["Which page size should this memory be mapped with"]);
+}
+
+#[test]
+fn columns_is_the_width_where_there_is_no_terminal() {
+    let bench = Bench::new();
+    for (columns, expected) in [("60", 60), ("120", 120), ("0", 100), ("wide", 100)] {
+        let ran = bench.pagelab(&["list", "policies"]).env("COLUMNS", columns).ran();
+        let widest = ran.stdout.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= expected && widest > expected / 2, "{columns}: {widest}");
+    }
+}

@@ -74,14 +74,14 @@ mod tests {
     #[test]
     fn a_stored_document_is_one_cell_a_line_and_becomes_a_page() {
         let scratch = Scratch::new("capabilities");
-        let cell = |way: &str, size_bytes: u64, outcome: &str, leaf: Option<u64>| {
+        let cell = |way: &str, size_bytes: u64, outcome: &str, [leaf, folio]: [Option<u64>; 2]| {
             serde_json::json!({ "kind": "anonymous", "mount": null, "way": way, "size_bytes": size_bytes,
-                "outcome": outcome, "leaf": leaf, "folio": leaf, "depends_on_free_memory": false })
+                "outcome": outcome, "leaf": leaf, "folio": folio, "depends_on_free_memory": false })
         };
         let cells = [
-            cell("touch", 65536, "refused", None),
-            cell("touch", 2 << 20, "large", Some(2 << 20)),
-            cell("mprotect", 2 << 20, "folio_only", Some(4096)),
+            cell("touch", 65536, "refused", [None, None]),
+            cell("touch", 2 << 20, "large", [Some(2 << 20); 2]),
+            cell("mprotect", 2 << 20, "folio_only", [Some(4096), Some(2 << 20)]),
         ];
         let document = serde_json::json!({ "kernel": "6.1", "architecture": "x86_64", "base_bytes": 4096,
             "pmd_bytes": 2 << 20, "cells": cells });
