@@ -143,6 +143,7 @@ impl<'a> Process<'a> {
         let scanner = FrameScanner { pagemap: &self.pagemap, flags, base: self.observer.base, pmd: self.observer.pmd };
         let mut found = Vec::new();
         for vma in vmas {
+            // A mapping that smaps lacks was unmapped after `maps` was read.
             let Some(entry) = self.smaps()?.iter().find(|entry| entry.vma.start == vma.start) else { continue };
             let mapping = frame_scan::Mapping {
                 start: vma.start,

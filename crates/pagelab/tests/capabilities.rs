@@ -137,6 +137,13 @@ fn each_directory_has_rows_of_its_own_by_its_mount() {
         type_of_target.starts_with("ext") && rows[1].1.starts_with("ext") || type_of_target.trim() == rows[1].1;
     assert!(rows[1].0 == "file_data" && is_named, "{rows:?}: {type_of_target}");
     bench.pagelab(&["capabilities", "--directory", "/no/such"]).ran().says(2, &["/no/such"]);
+    bench.pagelab(&["capabilities", "--directory", "/etc/passwd"]).ran().says(2, &["/etc/passwd: not a directory"]);
+    let only_shared = bench
+        .pagelab(&["capabilities", "--as-found", "--sizes", "2M", "--kinds", "data", "--ways", "touch", "--json"])
+        .args(["--directory", shared_word])
+        .ran();
+    let cell = &only_shared.json()["cells"][0];
+    assert!(!cell["mount"].as_str().unwrap().starts_with("huge="), "a file is made on a disk nevertheless: {cell}");
 }
 
 #[test]

@@ -28,7 +28,7 @@ struct Place {
     mount: Mount,
 }
 
-/// The subjects of some kinds. Without `directories` files are made in the first directory of temporary files that is not in memory.
+/// The subjects of some kinds. If none of `directories` is on a disk, the first directory of temporary files that is on one is used.
 pub fn find(host: &Host, kinds: &[Kind], directories: &[PathBuf]) -> Result<Vec<Subject>, Failure> {
     let named = directories.iter().map(|directory| place(host, directory)).collect::<Result<Vec<_>, _>>()?;
     let (mut in_memory, mut on_disk): (Vec<_>, Vec<_>) = named.into_iter().partition(Place::is_in_memory);
@@ -37,7 +37,7 @@ pub fn find(host: &Host, kinds: &[Kind], directories: &[PathBuf]) -> Result<Vec<
     }
     let existing = |path: &Path| path.is_dir().then(|| place(host, path)).transpose();
     in_memory.extend(existing(Path::new(TMPFS))?.filter(|place| place.mount.kind == "tmpfs"));
-    if directories.is_empty() {
+    if on_disk.is_empty() {
         let usual = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
         let found = usual.iter().map(|path| existing(path)).collect::<Result<Vec<_>, _>>()?;
         on_disk.extend(found.into_iter().flatten().find(|place| !place.is_in_memory()));
@@ -58,6 +58,9 @@ struct NoFileSystem(String);
 fn place(host: &Host, directory: &Path) -> Result<Place, Failure> {
     let about = |error| Failure::about(directory, error);
     let directory = fs::canonicalize(directory).map_err(about)?;
+    if !directory.is_dir() {
+        return Err(about(std::io::ErrorKind::NotADirectory.into()));
+    }
     let path = directory.to_str().ok_or_else(|| about(std::io::ErrorKind::InvalidFilename.into()))?;
     let mount = host.mount_of(path).map_err(Failure::input)?;
     let mount = mount.ok_or_else(|| about(std::io::Error::other("it is in no mount of /proc/self/mounts")))?;

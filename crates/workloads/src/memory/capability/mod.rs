@@ -25,7 +25,7 @@ pub struct Probe {
     pub size: PageSize,
     /// The leaf of a PMD, to which the memory is aligned.
     pub pmd: PageSize,
-    /// Length of the memory in bytes, a multiple of `size` and `pmd`.
+    /// Length of the memory in bytes, a multiple of `size`.
     pub bytes: usize,
     /// The file of [`Kind::Tmpfs`], [`Kind::FileData`] and [`Kind::FileText`], of that length.
     pub file: Option<File>,
