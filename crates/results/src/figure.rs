@@ -30,6 +30,9 @@ pub(crate) fn title(metric: &str) -> String {
         names::HOST_COMPACTIONS => "waits for compaction, on the host",
         names::HOST_COMPACTED => "waits for compaction that gave a large page, on the host",
         names::ADVISED_BYTES => "memory that was advised",
+        names::USER_INSTRUCTIONS => "user instructions",
+        names::KERNEL_INSTRUCTIONS => "kernel instructions",
+        names::LARGE_PAGE_BYTES => "memory in large pages",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",
@@ -55,6 +58,8 @@ pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
             _ if name.ends_with("_s") => Unit::Seconds,
             _ if name.ends_with("_bytes") => Unit::Bytes,
             names::INSTRUCTIONS
+            | names::USER_INSTRUCTIONS
+            | names::KERNEL_INSTRUCTIONS
             | names::HOST_COLLAPSES
             | names::HOST_COLLAPSE_ALLOCATIONS
             | names::HOST_FALLBACKS

@@ -7,6 +7,7 @@ use crate::machine::Machine;
 use crate::metric::{Direction, Metric, Observation, Unit, names};
 use crate::stats;
 use crate::trial::TrialRecord;
+use policy::census::{Backing, Mapping};
 
 /// Used in place of a study's name if kernels were named on the command line. No study can have this name.
 pub const NO_STUDY: &str = "compare --kernel";
@@ -95,7 +96,8 @@ impl Clock {
             Clock::Real => None,
             Clock::Instructions => Some(
                 "Emulated: no figure is a time, and none says how long anything takes. Instructions are those of the program and of the \
-                 kernel for it; faults and bytes are the kernel's. The emulator counts each step of a string instruction (rep stosb): \
+                 kernel for it; the kernel divides them between both, in most configurations by samples at its tick. Faults and \
+                 bytes are the kernel's. The emulator counts each step of a string instruction (rep stosb): \
                  clearing a page of 4K by bytes counts 4,096, so faults and zeroing weigh more than on a processor. A figure that a \
                  program prints as a time counts the instructions of all programs meanwhile, those of pagelab's inspection too, \
                  and what the clock skips while the processor is idle; the program's own CPU clock \
@@ -113,6 +115,13 @@ const COUNTS: [&str; 5] = ["_bytes", "_count", "_pages", "_faults", "_instructio
 /// Suffixes of names of times, each with the number of instructions per unit if the clock counts instructions.
 const TIMES: [(&str, f64); 4] = [("_ns", 1.0), ("_us", 1e3), ("_ms", 1e6), ("_s", INSTRUCTIONS_IN_A_SECOND)];
 
+/// Metrics of a clock that counts instructions, each with the time that it replaces.
+const COUNTED: [(&str, &str); 3] = [
+    (names::INSTRUCTIONS, names::CPU_S),
+    (names::USER_INSTRUCTIONS, names::USER_S),
+    (names::KERNEL_INSTRUCTIONS, names::SYSTEM_S),
+];
+
 /// The name and the factor that a figure printed by a program gets under this clock; `None` if the clock cannot measure it.
 /// The unit is the suffix of the name.
 pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
@@ -124,6 +133,26 @@ pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     let is_rate = |stem: &str| stem == "per" || stem.ends_with("_per");
     let (stem, factor) = of_time.filter(|(stem, _)| clock == Clock::Instructions && !is_rate(stem))?;
     Some((format!("{stem}_instructions"), factor))
+}
+
+/// Adds the memory in large pages to each trial, as a metric: what a kernel gives a program is the question when kernels are compared.
+pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
+    let base = comparison.machine.page_sizes.base;
+    for record in &mut comparison.trials {
+        let is_large = |mapping: &Mapping| mapping.backing != Backing::Zero && mapping.effective() > base;
+        let bytes = record.census.bytes_where(is_large);
+        record.observations.push(Observation::measured(names::LARGE_PAGE_BYTES, bytes as f64));
+    }
+    comparison.design.metrics.push(Metric::new(names::LARGE_PAGE_BYTES, Unit::Bytes, Direction::Higher));
+    analysed(comparison)
+}
+
+/// Analyses a comparison anew after its metrics have changed.
+fn analysed(mut comparison: Comparison) -> Comparison {
+    comparison.analysis = comparison
+        .analysis
+        .and_then(|_| stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions));
+    comparison
 }
 
 /// Removes from a comparison the figures that its machine could not measure. If the machine was emulated, times are removed. If its
@@ -144,23 +173,21 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
     let (renamed, times) = split_by_clock(&design.metrics, known);
     design.metrics.retain_mut(|metric| {
         metric.name = renamed.iter().find(|one| one.from == metric.name).map_or_else(String::new, |one| one.to.clone());
-        !metric.name.is_empty() && metric.name != names::INSTRUCTIONS
+        !metric.name.is_empty() && COUNTED.iter().all(|(name, _)| metric.name != *name)
     });
     if let Some(one) = renamed.iter().find(|one| one.from == design.primary) {
         design.primary = one.to.clone();
     }
     if clock == Clock::Instructions {
-        design.metrics.insert(0, Metric::new(names::INSTRUCTIONS, Unit::Count, Direction::Lower));
+        let counted = COUNTED.map(|(name, _)| Metric::new(name, Unit::Count, Direction::Lower));
+        design.metrics.splice(0..0, counted);
     }
     if times.contains(&design.primary) {
         let first = if clock == Clock::Instructions { names::INSTRUCTIONS } else { names::MINOR_FAULTS };
         design.primary = first.to_owned();
     }
     comparison.trials.iter_mut().for_each(|record| strip(record, clock, &renamed, &times));
-    comparison.analysis = comparison
-        .analysis
-        .and_then(|_| stats::analyse(&comparison.design, &comparison.trials, &comparison.admissions));
-    comparison
+    analysed(comparison)
 }
 
 /// A metric that the clock can measure, and its new name.
@@ -184,15 +211,18 @@ fn split_by_clock(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String,
 
 /// Removes times from a trial. Those that are not a metric of a design end in `_s`, like all of pagelab's own.
 fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String]) {
-    let instructions = record.value(names::CPU_S).map(|cpu_s| (cpu_s * INSTRUCTIONS_IN_A_SECOND).round());
+    let counted = COUNTED.map(|(name, time)| {
+        let instructions = (record.value(time)? * INSTRUCTIONS_IN_A_SECOND).round();
+        Some(Observation::derived(name, instructions))
+    });
     for one in &mut record.observations {
         if let Some(renamed) = renamed.iter().find(|renamed| renamed.from == one.metric && renamed.from != renamed.to) {
             (one.metric, one.value) = (renamed.to.clone(), one.value * renamed.factor);
         }
     }
     record.observations.retain(|one| !times.contains(&one.metric) && !one.metric.ends_with("_s"));
-    if let (Clock::Instructions, Some(instructions)) = (clock, instructions) {
-        record.observations.insert(0, Observation::derived(names::INSTRUCTIONS, instructions));
+    if clock == Clock::Instructions {
+        record.observations.splice(0..0, counted.into_iter().flatten());
     }
 }
 

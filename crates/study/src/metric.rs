@@ -172,6 +172,12 @@ pub mod names {
     pub const WALK_CYCLES_RATIO: &str = "walk_cycles_ratio";
     /// Instructions of the tree, in user mode and in the kernel, if a guest's clock counts them ([`crate::guest`]).
     pub const INSTRUCTIONS: &str = "instructions";
+    /// The part of them in user mode, by the kernel's division of CPU time: most kernels divide it by samples at their tick.
+    pub const USER_INSTRUCTIONS: &str = "user_instructions";
+    /// The part of them in the kernel, divided in the same way.
+    pub const KERNEL_INSTRUCTIONS: &str = "kernel_instructions";
+    /// Memory that is mapped by pages larger than base pages, by their leaves or by whole folios, when it was inspected (guests).
+    pub const LARGE_PAGE_BYTES: &str = "large_page_bytes";
     /// Median seconds of the program's own iterations except the first (`--repeat-inside`).
     pub const ITERATION_S: &str = "iteration_s";
     /// Seconds of the program's own first iteration (`--repeat-inside`).

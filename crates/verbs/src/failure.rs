@@ -96,6 +96,11 @@ impl Failure {
         }
     }
 
+    /// Whether a failure in a guest says nothing about guests with other kernels.
+    pub fn concerns_one_kernel(&self) -> bool {
+        matches!(self, Failure::Command(_) | Failure::NothingAdmitted(_) | Failure::NoResult(_))
+    }
+
     /// The exit code as [`ExitCode`].
     pub fn code(&self) -> ExitCode {
         ExitCode::from(self.exit_code())

@@ -38,9 +38,11 @@ int main(int count, char **words)
 			start = from, end = to;
 		if (sscanf(line, "AnonHugePages: %zu", &kib) != 1)
 			continue;
-		size_t first = (size_t)memory;
-		for (size_t at = start < first ? first : start; at < end && at < first + bytes; at += 2 * M)
-			strcat(answer, kib == 0 ? "s" : kib == (end - start) >> 10 ? "L" : "?");
+		// The kernel may have merged it with memory of libc that follows it, which is too small for a large page.
+		size_t first = (size_t)memory, from_here = start < first ? first : start;
+		size_t to_here = end < first + bytes ? end : first + bytes;
+		for (size_t at = from_here; at < to_here; at += 2 * M)
+			strcat(answer, kib == 0 ? "s" : kib == (to_here - from_here) >> 10 ? "L" : "?");
 	}
 	puts(answer);
 	return 0;

@@ -6,8 +6,8 @@ use study::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing,
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
-use super::cells::why;
-use super::{Report, counted, grounds, provenance, rows_of};
+use super::cells::{named, why};
+use super::{Report, counted, grounds, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
@@ -80,7 +80,8 @@ fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
     };
     let of_ground = |ground: &&(&str, Provenance)| {
         let clauses = if has_figure(ground) { clauses(matrix, **ground, rows) } else { lacks(matrix, **ground) };
-        format!("{} ({}): {}", ground.0, provenance(ground.1), clauses.join(", "))
+        let (name, provenance) = named(**ground);
+        format!("{name} ({provenance}): {}", clauses.join(", "))
     };
     shown.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
 }

@@ -1,6 +1,7 @@
 //! Parts shared by the tables of a report: a table, a cell in words, a change.
 
 use study::definition::Measure;
+use study::matrix::kernels::EMULATED;
 use study::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
 use study::metric::{Metric, Provenance};
 use study::stats::Effect;
@@ -24,9 +25,18 @@ pub(crate) fn totals_of<'a>(matrix: &'a Matrix, ground: (&str, Provenance)) -> V
     matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect()
 }
 
-/// `a host, measured`.
+/// `a host, measured`; `a host, measured in emulation`.
 pub(crate) fn place(ground: (&str, Provenance)) -> String {
-    format!("{}, {}", ground.0, provenance(ground.1))
+    let (name, provenance) = named(ground);
+    format!("{name}, {provenance}")
+}
+
+/// The name of a machine, and the provenance of its figures in words.
+pub(super) fn named(ground: (&str, Provenance)) -> (&str, String) {
+    match ground.0.strip_suffix(EMULATED) {
+        Some(name) => (name, format!("{} in emulation", provenance(ground.1))),
+        None => (ground.0, provenance(ground.1).to_owned()),
+    }
 }
 
 /// A cell in words.

@@ -9,8 +9,16 @@ use super::cells::{Sheet, change, held_share, place, word};
 use super::rows_of;
 use crate::figure;
 
-/// Figures of memory: of a host, and of a model.
+/// Figures of memory: of a host, of a guest, and of a model.
 const MEMORY: [&str; 2] = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES];
+const IN_GUESTS: [&str; 6] = [
+    names::USER_INSTRUCTIONS,
+    names::KERNEL_INSTRUCTIONS,
+    names::MINOR_FAULTS,
+    names::LARGE_PAGE_BYTES,
+    names::PEAK_RESIDENT_BYTES,
+    names::PAGE_TABLE_SEEN_BYTES,
+];
 const MODELLED_MEMORY: [&str; 4] =
     ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_peak_bytes"];
 
@@ -25,19 +33,22 @@ pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     sheet(matrix, ground, caption, program_metrics)
 }
 
-/// The memory and the page tables of each workload.
+/// The memory and the page tables of each workload; in guests also faults, and the instructions of program and kernel.
 pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
-    let caption = format!(
-        "{}: memory and page tables under {}, and changes against it. What is more than under base pages is bloat",
-        place(ground),
-        matrix.baseline
-    );
+    let is_of_guests = rows_of(matrix, ground).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
+    let (what, note) = if is_of_guests {
+        ("further figures", "")
+    } else {
+        ("memory and page tables", ". What is more than under base pages is bloat")
+    };
+    let caption = format!("{}: {what} under {}, and changes against it{note}", place(ground), matrix.baseline);
     sheet(matrix, ground, caption, memory)
 }
 
 /// The metrics known only to a row's program, without the primary one.
 pub(super) fn program_metrics(row: &Row) -> Vec<String> {
-    let general: BTreeSet<String> = Metric::of_every_trial().into_iter().map(|metric| metric.name).collect();
+    let of_every_trial = Metric::of_every_trial().into_iter().map(|metric| metric.name);
+    let general: BTreeSet<String> = of_every_trial.chain(IN_GUESTS.map(str::to_owned)).collect();
     let all: BTreeSet<&String> = match row.provenance {
         Provenance::Modelled => BTreeSet::new(),
         _ => row.cells.iter().flat_map(|cell| cell.effects.keys()).collect(),
@@ -47,9 +58,13 @@ pub(super) fn program_metrics(row: &Row) -> Vec<String> {
 
 /// The metrics of a row's memory.
 pub(super) fn memory(row: &Row) -> Vec<String> {
-    let names: &[&str] = if row.provenance == Provenance::Modelled { &MODELLED_MEMORY } else { &MEMORY };
-    let is_known = |name: &&&str| row.cells.iter().any(|cell| cell.medians.contains_key(**name));
-    names.iter().filter(is_known).map(|name| (*name).to_owned()).collect()
+    let has = |name: &str| row.cells.iter().any(|cell| cell.medians.contains_key(name));
+    let names: &[&str] = match row.provenance {
+        Provenance::Modelled => &MODELLED_MEMORY,
+        _ if has(names::LARGE_PAGE_BYTES) => &IN_GUESTS,
+        _ => &MEMORY,
+    };
+    names.iter().filter(|name| has(name) && **name != row.metric).map(|name| (*name).to_owned()).collect()
 }
 
 /// One line per workload and metric, one column per policy.

@@ -159,7 +159,8 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
         0 => String::new(),
         races => format!("; ahead of all others in {} of {races}, level with some in {}", wins.won, wins.tied),
     };
-    Some(format!("{} on {}, {}: {result}{front}.", total.policy, total.machine, provenance(total.provenance)))
+    let (machine, provenance) = cells::named((&total.machine, total.provenance));
+    Some(format!("{} on {machine}, {provenance}: {result}{front}.", total.policy))
 }
 
 /// `measured`, `modelled`.

@@ -10,6 +10,9 @@ use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 
+/// The end of the name of a host or kernel that was emulated.
+pub const EMULATED: &str = ", emulated";
+
 /// The matrix of kernels: a row per workload and policy, a column per kernel. If a kernel cannot apply a policy, its
 /// cell says why. `workloads` are pairs of a workload and its comparisons, each with the name of its host.
 pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Comparison)>)]) -> Option<Matrix> {
@@ -22,6 +25,7 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
             let name = axis::row_name(workload, policy);
             for row in rows.iter_mut().filter(|row| row.workload == name) {
                 row.is_emulated = named.iter().any(|(_, one)| is_emulated(one));
+                row.notes.extend(limits(named.iter().map(|(_, one)| *one)));
                 row.cells.iter_mut().for_each(|cell| explain(definition, cell, policy, named));
             }
         }
@@ -106,7 +110,19 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     };
     let cells = row.cells.iter().cloned().map(explained).collect();
     let is_emulated = own.iter().any(|comparison| is_emulated(comparison));
-    Row { cells, is_emulated, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
+    let notes = row.notes.iter().cloned().chain(limits(own.iter().copied())).collect();
+    Row { cells, is_emulated, notes, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
+}
+
+/// What the clocks of guests do not measure, each limit once.
+fn limits<'a>(comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<String> {
+    let mut limits: Vec<String> = Vec::new();
+    for limit in comparisons.filter_map(|one| Clock::of(&one.machine).limits()) {
+        if !limits.iter().any(|known| known == limit) {
+            limits.push(limit.to_owned());
+        }
+    }
+    limits
 }
 
 /// Whether no figure of a comparison is a time.
@@ -118,7 +134,7 @@ fn is_emulated(comparison: &Comparison) -> bool {
 pub fn place(name: &str, comparison: &Comparison) -> String {
     match Clock::of(&comparison.machine) {
         Clock::Real => name.to_owned(),
-        Clock::Instructions | Clock::Nothing => format!("{name}, emulated"),
+        Clock::Instructions | Clock::Nothing => format!("{name}{EMULATED}"),
     }
 }
 

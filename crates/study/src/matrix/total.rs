@@ -136,7 +136,10 @@ pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Mean> {
     if let [(cost, _)] = &costs[..] {
         return Some(Mean { these: cost.low.zip(cost.high), ..own });
     }
-    let error = |(_, row): &(Effect, &Row)| row.cells.iter().find(|cell| cell.policy == policy)?.error;
+    // A mean has no interval where a row has none: with few boots, all of them may share an error.
+    let error = |(cost, row): &(Effect, &Row)| {
+        row.cells.iter().find(|cell| cell.policy == policy)?.error.filter(|_| cost.low.is_some())
+    };
     let errors: Option<Vec<LogError>> = costs.iter().map(error).collect();
     let shares_boots = costs.iter().any(|(_, row)| row.shares_boots);
     let of_mean = if shares_boots { LogError::of_shared_mean } else { LogError::of_mean };

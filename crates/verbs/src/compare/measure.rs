@@ -14,6 +14,7 @@ use super::progress::Progress;
 use super::recorder::{Destination, Recorder};
 use super::request::Setup;
 use super::resumed::{InStudy, Resumed};
+use super::server_hint::ServerHint;
 use super::time_limit::TimeLimit;
 use super::trials::Trials;
 use super::{fragmented, khugepaged, shares, work};
@@ -142,10 +143,12 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, mode: RunMode, des
     let progress = Progress::new(&shown);
     // A study has its own division of time.
     let mut limit = destination.of.is_none().then(|| TimeLimit::of(&design));
+    let mut server_hint = comparison.invocation.client.is_none().then(ServerHint::default);
     let mut recorder = Recorder::new(destination, &mut comparison);
     let listener = &mut |event: Event<'_>| {
         recorder.on_event(&event);
         progress.on_event(&event);
+        server_hint.iter_mut().for_each(|hint| hint.on_event(&event));
         if let Some(line) = limit.as_mut().and_then(|limit| limit.on_event(&event)) {
             report(format_args!("pagelab: {line}"));
         }

@@ -20,6 +20,7 @@ mod progress;
 mod recorder;
 mod request;
 pub mod resumed;
+mod server_hint;
 mod setting;
 mod shares;
 mod time_limit;

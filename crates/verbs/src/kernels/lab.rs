@@ -6,7 +6,7 @@ use std::time::Duration;
 use guest::{Accelerator, Architecture, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
-use study::guest::{Clock, without_times};
+use study::guest::{Clock, with_large_pages, without_times};
 use tracer::signals::{self, Forward};
 
 use super::emulator::{self, GuestEnd, GuestResult, Limits};
@@ -122,7 +122,7 @@ impl Lab {
         let failed = failed.map(|(code, message)| Failure::of_code(code, format!("{}: {message}", kernel.name)));
         match (&ended.end, comparison) {
             (GuestEnd::Done, Some(comparison)) => {
-                let mut comparison = without_times(comparison);
+                let mut comparison = without_times(with_large_pages(comparison));
                 // Kernels report different shares of it.
                 comparison.machine.memory_bytes = kernel.memory_bytes;
                 // In the guest it is a command that only the guest's first process runs.

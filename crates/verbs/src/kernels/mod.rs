@@ -66,21 +66,26 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
         measured.push(comparison);
         Ok(exit)
     });
+    let is_measured =
+        |kernel: &&Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
+    // A kernel without a result is named by the error.
+    let shown_kernels: Vec<&Kernel> = kernels.iter().filter(is_measured).collect();
     let shown = ReportContent {
-        boots: kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
+        boots: shown_kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
         planned_boots: boots,
         command: words_of_command(arguments),
         forms: &arguments.forms,
         mail: guests.mail,
     };
-    let is_measured =
-        |kernel: &Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
-    let published = if kernels.iter().all(is_measured) { shown.publish(&lab, &measured) } else { Ok(()) };
+    let published = if measured.is_empty() { Ok(()) } else { shown.publish(&lab, &measured) };
     first_failure([outcome, published].into_iter().filter_map(Result::err))
 }
 
-/// Boots each kernel as often as `boots` says, in rounds, each in a different order. Errors in boots with a
-/// result are returned when all boots are done; a boot without a result ends the series.
+/// Boots each kernel as often as `boots` says, in rounds, each in a different order. A kernel that gives no result in a boot is not
+/// booted again; the others are, while two or more of several are left to compare. Errors are returned when all boots are done.
+///
+/// # Errors
+/// A boot failed, or had a result in spite of an error. An error that concerns all kernels ends the series at once.
 pub fn measure(
     lab: &Lab,
     kernels: &[Kernel],
@@ -89,20 +94,34 @@ pub fn measure(
     boot: &mut dyn FnMut(&Kernel, u64) -> Result<Exit, Failure>,
 ) -> Result<(), Failure> {
     let all: u32 = boots.iter().sum();
-    let mut outcome = Ok(());
-    let rounds = 0..boots.iter().copied().max().unwrap_or(0);
-    let in_round = |round| order(seed, round, kernels.len()).into_iter().filter(move |place| round < boots[*place]);
-    let places = rounds.flat_map(in_round);
-    for (number, place) in (1u64..).zip(places) {
-        let kernel = &kernels[place];
-        report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.accelerator_name()));
-        outcome = outcome.and(boot(kernel, seed.wrapping_add(number))?);
+    let mut left: Vec<usize> = (0..kernels.len()).collect();
+    let (mut failures, mut outcome, mut number) = (Vec::new(), Ok(()), 0u64);
+    for round in 0..boots.iter().copied().max().unwrap_or(0) {
+        let planned = order(seed, round, kernels.len()).into_iter().filter(|place| round < boots[*place]);
+        for place in planned.filter(|place| left.contains(place)).collect::<Vec<usize>>() {
+            let kernel = &kernels[place];
+            number += 1;
+            report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.accelerator_name()));
+            match boot(kernel, seed.wrapping_add(number)) {
+                Ok(exit) => outcome = outcome.and(exit),
+                Err(failure) if failure.concerns_one_kernel() => {
+                    left.retain(|one| *one != place);
+                    failures.push(failure);
+                }
+                Err(failure) => return Err(failure),
+            }
+        }
+        if left.len() < kernels.len().min(2) {
+            break;
+        }
     }
-    outcome
+    first_failure(failures.into_iter().chain(outcome.err()))
 }
 
-/// Decides whether the series continues: a wrong answer under a policy becomes a row of the table, and a missing result ends
-/// the series.
+/// Decides whether a boot has a result: a wrong answer under a policy becomes a row of the table.
+///
+/// # Errors
+/// The boot has no result.
 pub fn ended(comparison: &Comparison, exit: Exit) -> Result<Exit, Failure> {
     match (comparison.ended.has_result(), exit) {
         (true, exit) => Ok(exit),

@@ -82,11 +82,10 @@ impl ReportContent<'_> {
         }
         let first = comparisons.first().map(|one| &one.design);
         let boots: Vec<String> = self.boots.iter().map(|boot| self.of_boot(&boot.name, comparisons)).collect();
-        let limits = lab.clock().limits().map(|limits| format!(". {limits}")).unwrap_or_default();
         Definition {
             name: NO_STUDY.to_owned(),
             question: format!(
-                "`{}` in guests ({}); {}{limits}",
+                "`{}` in guests ({}); {}",
                 self.command,
                 lab.accelerator_name(),
                 boots.join(", ")
