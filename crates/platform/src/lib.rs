@@ -149,12 +149,13 @@ impl HostPlatform {
         HostPlatform { fragmenting: Some(Fragmenting { of_all, by, held: None }), ..self }
     }
 
-    /// Waits until no other pagelab measures or changes settings, as far as this user can keep others out. If the wait fails,
-    /// the first trial reports why.
+    /// Waits until no other pagelab measures or changes settings, as far as this user can keep others out. The wait is not part of
+    /// the comparison's time. If it fails, the first trial reports why.
     pub fn wait_for_others(&mut self) {
         if self.session.rest().is_err() {
             self.session.wait_no_longer();
         }
+        self.began = Instant::now();
     }
 
     fn work(&self, arm: &Arm) -> &Work {
@@ -246,6 +247,7 @@ impl HostPlatform {
         let evidence = Evidence {
             slots: SlotCounts {
                 faulted_bytes: witness.faulted_bytes(),
+                refaulted_bytes: witness.refaulted_bytes(),
                 ..SlotCounts::of_kernel(&counters.delta(&counters_after), policy.target(&page_sizes))
             },
             large_share: policy.windows().map(|windows| windows.share_of(run.ended.advised_bytes)),

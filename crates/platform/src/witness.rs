@@ -8,6 +8,7 @@ use census::explain::Question;
 use census::{CensusError, FrameScatter, Observer, ProcessCensus};
 use nix::unistd::Pid;
 use policy::cause::Cause;
+use policy::census::{Backing, Mapping};
 use policy::judge::{Aim, Evidence, Examination, Rules};
 use policy::remains::Remains;
 use policy::removal::Unwatched;
@@ -21,6 +22,9 @@ use crate::counters::Counters;
 use super::examination_budget::{ExaminationBudget, ExaminationPurpose};
 use super::memory::{Memory, PeakMemory, Status};
 use super::new_leaves::NewLeaves;
+
+/// Faults by which a program starts at most, most of them for pages of files.
+const START_FAULTS: u64 = 1000;
 
 /// Examines the memory of a trial.
 pub struct TrialWitness<'a> {
@@ -39,6 +43,8 @@ pub struct TrialWitness<'a> {
     unseen_unmapped_bytes: u64,
     /// Page faults of the processes that ended; `None` where those of one could not be read.
     faults: Option<u64>,
+    /// Those beyond the faults of a program's start ([`START_FAULTS`]), of each process.
+    later_faults: u64,
     /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
     /// The memory of processes that are about to execute another program; it counts if the exec succeeds.
@@ -71,6 +77,7 @@ impl<'a> TrialWitness<'a> {
             examination: Examination::empty(Aim::of(policy, page_sizes)),
             unseen_unmapped_bytes: 0,
             faults: Some(0),
+            later_faults: 0,
             forked: BTreeSet::new(),
             before_exec: BTreeMap::new(),
             counters: None,
@@ -100,6 +107,18 @@ impl<'a> TrialWitness<'a> {
             self.page_sizes.mthp.iter().filter(|size| **size < target && rules.switched_off(**size).is_none());
         let largest = enabled.max().unwrap_or(&self.page_sizes.base);
         Some(self.faults?.saturating_mul(largest.bytes()))
+    }
+
+    /// Bytes of anonymous base pages for which there was a second fault, at least: faults that are neither those of a program's start
+    /// nor the first ones of base pages that were seen or given back. 0 at PMD size, where the kernel counts what causes them.
+    pub fn refaulted_bytes(&self) -> u64 {
+        let base = self.page_sizes.base;
+        if self.policy.target(self.page_sizes).is_none_or(|target| Some(target) == self.page_sizes.pmd) {
+            return 0;
+        }
+        let is_base = |mapping: &Mapping| mapping.backing == Backing::Anonymous && mapping.effective() == base;
+        let first_bytes = self.examination.census.bytes_where(is_base) + self.unseen_unmapped_bytes;
+        self.later_faults.saturating_mul(base.bytes()).saturating_sub(first_bytes)
     }
 
     /// The results as evidence about the policy.
@@ -191,7 +210,9 @@ impl Witness for TrialWitness<'_> {
         let since = Instant::now();
         let is_root = process == self.root;
         let flags = is_root || self.budget.allows(ExaminationPurpose::Child);
-        self.faults = self.faults.zip(census::inspect::faults(task as u32)).map(|(all, own)| all + own);
+        let faults = census::inspect::faults(task as u32);
+        self.faults = self.faults.zip(faults).map(|(all, own)| all + own);
+        self.later_faults += faults.map_or(0, |own| own.saturating_sub(START_FAULTS));
         match self.observer.process(task as u32) {
             Ok(found) => {
                 self.examination.merge(self.examine(process, flags, &found));

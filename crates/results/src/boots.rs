@@ -112,7 +112,7 @@ pub(crate) fn boots(merged: &Merged) -> Grid<7> {
             direct_map(boot),
         ]
     });
-    let header = ["host", "boot", "policy", "trials", &primary.name, "verdict", "direct map"];
+    let header = ["host", "boot", "policy", "trials", &primary.name, "pages", "direct map"];
     Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 

@@ -4,8 +4,8 @@
 mod columns;
 
 use policy::verdict::Holding;
-use study::comparison::Comparison;
-use study::metric::names;
+use study::comparison::{Comparison, Design};
+use study::metric::{Metric, Unit, names};
 use study::stats::Outcome;
 
 use crate::emphasis::{Emphasis, Line, Span, folded, without_emphasis};
@@ -101,23 +101,50 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
     let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
     let column = |title: &str, dispensable: u8, cell: &dyn Fn(&Row<'_>) -> Option<Span>| Column {
         title: title.to_owned(),
-        is_right_aligned: ![POLICY, VERDICT, OUTCOME].contains(&title),
+        is_right_aligned: ![POLICY, PAGES, OUTCOME].contains(&title),
         dispensable,
         cells: rows.iter().map(|row| cell(row).unwrap_or_default()).collect(),
     };
-    vec![
-        column(POLICY, 0, &|row| Some(label(row))),
-        column(&figure::title(&primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
-        column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
-        column(&interval, 2, &|row| Some(Span::plain(change(row)?.range()?))),
-        column("memory", 4, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
-        column(VERDICT, 3, &|row| Some(verdict(row))),
-        column(OUTCOME, 0, &|row| Some(outcome(row))),
-    ]
+    let printed = printed(&comparison.design, &primary);
+    let own = printed.iter().map(|metric| {
+        let cell = |row: &Row<'_>| {
+            let change = row.effect(&metric.name).map(|effect| format!(" {}", Change::of(effect).estimate()));
+            Some(Span::plain(typical(row, &metric.name)? + &change.unwrap_or_default()))
+        };
+        column(&metric.name, 5, &cell)
+    });
+    let (own, mut columns): (Vec<Column>, _) = (
+        own.collect(),
+        vec![
+            column(POLICY, 0, &|row| Some(label(row))),
+            column(&figure::title(&primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
+            column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
+            column(&interval, 2, &|row| Some(Span::plain(change(row)?.range()?))),
+            column("memory", 4, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),
+            column(PAGES, 3, &|row| Some(verdict(row))),
+            column(OUTCOME, 0, &|row| Some(outcome(row))),
+        ],
+    );
+    columns.splice(FIRST_PRINTED..FIRST_PRINTED, own);
+    columns
 }
 
+/// The metrics that the program prints, without the one that decides (`--metric`).
+fn printed(design: &Design, primary: &Metric) -> Vec<Metric> {
+    let general = Metric::of_every_trial();
+    let is_printed = |metric: &&Metric| {
+        metric.name != primary.name
+            && metric.unit == Unit::Custom
+            && general.iter().all(|known| known.name != metric.name)
+    };
+    design.metrics.iter().filter(is_printed).cloned().collect()
+}
+
+/// The place of the first column of [`printed`], after the change of the primary metric.
+const FIRST_PRINTED: usize = 4;
+
 const POLICY: &str = "policy";
-const VERDICT: &str = "verdict";
+const PAGES: &str = "pages";
 const OUTCOME: &str = "outcome";
 
 fn label(row: &Row<'_>) -> Span {

@@ -129,7 +129,7 @@ impl Layout {
             &["minor\nfaults", "peak,\npage\ntables"]
         };
         let left = ["policy", "", "typical", change].map(String::from);
-        let mut header: Vec<String> = left.into_iter().chain([interval, "verdict".to_string()]).collect();
+        let mut header: Vec<String> = left.into_iter().chain([interval, "pages".to_string()]).collect();
         header.extend(memory.iter().map(|name| name.to_string()));
         header.push("outcome".to_string());
         header.into_iter()

@@ -52,6 +52,12 @@ impl Forms {
     pub fn can_be_written(&self) -> Result<(), Failure> {
         can_be_written([&self.html, &self.csv].into_iter().flatten())
     }
+
+    /// ` --store FILE`, where a store was named.
+    pub fn store_words(&self) -> String {
+        let store = self.store.as_ref().map(|store| vec!["--store".to_owned(), store.display().to_string()]);
+        store.map(|words| format!(" {}", results::command_line(&words))).unwrap_or_default()
+    }
 }
 
 /// Returns the first failure, which decides the exit code, and prints the others.
@@ -187,9 +193,7 @@ fn full_command(comparison: &Comparison, forms: &Forms) -> String {
     if comparison.id == 0 {
         return "--full".to_owned();
     }
-    let store = forms.store.as_ref().map(|store| vec!["--store".to_owned(), store.display().to_string()]);
-    let store = store.map(|words| format!(" {}", results::command_line(&words))).unwrap_or_default();
-    format!("pagelab show {} --full{store}", comparison.id)
+    format!("pagelab show {} --full{}", comparison.id, forms.store_words())
 }
 
 /// A warning above all figures: they come from a fake platform, or from an emulator, whose times mean nothing.

@@ -1,9 +1,22 @@
 //! The message while pagelab waits for another pagelab.
 
+use std::io::IsTerminal;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
 use crate::failure::report;
 
-/// Reports which process holds the lease.
+/// How often a log gets a line about one wait.
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Reports which process holds the lease. A log gets the first report, and then one a minute.
 pub fn report_lease_holder(holder: &str) {
+    static LAST: Mutex<Option<Instant>> = Mutex::new(None);
+    let Ok(mut last) = LAST.lock() else { return };
+    if !std::io::stderr().is_terminal() && last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
+        return;
+    }
+    *last = Some(Instant::now());
     let holder = results::printable(holder);
     report(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
 }

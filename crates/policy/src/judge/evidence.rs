@@ -67,6 +67,9 @@ pub struct SlotCounts {
     /// Upper bound of the bytes that faults brought in, if each brought in a folio of the largest enabled size below the
     /// requested one; `None` where that is not known.
     pub faulted_bytes: Option<u64>,
+    /// Bytes of base pages that had a second fault, for a size below that of the PMD: no counter shows that the zero page was mapped
+    /// there before.
+    pub refaulted_bytes: u64,
 }
 
 /// Allocations that fell back to a smaller size.
@@ -123,6 +126,7 @@ impl SlotCounts {
             split_leaves,
             split_zero_leaves: if by(ZERO_PAGES) > 0 { split_leaves.saturating_sub(made) } else { 0 },
             faulted_bytes: None,
+            refaulted_bytes: 0,
         }
     }
 }
@@ -281,6 +285,12 @@ impl Examination {
         self.add(if sees_all { Cause::FilledWithBasePages } else { Cause::SplitMeanwhile }, split);
         let not_by_faults = self.full.take_bytes_above(counts.faulted_bytes.unwrap_or(u64::MAX));
         self.add(Cause::Unexplained, not_by_faults.bytes);
+        // Fewer second faults may have other reasons, such as pages of files.
+        if counts.refaulted_bytes >= self.full.bytes / 2 {
+            let touched_once = self.full.take_bytes_above(counts.refaulted_bytes);
+            let read_first = std::mem::replace(&mut self.full, touched_once);
+            self.add(Cause::ReadFirst, read_first.bytes);
+        }
         self.full.add(std::mem::take(&mut self.full_after_fork));
         let (full, partial): (Slots, Slots) = (std::mem::take(&mut self.full), std::mem::take(&mut self.partial));
         self.add(Cause::TouchedBeforeEligible, full.bytes);

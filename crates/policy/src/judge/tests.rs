@@ -319,6 +319,20 @@ fn memory_that_was_read_first_is_not_called_touched_early() {
     assert_eq!(settled(&[]), [(Cause::TouchedBeforeEligible, 8 * MIB)]);
 }
 
+/// Below PMD size no counter shows the zero page, but each page that was read first has a second fault.
+#[test]
+fn memory_that_was_read_first_is_recognised_by_its_second_faults() {
+    let seen = Made { advice: Some(Advice::Huge), ..process(8 * MIB, &[(anonymous(K4, Folio::Whole(K4)), 8 * MIB)]) };
+    let settled = |refaulted_bytes| {
+        let one = examined("mthp-64k", &settings("always", "always"), &seen);
+        causes(&Evidence { slots: SlotCounts { refaulted_bytes, ..counted(&[]) }, ..Evidence::of(one) }.verdict())
+    };
+    let (read, early) = (Cause::ReadFirst, Cause::TouchedBeforeEligible);
+    assert_eq!(settled(9 * MIB), [(read.clone(), 8 * MIB)]);
+    assert_eq!(settled(6 * MIB), [(read, 6 * MIB), (early.clone(), 2 * MIB)]);
+    assert_eq!(settled(3 * MIB), [(early, 8 * MIB)]);
+}
+
 /// Other processes raise the counters too: what a trial's own faults cannot have made did not fall back.
 #[test]
 fn a_fallback_explains_no_more_than_the_faults_of_the_trial_can_have_made() {

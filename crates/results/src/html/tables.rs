@@ -17,7 +17,7 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let heading_of_figures = |title: &str| format!("<th scope=\"col\" class=\"n\">{title}</th>");
     let has_cost = rows.iter().any(|row| row.cost(&comparison.design.primary).is_some());
     let mut metrics = headline.iter().map(|metric| heading_of_figures(&escape(&metric_name(&metric.name))));
-    let mut head = heading("policy") + &metrics.next().unwrap_or_default() + &heading("outcome") + &heading("verdict");
+    let mut head = heading("policy") + &metrics.next().unwrap_or_default() + &heading("outcome") + &heading("pages");
     head.extend(metrics);
     let others = has_cost.then_some("tracer's cost").into_iter().chain(["minor faults", "page tables", "peak memory"]);
     head.extend(others.map(heading_of_figures));
@@ -104,7 +104,7 @@ fn estimate(change: Change) -> String {
 
 /// The verdict of each arm, how its policy was applied, and why it did not hold.
 pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
-    let head = ["policy", "verdict", "of the peak looked at", "how it was applied", "what is not as asked, and why"]
+    let head = ["policy", "pages", "of the peak looked at", "how it was applied", "what is not as asked, and why"]
         .map(|title| format!("<th scope=\"col\">{title}</th>"))
         .concat();
     let body: String = rows.iter().map(verdict_row).collect();

@@ -35,7 +35,8 @@ pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
 
 /// The memory and the page tables of each workload; in guests also faults, and the instructions of program and kernel.
 pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
-    let is_of_guests = rows_of(matrix, ground).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
+    let is_of_guests =
+        rows_of(matrix, ground).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
     let (what, note) = if is_of_guests {
         ("further figures", "")
     } else {

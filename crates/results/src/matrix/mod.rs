@@ -13,6 +13,7 @@ mod json;
 mod mail;
 mod rounds;
 mod samples;
+mod screen;
 pub(crate) mod series;
 mod sheets;
 
@@ -35,6 +36,7 @@ pub use json::{SCHEMA, document};
 pub use mail::{WIDTH as MAIL_WIDTH, comparison as mail_of, mail, settings};
 pub use rounds::{after_round, lacking};
 pub use samples::{CSV_COLUMNS, SampleSource, csv, json_lines, parquet};
+pub use screen::screen;
 pub use sheets::sheets;
 
 /// Everything that a report shows.

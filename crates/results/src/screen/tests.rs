@@ -68,7 +68,7 @@ fn a_narrow_terminal_has_fewer_columns() {
         let header = text.lines().next().unwrap();
         header.split("  ").map(str::trim).filter(|title| !title.is_empty()).map(str::to_owned).collect::<Vec<_>>()
     };
-    let all = ["policy", "wall time", "change", "95 % interval", "memory", "verdict", "outcome"];
+    let all = ["policy", "wall time", "change", "95 % interval", "memory", "pages", "outcome"];
     assert_eq!(header(120), all);
     assert_eq!(header(70), ["policy", "wall time", "change", "95 % interval", "outcome"]);
     assert_eq!(header(55), ["policy", "wall time", "change", "outcome"]);

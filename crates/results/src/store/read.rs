@@ -6,6 +6,8 @@ use rusqlite::{OptionalExtension, Row, Transaction, params};
 use serde_json::json;
 use study::comparison::{Admission, Comparison, Design, Ended, Invocation, Unsupported};
 use study::control::Role;
+use study::guest::kernel_of;
+use study::machine::Machine;
 use study::metric::Metric;
 use study::trial::Arm;
 
@@ -42,13 +44,15 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,
-        "SELECT id, started_unix_s, command, ended, ended_message FROM comparisons ORDER BY id",
+        "SELECT id, started_unix_s, command, ended, ended_message, machines.machine AS machine_json
+         FROM comparisons JOIN machines ON machines.hash = comparisons.machine ORDER BY id",
         [],
         |row| {
             Ok(Summary {
                 id: row.get("id")?,
                 started_unix_s: row.get("started_unix_s")?,
                 command: document(row, "command")?,
+                kernel: kernel_of(&document::<Machine>(row, "machine_json")?).map(str::to_owned),
                 arms: Vec::new(),
                 trials: 0,
                 ended: ended(row)?,

@@ -11,6 +11,8 @@ pub struct Summary {
     pub started_unix_s: i64,
     /// The measured command and its arguments.
     pub command: Vec<String>,
+    /// The kernel that pagelab booted for it, where it is one of a guest.
+    pub kernel: Option<String>,
     /// The labels of its arms.
     pub arms: Vec<String>,
     /// Number of trials of policies so far, including rejected and discarded ones.

@@ -10,7 +10,7 @@ use crate::text::{enumerate, printable, times};
 use crate::{figure, fragmented, variants};
 
 /// Name of the line for the tracer's cost.
-pub const COST: &str = "cost";
+pub const COST: &str = "tracing";
 
 /// A note that accompanies the figures.
 pub(crate) struct Note {
@@ -115,7 +115,7 @@ fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
         same => format!("; {} stop about as often as {}", names(same), baseline.label()),
     };
     Some(format!(
-        "{COST}: tracing overhead, the change of {} caused by the tracer's stops: {} against a run without a tracer (bare, \
+        "{COST}: the change of {} caused by the tracer's stops: {} against a run without a tracer (bare, \
          {}){own}{same}. No change within it is claimed",
         figure::title(primary),
         baseline.label(),

@@ -149,14 +149,11 @@ impl Warning {
                 "the figures are not those of the machine as it boots: kernel work is slower and 2M pages are scarce; \
                  reboot to undo it"
             }
-            Warning::FreeMemoryReported { said_by: Some(number), .. } => {
-                return format!(
-                    "--prepare 'pagelab workload page-touch --bytes SIZE' brings memory before each trial (pagelab show {number} --full \
-                     has more)"
-                );
+            Warning::FreeMemoryReported { said_by: Some(_), .. } => {
+                "--prepare 'pagelab workload page-touch --bytes SIZE' makes it back guest memory before each trial"
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
-                "bring memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
+                "make it back the memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
                  (QEMU: free-page-reporting=off); the page Limits of the book says more"
             }
             Warning::FirstProcessEnds { .. } => {

@@ -67,8 +67,8 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
             if let Some(fragmenter) = fragmented::fragmenter(&setup.design)? {
                 platform = platform.with_fragments(setup.design.fragmented, fragmenter);
             }
+            platform.wait_for_others();
             if setup.primary.depends_on_load(&comparison.design) {
-                platform.wait_for_others();
                 let load = observe_contention(&observed, comparison.machine.cpus);
                 setup.primary.choose(&mut comparison.design, load.map_err(Failure::input)?);
             }

@@ -13,7 +13,7 @@ use super::backend::Backend;
 use super::primary::Primary;
 use super::resumed::InStudy;
 use super::{boots, design, ending, own_session, variants, work};
-use crate::failure::{Failure, report};
+use crate::failure::Failure;
 use crate::output::open_store;
 use crate::publish::{Forms, check_requirements, publish_comparison};
 
@@ -81,11 +81,6 @@ impl Request {
         own_session::give(&design, std::iter::once(&mut work).chain(variant_works.values_mut()));
         let store = open_store(arguments.keeping.store.as_deref())?;
         arguments.forms.can_be_written()?;
-        if let (None, Some(limit_s)) = (arguments.stopping.trial_time, design.trial_time_s) {
-            report(format_args!(
-                "pagelab: no terminal, so a trial that takes longer than {limit_s} s will be ended (--trial-time TIME, or --trial-time none)"
-            ));
-        }
         let setup = Setup {
             host,
             design,

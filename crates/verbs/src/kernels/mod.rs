@@ -14,7 +14,7 @@ mod emulator;
 mod job;
 pub mod kernel;
 pub mod lab;
-mod report;
+pub mod report;
 pub mod session;
 
 use policy::Policy;
@@ -24,10 +24,10 @@ use study::plan::order;
 use study::stats::boots::boots_needed;
 
 use crate::compare::design::alone;
-use crate::compare::{Compare, in_guest, refuse_auto};
+use crate::compare::{Compare, Keeping, in_guest, refuse_auto};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
-use crate::publish::first_failure;
+use crate::publish::{Forms, first_failure};
 use kernel::Kernel;
 use lab::{BootResult, Lab};
 use report::ReportContent;
@@ -68,16 +68,18 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     });
     let is_measured =
         |kernel: &&Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
+    let Keeping { full, store: named_store, .. } = &arguments.keeping;
+    let forms = Forms { is_full: *full, store: named_store.clone(), ..arguments.forms.clone() };
     // A kernel without a result is named by the error.
     let shown_kernels: Vec<&Kernel> = kernels.iter().filter(is_measured).collect();
     let shown = ReportContent {
         boots: shown_kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
         planned_boots: boots,
         command: words_of_command(arguments),
-        forms: &arguments.forms,
+        forms: &forms,
         mail: guests.mail,
     };
-    let published = if measured.is_empty() { Ok(()) } else { shown.publish(&lab, &measured) };
+    let published = if measured.is_empty() { Ok(()) } else { shown.publish(&measured) };
     first_failure([outcome, published].into_iter().filter_map(Result::err))
 }
 

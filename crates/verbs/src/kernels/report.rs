@@ -1,21 +1,24 @@
 //! Reports of kernels x policies in the requested forms.
 
+use guest::Image;
 use results::matrix::{self as shown, HostOf, Report};
-use study::comparison::{Comparison, Design};
-use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
-use study::guest::{NO_STUDY, kernel_of};
+use study::comparison::{Comparison, Design, Invocation};
+use study::definition::{Boot, Definition, Guest, HOST, Size, Slurm, Stopping, Workload};
+use study::guest::{Clock, NO_STUDY, kernel_of};
+use study::machine::Machine;
 use study::matrix::kernels;
 use study::stats::boots;
 
+use super::arguments::NamedImage;
 use super::config;
-use super::lab::Lab;
+use crate::compare::in_study;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use crate::publish::Forms;
 
 /// What a report contains, and in which forms it is published.
 pub struct ReportContent<'a> {
-    /// The boots; the first one is the baseline.
+    /// The boots that have a result; the first one is the baseline.
     pub boots: Vec<Boot>,
     /// How often each was to be booted.
     pub planned_boots: u32,
@@ -25,10 +28,66 @@ pub struct ReportContent<'a> {
     pub mail: bool,
 }
 
-impl ReportContent<'_> {
+impl<'a> ReportContent<'a> {
+    /// The report of stored boots of one `compare --kernel`.
+    ///
+    /// # Errors
+    /// They are not the boots of one such comparison.
+    pub fn of_stored(comparisons: &[Comparison], forms: &'a Forms, mail: bool) -> Result<ReportContent<'a>, Failure> {
+        let first = comparisons.first().ok_or_else(|| Failure::Input("expected the number of a comparison".into()))?;
+        if let Some(other) = comparisons.iter().find(|one| kernel_of(&one.machine).is_none()) {
+            return Err(Failure::Input(format!(
+                "comparison {} is none of kernels (compare --kernel); give one number for others",
+                other.id
+            )));
+        }
+        if let Some(other) = comparisons.iter().find(|one| one.invocation.pagelab != first.invocation.pagelab) {
+            return Err(Failure::Input(format!(
+                "comparisons {} and {} were made by different commands; give the boots of one",
+                first.id, other.id
+            )));
+        }
+        let arguments = in_study::parsed(first.invocation.pagelab.iter().skip(2).cloned())?;
+        let images = &arguments.guests.kernels;
+        // A kernel without a name has that of its release, with a number if another one has it.
+        let image_of = |name: &str| {
+            let named = images.iter().find(|image| image.name.as_deref() == Some(name));
+            let of_release = || {
+                let is_own = |image: &&NamedImage| {
+                    image.name.is_none() && Image::read(&image.image).is_ok_and(|image| image.release == name)
+                };
+                images.iter().find(is_own)
+            };
+            named.or_else(of_release)
+        };
+        let mut names: Vec<&str> = Vec::new();
+        for name in comparisons.iter().filter_map(|one| kernel_of(&one.machine)) {
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let place = |name: &&str| {
+            let image = image_of(name);
+            images.iter().position(|one| image.is_some_and(|image| std::ptr::eq(one, image))).unwrap_or(usize::MAX)
+        };
+        names.sort_by_key(place);
+        let boot = |(at, name): (usize, &&str)| {
+            let image = image_of(name).map(|image| image.image.display().to_string()).unwrap_or_default();
+            let guest = Guest { image, cmdline: String::new(), memory: None, icount: false, sysroot: None };
+            Boot::of_guest(name, at == 0, guest)
+        };
+        Ok(ReportContent {
+            boots: names.iter().enumerate().map(boot).collect(),
+            planned_boots: arguments.guests.boots.unwrap_or_else(|| boots::boots_needed(images.len())),
+            command: command_line_of(first),
+            forms,
+            mail,
+        })
+    }
+
     /// Prints and writes the merged result of the boots.
-    pub fn publish(&self, lab: &Lab, comparisons: &[Comparison]) -> Result<(), Failure> {
-        let definition = self.definition(lab, comparisons);
+    pub fn publish(&self, comparisons: &[Comparison]) -> Result<(), Failure> {
+        let definition = self.definition(comparisons);
         let host = comparisons.first().map_or(HOST.to_owned(), |one| kernels::place(&one.machine.cpu_model, one));
         let named: Vec<(String, &Comparison)> = comparisons.iter().map(|one| (host.clone(), one)).collect();
         let workloads = [(self.command.as_str(), named)];
@@ -47,7 +106,7 @@ impl ReportContent<'_> {
             missing: Vec::new(),
             lacking: None,
             kernels_differ: config::differences(&definition.boots),
-            command: std::env::args().collect(),
+            command: comparisons.first().map(|one| one.invocation.pagelab.clone()).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
         // Documents and pages have the same form as those of a study. Text lists kernels first, because they are the question.
@@ -59,8 +118,10 @@ impl ReportContent<'_> {
             format!("{:#}", shown::document(&of_study))
         } else if self.mail {
             shown::mail(of_text)
-        } else {
+        } else if self.forms.is_full {
             shown::render(of_text, terminal_width())
+        } else {
+            shown::screen(of_text, terminal_width(), &self.full_command(comparisons))
         };
         print(text.trim_end(), self.forms.json || self.mail)?;
         match &self.forms.html {
@@ -69,8 +130,14 @@ impl ReportContent<'_> {
         }
     }
 
+    /// `pagelab show 1 2 3 4 --full`
+    fn full_command(&self, comparisons: &[Comparison]) -> String {
+        let numbers = comparisons.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(" ");
+        format!("pagelab show {numbers} --full{}", self.forms.store_words())
+    }
+
     /// The comparison as a study definition: one workload, with the kernels as boots.
-    fn definition(&self, lab: &Lab, comparisons: &[Comparison]) -> Definition {
+    fn definition(&self, comparisons: &[Comparison]) -> Definition {
         let mut policies: Vec<String> = Vec::new();
         for design in comparisons.iter().map(|one| &one.design) {
             let labels = design.compared().map(|arm| &design.arms[arm].label);
@@ -81,13 +148,14 @@ impl ReportContent<'_> {
             );
         }
         let first = comparisons.first().map(|one| &one.design);
+        let first_machine = comparisons.first().map(|one| &one.machine);
         let boots: Vec<String> = self.boots.iter().map(|boot| self.of_boot(&boot.name, comparisons)).collect();
         Definition {
             name: NO_STUDY.to_owned(),
             question: format!(
                 "`{}` in guests ({}); {}",
                 self.command,
-                lab.accelerator_name(),
+                first_machine.map_or("", accelerator),
                 boots.join(", ")
             ),
             size: Size::Standard,
@@ -113,15 +181,13 @@ impl ReportContent<'_> {
         }
     }
 
-    /// The boots of a kernel with the numbers of their comparisons: ``old in 2 boots (`pagelab show`: 3, 6)``.
+    /// `old in 2 boots`
     fn of_boot(&self, name: &str, comparisons: &[Comparison]) -> String {
-        let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name));
-        let numbers: Vec<String> = own.map(|one| one.id.to_string()).collect();
-        let boots = match numbers.len() as u32 {
-            count if count < self.planned_boots => format!("only {count} of {} boots", self.planned_boots),
-            count => boots::count_of_boots(count),
-        };
-        format!("{name} in {boots} (`pagelab show`: {})", numbers.join(", "))
+        let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name)).count() as u32;
+        if own < self.planned_boots {
+            return format!("{name} in only {own} of {} boots", self.planned_boots);
+        }
+        format!("{name} in {}", boots::count_of_boots(own))
     }
 
     /// The machine of each kernel, without duplicates, the baseline's first.
@@ -142,4 +208,19 @@ impl ReportContent<'_> {
         }
         hosts
     }
+}
+
+/// How guests were run.
+fn accelerator(machine: &Machine) -> &'static str {
+    match Clock::of(machine) {
+        Clock::Real => "KVM",
+        Clock::Nothing => "emulated",
+        Clock::Instructions => "emulated, counting instructions",
+    }
+}
+
+/// The command of a comparison; with a server, the server's and the client's.
+pub fn command_line_of(comparison: &Comparison) -> String {
+    let Invocation { command, client, .. } = &comparison.invocation;
+    command.iter().chain(client.iter().flatten()).cloned().collect::<Vec<_>>().join(" ")
 }

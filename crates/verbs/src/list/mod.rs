@@ -220,7 +220,8 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
     }
     let rows = summaries.into_iter().map(|summary| {
         let ended = ended(&summary.ended).to_string();
-        let command = summary.command.join(" ");
+        let kernel = summary.kernel.map(|kernel| format!(" (on {kernel})")).unwrap_or_default();
+        let command = summary.command.join(" ") + &kernel;
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
@@ -232,6 +233,7 @@ fn summary_document(summary: &Summary) -> Value {
         "number": summary.id,
         "started_unix_s": summary.started_unix_s,
         "command": summary.command,
+        "kernel": summary.kernel,
         "policies": summary.arms,
         "trials": summary.trials,
         "ended": ended(&summary.ended),

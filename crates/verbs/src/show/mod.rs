@@ -1,20 +1,22 @@
-//! `pagelab show`: shows a stored comparison.
+//! `pagelab show`: shows a stored comparison, or the boots of one of kernels together.
 
 use std::path::PathBuf;
 
 use clap::Args;
 use results::required::ArmRequirement;
+use results::store::Store;
 
 use crate::failure::Failure;
+use crate::kernels::report::ReportContent;
 use crate::output::find_store;
 use crate::publish::{Forms, check_requirements, print_attempts, publish_mail, publish_stored};
 
 /// Arguments of `pagelab show`.
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Its number (`pagelab list comparisons`)
-    #[arg(value_name = "NUMBER")]
-    number: i64,
+    /// Its number (`pagelab list comparisons`). Several numbers are the boots of one `compare --kernel`, which are shown together
+    #[arg(value_name = "NUMBER", required = true)]
+    numbers: Vec<i64>,
     /// Show everything: further metrics, the tracing overhead, faults, page tables, all notes and warnings, and the
     /// settings that were tried for advice and did not hold
     #[arg(long, conflicts_with = "json")]
@@ -40,17 +42,17 @@ pub struct Show {
 pub fn run(arguments: &Show) -> Result<(), Failure> {
     let store = find_store(arguments.store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
-    let comparison = store.load(arguments.number).map_err(Failure::input)?;
-    let resumptions = store.resumptions(arguments.number).map_err(Failure::input)?;
     arguments.forms.can_be_written()?;
+    let [number] = arguments.numbers[..] else { return of_kernels(arguments, &store) };
+    let comparison = store.load(number).map_err(Failure::input)?;
+    let resumptions = store.resumptions(number).map_err(Failure::input)?;
     if arguments.mail {
         return publish_mail(&comparison, &resumptions, &arguments.forms);
     }
     let require = arguments.require.clone();
     if !require.is_empty() && comparison.design.is_over_boots() {
         return Err(Failure::Input(format!(
-            "comparison {} is a part of one over boots, and --require judges the arms of a whole one; leave it out",
-            arguments.number
+            "comparison {number} is a part of one over boots, and --require judges the arms of a whole one; leave it out"
         )));
     }
     require.iter().try_for_each(|one| one.check(&comparison.design)).map_err(Failure::input)?;
@@ -60,4 +62,15 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
         print_attempts(&comparison)?;
     }
     check_requirements(&comparison, &forms)
+}
+
+/// Shows the boots of one comparison of kernels.
+fn of_kernels(arguments: &Show, store: &Store) -> Result<(), Failure> {
+    if !arguments.require.is_empty() || arguments.forms.csv.is_some() {
+        return Err(Failure::Input("--require and --csv are for one comparison; give one number".into()));
+    }
+    let comparisons: Result<Vec<_>, _> = arguments.numbers.iter().map(|number| store.load(*number)).collect();
+    let comparisons = comparisons.map_err(Failure::input)?;
+    let forms = Forms { is_full: arguments.full, store: arguments.store.clone(), ..arguments.forms.clone() };
+    ReportContent::of_stored(&comparisons, &forms, arguments.mail)?.publish(&comparisons)
 }

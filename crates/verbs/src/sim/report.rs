@@ -138,7 +138,7 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
             rate(cost.most_lost_cycles),
         ]
     };
-    let header = ["policy", "verdict", "L1 misses", "L2 misses", "walks", "reads", "cycles"];
+    let header = ["policy", "pages", "L1 misses", "L2 misses", "walks", "reads", "cycles"];
     plain(header, outcomes.iter().map(row), width)
 }
 

@@ -50,7 +50,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
 /// The columns, and the order in which a narrow terminal loses them.
 const HEADINGS: [(&str, u8); 8] = [
     ("policy", 0),
-    ("verdict", 2),
+    ("pages", 2),
     ("walks", 3),
     ("translation", 0),
     ("faults", 3),

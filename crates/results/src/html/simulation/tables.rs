@@ -43,7 +43,7 @@ pub(super) fn result(cells: &[Cell]) -> String {
         &[
             "policy",
             "cycles lost",
-            "verdict",
+            "pages",
             "L1 misses",
             "L2 misses",
             "walks",
@@ -54,7 +54,7 @@ pub(super) fn result(cells: &[Cell]) -> String {
             "held, not mapped",
             "page tables",
         ],
-        &["policy", "verdict"],
+        &["policy", "pages"],
     );
     let body: String = cells.iter().map(result_row).collect();
     let caption = format!(

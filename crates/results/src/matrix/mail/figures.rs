@@ -130,6 +130,15 @@ fn count_of_runs(runs: u32) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
+/// Why an arm has no figure, or did not get the pages of its policy; `None` if neither is so.
+pub fn why_not(cell: &Cell) -> Option<String> {
+    match (&cell.standing, cell.basis.holding) {
+        (Standing::None { why }, _) => Some(format!("no figure: {why}")),
+        (_, Some(Holding::NotHeld | Holding::Partly | Holding::Unknown)) => pages(cell),
+        _ => None,
+    }
+}
+
 /// Whether the pages were those of the policy, and if not, why.
 fn pages(cell: &Cell) -> Option<String> {
     let share = cell.coverage_ratio.map(figure::share);

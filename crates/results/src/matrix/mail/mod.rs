@@ -24,6 +24,7 @@ use figures::{Extent, estimate, has_figure, interval};
 use layout::{Columns, command, fact, folded, item, paragraph};
 
 pub use facts::settings;
+pub(super) use figures::why_not;
 pub use layout::WIDTH;
 pub use one::comparison;
 
