@@ -79,7 +79,7 @@ fn reports_a_leased_setting_as_leased() {
     let mut measuring = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "600"]);
     let measuring = measuring.stdin(Stdio::null()).begin();
     await_lease(&measuring);
-    let holder = format!("on loan to process {} (", measuring.id());
+    let holder = format!("leased by process {} (", measuring.id());
     let exec = || bench.pagelab(&["exec", "-p", "thp", "--", "true"]).as_nobody().ran();
     // It holds the lease before it has changed the settings.
     let mut ran = exec();
@@ -93,7 +93,7 @@ fn reports_a_leased_setting_as_leased() {
     measuring.ran();
     let _lease = lease();
     let after = exec();
-    assert!(!after.stderr.contains("on loan"), "{after}");
+    assert!(!after.stderr.contains("leased"), "{after}");
 }
 
 // ---- terminals ----

@@ -260,6 +260,11 @@ impl Cause {
         matches!(self, Cause::FilePages | Cause::CodePages | Cause::FileMisaligned)
     }
 
+    /// Whether it keeps a program from starting at all.
+    pub fn prevents_start(&self) -> bool {
+        matches!(self, Cause::BasePageRefused { .. } | Cause::JemallocRefusesBasePage { .. })
+    }
+
     /// One short clause for a table.
     pub fn describe(&self) -> String {
         match self {
@@ -395,7 +400,8 @@ impl Cause {
             Cause::Pinned => "pages are pinned (RDMA, VFIO, io_uring)".into(),
             Cause::BasePageRefused { base, aligned_to } => {
                 format!(
-                    "the program cannot start with base pages of {base}: its LOAD segments are aligned to {aligned_to}"
+                    "the program cannot start with base pages of {base}: LOAD segments of it or of a library are aligned to \
+                     {aligned_to}"
                 )
             }
             Cause::JemallocRefusesBasePage { base, built_for } => {

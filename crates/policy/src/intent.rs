@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::direct_map_leaves::DirectMapLeaves;
-use crate::size::PageSize;
+use crate::size::{PageSize, parse_bytes};
 use crate::windows::{Windows, WindowsError};
 
 /// The page sizes that a running kernel offers.
@@ -98,6 +98,12 @@ pub enum PolicyError {
         /// The most similar valid name.
         nearest: String,
     },
+    /// A size alone.
+    #[error(
+        "{0:?} is a size, which several policies can have: thp (PMD size), mthp-SIZE or hugetlb-SIZE (`pagelab list policies` shows \
+         those of this machine)"
+    )]
+    Size(String),
     /// There is no modifier of that name.
     #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
     UnknownModifier {
@@ -300,7 +306,14 @@ fn parse_granularity(text: &str) -> Result<Granularity, PolicyError> {
             .map(Granularity::Mthp)
             .or_else(|| sized("hugetlb-").map(Granularity::Hugetlb))
             .or_else(|| sized("direct-map-").map(DirectMapLeaves::Of).map(Granularity::DirectMap))
-            .ok_or_else(|| PolicyError::Unknown { found: text.to_string(), nearest: nearest(text, &well_known()) }),
+            .ok_or_else(|| unknown(text)),
+    }
+}
+
+fn unknown(text: &str) -> PolicyError {
+    match parse_bytes(text) {
+        Ok(_) => PolicyError::Size(text.to_string()),
+        Err(_) => PolicyError::Unknown { found: text.to_string(), nearest: nearest(text, &well_known()) },
     }
 }
 
@@ -359,6 +372,7 @@ mod tests {
             other => panic!("{text}: {other:?}"),
         };
         assert_eq!(nearest_of("tph"), "thp");
+        assert_eq!("2M".parse::<Policy>(), Err(PolicyError::Size("2M".into())));
         assert_eq!(nearest_of("mthp-64"), "mthp-64k");
         assert_eq!(nearest_of("hugetlb2m"), "hugetlb-2m");
         assert_eq!(nearest_of("thp+noguards"), "no-guards");

@@ -93,21 +93,28 @@ struct Candidates<'a> {
     name: &'a str,
     machine: Option<&'a Machine>,
     entries: Vec<Entry<'a>>,
-    left_out: Vec<String>,
+    /// Reasons, each with the policies that were left out for it.
+    left_out: Vec<(String, Vec<String>)>,
     is_part: bool,
     time: &'a RunTime,
 }
 
 impl<'a> Candidates<'a> {
     fn of(cells: &'a [Cell], machine: Option<&'a Machine>, is_part: bool, time: &'a RunTime) -> Candidates<'a> {
-        let (mut entries, mut left_out) = (Vec::new(), Vec::new());
+        let mut entries = Vec::new();
+        let mut left_out: Vec<(String, Vec<String>)> = Vec::new();
         for cell in cells {
-            match &cell.outcome {
-                Ok(cost) if cost.verdict.holding == Holding::NotHeld => left_out.push(not_in_force(&cell.policy, cost)),
-                Ok(cost) => entries.push(Entry { policy: &cell.policy, cost }),
-                Err(missing) => {
-                    left_out.push(format!("{} ({}: {})", cell.policy, missing.label(), printable(missing.why())))
+            let reason = match &cell.outcome {
+                Ok(cost) if cost.verdict.holding == Holding::NotHeld => not_in_force(cost),
+                Ok(cost) => {
+                    entries.push(Entry { policy: &cell.policy, cost });
+                    continue;
                 }
+                Err(missing) => format!("{}: {}", missing.label(), printable(missing.why())),
+            };
+            match left_out.iter_mut().find(|(known, _)| *known == reason) {
+                Some((_, policies)) => policies.push(cell.policy.clone()),
+                None => left_out.push((reason, vec![cell.policy.clone()])),
             }
         }
         Candidates { name: &cells[0].machine, machine, entries, left_out, is_part, time }
@@ -121,7 +128,8 @@ impl<'a> Candidates<'a> {
             (None, _) => vec![format!("no answer for {}: no policy gave figures that count", self.name)],
         };
         if !self.left_out.is_empty() {
-            sentences.push(format!("Not compared: {}", self.left_out.join(", ")));
+            let named = self.left_out.iter().map(|(reason, policies)| format!("{} ({reason})", enumerate(policies)));
+            sentences.push(format!("Not compared: {}", named.collect::<Vec<_>>().join(", ")));
         }
         sentences.extend(self.reference().and_then(|reference| self.mostly_hits(reference)));
         if !self.entries.is_empty() {

@@ -37,7 +37,7 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     let rows = rows::rows(comparison);
     let width = place.width.max(MIN_WIDTH);
     let notes = notes::notes(comparison, &rows);
-    let mut lines = columns::lines(table(comparison, &rows), width);
+    let (mut lines, left_out) = columns::lines(table(comparison, &rows), width);
     lines.push(Line::new());
     let text_width = if place.is_folded { width.min(MAX_SENTENCE) } else { usize::MAX };
     let paragraph = |lead: &str, emphasis: Emphasis, rest: &str| {
@@ -56,12 +56,12 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     if let Some(rest) = advice::short(comparison).strip_prefix("advice:") {
         lines.extend(paragraph("advice:", Emphasis::Strong, rest));
     }
-    lines.extend(paragraph("", Emphasis::None, &rest_of(&rows, &notes, place.full)));
+    lines.extend(paragraph("", Emphasis::None, &rest_of(&rows, &notes, &left_out, place.full)));
     lines
 }
 
-/// `why 2 policies are unsupported, and 5 notes: pagelab show 3 --full`
-fn rest_of(rows: &[Row<'_>], notes: &[Note], full: &str) -> String {
+/// `why 2 policies are unsupported, 5 notes, the column memory, and all figures: pagelab show 3 --full`
+fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) -> String {
     let unsupported: Vec<String> = rows.iter().filter(|row| row.unsupported().is_some()).map(Row::label).collect();
     let others = notes.iter().map(Note::hidden).sum::<usize>() - unsupported.len();
     let why = match &unsupported[..] {
@@ -74,7 +74,12 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], full: &str) -> String {
         1 => Some("1 note".to_owned()),
         others => Some(format!("{others} notes")),
     };
-    let parts: Vec<String> = why.into_iter().chain(notes).chain(["all figures".to_owned()]).collect();
+    let columns = match left_out {
+        [] => None,
+        [one] => Some(format!("the column {one}")),
+        several => Some(format!("the columns {}", several.join(", "))),
+    };
+    let parts: Vec<String> = why.into_iter().chain(notes).chain(columns).chain(["all figures".to_owned()]).collect();
     format!("{}: {full}", crate::text::enumerate(&parts))
 }
 
@@ -88,7 +93,7 @@ pub fn table_of<const N: usize>(headings: [(&str, u8); N], rows: &[[String; N]],
         cells: rows.iter().map(|row| Span::plain(printable(&row[at]))).collect(),
     };
     let columns = headings.into_iter().enumerate().map(column).collect();
-    without_emphasis(&columns::lines(columns, width.max(MIN_WIDTH)))
+    without_emphasis(&columns::lines(columns, width.max(MIN_WIDTH)).0)
 }
 
 fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {

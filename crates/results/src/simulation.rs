@@ -328,9 +328,10 @@ pub fn rate_in_words(rate: f64) -> String {
     }
 }
 
-/// `held 97 %`, or the holding only.
+/// `held 97 %`, or the holding only; `cannot start` for a program that the base pages of the policy keep from starting.
 pub fn verdict_in_words(verdict: &Verdict) -> String {
     match verdict.coverage_ratio() {
+        _ if verdict.causes.iter().any(|share| share.cause.prevents_start()) => "cannot start".to_owned(),
         Some(ratio) => format!("{} {}", verdict.holding, figure::share(ratio)),
         None => verdict.holding.to_string(),
     }

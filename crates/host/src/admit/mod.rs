@@ -137,7 +137,7 @@ fn settable(settings: &[Setting], host: &Host, terms: &Terms) -> Result<(), Unsu
         if let Some(holder) = host.is_live().then(leaseholder).flatten() {
             return Err(Unsupported {
                 reason: format!(
-                    "{} is {now:?} and must be {:?}; but system settings are on loan to {holder}, which puts them back when it \
+                    "{} is {now:?} and must be {:?}; but system settings are leased by {holder}, which puts them back when it \
                      ends",
                     first.path, first.value
                 ),

@@ -99,7 +99,7 @@ impl<'a> Candidates<'a> {
                     figure::short(cpu_s, study::metric::Unit::Seconds)
                 });
                 format!(
-                    "{}: up to {} less time on {} (translation: at most {} -> {} of {time}){hardly}{}{}{all}",
+                    "{}: translation takes up to {} less of the time on {} (at most {} -> {} of {time}){hardly}{}{}{all}",
                     first.policy,
                     at_most(less),
                     self.name,

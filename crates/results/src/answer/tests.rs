@@ -131,7 +131,7 @@ fn the_time_has_its_source() {
         recorded_ratio,
     };
     let answer = answer_of(&cells, &measured(None));
-    let expected = "thp: up to 18 % less time on m (translation: at most 20 % -> 2 % of 400.0 µs), for about";
+    let expected = "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively on such a processor (a fast \
                     one). With";
@@ -168,7 +168,7 @@ fn names_the_best_with_its_gain_its_memory_and_assumptions() {
     let answer = answered(&[cell("base", cost(200_000)), cell("thp", thp), cell("mthp-64k", cost(60_000))]);
     assert_eq!(
         answer.sentence,
-        "thp: up to 14 % less time on m (translation: at most 15 % -> 1.5 % of the time, which is assumed), for 1.5 times the \
+        "thp: translation takes up to 14 % less of the time on m (at most 15 % -> 1.5 % of the time, which is assumed), for 1.5 times the \
          peak memory (150M against 100M); held on 97 % of the memory. The time is assumed, a cycle for each of 1,000,000 \
          instructions, plus translation and the kernel's work at faults: this is a test. With faults, zeroing and copying, \
          whose cost is assumed, thp has the fewest cycles; thp takes 13.3 % less time than base. Assumed: 4 of 5 figures of \

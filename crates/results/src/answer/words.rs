@@ -6,10 +6,13 @@ use crate::figure;
 use crate::simulation::{Cost, Per, rate_in_words};
 use crate::text::printable;
 
-/// `thp (not in force: mappings smaller than one page)`
-pub(super) fn not_in_force(policy: &str, cost: &Cost) -> String {
-    let why = cost.verdict.causes.first().map(|share| format!(": {}", printable(&share.cause.describe())));
-    format!("{policy} (not in force{})", why.unwrap_or_default())
+/// `not in force: mappings smaller than one page`; for a program that cannot start, only that.
+pub(super) fn not_in_force(cost: &Cost) -> String {
+    match cost.verdict.causes.first().map(|share| &share.cause) {
+        Some(cause) if cause.prevents_start() => printable(&cause.describe()),
+        Some(cause) => format!("not in force: {}", printable(&cause.describe())),
+        None => "not in force".to_owned(),
+    }
 }
 
 /// `0.2 %`, `12 %`: a bound, so rounded up.

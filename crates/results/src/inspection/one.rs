@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census};
-use policy::inspect::{BasePageSupport, Contents, Inspection, Kind, ThpMode};
+use policy::inspect::{BasePageSupport, Contents, Inspection, Jemalloc, Kind, ThpMode};
 use policy::judge::THP;
 use policy::size::format_bytes;
 
@@ -21,7 +21,7 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     let refused = refused(inspection, width);
     let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks(inspection));
     let head = head.collect::<Vec<_>>().join("\n");
-    joined([head, memory, causes, refused, supply(inspection, width), sight(inspection, width)])
+    joined([head, memory, causes, refused, supply(inspection, width), base_pages(inspection, width), sight(inspection, width)])
 }
 
 /// The same for a small screen: the causes come first, and the command, which can be long, last.
@@ -36,6 +36,7 @@ pub fn answer_first(inspection: &Inspection, width: usize) -> String {
         memory,
         refused,
         supply(inspection, width),
+        base_pages(inspection, width),
         sight(inspection, width),
         command,
     ])
@@ -76,10 +77,6 @@ fn remarks(inspection: &Inspection) -> Vec<String> {
     if let Some(stage) = &about.second_stage {
         lines.push(format!("  {}", printable(&stage.describe())));
     }
-    if let BasePageSupport::Refused(refused) = &about.base_page_support {
-        lines.push(format!("  {}", printable(&refused.describe())));
-    }
-    lines.extend(about.jemalloc.iter().flatten().map(|one| format!("  {}", printable(&one.describe()))));
     let worth = inspection.resident_bytes() / 100;
     if let Some(bytes) = about.lazy_free_bytes.filter(|bytes| *bytes > worth) {
         lines.push(format!("  freed by MADV_FREE, not reclaimed yet: {}", format_bytes(bytes)));
@@ -209,11 +206,23 @@ fn supply(inspection: &Inspection, width: usize) -> String {
         ),
     ];
     let on_loan = supply.leaseholder.iter().map(|holder| {
-        format!("settings are on loan to {holder}: causes and remedies are about these, the host's own may differ")
+        format!("settings are leased by {holder}: causes and remedies are about these, the host's own may differ")
     });
     let lines = on_loan.chain(lines).chain(pools(inspection));
     let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 4));
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+}
+
+/// What keeps the program from starting on kernels with larger base pages.
+fn base_pages(inspection: &Inspection, width: usize) -> String {
+    let about = &inspection.process;
+    let segments = match &about.base_page_support {
+        BasePageSupport::Refused(refused) => Some(refused.describe()),
+        _ => None,
+    };
+    let reasons = segments.into_iter().chain(about.jemalloc.iter().flatten().map(Jemalloc::describe));
+    let lines: Vec<String> = reasons.map(|line| fold(&format!("  {}", printable(&line)), width, 4)).collect();
+    if lines.is_empty() { String::new() } else { format!("on kernels with larger base pages\n{}", lines.join("\n")) }
 }
 
 fn sight(inspection: &Inspection, width: usize) -> String {

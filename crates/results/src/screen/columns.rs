@@ -26,9 +26,9 @@ impl Column {
     }
 }
 
-/// The table in lines of at most `width` columns, without the columns for which there is no room. If the others do not fit either, each row
-/// is a paragraph.
-pub fn lines(all: Vec<Column>, width: usize) -> Vec<Line> {
+/// The table in lines of at most `width` columns, without the columns for which there is no room, whose titles are returned too. If the
+/// others do not fit either, each row is a paragraph.
+pub fn lines(all: Vec<Column>, width: usize) -> (Vec<Line>, Vec<String>) {
     let all: Vec<Column> = all.into_iter().filter(|column| !column.is_empty()).collect();
     let most = all.iter().map(|column| column.dispensable).max().unwrap_or(0);
     for kept in (0..=most).rev() {
@@ -36,10 +36,11 @@ pub fn lines(all: Vec<Column>, width: usize) -> Vec<Line> {
         let own: usize = shown.iter().map(|column| column.width()).sum();
         let fits = |gap: &usize| own + gap * shown.len().saturating_sub(1) <= width;
         if let Some(gap) = GAPS.into_iter().find(fits) {
-            return table(&shown, gap);
+            let left_out = all.iter().filter(|column| column.dispensable > kept);
+            return (table(&shown, gap), left_out.map(|column| column.title.clone()).collect());
         }
     }
-    paragraphs(&all, width)
+    (paragraphs(&all, width), Vec::new())
 }
 
 fn table(shown: &[&Column], gap: usize) -> Vec<Line> {

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::policy::ModelPolicy;
 use model::replay::Unrecorded;
 use model::simulation::Outcome;
 use policy::size::format_bytes;
@@ -79,10 +80,14 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
             format_bytes(outside)
         ));
     }
+    let mut policies = ran.iter().map(|outcome| &outcome.policy);
+    if let Some(proposal) = policies.find(|policy| matches!(policy, ModelPolicy::Contig64k { .. })) {
+        notes.push(format!("{proposal} is a proposal of 2016 ({}); kernels since 6.9 do mthp-64k", proposal.describe()));
+    }
     notes.extend(unmodelled(ran));
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
         let bytes = format_bytes(swapped);
-        notes.push(format!("memory was short: up to {bytes} were reclaimed to swap; allow more with --memory"));
+        notes.push(format!("memory was short: up to {bytes} were reclaimed to swap, which costs nothing in the model; allow more with --memory"));
     }
     if let Some(forks) = ran.iter().map(|outcome| outcome.costs.forks).max().filter(|forks| *forks != 0) {
         let processes = if forks == 1 { "process" } else { "processes" };

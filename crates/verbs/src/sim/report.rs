@@ -76,16 +76,20 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why policies did not hold, with the largest causes of each.
+/// Why policies did not hold, with the largest causes of each. What keeps the program from starting concerns all policies with the same
+/// base pages, and is one line.
 pub fn causes(ran: &[&Outcome], shown: usize) -> Vec<String> {
-    by_machine(ran, |outcome| {
-        let cause = |share: &CauseShare| {
-            let bytes = share.bytes.map(|bytes| format!(" {},", format_bytes(bytes))).unwrap_or_default();
-            let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
-            format!("{}:{bytes} {}{remedy}", outcome.policy, share.cause.describe())
-        };
+    let line = |who: &str, share: &CauseShare| {
+        let bytes = share.bytes.map(|bytes| format!("{}, ", format_bytes(bytes))).unwrap_or_default();
+        let remedy = policy::remedy::of_cause(&share.cause).map(|remedy| format!("; {remedy}")).unwrap_or_default();
+        format!("{who}{bytes}{}{remedy}", share.cause.describe())
+    };
+    let of_outcome = |outcome: &Outcome| {
+        let who = format!("{}: ", outcome.policy);
+        let cause = |share: &CauseShare| line(if share.cause.prevents_start() { "" } else { &who }, share);
         outcome.verdict.causes.iter().take(shown).map(cause).collect()
-    })
+    };
+    by_machine(ran, of_outcome)
 }
 
 /// Which calls were answered as the tracer does.
@@ -98,12 +102,13 @@ fn answered(ran: &[&Outcome]) -> Vec<String> {
     })
 }
 
-/// Lines about outcomes. Those that are equal for several machines are printed once.
+/// Lines about outcomes. Those that are equal for several policies or machines are printed once.
 fn by_machine(ran: &[&Outcome], lines_of: impl Fn(&Outcome) -> Vec<String>) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
         for text in lines_of(outcome) {
             match lines.iter_mut().find(|(known, _)| *known == text) {
+                Some((_, machines)) if machines.last() == Some(&outcome.machine.as_str()) => {}
                 Some((_, machines)) => machines.push(&outcome.machine),
                 None => lines.push((text, vec![&outcome.machine])),
             }

@@ -1,0 +1,118 @@
+//! The first screen of a comparison of kernels: one line per policy and kernel, the answer, what changes how both are to be read, and
+//! the command that shows the rest.
+
+use study::guest::Clock;
+use study::matrix::kernels::EMULATED;
+use study::matrix::{Cell, Row, Standing};
+use study::metric::names;
+
+use super::cells::word;
+use super::{Report, answer, further, mail};
+use crate::figure::{self, Change};
+use crate::screen::table_of;
+use crate::text::{fold, printable};
+
+/// Maximum width of a sentence's line; longer ones are hard to read.
+const MAX_SENTENCE: usize = 100;
+/// Figures next to the one that decides, each with its heading and the order in which columns are left out.
+const FURTHER: [(&str, &str, u8); 5] = [
+    (names::KERNEL_INSTRUCTIONS, "in kernel", 6),
+    (names::MINOR_FAULTS, "faults", 3),
+    (names::LARGE_PAGE_BYTES, "large", 2),
+    (names::PEAK_RESIDENT_BYTES, "memory", 4),
+    (names::PAGE_TABLE_SEEN_BYTES, "tables", 5),
+];
+
+/// The screen of a report whose first matrix has a row per policy and a column per kernel; with a single kernel, the other way round.
+/// `full` is the command that shows everything.
+pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
+    let sentence = |text: &str| fold(&printable(text), width.min(MAX_SENTENCE), 2);
+    let mut text = sentence(&report.definition.question) + "\n\n" + &table(report, width) + "\n";
+    let rows = &report.matrix.rows;
+    // The limits of a clock are long; on the screen one line is enough.
+    let of_clocks = [Clock::Instructions, Clock::Nothing].map(Clock::limits);
+    let limits = further::limits(rows);
+    let notes = limits.iter().map(|(_, note, _)| *note).filter(|note| !of_clocks.contains(&Some(note)));
+    let notes = notes.map(|note| format!("note: {note}"));
+    let is_emulated = rows.iter().any(|row| row.is_emulated);
+    let emulated = is_emulated.then(|| "note: no figure is a time, because the guests are emulated".to_owned());
+    let sentences = std::iter::once(answer(report)).chain(pages(rows)).chain(notes).chain(emulated);
+    let last = format!("all figures, and what limits them: {full}");
+    sentences.chain([last]).for_each(|one| text.push_str(&format!("\n{}", sentence(&one))));
+    text + "\n"
+}
+
+/// The policy and the kernel of a cell.
+fn names_of<'a>(report: &Report<'_>, row: &'a Row, cell: &'a Cell) -> (&'a str, &'a str) {
+    if report.columns_of(report.matrix) != "boot" {
+        return (&cell.policy, &row.machine);
+    }
+    let workloads = report.definition.workloads.iter();
+    let policy = workloads.filter_map(|one| row.workload.strip_prefix(&one.name)?.strip_prefix(" under ")).next();
+    (policy.unwrap_or(&row.workload), &cell.policy)
+}
+
+fn table(report: &Report<'_>, width: usize) -> String {
+    let metric = report.matrix.rows.first().map_or(names::WALL_S, |row| &row.metric);
+    let interval = format!("{} interval", figure::confidence(0.95));
+    let title = figure::title(metric);
+    let further = FURTHER.map(|(name, heading, dispensable)| (if name == metric { "" } else { heading }, dispensable));
+    let [kernel, faults, large, memory, tables] = further;
+    let headings = [
+        ("policy", 0),
+        ("kernel", 0),
+        (title.as_str(), 1),
+        ("change", 0),
+        (interval.as_str(), 3),
+        kernel,
+        faults,
+        large,
+        memory,
+        tables,
+        ("outcome", 0),
+    ];
+    let mut lines: Vec<[String; 11]> = Vec::new();
+    for row in &report.matrix.rows {
+        // The baseline first; it need not be the first kernel or policy.
+        let (old, new): (Vec<&Cell>, Vec<&Cell>) =
+            row.cells.iter().partition(|cell| cell.standing == Standing::Baseline);
+        lines.extend(old.into_iter().chain(new).map(|cell| line(names_of(report, row, cell), row, cell)));
+    }
+    table_of(headings, &lines, width)
+}
+
+fn line((policy, kernel): (&str, &str), row: &Row, cell: &Cell) -> [String; 11] {
+    let value = |name: &str| {
+        let value = cell.medians.get(name);
+        value.map_or_else(String::new, |value| figure::short(*value, figure::metric(&[], name).unit))
+    };
+    let effect = cell.effects.get(&row.metric).filter(|_| cell.standing != Standing::Baseline);
+    let change = effect.map(Change::of);
+    let [kernel_part, faults, large, memory, tables] =
+        FURTHER.map(|(name, ..)| if name == row.metric { String::new() } else { value(name) });
+    [
+        policy.to_owned(),
+        kernel.strip_suffix(EMULATED).unwrap_or(kernel).to_owned(),
+        value(&row.metric),
+        change.map(|change| change.estimate()).unwrap_or_default(),
+        change.and_then(|change| change.range()).unwrap_or_default(),
+        kernel_part,
+        faults,
+        large,
+        memory,
+        tables,
+        match &cell.standing {
+            Standing::None { .. } => "no figure".to_owned(),
+            standing => word(standing).to_owned(),
+        },
+    ]
+}
+
+/// Why a kernel has no figure under a policy, or did not give its pages.
+fn pages(rows: &[Row]) -> Vec<String> {
+    let of_row = |row: &Row| {
+        let cells = row.cells.iter().filter_map(|cell| Some((cell, mail::why_not(cell)?)));
+        cells.map(|(cell, why)| format!("{} on {}: {why}", row.workload, cell.policy)).collect::<Vec<_>>()
+    };
+    rows.iter().flat_map(of_row).collect()
+}
