@@ -6,7 +6,7 @@ use common::{Fake, Noise, comparison, design, machine};
 use policy::verdict::Holding;
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::definition::{Definition, DefinitionError, Size, Wire};
-use study::guest::{Clock, kernel_word, without_times};
+use study::guest::{Clock, kernel_word, with_large_pages, without_times};
 use study::machine::Machine;
 use study::matrix::{Matrix, Standing, kernels};
 use study::metric::{Direction, Metric, Observation, Unit, names};
@@ -71,6 +71,37 @@ fn an_emulated_guest_has_no_times_and_has_instructions_if_its_clock_counts_them(
         let instructions = emulated.trials[0].value(names::INSTRUCTIONS);
         assert_eq!(instructions.is_some(), clock == Clock::Instructions && cpu_s.is_some());
         assert!(without_times(emulated.clone()) == emulated, "it can be done twice");
+    }
+}
+
+#[test]
+fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
+    let known = boot("old", Clock::Instructions, 1, 1.0);
+    let [user_s, system_s] = [names::USER_S, names::SYSTEM_S].map(|name| known.trials[0].value(name));
+    let found = without_times(with_large_pages(known.clone()));
+    let record = &found.trials[0];
+    let counted = |seconds: Option<f64>| seconds.map(|seconds| (seconds * 1e9).round());
+    assert_eq!(record.value(names::USER_INSTRUCTIONS), counted(user_s));
+    assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), counted(system_s));
+    let base = found.machine.page_sizes.base;
+    let large = record.census.bytes_where(|mapping| mapping.effective() > base);
+    assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some(large as f64));
+    let has = |name: &str| found.design.metrics.iter().any(|metric| metric.name == name);
+    assert!(has(names::LARGE_PAGE_BYTES) && has(names::USER_INSTRUCTIONS) && has(names::KERNEL_INSTRUCTIONS));
+    let medians = &found.analysis.unwrap().arms[0].medians;
+    assert!(medians.contains_key(names::LARGE_PAGE_BYTES));
+    assert!(with_large_pages(boot("old", Clock::Real, 1, 1.0)).trials[0].value(names::LARGE_PAGE_BYTES).is_some());
+}
+
+#[test]
+fn an_emulated_kernel_has_the_limits_of_its_clock_as_a_note() {
+    let boots: Vec<Comparison> = eight(Clock::Instructions).into_iter().map(without_times).collect();
+    let (definition, named) = (definition(), named(&boots));
+    for matrix in [kernels::of_kernels(&definition, &named).unwrap(), kernels::of_policies(&definition, &named)] {
+        for row in &matrix.rows {
+            let limits = row.notes.iter().filter(|note| Some(note.as_str()) == Clock::Instructions.limits());
+            assert_eq!(limits.count(), 1, "{:?}", row.notes);
+        }
     }
 }
 

@@ -131,7 +131,8 @@ fn the_time_has_its_source() {
         recorded_ratio,
     };
     let answer = answer_of(&cells, &measured(None));
-    let expected = "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of 400.0 µs), for about";
+    let expected =
+        "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively on such a processor (a fast \
                     one). With";

@@ -21,7 +21,15 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     let refused = refused(inspection, width);
     let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks(inspection));
     let head = head.collect::<Vec<_>>().join("\n");
-    joined([head, memory, causes, refused, supply(inspection, width), base_pages(inspection, width), sight(inspection, width)])
+    joined([
+        head,
+        memory,
+        causes,
+        refused,
+        supply(inspection, width),
+        base_pages(inspection, width),
+        sight(inspection, width),
+    ])
 }
 
 /// The same for a small screen: the causes come first, and the command, which can be long, last.

@@ -116,3 +116,40 @@ fn pages(rows: &[Row]) -> Vec<String> {
     };
     rows.iter().flat_map(of_row).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::matrix::sample::with_large_report;
+
+    #[test]
+    fn a_kernel_has_one_line_per_policy() {
+        with_large_report(|report| {
+            let over_boots = report.over_boots.unwrap();
+            let shown = Report { matrix: over_boots, over_boots: None, ..report.clone() };
+            for width in [80, 120] {
+                let text = screen(&shown, width, "pagelab show 1 2 --full");
+                let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with('─')).collect();
+                let table: Vec<&&str> = lines[1..].iter().take_while(|line| !line.is_empty()).collect();
+                assert_eq!(table.len(), 2 * over_boots.rows.len(), "{text}");
+                assert!(table[0].contains("base-4k") && table[0].ends_with("baseline"), "{text}");
+                assert!(table[1].contains("base-64k") && table[1].contains('%'), "{text}");
+                assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+                assert!(
+                    text.contains("note: the baseline drifted") && text.contains("pagelab show 1 2 --full"),
+                    "{text}"
+                );
+            }
+        });
+    }
+
+    #[test]
+    fn with_one_kernel_its_policies_are_compared() {
+        with_large_report(|report| {
+            let shown = Report { over_boots: None, ..report.clone() };
+            let text = screen(&shown, 160, "pagelab show 1 --full");
+            let line = text.lines().find(|line| line.starts_with("thp ")).unwrap();
+            assert!(line.contains("base-4k") && line.contains("better"), "{text}");
+        });
+    }
+}

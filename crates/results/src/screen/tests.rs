@@ -60,7 +60,7 @@ fn every_line_fits_and_every_name_is_whole() {
     }
 }
 
-/// What is left out is the memory first, then the verdict, the interval and the time.
+/// What is left out is the memory first, then the pages, the interval and the time.
 #[test]
 fn a_narrow_terminal_has_fewer_columns() {
     let header = |width: usize| {
@@ -73,6 +73,8 @@ fn a_narrow_terminal_has_fewer_columns() {
     assert_eq!(header(70), ["policy", "wall time", "change", "95 % interval", "outcome"]);
     assert_eq!(header(55), ["policy", "wall time", "change", "outcome"]);
     assert_eq!(header(40), ["policy", "change", "outcome"]);
+    let text = screen(&sample::comparison(), 55).split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(text.contains("the columns 95 % interval, memory, pages"), "what is left out is named: {text}");
 }
 
 #[test]

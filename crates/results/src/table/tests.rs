@@ -157,8 +157,8 @@ fn shows_the_tracers_cost_below_the_change_without_a_claim() {
             };
             assert!(lines.windows(6).any(|rows| is_row(&rows)), "{width}: {label} {parts:?}: {text}");
         };
-        has("thp", &["unproven:", "+30.1", "cost ", "+31.1"]);
-        has("default", &["baseline", "cost ", "+0.7"]);
+        has("thp", &["unproven:", "+30.1", "tracing ", "+31.1"]);
+        has("default", &["baseline", "tracing ", "+0.7"]);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         assert!(words.contains("stops: default against a run without a tracer (bare, 3."), "{width}: {text}");
         assert!(words.contains("thp: unproven: the tracer's cost (+31.1"), "{width}: {text}");

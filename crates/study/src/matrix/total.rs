@@ -231,6 +231,13 @@ mod tests {
         assert!(mean.these.unwrap().1 < 0.97 && mean.like_these.is_none(), "{mean:?}");
         assert_eq!(two.standing, Standing::Better);
         assert_eq!(of_rows(2, 0.2).standing, Standing::Undecided);
+        let mut rows =
+            [row("a", "wall_s", Standing::Better, (0.7, 0.8)), row("b", "wall_s", Standing::Better, (0.7, 0.8))];
+        let error = Some(LogError { variance: 1e-4, degrees: 9.0 });
+        rows.iter_mut().for_each(|row| row.cells[1].error = error);
+        assert!(of(&rows).mean.unwrap().these.is_some());
+        rows[0].cells[1].effects.get_mut("wall_s").unwrap().low = None;
+        assert_eq!(of(&rows).mean.unwrap().these, None, "a row has no interval");
         let like_these = of_rows(6, 0.01).mean.unwrap().like_these.unwrap();
         assert!(like_these.0 < 0.8 && like_these.1 > 1.1, "{like_these:?}");
     }

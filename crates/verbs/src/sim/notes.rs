@@ -82,7 +82,8 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     }
     let mut policies = ran.iter().map(|outcome| &outcome.policy);
     if let Some(proposal) = policies.find(|policy| matches!(policy, ModelPolicy::Contig64k { .. })) {
-        notes.push(format!("{proposal} is a proposal of 2016 ({}); kernels since 6.9 do mthp-64k", proposal.describe()));
+        notes
+            .push(format!("{proposal} is a proposal of 2016 ({}); kernels since 6.9 do mthp-64k", proposal.describe()));
     }
     notes.extend(unmodelled(ran));
     if let Some(swapped) = ran.iter().map(|outcome| outcome.costs.swapped_out_bytes).max().filter(|bytes| *bytes != 0) {
