@@ -1,4 +1,4 @@
-//! Which process has the host's settings on loan. The crate `lease` takes and releases leases.
+//! Which process has the host's settings leased. The crate `lease` takes and releases leases.
 
 use std::os::unix::fs::MetadataExt;
 
@@ -8,7 +8,7 @@ pub const LEASE_DIRECTORY: &str = "/run/pagelab";
 /// The most characters of a command line that are shown.
 const COMMAND: usize = 200;
 
-/// The process that currently has the host's settings on loan, as any user can see it: `process 7 (COMMAND)`. The lock file
+/// The process that currently has the host's settings leased, as any user can see it: `process 7 (COMMAND)`. The lock file
 /// itself is in a directory that only root can enter, but the kernel lists locks with their devices and processes (/proc/locks,
 /// proc_locks(5)). `None` where no process has them, or where this is not visible, as in a container; the result only explains a
 /// refusal.

@@ -1,4 +1,4 @@
-//! System settings on loan: saved before, restored after success, error, a signal or SIGKILL.
+//! Leased system settings: saved before, restored after success, error, a signal or SIGKILL.
 //!
 //! ```text
 //! pagelab ── Lease ──┬─ writes ─► journal (disk)   ─► setting (sysfs, sysctl)
@@ -113,7 +113,7 @@ pub enum Hold {
     Lease(Box<Lease>),
 }
 
-/// System settings on loan. Dropping it restores them.
+/// Leased system settings. Dropping it restores them.
 pub struct Lease {
     site: Site,
     lock: Option<Lock>,

@@ -329,7 +329,7 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     // Block 7 has a sham unless the change is beyond it after six blocks, which chance brings about once in a thousand times.
     let blocks = bound["blocks"].as_u64().unwrap();
     assert!(bound["ratio"].as_f64().is_some() && (7..=8).contains(&blocks), "{bound}");
-    ran.says(0, &[]).prints(&["cost", "by runs with the same stops (sham)", "No change within it is claimed"]);
+    ran.says(0, &[]).prints(&["tracing", "by runs with the same stops (sham)", "No change within it is claimed"]);
     let stops = |label: &str| -> BTreeMap<u64, f64> {
         let all = ["trials", "control_trials"].into_iter().flat_map(|key| document[key].as_array().unwrap());
         let of_label = all.filter(|trial| trial["label"] == label && trial["block"] != 0);

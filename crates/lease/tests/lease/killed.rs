@@ -8,7 +8,7 @@ fn fifty_kills_at_any_moment_leave_nothing_behind() {
     let mut random = Random::new();
     for round in 0..50u64 {
         let mut helper = helper(tree.root(), "churn");
-        // Half of them are killed at any time after their start, the other half while they have settings on loan.
+        // Half of them are killed at any time after their start, the other half while they have leased settings.
         if round % 2 == 1 {
             ready(&mut helper);
             assert!(tree.journal().exists(), "round {round}");

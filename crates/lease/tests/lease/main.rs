@@ -140,7 +140,7 @@ fn soon(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A tree in which a process and its watchdog were killed while settings were on loan.
+/// A tree in which a process and its watchdog were killed while settings were leased.
 fn abandoned() -> Tree {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "hold");

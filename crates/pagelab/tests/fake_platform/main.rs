@@ -83,7 +83,7 @@ fn the_table_has_the_figures_and_says_what_follows() {
     show(&["--full"]).prints(&[
         "thp wall 800.0 ms -20.0 -20.1..-19.3 held 12 best",
         "cpu 795.0 ms",
-        "cost: tracing overhead",
+        "tracing: the change of ",
         "of that gain, asking for mthp-64k brings 50 %",
     ]);
 }

@@ -23,7 +23,7 @@ pub struct Supply {
     pub counters: BTreeMap<String, u64>,
     /// The start of the period that the counters cover.
     pub counted_since: Since,
-    /// Another pagelab that has system settings on loan; the host's own may differ from `settings`.
+    /// Another pagelab that has leased system settings; the host's own may differ from `settings`.
     pub leaseholder: Option<String>,
 }
 

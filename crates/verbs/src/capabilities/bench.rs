@@ -25,7 +25,7 @@ const SCANS: u64 = 2;
 const SCAN_TIMEOUT: Duration = Duration::from_secs(20);
 const SCAN_POLL: Duration = Duration::from_millis(10);
 
-/// What trials need, and the settings on loan.
+/// What trials need, and the leased settings.
 pub struct Bench {
     pub host: Host,
     pub observer: Observer,

@@ -128,7 +128,7 @@ impl Forecast {
             let more = ((limit_s - elapsed_s).max(0.0) / trial_s / per_block).min(1e12) as u64;
             after(more + 1)
         });
-        let all = planned.min(in_time).max(self.done);
+        let all = planned.min(in_time).max(self.done + 1);
         (all, Some((all - self.done) as f64 * trial_s))
     }
 
