@@ -22,6 +22,7 @@ pub mod hugetlb;
 pub mod inspect;
 pub mod intent;
 pub mod judge;
+pub mod large_files;
 pub mod mechanism;
 pub mod pool;
 pub mod ranges;

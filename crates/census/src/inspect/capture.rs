@@ -7,6 +7,7 @@ use std::io::{self, BufRead};
 
 use host::{Host, Root};
 use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, VmaFacts};
+use policy::large_files::Version;
 use policy::size::PageSize;
 
 use super::captured_pages::Pages;
@@ -179,6 +180,11 @@ impl Subject for Captured {
 
     fn sees_folios(&self) -> bool {
         self.pages.sees_folios
+    }
+
+    /// Captures do not record it.
+    fn kernel(&self) -> Option<Version> {
+        None
     }
 
     fn may_have(&self, size: PageSize) -> bool {

@@ -366,6 +366,7 @@ impl OneInspection<'_> {
             pmd: sizes.pmd,
             sees_folios: self.subject.sees_folios(),
             runtimes: &basis.runtimes,
+            kernel: self.subject.kernel(),
         };
         // Without advice, flags and guards a cause would be a guess.
         let causes =

@@ -15,6 +15,7 @@ use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{
     BasePageSupport, FileSystem, Jemalloc, LoadSegment, Loader, MemoryLimit, RefusedBasePages, SecondStage, VmaFacts,
 };
+use policy::large_files::{Version, version};
 use policy::size::PageSize;
 
 use super::second_stage::Descriptors;
@@ -310,6 +311,10 @@ impl Subject for Live<'_> {
 
     fn sees_folios(&self) -> bool {
         self.observer.sees_folios()
+    }
+
+    fn kernel(&self) -> Option<Version> {
+        version(nix::sys::utsname::uname().ok()?.release().to_str()?)
     }
 
     fn may_have(&self, size: PageSize) -> bool {

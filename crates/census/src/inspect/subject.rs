@@ -5,6 +5,7 @@ use std::io::{self, BufRead};
 use policy::census::Region as Run;
 use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
+use policy::large_files::Version;
 use policy::size::PageSize;
 
 use crate::CensusError;
@@ -86,6 +87,8 @@ pub trait Subject {
     fn is_by_page(&self) -> bool;
     /// Whether folios behind base-page PTEs are visible.
     fn sees_folios(&self) -> bool;
+    /// The version of its kernel; `None` where it is not known.
+    fn kernel(&self) -> Option<Version>;
     /// Whether anonymous folios of a size may exist on its kernel.
     fn may_have(&self, size: PageSize) -> bool;
     /// The most addresses of one mapping that one call of [`Subject::present_memory`] covers.

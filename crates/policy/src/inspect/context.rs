@@ -2,6 +2,7 @@
 
 use super::process::Process;
 use super::supply::Supply;
+use crate::large_files::Version;
 use crate::remedy::Runtime;
 use crate::size::PageSize;
 
@@ -20,4 +21,6 @@ pub struct Context<'a> {
     pub runtimes: &'a [Runtime],
     /// Whether folios behind base-page PTEs are visible.
     pub sees_folios: bool,
+    /// The running kernel; `None` where its release is not of Linux.
+    pub kernel: Option<Version>,
 }

@@ -21,6 +21,7 @@ use crate::cause::Cause;
 use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::judge::{Eligibility, Rules, Shape, ShapeSum, THP, certain_cause};
+use crate::large_files::are_small;
 use crate::remedy::{Deciding, Memory};
 use crate::size::PageSize;
 
@@ -61,7 +62,12 @@ fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts],
     let size = outline.target.or(context.pmd).unwrap_or(context.base);
     let rules = Rules { settings: &context.supply.settings, disabled_for_process: None };
     let mounted = vmas.first().filter(|vma| vma.kind == VmaKind::Shared && vma.file_system.is_some());
-    let deciding = Deciding { size: rules.deciding(size), mounted_file: mounted.map(|vma| vma.name.clone()) };
+    let file_system = vmas.first().and_then(|vma| vma.file_system.as_ref());
+    let deciding = Deciding {
+        size: rules.deciding(size),
+        mounted_file: mounted.map(|vma| vma.name.clone()),
+        files_are_small: file_system.is_some_and(|on| context.kernel.is_some_and(|kernel| are_small(&on.name, kernel))),
+    };
     let length_bytes = accessible_bytes(vmas);
     Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
 }

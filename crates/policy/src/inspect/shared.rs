@@ -139,7 +139,8 @@ mod tests {
         let settings = [setting("shmem_enabled", common), setting("hugepages-2048kB/shmem_enabled", own)].into();
         let (process, supply) = (Process::default(), Supply { settings, ..Supply::default() });
         let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
-        let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[] };
+        let context =
+            Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[], kernel: None };
         refusals(vma, PageSize::M2, &context).0.into_iter().next()
     }
 

@@ -143,7 +143,8 @@ fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Regi
         [(path("enabled"), setting.word.into()), (path("shmem_enabled"), setting.word.replace("madvise", "advise"))];
     let (process, supply) = (Process::default(), Supply { settings: settings.into(), ..Supply::default() });
     let (base, pmd) = (PageSize::K4, Some(PageSize::M2));
-    let context = Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[] };
+    let context =
+        Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[], kernel: None };
     let cuts: Vec<Cut> = cuts(vmas).collect();
     let causes = explain(&outline, &Kind::Anonymous, vmas, &cuts, &seen, &context);
     (seen, causes)

@@ -17,6 +17,7 @@ fn evidence_of_holes(target_kib: u64, counters: &[&str]) -> Vec<String> {
         pmd: Some(size(2048)),
         sees_folios: true,
         runtimes: &[],
+        kernel: None,
     };
     let (kind, target) = (&Kind::Heap, size(target_kib));
     History { kind, shared_bytes: 0, target, base_pages: None, context: &context }.evidence_of_holes(0, 0)
@@ -39,7 +40,7 @@ const QUIET: Full<'_> =
 
 /// A kernel whose PMD leaves have the target size.
 fn context<'a>(process: &'a Process, supply: &'a Supply, target: PageSize) -> Context<'a> {
-    Context { process, supply, base: PageSize::K4, pmd: Some(target), sees_folios: true, runtimes: &[] }
+    Context { process, supply, base: PageSize::K4, pmd: Some(target), sees_folios: true, runtimes: &[], kernel: None }
 }
 
 /// The causes of memory with this past. Counters that are not given have not moved.
