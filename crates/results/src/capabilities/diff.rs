@@ -26,6 +26,7 @@ pub fn text(before: &Matrix, after: &Matrix, width: usize) -> String {
         return format!("{}\n\nno cell differs", fold(&heading, width, 0));
     }
     let table = plain(["size", "memory", "way", "before", "after"], rows, width);
-    let notes: Vec<String> = notes.lines().map(|line| fold(&line, width, 4)).collect();
+    let notes: Vec<String> =
+        notes.lettered().map(|(letter, reason)| fold(&format!("{letter}  {reason}"), width, 4)).collect();
     [fold(&heading, width, 0), table, notes.join("\n")].join("\n\n").trim_end().to_owned()
 }

@@ -18,9 +18,9 @@ impl Notes {
         letter(at)
     }
 
-    /// One line for each reason.
-    pub fn lines(&self) -> impl Iterator<Item = String> + '_ {
-        self.0.iter().enumerate().map(|(at, reason)| format!("{}  {reason}", letter(at)))
+    /// The reasons with their letters.
+    pub fn lettered(&self) -> impl Iterator<Item = (String, &str)> {
+        self.0.iter().enumerate().map(|(at, reason)| (letter(at), reason.as_str()))
     }
 }
 
@@ -37,7 +37,7 @@ pub fn short(matrix: &Matrix, cell: &Cell, notes: &mut Notes) -> String {
         Outcome::Large { folio: Some(folio), .. } if *folio > cell.size => format!("f{folio}"),
         Outcome::Large { .. } => "folio".to_owned(),
         Outcome::FolioOnly { .. } => "part".to_owned(),
-        Outcome::Refused { .. } => format!("no {}", notes.letter(reason(&cell.outcome))),
+        Outcome::Refused { .. } => format!("no {}", notes.letter(reason_of(&cell.outcome).unwrap_or_default())),
         Outcome::NotAvailable { reason } => format!("- {}", notes.letter(reason.clone())),
         Outcome::Unknown { reason } => format!("? {}", notes.letter(reason.clone())),
     };
@@ -45,8 +45,13 @@ pub fn short(matrix: &Matrix, cell: &Cell, notes: &mut Notes) -> String {
     if cell.depends_on_free_memory { format!("{text}*") } else { text }
 }
 
-fn reason(outcome: &Outcome) -> String {
-    let Outcome::Refused { cause, refusal, setting, large_ratio } = outcome else { return String::new() };
+/// Why memory has not got its size; `None` if it has.
+pub fn reason_of(outcome: &Outcome) -> Option<String> {
+    let (cause, refusal, setting, large_ratio) = match outcome {
+        Outcome::Large { .. } | Outcome::FolioOnly { .. } => return None,
+        Outcome::NotAvailable { reason } | Outcome::Unknown { reason } => return Some(reason.clone()),
+        Outcome::Refused { cause, refusal, setting, large_ratio } => (cause, refusal, setting, large_ratio),
+    };
     let mut text = match refusal {
         // The cause of a refused call repeats its error number.
         Some(Refusal { call, errno: Some(errno) }) if matches!(cause, Cause::AdviceRefused { .. }) => {
@@ -61,5 +66,5 @@ fn reason(outcome: &Outcome) -> String {
     if *large_ratio > 0.0 {
         text.push_str(&format!("; {:.0} % of the memory has the size", large_ratio * 100.0));
     }
-    text
+    Some(text)
 }

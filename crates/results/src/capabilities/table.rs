@@ -22,23 +22,27 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     let in_use = ways(matrix).into_iter();
     let described = in_use.map(|way| fold(&format!("{:6} {}", way.heading(), way.describe()), width, 7));
     parts.push(described.collect::<Vec<_>>().join("\n"));
-    parts.push(LEGEND.iter().map(|line| fold(line, width, 7)).collect::<Vec<_>>().join("\n"));
-    let notes: Vec<String> = notes.lines().map(|line| fold(&line, width, 4)).collect();
+    let legend = LEGEND.iter().map(|(word, what)| fold(&format!("{word:6} {what}"), width, 7));
+    parts.push(legend.collect::<Vec<_>>().join("\n"));
+    let notes: Vec<String> =
+        notes.lettered().map(|(letter, reason)| fold(&format!("{letter}  {reason}"), width, 4)).collect();
     parts.push(notes.join("\n"));
     parts.retain(|part| !part.is_empty());
     parts.join("\n\n")
 }
 
-const LEGEND: [&str; 6] = [
-    "leaf   a leaf of the size maps it; 2M: a larger one, of that size",
-    "folio  folios of the size, whole and aligned, mapped by base-page leaves; f2M: larger ones, of that size",
-    "part   folios of the size, mapped by smaller leaves, in part or out of place",
-    "no     smaller pages, for the reason of that letter",
-    "-      not available; ?  tried or skipped, and not known",
-    "*      depends on free memory: an allocation of the size failed twice",
+/// The words of cells, and what they mean.
+pub const LEGEND: [(&str, &str); 7] = [
+    ("leaf", "a leaf of the size maps it; 2M: a larger one, of that size"),
+    ("folio", "folios of the size, whole and aligned, mapped by base-page leaves; f2M: larger ones, of that size"),
+    ("part", "folios of the size, mapped by smaller leaves, in part or out of place"),
+    ("no", "smaller pages, for the reason of that letter"),
+    ("-", "not available"),
+    ("?", "tried or skipped, and not known"),
+    ("*", "depends on free memory: an allocation of the size failed twice"),
 ];
 
-fn heading(matrix: &Matrix) -> String {
+pub fn heading(matrix: &Matrix) -> String {
     let settings = match matrix.settings {
         SettingsMode::Open => "each size was tried with only that size enabled, and with advised memory",
         SettingsMode::Found => "settings as found",
@@ -72,12 +76,12 @@ fn headings(matrix: &Matrix) -> Vec<String> {
     first.chain(ways(matrix).into_iter().map(|way| way.heading().to_owned())).collect()
 }
 
-fn ways(matrix: &Matrix) -> Vec<Way> {
+pub fn ways(matrix: &Matrix) -> Vec<Way> {
     Way::ALL.into_iter().filter(|way| matrix.cells.iter().any(|cell| cell.way == *way)).collect()
 }
 
 /// The rows of each size; sizes whose rows are equal and follow one another are together.
-fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Vec<String>>)> {
+pub fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Vec<String>>)> {
     let mut groups: Vec<(Vec<PageSize>, Vec<Vec<String>>)> = Vec::new();
     for size in matrix.sizes() {
         let rows = rows(matrix, size, notes);

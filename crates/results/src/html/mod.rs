@@ -5,6 +5,7 @@
 
 mod axis;
 pub mod boots;
+pub mod capabilities;
 mod coverage;
 mod explained;
 mod forest;

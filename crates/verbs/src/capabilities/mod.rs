@@ -23,7 +23,7 @@ use tracer::signals::{self, Forward};
 
 use self::bench::Bench;
 use crate::failure::Failure;
-use crate::output::{print, terminal_width};
+use crate::output::{can_be_written, print, terminal_width, write_page};
 use crate::progress_line::ProgressLine;
 use crate::waiting;
 use crate::words::parse_duration;
@@ -67,6 +67,9 @@ pub struct Capabilities {
     /// Print one JSON document instead of the tables
     #[arg(long, conflicts_with = "mail")]
     json: bool,
+    /// Write a report: one HTML file without script
+    #[arg(long, value_name = "FILE", conflicts_with = "diff")]
+    html: Option<PathBuf>,
     /// Print the tables for a mail: ASCII, in lines of at most 72 characters
     #[arg(long)]
     mail: bool,
@@ -77,8 +80,13 @@ pub fn run(arguments: &Capabilities) -> Result<(), Failure> {
     if let [before, after] = arguments.diff.as_slice() {
         return print(&diff::text(&read(before)?, &read(after)?, terminal_width()), false);
     }
+    can_be_written(arguments.html.as_ref())?;
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let matrix = try_all(arguments)?;
+    if let Some(file) = &arguments.html {
+        let words: Vec<String> = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        write_page(file, &results::html::capabilities::report(&matrix, (&words, env!("CARGO_PKG_VERSION"))))?;
+    }
     if arguments.json {
         let document = json::document(&matrix).map_err(Failure::input)?;
         return print(&format!("{document:#}"), true);
