@@ -100,10 +100,14 @@ fn a_small_reading_of_smaps_agrees_about_leaves() {
 #[test]
 fn keys_of_the_document_are_described() {
     let bench = Bench::new();
+    let page = bench.word("page.html");
     let ran = bench
         .pagelab(&["capabilities", "--as-found", "--sizes", "2M", "--kinds", "anon", "--ways", "touch,fork", "--json"])
+        .args(["--html", &page])
         .ran();
     let document = ran.json();
+    let page = std::fs::read_to_string(page).unwrap();
+    assert!(page.contains("<th scope=\"row\">anon</th>") && page.contains("combinations of memory and way"), "{page}");
     let formats = described_formats(document["schema"].as_str().unwrap());
     let cells = document["cells"].as_array().unwrap().iter().flat_map(|cell| cell.as_object().unwrap().keys());
     for key in document.as_object().unwrap().keys().chain(cells) {
@@ -150,6 +154,7 @@ fn each_directory_has_rows_of_its_own_by_its_mount() {
 fn wrong_words_and_wrong_documents_are_refused() {
     let bench = Bench::new();
     bench.pagelab(&["capabilities", "--kinds", "heaps"]).ran().says(2, &["heaps", "expected one of", "heap"]);
+    bench.pagelab(&["capabilities", "--html", "/no/such/page.html"]).ran().says(2, &["/no/such"]);
     bench.pagelab(&["capabilities", "--ways", "luck"]).ran().says(2, &["luck", "mprotect"]);
     let file = bench.word("other.json");
     std::fs::write(&file, "{\"schema\": \"pagelab.doctor/1\"}").unwrap();
