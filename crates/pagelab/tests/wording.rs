@@ -139,7 +139,8 @@ fn free_page_reporting_is_explained_once() {
         "--prepare 'pagelab workload page-touch --bytes SIZE'",
     ]);
     let second = ran_freely(bench.compare(&options, &bench.touch()));
-    second.prints(&["free page reporting is on here", "makes it back guest memory before each trial"]);
+    second
+        .prints(&["free page reporting is on here", "makes the hypervisor provide the memory again before each trial"]);
     assert!(!second.stdout.contains("free-page-reporting=off"), "the rest is not repeated: {second}");
     let again = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, first.stdout, "the first says it still");

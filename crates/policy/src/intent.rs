@@ -6,8 +6,9 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::direct_map_leaves::DirectMapLeaves;
+pub use crate::policy_error::PolicyError;
 use crate::size::{PageSize, parse_bytes};
-use crate::windows::{Windows, WindowsError};
+use crate::windows::Windows;
 
 /// The page sizes that a running kernel offers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,39 +86,6 @@ pub struct Policy {
     modifiers: Vec<Modifier>,
     /// The part of the memory that has this granularity; absent: all of it.
     windows: Option<Windows>,
-}
-
-/// A policy name that could not be parsed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum PolicyError {
-    /// There is no granularity of that name.
-    #[error("there is no policy {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
-    Unknown {
-        /// The given text.
-        found: String,
-        /// The most similar valid name.
-        nearest: String,
-    },
-    /// A size alone.
-    #[error(
-        "{0:?} is a size, which several policies can have: thp (PMD size), mthp-SIZE or hugetlb-SIZE (`pagelab list policies` shows \
-         those of this machine)"
-    )]
-    Size(String),
-    /// There is no modifier of that name.
-    #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
-    UnknownModifier {
-        /// The given text.
-        found: String,
-        /// The most similar valid name.
-        nearest: String,
-    },
-    /// A part that is meant to describe windows does not.
-    #[error("the policy {0:?}: {1}")]
-    Windows(String, WindowsError),
-    /// Two parts that contradict each other.
-    #[error("the policy {0:?} contradicts itself: {1}")]
-    Contradiction(String, &'static str),
 }
 
 impl Modifier {
@@ -336,6 +304,7 @@ fn well_known() -> Vec<String> {
     plain.into_iter().chain(sized).collect()
 }
 
+/// The name with the fewest changes of a letter.
 fn nearest(text: &str, names: &[String]) -> String {
     let distance = |name: &String| strsim::damerau_levenshtein(&text.to_ascii_lowercase(), name);
     names.iter().min_by_key(|name| distance(name)).cloned().unwrap_or_default()

@@ -24,6 +24,7 @@ pub mod intent;
 pub mod judge;
 pub mod large_files;
 pub mod mechanism;
+mod policy_error;
 pub mod pool;
 pub mod ranges;
 pub mod remains;

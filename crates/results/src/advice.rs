@@ -83,6 +83,7 @@ fn effect(tried: &Tried, bytes: u64) -> String {
         Granularity::Base => {
             format!("by default {by_default} is in larger pages, with this {bytes}, under {} {by_policy}", tried.policy)
         }
+        Granularity::Mthp(size) => format!("{bytes} in pages of {size}, {by_policy} under {}", tried.policy),
         _ => format!("{bytes} in large pages, {by_policy} under {}", tried.policy),
     }
 }

@@ -366,12 +366,19 @@ pub(crate) const WITHIN_TRACER_COST: &str = "unproven: the tracer's cost";
 
 /// The warnings with their remedies; if consecutive warnings share a remedy, only the last one has it.
 pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>)> {
-    let warnings = comparison.analysis.as_ref().map_or(&[][..], |analysis| &analysis.warnings);
-    let remedy_of = |(at, warning): (usize, &Warning)| {
+    let all = comparison.analysis.as_ref().map_or(&[][..], |analysis| &analysis.warnings);
+    let warnings: Vec<&Warning> = all.iter().filter(|warning| !is_remedied(comparison, warning)).collect();
+    let remedy_of = |(at, warning): (usize, &&Warning)| {
         let remedy = warning.remedy();
         let follows = warnings.get(at + 1).is_some_and(|next| next.remedy() == remedy);
         (!follows).then_some(remedy)
     };
-    let remedies = warnings.iter().enumerate().map(remedy_of);
-    warnings.iter().zip(remedies).collect()
+    let remedies: Vec<Option<String>> = warnings.iter().enumerate().map(remedy_of).collect();
+    warnings.into_iter().zip(remedies).collect()
+}
+
+/// Whether the comparison has done what a warning advises: a command before each trial that touches memory.
+fn is_remedied(comparison: &Comparison, warning: &Warning) -> bool {
+    let prepare = comparison.invocation.prepare.iter().flatten();
+    matches!(warning, Warning::FreeMemoryReported { .. }) && prepare.into_iter().any(|word| word == "page-touch")
 }

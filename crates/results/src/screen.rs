@@ -60,7 +60,7 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     lines
 }
 
-/// `why 2 policies are unsupported, 5 notes, the column memory, and all figures: pagelab show 3 --full`
+/// `why 2 policies are unsupported, 5 notes, 2 columns (memory, pages) and all figures: pagelab show 3 --full`
 fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) -> String {
     let unsupported: Vec<String> = rows.iter().filter(|row| row.unsupported().is_some()).map(Row::label).collect();
     let others = notes.iter().map(Note::hidden).sum::<usize>() - unsupported.len();
@@ -77,7 +77,7 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) ->
     let columns = match left_out {
         [] => None,
         [one] => Some(format!("the column {one}")),
-        several => Some(format!("the columns {}", several.join(", "))),
+        several => Some(format!("{} columns ({})", several.len(), several.join(", "))),
     };
     let parts: Vec<String> = why.into_iter().chain(notes).chain(columns).chain(["all figures".to_owned()]).collect();
     format!("{}: {full}", crate::text::enumerate(&parts))

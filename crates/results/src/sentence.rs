@@ -5,7 +5,7 @@ use study::comparison::{Comparison, Ended};
 use study::metric::names;
 use study::stats::{Effect, GainShare, Outcome};
 
-use crate::figure::{self, MAX_BLOCKS};
+use crate::figure;
 use crate::rows::best;
 use crate::rows::{self, Row, baseline_label};
 use crate::text::{enumerate, printable};
@@ -85,17 +85,21 @@ impl Conclusion<'_> {
     }
 
     fn best(&self, row: &Row<'_>) -> String {
-        let tied: Vec<String> = row
-            .analysis
-            .into_iter()
-            .flat_map(|analysis| &analysis.tied)
-            .filter_map(|arm| self.rows.get(*arm).map(Row::label))
-            .collect();
-        let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", enumerate(&tied)) };
+        let rivals = row.analysis.into_iter().flat_map(|analysis| &analysis.tied).filter_map(|arm| self.rows.get(*arm));
+        let is_better = |row: &&Row<'_>| row.analysis.is_some_and(|one| matches!(one.outcome, Outcome::Better { .. }));
+        let (tied, open): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rivals.partition(is_better);
+        let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
+        let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", names(&tied)) };
+        // A rival may be too noisy to be compared with anything.
+        let open = match open.len() {
+            0 => String::new(),
+            1 => format!("; {}, which is undecided, is not shown to be worse than it", names(&open)),
+            _ => format!("; {}, which are undecided, are not shown to be worse than it", names(&open)),
+        };
         let change = self.gain(row).or_else(|| self.change(row));
         let change = change.map(|change| format!(": {change}")).unwrap_or_default();
         let held = if self.is_brief { String::new() } else { held(row) };
-        format!("{} is the best of {}{tie}{change}{}{held}", asked(row), self.counted(), self.memory(row))
+        format!("{} is the best of {}{tie}{change}{}{held}{open}", asked(row), self.counted(), self.memory(row))
     }
 
     /// `, for 1.2 times the peak memory`
@@ -118,46 +122,6 @@ impl Conclusion<'_> {
             baseline_label(self.comparison),
             enumerate(&changes.collect::<Vec<_>>())
         )
-    }
-
-    /// What is undecided, after the policies that were shown to be worse.
-    fn undecided(&self, rows: &[&Row<'_>]) -> String {
-        let detail = match (rows, self.farthest(rows)) {
-            ([one], _) => self.change(one).map(|change| format!(" ({change})")),
-            (_, Some(far)) => self.change(far).map(|change| {
-                // The blocks that settle all of them are those of the smallest difference.
-                let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
-                let needed = needed.map(|blocks| format!("; about {blocks} blocks for it alone")).unwrap_or_default();
-                format!(" (the largest difference: {}, {change}{needed})", asked(far))
-            }),
-            _ => None,
-        };
-        let which = match rows.len() {
-            1 | 2 => labels(rows),
-            several => format!("{several} {}", self.noun()),
-        };
-        format!(
-            "{}undecided: the noise hides whether {which} {} from {}{}; {}",
-            self.shown_worse(),
-            if rows.len() == 1 { "differs" } else { "differ" },
-            baseline_label(self.comparison),
-            detail.unwrap_or_default(),
-            self.what_would_settle(rows)
-        )
-    }
-
-    /// `thp is worse than default (CPU time 24.8 % more than default (...)); `, or nothing.
-    fn shown_worse(&self) -> String {
-        let worse = self.with(|outcome| *outcome == Outcome::Worse);
-        let baseline = baseline_label(self.comparison);
-        match worse.as_slice() {
-            [] => String::new(),
-            [one] => {
-                let change = self.change(one).map(|change| format!(" ({change})")).unwrap_or_default();
-                format!("{} is worse than {baseline}{change}; ", asked(one))
-            }
-            several => format!("{} are worse than {baseline}; ", labels(several)),
-        }
     }
 
     fn equivalent(&self, rows: &[&Row<'_>], nearest: &Row<'_>) -> String {
@@ -389,6 +353,7 @@ fn not_held(row: &Row<'_>) -> Option<String> {
 
 mod change;
 mod settling;
+mod undecided;
 pub use settling::rounded_up;
 #[cfg(test)]
 mod tests;

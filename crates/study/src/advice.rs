@@ -41,7 +41,8 @@ pub struct Tried {
     pub source_change: Option<String>,
 }
 
-/// The program's bytes in large pages: pages of at least the policy's size; for `base`, pages larger than base pages.
+/// The program's bytes in large pages: pages of at least the policy's size; under mTHP, of that size alone, because larger ones are
+/// those of another policy; for `base`, pages larger than base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargeBytes {
     /// Under the policy.
@@ -157,12 +158,17 @@ pub fn is_large(policy: &Policy, page_sizes: &PageSizes) -> Option<impl Fn(PageS
     if !policy.modifiers().is_empty() {
         return None;
     }
-    let (min, is_base) = match policy.granularity {
-        Granularity::Base => (page_sizes.base, true),
-        Granularity::Thp | Granularity::Mthp(_) | Granularity::Hugetlb(_) => (policy.target(page_sizes)?, false),
+    let granularity = policy.granularity;
+    let wanted = match granularity {
+        Granularity::Base => page_sizes.base,
+        Granularity::Thp | Granularity::Mthp(_) | Granularity::Hugetlb(_) => policy.target(page_sizes)?,
         Granularity::Default | Granularity::DirectMap(_) => return None,
     };
-    Some(move |size: PageSize| if is_base { size > min } else { size >= min })
+    Some(move |size: PageSize| match granularity {
+        Granularity::Base => size > wanted,
+        Granularity::Mthp(_) => size == wanted,
+        _ => size >= wanted,
+    })
 }
 
 #[cfg(test)]
@@ -182,6 +188,24 @@ mod tests {
         let base = tried("base", 0, 100);
         assert!(base.holds(&ran(10)) && !base.holds(&ran(11)) && !base.holds(&Outcome::Refused { reason: "x".into() }));
         assert!(!tried("thp", 0, 0).holds(&ran(0)));
+    }
+
+    #[test]
+    fn larger_pages_than_those_of_mthp_are_those_of_another_policy() {
+        let size = |kib: u64| PageSize::new(kib << 10).unwrap();
+        let page_sizes = PageSizes {
+            base: PageSize::K4,
+            pmd: Some(size(2048)),
+            mthp: vec![PageSize::K16, PageSize::K64],
+            hugetlb: vec![size(2048)],
+        };
+        let large = |policy: &str| {
+            let is_large = is_large(&policy.parse().unwrap(), &page_sizes).unwrap();
+            [4, 16, 64, 2048].map(size).into_iter().filter(|size| is_large(*size)).collect::<Vec<_>>()
+        };
+        assert_eq!(large("mthp-64k"), [PageSize::K64]);
+        assert_eq!(large("thp"), [size(2048)]);
+        assert_eq!(large("base"), [PageSize::K16, PageSize::K64, size(2048)]);
     }
 
     #[test]

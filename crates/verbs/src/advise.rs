@@ -136,7 +136,13 @@ fn advise_on_stored(
     let advice = advice(&comparison, &mut work, patience, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);
-    let lines = std::iter::once(results::advice::short(&comparison)).chain(results::advice::attempts(&comparison));
+    // The advice on a policy that the user chose says nothing about its gain.
+    let result = chosen.map(|_| format!("comparison {number}: {}", results::sentence::headline(&comparison)));
+    let attempts = results::advice::attempts(&comparison);
+    // A single attempt that holds is the advice.
+    let is_known = attempts.len() == 1 && comparison.advice.as_ref().is_some_and(|advice| advice.holding().is_some());
+    let attempts = if is_known { Vec::new() } else { attempts };
+    let lines = result.into_iter().chain([results::advice::short(&comparison)]).chain(attempts);
     print(&lines.map(folded).collect::<Vec<_>>().join("\n"), false)?;
     Ok((compared, comparison))
 }

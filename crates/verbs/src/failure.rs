@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 use crate::locale::fit_to_locale;
 use crate::status_line;
+use policy::Policy;
 use tracer::LaunchError;
 
 /// Why a verb failed.
@@ -64,8 +65,13 @@ impl Failure {
 
     /// The failure for a command that could not be started.
     pub fn launch(error: &LaunchError) -> Failure {
+        let is_policy = |name: &std::ffi::OsStr| name.to_str().is_some_and(|name| name.parse::<Policy>().is_ok());
+        let hint = match error {
+            LaunchError::NotFound(name) if is_policy(name) => "; to name several policies, separate them by commas",
+            _ => "",
+        };
         match error.exit_code() {
-            Some(code) => Failure::Unrunnable { message: error_chain(error), code },
+            Some(code) => Failure::Unrunnable { message: error_chain(error) + hint, code },
             None => Failure::input(error),
         }
     }

@@ -18,7 +18,7 @@ pub enum WordError {
     /// The argument is not a degree of fragmentation.
     #[error("expected 1% to 100%, with a size of blocks if it is not 2M (80%, 80%@64K), found {0:?}")]
     Fragmented(String),
-    #[error("expected a PID, found {0:?}")]
+    #[error("expected a PID, found {0:?}; a command to be run is given after --")]
     Pid(String),
     #[error("expected a time such as 90s, 10m or 1h, found {0:?}")]
     Duration(String),

@@ -70,8 +70,7 @@ pub fn inspect_once(
                 .into(),
         );
     }
-    let unplaced = subject.unplaced_bytes(&facts);
-    if unplaced > 0 {
+    if let unplaced @ 1.. = subject.unplaced_bytes(&facts) {
         let unplaced = format_bytes(unplaced);
         partial.push(format!(
             "{unplaced} of the captured pages are in no mapping and were left out: the process changed meanwhile, or the capture"

@@ -67,8 +67,7 @@ pub struct SlotCounts {
     /// Upper bound of the bytes that faults brought in, if each brought in a folio of the largest enabled size below the
     /// requested one; `None` where that is not known.
     pub faulted_bytes: Option<u64>,
-    /// Bytes of base pages that had a second fault, for a size below that of the PMD: no counter shows that the zero page was mapped
-    /// there before.
+    /// Bytes of base pages with a second fault, for sizes below PMD size: no counter shows a zero page there.
     pub refaulted_bytes: u64,
 }
 

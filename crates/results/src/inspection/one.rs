@@ -221,8 +221,11 @@ fn supply(inspection: &Inspection, width: usize) -> String {
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// What keeps the program from starting on kernels with larger base pages.
+/// What keeps the program from starting on kernels with larger base pages, which x86 does not have.
 fn base_pages(inspection: &Inspection, width: usize) -> String {
+    if cfg!(target_arch = "x86_64") {
+        return String::new();
+    }
     let about = &inspection.process;
     let segments = match &about.base_page_support {
         BasePageSupport::Refused(refused) => Some(refused.describe()),

@@ -19,13 +19,26 @@ pub fn why(inspection: &Inspection, width: usize) -> String {
     let (absent, present): (Vec<_>, Vec<_>) =
         explained(&inspection.regions).into_iter().partition(Explained::is_absent);
     let (winnable, fixed) = present.into_iter().partition(Explained::is_removable);
+    let why = format!("why not larger ({}a remedy acts at the next start, a collapse at once)", sizes(inspection));
     let blocks = [
-        ("why not larger (a remedy acts at the next start, a collapse at once)", winnable),
+        (why.as_str(), winnable),
         ("what no setting makes larger", fixed),
         ("what is not present, and cannot be", absent),
     ];
     let blocks = blocks.into_iter().filter(|(_, causes)| !causes.is_empty());
     blocks.map(|(title, causes)| block(title, causes, inspection, width)).collect::<Vec<_>>().join("\n\n")
+}
+
+/// The size that the causes are about: `the size is 2M, of other regions 64K; `. That of most memory comes first.
+fn sizes(inspection: &Inspection) -> String {
+    let mut sizes: BTreeMap<PageSize, u64> = BTreeMap::new();
+    for region in inspection.regions.iter().filter(|region| region.benefit.bytes > 0) {
+        region.target.into_iter().for_each(|size| *sizes.entry(size).or_default() += region.benefit.bytes);
+    }
+    let Some((most, _)) = sizes.iter().max_by_key(|(_, bytes)| **bytes) else { return String::new() };
+    let others: Vec<String> = sizes.keys().rev().filter(|size| *size != most).map(PageSize::to_string).collect();
+    let others = if others.is_empty() { String::new() } else { format!(", of other regions {}", others.join(", ")) };
+    format!("the size is {most}{others}; ")
 }
 
 fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: usize) -> String {
@@ -38,7 +51,7 @@ fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: us
     let lines =
         large.iter().flat_map(cause_lines).chain(line_of_sizes(&off)).chain(line_of_small(&small, !large.is_empty()));
     let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 6));
-    std::iter::once(title.to_string()).chain(lines).collect::<Vec<_>>().join("\n")
+    std::iter::once(fold(title, width, 2)).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
 /// The sizes with their own settings. The largest is that of a PMD leaf, the others are mTHP sizes.

@@ -74,7 +74,7 @@ fn a_narrow_terminal_has_fewer_columns() {
     assert_eq!(header(55), ["policy", "wall time", "change", "outcome"]);
     assert_eq!(header(40), ["policy", "change", "outcome"]);
     let text = screen(&sample::comparison(), 55).split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(text.contains("the columns 95 % interval, memory, pages"), "what is left out is named: {text}");
+    assert!(text.contains("3 columns (95 % interval, memory, pages)"), "what is left out is named: {text}");
 }
 
 #[test]

@@ -16,17 +16,21 @@ impl Conclusion<'_> {
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
             return of_unknown(self.comparison);
         };
+        let what = if rows.len() == 1 { "it" } else { "all of them" };
         if blocks > MAX_BLOCKS {
-            return format!("it would take more than {MAX_BLOCKS} blocks: the noise is too large for the difference");
+            let difference = if rows.len() == 1 { "" } else { "smallest " };
+            return format!(
+                "to settle {what} would take more than {MAX_BLOCKS} blocks: the noise is too large for the {difference}difference"
+            );
         }
         let precisions = rows.iter().filter_map(|row| row.precision_needed());
         let Some(precision) = precisions.min_by(f64::total_cmp) else {
-            return of_blocks(self.comparison, blocks);
+            return of_blocks(self.comparison, blocks, what);
         };
         let design = &self.comparison.design;
         let limit = if blocks > design.max_blocks { format!(" --blocks {blocks}") } else { String::new() };
         format!(
-            "it ended because it was as precise as asked (--precision {}); a smaller one would settle it: --precision {}{limit}",
+            "it ended because it was as precise as asked (--precision {}); a smaller one would settle {what}: --precision {}{limit}",
             figure::precision(design.precision_ratio),
             figure::precision(precision)
         )
@@ -42,17 +46,17 @@ fn of_unknown(comparison: &Comparison) -> String {
     format!("too few blocks to say how many would settle it: {remedy}")
 }
 
-/// How many blocks would settle it, with the options that must be raised for them: `about 40 blocks would settle it:
+/// How many blocks would settle it or all of them, with the options that must be raised for them: `about 40 blocks would settle it:
 /// --blocks 40`.
-fn of_blocks(comparison: &Comparison, blocks: u32) -> String {
+fn of_blocks(comparison: &Comparison, blocks: u32, what: &str) -> String {
     let design = &comparison.design;
     let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
     let time = time_s(comparison, blocks).map(|time_s| format!("--max-time {}", rounded_up(time_s)));
     let options: Vec<String> = number.into_iter().chain(time).collect();
     if options.is_empty() {
-        format!("about {blocks} blocks would settle it, which its limits allow: let it run to its end")
+        format!("about {blocks} blocks would settle {what}, which its limits allow: let it run to its end")
     } else {
-        format!("about {blocks} blocks would settle it: {}", options.join(" "))
+        format!("about {blocks} blocks would settle {what}: {}", options.join(" "))
     }
 }
 
@@ -99,24 +103,27 @@ mod tests {
     fn a_comparison_that_ended_by_time_needs_time() {
         let mut comparison = ended(Ended::Time, 60.0);
         comparison.design.max_blocks = 60;
-        assert_eq!(of_blocks(&comparison, 31), "about 31 blocks would settle it: --max-time 3m");
-        assert_eq!(of_blocks(&comparison, 16), "about 16 blocks would settle it: --max-time 80s");
-        assert_eq!(of_blocks(&comparison, 100), "about 100 blocks would settle it: --blocks 100 --max-time 7m");
-        assert_eq!(of_blocks(&comparison, 9000), "about 9000 blocks would settle it: --blocks 9000 --max-time 11h");
+        assert_eq!(of_blocks(&comparison, 31, "it"), "about 31 blocks would settle it: --max-time 3m");
+        assert_eq!(of_blocks(&comparison, 16, "it"), "about 16 blocks would settle it: --max-time 80s");
+        assert_eq!(of_blocks(&comparison, 100, "it"), "about 100 blocks would settle it: --blocks 100 --max-time 7m");
+        assert_eq!(
+            of_blocks(&comparison, 9000, "it"),
+            "about 9000 blocks would settle it: --blocks 9000 --max-time 11h"
+        );
         assert!(of_unknown(&comparison).ends_with("how many would settle it: give it more time (--max-time)"));
         // However short its trials were.
         comparison.trials.iter_mut().for_each(|record| record.started_s = 0.0);
-        assert_eq!(of_blocks(&comparison, 16), "about 16 blocks would settle it: --max-time 80s");
+        assert_eq!(of_blocks(&comparison, 16, "it"), "about 16 blocks would settle it: --max-time 80s");
     }
 
     #[test]
     fn a_comparison_that_ended_by_blocks_needs_blocks_and_perhaps_time() {
         let mut comparison = ended(Ended::Blocks, 60.0);
-        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20 --max-time 90s");
+        assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20 --max-time 90s");
         comparison.design.max_time_s = Some(600.0);
-        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
+        assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20");
         comparison.design.max_time_s = None;
-        assert_eq!(of_blocks(&comparison, 20), "about 20 blocks would settle it: --blocks 20");
+        assert_eq!(of_blocks(&comparison, 20, "it"), "about 20 blocks would settle it: --blocks 20");
         assert!(of_unknown(&comparison).ends_with("how many would settle it: run more blocks (--blocks)"));
     }
 
@@ -124,6 +131,6 @@ mod tests {
     fn an_interrupted_comparison_may_need_neither() {
         let mut comparison = ended(Ended::Interrupted, 60.0);
         (comparison.design.max_blocks, comparison.design.max_time_s) = (60, Some(600.0));
-        assert!(of_blocks(&comparison, 20).ends_with("which its limits allow: let it run to its end"));
+        assert!(of_blocks(&comparison, 20, "it").ends_with("which its limits allow: let it run to its end"));
     }
 }

@@ -85,7 +85,11 @@ fn a_decided_policy_is_named_before_those_that_the_noise_hides() {
     let sentence = conclude(&comparison);
     let worse = "thp is worse than default (wall time 24.8 % more than default (95 % interval 4.1 to 36.6 %, 14 blocks)); undecided: ";
     assert!(sentence.starts_with(worse), "{sentence}");
-    assert!(sentence.contains("; about 496 blocks for it alone); about 880 blocks would settle it"), "{sentence}");
+    assert!(
+        sentence
+            .contains("; about 496 blocks in all would settle this one); about 880 blocks would settle all of them"),
+        "{sentence}"
+    );
 }
 
 #[test]
@@ -139,9 +143,17 @@ fn a_comparison_that_ended_by_precision_needs_a_smaller_one() {
 fn ties_are_named() {
     let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
     comparison.analysis.as_mut().unwrap().arms[3].tied = vec![4];
-    assert!(conclude(&comparison).starts_with(
-        "thp is the best of 2 policies, tied with mthp-64k: 1.11 times as fast as default (wall time 10.0 % less"
-    ));
+    let best = "thp is the best of 3 policies: 1.11 times as fast as default (wall time 10.0 % less";
+    let open = "; mthp-64k, which is undecided, is not shown to be worse than it";
+    comparison.analysis.as_mut().unwrap().arms[4].outcome = Outcome::Undecided { blocks_needed: None };
+    let sentence = conclude(&comparison);
+    assert!(sentence.starts_with(best) && sentence.contains(open), "{sentence}");
+    comparison.analysis.as_mut().unwrap().arms[4].outcome = Outcome::Better { best: true };
+    let sentence = conclude(&comparison);
+    assert!(
+        sentence.starts_with("thp is the best of 3 policies, tied with mthp-64k: 1.11 times as fast"),
+        "{sentence}"
+    );
 }
 
 #[test]

@@ -150,10 +150,10 @@ impl Warning {
                  reboot to undo it"
             }
             Warning::FreeMemoryReported { said_by: Some(_), .. } => {
-                "--prepare 'pagelab workload page-touch --bytes SIZE' makes it back guest memory before each trial"
+                "--prepare 'pagelab workload page-touch --bytes SIZE' makes the hypervisor provide the memory again before each trial"
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
-                "make it back the memory before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
+                "make the hypervisor provide the memory again before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
                  (QEMU: free-page-reporting=off); the page Limits of the book says more"
             }
             Warning::FirstProcessEnds { .. } => {

@@ -9,7 +9,7 @@ use policy::inspect::{Inspection, Region};
 use policy::judge::Rules;
 use policy::remedy::{Change, Deciding, Memory, Remedy, remedies};
 use policy::size::PageSize;
-use policy::{Granularity, Policy};
+use policy::{Granularity, PageSizes, Policy};
 
 use crate::failure::Failure;
 
@@ -28,6 +28,12 @@ pub struct Candidates {
 pub fn candidates(policy: &Policy, by_default: &Inspection, host: &Host) -> Result<Candidates, Failure> {
     match (policy.granularity, policy.target(host.page_sizes())) {
         (Granularity::Base, _) => Ok(Candidates { settings: without_thp(host)?, source_change: None }),
+        (Granularity::Mthp(_), Some(size)) => {
+            let mut found = larger(policy, size, by_default);
+            let off = larger_sizes_off(size, by_default, host.page_sizes());
+            found.settings.iter_mut().for_each(|remedy| drop(remedy.changes.splice(0..0, off.clone())));
+            Ok(found)
+        }
         (_, Some(size)) => Ok(larger(policy, size, by_default)),
         (_, None) => Ok(Candidates { settings: Vec::new(), source_change: None }),
     }
@@ -70,6 +76,14 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
         settings.splice(0..0, requested_pool(size, by_default));
     }
     Candidates { settings, source_change }
+}
+
+/// Disables the sizes above one: the kernel gives a fault the largest size that is enabled and fits.
+fn larger_sizes_off(size: PageSize, by_default: &Inspection, page_sizes: &PageSizes) -> Vec<Change> {
+    let rules = Rules { settings: &by_default.supply.settings, disabled_for_process: None };
+    let all = page_sizes.mthp.iter().copied().chain(page_sizes.pmd);
+    let enabled = all.filter(|other| *other > size && rules.switched_off(*other).is_none());
+    enabled.map(|other| Change::setting(thp_size_enabled(other), "never")).collect()
 }
 
 /// The pool for a program that requested hugetlb pages itself and fell back to smaller pages.

@@ -71,6 +71,7 @@ impl Drop for FirstTrial {
 /// The hint for a process that listens; `None` for others, and for those that may not be examined.
 fn hint(pid: i32) -> Option<String> {
     let process = Path::new("/proc").join(pid.to_string());
+    // What cannot be read, or ended meanwhile, gives no hint.
     let read = |name: &str| std::fs::read_to_string(process.join(name)).unwrap_or_default();
     let own = sockets(&process);
     let ports = ports(&(read("net/tcp") + &read("net/tcp6")), &own);

@@ -1,0 +1,36 @@
+//! Names that are no policy.
+
+use crate::windows::WindowsError;
+
+/// A policy name that could not be parsed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PolicyError {
+    /// There is no granularity of that name.
+    #[error("there is no policy {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    Unknown {
+        /// The given text.
+        found: String,
+        /// The most similar valid name.
+        nearest: String,
+    },
+    /// A size alone.
+    #[error(
+        "{0:?} is a size, which several policies can have: thp (PMD size), mthp-SIZE or hugetlb-SIZE (`pagelab list policies` shows \
+         those of this machine)"
+    )]
+    Size(String),
+    /// There is no modifier of that name.
+    #[error("there is no modifier {found:?}; the nearest is {nearest:?} (`pagelab list policies` shows all)")]
+    UnknownModifier {
+        /// The given text.
+        found: String,
+        /// The most similar valid name.
+        nearest: String,
+    },
+    /// A part that is meant to describe windows does not.
+    #[error("the policy {0:?}: {1}")]
+    Windows(String, WindowsError),
+    /// Two parts that contradict each other.
+    #[error("the policy {0:?} contradicts itself: {1}")]
+    Contradiction(String, &'static str),
+}
