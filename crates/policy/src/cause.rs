@@ -407,8 +407,8 @@ impl Cause {
             Cause::JemallocRefusesBasePage { base, built_for } => {
                 format!("the program's jemalloc refuses base pages of {base}: it was built for {built_for}")
             }
-            Cause::Unread { reason } => format!("I do not know why: {reason}"),
-            Cause::Unexplained => "I do not know why".into(),
+            Cause::Unread { reason } => format!("the cause is not known: {reason}"),
+            Cause::Unexplained => "the cause is not known".into(),
             Cause::OfAnotherVersion => {
                 "a cause that another version of pagelab stored and this one does not have".into()
             }

@@ -274,8 +274,8 @@ impl<'a> Candidates<'a> {
         };
         let shown = best.first().copied().filter(|best| best.policy != reference.policy).unwrap_or(first);
         let change = cycles.filter(|_| shown.policy != reference.policy).map_or(String::new(), |cycles| {
-            let change = change_in_words(self.saved(shown, reference, cycles));
-            format!("; {} takes {change} time than {}", shown.policy, reference.policy)
+            let saved = self.saved(shown, reference, cycles);
+            format!("; {} takes {} time than {}", shown.policy, change_in_words(saved), reference.policy)
         });
         let with = self.with_faults();
         format!("W{}, {cheapest}{change}", &with[1..])

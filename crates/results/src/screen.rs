@@ -84,8 +84,12 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) ->
 }
 
 /// A table with one line per row. `headings` have a title and when its column is left out: of a terminal that is too narrow the columns
-/// with the highest number first, those with 0 never. The first two columns are text, the others figures.
-pub fn table_of<const N: usize>(headings: [(&str, u8); N], rows: &[[String; N]], width: usize) -> String {
+/// with the highest number first, those with 0 never; their titles are returned too. The first two columns are text, the others figures.
+pub fn table_of<const N: usize>(
+    headings: [(&str, u8); N],
+    rows: &[[String; N]],
+    width: usize,
+) -> (String, Vec<String>) {
     let column = |(at, (title, dispensable)): (usize, (&str, u8))| Column {
         title: title.to_owned(),
         is_right_aligned: at > 1,
@@ -93,7 +97,8 @@ pub fn table_of<const N: usize>(headings: [(&str, u8); N], rows: &[[String; N]],
         cells: rows.iter().map(|row| Span::plain(printable(&row[at]))).collect(),
     };
     let columns = headings.into_iter().enumerate().map(column).collect();
-    without_emphasis(&columns::lines(columns, width.max(MIN_WIDTH)).0)
+    let (lines, left_out) = columns::lines(columns, width.max(MIN_WIDTH));
+    (without_emphasis(&lines), left_out)
 }
 
 fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {

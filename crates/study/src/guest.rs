@@ -122,6 +122,23 @@ const COUNTED: [(&str, &str); 3] = [
     (names::KERNEL_INSTRUCTIONS, names::SYSTEM_S),
 ];
 
+/// The fewest instructions of program and kernel that are distinguished: the kernel divides CPU time by samples at its tick, every four
+/// million instructions at 250 Hz, and fewer than 25 samples say little.
+const MIN_DIVIDED_S: f64 = 100e6 / INSTRUCTIONS_IN_A_SECOND;
+
+/// The counted metrics of a comparison, each with the time that it replaces: those of program and kernel only where both have enough
+/// samples in every trial. A comparison whose times were replaced before keeps what it has.
+fn counted(comparison: &Comparison) -> Vec<(&'static str, &'static str)> {
+    let is_enough = |record: &TrialRecord| {
+        let times = [names::USER_S, names::SYSTEM_S].map(|name| record.value(name));
+        times.iter().flatten().all(|time_s| *time_s >= MIN_DIVIDED_S)
+    };
+    let has_times = comparison.trials.iter().any(|record| record.value(names::USER_S).is_some());
+    let was_divided = comparison.design.metrics.iter().any(|metric| metric.name == names::USER_INSTRUCTIONS);
+    let is_divided = if has_times { comparison.trials.iter().all(is_enough) } else { was_divided };
+    COUNTED.into_iter().filter(|(name, _)| is_divided || *name == names::INSTRUCTIONS).collect()
+}
+
 /// The name and the factor that a figure printed by a program gets under this clock; `None` if the clock cannot measure it.
 /// The unit is the suffix of the name.
 pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
@@ -138,7 +155,8 @@ pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
 /// Adds the memory in large pages to each trial, as a metric: what a kernel gives a program is the question when kernels are compared.
 pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
     let base = comparison.machine.page_sizes.base;
-    for record in &mut comparison.trials {
+    // A run without the tracer has no census.
+    for record in comparison.trials.iter_mut().filter(|record| !record.census.is_empty()) {
         let is_large = |mapping: &Mapping| mapping.backing != Backing::Zero && mapping.effective() > base;
         let bytes = record.census.bytes_where(is_large);
         record.observations.push(Observation::measured(names::LARGE_PAGE_BYTES, bytes as f64));
@@ -164,6 +182,7 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
     if clock == Clock::Real {
         return comparison;
     }
+    let counted = counted(&comparison);
     let design = &mut comparison.design;
     let known = |metric: &Metric| match metric.unit {
         Unit::Seconds => None,
@@ -179,14 +198,14 @@ pub fn without_times(mut comparison: Comparison) -> Comparison {
         design.primary = one.to.clone();
     }
     if clock == Clock::Instructions {
-        let counted = COUNTED.map(|(name, _)| Metric::new(name, Unit::Count, Direction::Lower));
-        design.metrics.splice(0..0, counted);
+        let metrics = counted.iter().map(|(name, _)| Metric::new(*name, Unit::Count, Direction::Lower));
+        design.metrics.splice(0..0, metrics);
     }
     if times.contains(&design.primary) {
         let first = if clock == Clock::Instructions { names::INSTRUCTIONS } else { names::MINOR_FAULTS };
         design.primary = first.to_owned();
     }
-    comparison.trials.iter_mut().for_each(|record| strip(record, clock, &renamed, &times));
+    comparison.trials.iter_mut().for_each(|record| strip(record, clock, &renamed, &times, &counted));
     analysed(comparison)
 }
 
@@ -210,11 +229,12 @@ fn split_by_clock(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String,
 }
 
 /// Removes times from a trial. Those that are not a metric of a design end in `_s`, like all of pagelab's own.
-fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String]) {
-    let counted = COUNTED.map(|(name, time)| {
+fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String], counted: &[(&str, &str)]) {
+    let count = |(name, time): &(&str, &str)| {
         let instructions = (record.value(time)? * INSTRUCTIONS_IN_A_SECOND).round();
-        Some(Observation::derived(name, instructions))
-    });
+        Some(Observation::derived(*name, instructions))
+    };
+    let counted: Vec<Observation> = counted.iter().filter_map(count).collect();
     for one in &mut record.observations {
         if let Some(renamed) = renamed.iter().find(|renamed| renamed.from == one.metric && renamed.from != renamed.to) {
             (one.metric, one.value) = (renamed.to.clone(), one.value * renamed.factor);
@@ -222,7 +242,7 @@ fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[S
     }
     record.observations.retain(|one| !times.contains(&one.metric) && !one.metric.ends_with("_s"));
     if clock == Clock::Instructions {
-        record.observations.splice(0..0, counted.into_iter().flatten());
+        record.observations.splice(0..0, counted);
     }
 }
 

@@ -76,13 +76,22 @@ fn an_emulated_guest_has_no_times_and_has_instructions_if_its_clock_counts_them(
 
 #[test]
 fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
-    let known = boot("old", Clock::Instructions, 1, 1.0);
-    let [user_s, system_s] = [names::USER_S, names::SYSTEM_S].map(|name| known.trials[0].value(name));
-    let found = without_times(with_large_pages(known.clone()));
+    let with_times = |user_s: f64, system_s: f64| {
+        let mut known = boot("old", Clock::Instructions, 1, 1.0);
+        for record in &mut known.trials {
+            record.observations.retain(|one| ![names::USER_S, names::SYSTEM_S].contains(&one.metric.as_str()));
+            record.observations.push(Observation::measured(names::USER_S, user_s));
+            record.observations.push(Observation::measured(names::SYSTEM_S, system_s));
+        }
+        without_times(with_large_pages(known))
+    };
+    let short = with_times(0.2, 0.01);
+    assert_eq!(short.trials[0].value(names::KERNEL_INSTRUCTIONS), None, "too few samples at the tick");
+    assert!(short.design.metrics.iter().all(|metric| metric.name != names::USER_INSTRUCTIONS));
+    let found = with_times(0.3, 0.2);
     let record = &found.trials[0];
-    let counted = |seconds: Option<f64>| seconds.map(|seconds| (seconds * 1e9).round());
-    assert_eq!(record.value(names::USER_INSTRUCTIONS), counted(user_s));
-    assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), counted(system_s));
+    assert_eq!(record.value(names::USER_INSTRUCTIONS), Some(3e8));
+    assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), Some(2e8));
     let base = found.machine.page_sizes.base;
     let large = record.census.bytes_where(|mapping| mapping.effective() > base);
     assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some(large as f64));

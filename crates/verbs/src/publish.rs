@@ -11,7 +11,7 @@ use results::screen::{self, Place};
 use results::store::Resumption;
 use serde_json::{Value, json};
 use study::comparison::Comparison;
-use study::guest::Clock;
+use study::guest::{Clock, kernel_of};
 use study::metric::Provenance;
 use study::stats::Outcome;
 use study::stats::boots::{self, Merged, Part};
@@ -138,10 +138,14 @@ fn interruptions(comparison: &Comparison, resumptions: &[Resumption]) -> Option<
 
 /// Prints the first screen, or everything, and where the comparison was interrupted.
 fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
-    let warning = warning(comparison);
+    let guest = kernel_of(&comparison.machine).map(|name| {
+        let release = comparison.machine.kernel.split(' ').next().unwrap_or_default();
+        format!("a boot of the kernel {name} ({release}) in a guest")
+    });
     let interruptions = interruptions(comparison, resumptions).map(folded).unwrap_or_default();
     if forms.is_full {
-        let sections = [warning.unwrap_or_default(), &full_text(comparison), &interruptions];
+        let warning = guest.into_iter().chain(warning(comparison).map(str::to_owned)).collect::<Vec<_>>().join(". ");
+        let sections = [warning.as_str(), &full_text(comparison), &interruptions];
         let sections: Vec<&str> = sections.into_iter().filter(|section| !section.is_empty()).collect();
         print(sections.join("\n\n").trim_end(), false)?;
         return print_requirements(comparison, forms);
@@ -149,7 +153,12 @@ fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms
     let full = full_command(comparison, forms);
     let place = Place { width: terminal_width(), is_folded: std::io::stdout().is_terminal(), full: &full };
     let plain = |text: String| text.lines().map(|line| vec![Span::plain(line)]).collect::<Vec<Line>>();
-    let mut lines = warning.map(|warning| plain(folded(warning.to_owned()))).unwrap_or_default();
+    // The limits of an emulated clock are long: the screen has them in short.
+    let is_emulated = Clock::of(&comparison.machine) != Clock::Real;
+    let emulated = is_emulated.then_some("emulated, so no figure is a time (--full says more)");
+    let warning = unmeasured_warning(comparison).or(emulated).map(str::to_owned);
+    let warning = guest.into_iter().chain(warning).collect::<Vec<_>>().join("; ");
+    let mut lines = if warning.is_empty() { Vec::new() } else { plain(folded(warning)) };
     lines.extend(screen::render(comparison, place));
     lines.extend(plain(interruptions));
     print_lines(&lines)?;

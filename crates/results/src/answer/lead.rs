@@ -95,9 +95,10 @@ impl<'a> Candidates<'a> {
                 let less = shares.translation - shares.best_translation;
                 let hardly = if less < BAND_RATIO { ", which is below the 1 % at which page size matters" } else { "" };
                 let all = if best.len() > 1 { format!("; {names} are {}", equal()) } else { String::new() };
-                let time = self.time.cpu_s().map_or("the time, which is assumed".to_owned(), |cpu_s| {
+                let time = self.time.cpu_s().map_or("time, which is assumed".to_owned(), |cpu_s| {
                     figure::short(cpu_s, study::metric::Unit::Seconds)
                 });
+                let time = format!("{}'s {time}", reference.policy);
                 format!(
                     "{}: translation takes up to {} less of the time on {} (at most {} -> {} of {time}){hardly}{}{}{all}",
                     first.policy,

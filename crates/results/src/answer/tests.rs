@@ -81,7 +81,7 @@ fn page_size_does_not_matter_where_translation_hardly_takes_time() {
     let expected = "translation is at most 0.2 % of this program's time on m, so page size does not matter there; memory grows \
                     by 3 % under thp. The time is 40.00 ms of CPU time at 2.5 GHz, which is assumed, and was given \
                     (--run-time). With faults, zeroing and copying, whose cost is assumed, thp has the fewest cycles; thp \
-                    takes 0.2 % less time than base. Assumed: 4 of 5";
+                    takes up to 0.2 % less time than base. Assumed: 4 of 5";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     let shares = answer.shares.unwrap();
     assert_eq!((shares.translation, shares.best_translation), (0.002, 0.0002));
@@ -106,7 +106,7 @@ fn faults_can_matter_where_translation_does_not() {
     let cells = [cell("base", with(50_000, 500_000)), cell("thp", with(10_000, 100_000))];
     let answer = answer_of(&cells, &time);
     let expected = "translation is at most 0.5 % of this program's time on m; with faults, zeroing and copying, whose cost is \
-                    assumed, thp takes 4.4 % less time than base; memory stays the same under thp. ";
+                    assumed, thp takes up to 4.4 % less time than base; memory stays the same under thp. ";
     assert!(answer.sentence.starts_with(expected) && answer.shares.unwrap().page_size_matters, "{}", answer.sentence);
     assert_eq!((answer.best_with_kernel, answer.sentence.matches("With faults").count()), (vec!["thp".to_owned()], 0));
     let cells = [cell("base", with(50_000, 100_000)), cell("thp", with(10_000, 900_000))];
@@ -132,7 +132,7 @@ fn the_time_has_its_source() {
     };
     let answer = answer_of(&cells, &measured(None));
     let expected =
-        "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of 400.0 µs), for about";
+        "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of base's 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively on such a processor (a fast \
                     one). With";
@@ -169,10 +169,10 @@ fn names_the_best_with_its_gain_its_memory_and_assumptions() {
     let answer = answered(&[cell("base", cost(200_000)), cell("thp", thp), cell("mthp-64k", cost(60_000))]);
     assert_eq!(
         answer.sentence,
-        "thp: translation takes up to 14 % less of the time on m (at most 15 % -> 1.5 % of the time, which is assumed), for 1.5 times the \
+        "thp: translation takes up to 14 % less of the time on m (at most 15 % -> 1.5 % of base's time, which is assumed), for 1.5 times the \
          peak memory (150M against 100M); held on 97 % of the memory. The time is assumed, a cycle for each of 1,000,000 \
          instructions, plus translation and the kernel's work at faults: this is a test. With faults, zeroing and copying, \
-         whose cost is assumed, thp has the fewest cycles; thp takes 13.3 % less time than base. Assumed: 4 of 5 figures of \
+         whose cost is assumed, thp has the fewest cycles; thp takes up to 13.3 % less time than base. Assumed: 4 of 5 figures of \
          the machine (TLBs 2, walker 1, the kernel's costs 1), and that a core waits for each walk, one after the other."
     );
     assert_eq!((answer.best, answer.best_with_kernel), (vec!["thp".to_owned()], vec!["thp".to_owned()]));

@@ -23,12 +23,13 @@ pub(super) fn at_most(ratio: f64) -> String {
     format!("{} %", figure::plain((percent * steps - 1e-6).max(0.0).ceil() / steps))
 }
 
-/// `3.1 % less`, `5.0 % more`: how a policy that saves this share of the time changes it.
+/// `up to 3.1 % less`, `5.0 % more`: how a policy that saves this share of the time changes it. Translation is a bound, so what is saved
+/// is one too.
 pub(super) fn change_in_words(saved: f64) -> String {
-    let direction = if saved < 0.0 { "more" } else { "less" };
-    match saved.abs() {
-        share if share < 0.0005 => format!("<0.1 % {direction}"),
-        share => format!("{:.1} % {direction}", share * 100.0),
+    match saved {
+        saved if saved.abs() < 0.0005 => format!("<0.1 % {}", if saved < 0.0 { "more" } else { "less" }),
+        more if more < 0.0 => format!("{:.1} % more", more.abs() * 100.0),
+        less => format!("up to {:.1} % less", less * 100.0),
     }
 }
 

@@ -134,7 +134,10 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<Strin
                 decided.push((mean.ratio, clause));
             }
             Standing::Equivalent => {
-                decided.push((1.0, format!("{} is equivalent to {baseline}{range}", asked(total))));
+                let metric = total.metric.as_ref().map(|(metric, _)| format!(" in {}", figure::title(metric)));
+                let over = if mean.of == 1 { String::new() } else { format!(", the mean over {} {rows}", mean.of) };
+                let metric = metric.unwrap_or_default();
+                decided.push((1.0, format!("{} is equivalent to {baseline}{metric}{range}{over}", asked(total))));
             }
             _ => open.push(format!("{}{}", asked(total), open_range(&effect))),
         }

@@ -18,8 +18,8 @@ const MAX_SENTENCE: usize = 100;
 const FURTHER: [(&str, &str, u8); 5] = [
     (names::KERNEL_INSTRUCTIONS, "in kernel", 6),
     (names::MINOR_FAULTS, "faults", 3),
-    (names::LARGE_PAGE_BYTES, "large", 2),
-    (names::PEAK_RESIDENT_BYTES, "memory", 4),
+    (names::LARGE_PAGE_BYTES, "in large", 2),
+    (names::PEAK_RESIDENT_BYTES, "peak", 4),
     (names::PAGE_TABLE_SEEN_BYTES, "tables", 5),
 ];
 
@@ -27,7 +27,8 @@ const FURTHER: [(&str, &str, u8); 5] = [
 /// `full` is the command that shows everything.
 pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let sentence = |text: &str| fold(&printable(text), width.min(MAX_SENTENCE), 2);
-    let mut text = sentence(&report.definition.question) + "\n\n" + &table(report, width) + "\n";
+    let (table, left_out) = table(report, width);
+    let mut text = sentence(&report.definition.question) + "\n\n" + &table + "\n";
     let rows = &report.matrix.rows;
     // The limits of a clock are long; on the screen one line is enough.
     let of_clocks = [Clock::Instructions, Clock::Nothing].map(Clock::limits);
@@ -36,8 +37,15 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let notes = notes.map(|note| format!("note: {note}"));
     let is_emulated = rows.iter().any(|row| row.is_emulated);
     let emulated = is_emulated.then(|| "note: no figure is a time, because the guests are emulated".to_owned());
-    let sentences = std::iter::once(answer(report)).chain(pages(rows)).chain(notes).chain(emulated);
-    let last = format!("all figures, and what limits them: {full}");
+    let has_bare = rows.iter().any(|row| row.workload.ends_with(" under bare"));
+    let bare =
+        has_bare.then(|| "note: bare is the program without the tracer, whose stops cost something too".to_owned());
+    let summed = rows.iter().any(|row| row.cells.iter().any(|cell| cell.medians.contains_key(names::LARGE_PAGE_BYTES)));
+    let summed = summed.then(|| "note: in large, tables: summed over the program's processes".to_owned());
+    let notes = notes.chain(bare).chain(summed).chain(emulated);
+    let sentences = std::iter::once(answer(report)).chain(pages(rows)).chain(notes);
+    let columns = if left_out.is_empty() { String::new() } else { format!(" ({} too)", left_out.join(", ")) };
+    let last = format!("all figures{columns}, and what limits them: {full}");
     sentences.chain([last]).for_each(|one| text.push_str(&format!("\n{}", sentence(&one))));
     text + "\n"
 }
@@ -52,7 +60,8 @@ fn names_of<'a>(report: &Report<'_>, row: &'a Row, cell: &'a Cell) -> (&'a str, 
     (policy.unwrap_or(&row.workload), &cell.policy)
 }
 
-fn table(report: &Report<'_>, width: usize) -> String {
+/// The table, and the columns for which there is no room.
+fn table(report: &Report<'_>, width: usize) -> (String, Vec<String>) {
     let metric = report.matrix.rows.first().map_or(names::WALL_S, |row| &row.metric);
     let interval = format!("{} interval", figure::confidence(0.95));
     let title = figure::title(metric);

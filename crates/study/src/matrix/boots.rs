@@ -10,6 +10,7 @@ use super::row::Row;
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Boot, Definition};
 use crate::machine::Machine;
+use crate::role::Role;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 use crate::trial::Arm;
 
@@ -91,7 +92,7 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
 /// study compares memory sizes, or if they are guests.
 fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
-    let own = comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)?;
+    let own = arm_of(&comparison.design, policy)?;
     let part = Part::of(comparison)?;
     let has_any_memory = definition.compares_memory() || definition.boots[boot].guest.is_some();
     let whole = format!("{host}, {}", comparison.machine.host_name());
@@ -104,6 +105,13 @@ fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, hos
     let design =
         Design { arms, baseline: baseline(&definition.boots)?, primary: primary.clone(), ..comparison.design.clone() };
     (!boots.is_empty()).then_some(Part { design, invocation: part.invocation, boots })
+}
+
+/// The arm of a policy, or the run without the tracer of that label.
+fn arm_of(design: &Design, label: &str) -> Option<usize> {
+    let is_own = |arm: &usize| design.arms[*arm].label == label;
+    let bare = || (0..design.arms.len()).filter(|arm| design.arms[*arm].role == Role::Bare).find(is_own);
+    design.compared().find(is_own).or_else(bare)
 }
 
 /// The boot of the study that a comparison's machine matches, if it is exactly one.

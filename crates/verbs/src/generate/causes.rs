@@ -164,7 +164,7 @@ mod tests {
         assert!(
             rows[0].starts_with("| no aligned slot of that size inside the mapping | allocate multiples of the size")
         );
-        assert!(rows.last().unwrap().contains("| I do not know why |  | `unexplained` |"), "{page}");
+        assert!(rows.last().unwrap().contains("| the cause is not known |  | `unexplained` |"), "{page}");
         assert!(page.contains("| one allocation, cut by a guard page | put guard pages outside"), "{page}");
     }
 }

@@ -57,6 +57,12 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let lab = Lab::open(&kernels, guests.icount, guests.guest_time.unwrap_or(lab::GUEST_TIME_S), store.path())?;
     in_guest::check(arguments, lab.clock())?;
     let boots = guests.boots.unwrap_or_else(|| boots_needed(kernels.len()));
+    if boots < boots_needed(kernels.len()) {
+        let needed = boots_needed(kernels.len());
+        report(format_args!(
+            "pagelab: with --boots {boots} no change has an interval; --boots {needed} would be enough"
+        ));
+    }
     let seed = arguments.stopping.seed.unwrap_or_else(in_guest::seed);
     let mut measured = Vec::new();
     let outcome = measure(&lab, &kernels, &vec![boots; kernels.len()], seed, &mut |kernel, seed| {

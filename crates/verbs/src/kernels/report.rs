@@ -3,6 +3,7 @@
 use guest::Image;
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
+use study::control::Role;
 use study::definition::{Boot, Definition, Guest, HOST, Size, Slurm, Stopping, Workload};
 use study::guest::{Clock, NO_STUDY, kernel_of};
 use study::machine::Machine;
@@ -41,9 +42,12 @@ impl<'a> ReportContent<'a> {
                 other.id
             )));
         }
-        if let Some(other) = comparisons.iter().find(|one| one.invocation.pagelab != first.invocation.pagelab) {
+        let labels = |one: &Comparison| one.design.arms.iter().map(|arm| arm.label.clone()).collect::<Vec<_>>();
+        let is_alike =
+            |one: &&Comparison| command_line_of(one) == command_line_of(first) && labels(one) == labels(first);
+        if let Some(other) = comparisons.iter().find(|one| !is_alike(one)) {
             return Err(Failure::Input(format!(
-                "comparisons {} and {} were made by different commands; give the boots of one",
+                "comparisons {} and {} have other commands or policies; give boots with the same",
                 first.id, other.id
             )));
         }
@@ -92,7 +96,10 @@ impl<'a> ReportContent<'a> {
         let named: Vec<(String, &Comparison)> = comparisons.iter().map(|one| (host.clone(), one)).collect();
         let workloads = [(self.command.as_str(), named)];
         let policies = kernels::of_policies(&definition, &workloads);
-        let of_kernels = kernels::of_kernels(&definition, &workloads);
+        // The tracer's stops cost instructions too, and not as many on each kernel.
+        let bare = bare_label(comparisons).into_iter().chain(definition.policies.iter().cloned()).collect();
+        let with_bare = Definition { policies: bare, ..definition.clone() };
+        let of_kernels = kernels::of_kernels(&with_bare, &workloads);
         let kernels = of_kernels.as_ref().filter(|_| definition.boots.len() > 1);
         let report = |matrix, over_boots| Report {
             definition: &definition,
@@ -181,9 +188,13 @@ impl<'a> ReportContent<'a> {
         }
     }
 
-    /// `old in 2 boots`
+    /// `old (6.1.0-56-amd64) in 2 boots`
     fn of_boot(&self, name: &str, comparisons: &[Comparison]) -> String {
-        let own = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name)).count() as u32;
+        let own: Vec<&Comparison> = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name)).collect();
+        let release =
+            own.first().and_then(|one| one.machine.kernel.split(' ').next()).filter(|release| *release != name);
+        let name = release.map_or(name.to_owned(), |release| format!("{name} ({release})"));
+        let own = own.len() as u32;
         if own < self.planned_boots {
             return format!("{name} in only {own} of {} boots", self.planned_boots);
         }
@@ -208,6 +219,14 @@ impl<'a> ReportContent<'a> {
         }
         hosts
     }
+}
+
+/// The label of the run without the tracer, where every comparison has one.
+fn bare_label(comparisons: &[Comparison]) -> Option<String> {
+    let label =
+        |one: &Comparison| one.design.arms.iter().find(|arm| arm.role == Role::Bare).map(|arm| arm.label.clone());
+    let first = comparisons.first().and_then(label)?;
+    comparisons.iter().all(|one| label(one).as_ref() == Some(&first)).then_some(first)
 }
 
 /// How guests were run.

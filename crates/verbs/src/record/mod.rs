@@ -31,6 +31,7 @@ use ends::EndedRecording;
 use error::RecordError;
 use exchange::Exchange;
 use native::Rerun;
+pub use native::processor;
 use output::Output;
 use program::{Emulator, Program};
 use qmp::QmpListener;

@@ -250,7 +250,7 @@ fn children_user_s() -> f64 {
 }
 
 /// This processor's ID, as in machine files, and its model name; empty if unknown.
-fn processor() -> (String, String) {
+pub fn processor() -> (String, String) {
     let host = Host::open("/");
     let id = host.as_ref().ok().and_then(|host| host.processor().ok()).map(|processor| processor.id);
     let name = host.ok().and_then(|host| host.machine().ok()).map(|machine| machine.cpu_model);

@@ -7,6 +7,9 @@ use results::answer::RunTime;
 use serde_json::{Value, json};
 use trace::{Header, Native, NativeTime};
 
+use super::host_machine;
+use crate::record::processor;
+
 /// More instructions in a second than any processor executes: six in each of 3.5e9 cycles are about what the best do. A run
 /// with more was not the recorded one; it may have found its work done.
 const MAX_INSTRUCTIONS_PER_S: f64 = 2e10;
@@ -68,10 +71,11 @@ fn scaled(native: &NativeTime, recorded: u64, executed: u64) -> Result<RunTime, 
     })
 }
 
-/// The built-in machines that describe a processor.
+/// The machines that describe a processor: built-in ones, and that of this host.
 fn described_by(processor_id: &str) -> Vec<String> {
     let known = machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok());
-    known.filter(|machine| machine.is_cpu(processor_id)).map(|machine| machine.name).collect()
+    let own = (!processor_id.is_empty() && processor().0 == processor_id).then(|| host_machine::NAME.to_owned());
+    known.filter(|machine| machine.is_cpu(processor_id)).map(|machine| machine.name).chain(own).collect()
 }
 
 /// The time as JSON.
@@ -132,7 +136,8 @@ mod tests {
         let time = scaled(&native(2.0), 1_000_000_000, 4_000_000_000).unwrap();
         assert_eq!((time.cpu_s(), time.source()), (Some(0.5), "measured"));
         let RunTime::Measured { machines, recorded_ratio, .. } = time else { panic!() };
-        assert_eq!((&machines[..], recorded_ratio), (&["ice-lake".to_owned()][..], Some(0.25)));
+        // A host with this processor is one more.
+        assert_eq!((machines[0].as_str(), recorded_ratio), ("ice-lake", Some(0.25)));
         let RunTime::Measured { recorded_ratio, .. } = scaled(&native(2.0), 9, 9).unwrap() else { panic!() };
         assert_eq!(recorded_ratio, None);
         assert!(scaled(&native(0.01), 1, 1_000_000_000).unwrap_err().contains("found its work done"));

@@ -23,7 +23,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
         lines.push(String::new());
         lines.extend(outcomes.first().map(|first| fold(&caption(first), width, 0)));
         let rows: Vec<[String; 8]> = outcomes.iter().map(|outcome| row(outcome)).collect();
-        lines.push(table_of(HEADINGS, &rows, width));
+        lines.push(table_of(HEADINGS, &rows, width).0);
         let name = outcomes.first().map_or("", |outcome| &outcome.machine);
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
     }

@@ -187,7 +187,7 @@ fn holes(row: &Row, metrics: &[String]) -> Vec<String> {
             holes.push(format!("{title}: no change where a run has 0: the ratio is undefined"));
         }
     }
-    let has_no_interval = |cell: &&&Cell| cell.effects.values().any(|effect| effect.low.is_none());
+    let has_no_interval = |cell: &&&Cell| cell.effects.get(&row.metric).is_some_and(|effect| effect.low.is_none());
     if compared().any(|cell| has_no_interval(&cell)) {
         holes.push(why_no_interval(row, &known));
     }

@@ -37,8 +37,11 @@ const FORM_COLUMNS: usize = 3;
 const INTERVALS: &str = ", with the 95 % interval of each change by itself; words such as undecided allow for the number of \
     arms and of workloads";
 /// Explains why the ratio of two medians can differ from the change.
-const MEDIANS: &str = "A change is estimated from pairs of runs next to each other, or of boots, so it can differ from the ratio \
-    of the medians. least..most: of the runs, or of the medians of boots.";
+const MEDIANS: &str = "A change is estimated from pairs of runs next to each other, so it can differ from the ratio \
+    of the medians. least..most: of the runs.";
+/// The same for rows over boots.
+const MEDIANS_OF_BOOTS: &str = "A change is estimated from boots next to each other, so it can differ from the ratio of the medians. \
+    least..most: of the medians of boots.";
 
 /// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
@@ -101,7 +104,9 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
             let intervals = if rows.iter().any(|row| has_interval(row)) { INTERVALS } else { "" };
             let left_out =
                 if extent == Extent::Times { " Faults and memory are in the tables of the report." } else { "" };
-            let what = format!("{}: per cent is against {baseline}{intervals}. {MEDIANS}{left_out}", place(ground));
+            let is_over_boots = rows.iter().flat_map(|row| &row.cells).any(|cell| cell.basis.boots > 0);
+            let medians = if is_over_boots { MEDIANS_OF_BOOTS } else { MEDIANS };
+            let what = format!("{}: per cent is against {baseline}{intervals}. {medians}{left_out}", place(ground));
             text.push_str(&paragraph(&what));
         }
         rows.iter().for_each(|row| text.push_str(&of_row(report, row, extent)));
