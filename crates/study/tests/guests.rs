@@ -3,6 +3,8 @@
 mod common;
 
 use common::{Fake, Noise, comparison, design, machine};
+use policy::census::{Backing, Folio, Mapping};
+use policy::size::PageSize;
 use policy::verdict::Holding;
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::definition::{Definition, DefinitionError, Size, Wire};
@@ -82,6 +84,9 @@ fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
             record.observations.retain(|one| ![names::USER_S, names::SYSTEM_S].contains(&one.metric.as_str()));
             record.observations.push(Observation::measured(names::USER_S, user_s));
             record.observations.push(Observation::measured(names::SYSTEM_S, system_s));
+            let large = PageSize::new(2 << 20).unwrap();
+            let mapping = Mapping { backing: Backing::Anonymous, leaf: large, folio: Folio::Whole(large) };
+            record.census.add(mapping, 4 << 20);
         }
         without_times(with_large_pages(known))
     };
@@ -92,14 +97,13 @@ fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
     let record = &found.trials[0];
     assert_eq!(record.value(names::USER_INSTRUCTIONS), Some(3e8));
     assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), Some(2e8));
-    let base = found.machine.page_sizes.base;
-    let large = record.census.bytes_where(|mapping| mapping.effective() > base);
-    assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some(large as f64));
+    assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some(f64::from(4 << 20)));
     let has = |name: &str| found.design.metrics.iter().any(|metric| metric.name == name);
     assert!(has(names::LARGE_PAGE_BYTES) && has(names::USER_INSTRUCTIONS) && has(names::KERNEL_INSTRUCTIONS));
     let medians = &found.analysis.unwrap().arms[0].medians;
     assert!(medians.contains_key(names::LARGE_PAGE_BYTES));
-    assert!(with_large_pages(boot("old", Clock::Real, 1, 1.0)).trials[0].value(names::LARGE_PAGE_BYTES).is_some());
+    let without_census = with_large_pages(boot("old", Clock::Real, 1, 1.0));
+    assert_eq!(without_census.trials[0].value(names::LARGE_PAGE_BYTES), None, "as without the tracer");
 }
 
 #[test]
