@@ -144,6 +144,24 @@ fn advice_names_a_setting_that_works_when_it_is_followed() {
 }
 
 /// The files that are written have the effect that was seen, and the measurement has an interval of its own.
+/// The size of the PMD is for advised memory here, and larger pages than the policy's are not what won.
+#[test]
+fn advice_on_mthp_switches_larger_sizes_off() {
+    let sizes = Path::new("/sys/kernel/mm/transparent_hugepage/hugepages-64kB").exists();
+    let is_for_advised = ("THP for programs that ask for it (enabled: madvise)", is_for_advised());
+    if !can_compare_c() || !needs(&[is_for_advised, ("a kernel with folios of 64K", sizes)]) {
+        return;
+    }
+    let bench = Bench::new();
+    let program = c_program(&bench, "allocated", ALLOCATES);
+    let options = ["-p", "default,mthp-64k", "--primary", "minor_faults", "--blocks", "6"];
+    let off = "echo never > /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled; echo madvise > \
+               /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let expected =
+        ["mthp-64k is the best of 2 policies", off, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "in pages of 64K, "];
+    bench.advised(&options, &program).ran().says(0, &[]).prints(&expected);
+}
+
 #[test]
 fn written_files_put_the_setting_into_effect() {
     if !can_compare_c() || !needs(&[("THP for programs that ask for it (enabled: madvise)", is_for_advised())]) {

@@ -17,7 +17,7 @@ fn a_comparison_is_shown_exported_and_kept() {
     let options = ["-p", "default,base,thp", "-p", "mthp-64k,hugetlb-2m", "--csv", &csv, "--html", &html];
     let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
     ran.says(0, &["report: "]).prints(&[
-        "policy wall time change memory verdict outcome",
+        "policy wall time change memory pages outcome",
         "held",
         "baseline",
         "undecided",

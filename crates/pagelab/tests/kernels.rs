@@ -94,9 +94,9 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     ran.says(0, &["boot 1 of 2", "boot 2 of 2", "(emulated, counting instructions)"]);
     ran.prints(&[
         "no figure is a time, because the guests are emulated",
-        "default   never ",
-        "base      always ",
-        "bare      never ",
+        "default never ",
+        "base always ",
+        "bare never ",
         "in large",
         "pagelab show 1 2 --full --store ",
     ]);

@@ -32,6 +32,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use census::Observer;
+use lease::Lease;
 use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
 use policy::verdict::Verdict;
@@ -83,6 +84,10 @@ pub struct HostPlatform {
     fragmenting: Option<Fragmenting>,
     /// System settings by variant name, if trials run untraced.
     settings: Option<BTreeMap<String, Settings>>,
+    /// Whether the lease is kept when all trials are done.
+    pub keeps_lease: bool,
+    /// The lease that was kept.
+    pub kept_lease: Option<Lease>,
 }
 
 /// Paths of system settings and the values to write.
@@ -125,6 +130,8 @@ impl HostPlatform {
             paces: BTreeMap::new(),
             fragmenting: None,
             settings: None,
+            keeps_lease: false,
+            kept_lease: None,
         })
     }
 
@@ -183,6 +190,10 @@ impl HostPlatform {
     /// Restores the host's settings, and gives back held memory.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.fragmenting = None;
+        if self.keeps_lease {
+            self.kept_lease = self.session.hand_over()?;
+            return Ok(());
+        }
         self.session.finish()
     }
 

@@ -203,6 +203,18 @@ impl Session {
         Ok(())
     }
 
+    /// Uses a lease that this process has already.
+    pub fn with_lease(self, lease: Option<Lease>) -> Session {
+        Session { lease, ..self }
+    }
+
+    /// Restores every setting, and gives the lease to the caller: no other process can take it in between.
+    pub fn hand_over(&mut self) -> Result<Option<Lease>, PlatformError> {
+        let Some(mut lease) = self.lease.take() else { return Ok(None) };
+        lease.apply(std::iter::empty())?;
+        Ok(Some(lease))
+    }
+
     /// Restores every setting, and reports those that could not be restored.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.share = None;

@@ -13,17 +13,13 @@ pub fn short(comparison: &Comparison) -> String {
     match &comparison.advice {
         None => String::new(),
         Some(Advice::Untried { reason }) => format!("advice: {}", printable(reason)),
-        Some(Advice::TooLong { trial_s }) => on_request(&format!("a trial takes {trial_s} s"), comparison),
-        Some(Advice::Busy) => on_request("another pagelab has the system's settings", comparison),
+        Some(Advice::TooLong { trial_s }) => format!(
+            "advice: a trial takes {trial_s} s, so no setting was tried; {} tries those that could give the program these pages, one \
+             run each",
+            command(comparison)
+        ),
         Some(Advice::Tried(tried)) => answer(tried, comparison),
     }
-}
-
-fn on_request(why: &str, comparison: &Comparison) -> String {
-    format!(
-        "advice: {why}, so no setting was tried; {} tries those that could give the program these pages, one run each",
-        command(comparison)
-    )
 }
 
 /// The command that advises on a stored comparison: `pagelab advise --show 3 --store FILE`.

@@ -22,8 +22,6 @@ pub enum Advice {
         /// The duration of a trial of the policy in seconds, rounded up.
         trial_s: u64,
     },
-    /// Another pagelab had the system's settings when the comparison was done.
-    Busy,
     /// Settings were tried.
     Tried(Tried),
 }

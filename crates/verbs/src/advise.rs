@@ -10,7 +10,7 @@ use study::advice::{Advice, Attempt};
 use study::comparison::Comparison;
 
 use crate::advice::attempt::SettingChanges;
-use crate::advice::{advice, persistent, process};
+use crate::advice::{Waiting, advice, persistent, process};
 use crate::compare::{self, Compare, Measuring, Program, Stopping};
 use crate::failure::Failure;
 use crate::output::{find_store, folded, print};
@@ -133,7 +133,7 @@ fn advise_on_stored(
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     let mut comparison = found.load(number).map_err(Failure::input)?;
     let (compared, Program { mut work, patience }) = program_of(&comparison, store)?;
-    let advice = advice(&comparison, &mut work, patience, true, chosen)?;
+    let advice = advice(&comparison, &mut work, Waiting { patience, lease: None }, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);
     // The advice on a policy that the user chose says nothing about its gain.

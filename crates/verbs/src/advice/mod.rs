@@ -12,8 +12,8 @@ pub mod process;
 use std::time::Duration;
 
 use host::Host;
-use lease::LeaseError;
-use platform::{PlatformError, Session, Work};
+use lease::Lease;
+use platform::{Session, Work};
 use policy::remedy::Remedy;
 use policy::size::format_bytes;
 use policy::{Granularity, Policy};
@@ -23,39 +23,41 @@ use tracer::signals::{self, Forward};
 
 use crate::failure::Failure;
 use crate::progress_line::ProgressLine;
-use crate::waiting;
+use crate::waiting::report_lease_holder;
 use goal::Goal;
 
 /// Without a request for advice, settings are tried only if a trial takes at most this long, in seconds.
 const MAX_TRIAL_S: f64 = 30.0;
 
+/// How settings are kept from other pagelabs while some are tried.
+pub struct Waiting {
+    /// How long to wait for another pagelab.
+    pub patience: Duration,
+    /// The lease of the comparison: with it there is no wait, and the result is shown when it is there.
+    pub lease: Option<Lease>,
+}
+
 /// Runs a comparison's program with settings, to find one that works like the winning policy. If the program behaves differently
-/// when it is run again, that is no error: the advice says so. With `is_requested`, a trial may take any time, and another
-/// pagelab is waited for. A `chosen` policy takes the place of the one that won.
+/// when it is run again, that is no error: the advice says so. With `is_requested`, a trial may take any time.
+/// A `chosen` policy takes the place of the one that won.
 ///
 /// # Errors
 /// A setting cannot be restored, the program cannot be started, or a signal stopped it.
 pub fn advice(
     comparison: &Comparison,
     work: &mut Work,
-    patience: Duration,
+    waiting: Waiting,
     is_requested: bool,
     chosen: Option<&Policy>,
 ) -> Result<Advice, Failure> {
     let host = Host::open("/").map_err(Failure::input)?;
-    // The result of a comparison does not wait for advice that was not requested.
-    let patience = if is_requested { patience } else { Duration::ZERO };
-    let mut session = Session::new(host).with_patience(patience, waiting::report_lease_holder);
+    let session = Session::new(host).with_patience(waiting.patience, report_lease_holder).with_lease(waiting.lease);
     let goal = match Goal::of(comparison, session.host().page_sizes(), chosen) {
         Ok(goal) => goal,
         Err(reason) => return Ok(Advice::Untried { reason }),
     };
     if let Some(trial_s) = goal.trial_s.filter(|trial_s| !is_requested && *trial_s > MAX_TRIAL_S) {
         return Ok(Advice::TooLong { trial_s: trial_s.ceil() as u64 });
-    }
-    if let Err(error) = session.rest() {
-        let is_busy = matches!(&error, PlatformError::Lease(LeaseError::Held { .. })) && !is_requested;
-        return if is_busy { Ok(Advice::Busy) } else { Err(Failure::input(error)) };
     }
     match try_and_restore(&goal, work, session) {
         Ok(tried) => Ok(Advice::Tried(tried)),

@@ -3,6 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Host;
+use lease::Lease;
 use platform::{Awake, Blame, HostPlatform, Session, observe_contention};
 use results::store::Store;
 use study::comparison::{Comparison, Design, Ended, Invocation};
@@ -27,6 +28,8 @@ pub struct Measured {
     pub comparison: Comparison,
     /// What caused a failure: the command or the system.
     pub blame: Blame,
+    /// The lease, if it was to be kept: all settings are restored, and no other pagelab has changed them since.
+    pub lease: Option<Lease>,
     /// Errors in restoring settings and in storing results.
     pub troubles: Vec<Failure>,
 }
@@ -73,7 +76,9 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
                 setup.primary.choose(&mut comparison.design, load.map_err(Failure::input)?);
             }
             shares::choose(&mut comparison.design, &mut platform)?;
-            Ok(run(&mut platform, comparison, mode, destination))
+            platform.keeps_lease = setup.keeps_lease;
+            let measured = run(&mut platform, comparison, mode, destination);
+            Ok(Measured { lease: platform.kept_lease.take(), ..measured })
         }
         #[cfg(debug_assertions)]
         Backend::Fake(fake) => {
@@ -167,5 +172,5 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, mode: RunMode, des
     let blame = if rejected { Blame::System } else { trials.blame() };
     // All settings are restored and all results stored: a signal may end the process while reports are written.
     signals::restore_defaults();
-    Measured { comparison, blame, troubles: restored.err().into_iter().chain(lost).collect() }
+    Measured { comparison, blame, lease: None, troubles: restored.err().into_iter().chain(lost).collect() }
 }

@@ -37,7 +37,7 @@ use std::time::Duration;
 use platform::Work;
 use study::comparison::Comparison;
 
-use crate::advice::advice;
+use crate::advice::{Waiting, advice};
 use crate::failure::Failure;
 use crate::publish;
 pub use in_study::parsed;
@@ -61,12 +61,14 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
 pub fn run_with(arguments: Compare, is_advice_requested: bool) -> Result<Comparison, Failure> {
     let program = if arguments.keeping.no_advice { None } else { program(&arguments)? };
     let lists_attempts = (is_advice_requested || arguments.keeping.full) && !arguments.forms.json;
-    let Request { setup, store, shown } = Request::of(arguments)?;
+    let Request { mut setup, store, shown } = Request::of(arguments)?;
+    setup.keeps_lease = program.is_some();
     let mut measured = measure::measure(setup, &store)?;
     let exit = ending::exit(&measured.comparison, measured.blame);
     let comparison = &mut measured.comparison;
     let advised = program.filter(|_| exit.is_ok()).map_or(Ok(()), |mut program| {
-        let found = advice(comparison, &mut program.work, program.patience, is_advice_requested, None)?;
+        let waiting = Waiting { patience: program.patience, lease: measured.lease.take() };
+        let found = advice(comparison, &mut program.work, waiting, is_advice_requested, None)?;
         store.advise(comparison.id, &found).map_err(Failure::input)?;
         comparison.advice = Some(found);
         Ok(())

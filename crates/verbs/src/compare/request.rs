@@ -49,6 +49,8 @@ pub struct Setup {
     pub hugetlb_pool: Option<u64>,
     /// How long to wait for another pagelab to finish.
     pub patience: Duration,
+    /// Keep the lease on system settings after the trials, for the advice.
+    pub keeps_lease: bool,
     /// The platform that runs the trials.
     pub backend: Backend,
     /// The study that it belongs to, if any.
@@ -92,6 +94,7 @@ impl Request {
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,
             patience: Duration::from_secs_f64(measuring.wait),
+            keeps_lease: false,
             backend,
             in_study: None,
         };

@@ -61,6 +61,7 @@ pub fn measure_setting(arguments: &Compare, before: &Comparison, attempt: &Attem
         awake: arguments.measuring.awake,
         hugetlb_pool: None,
         patience: Duration::from_secs_f64(arguments.measuring.wait),
+        keeps_lease: false,
         backend: Backend::Host,
         in_study: None,
     };
