@@ -29,7 +29,7 @@ fn the_end_is_a_sentence_for_each_machine() {
     let sentence = cascade["sentence"].as_str().unwrap();
     for part in [
         "translation is at most 0.2 % of this program's time on cascade-lake; with faults, zeroing and copying, whose cost is \
-         assumed, thp takes 5.0 % less time than base; memory stays the same under thp. ",
+         assumed, thp takes up to 5.0 % less time than base; memory stays the same under thp. ",
         "The time is 10.00 ms of CPU time at 2.5 GHz, which is assumed, and was given (--run-time).",
         "Not compared: base-64k (unsupported: ",
         "figures of the machine (TLBs ",
