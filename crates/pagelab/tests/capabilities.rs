@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, Runs, described_formats, needs, root, settings};
+use common::{Bench, Runs, described_formats, needs, root, settings_at_rest};
 use serde_json::Value;
 
 /// Three kinds at two sizes, in every way.
@@ -29,7 +29,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
         return;
     }
     let bench = Bench::new();
-    let before = settings();
+    let before = settings_at_rest();
     validation::free_large_blocks();
     let documents = ["a.json", "b.json"].map(|name| {
         let ran = bench.pagelab(&QUICK).ran();
@@ -37,7 +37,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
         std::fs::write(bench.path(name), format!("{document}")).unwrap();
         document
     });
-    assert_eq!(settings(), before);
+    assert_eq!(settings_at_rest(), before);
     let [first, second] = &documents;
     assert_eq!(first["cells"], second["cells"]);
     bench

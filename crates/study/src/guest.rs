@@ -8,6 +8,7 @@ use crate::metric::{Direction, Metric, Observation, Unit, names};
 use crate::stats;
 use crate::trial::TrialRecord;
 use policy::census::{Backing, Mapping};
+use policy::verdict::Peak;
 
 /// Used in place of a study's name if kernels were named on the command line. No study can have this name.
 pub const NO_STUDY: &str = "compare --kernel";
@@ -155,8 +156,13 @@ pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
 /// Adds the memory in large pages to each trial, as a metric: what a kernel gives a program is the question when kernels are compared.
 pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
     let base = comparison.machine.page_sizes.base;
-    // A run without the tracer has no census.
-    for record in comparison.trials.iter_mut().filter(|record| !record.census.is_empty()) {
+    // Without stops, memory that is given back early is in no census.
+    let is_seen = |record: &&mut TrialRecord| {
+        let peak_bytes = record.value(names::PEAK_RESIDENT_BYTES).unwrap_or(0.0);
+        let seen_bytes = record.census.total_bytes() as f64;
+        seen_bytes > 0.0 && seen_bytes >= Peak::MIN_SEEN_RATIO * peak_bytes
+    };
+    for record in comparison.trials.iter_mut().filter(is_seen) {
         let is_large = |mapping: &Mapping| mapping.backing != Backing::Zero && mapping.effective() > base;
         let bytes = record.census.bytes_where(is_large);
         record.observations.push(Observation::measured(names::LARGE_PAGE_BYTES, bytes as f64));

@@ -86,7 +86,7 @@ fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
             record.observations.push(Observation::measured(names::SYSTEM_S, system_s));
             let large = PageSize::new(2 << 20).unwrap();
             let mapping = Mapping { backing: Backing::Anonymous, leaf: large, folio: Folio::Whole(large) };
-            record.census.add(mapping, 4 << 20);
+            record.census.add(mapping, 4 << 30);
         }
         without_times(with_large_pages(known))
     };
@@ -97,7 +97,7 @@ fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
     let record = &found.trials[0];
     assert_eq!(record.value(names::USER_INSTRUCTIONS), Some(3e8));
     assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), Some(2e8));
-    assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some(f64::from(4 << 20)));
+    assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some((4u64 << 30) as f64));
     let has = |name: &str| found.design.metrics.iter().any(|metric| metric.name == name);
     assert!(has(names::LARGE_PAGE_BYTES) && has(names::USER_INSTRUCTIONS) && has(names::KERNEL_INSTRUCTIONS));
     let medians = &found.analysis.unwrap().arms[0].medians;
