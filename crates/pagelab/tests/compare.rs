@@ -64,6 +64,8 @@ fn a_comparison_is_shown_exported_and_kept() {
         "* default: baseline; 2 runs",
     ]);
     assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
+    let together = bench.pagelab(&["show", "1", "1", "--store", &bench.store()]).ran();
+    together.says(2, &["comparison 1 was not made by compare --kernel", "give its number alone"]);
     bench.pagelab(&["show", "1", "--mail", "--json"]).ran().says(2, &["--mail", "--json"]);
     let listed = bench.listed();
     assert_eq!((listed.len(), &listed[0]["number"], &listed[0]["trials"]), (1, &1.into(), &15.into()));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use policy::capability::{Cell, Matrix, Outcome, Way};
 use policy::cause::Cause;
-use policy::large_files;
+use policy::file_folios;
 use policy::remedy::{Change, Deciding, SourceChange, fixes};
 
 /// The matrices of all kernels.
@@ -24,9 +24,9 @@ fn gives(matrix: &Matrix, of: &Cell, way: Way) -> bool {
 
 /// What is known of a kernel and a mount when a process is inspected.
 fn deciding(matrix: &Matrix, cell: &Cell) -> Deciding {
-    let kernel = large_files::version(&matrix.kernel).unwrap();
+    let kernel = file_folios::version(&matrix.kernel).unwrap();
     let mount = cell.memory.mount.as_deref().unwrap_or_default();
-    Deciding { files_are_small: large_files::are_small(mount, kernel), ..Deciding::default() }
+    Deciding { lacks_file_folios: file_folios::lacks_pmd_folios(mount, kernel), ..Deciding::default() }
 }
 
 /// The ways in which a change of the program brings about its pages; empty where the matrix has no such way.
@@ -78,15 +78,15 @@ fn a_remedy_is_one_that_the_kernel_has() {
 fn file_systems_have_large_folios_where_they_gave_them() {
     let mut compared = 0;
     for (file, matrix) in matrices() {
-        let kernel = large_files::version(&matrix.kernel).unwrap();
+        let kernel = file_folios::version(&matrix.kernel).unwrap();
         let is_of_pmd = |cell: &&Cell| Some(cell.size) == matrix.pmd && cell.memory.kind.is_file();
         for cell in matrix.cells.iter().filter(is_of_pmd) {
             let Some(mount) = cell.memory.mount.as_deref() else { continue };
             let is_large = matches!(cell.outcome, Outcome::Large { .. } | Outcome::FolioOnly { .. });
-            assert!(!(is_large && large_files::are_small(mount, kernel)), "{file}: {cell:?}");
+            assert!(!(is_large && file_folios::lacks_pmd_folios(mount, kernel)), "{file}: {cell:?}");
             let is_refused = matches!(&cell.outcome, Outcome::Refused { cause: Cause::FilePages, .. });
             if is_refused && ["ext4", "xfs", "btrfs"].contains(&mount) && cell.way == Way::Touch {
-                assert!(large_files::are_small(mount, kernel), "{file}: {cell:?}");
+                assert!(file_folios::lacks_pmd_folios(mount, kernel), "{file}: {cell:?}");
             }
             compared += 1;
         }

@@ -27,6 +27,9 @@ const STOP_S: f64 = 50e-6;
 /// A sham arm is run only if the difference in stops from the baseline could fill this share of the practical band.
 const MIN_BAND_SHARE: f64 = 0.25;
 
+/// The label of the run without the tracer; of variants, the beginning of their labels.
+pub const BARE: &str = "bare";
+
 impl Design {
     /// This design with its control arms appended. `is_stopped` returns whether a policy makes a program stop at calls.
     /// Designs over boots get no control arms: all their arms have the same stops.
@@ -47,7 +50,7 @@ impl Design {
             variant: arm.variant.clone(),
         };
         let bare = |variant: Option<&Variant>| Arm {
-            label: variant.map_or_else(|| "bare".to_owned(), |variant| format!("bare of {}", variant.name)),
+            label: variant.map_or_else(|| BARE.to_owned(), |variant| format!("{BARE} of {}", variant.name)),
             policy: reference.clone(),
             role: Role::Bare,
             variant: variant.cloned(),

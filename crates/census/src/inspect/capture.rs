@@ -6,8 +6,8 @@
 use std::io::{self, BufRead};
 
 use host::{Host, Root};
+use policy::file_folios::Version;
 use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, VmaFacts};
-use policy::large_files::Version;
 use policy::size::PageSize;
 
 use super::captured_pages::Pages;

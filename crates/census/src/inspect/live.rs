@@ -11,11 +11,11 @@ use std::path::Path;
 use host::maps::{Vma, VmaKind};
 use host::{HostError, HugetlbGroups, Root, if_there};
 use policy::call::prot;
+use policy::file_folios::{Version, version};
 use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{
     BasePageSupport, FileSystem, Jemalloc, LoadSegment, Loader, MemoryLimit, RefusedBasePages, SecondStage, VmaFacts,
 };
-use policy::large_files::{Version, version};
 use policy::size::PageSize;
 
 use super::second_stage::Descriptors;

@@ -3,9 +3,9 @@
 use std::io::{self, BufRead};
 
 use policy::census::Region as Run;
+use policy::file_folios::Version;
 use policy::hugetlb::HugetlbLimit;
 use policy::inspect::{BasePageSupport, FileSystem, Jemalloc, MemoryLimit, SecondStage, TlbRuns, VmaFacts};
-use policy::large_files::Version;
 use policy::size::PageSize;
 
 use crate::CensusError;

@@ -2,7 +2,7 @@
 
 use super::process::Process;
 use super::supply::Supply;
-use crate::large_files::Version;
+use crate::file_folios::Version;
 use crate::remedy::Runtime;
 use crate::size::PageSize;
 
@@ -21,6 +21,6 @@ pub struct Context<'a> {
     pub runtimes: &'a [Runtime],
     /// Whether folios behind base-page PTEs are visible.
     pub sees_folios: bool,
-    /// The running kernel; `None` where its release is not of Linux.
+    /// The version of its kernel; `None` where it is not known.
     pub kernel: Option<Version>,
 }

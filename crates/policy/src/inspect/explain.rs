@@ -20,8 +20,8 @@ use super::vma::VmaFacts;
 use crate::cause::Cause;
 use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
+use crate::file_folios::lacks_pmd_folios;
 use crate::judge::{Eligibility, Rules, Shape, ShapeSum, THP, certain_cause};
-use crate::large_files::are_small;
 use crate::remedy::{Deciding, Memory};
 use crate::size::PageSize;
 
@@ -66,7 +66,8 @@ fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts],
     let deciding = Deciding {
         size: rules.deciding(size),
         mounted_file: mounted.map(|vma| vma.name.clone()),
-        files_are_small: file_system.is_some_and(|on| context.kernel.is_some_and(|kernel| are_small(&on.name, kernel))),
+        lacks_file_folios: file_system
+            .is_some_and(|on| context.kernel.is_some_and(|kernel| lacks_pmd_folios(&on.name, kernel))),
     };
     let length_bytes = accessible_bytes(vmas);
     Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }

@@ -26,13 +26,13 @@ pub struct Deciding {
     pub size: String,
     /// The file of shared memory, where its mount decides.
     pub mounted_file: Option<String>,
-    /// Whether the file is of a file system that has no folios of PMD size on this kernel ([`crate::large_files`]).
-    pub files_are_small: bool,
+    /// Whether the file is of a file system that has no folios of PMD size on this kernel ([`crate::file_folios`]).
+    pub lacks_file_folios: bool,
 }
 
 impl Default for Deciding {
     fn default() -> Deciding {
-        Deciding { size: format!("{THP}/enabled"), mounted_file: None, files_are_small: false }
+        Deciding { size: format!("{THP}/enabled"), mounted_file: None, lacks_file_folios: false }
     }
 }
 
@@ -121,7 +121,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
             let changes = [SourceChange::MapCongruent, SourceChange::AdviseUncached];
             Fixes { by_source: Some(changes.map(|change| Change::Source { change }).into()), ..Fixes::default() }
         }
-        Cause::FilePages if deciding.files_are_small => Fixes::default(),
+        Cause::FilePages if deciding.lacks_file_folios => Fixes::default(),
         Cause::FilePages | Cause::CodePages => program(SourceChange::AdviseUncached),
         Cause::SwappedOut => {
             Fixes { by_collapse: true, ..everywhere(Change::other("add memory, or swap less (vm.swappiness)")) }

@@ -155,19 +155,22 @@ impl Figure {
         ));
     }
 
-    /// An arm's label at the left: smaller if it is long; if that is not enough, shortened and shown in full on hover.
+    /// An arm's label at the left: smaller if it is long; if that is not enough, shortened in the middle and shown in full on hover.
+    /// Long labels differ at either end: in the command, or in the policy under which it ran.
     pub fn label(&mut self, at: (f64, f64), label: &str) {
         const USUAL: usize = 16;
-        const LONGEST: usize = 22;
+        const LONGEST: usize = 20;
         let safe = printable(label);
         let length = safe.chars().count();
         if length <= LONGEST {
             let class = if length <= USUAL { "label" } else { "label long" };
             return self.text(class, at, Anchor::End, &safe);
         }
-        let cut: String = safe.chars().take(LONGEST - 1).collect();
+        let (kept_before, kept_after) = ((LONGEST - 1) / 2, LONGEST / 2);
+        let begin: String = safe.chars().take(kept_before).collect();
+        let end: String = safe.chars().skip(length - kept_after).collect();
         self.raw(&format!("<g><title>{}</title>", escape(&safe)));
-        self.text("label long", at, Anchor::End, &format!("{cut}…"));
+        self.text("label long", at, Anchor::End, &format!("{begin}…{end}"));
         self.raw("</g>");
     }
 

@@ -1,6 +1,7 @@
 //! The first screen of a comparison of kernels: one line per policy and kernel, the answer, what changes how both are to be read, and
 //! the command that shows the rest.
 
+use study::control::BARE;
 use study::guest::Clock;
 use study::matrix::kernels::EMULATED;
 use study::matrix::{Cell, Row, Standing};
@@ -37,7 +38,7 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let notes = notes.map(|note| format!("note: {note}"));
     let is_emulated = rows.iter().any(|row| row.is_emulated);
     let emulated = is_emulated.then(|| "note: no figure is a time, because the guests are emulated".to_owned());
-    let has_bare = rows.iter().any(|row| row.workload.ends_with(" under bare"));
+    let has_bare = rows.iter().any(|row| row.workload.ends_with(&format!(" under {BARE}")));
     let bare =
         has_bare.then(|| "note: bare is the program without the tracer, whose stops cost something too".to_owned());
     let summed = rows.iter().any(|row| row.cells.iter().any(|cell| cell.medians.contains_key(names::LARGE_PAGE_BYTES)));

@@ -153,8 +153,8 @@ impl Warning {
                 "--prepare 'pagelab workload page-touch --bytes SIZE' makes the hypervisor provide the memory again before each trial"
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
-                "make the hypervisor provide the memory again before each trial (--prepare 'pagelab workload page-touch --bytes SIZE'), or switch it off \
-                 (QEMU: free-page-reporting=off); the page Limits of the book says more"
+                "make the hypervisor provide the memory again before each trial (--prepare 'pagelab workload page-touch --bytes \
+                 SIZE'), or switch it off (QEMU: free-page-reporting=off); the page Limits of the book says more"
             }
             Warning::FirstProcessEnds { .. } => {
                 "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \

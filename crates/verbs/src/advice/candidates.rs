@@ -133,7 +133,7 @@ fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, regio
         is_pmd: takes_pool,
         length_bytes: region.accessible_bytes,
         runtimes: &by_default.runtimes,
-        deciding: Deciding { size: rules.deciding(size), mounted_file: None, files_are_small: false },
+        deciding: Deciding { size: rules.deciding(size), mounted_file: None, lacks_file_folios: false },
     };
     remedies(&memory, &causes.iter().collect::<Vec<&Cause>>())
 }

@@ -16,6 +16,7 @@ pub mod kernel;
 pub mod lab;
 pub mod report;
 pub mod session;
+pub mod stored;
 
 use policy::Policy;
 use study::comparison::Comparison;
@@ -30,7 +31,7 @@ use crate::output::open_store;
 use crate::publish::{Forms, first_failure};
 use kernel::Kernel;
 use lab::{BootResult, Lab};
-use report::ReportContent;
+use report::{ReportContent, command_line_of};
 
 type Exit = Result<(), Failure>;
 
@@ -76,16 +77,17 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
         |kernel: &&Kernel| measured.iter().any(|one: &Comparison| kernel_of(&one.machine) == Some(&kernel.name));
     let Keeping { full, store: named_store, .. } = &arguments.keeping;
     let forms = Forms { is_full: *full, store: named_store.clone(), ..arguments.forms.clone() };
+    let Some(first) = measured.first() else { return outcome };
     // A kernel without a result is named by the error.
     let shown_kernels: Vec<&Kernel> = kernels.iter().filter(is_measured).collect();
     let shown = ReportContent {
         boots: shown_kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
         planned_boots: boots,
-        command: words_of_command(arguments),
+        command: command_line_of(first),
         forms: &forms,
         mail: guests.mail,
     };
-    let published = if measured.is_empty() { Ok(()) } else { shown.publish(&measured) };
+    let published = shown.publish(&measured);
     first_failure([outcome, published].into_iter().filter_map(Result::err))
 }
 
@@ -145,10 +147,4 @@ fn compare_words() -> Result<Vec<String>, Failure> {
             .map_err(|word| Failure::Input(format!("{word:?}: expected UTF-8, because a guest gets this argument")))
     };
     std::env::args_os().skip(2).map(text).collect()
-}
-
-fn words_of_command(arguments: &Compare) -> String {
-    let client = arguments.command.iter().map(|word| word.to_string_lossy());
-    let server = arguments.measuring.server.iter().map(|server| server.into());
-    server.chain(client).collect::<Vec<std::borrow::Cow<'_, str>>>().join(" ")
 }

@@ -1,18 +1,15 @@
 //! Reports of kernels x policies in the requested forms.
 
-use guest::Image;
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
 use study::control::Role;
-use study::definition::{Boot, Definition, Guest, HOST, Size, Slurm, Stopping, Workload};
+use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
 use study::guest::{Clock, NO_STUDY, kernel_of};
 use study::machine::Machine;
 use study::matrix::kernels;
 use study::stats::boots;
 
-use super::arguments::NamedImage;
 use super::config;
-use crate::compare::in_study;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use crate::publish::Forms;
@@ -29,66 +26,7 @@ pub struct ReportContent<'a> {
     pub mail: bool,
 }
 
-impl<'a> ReportContent<'a> {
-    /// The report of stored boots of one `compare --kernel`.
-    ///
-    /// # Errors
-    /// They are not the boots of one such comparison.
-    pub fn of_stored(comparisons: &[Comparison], forms: &'a Forms, mail: bool) -> Result<ReportContent<'a>, Failure> {
-        let first = comparisons.first().ok_or_else(|| Failure::Input("expected the number of a comparison".into()))?;
-        if let Some(other) = comparisons.iter().find(|one| kernel_of(&one.machine).is_none()) {
-            return Err(Failure::Input(format!(
-                "comparison {} is none of kernels (compare --kernel); give one number for others",
-                other.id
-            )));
-        }
-        let labels = |one: &Comparison| one.design.arms.iter().map(|arm| arm.label.clone()).collect::<Vec<_>>();
-        let is_alike =
-            |one: &&Comparison| command_line_of(one) == command_line_of(first) && labels(one) == labels(first);
-        if let Some(other) = comparisons.iter().find(|one| !is_alike(one)) {
-            return Err(Failure::Input(format!(
-                "comparisons {} and {} have other commands or policies; give boots with the same",
-                first.id, other.id
-            )));
-        }
-        let arguments = in_study::parsed(first.invocation.pagelab.iter().skip(2).cloned())?;
-        let images = &arguments.guests.kernels;
-        // A kernel without a name has that of its release, with a number if another one has it.
-        let image_of = |name: &str| {
-            let named = images.iter().find(|image| image.name.as_deref() == Some(name));
-            let of_release = || {
-                let is_own = |image: &&NamedImage| {
-                    image.name.is_none() && Image::read(&image.image).is_ok_and(|image| image.release == name)
-                };
-                images.iter().find(is_own)
-            };
-            named.or_else(of_release)
-        };
-        let mut names: Vec<&str> = Vec::new();
-        for name in comparisons.iter().filter_map(|one| kernel_of(&one.machine)) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        let place = |name: &&str| {
-            let image = image_of(name);
-            images.iter().position(|one| image.is_some_and(|image| std::ptr::eq(one, image))).unwrap_or(usize::MAX)
-        };
-        names.sort_by_key(place);
-        let boot = |(at, name): (usize, &&str)| {
-            let image = image_of(name).map(|image| image.image.display().to_string()).unwrap_or_default();
-            let guest = Guest { image, cmdline: String::new(), memory: None, icount: false, sysroot: None };
-            Boot::of_guest(name, at == 0, guest)
-        };
-        Ok(ReportContent {
-            boots: names.iter().enumerate().map(boot).collect(),
-            planned_boots: arguments.guests.boots.unwrap_or_else(|| boots::boots_needed(images.len())),
-            command: command_line_of(first),
-            forms,
-            mail,
-        })
-    }
-
+impl ReportContent<'_> {
     /// Prints and writes the merged result of the boots.
     pub fn publish(&self, comparisons: &[Comparison]) -> Result<(), Failure> {
         let definition = self.definition(comparisons);

@@ -7,7 +7,7 @@ use results::required::ArmRequirement;
 use results::store::Store;
 
 use crate::failure::Failure;
-use crate::kernels::report::ReportContent;
+use crate::kernels::stored;
 use crate::output::find_store;
 use crate::publish::{Forms, check_requirements, print_attempts, publish_mail, publish_stored};
 
@@ -72,5 +72,5 @@ fn of_kernels(arguments: &Show, store: &Store) -> Result<(), Failure> {
     let comparisons: Result<Vec<_>, _> = arguments.numbers.iter().map(|number| store.load(*number)).collect();
     let comparisons = comparisons.map_err(Failure::input)?;
     let forms = Forms { is_full: arguments.full, store: arguments.store.clone(), ..arguments.forms.clone() };
-    ReportContent::of_stored(&comparisons, &forms, arguments.mail)?.publish(&comparisons)
+    stored::report(&comparisons, &forms, arguments.mail)?.publish(&comparisons)
 }

@@ -10,7 +10,7 @@ pub type Version = (u32, u32);
 const SINCE: [(&str, Option<Version>); 3] = [("xfs", Some((5, 18))), ("ext4", Some((6, 16))), ("btrfs", None)];
 
 /// Whether files of this file system are known to have no folios of PMD size on this kernel.
-pub fn are_small(file_system: &str, kernel: Version) -> bool {
+pub fn lacks_pmd_folios(file_system: &str, kernel: Version) -> bool {
     let known = SINCE.iter().find(|(name, _)| *name == file_system);
     known.is_some_and(|(_, since)| since.is_none_or(|since| kernel < since))
 }
@@ -27,8 +27,16 @@ mod tests {
 
     #[test]
     fn a_file_system_has_large_folios_since_a_version() {
-        assert!(are_small("ext4", (6, 12)) && !are_small("ext4", (6, 16)) && !are_small("ext4", (7, 2)));
-        assert!(!are_small("xfs", (6, 1)) && are_small("btrfs", (7, 2)) && !are_small("bcachefs", (6, 1)));
+        assert!(
+            lacks_pmd_folios("ext4", (6, 12))
+                && !lacks_pmd_folios("ext4", (6, 16))
+                && !lacks_pmd_folios("ext4", (7, 2))
+        );
+        assert!(
+            !lacks_pmd_folios("xfs", (6, 1))
+                && lacks_pmd_folios("btrfs", (7, 2))
+                && !lacks_pmd_folios("bcachefs", (6, 1))
+        );
         assert_eq!(version("6.12.118+deb13-amd64"), Some((6, 12)));
         assert_eq!(version("7.2-rc1"), Some((7, 2)));
         assert_eq!(version("next"), None);
