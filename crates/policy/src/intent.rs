@@ -304,9 +304,29 @@ fn well_known() -> Vec<String> {
     plain.into_iter().chain(sized).collect()
 }
 
-/// The name with the fewest changes of a letter.
+/// What people call some policies, and the names that they have here.
+const OTHER_NAMES: [(&str, &str); 12] = [
+    ("always", "thp"),
+    ("huge", "thp"),
+    ("hugepage", "thp"),
+    ("hugepages", "thp"),
+    ("hugetlb", "hugetlb-2m"),
+    ("hugetlbfs", "hugetlb-2m"),
+    ("large", "thp"),
+    ("madvise", "thp"),
+    ("mthp", "mthp-64k"),
+    ("never", "base"),
+    ("none", "base"),
+    ("small", "base"),
+];
+
+/// The policy that is also called so, or else the name with the fewest changes of a letter.
 fn nearest(text: &str, names: &[String]) -> String {
-    let distance = |name: &String| strsim::damerau_levenshtein(&text.to_ascii_lowercase(), name);
+    let text = text.to_ascii_lowercase();
+    if let Some((_, policy)) = OTHER_NAMES.iter().find(|(other, _)| *other == text) {
+        return (*policy).to_owned();
+    }
+    let distance = |name: &String| strsim::damerau_levenshtein(&text, name);
     names.iter().min_by_key(|name| distance(name)).cloned().unwrap_or_default()
 }
 
@@ -346,6 +366,7 @@ mod tests {
         assert_eq!(nearest_of("hugetlb2m"), "hugetlb-2m");
         assert_eq!(nearest_of("thp+noguards"), "no-guards");
         assert_eq!(nearest_of("directmap-1g"), "direct-map-1g");
+        assert_eq!([nearest_of("Huge"), nearest_of("hugetlb"), nearest_of("none")], ["thp", "hugetlb-2m", "base"]);
     }
 
     #[test]

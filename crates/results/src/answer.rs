@@ -42,8 +42,17 @@ pub struct Answer {
     pub resident_ratio: Option<f64>,
     /// The policies with the fewest cycles including the kernel's at faults; empty if these are unknown.
     pub best_with_kernel: Vec<String>,
+    /// The program's time in cycles of the machine; `None` if the time is neither known nor can be assumed.
+    pub time_cycles: Option<f64>,
     /// Shares of the program's time; `None` if the time is neither known nor can be assumed.
     pub shares: Option<Shares>,
+}
+
+impl Answer {
+    /// `≤ 12.4 %`: the bound on the share of the program's time that lost cycles take; empty if the time is not known.
+    pub fn share_in_words(&self, lost_cycles: u64) -> String {
+        self.time_cycles.map_or(String::new(), |cycles| format!("≤ {}", words::at_most(lost_cycles as f64 / cycles)))
+    }
 }
 
 /// Shares of the program's time under the reference, if walks are done one at a time.
@@ -158,6 +167,7 @@ impl<'a> Candidates<'a> {
         answer.lost_ratio = ratio(|cost| cost.most_lost_cycles);
         answer.resident_ratio = ratio(|cost| cost.resident_peak_bytes);
         let cycles = self.time.cycles(reference.cost);
+        answer.time_cycles = cycles;
         answer.shares = cycles.map(|cycles| self.shares(reference, first, cycles));
         let mut sentences = match (answer.shares, cycles) {
             (Some(shares), Some(cycles)) => vec![self.lead(&best, reference, &shares, cycles)],
@@ -173,6 +183,7 @@ impl<'a> Candidates<'a> {
     /// The sentences about the only policy with figures.
     fn alone(&self, only: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let cycles = self.time.cycles(only.cost);
+        answer.time_cycles = cycles;
         answer.shares = cycles.map(|cycles| self.shares(only, only, cycles));
         let lead = match answer.shares {
             Some(shares) => format!("{} under {}", self.translation_is(&shares), only.policy),

@@ -106,6 +106,17 @@ pub(crate) fn primary(comparison: &Comparison) -> &str {
     comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary)
 }
 
+/// The display name of a metric; with a server, whose time it is.
+pub(crate) fn title(comparison: &Comparison, metric: &str) -> String {
+    let of = match metric {
+        _ if comparison.invocation.client.is_none() => "",
+        names::WALL_S => "client's ",
+        names::CPU_S => "server's ",
+        _ => "",
+    };
+    format!("{of}{}", figure::title(metric))
+}
+
 /// The metrics whose changes are shown next to each other: the primary one, then those that the user requested in
 /// addition to the standard ones, then wall and CPU time.
 pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {

@@ -127,7 +127,7 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
         own.collect(),
         vec![
             column(POLICY, 0, &|row| Some(label(row))),
-            column(&figure::title(&primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
+            column(&rows::title(comparison, &primary.name), 1, &|row| typical(row, &primary.name).map(Span::plain)),
             column("change", 0, &|row| Some(Span::plain(change(row)?.estimate()))),
             column(&interval, 2, &|row| Some(Span::plain(change(row)?.range()?))),
             column("memory", 4, &|row| typical(row, names::PEAK_RESIDENT_BYTES).map(Span::plain)),

@@ -130,7 +130,7 @@ impl Conclusion<'_> {
             "nothing gained: {} {} the {} of {} by no more than {} % in either direction{}",
             labels(rows),
             if rows.len() == 1 { "changes" } else { "change" },
-            figure::title(rows::primary(self.comparison)),
+            rows::title(self.comparison, rows::primary(self.comparison)),
             baseline_label(self.comparison),
             figure::plain(self.comparison.design.band_ratio * 100.0),
             self.change(nearest).map(|change| format!(" ({which}{change})")).unwrap_or_default()
@@ -192,7 +192,7 @@ impl Conclusion<'_> {
             .and_then(|row| row.median(rows::primary(self.comparison)))
             .map(|median| {
                 let metric = figure::metric(&self.comparison.design.metrics, rows::primary(self.comparison));
-                format!(" ({} {})", figure::title(&metric.name), figure::short(median, metric.unit))
+                format!(" ({} {})", rows::title(self.comparison, &metric.name), figure::short(median, metric.unit))
             })
             .unwrap_or_default();
         if baseline.is_some_and(|row| row.unsupported().is_some()) {

@@ -237,6 +237,19 @@ impl Sweep {
         points
     }
 
+    /// The TLB with the fewest entries that has at most `max_rate` misses per 1000.
+    pub fn smallest(&self, page_bytes: u64, max_rate: f64) -> SmallestTlb {
+        let entries = |of: &TlbGeometry| u64::from(of.sets) * u64::from(of.ways);
+        let good = self.of_size(page_bytes).filter(|of| self.per.rate(of.misses) <= max_rate).map(entries).min();
+        let touched = self.footprints.iter().find(|(size, _)| *size == page_bytes);
+        let first_touches = touched.map_or(0, |(_, bytes)| bytes / page_bytes);
+        match good {
+            Some(entries) => SmallestTlb::Entries(entries),
+            None if self.per.rate(first_touches) > max_rate => SmallestTlb::FirstTouches,
+            None => SmallestTlb::MoreThan(self.of_size(page_bytes).map(entries).max().unwrap_or_default()),
+        }
+    }
+
     /// The smallest and the greatest nonzero rate per 1000 of any geometry; `None` if there are no misses.
     pub fn rates(&self) -> Option<(f64, f64)> {
         let missing = self.geometries.iter().map(|geometry| geometry.misses).filter(|misses| *misses > 0);
@@ -254,6 +267,17 @@ impl Sweep {
         let rate = self.per.rate(misses).max(least);
         ((rate / least).ln() / (most / least).ln()).clamp(0.0, 1.0)
     }
+}
+
+/// The smallest TLB with few misses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SmallestTlb {
+    /// One of the swept geometries.
+    Entries(u64),
+    /// It has more entries than this, the largest swept geometry.
+    MoreThan(u64),
+    /// There is none: the first touches of all pages are more misses.
+    FirstTouches,
 }
 
 /// Ways of the TLBs of [`Sweep::curve`] with eight entries or more.

@@ -19,6 +19,8 @@ const KERNEL: &str = "pagelab.kernel";
 const IMAGE: &str = "pagelab.image";
 /// Key of the word that identifies the system whose files the guest uses.
 const SYSTEM: &str = "pagelab.system";
+/// Key of the word that gives the version of the emulator.
+const EMULATOR: &str = "pagelab.emulator";
 /// Key of the word that gives the meaning of the clock.
 const CLOCK: &str = "pagelab.clock";
 
@@ -59,6 +61,16 @@ pub fn image_hash(machine: &Machine) -> Option<&str> {
 /// The command line word that distinguishes guests with other files than the host's, by a hash of their pagelab binary.
 pub fn system_word(hash: &str) -> String {
     format!("{SYSTEM}={hash}")
+}
+
+/// The command line word for the emulator that runs the guest, such as `QEMU-7.2.22`.
+pub fn emulator_word(emulator: &str) -> String {
+    format!("{EMULATOR}={emulator}")
+}
+
+/// The emulator of a guest of pagelab and its version; `None` for other machines.
+pub fn emulator_of(machine: &Machine) -> Option<&str> {
+    value(machine, EMULATOR)
 }
 
 /// Whether a name is valid on a kernel's command line: one word, without quotes.

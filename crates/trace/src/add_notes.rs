@@ -31,12 +31,14 @@ mod tests {
     use std::io::Cursor;
 
     use super::*;
-    use crate::notes::{Native, NativeTime};
+    use crate::notes::{Native, NativeRun, NativeTime};
     use crate::{Block, Header, Kind, Recording};
 
     fn measured(user_s: f64) -> Notes {
+        let run = |user_s| NativeRun { user_s, system_s: 0.25 };
         let (processor_id, processor) = (String::new(), "a test".to_owned());
-        Notes { native: Native::Measured(NativeTime { user_s, system_s: 0.25, processor_id, processor }) }
+        let runs = vec![run(user_s), run(0.5)];
+        Notes { native: Native::Measured(NativeTime { runs, processor_id, processor }) }
     }
 
     fn trace() -> Vec<u8> {
@@ -81,12 +83,14 @@ mod tests {
     #[test]
     fn notes_that_no_recorder_writes_are_damage() {
         let parsed = |text: &str| Notes::parsed(text.as_bytes()).unwrap_err().to_string();
-        let with = |time: &str| {
-            let rest = r#""system_s":0,"processor_id":"","processor":"""#;
-            format!(r#"{{"native":{{"measured":{{"user_s":{time},{rest}}}}}}}"#)
+        let with = |runs: &str| {
+            let rest = r#""processor_id":"","processor":"""#;
+            format!(r#"{{"native":{{"measured":{{"runs":[{runs}],{rest}}}}}}}"#)
         };
-        assert!(parsed(&with("-1")).contains("expected the seconds of a run, found -1"));
-        assert!(parsed(&with("1e300")).contains("expected the seconds"));
+        let run = |user_s: &str| with(&format!(r#"{{"user_s":{user_s},"system_s":0}}"#));
+        assert!(parsed(&run("-1")).contains("expected the seconds of a run, found -1"));
+        assert!(parsed(&run("1e300")).contains("expected the seconds"));
+        assert!(parsed(&with("")).contains("expected at least one run, found none"));
         assert!(!parsed(r#"{"native":{"unknown":1}}"#).is_empty() && !parsed("{}").is_empty());
         let mut file = Cursor::new(trace());
         assert!(add_notes(&mut file, &measured(1.0)).unwrap() && add_notes(&mut file, &measured(2.0)).unwrap());

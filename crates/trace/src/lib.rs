@@ -82,7 +82,7 @@ pub use header::{Columns, Emulator, Filter, Header, Jemalloc, NotExact, Part, Pr
 pub use image::Image;
 pub use index::IndexEntry;
 pub use lru_filter::LruFilter;
-pub use notes::{Native, NativeTime, Notes, NotesError};
+pub use notes::{Native, NativeRun, NativeTime, Notes, NotesError};
 pub use read_error::{Damage, DamageKind, EventsError, HeaderError, ReadError};
 pub use reader::{Block, Reader};
 pub use recording::Recording;

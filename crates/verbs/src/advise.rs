@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use clap::{ArgGroup, Args, Parser};
+use clap::{ArgGroup, Args, Command, Parser};
 use host::Host;
 use policy::Policy;
 use study::advice::{Advice, Attempt};
@@ -14,6 +14,7 @@ use crate::advice::{Waiting, advice, persistent, process};
 use crate::compare::{self, Compare, Measuring, Program, Stopping};
 use crate::failure::Failure;
 use crate::output::{find_store, folded, print};
+use crate::separator;
 use crate::words::{parse_pid, parse_policy};
 
 /// Arguments of `pagelab advise`.
@@ -21,8 +22,8 @@ use crate::words::{parse_pid, parse_policy};
 #[command(group(ArgGroup::new("of").args(["show", "process", "command"]).required(true)))]
 pub struct Advise {
     /// Advise on this stored comparison (`pagelab list comparisons`), and list all attempts; its command is run again, once for
-    /// each setting
-    #[arg(long, value_name = "NUMBER", conflicts_with_all = ["Stopping", "Measuring"])]
+    /// each setting. With --measure, --max-time, --blocks and the other options of stopping limit the measurement
+    #[arg(long, value_name = "NUMBER", conflicts_with = "Measuring")]
     show: Option<i64>,
     /// List what would be tried for this running process, which cannot be restarted
     #[arg(value_name = "PID", value_parser = parse_pid, conflicts_with_all = ["policies", "write", "measure", "Stopping", "Measuring"])]
@@ -75,7 +76,16 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     let (compared, comparison) = match arguments.show {
         Some(number) => {
             let chosen = chosen(&arguments.policies)?;
-            advise_on_stored(number, arguments.store, chosen.as_ref())?
+            let defaults = compare::parsed(["--", "true"])?.stopping;
+            if !is_measured && arguments.stopping != defaults {
+                return Err(Failure::Input(
+                    "--show: options such as --max-time and --blocks limit the measurement of the setting: give --measure too"
+                        .into(),
+                ));
+            }
+            let (mut compared, comparison) = advise_on_stored(number, arguments.store, chosen.as_ref())?;
+            compared.stopping = compared.stopping.changed_by(&arguments.stopping, &defaults);
+            (compared, comparison)
         }
         None => {
             let compared = arguments.clone().comparison()?;
@@ -174,15 +184,25 @@ impl Advise {
     }
 }
 
+/// The words of a stored command line, with the `--` that may be left out before the command.
+fn separated(words: &[String]) -> Result<Vec<OsString>, Failure> {
+    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let verbs = [Compare::augment_args(Command::new("compare")), Advise::augment_args(Command::new("advise"))];
+    separator::insert(&words, Command::new("pagelab").subcommands(verbs)).unwrap_or(Ok(words))
+}
+
 /// The arguments of a stored comparison, and its program with its user and its variables.
 fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compare, Program), Failure> {
     let invocation = &comparison.invocation;
-    let words = &invocation.pagelab;
-    let arguments = match words.get(1).map(String::as_str) {
+    let words = separated(&invocation.pagelab)?;
+    let arguments = match words.get(1).and_then(|verb| verb.to_str()) {
         // The program of a guest's kernel is not tried on this one.
-        Some("compare") => Some(compare::parsed(&words[2..])?).filter(|compare| compare.guests.kernels.is_empty()),
+        Some("compare") => {
+            Some(compare::parsed(words.into_iter().skip(2))?).filter(|compare| compare.guests.kernels.is_empty())
+        }
         Some("advise") => {
-            let line = Line::try_parse_from(&words[2..]).map_err(|error| Failure::Input(error.to_string()))?;
+            let line =
+                Line::try_parse_from(words.into_iter().skip(2)).map_err(|error| Failure::Input(error.to_string()))?;
             Some(line.advise.comparison()?)
         }
         Some("demo") => {
@@ -196,11 +216,27 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
         Ok(compare::program(&arguments)?.map(|program| (arguments, program)))
     };
     arguments.map(with_program).transpose()?.flatten().ok_or_else(|| {
-        let words = results::printable(&words.join(" "));
+        let words = results::printable(&invocation.pagelab.join(" "));
         Failure::Input(format!(
             "--show: expected a comparison of a single command or server, without --variant, --arm-of-boot, --fragmented and --kernel; \
              comparison {} was made by {words}",
             comparison.id
         ))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stored_command_line_needs_no_separator() {
+        let of = |line: &str| {
+            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
+            separated(&words).unwrap().join(std::ffi::OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(of("pagelab compare -p base,thp ./x 64"), "pagelab compare -p base,thp -- ./x 64");
+        assert_eq!(of("pagelab advise --blocks 3 -- ./x -v"), "pagelab advise --blocks 3 -- ./x -v");
+        assert_eq!(of("pagelab demo"), "pagelab demo");
+    }
 }

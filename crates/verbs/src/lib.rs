@@ -16,6 +16,7 @@ mod executed;
 mod failure;
 mod generate;
 mod hashed;
+mod hints;
 mod inspect;
 mod kernels;
 mod limits;
@@ -52,7 +53,6 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::builder::Styles;
-use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use cli::{Cli, Verb};
@@ -87,12 +87,8 @@ fn refuse(words: &[OsString]) -> ExitCode {
     let Err(error) = plain.try_get_matches_from(words) else { return ExitCode::from(2) };
     let message = error.render().ansi().to_string();
     report(message.trim_end());
-    // A program in the place of a verb.
-    if error.kind() == ErrorKind::InvalidSubcommand
-        && let Some(program) = words.get(1).filter(|word| tracer::resolve(word).is_ok())
-    {
-        let program = results::printable(&program.to_string_lossy());
-        report(format_args!("\nTo measure {program} under several policies: pagelab compare -- {program}"));
+    if let Some(hint) = hints::of(error.kind(), words) {
+        report(format_args!("\n{hint}"));
     }
     ExitCode::from(2)
 }

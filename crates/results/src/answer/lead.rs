@@ -1,6 +1,6 @@
 //! The first sentence of the answer: whether page size matters to the program on a machine, and by how much.
 
-use super::words::{at_most, change_in_words, growth, held, memory};
+use super::words::{at_most, change_in_words, growth, held, less_by, memory};
 use super::{BAND_RATIO, Candidates, Entry, Shares, names};
 use crate::figure;
 use crate::text::enumerate;
@@ -55,7 +55,7 @@ impl<'a> Candidates<'a> {
         let by_saved = |one: &&Entry<'a>, two: &&Entry<'a>| saved(one).total_cmp(&saved(two));
         let first = best.first().filter(|first| shares.translation >= BAND_RATIO && first.policy != reference.policy);
         let saves = first.map_or(String::new(), |first| {
-            let less = at_most(shares.translation - shares.best_translation);
+            let less = less_by(shares.translation, shares.best_translation);
             format!(", of which {} saves at most {less}", first.policy)
         });
         let translation = format!("{}{saves}", self.translation_is(shares));
@@ -102,7 +102,7 @@ impl<'a> Candidates<'a> {
                 format!(
                     "{}: translation takes up to {} less of the time on {} (at most {} -> {} of {time}){hardly}{}{}{all}",
                     first.policy,
-                    at_most(less),
+                    less_by(shares.translation, shares.best_translation),
                     self.name,
                     at_most(shares.translation),
                     at_most(shares.best_translation),

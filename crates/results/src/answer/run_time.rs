@@ -4,6 +4,7 @@ use crate::figure;
 use crate::simulation::{Cost, Per};
 use crate::text::printable;
 use study::metric::Unit;
+use study::stats::median;
 
 /// The assumed clock of every machine, in Hz: that of the kernel's costs in machine files.
 pub const CLOCK_HZ: f64 = 2.5e9;
@@ -16,10 +17,11 @@ pub enum RunTime {
         /// In seconds.
         cpu_s: f64,
     },
-    /// It was measured in a run without the recorder.
+    /// It was measured in runs without the recorder.
     Measured {
-        /// In seconds. If a part was recorded, it is the user time, scaled: faults are not spread over a run like instructions.
-        cpu_s: f64,
+        /// In seconds, each run, shortest first. If a part was recorded, it is the user time, scaled: faults are not spread over a run
+        /// like instructions.
+        runs_s: Vec<f64>,
         /// The processor's display name; empty if that is not known.
         processor: String,
         /// The machines that describe this processor.
@@ -41,10 +43,11 @@ impl Default for RunTime {
 }
 
 impl RunTime {
-    /// The known time in seconds.
+    /// The known time in seconds: of several runs, the median.
     pub fn cpu_s(&self) -> Option<f64> {
         match self {
-            RunTime::Given { cpu_s } | RunTime::Measured { cpu_s, .. } => Some(*cpu_s),
+            RunTime::Given { cpu_s } => Some(*cpu_s),
+            RunTime::Measured { runs_s, .. } => median(&mut runs_s.clone()),
             RunTime::Assumed { .. } => None,
         }
     }
@@ -61,10 +64,11 @@ impl RunTime {
     /// The time and where it comes from, for a table of facts.
     pub fn in_words(&self) -> String {
         let source = self.source();
+        let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
         match self {
-            RunTime::Given { cpu_s } => format!("{}, {source}", figure::short(*cpu_s, Unit::Seconds)),
-            RunTime::Measured { cpu_s, processor, .. } => {
-                format!("{}, {source} natively on {}", figure::short(*cpu_s, Unit::Seconds), printable(processor))
+            RunTime::Given { .. } => format!("{time}, {source}"),
+            RunTime::Measured { runs_s, processor, .. } => {
+                format!("{time}, {source} natively ({}) on {}", of_runs(runs_s), printable(processor))
             }
             RunTime::Assumed { why } => format!("{source}: {}", printable(why)),
         }
@@ -74,8 +78,8 @@ impl RunTime {
     pub(super) fn cycles(&self, cost: &Cost) -> Option<f64> {
         let kernel = cost.kernel.map_or(0.0, |kernel| kernel.total() as f64);
         let cycles = match (self, cost.per) {
-            (RunTime::Measured { cpu_s, recorded_ratio: Some(_), .. }, _) => cpu_s * CLOCK_HZ + kernel,
-            (RunTime::Given { cpu_s } | RunTime::Measured { cpu_s, .. }, _) => cpu_s * CLOCK_HZ,
+            (RunTime::Measured { recorded_ratio: Some(_), .. }, _) => self.cpu_s()? * CLOCK_HZ + kernel,
+            (RunTime::Given { .. } | RunTime::Measured { .. }, _) => self.cpu_s()? * CLOCK_HZ,
             (RunTime::Assumed { .. }, Per::Instructions(instructions)) => {
                 instructions as f64 + cost.most_lost_cycles as f64 + kernel
             }
@@ -86,13 +90,13 @@ impl RunTime {
 
     /// A sentence on the time on a machine.
     pub(super) fn sentence(&self, machine: &str, cost: &Cost) -> String {
-        let known = |cpu_s: &f64| {
-            let (time, clock) = (figure::short(*cpu_s, Unit::Seconds), figure::plain(CLOCK_HZ / 1e9));
-            format!("The time is {time} of CPU time at {clock} GHz, which is assumed")
+        let known = || {
+            let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
+            format!("The time is {time} of CPU time at {} GHz, which is assumed", figure::plain(CLOCK_HZ / 1e9))
         };
         match self {
-            RunTime::Given { cpu_s } => format!("{}, and was given (--run-time)", known(cpu_s)),
-            RunTime::Measured { cpu_s, processor, machines, recorded_ratio } => {
+            RunTime::Given { .. } => format!("{}, and was given (--run-time)", known()),
+            RunTime::Measured { runs_s, processor, machines, recorded_ratio } => {
                 let which = if machines.iter().any(|name| name == machine) { "such a" } else { "another" };
                 let name = if processor.is_empty() { "unknown" } else { &printable(processor) };
                 let scaled = recorded_ratio.map_or(String::new(), |ratio| {
@@ -102,7 +106,8 @@ impl RunTime {
                          faults comes on top, as modelled"
                     )
                 });
-                format!("{}, measured natively on {which} processor ({name}){scaled}", known(cpu_s))
+                let runs = of_runs(runs_s);
+                format!("{}, measured natively ({runs}) on {which} processor ({name}){scaled}", known())
             }
             RunTime::Assumed { why } => match cost.per {
                 Per::Instructions(instructions) => format!(
@@ -118,5 +123,16 @@ impl RunTime {
                 ),
             },
         }
+    }
+}
+
+/// `median of 5 runs, 350.0 ms to 660.0 ms`
+fn of_runs(runs_s: &[f64]) -> String {
+    let short = |time_s: f64| figure::short(time_s, Unit::Seconds);
+    match runs_s {
+        [shortest, .., longest] => {
+            format!("median of {} runs, {} to {}", runs_s.len(), short(*shortest), short(*longest))
+        }
+        _ => "one run".to_owned(),
     }
 }

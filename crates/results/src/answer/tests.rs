@@ -125,7 +125,7 @@ fn faults_can_matter_where_translation_does_not() {
 fn the_time_has_its_source() {
     let cells = [cell("base", cost(200_000)), cell("thp", cost(20_000))];
     let measured = |recorded_ratio| RunTime::Measured {
-        cpu_s: 0.0004,
+        runs_s: vec![0.0003, 0.0004, 0.0007],
         processor: "a fast one".to_owned(),
         machines: vec!["m".to_owned()],
         recorded_ratio,
@@ -134,17 +134,21 @@ fn the_time_has_its_source() {
     let expected =
         "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of base's 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
-    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively on such a processor (a fast \
-                    one). With";
+    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively (median of 3 \
+                    runs, 300.0 µs to 700.0 µs) on such a processor (a fast one). With";
     assert!(answer.sentence.contains(expected), "{}", answer.sentence);
     // The kernel's 150,000 cycles come on top of the million.
     let answer = answer_of(&cells, &measured(Some(0.25)));
     assert_eq!(answer.shares.unwrap().translation, 200_000.0 / 1_150_000.0);
     assert!(answer.sentence.contains("scaled by instructions, 25 % of which are in the trace"), "{}", answer.sentence);
-    let other =
-        RunTime::Measured { cpu_s: 0.00004, processor: String::new(), machines: Vec::new(), recorded_ratio: None };
+    let other = RunTime::Measured {
+        runs_s: vec![0.00004],
+        processor: String::new(),
+        machines: Vec::new(),
+        recorded_ratio: None,
+    };
     let answer = answer_of(&cells, &other);
-    assert!(answer.sentence.contains("on another processor (unknown)"), "{}", answer.sentence);
+    assert!(answer.sentence.contains("natively (one run) on another processor (unknown)"), "{}", answer.sentence);
     assert!(answer.sentence.contains("Translation alone would take longer than that time"), "{}", answer.sentence);
     assert_eq!(answer.shares.unwrap().translation, 1.0);
 }

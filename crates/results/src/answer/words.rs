@@ -15,12 +15,19 @@ pub(super) fn not_in_force(cost: &Cost) -> String {
     }
 }
 
-/// `0.2 %`, `12 %`: a bound, so rounded up.
+/// `0.2 %`, `12.4 %`: a bound, so rounded up.
 pub(super) fn at_most(ratio: f64) -> String {
-    let percent = ratio.min(1.0) * 100.0;
-    let steps = if percent < 10.0 { 10.0 } else { 1.0 };
-    // A share that is exact in decimal stays as it is, in spite of its last bits.
-    format!("{} %", figure::plain((percent * steps - 1e-6).max(0.0).ceil() / steps))
+    format!("{} %", figure::plain(tenths_of_percent(ratio) / 10.0))
+}
+
+/// `30.1 %`: how much less the second share is, as the difference of what [`at_most`] prints for the two.
+pub(super) fn less_by(share: f64, best: f64) -> String {
+    format!("{} %", figure::plain((tenths_of_percent(share) - tenths_of_percent(best)) / 10.0))
+}
+
+/// A share that is exact in decimal stays as it is, in spite of its last bits.
+fn tenths_of_percent(ratio: f64) -> f64 {
+    (ratio.min(1.0) * 1000.0 - 1e-6).max(0.0).ceil()
 }
 
 /// `up to 3.1 % less`, `5.0 % more`: how a policy that saves this share of the time changes it. Translation is a bound, so what is saved

@@ -110,6 +110,8 @@ pub struct HostOf {
     pub label: String,
     /// The machine itself.
     pub machine: Machine,
+    /// When its latest comparison began, in seconds since 1970; absent if nothing was measured.
+    pub measured_unix_s: Option<i64>,
     /// Its settings of transparent huge pages under the baseline, if they are known ([`settings`]).
     pub settings: Option<String>,
 }

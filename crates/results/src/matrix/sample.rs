@@ -103,7 +103,12 @@ fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a
         counted: None,
         series: Vec::new(),
         over_variants: &[],
-        hosts: vec![HostOf { label: "a host".to_owned(), machine, settings: None }],
+        hosts: vec![HostOf {
+            label: "a host".to_owned(),
+            machine,
+            measured_unix_s: Some(1_700_000_000),
+            settings: None,
+        }],
         missing: vec!["one boot".to_owned()],
         lacking: None,
         kernels_differ: None,

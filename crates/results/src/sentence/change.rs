@@ -14,7 +14,7 @@ impl Conclusion<'_> {
         let effect = row.effect(primary)?;
         Some(format!(
             "{} {} than {} ({})",
-            figure::title(primary),
+            rows::title(self.comparison, primary),
             Change::of(effect).in_words(),
             baseline_label(self.comparison),
             self.interval(effect)
@@ -32,7 +32,7 @@ impl Conclusion<'_> {
                 "{} times as fast as {} ({} {}, {})",
                 figure::significant(1.0 / effect.ratio, 3),
                 baseline_label(self.comparison),
-                figure::title(&metric.name),
+                rows::title(self.comparison, &metric.name),
                 Change::of(effect).in_words(),
                 self.interval(effect)
             )

@@ -1,5 +1,6 @@
 //! What is undecided, in words.
 
+use study::metric::names;
 use study::stats::Outcome;
 
 use super::{Conclusion, asked, labels};
@@ -25,13 +26,23 @@ impl Conclusion<'_> {
             several => format!("{several} {}", self.noun()),
         };
         format!(
-            "{}undecided: the noise hides whether {which} {} from {}{}; {}",
+            "{}undecided: the noise hides whether {which} {} from {}{}; {}{}",
             self.shown_worse(),
             if rows.len() == 1 { "differs" } else { "differ" },
             baseline_label(self.comparison),
             detail.unwrap_or_default(),
-            self.what_would_settle(rows)
+            self.what_would_settle(rows),
+            self.steadier_metric()
         )
+    }
+
+    /// Another metric that varies less on this host than the one that decides, or nothing.
+    fn steadier_metric(&self) -> &'static str {
+        let design = &self.comparison.design;
+        let is_steadier = design.contention.as_ref().is_some_and(|load| {
+            rows::primary(self.comparison) == names::WALL_S && load.steadier_metric() == names::CPU_S
+        });
+        if is_steadier { "; the processors were shared, so CPU time is steadier (--primary cpu)" } else { "" }
     }
 
     /// Why a policy is undecided although its interval excludes no change: several policies were compared.

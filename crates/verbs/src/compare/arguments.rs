@@ -89,7 +89,7 @@ pub struct Compare {
 }
 
 /// When to stop, and what counts as a difference.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, PartialEq, Args)]
 #[command(next_help_heading = "Stopping")]
 pub struct Stopping {
     /// Stop when every interval's half width is at most this
@@ -122,6 +122,25 @@ pub struct Stopping {
     /// block, else wall time. Default: wall, with a suggestion where CPU time is steadier
     #[arg(long, value_name = "NAME")]
     pub primary: Option<String>,
+}
+
+impl Stopping {
+    /// These arguments, with those of `given` that differ from the defaults in place of them.
+    pub fn changed_by(self, given: &Stopping, defaults: &Stopping) -> Stopping {
+        fn changed<T: Clone + PartialEq>(own: T, given: &T, default: &T) -> T {
+            if given == default { own } else { given.clone() }
+        }
+        Stopping {
+            precision: changed(self.precision, &given.precision, &defaults.precision),
+            band: changed(self.band, &given.band, &defaults.band),
+            blocks: changed(self.blocks, &given.blocks, &defaults.blocks),
+            min_blocks: changed(self.min_blocks, &given.min_blocks, &defaults.min_blocks),
+            max_time: changed(self.max_time, &given.max_time, &defaults.max_time),
+            trial_time: changed(self.trial_time, &given.trial_time, &defaults.trial_time),
+            seed: changed(self.seed, &given.seed, &defaults.seed),
+            primary: changed(self.primary, &given.primary, &defaults.primary),
+        }
+    }
 }
 
 /// What is run, and which figures are taken from it.
@@ -229,7 +248,7 @@ pub struct Keeping {
     #[arg(long, value_name = "FILE")]
     pub store: Option<PathBuf>,
     /// Exit with 5 unless the memory of every policy but the baseline meets this in each of its trials, for example
-    /// large>=95%, 64K>=80% or thp:large>=95% for one policy. It may be given several times
+    /// large>=95%, 64K>=80% (pages of 64K or larger) or thp:large>=95% for one policy. It may be given several times
     #[arg(long, value_name = "[POLICY:]REQUIREMENT", conflicts_with = "arm_of_boot")]
     pub require: Vec<ArmRequirement>,
 }

@@ -80,7 +80,7 @@ pub struct Inspect {
     /// process, and cannot be undone
     #[arg(long, requires = "process", conflicts_with_all = ["capture", "root"])]
     pub collapse: bool,
-    /// Exit with 5 unless the memory meets this, for example large>=95%, 2M>=80%, guest:large>=95% or could-be-larger<=64M.
+    /// Exit with 5 unless the memory meets this, for example large>=95%, 2M>=80% (pages of 2M or larger), guest:large>=95% or could-be-larger<=64M.
     /// It may be given several times; a command is judged when its memory is largest
     #[arg(long, value_name = "REQUIREMENT", conflicts_with_all = ["every", "collapse", "capture"])]
     pub require: Vec<Requirement>,

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
-use guest::{Machine, SAYS};
+use guest::{Architecture, Machine, SAYS};
 use tracer::child::die_with_parent;
 use tracer::signals;
 
@@ -83,6 +83,14 @@ impl Drop for Process {
         let _ = self.0.wait();
         signals::stop_forwarding();
     }
+}
+
+/// The version that the emulator of an architecture reports: `QEMU emulator version 7.2.22 (Debian ...)`. `None` if it cannot be run.
+pub fn version(architecture: Architecture) -> Option<String> {
+    let output = Command::new(architecture.emulator().0).arg("--version").output().ok()?;
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let version = text.split_once(" version ")?.1.split_whitespace().next()?;
+    version.chars().all(|c| c.is_ascii_alphanumeric() || ".-+~".contains(c)).then(|| version.to_owned())
 }
 
 /// Boots a guest and passes its messages to `receive` until it ends.

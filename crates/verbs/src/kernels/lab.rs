@@ -6,7 +6,7 @@ use std::time::Duration;
 use guest::{Accelerator, Architecture, Machine};
 use policy::size::format_bytes;
 use study::comparison::Comparison;
-use study::guest::{Clock, with_large_pages, without_times};
+use study::guest::{Clock, emulator_word, with_large_pages, without_times};
 use tracer::signals::{self, Forward};
 
 use super::emulator::{self, GuestEnd, GuestResult, Limits};
@@ -155,7 +155,12 @@ impl Lab {
         limits: Limits,
         receive: &mut dyn FnMut(Message),
     ) -> Result<GuestResult, Failure> {
-        let words = kernel.command_line().chain([self.clock().word()]);
+        let emulator = match self.accelerator {
+            Accelerator::Kvm => None,
+            Accelerator::Emulation | Accelerator::Counting => emulator::version(kernel.image.architecture),
+        };
+        let emulator = emulator.map(|version| emulator_word(&format!("QEMU-{version}")));
+        let words = kernel.command_line().chain([self.clock().word()]).chain(emulator);
         let cpus = match self.accelerator {
             Accelerator::Kvm => std::thread::available_parallelism().map_or(1, |cpus| cpus.get() as u32),
             Accelerator::Emulation | Accelerator::Counting => 1,

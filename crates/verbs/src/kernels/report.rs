@@ -147,12 +147,15 @@ impl ReportContent<'_> {
         in_order.sort_by_key(place);
         for comparison in in_order {
             let label = kernels::place(kernel_of(&comparison.machine).unwrap_or_default(), comparison);
-            if !hosts.iter().any(|host| host.label == label) {
-                hosts.push(HostOf {
+            let started = Some(comparison.started_unix_s);
+            match hosts.iter_mut().find(|host| host.label == label) {
+                Some(host) => host.measured_unix_s = host.measured_unix_s.max(started),
+                None => hosts.push(HostOf {
                     label,
                     machine: comparison.machine.clone(),
+                    measured_unix_s: started,
                     settings: shown::settings(comparison),
-                });
+                }),
             }
         }
         hosts

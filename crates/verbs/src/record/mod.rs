@@ -69,9 +69,9 @@ pub struct RecordArguments {
     /// Where a foreign program finds its libraries
     #[arg(long, value_name = "DIR")]
     pub sysroot: Option<PathBuf>,
-    /// Do not run the command a second time. By default the command runs again after the recording, without recorder
-    /// and emulator, and its output is discarded. The trace notes the CPU time of this run, and `sim` says which share of it
-    /// address translation takes. If the second run would differ (--system, --sysroot, a foreign program, one that reads a
+    /// Do not run the command again. By default it runs again after the recording, without recorder and emulator: five
+    /// times, or fewer where that would take longer than ten seconds. Output is discarded. The trace notes the CPU time of
+    /// these runs, and `sim` says which share of their median address translation takes. If they would differ (--system, --sysroot, a foreign program, one that reads a
     /// pipe or a terminal, one that was stopped), the trace notes why instead
     #[arg(long)]
     pub no_native_run: bool,

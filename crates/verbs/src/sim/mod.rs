@@ -12,6 +12,7 @@ mod host_machine;
 mod layouts;
 pub mod linux;
 pub mod machines;
+mod noted_machines;
 mod notes;
 mod report;
 mod request;

@@ -57,7 +57,7 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes.extend(parts(&simulated.header));
     notes.extend(simulated.swept.iter().flat_map(Swept::limits));
     notes.extend(incomplete(simulated.is_cut_off(), &simulated.replayed.cut_off_children, simulated.damage()));
-    if let Some(machine) = &simulated.guessed {
+    if let Some(machine) = &simulated.noted.guessed {
         notes.push(format!(
             "the trace does not say on which architecture it was recorded: {machine} was assumed; name a machine with -m"
         ));
@@ -95,6 +95,7 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
         notes.push(format!("the program forked {forks} {processes} without a trace FILE.PID, which are not modelled"));
     }
     notes.extend(unrecorded(&simulated.replayed.unrecorded));
+    notes.extend(decided_by_layout(simulated, ran));
     let machines = ran.iter().map(|outcome| outcome.machine.as_str());
     let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
     if let Some(first) = foreign.first() {
@@ -140,7 +141,12 @@ fn of_the_model(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes.extend(ran.first().map(|outcome| no_interference(outcome)));
     let is_shown = |machine: &&String| ran.iter().any(|outcome| outcome.machine == **machine);
     notes.extend(
-        simulated.shared.iter().filter(is_shown).map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))),
+        simulated
+            .noted
+            .shared
+            .iter()
+            .filter(is_shown)
+            .map(|machine| shared(&format!("{machine} has a TLB of level 1 that"))),
     );
     notes.extend(simulated.host.iter().cloned());
     notes
@@ -177,11 +183,28 @@ fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     })
 }
 
+/// Whether the figures are those of one of the address layouts that the program can have.
+fn has_one_of_many_layouts(simulated: &Simulated) -> bool {
+    simulated.header.emulator.is_some() && !simulated.header.system && !simulated.replayed.accesses_only
+}
+
+/// A note on machines where the layout decides whether neighbouring base pages share a TLB entry.
+fn decided_by_layout(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
+    let has_walks = |outcome: &&&Outcome| outcome.walks != 0 && simulated.noted.coalescing.contains(&outcome.machine);
+    let outcome = ran.iter().find(has_walks).filter(|_| simulated.layouts.is_none())?;
+    has_one_of_many_layouts(simulated).then(|| {
+        format!(
+            "{} stores neighbouring pages in one TLB entry where addresses and frames are aligned alike, so walks depend on the \
+             layout of addresses, and this is one layout: --layouts 8 shows how far",
+            outcome.machine
+        )
+    })
+}
+
 /// A note on the addresses at which the program was laid out.
 fn layouts(simulated: &Simulated) -> Option<String> {
-    let is_laid_out = simulated.header.emulator.is_some() && !simulated.header.system;
     match &simulated.layouts {
-        _ if simulated.replayed.accesses_only || !is_laid_out => None,
+        _ if !has_one_of_many_layouts(simulated) => None,
         None => Some(
             "one address layout, without randomisation (setarch --addr-no-randomize); with randomisation, figures differ from run \
              to run: --layouts N shows how far"

@@ -5,7 +5,8 @@ use model::replay::Replayed;
 use model::simulation::Outcome;
 use results::answer::RunTime;
 use serde_json::{Value, json};
-use trace::{Header, Native, NativeTime};
+use study::stats::median;
+use trace::{Header, Native, NativeRun, NativeTime};
 
 use super::host_machine;
 use crate::record::processor;
@@ -55,19 +56,20 @@ fn executed(header: &Header, replayed: &Replayed, recorded: u64) -> Option<u64> 
 
 /// The native time; if a part was recorded, its user time, scaled to the recorded instructions.
 fn scaled(native: &NativeTime, recorded: u64, executed: u64) -> Result<RunTime, String> {
-    let cpu_s = native.cpu_s();
+    let is_part = recorded < executed;
+    let recorded_ratio = recorded as f64 / executed.max(1) as f64;
+    let cpu_s = median(&mut native.sorted_s(NativeRun::cpu_s)).unwrap_or_default();
     if executed as f64 > cpu_s * MAX_INSTRUCTIONS_PER_S {
         return Err(format!(
-            "no processor executes the recorded program's {executed} instructions in the {cpu_s} s of the native run: it may \
-             have found its work done"
+            "no processor executes the recorded program's {executed} instructions in the {cpu_s} s of the native runs: they may \
+             have found their work done"
         ));
     }
-    let recorded_ratio = recorded as f64 / executed.max(1) as f64;
     Ok(RunTime::Measured {
-        cpu_s: if recorded < executed { native.user_s * recorded_ratio } else { cpu_s },
+        runs_s: native.sorted_s(|run| if is_part { run.user_s * recorded_ratio } else { run.cpu_s() }),
         processor: native.processor.clone(),
         machines: described_by(&native.processor_id),
-        recorded_ratio: (recorded < executed).then_some(recorded_ratio),
+        recorded_ratio: is_part.then_some(recorded_ratio),
     })
 }
 
@@ -80,16 +82,17 @@ fn described_by(processor_id: &str) -> Vec<String> {
 
 /// The time as JSON.
 pub fn document(time: &RunTime) -> Value {
-    let (mut processor, mut recorded_ratio, mut why) = (None, None, None);
+    let (mut processor, mut recorded_ratio, mut why, mut runs_s) = (None, None, None, None);
     match time {
         RunTime::Given { .. } => {}
-        RunTime::Measured { processor: name, recorded_ratio: ratio, .. } => {
-            (processor, recorded_ratio) = (Some(name), *ratio);
+        RunTime::Measured { processor: name, recorded_ratio: ratio, runs_s: times, .. } => {
+            (processor, recorded_ratio, runs_s) = (Some(name), *ratio, Some(times));
         }
         RunTime::Assumed { why: text } => why = Some(text),
     }
     json!({
         "cpu_s": time.cpu_s(),
+        "runs_s": runs_s,
         "source": time.source(),
         "processor": processor,
         "recorded_ratio": recorded_ratio,
@@ -105,7 +108,8 @@ mod tests {
 
     fn native(cpu_s: f64) -> NativeTime {
         let (processor_id, processor) = ("GenuineIntel/6/106".to_owned(), "a test".to_owned());
-        NativeTime { user_s: cpu_s, system_s: 0.0, processor_id, processor }
+        let run = |user_s| NativeRun { user_s, system_s: 0.0 };
+        NativeTime { runs: vec![run(cpu_s * 3.0), run(cpu_s), run(cpu_s / 2.0)], processor_id, processor }
     }
 
     fn noted(native: Native) -> Replayed {
@@ -140,7 +144,7 @@ mod tests {
         assert_eq!((machines[0].as_str(), recorded_ratio), ("ice-lake", Some(0.25)));
         let RunTime::Measured { recorded_ratio, .. } = scaled(&native(2.0), 9, 9).unwrap() else { panic!() };
         assert_eq!(recorded_ratio, None);
-        assert!(scaled(&native(0.01), 1, 1_000_000_000).unwrap_err().contains("found its work done"));
+        assert!(scaled(&native(0.01), 1, 1_000_000_000).unwrap_err().contains("found their work done"));
         assert!(scaled(&native(0.0), 1, 1).is_err());
     }
 }

@@ -4,6 +4,7 @@ use model::machine::Machine;
 use model::simulation::Outcome;
 use policy::size::format_bytes;
 use policy::verdict::Holding;
+use results::answer::Answer;
 use results::fold;
 use results::screen::table_of;
 use results::simulation::{Per, rate_in_words, verdict_in_words};
@@ -19,13 +20,15 @@ use crate::table::describe::{count, grouped};
 pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
     let mut lines: Vec<String> = subject(simulated, &ran).into_iter().collect();
+    let answers = answers_of(simulated, used);
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
+        let Some(first) = outcomes.first() else { continue };
+        let answer = answers.iter().find(|answer| answer.machine == first.machine);
         lines.push(String::new());
-        lines.extend(outcomes.first().map(|first| fold(&caption(first), width, 0)));
-        let rows: Vec<[String; 8]> = outcomes.iter().map(|outcome| row(outcome)).collect();
+        lines.push(fold(&caption(first, answer), width, 0));
+        let rows: Vec<[String; 9]> = outcomes.iter().map(|outcome| row(outcome, answer)).collect();
         lines.push(table_of(HEADINGS, &rows, width).0);
-        let name = outcomes.first().map_or("", |outcome| &outcome.machine);
-        lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(name, layouts, width)));
+        lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(&first.machine, layouts, width)));
     }
     if let Some(swept) = &simulated.swept {
         lines.push(format!("\n{}", swept::curves_text(&swept.sweep, width)));
@@ -33,7 +36,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     if !lines.is_empty() {
         lines.push(String::new());
     }
-    lines.extend(answers_of(simulated, used).iter().map(|answer| fold(&answer.sentence, width, 2)));
+    lines.extend(answers.iter().map(|answer| fold(&answer.sentence, width, 2)));
     let in_part: Vec<&Outcome> =
         ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
     let shown_causes = causes(&in_part, 1);
@@ -48,25 +51,28 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
 }
 
 /// The columns, and the order in which a narrow terminal loses them.
-const HEADINGS: [(&str, u8); 8] = [
+const HEADINGS: [(&str, u8); 9] = [
     ("policy", 0),
     ("pages", 2),
     ("walks", 3),
-    ("translation", 0),
-    ("faults", 3),
-    ("kernel", 0),
+    ("translation", 1),
+    ("share", 0),
+    ("faults", 4),
+    ("kernel", 2),
     ("memory", 1),
-    ("tables", 4),
+    ("tables", 5),
 ];
 
 /// The machine, and the units of the columns.
-fn caption(outcome: &Outcome) -> String {
+fn caption(outcome: &Outcome, answer: Option<&Answer>) -> String {
     let unit = Per::of(outcome.instructions, outcome.runs).unit();
-    format!("{}, modelled; translation and kernel in cycles per 1000 {unit}", outcome.machine)
+    let has_share = answer.is_some_and(|answer| answer.time_cycles.is_some());
+    let share = if has_share { "; share: translation's of the program's time" } else { "" };
+    format!("{}, modelled; translation and kernel in cycles per 1000 {unit}{share}", outcome.machine)
 }
 
-fn row(outcome: &Outcome) -> [String; 8] {
-    let mut row = [const { String::new() }; 8];
+fn row(outcome: &Outcome, answer: Option<&Answer>) -> [String; 9] {
+    let mut row = [const { String::new() }; 9];
     row[0] = outcome.policy.to_string();
     if !outcome.is_whole() {
         row[1] = STOPPED.to_owned();
@@ -79,6 +85,7 @@ fn row(outcome: &Outcome) -> [String; 8] {
         verdict_in_words(&cost.verdict),
         grouped(cost.walks),
         rate(cost.most_lost_cycles),
+        answer.map_or(String::new(), |answer| answer.share_in_words(cost.most_lost_cycles)),
         grouped(cost.faults),
         cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total())),
         format_bytes(cost.resident_peak_bytes),

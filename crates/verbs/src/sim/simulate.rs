@@ -3,7 +3,7 @@
 use std::io::{Read, Seek};
 use std::path::Path;
 
-use model::machine::{AccessKind, Architecture, Machine};
+use model::machine::Machine;
 use model::policy::Unsupported;
 use model::replay::{ReplayError, Replayed};
 use model::simulation::Simulation;
@@ -12,6 +12,7 @@ use trace::Header;
 use super::base_page;
 use super::files::report_damage;
 use super::machines;
+use super::noted_machines::NotedMachines;
 use super::request::Request;
 use super::run_time;
 use super::simulated::{Cell, Simulated};
@@ -56,9 +57,8 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
         &cells.iter().filter_map(Cell::outcome).collect::<Vec<_>>(),
     );
     let noted = NotedMachines::of(&machines, &header, request.machines.is_empty());
-    let NotedMachines { foreign, shared, guessed } = noted;
     let (file, host, layouts) = (file.display().to_string(), request.host.clone(), None);
-    Ok((Simulated { file, header, replayed, time, cells, swept, layouts, foreign, shared, guessed, host }, machines))
+    Ok((Simulated { file, header, replayed, time, cells, swept, layouts, noted, host }, machines))
 }
 
 /// The machines that a trace is simulated on.
@@ -109,37 +109,4 @@ fn run(
         });
     }
     Ok((cells, replayed, swept))
-}
-
-/// Machines whose figures need a note, by name.
-struct NotedMachines {
-    /// Machines with another instruction set than the trace.
-    foreign: Vec<String>,
-    /// Machines whose first-level TLB is shared by fetches and data, while the trace stores fetch and data runs separately.
-    shared: Vec<String>,
-    /// The machine that was assumed because the trace does not record its architecture.
-    guessed: Option<String>,
-}
-
-impl NotedMachines {
-    fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> NotedMachines {
-        // Imported traces do not record their architecture.
-        let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
-        let is_foreign = |machine: &&Machine| is_known && machine.architecture.name() != header.architecture;
-        let is_shared = |machine: &&Machine| !header.columns.addresses && shares_first_level(machine);
-        let name = |machine: &Machine| machine.name.clone();
-        NotedMachines {
-            foreign: machines.iter().filter(is_foreign).map(name).collect(),
-            shared: machines.iter().filter(is_shared).map(name).collect(),
-            guessed: machines.first().filter(|_| none_was_named && !is_known).map(name),
-        }
-    }
-}
-
-/// Whether a level-1 TLB serves both fetches and data.
-fn shares_first_level(machine: &Machine) -> bool {
-    let has_both = |serves: &[AccessKind]| {
-        serves.contains(&AccessKind::Fetch) && serves.iter().any(|serves| *serves != AccessKind::Fetch)
-    };
-    machine.tlbs.iter().any(|tlb| tlb.level == 1 && has_both(&tlb.serves))
 }

@@ -7,6 +7,7 @@ use results::answer::RunTime;
 use results::simulation::Spread;
 use trace::Header;
 
+use super::noted_machines::NotedMachines;
 use super::swept::Swept;
 use crate::failure::Failure;
 
@@ -26,12 +27,8 @@ pub struct Simulated {
     pub swept: Option<Swept>,
     /// Results for randomised layouts, if requested.
     pub layouts: Option<Layouts>,
-    /// Names of machines with another instruction set than the trace.
-    pub foreign: Vec<String>,
-    /// Names of machines whose first-level TLB is shared by fetches and data, if the trace stores their runs separately.
-    pub shared: Vec<String>,
-    /// The machine that was assumed because the trace does not record its architecture.
-    pub guessed: Option<String>,
+    /// Machines whose figures need a note.
+    pub noted: NotedMachines,
     /// Notes on this host, if it was one of the machines.
     pub host: Vec<String>,
 }
@@ -77,7 +74,7 @@ impl Simulated {
 
     /// Whether a machine has another instruction set than the trace.
     pub fn is_foreign(&self, machine: &str) -> bool {
-        self.foreign.iter().any(|name| name == machine)
+        self.noted.foreign.iter().any(|name| name == machine)
     }
 }
 

@@ -97,8 +97,10 @@ pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result
 
 /// A host with the settings that its comparisons recorded.
 fn host_with_settings(host: KnownHost, rows: &[HostRow<'_>]) -> Option<HostOf> {
-    let settings = rows.iter().find_map(|row| results::matrix::settings(latest(row, &host)?));
-    Some(HostOf { machine: host.machine?, label: host.label, settings })
+    let comparisons = || rows.iter().filter_map(|row| latest(row, &host));
+    let settings = comparisons().find_map(results::matrix::settings);
+    let measured_unix_s = comparisons().map(|comparison| comparison.started_unix_s).max();
+    Some(HostOf { machine: host.machine?, label: host.label, measured_unix_s, settings })
 }
 
 /// The latest comparison of a workload on each host.

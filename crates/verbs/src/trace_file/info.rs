@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
-use trace::{AccessCounts, Block, Call, Event, Footprint, Header, Native, Notes, SHIFTS, Windows};
+use trace::{AccessCounts, Block, Call, Event, Footprint, Header, Native, NativeRun, Notes, SHIFTS, Windows};
 
 use super::regions::{Region, Regions};
 use super::{Damages, FileArguments, about, open};
@@ -323,12 +323,20 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     rows
 }
 
-/// The CPU time of the native run, or why it is not known.
+/// The CPU time of the native runs, or why it is not known.
 fn native(native: &Native) -> String {
     match native {
         Native::Measured(time) => {
             let processor = results::printable(&time.processor);
-            format!("{:.3} s ({:.3} s of it in the kernel) on {}", time.cpu_s(), time.system_s, or_unknown(&processor))
+            let median_s = |of: fn(&NativeRun) -> f64| study::stats::median(&mut time.sorted_s(of)).unwrap_or_default();
+            let (all, kernel) = (median_s(NativeRun::cpu_s), median_s(|run| run.system_s));
+            let spread = match &time.sorted_s(NativeRun::cpu_s)[..] {
+                [shortest, .., longest] => {
+                    format!(", median of {} runs, {shortest:.3} to {longest:.3} s", time.runs.len())
+                }
+                _ => ", one run".to_owned(),
+            };
+            format!("{all:.3} s ({kernel:.3} s of it in the kernel{spread}) on {}", or_unknown(&processor))
         }
         Native::Unknown(why) => format!("not known: {}", results::printable(why)),
     }

@@ -18,7 +18,7 @@ use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
 use super::{Report, further, grounds, rows_of, sheets};
 use crate::figure;
-use crate::text::enumerate;
+use crate::text::{date_time, enumerate};
 use counted::{of_counted, of_series};
 use figures::{Extent, estimate, has_figure, interval};
 use layout::{Columns, command, fact, folded, item, paragraph};
@@ -59,7 +59,10 @@ pub fn mail(report: &Report<'_>) -> String {
     text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
     report.series.iter().for_each(|one| text.push_str(&of_series(one)));
     text.push_str(&sources(report));
-    text + paragraph(&format!("Made by pagelab {}.", report.version)).trim_end() + "\n"
+    let latest = report.hosts.iter().filter_map(|host| host.measured_unix_s).max();
+    let latest =
+        latest.map(|unix_s| format!("; the latest comparison began {}", date_time(unix_s))).unwrap_or_default();
+    text + paragraph(&format!("Made by pagelab {}{latest}.", report.version)).trim_end() + "\n"
 }
 
 /// Machines, kernels, settings, and the command.

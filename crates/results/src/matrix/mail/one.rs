@@ -19,8 +19,12 @@ pub fn comparison(comparison: &Comparison) -> String {
     let words = [Some(&comparison.invocation.command), comparison.invocation.client.as_ref()];
     let name = words.into_iter().flatten().map(|words| command_line(words)).collect::<Vec<_>>().join("; client: ");
     let row = Row::of_comparison(&name, "", &policies, comparison, &[]);
-    let host =
-        HostOf { label: String::new(), machine: comparison.machine.clone(), settings: facts::settings(comparison) };
+    let host = HostOf {
+        label: String::new(),
+        machine: comparison.machine.clone(),
+        measured_unix_s: Some(comparison.started_unix_s),
+        settings: facts::settings(comparison),
+    };
     let mut text = paragraph(&sentence::conclude(comparison)) + &facts::of_hosts(&[host], &[]);
     text.push_str(&fact("Runs", &facts::design(comparison)));
     text.push_str(&fact("Command", ""));

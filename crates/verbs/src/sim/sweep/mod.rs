@@ -15,6 +15,7 @@ use self::chosen::{Chosen, Range, parse_page, parse_sets, parse_ways};
 use super::arguments::threads;
 use super::document::trace_page;
 use super::files::{bar, opened, report_damage};
+use super::noted_machines::NotedMachines;
 use super::simulated::Simulated;
 use super::swept::{Swept, sweep_file};
 use crate::failure::Failure;
@@ -94,7 +95,6 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
         let replayed = Replayed::default();
         let swept = Some(swept);
         let (cells, layouts) = (Vec::new(), None);
-        let (foreign, shared, guessed) = (Vec::new(), Vec::new(), None);
         let simulated = Simulated {
             file: file.display().to_string(),
             header,
@@ -103,9 +103,7 @@ fn page(all: Vec<(&Path, Swept)>, chosen: &Chosen) -> Document {
             cells,
             swept,
             layouts,
-            foreign,
-            shared,
-            guessed,
+            noted: NotedMachines::default(),
             host: Vec::new(),
         };
         trace_page(&simulated, &[])

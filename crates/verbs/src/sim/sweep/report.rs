@@ -2,12 +2,14 @@
 
 use std::path::Path;
 
+use model::tlb_geometry::MAX_WAYS;
 use policy::size::format_bytes;
-use results::grid::of_columns;
-use results::simulation::{Sweep, TlbGeometry, rate_in_words};
+use results::grid::{of_columns, plain};
+use results::simulation::{SmallestTlb, Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
 
 use super::super::swept::{Swept, footprint_documents};
+use crate::table::describe::grouped;
 
 /// With more numbers of ways, a table shows selected ones. JSON and HTML have all.
 const MAX_COLUMNS: usize = 6;
@@ -39,19 +41,52 @@ pub fn texts(all: &[(&Path, Swept)], width: usize) -> String {
     all.iter().map(|(file, swept)| text(file, swept, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// A table and a heat map per page size: one row per number of sets, one column per number of ways.
+/// The size that a TLB needs, and for each page size a table and a heat map: one row per number of sets, one column per number of ways.
 fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let sweep = &swept.sweep;
-    let mut lines = vec![format!(
-        "{}: {} accesses in {} runs; misses per 1000 {} of LRU TLBs; denser cells have more misses, on a logarithmic scale; modelled",
-        file.display(),
-        swept.accesses,
-        swept.runs,
-        sweep.per.unit()
-    )];
+    let unit = sweep.per.unit();
+    let mut lines = vec![format!("{}: {} accesses in {} runs\n", file.display(), swept.accesses, swept.runs)];
+    lines.push(results::fold(
+        &format!("entries that an LRU TLB needs for few misses per 1000 {unit}; modelled"),
+        width,
+        0,
+    ));
+    lines.push(needed(sweep, width));
     lines.extend(swept.notes().iter().map(|note| results::fold(note, width, 2)));
+    lines.push(String::new());
+    let of_tables = format!("misses per 1000 {unit}; denser cells have more, on a logarithmic scale");
+    lines.push(results::fold(&of_tables, width, 0));
     lines.extend(sweep.page_sizes().into_iter().map(|page_bytes| of_size(sweep, page_bytes, width)));
     lines.join("\n")
+}
+
+/// The rates of misses for which [`needed`] has columns.
+const MAX_RATES: [f64; 3] = [10.0, 1.0, 0.1];
+
+/// One row per page size: all touched pages, and the smallest TLBs.
+fn needed(sweep: &Sweep, width: usize) -> String {
+    let smallest = |page_bytes: u64, max_rate: f64| match sweep.smallest(page_bytes, max_rate) {
+        SmallestTlb::Entries(entries) => grouped(entries),
+        SmallestTlb::MoreThan(entries) => format!("> {}", grouped(entries)),
+        SmallestTlb::FirstTouches => "first touches".to_owned(),
+    };
+    let sizes = sweep.page_sizes();
+    let rows = sizes.iter().map(|size| {
+        let touched = sweep.footprints.iter().find(|(known, _)| known == size).map(|(_, bytes)| bytes / size);
+        let [many, some, few] = MAX_RATES.map(|max_rate| smallest(*size, max_rate));
+        [format_bytes(*size), touched.map_or(String::new(), grouped), many, some, few]
+    });
+    let table = plain(["pages of", "touched", "at most 10", "at most 1", "at most 0.1"], rows, width);
+    let has = |is: fn(&SmallestTlb) -> bool| {
+        sizes.iter().any(|size| MAX_RATES.iter().any(|rate| is(&sweep.smallest(*size, *rate))))
+    };
+    let can_grow = sweep.geometries.iter().all(|geometry| geometry.ways < MAX_WAYS);
+    let first_touches = has(|smallest| *smallest == SmallestTlb::FirstTouches)
+        .then_some("first touches: the first access to each page is a miss, and these are more");
+    let beyond = (can_grow && has(|smallest| matches!(smallest, SmallestTlb::MoreThan(_))))
+        .then(|| format!("larger TLBs: --ways 1..{MAX_WAYS}"));
+    let remarks = first_touches.map(str::to_owned).into_iter().chain(beyond);
+    std::iter::once(table).chain(remarks).collect::<Vec<_>>().join("\n")
 }
 
 fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
@@ -72,8 +107,10 @@ fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
         std::iter::once(sets.to_string()).chain(shown.iter().map(cell)).collect()
     });
     let table = of_columns(&header, rows, width);
+    let hidden = ways.len() - shown.len();
+    let hidden = if hidden == 0 { String::new() } else { format!(" ({hidden} more numbers of ways: --json)") };
     let shading = sweep.shading(page_bytes);
-    format!("\npages of {}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
+    format!("\npages of {}{hidden}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
 }
 
 /// The numbers of ways in a table: all, or the fewest, the most, and common ones.

@@ -1,0 +1,60 @@
+//! Hints for command lines that cannot be parsed: the words that other tools have for what is asked.
+
+use std::ffi::OsString;
+
+use clap::error::ErrorKind;
+
+/// Options that other tools have, and those of `pagelab compare`.
+const OPTIONS: [(&str, &str); 7] = [
+    ("--iterations", "--blocks N"),
+    ("--min-runs", "--min-blocks N"),
+    ("--repeat", "--blocks N"),
+    ("--runs", "--blocks N"),
+    ("--time", "--max-time TIME (of the comparison) or --trial-time TIME (of each run)"),
+    ("--timeout", "--max-time TIME (of the comparison) or --trial-time TIME (of each run)"),
+    ("--warmup", "none: the first block is run and not counted"),
+];
+
+/// What a command line that was refused with an error of this kind may have meant.
+pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
+    let verb = words.get(1)?;
+    match kind {
+        ErrorKind::InvalidSubcommand if tracer::resolve(verb).is_ok() => {
+            let program = results::printable(&verb.to_string_lossy());
+            Some(format!("To measure {program} under several policies: pagelab compare -- {program}"))
+        }
+        ErrorKind::InvalidSubcommand if ["bench", "exec", "measure", "run", "test"].iter().any(|word| verb == word) => {
+            Some("To measure a program under several policies: pagelab compare -- PROGRAM".to_owned())
+        }
+        ErrorKind::MissingRequiredArgument if verb == "show" => {
+            Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
+        }
+        ErrorKind::UnknownArgument if verb == "compare" => {
+            let given = words.iter().filter_map(|word| word.to_str()?.split('=').next());
+            let known = |word| OPTIONS.iter().find(|(other, _)| *other == word);
+            given
+                .take_while(|word| *word != "--")
+                .find_map(known)
+                .map(|(other, own)| format!("Instead of {other}: {own}"))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_other_tools_have_hints() {
+        let hint = |kind, line: &str| {
+            let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
+            of(kind, &words).unwrap_or_default()
+        };
+        assert!(hint(ErrorKind::InvalidSubcommand, "pagelab run x").contains("pagelab compare -- PROGRAM"));
+        assert!(hint(ErrorKind::InvalidSubcommand, "pagelab /bin/true").contains("pagelab compare -- /bin/true"));
+        assert!(hint(ErrorKind::MissingRequiredArgument, "pagelab show").contains("pagelab list comparisons"));
+        assert!(hint(ErrorKind::UnknownArgument, "pagelab compare --runs=3 -- x").ends_with("--blocks N"));
+        assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- x --runs"), "");
+    }
+}
