@@ -63,14 +63,14 @@ pub fn system_word(hash: &str) -> String {
     format!("{SYSTEM}={hash}")
 }
 
+/// The name of a machine's processor. An emulated processor has none, so this is the emulator: `QEMU 7.2.22`.
+pub fn processor_of(machine: &Machine) -> String {
+    value(machine, EMULATOR).map_or_else(|| machine.cpu_model.clone(), |emulator| emulator.replacen('-', " ", 1))
+}
+
 /// The command line word for the emulator that runs the guest, such as `QEMU-7.2.22`.
 pub fn emulator_word(emulator: &str) -> String {
     format!("{EMULATOR}={emulator}")
-}
-
-/// The emulator of a guest of pagelab and its version; `None` for other machines.
-pub fn emulator_of(machine: &Machine) -> Option<&str> {
-    value(machine, EMULATOR)
 }
 
 /// Whether a name is valid on a kernel's command line: one word, without quotes.

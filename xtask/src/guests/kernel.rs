@@ -148,6 +148,9 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     for file in others.iter().chain([&file]) {
         unpack_matching(file, &MODULE_PATTERNS, &modules)?;
     }
+    // For the comparison of configurations; not every package of an image has it.
+    let configuration = format!("config-{version}");
+    let _ = unpack_file(&file, &format!("./boot/{configuration}"), &place.join(&configuration));
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     for file in others.iter().chain([&file]) {

@@ -29,6 +29,37 @@ fn the_sample_has_a_winner() {
 }
 
 #[test]
+fn with_a_server_a_time_has_its_process() {
+    let mut comparison = sample::comparison();
+    comparison.invocation.client = Some(vec!["client".into()]);
+    assert!(conclude(&comparison).contains("as fast as default (client's wall time 11."), "{}", conclude(&comparison));
+    let screen = crate::screen::render(&comparison, crate::screen::Place { width: 120, is_folded: false, full: "x" });
+    assert!(crate::emphasis::without_emphasis(&screen).contains("client's wall time"));
+}
+
+#[test]
+fn an_undecided_sentence_names_the_metric_that_is_steadier() {
+    let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(40) }, 0.994, 0.979, 1.009);
+    let load = study::comparison::Contention {
+        cpus: 2,
+        window_s: 0.2,
+        share_ratio: 0.5,
+        busy_cpus: 2.0,
+        runnable_tasks: 4.0,
+        steal_ratio: 0.0,
+        decides: false,
+    };
+    comparison.design.contention = Some(load.clone());
+    let sentence = conclude(&comparison);
+    assert!(
+        sentence.contains("--blocks 40; the processors were shared, so CPU time is steadier (--primary cpu)"),
+        "{sentence}"
+    );
+    comparison.design.contention = Some(study::comparison::Contention { share_ratio: 0.99, ..load });
+    assert!(!conclude(&comparison).contains("--primary cpu"));
+}
+
+#[test]
 fn a_beaten_policy_has_its_share_of_the_gain() {
     let mut comparison = sample::comparison();
     let arms = &mut comparison.analysis.as_mut().unwrap().arms;

@@ -23,6 +23,23 @@ fn a_curve_has_one_set_and_then_eight_ways() {
 }
 
 #[test]
+fn a_tlb_needs_the_fewest_entries_with_few_misses() {
+    // Per 1000 of 100,000 runs: 10, 9, 1, 0.1 and 0 misses; two pages are touched.
+    let sweep = Sweep { per: Per::Runs(100_000), ..sweep() };
+    let smallest = [9.5, 0.5, 0.1].map(|max_rate| sweep.smallest(4096, max_rate));
+    assert_eq!(smallest, [SmallestTlb::Entries(2), SmallestTlb::Entries(2), SmallestTlb::Entries(2)]);
+    let without = |entries: u32| {
+        let geometries = sweep.geometries.iter().filter(|of| of.sets * of.ways != entries).copied().collect();
+        Sweep { geometries, ..sweep.clone() }
+    };
+    let sweep = without(2);
+    assert_eq!(sweep.smallest(4096, 9.5), SmallestTlb::Entries(3));
+    assert_eq!(sweep.smallest(4096, 0.5), SmallestTlb::Entries(16));
+    assert_eq!(sweep.smallest(4096, 0.05), SmallestTlb::MoreThan(16));
+    assert_eq!(sweep.smallest(4096, 0.001), SmallestTlb::FirstTouches);
+}
+
+#[test]
 fn the_more_misses_the_darker() {
     let sweep = sweep();
     let heats = [0, 1, 10, 1000].map(|misses| (sweep.heat(misses) * 3.0).round());

@@ -4,7 +4,7 @@ use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
 use study::control::Role;
 use study::definition::{Boot, Definition, HOST, Size, Slurm, Stopping, Workload};
-use study::guest::{Clock, NO_STUDY, kernel_of};
+use study::guest::{Clock, NO_STUDY, kernel_of, processor_of};
 use study::machine::Machine;
 use study::matrix::kernels;
 use study::stats::boots;
@@ -30,7 +30,7 @@ impl ReportContent<'_> {
     /// Prints and writes the merged result of the boots.
     pub fn publish(&self, comparisons: &[Comparison]) -> Result<(), Failure> {
         let definition = self.definition(comparisons);
-        let host = comparisons.first().map_or(HOST.to_owned(), |one| kernels::place(&one.machine.cpu_model, one));
+        let host = comparisons.first().map_or(HOST.to_owned(), |one| kernels::place(&processor_of(&one.machine), one));
         let named: Vec<(String, &Comparison)> = comparisons.iter().map(|one| (host.clone(), one)).collect();
         let workloads = [(self.command.as_str(), named)];
         let policies = kernels::of_policies(&definition, &workloads);

@@ -4,6 +4,7 @@ use guest::Sysroot;
 use results::store::{OfStudy, Store};
 use study::comparison::Comparison;
 use study::definition::{Definition, Published};
+use study::guest::processor_of;
 use study::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
@@ -68,7 +69,7 @@ impl Guests {
 
 /// Workloads with their comparisons, each with the label of its host.
 fn named<'a>(rows: &'a [HostRow<'_>]) -> Vec<(&'a str, Vec<(String, &'a Comparison)>)> {
-    let host = |one: &Comparison| axis::place(&one.machine.cpu_model, one);
+    let host = |one: &Comparison| axis::place(&processor_of(&one.machine), one);
     let of_row = |row: &'a HostRow<'_>| {
         (row.workload.name.as_str(), row.stored.iter().map(|one| (host(one), one)).collect::<Vec<_>>())
     };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::definition::Boot;
-use study::guest::kernel_of;
+use study::guest::{kernel_of, processor_of};
 use study::machine::{Execution, Machine};
 
 use super::super::HostOf;
@@ -49,17 +49,14 @@ fn name(host: &HostOf) -> &str {
 /// `AMD EPYC (x86_64), 2 processors, 24G of memory, guest of KVM; base pages of 4K`
 fn machine(machine: &Machine) -> String {
     let processors = if machine.cpus == 1 { "1 processor".to_owned() } else { format!("{} processors", machine.cpus) };
-    let emulator = study::guest::emulator_of(machine).map(|name| name.replacen('-', " ", 1));
-    // An emulated processor has no model: its name is that of the emulator's default.
-    let model = if emulator.is_some() { "emulated processor" } else { &machine.cpu_model };
     let by = match (machine.execution(), &machine.hypervisor) {
-        (Execution::Emulated, _) => emulator.clone().unwrap_or_else(|| "emulated".to_owned()),
+        (Execution::Emulated, _) => "emulated".to_owned(),
         (_, Some(name)) => format!("guest of {name}"),
         (_, None) => "no hypervisor detected".to_owned(),
     };
     format!(
         "{} ({}), {processors}, {} of memory, {by}; base pages of {}",
-        model,
+        processor_of(machine),
         machine.arch,
         format_bytes(machine.rounded_memory_bytes()),
         machine.page_sizes.base

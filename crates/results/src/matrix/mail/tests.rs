@@ -80,8 +80,13 @@ fn an_emulated_machine_has_no_time() {
     sample::analyse(&mut comparison);
     assert!(!of_metric(&mail_of(&comparison), "wall time").is_empty());
     comparison.machine.cpu_model = "QEMU TCG CPU version 2.5+".into();
+    comparison.machine.kernel_command_line = format!("quiet {}", study::guest::emulator_word("QEMU-7.2.22"));
     let text = mail_of(&comparison);
     check(&text);
+    assert!(
+        text.contains("Machine   QEMU 7.2.22 (x86_64)"),
+        "an emulator has a version, its processor no model: {text}"
+    );
     assert!(of_metric(&text, "wall time").is_empty() && of_metric(&text, "user time").is_empty(), "{text}");
     assert!(!of_metric(&text, "minor faults").is_empty() && !of_metric(&text, "peak memory").is_empty(), "{text}");
     assert!(text.contains("* no time: the machine was emulated"), "{text}");
