@@ -145,12 +145,11 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     unpack_file(&file, &format!("./boot/vmlinuz-{version}"), &image)
         .or_else(|_| unpack_file(&file, &format!("./usr/lib/modules/{version}/vmlinuz"), &image))?;
     let modules = work.path.join("modules");
+    let configuration = work.path.join("configuration");
     for file in others.iter().chain([&file]) {
         unpack_matching(file, &MODULE_PATTERNS, &modules)?;
+        unpack_matching(file, &CONFIGURATION_PATTERNS, &configuration)?;
     }
-    // For the comparison of configurations; not every package of an image has it.
-    let configuration = format!("config-{version}");
-    let _ = unpack_file(&file, &format!("./boot/{configuration}"), &place.join(&configuration));
     let _ = fs::remove_file(place.join("package"));
     let name = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     for file in others.iter().chain([&file]) {
@@ -159,6 +158,7 @@ fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Wo
     let cannot = |error| format!("cannot make {}: {error}", place.display());
     fs::rename(&image, place.join("linux")).map_err(cannot)?;
     put_modules(&modules, &version, place).map_err(cannot)?;
+    put_configuration(&configuration, &version, place).map_err(cannot)?;
     put(place, PATTERNS_FILE, MODULE_PATTERNS.join("\n").as_bytes(), work)?;
     put(place, "package", name.as_bytes(), work)
 }
@@ -171,6 +171,17 @@ fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<
     let from = unpacked.join(MODULES).join(version);
     let from = if from.is_dir() { from } else { unpacked.join("usr").join(MODULES).join(version) };
     fs::rename(from, all.join(version))
+}
+
+/// Where packages have the configuration of their kernel.
+const CONFIGURATION_PATTERNS: [&str; 2] = ["./boot/config-*", "./usr/lib/modules/*/config"];
+
+/// Moves the configuration to the place, relative to the image, where `pagelab compare --kernel` searches for it. A package without one
+/// is no error: then configurations are not compared.
+fn put_configuration(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<()> {
+    let name = format!("config-{version}");
+    let places = [unpacked.join("boot").join(&name), unpacked.join("usr").join(MODULES).join(version).join("config")];
+    places.iter().find(|file| file.is_file()).map_or(Ok(()), |file| fs::rename(file, place.join(&name)))
 }
 
 /// The packages of a kernel.
