@@ -1,4 +1,4 @@
-//! The census of one process by PAGEMAP_SCAN, pagemap and kpageflags.
+//! The census of one process: its present memory by leaf and folio size, from PAGEMAP_SCAN, pagemap and kpageflags.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;
@@ -24,26 +24,27 @@ pub struct Process<'a> {
     pid: u32,
     pagemap: File,
     maps: File,
-    /// Read when first needed.
+    /// The anonymous folio sizes that exist in the whole system. Read when first needed.
     folios_of_system: OnceCell<Option<AnonymousFolios>>,
     /// Read when first needed, on kernels without PROCMAP_QUERY.
     smaps: OnceCell<Vec<SmapsEntry>>,
-    /// TLB figures of the current mapping.
+    /// The TLB runs found so far in the mapping that [`Process::present`] currently reads.
     tlb_runs: Cell<TlbRuns>,
-    /// Unmapped bytes of folios that are mapped in part, by first frame. Several mappings may map parts of one folio.
-    parts: RefCell<BTreeMap<u64, u64>>,
+    /// For each anonymous or shared-memory folio that is mapped in part, by its first frame: the bytes that no mapping read so
+    /// far maps. Several mappings may map parts of the same folio.
+    unmapped_remainder: RefCell<BTreeMap<u64, u64>>,
 }
 
 /// Present memory in one mapping.
 pub struct Present {
-    /// The runs of memory in address order.
+    /// The memory in address order, with the leaf and folio sizes.
     pub regions: Vec<Region>,
     /// Memory by the size of the TLB entry that could hold it; empty where frame numbers were not read.
     pub tlb_runs: TlbRuns,
 }
 
 impl<'a> Process<'a> {
-    /// Opens the necessary files.
+    /// Opens the files of the process in /proc.
     pub fn at(observer: &'a Observer, pid: u32) -> Result<Process<'a>, CensusError> {
         let open = |name: &str| {
             let path = format!("/proc/{pid}/{name}");
@@ -57,11 +58,12 @@ impl<'a> Process<'a> {
             folios_of_system: OnceCell::new(),
             smaps: OnceCell::new(),
             tlb_runs: Cell::new(TlbRuns::EMPTY),
-            parts: RefCell::default(),
+            unmapped_remainder: RefCell::default(),
         })
     }
 
-    /// Guards inside a mapping, in address order; empty where the kernel does not report them (before Linux 6.15).
+    /// Guard regions inside a mapping (MADV_GUARD_INSTALL), in address order. Empty where the kernel does not report them (before
+    /// Linux 6.15).
     pub fn guards(&self, start: u64, end: u64) -> io::Result<Vec<(u64, u64)>> {
         let mut found = Vec::new();
         match Scanner::new().scan_for(&self.pagemap, start..end, scan::GUARD, 0, &mut found) {
@@ -99,10 +101,10 @@ impl<'a> Process<'a> {
         Ok(vmas)
     }
 
-    /// The census of these mappings between `start` and `end`.
+    /// The census of the parts of these mappings between `start` and `end`.
     pub fn census(self, vmas: Vec<Vma>, start: u64, end: u64) -> Result<ProcessCensus, CensusError> {
-        let found = self.present(&vmas, start, end)?.into_iter().map(|present| present.regions);
-        let areas: Vec<Area> = vmas.into_iter().zip(found).map(|(vma, regions)| Area { vma, regions }).collect();
+        let regions = self.present(&vmas, start, end)?.into_iter().map(|present| present.regions);
+        let areas: Vec<Area> = vmas.into_iter().zip(regions).map(|(vma, regions)| Area { vma, regions }).collect();
         Ok(ProcessCensus {
             pid: self.pid,
             census: region::count(&areas),
@@ -112,7 +114,7 @@ impl<'a> Process<'a> {
         })
     }
 
-    /// Present memory in each of the mappings, between `start` and `end`.
+    /// The present memory of each mapping, between `start` and `end`.
     pub fn present(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<Present>, CensusError> {
         let scanned = self.scan(vmas, start, end)?;
         let mut next = 0;
@@ -127,6 +129,7 @@ impl<'a> Process<'a> {
         if self.observer.source == Source::Frames {
             return self.scan_frames(vmas, start, end);
         }
+        // PAGEMAP_SCAN refuses addresses of the kernel, where [vsyscall] is.
         let user = vmas.split(|vma| vma.name == "[vsyscall]").next().unwrap_or_default();
         let mut found = Vec::new();
         for (from, to, file) in region::plan(user) {
@@ -137,13 +140,13 @@ impl<'a> Process<'a> {
         Ok(found)
     }
 
-    /// As PAGEMAP_SCAN would report them, the regions of the mappings between `start` and `end`.
+    /// The regions of the mappings between `start` and `end`, in the form of PAGEMAP_SCAN, on kernels without it.
     fn scan_frames(&self, vmas: &[Vma], start: u64, end: u64) -> Result<Vec<scan::PageRegion>, CensusError> {
         let Some(flags) = &self.observer.frame_flags else { return Err(CensusError::NeedsPagemapScan) };
         let scanner = FrameScanner { pagemap: &self.pagemap, flags, base: self.observer.base, pmd: self.observer.pmd };
         let mut found = Vec::new();
         for vma in vmas {
-            // A mapping that smaps lacks was unmapped after `maps` was read.
+            // A mapping that is missing in smaps was unmapped after maps was read.
             let Some(entry) = self.smaps()?.iter().find(|entry| entry.vma.start == vma.start) else { continue };
             let mapping = frame_scan::Mapping {
                 start: vma.start,
@@ -167,6 +170,7 @@ impl<'a> Process<'a> {
         Ok(found)
     }
 
+    /// The regions of a range. `file` requests the category of file pages.
     fn scan_range(&self, from: u64, to: u64, file: bool) -> Result<Vec<scan::PageRegion>, CensusError> {
         let wanted = scan::HUGE | scan::ZERO | if file { scan::FILE } else { 0 };
         let threads = if file { 1 } else { self.observer.threads };
@@ -182,7 +186,7 @@ impl<'a> Process<'a> {
         Ok(found)
     }
 
-    /// The facts about a mapping that are needed to classify its pages.
+    /// What [`region::classify`] needs to know about a mapping.
     fn surroundings<'b>(&self, vma: &'b Vma, hugetlb: Option<PageSize>) -> Result<Surroundings<'b>, CensusError> {
         Ok(Surroundings {
             vma,
@@ -201,14 +205,14 @@ impl<'a> Process<'a> {
         let mut regions = Vec::new();
         for part in inside {
             if let Some(mapping) = region::classify(part.categories, &around) {
-                self.with_folios(Region { start: part.start, end: part.end, mapping }, &mut regions)?;
+                self.push_cut_at_folios(Region { start: part.start, end: part.end, mapping }, &mut regions)?;
             }
         }
         Ok(regions)
     }
 
-    /// The page size of a hugetlb mapping. Only mappings with a file that have huge leaves are queried: hugetlb mappings,
-    /// including private anonymous ones, always have a file.
+    /// The page size of a hugetlb mapping; `None` for other mappings. The kernel is queried only for a mapping that has a file
+    /// and huge leaves. Every hugetlb mapping has a file, even a private anonymous one.
     fn hugetlb(&self, vma: &Vma, inside: &[scan::PageRegion]) -> Result<Option<PageSize>, CensusError> {
         if vma.inode == 0 || inside.iter().all(|part| part.categories & scan::HUGE == 0) {
             return Ok(None);
@@ -236,8 +240,8 @@ impl<'a> Process<'a> {
         Ok(self.smaps.get_or_init(|| entries))
     }
 
-    /// Appends a region, cut at folio boundaries where these can be determined.
-    fn with_folios(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
+    /// Appends a region. Cuts it at the boundaries of its folios, where these can be determined.
+    fn push_cut_at_folios(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
         let Mapping { backing, folio: Folio::Unknown, .. } = region.mapping else {
             region::push(regions, region);
             return Ok(());
@@ -259,22 +263,25 @@ impl<'a> Process<'a> {
             found.map_err(|error| self.failed("pagemap", error))?
         {
             for part in parts {
-                self.with_leaves_of_now(part, regions)?;
+                self.push_rescanned(part, regions)?;
             }
             self.tlb_runs.set(self.tlb_runs.get().merged(tlb_runs));
-            let mut left = self.parts.borrow_mut();
-            for (head, size, bytes) in parts_of_folios {
-                let left = left.entry(head).or_insert(size.bytes());
-                *left = left.saturating_sub(bytes);
+            let mut remainders = self.unmapped_remainder.borrow_mut();
+            for (first_frame, size, bytes) in parts_of_folios {
+                let remainder = remainders.entry(first_frame).or_insert(size.bytes());
+                *remainder = remainder.saturating_sub(bytes);
             }
         }
         Ok(())
     }
 
-    /// Appends a region of base-page leaves. khugepaged may have collapsed it after its leaves were scanned and before its frames
-    /// or their flags were read, also in a stopped process. Then it looks like a split leaf, or shows the folios to which its former
-    /// frames belong now. So regions with larger folios behind them are scanned again.
-    fn with_leaves_of_now(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
+    /// Appends a region of base-page PTEs whose folios were just read. Scans it once more if it has a folio larger than a base
+    /// page.
+    ///
+    /// khugepaged may have collapsed the region after the scan that found the PTEs, even in a stopped process. If it did so
+    /// before the frames were read, the new folio looks PTE-mapped. If it did so before their flags were read, the region has the
+    /// folios to which its old frames belong now. The second scan finds the PMD leaf.
+    fn push_rescanned(&self, region: Region, regions: &mut Vec<Region>) -> Result<(), CensusError> {
         let may_change = self.observer.source == Source::PagemapScan;
         let is_large = region.mapping.folio != Folio::Whole(self.observer.base);
         let Some(pmd) = self.observer.pmd.filter(|_| may_change && is_large) else {
@@ -294,26 +301,28 @@ impl<'a> Process<'a> {
         Ok(())
     }
 
-    /// Unmapped bytes of the anonymous and shared-memory folios that the mappings read so far map in part.
+    /// Bytes of anonymous and shared-memory folios that are held although unmapped: the mappings read so far map only another
+    /// part of the same folio.
     pub fn held_unmapped_bytes(&self) -> u64 {
-        self.parts.borrow().values().sum()
+        self.unmapped_remainder.borrow().values().sum()
     }
 
-    /// The anonymous folio sizes that exist, read once.
+    /// The anonymous folio sizes that exist in the whole system, read once. `None` where the kernel does not report them.
     pub fn folios_of_system(&self) -> Option<&AnonymousFolios> {
         self.folios_of_system.get_or_init(|| self.observer.folio_counters.read()).as_ref()
     }
 }
 
-/// A region cut at the boundaries of the folios behind it.
+/// The result of cutting a range of a region at the boundaries of its folios.
 struct Resolved {
     regions: Vec<Region>,
     tlb_runs: TlbRuns,
-    /// Parts of anonymous and shared-memory folios: the first frame of the folio, its size, and the bytes of the part.
+    /// For each part of an anonymous or shared-memory folio: the first frame of the folio, its size, and the bytes of the part.
     parts_of_folios: Vec<(u64, PageSize, u64)>,
 }
 
-/// Cuts a region at the boundaries of the folios behind it.
+/// Reads the frames and folios of a region of base-page PTEs, and cuts the region at the folio boundaries. Several threads share
+/// a large region, so there can be several results, in address order.
 fn read_folios(
     observer: &Observer,
     pagemap: &File,
@@ -337,8 +346,8 @@ fn read_folios(
                     in_place_bytes += pages * base.bytes();
                 }
                 if let (Folio::Part(size), Backing::Anonymous | Backing::Shmem) = (folio, mapping.backing) {
-                    let head = frame & !(size.bytes() / base.bytes() - 1);
-                    parts_of_folios.push((head, size, pages * base.bytes()));
+                    let first_frame = frame & !(size.bytes() / base.bytes() - 1);
+                    parts_of_folios.push((first_frame, size, pages * base.bytes()));
                 }
                 region::push(&mut regions, Region { start, end: start + pages * base.bytes(), mapping });
             })
@@ -348,14 +357,16 @@ fn read_folios(
     })
 }
 
-/// Whether an anonymous base page is where it would be if a large page had been split in place.
+/// Whether a mapping is of anonymous base pages, and the PFN and virtual page number are congruent modulo the pages of a PMD, as
+/// after the split of a PMD-sized folio in place.
 fn is_in_place(observer: &Observer, mapping: Mapping, page: u64, frame: u64) -> bool {
     let pages = observer.pmd.map_or(1, |pmd| pmd.bytes() / observer.base.bytes());
     let is_base_page = mapping.backing == Backing::Anonymous && mapping.folio == Folio::Whole(observer.base);
     is_base_page && pages > 1 && (page ^ frame) & (pages - 1) == 0
 }
 
-/// Bytes of a folio that is mapped completely but does not count as such because it is misaligned.
+/// The bytes of a large folio that is mapped completely, but at a misaligned address, so that it counts as [`Folio::Part`]. 0 for
+/// any other folio.
 fn misplaced_bytes(folio: Folio, mapped_bytes: u64) -> u64 {
     match folio {
         Folio::Part(size) if size.bytes() == mapped_bytes => mapped_bytes,

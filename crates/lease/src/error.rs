@@ -9,7 +9,7 @@ use super::report::Report;
 /// Why a lease could not be taken, used or ended.
 #[derive(Debug, thiserror::Error)]
 pub enum LeaseError {
-    #[error("the system settings are leased {holder}; try again when it is done, or end it")]
+    #[error("the system settings are leased {holder}; wait for it longer (--wait), or try again when it is done")]
     Held {
         /// The process that has the lease.
         holder: Holder,

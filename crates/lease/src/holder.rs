@@ -80,7 +80,7 @@ impl fmt::Display for Holder {
         match pid {
             0 => write!(f, "by another process (its name is not recorded yet)")?,
             _ if self.is_running() => {
-                write!(f, "by process {pid} (`{command}`) for the last {seconds} s")?;
+                write!(f, "by process {pid} (`{command}`), which took it {seconds} s ago")?;
                 match self.sharing {
                     0 => {}
                     1 => write!(f, ", and one more")?,
@@ -132,7 +132,7 @@ mod tests {
         let text = holder.to_string();
         assert!(
             text.contains(&holder.pid.to_string())
-                && (text.contains("for the last 0 s") || text.contains("for the last 1 s")),
+                && (text.contains("took it 0 s ago") || text.contains("took it 1 s ago")),
             "{text}"
         );
         holder.start_ticks += 1;

@@ -1,19 +1,20 @@
-//! Computes the misses of all LRU geometries in one pass: every combination of set count, ways and page size.
+//! Counts the misses of every LRU TLB geometry (set count, ways, page size) in one pass over a trace.
 //!
-//! For each set count, each set has a stack of its pages, ordered by last use (Mattson's stack algorithm). A page at depth `d`
-//! hits in all TLBs with more than `d` ways, so one stack of 16 places covers 1 to 16 ways. For more ways, stacks have 32, 64 or
-//! 128 places.
+//! This is Mattson's LRU stack algorithm. For each set count, each set has a stack of its pages, the most recently used first. A
+//! page at depth `d` hits in every TLB with this set count and more than `d` ways. So one stack of 16 places covers 1 to 16 ways.
+//! For more ways, stacks have 32, 64 or 128 places.
 //!
-//! With more sets (set counts are powers of two), a page is at the same depth or less, because each set has a subset of the pages.
-//! So a page at the front of its stack need not be looked up with more sets, and for a page at a small depth only the first places
-//! are searched. Therefore the search normally begins with the fewest sets. If many pages are in no stack, it begins with the most
-//! sets: a page that is in no stack there is in no other stack either, and is pushed to the front without a search.
+//! Set counts are powers of two, so each set of a smaller set count is divided among several sets of a larger one. Therefore the
+//! depth of a page never grows with the set count. The search normally begins with the fewest sets. Once a page is found at depth
+//! `d`, only places up to that depth need to be searched with more sets, and none if `d` is 0. If many pages are in no stack, the
+//! search begins with the most sets: a page that is in no stack there is in no stack of fewer sets either, and is pushed to the
+//! front of each without a search.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::io::Read;
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::thread::Builder;
+use std::thread::{Builder, Scope};
 
 use serde::Serialize;
 use thiserror::Error;
@@ -32,7 +33,10 @@ pub const DEFAULT_WAYS: u32 = 15;
 /// The maximum number of ways for which misses can be counted.
 pub const MAX_WAYS: u32 = MAX_DEPTH as u32;
 
-/// All geometries of one page size.
+/// The miss counts of all LRU TLB geometries of one page size.
+///
+/// The counts change once per run: a run is consecutive accesses of one thread to one page, so all its accesses after the first
+/// hit in every geometry.
 #[derive(Clone, Debug)]
 pub struct Geometries {
     /// log2 of the page size in bytes.
@@ -40,45 +44,46 @@ pub struct Geometries {
     /// Misses are counted for 1 up to this number of ways.
     ways: u32,
     stacks: AnyDepth,
-    touches: u64,
-    /// Whether more than one in [`MANY_ABSENT`] runs of the last chunk were in no stack.
+    runs: u64,
+    /// Whether the page was in no stack for more than one in [`MANY_ABSENT`] runs of the last chunk.
     has_many_absent: bool,
 }
 
-/// If more than one in this number of runs is in no stack, the search begins with the most sets. Measured on 6 million runs: for
-/// random accesses alone, this takes 0.6 to 0.9 of the time of the other order, whatever the share of absent pages (4 to 50 % of
-/// 2^15 to 2^16 pages). For random accesses mixed with runs of eight pages, both orders take the same time at 15 to 30 %, and this
-/// one takes 0.92 of the time at 35 %.
+/// If the page is in no stack for more than one in this number of runs, the search of the next chunk begins with the most sets.
+///
+/// Measured on 6 million runs, as the time of this order divided by the time of the other order:
+/// * Random accesses to 2^15 to 2^16 pages, with the page in no stack for 4 to 50 % of the runs: 0.6 to 0.9.
+/// * Random accesses mixed with sequences of eight consecutive pages: 1 for 15 to 30 % of the runs, and 0.92 for 35 %.
 const MANY_ABSENT: u64 = 3;
 
 impl Geometries {
-    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and for 1 to `ways` ways (at most
-    /// [`MAX_WAYS`]).
+    /// Empty stacks for pages of `1 << page_shift` bytes, at least 4K, and for 1 to `ways` ways. `ways` is limited to
+    /// [`MAX_WAYS`].
     pub fn new(page_shift: u32, ways: u32) -> Geometries {
         let ways = ways.clamp(1, MAX_WAYS);
-        Geometries { page_shift, ways, stacks: AnyDepth::new(ways as usize), touches: 0, has_many_absent: false }
+        Geometries { page_shift, ways, stacks: AnyDepth::new(ways as usize), runs: 0, has_many_absent: false }
     }
 
-    /// Adds all runs of a chunk, both fetches and data. `numbers` identifies the chunk's pages at this page size: a page has the
-    /// same number in every chunk, which is not 0.
+    /// Looks up all runs of a chunk, fetches and data alike. `numbers` has, for each entry of `chunk.pages`, the number of the
+    /// page of this size that contains it. A page has the same number in every chunk. No number is 0.
     pub fn add(&mut self, chunk: &Chunk, numbers: &[u32]) {
         let shift = self.page_shift - trace::PAGE_SHIFT;
         let pages: Vec<(u32, u32)> =
             chunk.pages.iter().zip(numbers).map(|(page, number)| ((page >> shift) as u32, *number)).collect();
         let runs = chunk.ids.len() as u64;
-        self.touches += runs;
-        let absent = self.stacks.absent();
+        self.runs += runs;
+        let absent_before = self.stacks.absent();
         self.stacks.touch(&chunk.ids, &pages, self.has_many_absent);
-        self.has_many_absent = (self.stacks.absent() - absent) * MANY_ABSENT > runs;
+        self.has_many_absent = (self.stacks.absent() - absent_before) * MANY_ABSENT > runs;
     }
 
-    /// Misses of a TLB with `1 << set_shift` sets and `ways` ways; `None` if they are not counted.
+    /// The misses of a TLB with `1 << set_shift` sets and `ways` ways. `None` if this geometry is not counted.
     pub fn misses(&self, set_shift: u32, ways: u32) -> Option<u64> {
         let is_counted = SET_SHIFTS.contains(&set_shift) && (1..=self.ways).contains(&ways);
         is_counted.then(|| self.stacks.misses(set_shift as usize, ways as usize))
     }
 
-    /// The misses of every geometry for which a trace with this filter is exact.
+    /// The misses of every geometry for which a trace with this filter gives the exact number.
     pub fn all(&self, filter: &Filter) -> Vec<GeometryMisses> {
         let is_exact = |shift: &u32| admits(filter, self.page_shift, *shift).is_ok();
         let geometries = SET_SHIFTS.filter(is_exact).flat_map(|shift| (1..=self.ways).map(move |ways| (shift, ways)));
@@ -89,13 +94,13 @@ impl Geometries {
         misses.collect()
     }
 
-    /// Number of runs so far.
-    pub fn touches(&self) -> u64 {
-        self.touches
+    /// Number of runs so far, each of which was one lookup.
+    pub fn runs(&self) -> u64 {
+        self.runs
     }
 }
 
-/// The misses of a trace in every geometry, for several page sizes.
+/// The misses of a trace in every geometry, for several page sizes, and totals of the trace.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SweepResult {
     /// The header of the trace.
@@ -108,106 +113,154 @@ pub struct SweepResult {
     pub instructions: Option<u64>,
     /// The misses of every geometry of every page size.
     pub geometries: Vec<GeometryMisses>,
-    /// For page sizes from 4K to 1G, in bytes: the bytes of all pages of that size that were touched.
+    /// For each page size of [`trace::SHIFTS`]: the size in bytes, and the total bytes of the touched pages of that size.
     pub footprints: Vec<(u64, u64)>,
     /// Descriptions of the parts of the file that could not be read.
     pub damage: Vec<String>,
     /// Whether the file was cut off.
     pub cut_off: bool,
-    /// Number of forked processes. Their accesses are in other files and not included.
+    /// Number of processes that the traced process forked. Their accesses are in other files and not included.
     pub forks: u64,
-    /// The program that the process executed at the end. Its accesses are in another file or were not recorded.
+    /// The program that the last execve of the traced process started, if any. Its accesses are in another file or were not
+    /// recorded.
     pub executed: Option<String>,
 }
 
-/// Refuses a TLB with `1 << set_shift` sets if the filter may have changed its misses.
+/// Returns an error if the filter may have changed the number of misses of a TLB with `1 << set_shift` sets.
 fn admits(filter: &Filter, page_shift: u32, set_shift: u32) -> Result<(), NotExact> {
     filter.admits(&TlbGeometry { page_bytes: 1 << page_shift, sets: 1 << set_shift })
 }
 
-/// Reads a trace once and counts misses for pages of `1 << shift` bytes, for each of `page_shifts`, and for 1 to `ways` ways. All
-/// threads of the trace share one TLB, in the order of the file. Up to `threads` threads divide the page sizes among them. For a
-/// filtered trace, the result has only the geometries for which it is exact; if there are none, the trace is refused.
+/// Reads a trace once and counts the misses for pages of `1 << shift` bytes, for each of `page_shifts`, and for 1 to `ways` ways.
+///
+/// All threads of the trace share one TLB, in the order of the file. Up to `threads` worker threads divide the page sizes among
+/// themselves. For a filtered trace, the result has only the geometries for which the trace is exact. If there are none, the
+/// sweep fails.
 pub fn sweep(from: impl Read, page_shifts: &[u32], ways: u32, threads: usize) -> Result<SweepResult, SweepError> {
     let mut reader = Reader::new(from)?;
-    let header = reader.header().clone();
-    let filter = header.filter;
-    // A filter that is exact for any number of sets is exact for the largest number.
-    let requested = page_shifts.iter().map(|shift| (*shift, admits(&filter, *shift, SET_SHIFTS.end - 1)));
-    let (exact, refused): (Vec<_>, Vec<_>) = requested.partition(|(_, admitted)| admitted.is_ok());
-    if let ([], Some((_, Err(error)))) = (&exact[..], refused.into_iter().next()) {
-        return Err(error.into());
-    }
+    let filter = reader.header().filter;
+    let shifts = exact_page_shifts(&filter, page_shifts)?;
     let mut all: Vec<NumberedGeometries> =
-        exact.iter().map(|(shift, _)| NumberedGeometries::new(*shift, ways)).collect();
+        shifts.into_iter().map(|shift| NumberedGeometries::new(shift, ways)).collect();
     let share = all.len().div_ceil(threads.max(1)).max(1);
-    let mut swept = SweepResult {
-        header,
-        accesses: 0,
-        runs: 0,
-        instructions: None,
-        geometries: Vec::new(),
-        footprints: Vec::new(),
-        damage: Vec::new(),
-        cut_off: false,
-        forks: 0,
-        executed: None,
-    };
-    let mut instructions = 0u64;
-    let mut pages: HashSet<u64, Hashing> = HashSet::default();
-    let mut recorded: BTreeMap<u32, Windows> = BTreeMap::new();
+    let mut totals = TraceTotals::new(reader.header().clone());
     std::thread::scope(|scope| {
-        let mut workers: Vec<SyncSender<Arc<Chunk>>> = Vec::new();
-        for part in all.chunks_mut(share) {
-            let (sender, receiver) = sync_channel::<Arc<Chunk>>(2);
-            let work = move || {
-                for chunk in receiver {
-                    part.iter_mut().for_each(|numbered| numbered.add(&chunk));
-                }
-            };
-            Builder::new().spawn_scoped(scope, work).map_err(SweepError::NoThread)?;
-            workers.push(sender);
-        }
+        let workers: std::io::Result<Vec<SyncSender<Arc<Chunk>>>> =
+            all.chunks_mut(share).map(|part| start_worker(scope, part)).collect();
+        let workers = workers.map_err(SweepError::NoThread)?;
         while let Some(block) = reader.next_block()? {
-            match block {
-                Block::Runs { thread, first, instructions: count, chunk } => {
-                    swept.runs += chunk.len() as u64;
-                    let counts = chunk.accesses.iter().map(|count| u64::from(*count)).sum::<u64>();
-                    swept.accesses += if chunk.accesses.is_empty() { chunk.len() as u64 } else { counts };
-                    let end = first.saturating_add(chunk.len() as u64);
-                    let more = recorded.entry(thread).or_default().block(end, count);
-                    instructions = instructions.saturating_add(more);
-                    pages.extend(&chunk.pages);
-                    let chunk = Arc::new(chunk);
-                    // A worker ends only when its sender is dropped, or with a panic, which the thread scope propagates.
-                    workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
-                }
-                Block::Timestamps(_) => {}
-                Block::Damaged(damage) => swept.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
-                Block::Events { thread, events, .. } => {
-                    recorded.entry(thread).or_default().events(&events);
-                    swept.forks += events.iter().filter_map(forked).count() as u64;
-                    swept.executed = events.into_iter().filter_map(program_of).next_back().or(swept.executed.take());
-                }
+            if let Some(chunk) = totals.add(block) {
+                let chunk = Arc::new(chunk);
+                // A send fails only after a panic of the worker, which the thread scope propagates.
+                workers.iter().for_each(|worker| drop(worker.send(Arc::clone(&chunk))));
             }
         }
         Ok::<(), SweepError>(())
     })?;
-    if swept.runs == 0 {
+    let TraceTotals { mut result, instructions, pages, .. } = totals;
+    if result.runs == 0 {
         return Err(SweepError::NoAccesses);
     }
-    swept.cut_off = !reader.is_whole();
-    swept.instructions = Some(instructions).filter(|count| *count != 0);
-    swept.geometries = all.iter().flat_map(|numbered| numbered.geometries.all(&filter)).collect();
-    swept.footprints = footprints(&pages);
-    Ok(swept)
+    result.cut_off = !reader.is_whole();
+    result.instructions = Some(instructions).filter(|count| *count != 0);
+    result.geometries = all.iter().flat_map(|numbered| numbered.geometries.all(&filter)).collect();
+    result.footprints = footprints(&pages);
+    Ok(result)
 }
 
-/// For each page size, in bytes: the bytes of all pages of that size that contain any of these 4K pages.
+/// The page sizes for which the filter leaves an exact geometry. Fails if there are none.
+fn exact_page_shifts(filter: &Filter, page_shifts: &[u32]) -> Result<Vec<u32>, NotExact> {
+    let mut exact = Vec::new();
+    let mut refusal = None;
+    for shift in page_shifts {
+        // A filter that is exact for any number of sets is exact for the largest number.
+        match admits(filter, *shift, SET_SHIFTS.end - 1) {
+            Ok(()) => exact.push(*shift),
+            Err(error) => refusal = refusal.or(Some(error)),
+        }
+    }
+    match refusal {
+        Some(error) if exact.is_empty() => Err(error),
+        _ => Ok(exact),
+    }
+}
+
+/// Starts a thread that adds chunks to these geometries until the returned sender is dropped.
+fn start_worker<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    geometries: &'scope mut [NumberedGeometries],
+) -> std::io::Result<SyncSender<Arc<Chunk>>> {
+    let (sender, receiver) = sync_channel::<Arc<Chunk>>(2);
+    let work = move || {
+        for chunk in receiver {
+            geometries.iter_mut().for_each(|numbered| numbered.add(&chunk));
+        }
+    };
+    Builder::new().spawn_scoped(scope, work)?;
+    Ok(sender)
+}
+
+/// The totals of a trace, collected block by block.
+struct TraceTotals {
+    /// The result of the sweep, in which the misses and a few totals are still missing.
+    result: SweepResult,
+    /// Number of recorded instructions.
+    instructions: u64,
+    /// All touched 4K pages.
+    pages: HashSet<u64, Hashing>,
+    /// For each thread, the instruction windows that were recorded.
+    windows: BTreeMap<u32, Windows>,
+}
+
+impl TraceTotals {
+    fn new(header: Header) -> TraceTotals {
+        let result = SweepResult {
+            header,
+            accesses: 0,
+            runs: 0,
+            instructions: None,
+            geometries: Vec::new(),
+            footprints: Vec::new(),
+            damage: Vec::new(),
+            cut_off: false,
+            forks: 0,
+            executed: None,
+        };
+        TraceTotals { result, instructions: 0, pages: HashSet::default(), windows: BTreeMap::new() }
+    }
+
+    /// Adds a block, and returns its runs, if it has any.
+    fn add(&mut self, block: Block) -> Option<Chunk> {
+        match block {
+            Block::Runs { thread, first, instructions, chunk } => {
+                let runs = chunk.len() as u64;
+                self.result.runs += runs;
+                let counts = chunk.accesses.iter().map(|count| u64::from(*count)).sum::<u64>();
+                self.result.accesses += if chunk.accesses.is_empty() { runs } else { counts };
+                let windows = self.windows.entry(thread).or_default();
+                let recorded = windows.block(first.saturating_add(runs), instructions);
+                self.instructions = self.instructions.saturating_add(recorded);
+                self.pages.extend(&chunk.pages);
+                return Some(chunk);
+            }
+            Block::Timestamps(_) => {}
+            Block::Damaged(damage) => self.result.damage.push(format!("offset {}: {}", damage.offset, damage.why)),
+            Block::Events { thread, events, .. } => {
+                self.windows.entry(thread).or_default().events(&events);
+                self.result.forks += events.iter().filter_map(forked).count() as u64;
+                let executed = events.into_iter().filter_map(program_of).next_back();
+                self.result.executed = executed.or(self.result.executed.take());
+            }
+        }
+        None
+    }
+}
+
+/// For each page size: the size in bytes, and the total bytes of the pages of that size that contain any of these 4K pages.
 fn footprints(pages: &HashSet<u64, Hashing>) -> Vec<(u64, u64)> {
     let bytes = |shift: u32| {
-        let whole: HashSet<u64, Hashing> = pages.iter().map(|page| page >> (shift - trace::PAGE_SHIFT)).collect();
-        (1 << shift, (whole.len() as u64) << shift)
+        let touched: HashSet<u64, Hashing> = pages.iter().map(|page| page >> (shift - trace::PAGE_SHIFT)).collect();
+        (1 << shift, (touched.len() as u64) << shift)
     };
     trace::SHIFTS.map(bytes).to_vec()
 }
@@ -227,9 +280,10 @@ pub enum SweepError {
     NoThread(#[source] std::io::Error),
 }
 
-/// The geometries of one page size, and the numbers of its pages.
+/// The geometries of one page size, and the numbers of the pages of that size.
 struct NumberedGeometries {
     geometries: Geometries,
+    /// For each touched page, its number in the order of first accesses, from 1 on.
     numbers: HashMap<u64, u32, Hashing>,
 }
 
@@ -242,7 +296,7 @@ impl NumberedGeometries {
         let shift = self.geometries.page_shift - trace::PAGE_SHIFT;
         let mut numbers = Vec::with_capacity(chunk.pages.len());
         for page in &chunk.pages {
-            // 0 means no entry.
+            // 0 is an empty place in a stack.
             let next = self.numbers.len() as u32 + 1;
             numbers.push(*self.numbers.entry(page >> shift).or_insert(next));
         }
@@ -281,14 +335,14 @@ mod tests {
             let number = |page: u64| (page >> (shift - 12)) as u32 + 1;
             let numbers: Vec<u32> = stream.iter().map(|page| number(*page)).collect();
             let mut geometries = Geometries::new(shift, max_ways);
-            // The search order is reversed after a chunk with many pages that were in no stack.
-            let mut orders = [false; 2];
+            // Whether each of the two search orders was used. The second one follows a chunk with many pages in no stack.
+            let mut used_orders = [false; 2];
             for part in stream.chunks(100) {
-                orders[usize::from(geometries.has_many_absent)] = true;
+                used_orders[usize::from(geometries.has_many_absent)] = true;
                 let chunk = Chunk { pages: part.to_vec(), ids: (0..part.len() as u16).collect(), ..Chunk::default() };
                 geometries.add(&chunk, &part.iter().map(|page| number(*page)).collect::<Vec<_>>());
             }
-            prop_assert!(orders[0] && (orders[1] || stream.len() <= 100 || pages < 300 || shift == 21));
+            prop_assert!(used_orders[0] && (used_orders[1] || stream.len() <= 100 || pages < 300 || shift == 21));
             for set_shift in [0, 1, 4, 7, 11] {
                 for ways in [1, 2, 4, 7, 12, 15, 16, 17, 20, 33, 64, 100, 128] {
                     if ways > max_ways {

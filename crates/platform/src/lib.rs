@@ -1,4 +1,12 @@
-//! The running host as a platform: runs trials one after the other, each with its evidence.
+//! The running host as a platform: runs the trials of a comparison one after the other.
+//!
+//! A *trial* is one run of the command for one *arm* of the comparison: a policy, or a variant under a policy. While the tracer
+//! applies the policy, a *witness* examines the memory of the program before the program unmaps it, and when a process ends. From
+//! these examinations it adds up the *census*: how many bytes each leaf and folio size maps, as the kernel reports them. The
+//! *evidence* consists of the census, the kernel's counters and what the tracer did. The *verdict* concludes from the evidence
+//! whether the policy was in force, and if not, why.
+//!
+//! The *lease* lets only one pagelab process at a time change system settings, and restores them when that process ends.
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod awake;
@@ -72,39 +80,40 @@ pub struct HostPlatform {
     session: Session,
     observer: Observer,
     work: Work,
-    /// The work of variants that run something else, by variant name.
+    /// The work of the variants that do not run `work`, by variant name.
     variants: BTreeMap<String, Work>,
-    began: Instant,
-    /// The clock of an earlier run in seconds, for a comparison that is continued.
-    before_s: f64,
+    clock_began: Instant,
+    /// The reading of the clock at `clock_began`, in seconds. It is above 0 if the comparison continues an earlier one.
+    clock_start_s: f64,
     last_words: String,
     blame: Blame,
-    /// The measured handling times of stopped calls in each variant under each policy.
+    /// For each variant and policy: how often the policy made further calls at a stopped call. Sham trials imitate it.
     paces: BTreeMap<(Option<String>, Policy), Pace>,
     fragmenting: Option<Fragmenting>,
-    /// System settings by variant name, if trials run untraced.
+    /// System settings by variant name. If present, trials of policies run without the tracer.
     settings: Option<BTreeMap<String, Settings>>,
-    /// Whether the lease is kept when all trials are done.
+    /// Whether [`HostPlatform::finish`] keeps the lease for later use instead of releasing it.
     pub keeps_lease: bool,
-    /// The lease that was kept.
+    /// The lease that [`HostPlatform::finish`] has kept.
     pub kept_lease: Option<Lease>,
 }
 
 /// Paths of system settings and the values to write.
 pub type Settings = Vec<(String, String)>;
 
-/// Makes the command that fragments memory in the given way and holds it (`Fragmented::hold`).
+/// Returns a command that fragments free memory as requested, and keeps it fragmented until its standard input is closed.
 pub type Fragmenter = Box<dyn Fn(Fragmentation) -> Command>;
 
-/// How free memory is fragmented, and the command for it.
+/// The fragmentation of free memory during trials.
 struct Fragmenting {
-    /// For trials of arms that do not specify one.
-    of_all: Option<Fragmentation>,
-    by: Fragmenter,
+    /// The fragmentation for arms whose variant does not request one.
+    default_request: Option<Fragmentation>,
+    fragmenter: Fragmenter,
+    /// The fragmentation that is in force, and the process that maintains it.
     held: Option<(Fragmentation, Fragmented)>,
 }
 
-/// The results of a trial.
+/// The results of a trial, from which its record is made.
 struct TrialResults {
     observations: Vec<Observation>,
     census: Census,
@@ -116,15 +125,15 @@ struct TrialResults {
 }
 
 impl HostPlatform {
-    /// A platform that runs this work under policies that the session applies.
+    /// A platform that runs this work. `session` applies the system settings of the policies.
     pub fn new(session: Session, work: Work) -> Result<HostPlatform, PlatformError> {
         Ok(HostPlatform {
             session,
             observer: Observer::open()?,
             work,
             variants: BTreeMap::new(),
-            began: Instant::now(),
-            before_s: 0.0,
+            clock_began: Instant::now(),
+            clock_start_s: 0.0,
             last_words: String::new(),
             blame: Blame::Command,
             paces: BTreeMap::new(),
@@ -135,59 +144,59 @@ impl HostPlatform {
         })
     }
 
-    /// Runs every trial untraced, each variant under the settings for its name.
+    /// Runs every trial of a policy without the tracer, under the settings of its variant. The keys are names of variants.
     pub fn untraced_with(self, settings: BTreeMap<String, Settings>) -> HostPlatform {
         HostPlatform { settings: Some(settings), ..self }
     }
 
-    /// The same platform, whose clock continues from `before_s` seconds.
-    pub fn with_clock_at(self, before_s: f64) -> HostPlatform {
-        HostPlatform { before_s, ..self }
+    /// Sets the clock to `clock_s` seconds, for a comparison that continues an earlier one.
+    pub fn with_clock_at(self, clock_s: f64) -> HostPlatform {
+        HostPlatform { clock_start_s: clock_s, ..self }
     }
 
-    /// Lets variants run other work, by the variant's name.
+    /// Lets some variants run other work. The keys are names of variants.
     pub fn with_variants(self, variants: BTreeMap<String, Work>) -> HostPlatform {
         HostPlatform { variants, ..self }
     }
 
-    /// Lets commands fragment free memory: for each trial as its variant specifies, otherwise as `of_all` does. Fragmentation
-    /// that consecutive trials share is held from the first to the last (`Fragmented::hold`).
-    pub fn with_fragments(self, of_all: Option<Fragmentation>, by: Fragmenter) -> HostPlatform {
-        HostPlatform { fragmenting: Some(Fragmenting { of_all, by, held: None }), ..self }
+    /// Fragments free memory during each trial as its variant requests, or as `default_request` if the variant requests nothing.
+    /// The same fragmentation stays in force between consecutive trials with the same request.
+    pub fn with_fragments(self, default_request: Option<Fragmentation>, fragmenter: Fragmenter) -> HostPlatform {
+        HostPlatform { fragmenting: Some(Fragmenting { default_request, fragmenter, held: None }), ..self }
     }
 
-    /// Waits until no other pagelab measures or changes settings, as far as this user can keep others out. The wait is not part of
-    /// the comparison's time. If it fails, the first trial reports why.
+    /// Waits until no other pagelab process measures or changes settings. Only root can keep other processes out. The clock of
+    /// the comparison starts after the wait. If the wait fails, the first trial reports the reason without a second wait.
     pub fn wait_for_others(&mut self) {
-        if self.session.rest().is_err() {
+        if self.session.restore_under_lease().is_err() {
             self.session.wait_no_longer();
         }
-        self.began = Instant::now();
+        self.clock_began = Instant::now();
     }
 
     fn work(&self, arm: &Arm) -> &Work {
         arm.variant.as_ref().and_then(|variant| self.variants.get(&variant.name)).unwrap_or(&self.work)
     }
 
-    /// Fragments memory as the arm specifies, if it is not already, once no other process measures: it would affect the other
-    /// measurement.
+    /// Brings the fragmentation that the arm requests into force, unless it is already. Takes the lease before it fragments
+    /// memory, because that would disturb the measurements of another pagelab process.
     fn fragment(&mut self, arm: &Arm) -> Result<(), PlatformError> {
         let Some(fragmenting) = &mut self.fragmenting else { return Ok(()) };
-        let wish = arm.variant.as_ref().and_then(|variant| variant.fragmented).or(fragmenting.of_all);
-        match (&mut fragmenting.held, wish) {
-            (Some((held, fragmented)), Some(wish)) if *held == wish => return fragmented.check(),
+        let requested = arm.variant.as_ref().and_then(|variant| variant.fragmented).or(fragmenting.default_request);
+        match (&mut fragmenting.held, requested) {
+            (Some((held, fragmented)), Some(requested)) if *held == requested => return fragmented.check(),
             (None, None) => return Ok(()),
             _ => {}
         }
         fragmenting.held = None;
-        if let Some(wish) = wish {
-            self.session.rest()?;
-            fragmenting.held = Some((wish, Fragmented::hold((fragmenting.by)(wish))?));
+        if let Some(requested) = requested {
+            self.session.restore_under_lease()?;
+            fragmenting.held = Some((requested, Fragmented::hold((fragmenting.fragmenter)(requested))?));
         }
         Ok(())
     }
 
-    /// Restores the host's settings, and gives back held memory.
+    /// Restores the settings of the host and ends the fragmentation. Releases the lease, unless `keeps_lease` is set.
     pub fn finish(&mut self) -> Result<(), PlatformError> {
         self.fragmenting = None;
         if self.keeps_lease {
@@ -197,38 +206,40 @@ impl HostPlatform {
         self.session.finish()
     }
 
-    /// The end of the command's standard error in the last trial that failed; empty where none did.
+    /// The last lines of the command's standard error in the last trial that failed. Empty if none failed.
     pub fn last_words(&self) -> &str {
         &self.last_words
     }
 
-    /// The cause if the last trial could not be run.
+    /// Whether the command or the system is to blame for the last error of a trial or its preparation.
     pub fn blame(&self) -> Blame {
         self.blame
     }
 
-    fn blamed<T>(&mut self, result: Result<T, PlatformError>) -> Result<T, PlatformError> {
+    /// Stores who is to blame for an error, and returns the result unchanged.
+    fn record_blame<T>(&mut self, result: Result<T, PlatformError>) -> Result<T, PlatformError> {
         self.blame = result.as_ref().err().map_or(Blame::Command, PlatformError::blame);
         result
     }
 
-    fn trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
+    /// Applies the settings that an arm needs, runs its trial, and returns the record.
+    fn run_trial(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
         self.fragment(arm)?;
         let variant = arm.variant.as_ref().map(|variant| &variant.name);
         match self.settings.as_ref().and_then(|settings| settings.get(variant?)) {
             Some(settings) => self.session.apply_settings(settings)?,
-            // If a pool was available when the arm was admitted but is not now, the verdict reports it.
+            // If the kernel gives a pool no pages now, although it did when the arm was admitted, the verdict reports it.
             None => drop(self.session.apply(&arm.policy)?),
         }
         let started_s = self.elapsed_s();
         let state_before = self.session.host().state()?;
-        let shown = match &arm.role {
-            Role::Policy if self.settings.is_some() => self.bare(arm)?,
-            Role::Policy | Role::Frames { .. } | Role::Share { .. } => self.under_policy(arm, &state_before)?,
-            Role::Bare => self.bare(arm)?,
-            Role::Sham { stops, .. } => self.sham(stops, arm, &state_before)?,
+        let results = match &arm.role {
+            Role::Policy if self.settings.is_some() => self.run_bare(arm)?,
+            Role::Policy | Role::Frames { .. } | Role::Share { .. } => self.run_under_policy(arm, &state_before)?,
+            Role::Bare => self.run_bare(arm)?,
+            Role::Sham { stops, .. } => self.run_sham(stops, arm, &state_before)?,
         };
-        let TrialResults { observations, census, verdict, answer, state_after, errors } = shown;
+        let TrialResults { observations, census, verdict, answer, state_after, errors } = results;
         if !answer.succeeded() {
             self.last_words = errors.tail_text();
         }
@@ -236,15 +247,15 @@ impl HostPlatform {
         Ok(TrialRecord { trial, started_s, observations, census, verdict, answer, state_before, state_after, rejected })
     }
 
-    /// A trial under a policy, with a witness.
-    fn under_policy(&mut self, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
+    /// Runs a trial under a policy, with a witness.
+    fn run_under_policy(&mut self, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
         let policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
         let counters = self.session.host().counters()?;
         let direct_map = policy.direct_map().map(|leaf| DirectMapBefore::read(leaf, self.session.host()));
         let timed = AtomicBool::new(false);
         let mut witness =
-            TrialWitness::new(&self.observer, policy, &page_sizes, state, self.examination_budget(&timed));
+            TrialWitness::new(&self.observer, policy, &page_sizes, state, self.examination_budget(arm, &timed));
         witness.reads_frames = self.work.reads_frames;
         let rewriting = Rewriting::of(policy, &page_sizes);
         let run = run_traced(self.work(arm), &rewriting, &mut witness, &timed)?;
@@ -272,14 +283,14 @@ impl HostPlatform {
         let census = evidence.examination.census.clone();
         let verdict = evidence.verdict();
         self.session.note_need(need_bytes);
-        self.paces.insert(pace_of(arm, policy), run.ended.pace);
+        self.paces.insert(pace_key(arm, policy), run.ended.pace);
         Ok(TrialResults { observations, census, verdict, answer, state_after, errors: run.errors })
     }
 
-    /// Runs the work once with base pages, and counts what it accesses of each window.
+    /// Runs the work of an arm once with base pages, and counts the bytes that it accesses in each window of its memory.
     ///
     /// # Errors
-    /// The run fails.
+    /// The settings cannot be applied, or the run fails.
     pub fn heat(&mut self, arm: &Arm, windows: Windows) -> Result<Heat, PlatformError> {
         self.session.apply(&Policy::plain(Granularity::Base))?;
         let rewriting = Rewriting::heat(windows, self.session.host().page_sizes());
@@ -288,8 +299,8 @@ impl HostPlatform {
         Ok(witness.heat())
     }
 
-    /// A trial without seccomp filter, tracer and census.
-    fn bare(&mut self, arm: &Arm) -> Result<TrialResults, PlatformError> {
+    /// Runs a trial without seccomp filter, tracer and census.
+    fn run_bare(&mut self, arm: &Arm) -> Result<TrialResults, PlatformError> {
         let disable_thp = Rewriting::of(&arm.policy, self.session.host().page_sizes()).disable_thp;
         let timed = AtomicBool::new(false);
         let run = run(self.work(arm), disable_thp, &timed, |launch| tracer::run_bare(launch, GRACE))?;
@@ -305,13 +316,14 @@ impl HostPlatform {
         })
     }
 
-    /// A trial with the stops of a policy but without its effects. Examinations are made as under the policy.
-    fn sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
+    /// Runs a trial with the stops and examinations of the policy `stops`, but without its effects.
+    fn run_sham(&mut self, stops: &Policy, arm: &Arm, state: &State) -> Result<TrialResults, PlatformError> {
         let own_policy = &arm.policy;
         let page_sizes = self.session.host().page_sizes().clone();
-        let pace = self.paces.get(&pace_of(arm, stops)).copied().unwrap_or_default();
+        let pace = self.paces.get(&pace_key(arm, stops)).copied().unwrap_or_default();
         let timed = AtomicBool::new(false);
-        let mut witness = TrialWitness::new(&self.observer, stops, &page_sizes, state, self.examination_budget(&timed));
+        let mut witness =
+            TrialWitness::new(&self.observer, stops, &page_sizes, state, self.examination_budget(arm, &timed));
         let run =
             run_traced(self.work(arm), &Rewriting::sham(stops, own_policy, &page_sizes, pace), &mut witness, &timed)?;
         let (state_after, answer) = self.after(arm, &run)?;
@@ -326,15 +338,16 @@ impl HostPlatform {
         })
     }
 
-    /// The time budget for examinations in a trial; with a server, the client is timed only while the flag is set.
-    fn examination_budget<'t>(&self, timed: &'t AtomicBool) -> ExaminationBudget<'t> {
-        ExaminationBudget::new(self.work.server.as_ref().map(|_| timed), self.work.prove_all)
+    /// The time budget of the witness in a trial. With a server, the client is being timed only while `timed` is set.
+    fn examination_budget<'t>(&self, arm: &Arm, timed: &'t AtomicBool) -> ExaminationBudget<'t> {
+        ExaminationBudget::new(self.work(arm).server.as_ref().map(|_| timed), self.work.prove_all)
     }
 
-    /// The state and the answer after a run.
+    /// The state of the host after a run, and the answer of the command. Fails if a signal has interrupted the run, or if
+    /// processes that outlived the command were killed while still at work.
     fn after(&self, arm: &Arm, run: &Run) -> Result<(State, Answer), PlatformError> {
         if signals::arrived().is_some() {
-            // A terminal signals every process of its group: any of them may have ended early, with any exit code.
+            // A terminal sends the signal to every process of its group, so the command may have ended early, with any exit code.
             return Err(PlatformError::Interrupted);
         }
         if run.driven.is_none() && run.ended.cut_short {
@@ -344,8 +357,8 @@ impl HostPlatform {
     }
 }
 
-/// The key of a pace.
-fn pace_of(arm: &Arm, stops: &Policy) -> (Option<String>, Policy) {
+/// The key of [`HostPlatform::paces`].
+fn pace_key(arm: &Arm, stops: &Policy) -> (Option<String>, Policy) {
     (arm.variant.as_ref().map(|variant| variant.name.clone()), stops.clone())
 }
 
@@ -357,8 +370,7 @@ impl Platform for HostPlatform {
         let (Admission::Admitted { .. }, Granularity::Hugetlb(_)) = (&admission, arm.policy.granularity) else {
             return admission;
         };
-        // Whether the kernel finds contiguous memory for a pool only shows when it is asked. Other failures are reported by the
-        // first trial.
+        // Only this shows whether the kernel finds contiguous memory for the pool. The first trial reports any other failure.
         let _ = self.fragment(arm);
         let refused = self.session.apply(&arm.policy).ok().flatten();
         refused.map_or(admission, Admission::Unsupported)
@@ -366,19 +378,19 @@ impl Platform for HostPlatform {
 
     fn prepare(&mut self) -> Result<(), PlatformError> {
         let Some(command) = &self.work.prepare else { return Ok(()) };
-        let rested = self.session.rest();
+        let restored = self.session.restore_under_lease();
         let Work { user, variables, trial_time, .. } = &self.work;
-        let prepared = rested.and_then(|()| preparation::run(command, user, variables, *trial_time));
-        self.blamed(prepared)
+        let prepared = restored.and_then(|()| preparation::run(command, user, variables, *trial_time));
+        self.record_blame(prepared)
     }
 
     fn run(&mut self, arm: &Arm, trial: Trial) -> Result<TrialRecord, PlatformError> {
-        let ran = self.trial(arm, trial);
-        self.blamed(ran)
+        let record = self.run_trial(arm, trial);
+        self.record_blame(record)
     }
 
     fn elapsed_s(&self) -> f64 {
-        self.before_s + self.began.elapsed().as_secs_f64()
+        self.clock_start_s + self.clock_began.elapsed().as_secs_f64()
     }
 
     fn interrupted(&self) -> bool {

@@ -90,7 +90,7 @@ impl Session {
 
     /// Restores every setting and keeps the lease: no policy is in force, neither of this process nor of another pagelab. If
     /// khugepaged is held, waits until it is asleep.
-    pub fn rest(&mut self) -> Result<(), PlatformError> {
+    pub fn restore_under_lease(&mut self) -> Result<(), PlatformError> {
         match &mut self.lease {
             Some(lease) => {
                 lease.apply(self.khugepaged.iter().flat_map(KhugepagedHold::pairs))?;
@@ -104,7 +104,7 @@ impl Session {
     /// requested pages, returns the reason: the settings are in force nevertheless, and the program gets other memory.
     pub fn apply(&mut self, policy: &Policy) -> Result<Option<Unsupported>, PlatformError> {
         // What a policy needs is decided on the original settings.
-        self.rest()?;
+        self.restore_under_lease()?;
         let lowering = self.lower(policy)?;
         if lowering.settings.is_empty() {
             return self.settle().map(|()| None);
@@ -127,7 +127,7 @@ impl Session {
 
     /// Gives settings these values and restores every other one, for a program that runs without a policy.
     pub fn apply_settings(&mut self, settings: &[(String, String)]) -> Result<(), PlatformError> {
-        self.rest()?;
+        self.restore_under_lease()?;
         if settings.is_empty() {
             return Ok(());
         }

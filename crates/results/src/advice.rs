@@ -34,6 +34,11 @@ pub fn command(comparison: &Comparison) -> String {
     format!("pagelab advise --show {}{store}", comparison.id)
 }
 
+/// Whether a setting was found to hold, so that it can be measured.
+pub fn holds(comparison: &Comparison) -> bool {
+    comparison.id > 0 && comparison.advice.as_ref().is_some_and(|advice| advice.holding().is_some())
+}
+
 /// Everything that was tried, one line each.
 pub fn attempts(comparison: &Comparison) -> Vec<String> {
     let Some(Advice::Tried(tried)) = &comparison.advice else { return Vec::new() };
@@ -43,7 +48,18 @@ pub fn attempts(comparison: &Comparison) -> Vec<String> {
 fn answer(tried: &Tried, comparison: &Comparison) -> String {
     let (policy, list) = (&tried.policy, command(comparison));
     if let Some((attempt, bytes)) = tried.holding() {
-        let for_all = if attempt.is_for_all() { "; it concerns every program" } else { "" };
+        let pool = attempt.changes.iter().find_map(Change::pool_bytes);
+        let pool = pool.map(|bytes| format!("; the pool takes {} from all other memory", format_bytes(bytes)));
+        let takes_away =
+            attempt.changes.iter().any(|change| matches!(change, Change::Setting { value, .. } if value == "never"));
+        let for_all = match (&pool, attempt.is_for_all()) {
+            (Some(pool), _) => pool.as_str(),
+            (None, true) if takes_away => {
+                "; it concerns every program, and takes the larger pages from those that have them"
+            }
+            (None, true) => "; it concerns every program",
+            (None, false) => "",
+        };
         let effect = effect(tried, bytes);
         return printable(&format!("advice: {} ({effect}, seen in one run{for_all})", attempt.instruction()));
     }

@@ -44,15 +44,11 @@ pub struct Answer {
     pub best_with_kernel: Vec<String>,
     /// The program's time in cycles of the machine; `None` if the time is neither known nor can be assumed.
     pub time_cycles: Option<f64>,
+    /// The share of the time that each policy saves over the reference, by translation and, if known, at faults; negative if it costs
+    /// time.
+    pub saved: Vec<(String, f64)>,
     /// Shares of the program's time; `None` if the time is neither known nor can be assumed.
     pub shares: Option<Shares>,
-}
-
-impl Answer {
-    /// `≤ 12.4 %`: the bound on the share of the program's time that lost cycles take; empty if the time is not known.
-    pub fn share_in_words(&self, lost_cycles: u64) -> String {
-        self.time_cycles.map_or(String::new(), |cycles| format!("≤ {}", words::at_most(lost_cycles as f64 / cycles)))
-    }
 }
 
 /// Shares of the program's time under the reference, if walks are done one at a time.
@@ -169,6 +165,10 @@ impl<'a> Candidates<'a> {
         let cycles = self.time.cycles(reference.cost);
         answer.time_cycles = cycles;
         answer.shares = cycles.map(|cycles| self.shares(reference, first, cycles));
+        let others = self.entries.iter().filter(|entry| entry.policy != reference.policy);
+        answer.saved = cycles.map_or(Vec::new(), |cycles| {
+            others.map(|entry| (entry.policy.to_owned(), self.saved(*entry, reference, cycles))).collect()
+        });
         let mut sentences = match (answer.shares, cycles) {
             (Some(shares), Some(cycles)) => vec![self.lead(&best, reference, &shares, cycles)],
             _ => vec![self.of_translation_alone(&best, reference)],
@@ -325,7 +325,7 @@ impl<'a> Candidates<'a> {
             format!(" at {} cycles each{basis}", cost.value)
         });
         (share > 0.5).then(|| {
-            let percent = figure::significant(share * 100.0, 2);
+            let percent = if share > 0.995 { ">99".to_owned() } else { figure::significant(share * 100.0, 2) };
             format!(
                 "Under {}, {percent} % of the lost cycles are hits in the second level{cost}; the rest are walks",
                 entry.policy

@@ -110,7 +110,8 @@ impl Explained<'_> {
         if let Some(Unsupported { reason, .. }) = self.unsupported() {
             let reason = printable(reason);
             let is_mthp = matches!(self.granularity(), Granularity::Mthp(_));
-            return Some(if is_mthp && self.comparison.machine.arch == "x86_64" {
+            let is_shown = self.analysis.parts.as_ref().is_some_and(|parts| parts.user.is_shown());
+            return Some(if is_mthp && is_shown && self.comparison.machine.arch == "x86_64" {
                 format!("all of it is by placement of frames, or by entries that the processor coalesces: {reason}")
             } else {
                 format!("reach and placement are not separated: {reason}")
@@ -135,7 +136,9 @@ impl Explained<'_> {
             return "system time is unchanged".into();
         }
         let sign = system.ratio.signum();
-        let (near, far) = ends(system, sign);
+        // The interval is symmetric, and no time can shrink by more than all of it.
+        let bounded = if sign < 0.0 { Share { low: system.low.map(|low| low.max(-1.0)), ..system } } else { system };
+        let (near, far) = ends(bounded, sign);
         let word = if system.ratio < 0.0 { "less" } else { "more" };
         if !system.is_shown() {
             return format!("a change of system time is not shown ({})", open_range(system));

@@ -1,4 +1,4 @@
-//! The fragmentation of free memory, and its effects.
+//! The fragmentation of free memory (`--fragmented`), and its effects on huge-page allocations.
 
 use policy::size::PageSize;
 use serde::Serialize;
@@ -10,18 +10,18 @@ use study::variant::Variant;
 use crate::figure;
 use crate::text::printable;
 
-/// A warning explains how to reach the requested fragmentation if more than this is missing, in percentage points. Other programs
-/// take and free memory in the meantime, so smaller differences mean nothing.
+/// If the fragmentation is lower than requested by more than this, in percentage points, a warning explains how to reach it.
+/// Smaller differences occur because other programs allocate and free memory in the meantime.
 const SHORTFALL_PERCENT: f64 = 5.0;
 
-/// The host's counters during the trials of an arm that count, averaged per trial.
+/// How scarce PMD-sized pages were on the host: kernel counters, averaged over the counted trials of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Scarcity {
-    /// Faults that found no PMD-sized page.
+    /// Faults that fell back to smaller pages, because they did not get a PMD-sized one (`thp_fault_fallback`).
     pub mean_fault_fallbacks: f64,
-    /// Waits for compaction (stalls).
+    /// Allocations that waited for direct compaction (`compact_stall`).
     pub mean_compaction_stalls: f64,
-    /// Waits that yielded a page.
+    /// Allocations that got a page after such a wait (`compact_success`).
     pub mean_compaction_successes: f64,
 }
 
@@ -39,7 +39,8 @@ impl Scarcity {
         })
     }
 
-    /// `on average per trial, 12.5 faults found no PMD-sized page ...`; `None` if a page was always available at once.
+    /// For example `on average per trial, 12.5 faults found no PMD-sized page ...`. `None` if there were neither fallbacks nor
+    /// waits.
     pub fn describe(&self) -> Option<String> {
         let Scarcity {
             mean_fault_fallbacks: fallbacks,
@@ -62,7 +63,7 @@ fn rounded(count: f64) -> f64 {
     (count * 10.0).round() / 10.0
 }
 
-/// The requested fragmentation in words.
+/// The requested fragmentation in words, as the description of free memory.
 pub(crate) fn request(request: Option<Fragmented>) -> String {
     match request {
         Some(Fragmented { percent, block }) => {
@@ -72,16 +73,18 @@ pub(crate) fn request(request: Option<Fragmented>) -> String {
     }
 }
 
-/// The requested and the reached fragmentation, for all arms and for each variant with its own request; empty if none
-/// was requested.
+/// Notes and warnings about the requested and the reached fragmentation. If any variant requests a fragmentation of its own,
+/// there is a note for each variant, otherwise one for all arms. Empty if no fragmentation was requested.
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let design = &comparison.design;
-    let own = design.variants().into_iter().find_map(|variant| variant.fragmented);
-    let Some(block) = own.or(design.fragmented).map(|requested| requested.block) else { return Vec::new() };
+    let first_of_variants = design.variants().into_iter().find_map(|variant| variant.fragmented);
+    let Some(block) = first_of_variants.or(design.fragmented).map(|requested| requested.block) else {
+        return Vec::new();
+    };
     let in_words = |(least, most): (f64, f64), block: PageSize| {
         format!("{least:.0} to {most:.0} % of it was in blocks below {block} when trials began")
     };
-    if own.is_none() {
+    if first_of_variants.is_none() {
         let percent = design.fragmented.map(|requested| requested.percent).unwrap_or_default();
         let Some(reached) = reached(comparison, block, &|_| true) else { return Vec::new() };
         let note = format!("free memory was fragmented: {} (--fragmented {percent}%)", in_words(reached, block));
@@ -89,9 +92,10 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     }
     let of_variant = |variant: &Variant| {
         let requested = variant.fragmented.or(design.fragmented);
+        // Without a request, the share of blocks below the size in the first request is shown.
         let block = requested.map_or(block, |requested| requested.block);
-        let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant.name);
-        Some((printable(&variant.name), requested, block, reached(comparison, block, &is_own)?))
+        let has_variant = |arm: &Arm| arm.variant.as_ref().is_some_and(|one| one.name == variant.name);
+        Some((printable(&variant.name), requested, block, reached(comparison, block, &has_variant)?))
     };
     let all: Vec<_> = design.variants().into_iter().filter_map(of_variant).collect();
     let note = |(name, requested, block, reached): &(String, Option<Fragmented>, PageSize, (f64, f64))| {
@@ -102,18 +106,24 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     notes.extend(
         all.iter().filter_map(|(_, requested, _, (least, _))| shortfall(*least, (*requested)?.percent)).take(1),
     );
-    let aged = all.iter().filter(|one| one.1.is_some()).map(|one| one.3.0).reduce(f64::min);
-    let stale = all.iter().filter(|one| one.1.is_none() && aged.is_some_and(|aged| one.3.1 >= aged));
-    notes.extend(stale.map(|(name, ..)| {
+    let least_requested = all
+        .iter()
+        .filter(|(_, requested, ..)| requested.is_some())
+        .map(|(.., (least_percent, _))| *least_percent)
+        .reduce(f64::min);
+    let unexpectedly_fragmented = all.iter().filter(|(_, requested, _, (_, most_percent))| {
+        requested.is_none() && least_requested.is_some_and(|least_percent| *most_percent >= least_percent)
+    });
+    notes.extend(unexpectedly_fragmented.map(|(name, ..)| {
         format!(
-            "warning: {name} had memory as aged as the others in some trials: between trials other programs took some of \
-             the freed pages; measure it while nothing else runs"
+            "warning: in some trials of {name}, free memory was as fragmented as for the variants that request it: between \
+             trials other programs took some of the freed pages; measure it while nothing else runs"
         )
     }));
     notes
 }
 
-/// Says how to reach the request, if much less was reached.
+/// A warning that says how to reach the requested percentage, if the reached one is much lower.
 fn shortfall(least_percent: f64, percent: u32) -> Option<String> {
     (least_percent + SHORTFALL_PERCENT < f64::from(percent)).then(|| {
         "warning: less of the free memory was fragmented than requested: pagelab does not touch a reserve, and with a large page cache \
@@ -122,17 +132,19 @@ fn shortfall(least_percent: f64, percent: u32) -> Option<String> {
     })
 }
 
-/// Minimum and maximum percentage of free memory in blocks below a size, at the start of trials of the selected arms.
-fn reached(comparison: &Comparison, block: PageSize, is_own: &dyn Fn(&Arm) -> bool) -> Option<(f64, f64)> {
+/// The share of free memory in blocks smaller than `block` at the start of trials, over all trials of the selected arms: minimum
+/// and maximum, in percent.
+fn reached(comparison: &Comparison, block: PageSize, is_selected: &dyn Fn(&Arm) -> bool) -> Option<(f64, f64)> {
     let base = comparison.machine.page_sizes.base;
-    let own = |record: &&TrialRecord| comparison.design.arms.get(record.trial.arm).is_some_and(is_own);
-    let own = comparison.trials.iter().filter(own);
-    let ratios = own.filter_map(|record| ratio(&record.state_before.free_blocks_by_order, base, block));
-    let ratios: Vec<f64> = ratios.map(|ratio| ratio * 100.0).collect();
-    ratios.iter().copied().reduce(f64::min).zip(ratios.iter().copied().reduce(f64::max))
+    let of_selected = |record: &&TrialRecord| comparison.design.arms.get(record.trial.arm).is_some_and(is_selected);
+    let records = comparison.trials.iter().filter(of_selected);
+    let ratios = records.filter_map(|record| ratio(&record.state_before.free_blocks_by_order, base, block));
+    let percents: Vec<f64> = ratios.map(|ratio| ratio * 100.0).collect();
+    percents.iter().copied().reduce(f64::min).zip(percents.iter().copied().reduce(f64::max))
 }
 
-/// The share of free memory in blocks below a size; `None` if no memory is free.
+/// The share of free memory in blocks smaller than `block`, from the number of free blocks of each buddy order. `None` if no
+/// memory is free.
 fn ratio(free_blocks_by_order: &[u64], base: PageSize, block: PageSize) -> Option<f64> {
     let bytes = |(order, count): (usize, &u64)| *count as f64 * (base.bytes() << order) as f64;
     let all: f64 = free_blocks_by_order.iter().enumerate().map(bytes).sum();

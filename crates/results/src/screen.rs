@@ -56,7 +56,10 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     if let Some(rest) = advice::short(comparison).strip_prefix("advice:") {
         lines.extend(paragraph("advice:", Emphasis::Strong, rest));
     }
-    lines.extend(paragraph("", Emphasis::None, &rest_of(&rows, &notes, &left_out, place.full)));
+    let measure =
+        advice::holds(comparison).then(|| format!("; measure the advice: {} --measure", advice::command(comparison)));
+    let rest = rest_of(&rows, &notes, &left_out, place.full) + &measure.unwrap_or_default();
+    lines.extend(paragraph("", Emphasis::None, &rest));
     lines
 }
 
@@ -118,7 +121,12 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
     let printed = printed(&comparison.design, &primary);
     let own = printed.iter().map(|metric| {
         let cell = |row: &Row<'_>| {
-            let change = row.effect(&metric.name).map(|effect| format!(" {}", Change::of(effect).estimate()));
+            let with_range = |effect| {
+                let change = Change::of(effect);
+                let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
+                format!(" {}{range}", change.estimate())
+            };
+            let change = row.effect(&metric.name).map(with_range);
             Some(Span::plain(typical(row, &metric.name)? + &change.unwrap_or_default()))
         };
         column(&metric.name, 5, &cell)

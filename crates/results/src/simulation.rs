@@ -239,14 +239,17 @@ impl Sweep {
 
     /// The TLB with the fewest entries that has at most `max_rate` misses per 1000.
     pub fn smallest(&self, page_bytes: u64, max_rate: f64) -> SmallestTlb {
-        let entries = |of: &TlbGeometry| u64::from(of.sets) * u64::from(of.ways);
-        let good = self.of_size(page_bytes).filter(|of| self.per.rate(of.misses) <= max_rate).map(entries).min();
+        let entries_of = |of: &TlbGeometry| u64::from(of.sets) * u64::from(of.ways);
+        let good = self.of_size(page_bytes).filter(|of| self.per.rate(of.misses) <= max_rate).map(entries_of).min();
         let touched = self.footprints.iter().find(|(size, _)| *size == page_bytes);
         let first_touches = touched.map_or(0, |(_, bytes)| bytes / page_bytes);
         match good {
+            Some(entries) if self.of_size(page_bytes).map(entries_of).min() == Some(entries) => {
+                SmallestTlb::AtMost(entries)
+            }
             Some(entries) => SmallestTlb::Entries(entries),
             None if self.per.rate(first_touches) > max_rate => SmallestTlb::FirstTouches,
-            None => SmallestTlb::MoreThan(self.of_size(page_bytes).map(entries).max().unwrap_or_default()),
+            None => SmallestTlb::MoreThan(self.of_size(page_bytes).map(entries_of).max().unwrap_or_default()),
         }
     }
 
@@ -272,8 +275,10 @@ impl Sweep {
 /// The smallest TLB with few misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallestTlb {
-    /// One of the swept geometries.
+    /// One of the swept geometries, but not the smallest.
     Entries(u64),
+    /// It has at most the entries of the smallest swept geometry.
+    AtMost(u64),
     /// It has more entries than this, the largest swept geometry.
     MoreThan(u64),
     /// There is none: the first touches of all pages are more misses.

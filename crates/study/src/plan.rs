@@ -1,4 +1,5 @@
-//! The plan: randomised complete blocks, as plain data determined by a seed.
+//! The plan of a comparison: randomised complete blocks. Each block runs every arm once, in a random order that the seed
+//! determines.
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
@@ -8,28 +9,30 @@ use crate::metric::{Metric, names};
 use crate::trial::Arm;
 
 impl Design {
-    /// Default for the minimum number of blocks that count: with at least 8, a single bad block cannot decide the outcome.
+    /// Default of the minimum number of counted blocks. With 8 or more, a single outlier cannot decide the outcome.
     pub const MIN_BLOCKS: u32 = 8;
-    /// Default for the maximum number of blocks that count.
+    /// Default of the maximum number of counted blocks.
     pub const MAX_BLOCKS: u32 = 60;
-    /// Default for the half width of the interval at which a run stops, as a ratio.
+    /// Default of the precision at which a comparison stops: the half width of the interval, as a ratio.
     pub const PRECISION_RATIO: f64 = 0.01;
-    /// Default for the changes that do not matter, as a ratio.
+    /// Default of the practical-equivalence band, as a ratio: smaller changes do not matter.
     pub const BAND_RATIO: f64 = 0.01;
-    /// Default for the confidence of the intervals.
+    /// Default of the confidence of the intervals.
     pub const CONFIDENCE: f64 = 0.95;
 
-    /// Share of the allowed error probability that a run by this design spends on each claim. A run stops when its interval is
-    /// narrow, and so stops slightly more often on a sample that happens to vary too little. In simulation this adds a quarter to
-    /// the errors; docs/evidence/calibration.md has the figures.
+    /// The significance level of every test and interval, as a share of `1 - confidence`.
+    ///
+    /// It is below 1 to compensate for stopping on precision. A comparison stops when its interval is narrow, which happens
+    /// slightly more often with a sample that varies too little by chance. In simulations, this adds a quarter to the errors
+    /// (docs/evidence/calibration.md).
     pub const SPENT_RATIO: f64 = 0.8;
 
-    /// The significance level of every test and interval: `1 - confidence`, reduced to compensate for stopping on precision.
+    /// The significance level of every test and interval: `1 - confidence`, multiplied by [`Design::SPENT_RATIO`].
     pub fn level(&self) -> f64 {
         (1.0 - self.confidence) * Design::SPENT_RATIO
     }
 
-    /// The default design: wall time is primary, every metric of a Linux host is observed, and there is no time limit.
+    /// The default design: wall time is the primary metric, every metric of a Linux host is observed, and there is no time limit.
     pub fn new(arms: Vec<Arm>, baseline: usize, seed: u64) -> Design {
         Design {
             arms,
@@ -53,10 +56,11 @@ impl Design {
     }
 }
 
-/// The order in which block `block` runs its `arms` arms: a permutation of `0..arms`. All permutations are equally
-/// likely, and a seed gives the same one on every machine.
+/// The order in which block `block` runs the arms: a permutation of `0..arms`. All permutations are equally likely. A seed gives
+/// the same permutation on every machine.
 ///
-/// The caller omits arms that do not take part, so that the order of the others does not depend on them.
+/// `arms` is the number of all arms of the design. The caller removes those that do not run in this block from the order. So the
+/// order of the others does not depend on which arms are removed.
 pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
     let mut random = Pcg64::seed_from_u64(seed ^ u64::from(block).wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let mut order: Vec<usize> = (0..arms).collect();
@@ -66,49 +70,50 @@ pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
     order
 }
 
-/// A number below `bound`, from the high half of a product, independent of the word size.
+/// A random number below `bound`: the high half of a product, so that it is the same with any size of `usize`.
 fn below(random: &mut Pcg64, bound: usize) -> usize {
     ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }
 
-/// Minimum number of blocks before a run may stop, with `compared` arms in addition to the baseline.
+/// Minimum number of blocks before a comparison may stop, with `compared` arms in addition to the baseline.
 ///
-/// The smallest p value that `n` blocks can give one arm is 2^(1-n) (all ratios on one side); correcting for `compared`
-/// arms multiplies it by at most that number. While this product exceeds the design's level, even the clearest difference
-/// would stay undecided, however precise it is.
+/// The smallest p value that `n` blocks can give one arm is 2^(1-n), if the ratios of all blocks are on the same side of 1. The
+/// correction for `compared` arms multiplies it by at most that number. While the product exceeds the significance level, no
+/// difference can be significant.
 pub fn min_blocks_to_stop(design: &Design, compared: usize) -> u32 {
     design.min_blocks.max(conclusive_blocks(design, compared)).min(design.max_blocks)
 }
 
-/// Minimum number of blocks that give one arm an interval.
+/// Minimum number of blocks with which an arm has an interval: that with which a single compared arm can be significant.
 pub fn interval_blocks(design: &Design) -> u32 {
     conclusive_blocks(design, 1)
 }
 
+/// Minimum number of blocks with which one of `compared` arms can be significant.
 fn conclusive_blocks(design: &Design, compared: usize) -> u32 {
-    let reach = |blocks: &u32| compared as f64 * 0.5f64.powi(*blocks as i32 - 1) <= design.level();
-    (1..=64).find(reach).unwrap_or(64)
+    let can_be_significant = |blocks: &u32| compared as f64 * 0.5f64.powi(*blocks as i32 - 1) <= design.level();
+    (1..=64).find(can_be_significant).unwrap_or(64)
 }
 
 /// Why a design cannot be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DesignError {
-    /// The baseline is not one of the arms.
+    /// The index of the baseline is not that of an arm.
     #[error("the baseline is arm number {baseline}, but there are only {arms} arms (counted from 0)")]
     Baseline {
-        /// The given index.
+        /// The index in the design.
         baseline: usize,
         arms: usize,
     },
-    /// The primary metric is not one of the metrics.
+    /// The primary metric is not a metric of the design.
     #[error("the primary metric {primary:?} is not measured here; measured are: {known}")]
     Primary {
-        /// The given name.
+        /// The name in the design.
         primary: String,
         /// Names of the measured metrics.
         known: String,
     },
-    /// The minimum and maximum block counts are inconsistent.
+    /// The minimum number of blocks is 0, or exceeds the maximum.
     #[error("expected 1 <= minimum blocks <= maximum blocks, found {min} and {max}")]
     Blocks {
         /// The minimum.
@@ -116,18 +121,19 @@ pub enum DesignError {
         /// The maximum.
         max: u32,
     },
+    /// A number of the design is out of range.
     #[error("expected {name} to be {expected}, found {found}")]
     Range {
-        /// Name of the value.
+        /// The name of the number in the message.
         name: &'static str,
         /// The allowed range.
         expected: &'static str,
-        /// The given value.
+        /// The number in the design.
         found: f64,
     },
 }
 
-/// Checks whether a comparison can run by this design.
+/// Checks that a comparison can be run by this design.
 pub fn check(design: &Design) -> Result<(), DesignError> {
     if design.baseline >= design.arms.len() {
         return Err(DesignError::Baseline { baseline: design.baseline, arms: design.arms.len() });

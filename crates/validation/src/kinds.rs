@@ -1,24 +1,30 @@
-//! The kinds of differences whose reasons are known. A script that differs, shrunk to its minimum, may be an instance of one.
+//! Known kinds of differences between measured and simulated figures.
+//!
+//! A script whose figures differ is shrunk to a minimum, a shorter script that still differs. The minimum shows whether the
+//! difference is of a known kind.
 
 use crate::script::{Op, Script, Touch};
 use crate::scripts::Difference;
 
-/// A known reason why the measured and the simulated figures of a script differ.
+/// A known reason why the measured figures of a script differ from the simulated ones. All occur only under hugetlb policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// The tracer performs a call in several steps, and cannot inspect what a hugetlb page holds between two of them. The measured
-    /// verdict is then `unknown`, and page tables that existed only in between were not seen. When memory is populated in place of
-    /// other memory (mmap with MAP_POPULATE, mremap), it is populated elsewhere first and then moved. If it holds only zero pages,
-    /// the verdict does not notice that they were missed.
+    /// The tracer replaces a call of the program by several calls, and the witness does not inspect the memory between them. So
+    /// page tables that exist only between these calls are not measured, and the measured verdict may be `unknown`.
+    ///
+    /// An example is mmap with MAP_FIXED and MAP_POPULATE: the tracer maps and populates the memory at another address and moves
+    /// it into place (mremap). If the populated memory has only zero pages, the verdict is not `unknown` and only the page tables
+    /// differ.
     UnseenBetweenSteps,
-    /// A hugetlb page was loaded from, protected or shared with a forked process, and several places in it are stored to. Of the
-    /// stores after the first, some fault natively without a cause in the kernel's rules. Their number is random.
+    /// Spurious faults: the program loads from a hugetlb page, changes its protection or forks, and then stores to several places
+    /// in the page. The first store makes the page writable. Natively, some of the later stores fault nevertheless, which no rule
+    /// of the kernel explains. Their number is random.
     LaterStores,
 }
 
 impl DifferenceKind {
-    /// The kind of a script that differs. The kind must explain every difference of the script and of `minimum`, the shrunk script,
-    /// and `minimum` must match the pattern of the kind.
+    /// The kind of the differences of a script; `None` if it is unknown. The kind must explain every difference of the script and
+    /// of `minimum`, the shrunk script. `minimum` must also match the pattern of the kind.
     pub fn of(
         differences: &[Difference],
         minimum: &Script,
@@ -36,7 +42,7 @@ impl DifferenceKind {
         })
     }
 
-    /// Whether this kind can make the figure differ.
+    /// Whether this kind explains the difference: the policy, the figure and the direction.
     pub fn explains(self, difference: &Difference) -> bool {
         difference.policy.starts_with("hugetlb-")
             && match self {
@@ -49,17 +55,17 @@ impl DifferenceKind {
     pub fn reason(self) -> &'static str {
         match self {
             DifferenceKind::UnseenBetweenSteps => {
-                "the content of a hugetlb page or of populated memory between two steps of a call was not seen: the measured \
-                 verdict is unknown, or only the bytes of tables differ"
+                "the tracer performed a call in several steps and did not see the memory between them: the measured verdict \
+                 is unknown, or only the bytes of page tables differ"
             }
             DifferenceKind::LaterStores => {
-                "later stores to a hugetlb page that was read-only fault without a cause in the kernel's rules"
+                "spurious faults: stores to a hugetlb page fault after an earlier store has made it writable"
             }
         }
     }
 }
 
-/// Whether every measured verdict is `unknown`.
+/// Whether the difference is one of verdicts, and every measured verdict is `unknown`.
 fn is_unknown(difference: &Difference) -> bool {
     difference.figure == "verdict" && difference.measured.iter().all(|measured| measured == "unknown")
 }
@@ -69,7 +75,7 @@ fn has_fewer_tables(difference: &Difference) -> bool {
         && numbers(difference).is_some_and(|(measured, simulated)| measured < simulated)
 }
 
-/// Whether the script populates memory in place of other memory.
+/// Whether the script maps populated memory over other memory (MAP_FIXED and MAP_POPULATE).
 fn populates_over(script: &Script) -> bool {
     script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::MappingKind::Populate, .. }))
 }
@@ -78,29 +84,29 @@ fn has_more_faults(difference: &Difference) -> bool {
     difference.figure == "faults" && numbers(difference).is_some_and(|(measured, simulated)| measured > simulated)
 }
 
-/// The smallest measured value, and the simulated value.
+/// The smallest measured value and the simulated value; `None` if they are not numbers.
 fn numbers(difference: &Difference) -> Option<(u64, u64)> {
     let measured = difference.measured.iter().map(|measured| measured.parse::<u64>());
     let measured: Vec<u64> = measured.collect::<Result<_, _>>().ok()?;
     Some((measured.into_iter().min()?, difference.simulated.parse().ok()?))
 }
 
-/// Whether several pages of a slot are stored to after a load from it, a protection of it or a fork.
+/// Whether one operation stores to several pages of a slot, after a load from the slot, a change of its protection or a fork.
 fn has_later_stores(script: &Script) -> bool {
-    let at = |wanted: &dyn Fn(&Op, usize) -> bool, slot: usize, from: usize| {
-        script.0.iter().skip(from).position(|op| wanted(op, slot)).map(|at| from + at)
+    let position = |matches: &dyn Fn(&Op, usize) -> bool, slot: usize, from: usize| {
+        script.0.iter().skip(from).position(|op| matches(op, slot)).map(|at| from + at)
     };
-    let makes_read_only = |op: &Op, wanted: usize| match op {
-        Op::Touch { slot, touch: Touch::Load, .. } | Op::Protect { slot, .. } => *slot == wanted,
+    let makes_read_only = |op: &Op, in_slot: usize| match op {
+        Op::Touch { slot, touch: Touch::Load, .. } | Op::Protect { slot, .. } => *slot == in_slot,
         Op::Fork => true,
         _ => false,
     };
-    let stores = |op: &Op, wanted: usize| {
+    let stores = |op: &Op, in_slot: usize| {
         matches!(op, Op::Touch { slot, touch: Touch::Store | Touch::Add | Touch::Kernel, pages, step, .. }
-            if *slot == wanted && pages > step)
+            if *slot == in_slot && pages > step)
     };
     (0..crate::script::SLOTS)
-        .any(|slot| at(&makes_read_only, slot, 0).is_some_and(|begin| at(&stores, slot, begin).is_some()))
+        .any(|slot| position(&makes_read_only, slot, 0).is_some_and(|begin| position(&stores, slot, begin).is_some()))
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use clap::{ArgGroup, Args, Command, Parser};
+use clap::{ArgGroup, Args, Parser};
 use host::Host;
 use policy::Policy;
 use study::advice::{Advice, Attempt};
@@ -22,7 +23,8 @@ use crate::words::{parse_pid, parse_policy};
 #[command(group(ArgGroup::new("of").args(["show", "process", "command"]).required(true)))]
 pub struct Advise {
     /// Advise on this stored comparison (`pagelab list comparisons`), and list all attempts; its command is run again, once for
-    /// each setting. With --measure, --max-time, --blocks and the other options of stopping limit the measurement
+    /// each setting, after waiting --wait for other pagelabs. With --measure, --max-time, --blocks and the other options of stopping
+    /// limit the measurement
     #[arg(long, value_name = "NUMBER", conflicts_with = "Measuring")]
     show: Option<i64>,
     /// List what would be tried for this running process, which cannot be restarted
@@ -77,15 +79,15 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
         Some(number) => {
             let chosen = chosen(&arguments.policies)?;
             let defaults = compare::parsed(["--", "true"])?.stopping;
-            if !is_measured && arguments.stopping != defaults {
+            let only_waits = arguments.stopping == Stopping { wait: arguments.stopping.wait, ..defaults.clone() };
+            if !is_measured && !only_waits {
                 return Err(Failure::Input(
                     "--show: options such as --max-time and --blocks limit the measurement of the setting: give --measure too"
                         .into(),
                 ));
             }
-            let (mut compared, comparison) = advise_on_stored(number, arguments.store, chosen.as_ref())?;
-            compared.stopping = compared.stopping.changed_by(&arguments.stopping, &defaults);
-            (compared, comparison)
+            let given = (&arguments.stopping, &defaults);
+            advise_on_stored(number, arguments.store, chosen.as_ref(), given)?
         }
         None => {
             let compared = arguments.clone().comparison()?;
@@ -115,7 +117,11 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     if is_measured {
         let measured = compare::measure_setting(&compared, &comparison, attempt)?;
         let sentence = results::sentence::conclude(&measured);
-        let text = format!("measured without the tracer, comparison {}: {sentence}", measured.id);
+        let before = match comparison.id {
+            0 => String::new(),
+            id => format!(" Under the policy, comparison {id}: {}", results::sentence::headline(&comparison)),
+        };
+        let text = format!("measured without the tracer, comparison {}: {sentence}{before}", measured.id);
         print(&folded(text), false)?;
     }
     Ok(())
@@ -138,11 +144,14 @@ fn advise_on_stored(
     number: i64,
     store: Option<PathBuf>,
     chosen: Option<&Policy>,
+    (given, defaults): (&Stopping, &Stopping),
 ) -> Result<(Compare, Comparison), Failure> {
     let found = find_store(store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     let mut comparison = found.load(number).map_err(Failure::input)?;
-    let (compared, Program { mut work, patience }) = program_of(&comparison, store)?;
+    let (mut compared, Program { mut work, patience }) = program_of(&comparison, store)?;
+    compared.stopping = compared.stopping.changed_by(given, defaults);
+    let patience = if given.wait == defaults.wait { patience } else { Duration::from_secs_f64(given.wait) };
     let advice = advice(&comparison, &mut work, Waiting { patience, lease: None }, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);
@@ -184,25 +193,16 @@ impl Advise {
     }
 }
 
-/// The words of a stored command line, with the `--` that may be left out before the command.
-fn separated(words: &[String]) -> Result<Vec<OsString>, Failure> {
-    let words: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let verbs = [Compare::augment_args(Command::new("compare")), Advise::augment_args(Command::new("advise"))];
-    separator::insert(&words, Command::new("pagelab").subcommands(verbs)).unwrap_or(Ok(words))
-}
-
 /// The arguments of a stored comparison, and its program with its user and its variables.
 fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compare, Program), Failure> {
     let invocation = &comparison.invocation;
-    let words = separated(&invocation.pagelab)?;
-    let arguments = match words.get(1).and_then(|verb| verb.to_str()) {
+    let words: Vec<OsString> = invocation.pagelab.iter().skip(2).map(OsString::from).collect();
+    let arguments = match invocation.pagelab.get(1).map(String::as_str) {
         // The program of a guest's kernel is not tried on this one.
-        Some("compare") => {
-            Some(compare::parsed(words.into_iter().skip(2))?).filter(|compare| compare.guests.kernels.is_empty())
-        }
+        Some("compare") => Some(compare::parsed(words)?).filter(|compare| compare.guests.kernels.is_empty()),
         Some("advise") => {
-            let line =
-                Line::try_parse_from(words.into_iter().skip(2)).map_err(|error| Failure::Input(error.to_string()))?;
+            let line = Line::try_parse_from(separator::inserted::<Advise>(words)?)
+                .map_err(|error| Failure::Input(error.to_string()))?;
             Some(line.advise.comparison()?)
         }
         Some("demo") => {
@@ -223,20 +223,4 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
             comparison.id
         ))
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_stored_command_line_needs_no_separator() {
-        let of = |line: &str| {
-            let words: Vec<String> = line.split(' ').map(str::to_owned).collect();
-            separated(&words).unwrap().join(std::ffi::OsStr::new(" ")).into_string().unwrap()
-        };
-        assert_eq!(of("pagelab compare -p base,thp ./x 64"), "pagelab compare -p base,thp -- ./x 64");
-        assert_eq!(of("pagelab advise --blocks 3 -- ./x -v"), "pagelab advise --blocks 3 -- ./x -v");
-        assert_eq!(of("pagelab demo"), "pagelab demo");
-    }
 }

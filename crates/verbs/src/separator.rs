@@ -2,7 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 
-use clap::{Arg, Command};
+use clap::{Arg, Args, Command};
 
 use crate::failure::Failure;
 
@@ -30,6 +30,18 @@ pub fn insert(words: &[OsString], mut cli: Command) -> Option<Result<Vec<OsStrin
         ))));
     }
     Some(Ok([before, &["--".into()], command].concat()))
+}
+
+/// The words after a verb, with the `--` that its command line may lack. Arguments that a user wrote are stored as they are, and parsed
+/// again later.
+///
+/// # Errors
+/// A word of the command is also an option of the verb.
+pub fn inserted<A: Args>(words: Vec<OsString>) -> Result<Vec<OsString>, Failure> {
+    const VERB: &str = "verb";
+    let line: Vec<OsString> = ["pagelab".into(), VERB.into()].into_iter().chain(words.iter().cloned()).collect();
+    let cli = Command::new("pagelab").subcommand(A::augment_args(Command::new(VERB)));
+    insert(&line, cli).map_or(Ok(words), |separated| Ok(separated?.split_off(2)))
 }
 
 /// The place of the first word that is neither an option nor the value of one; `None` if there is none, or an option is unknown.
@@ -119,5 +131,15 @@ mod tests {
         ] {
             assert_eq!(of(line), None, "{line}");
         }
+    }
+
+    #[test]
+    fn stored_words_are_separated_too() {
+        let of = |line: &str| {
+            let words = inserted::<crate::compare::Compare>(line.split(' ').map(OsString::from).collect()).unwrap();
+            words.join(OsStr::new(" ")).into_string().unwrap()
+        };
+        assert_eq!(of("-p base,thp ./x 64"), "-p base,thp -- ./x 64");
+        assert_eq!(of("--blocks 3 -- ./x -v"), "--blocks 3 -- ./x -v");
     }
 }

@@ -1,5 +1,9 @@
-//! `cargo xtask truth`: compares programs for which the model was not tuned on the running kernel with their simulations. `cargo
-//! xtask truth --random` does the same for random programs, until one differs.
+//! `cargo xtask truth`: the truth table, which compares native runs of programs on the running kernel with their simulations. The
+//! model was not tuned for these programs. `cargo xtask truth --random` does the same for random programs, for some minutes or a
+//! number of programs.
+//!
+//! A *cell* of the table is one figure of one program under one policy, measured and simulated. A cell is *off* if the two do not
+//! agree ([`Cell::agrees`]). `reasons.toml` has the known reasons why cells are off.
 
 mod arguments;
 mod bench;
@@ -26,14 +30,14 @@ use reasons::{Miss, Reasons};
 use row::{Column, Row};
 use tools::Tools;
 
-/// The policies of the table.
+/// The policies of the table, unless the arguments select some of them.
 pub const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// The number of further runs under a policy after one run differed, which shows the kernel's own spread.
+/// Number of native runs of a program under a policy if a cell was off after one run. They show the spread on the kernel.
 const RUNS: usize = 10;
-/// The number of traces of a program that still differs after those runs: a recording is also a single, partly random run.
+/// Number of traces of a program of which a cell is still off after those runs. A recording is one run, and partly random too.
 const TRACES: usize = 3;
 
-/// Makes the table, or tries random programs. Fails if a cell differs without a known reason.
+/// Makes the table, or compares random programs. Fails if a cell is off without a known reason.
 pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if words.iter().any(|word| word == "--help") {
         println!("{}", arguments::USAGE);
@@ -56,27 +60,27 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     }
 }
 
-/// Prints the rows as they are made, and a summary. Returns whether every cell that differs has a reason, and every reason a cell
-/// that differs.
+/// Prints each row as soon as it is made, and then a summary. Returns whether every cell that is off has a reason, and every
+/// reason has a cell that is off. `again` measures every program, even if `target/truth` has its row from this kernel and commit.
 fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[&'static str]) -> Result<bool, String> {
     let (programs, reasons) = (programs::named(names)?, Reasons::read()?);
     let made_with = tools::provenance(root);
     println!("{}, pagelab {}, {}\n", made_with.0, made_with.1, tools::today());
     print!("{}", row::head());
-    let kept = root.join("target/truth");
+    let cache = root.join("target/truth");
     let mut launches = BTreeMap::new();
     let mut row = |program: &Program| -> Result<Row, String> {
-        let kept_row = Row::kept(&kept, &program.name).filter(|row| {
-            let has = row.policies.iter().map(|(policy, _)| policy.as_str());
-            let is_same = !again && row.made_with == made_with && !tools::is_changed(&made_with);
-            is_same && has.eq(policies.iter().copied())
+        let cached = Row::kept(&cache, &program.name).filter(|row| {
+            let row_policies = row.policies.iter().map(|(policy, _)| policy.as_str());
+            let is_reproducible = row.made_with == made_with && !tools::is_changed(&made_with);
+            !again && is_reproducible && row_policies.eq(policies.iter().copied())
         });
-        let row = match kept_row {
+        let row = match cached {
             Some(row) => row,
             None => {
                 let row = measure(program, tools, policies, &made_with, &mut launches);
                 if row.missing().is_none() {
-                    row.keep(&kept)?;
+                    row.keep(&cache)?;
                 }
                 row
             }
@@ -85,18 +89,19 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
         Ok(row)
     };
     let rows = programs.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
-    let without = reasons.without(&programs);
-    if !without.is_empty() {
+    let variants = reasons.without(&programs);
+    if !variants.is_empty() {
         println!("\nVariants without the supposed cause:\n");
         print!("{}", row::head());
     }
-    let without = without.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
-    Ok(summarize(&rows, &without, &reasons))
+    let variant_rows = variants.iter().map(&mut row).collect::<Result<Vec<_>, _>>()?;
+    Ok(summarize(&rows, &variant_rows, &reasons))
 }
 
-/// The native faults of a launch, for each user that runs programs.
+/// The native faults of a launch ([`launch_faults`]), for each user that runs programs.
 type Launches = BTreeMap<Option<String>, f64>;
 
+/// Makes the row of a program. If that fails, the row has the reason instead of cells.
 fn measure(
     program: &Program,
     tools: &Tools,
@@ -104,36 +109,37 @@ fn measure(
     made_with: &(String, String),
     launches: &mut Launches,
 ) -> Row {
-    let without = |why: &str| Row::without(&program.name, &program.kind, made_with, policies, why);
+    let empty_row = |why: &str| Row::without(&program.name, &program.kind, made_with, policies, why);
     let bench = match Bench::new(program, tools) {
         Ok(bench) => bench,
-        Err(why) => return without(&why.to_string()),
+        Err(why) => return empty_row(&why.to_string()),
     };
     match launch_faults(program, tools, launches).and_then(|launch_faults| cells(&bench, policies, launch_faults)) {
-        Ok(policies) => Row { policies, differs: bench.differs.map(str::to_owned), ..without("") },
-        Err(problem) => without(&problem.to_string()),
+        Ok(policies) => Row { policies, differs: bench.differs.map(str::to_owned), ..empty_row("") },
+        Err(problem) => empty_row(&problem.to_string()),
     }
 }
 
-/// The faults before the execve, which are the launcher's and do not occur in a recorded program: those of a program that only
-/// exits.
+/// The native faults of a launch: those before the execve, which a recording does not have. They are the native faults of a
+/// program that only exits, minus its simulated ones.
 fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> Result<f64, Problem> {
     if let Some(faults) = launches.get(&program.user) {
         return Ok(*faults);
     }
-    let nothing = |why: String| Problem::Unread("the program that only exits".to_owned(), why);
+    let failed = |why: String| Problem::Unread("the program that only exits".to_owned(), why);
     let exits = Program::only_exits(program.user.clone());
-    let bench = Bench::new(&exits, tools).map_err(|why| nothing(why.to_string()))?;
-    let both = cells(&bench, &["base"], 0.0)?;
-    let cell = both.first().and_then(|(_, cells)| cells.as_ref().ok()?.first().map(|(_, cell)| cell.clone()));
-    let Some(Cell::Number { measured, simulated }) = cell else { return Err(nothing("faults".to_owned())) };
+    let bench = Bench::new(&exits, tools).map_err(|why| failed(why.to_string()))?;
+    let columns = cells(&bench, &["base"], 0.0)?;
+    // The first figure is that of faults.
+    let cell = columns.first().and_then(|(_, cells)| cells.as_ref().ok()?.first().map(|(_, cell)| cell.clone()));
+    let Some(Cell::Number { measured, simulated }) = cell else { return Err(failed("faults".to_owned())) };
     let faults = measured.median - simulated.median;
     launches.insert(program.user.clone(), faults);
     Ok(faults)
 }
 
-/// The cells of a program under the policies. If one differs, the program is run more often under its policy. If it still differs,
-/// the program is recorded more often.
+/// The cells of a program under the policies. If a cell is off after one run, the program is run [`RUNS`] times under that
+/// policy. If it is still off, the program is recorded [`TRACES`] times.
 fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result<Vec<Column>, Problem> {
     let directory = &bench.lab.directory;
     let _stable = StablePageCache::new(directory).map_err(|error| Problem::Cache(directory.clone(), error))?;
@@ -160,44 +166,47 @@ fn cells(bench: &Bench, policies: &[&'static str], launch_faults: f64) -> Result
     let mut judged = measured.iter().zip(&simulated);
     if judged.any(|(trials, simulated)| is_off(trials, simulated, launch_faults)) {
         (1..TRACES).try_for_each(|_| record(&mut simulated))?;
-        // Cells that agreed with the first trace may differ from the median of several traces.
+        // A cell that agreed with the first trace may be off from the median of several traces.
         more_runs(&mut measured, &simulated)?;
     }
     let judged = measured.iter().zip(&simulated).map(|(trials, simulated)| judged_of(trials, simulated, launch_faults));
     Ok(policies.iter().map(|policy| (*policy).to_owned()).zip(judged).collect())
 }
 
+/// Whether any cell of a program under one policy is off.
 fn is_off(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> bool {
     let judged = judged_of(trials, simulated, launch_faults);
     judged.is_ok_and(|cells| cells.iter().any(|(figure, cell)| !cell.agrees(*figure)))
 }
 
+/// The cells of a program under one policy, from its native trials and its simulations, one for each trace.
 fn judged_of(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> Result<Vec<(Figure, Cell)>, String> {
     let trials = trials.as_ref().map_err(ToString::to_string)?;
     Ok(FIGURES.map(|figure| (figure, Cell::new(figure, trials, simulated, launch_faults))).into())
 }
 
-/// Prints how many cells agree, why the others do not, and the necessary changes to the list of reasons.
-fn summarize(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
+/// Prints how many cells agree, the reasons of those that are off, and the necessary changes to the list of reasons. Returns
+/// whether no changes are necessary. `variant_rows` are the rows of variants without a supposed cause.
+fn summarize(rows: &[Row], variant_rows: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
-    let miss = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
-    let looked: BTreeSet<Miss> = all().map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
+    let key = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
+    let compared: BTreeSet<Miss> = all().map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
     let off = all().filter(|(.., agrees)| !agrees);
-    let misses: BTreeSet<Miss> = off.map(|(row, policy, figure, _)| miss(row, policy, figure)).collect();
+    let misses: BTreeSet<Miss> = off.map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
     let count = |figure: Option<Figure>| {
         let of =
-            |misses: &BTreeSet<Miss>| misses.iter().filter(|miss| figure.is_none_or(|figure| miss.2 == figure)).count();
-        (of(&looked) - of(&misses), of(&looked))
+            |cells: &BTreeSet<Miss>| cells.iter().filter(|cell| figure.is_none_or(|figure| cell.2 == figure)).count();
+        (of(&compared) - of(&misses), of(&compared))
     };
-    let (near, cells) = count(None);
-    let share = near as f64 / cells.max(1) as f64 * 100.0;
+    let (agreeing, cells) = count(None);
+    let share = agreeing as f64 / cells.max(1) as f64 * 100.0;
     println!(
-        "\n{near} of {cells} cells ({share:.1} %) within 2 %, 5 faults or the spread of {RUNS} runs (median of {TRACES} traces where one is off)"
+        "\n{agreeing} of {cells} cells ({share:.1} %) within 2 %, 5 faults or the spread of {RUNS} runs (median of {TRACES} traces where one is off)"
     );
     for figure in FIGURES {
-        let (near, cells) = count(Some(figure));
-        println!("  {}: {near} of {cells}", figure.name());
+        let (agreeing, cells) = count(Some(figure));
+        println!("  {}: {agreeing} of {cells}", figure.name());
     }
     for (program, policy, figure) in &misses {
         if let Some(because) = reasons.of(&(program.clone(), policy.clone(), *figure)) {
@@ -213,8 +222,8 @@ fn summarize(rows: &[Row], without: &[Row], reasons: &Reasons) -> bool {
         missing.for_each(|(policy, why)| println!("not in the table: {} under {policy}: {why}", row.program));
         row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));
     }
-    let mut unsettled = reasons.unsettled(&misses, &looked);
-    unsettled.extend(reasons.unconfirmed(without));
+    let mut unsettled = reasons.unsettled(&misses, &compared);
+    unsettled.extend(reasons.unconfirmed(variant_rows));
     unsettled.iter().for_each(|what| println!("unsettled: {what}"));
     unsettled.is_empty()
 }

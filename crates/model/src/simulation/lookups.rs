@@ -1,7 +1,12 @@
 //! Performs TLB lookups in blocks.
 //!
-//! No level depends on the content of the next one. So a whole block passes one level before the next, and the memory that a level
-//! needs is read for all lookups together instead of one by one.
+//! A *run* is consecutive accesses of one thread to one page. A *lane* is a kind of access: 0 for fetches, 1 for loads, 2 for
+//! stores. Stores use lane 1 if no TLB distinguishes them from loads. For each lane and page, a *slot* has the place of the page
+//! in the first-level TLBs. In the lane of a lookup, the bit [`READ_ONLY`] marks a store. Such a lookup cannot use a slot with
+//! the same bit, and must go through [`Simulation::resolve`], as with an unknown slot.
+//!
+//! No TLB level depends on the content of a later one. So all lookups of a block pass one level before any of them passes the
+//! next level, and the host can read the memory for several lookups at the same time.
 
 use super::core::Core;
 use super::lookup::{BLOCK, Lookup, Lookups, loads_first, stores};
@@ -14,11 +19,12 @@ use trace::{Kind, PAGE_SHIFT};
 
 /// Number of runs in a block while misses are rare.
 const SMALL_BLOCK: usize = 8;
-/// Misses are frequent if more than one in this number of runs misses.
+/// Misses are frequent if the block had more than one first-level miss for this number of runs.
 const FREQUENT_MISSES: usize = 6;
 
 impl Simulation {
-    /// Looks up runs of a thread. Without `kinds`, all are loads.
+    /// Looks up runs of a thread. `ids` are the indexes of their pages in `numbers`, and `kinds` the bits of their kinds. If
+    /// `kinds` is empty, all runs are loads.
     pub(super) fn look_up(
         &mut self,
         thread: usize,
@@ -32,27 +38,27 @@ impl Simulation {
             if self.setup.store_lane == 1 && !self.lookups.has_frequent_misses && !kinds.is_empty() {
                 from += self.look_up_singly(thread, &ids[from..], &kinds[from..], numbers)?;
             }
-            // The next block begins with a run whose slot is unknown, or after a run that missed.
+            // After single lookups, `from` is at a run whose slot is unknown, behind a run that missed, or at the end.
             let count = (ids.len() - from).min(if self.lookups.has_frequent_misses { BLOCK } else { SMALL_BLOCK });
             let ids = &ids[from..from + count];
             let kinds = kinds.get(from..from + count).unwrap_or(&loads[..count]);
             self.lookups.lookups.clear();
-            let whole = if self.setup.store_lane == 2 {
+            let run_kinds = if self.setup.store_lane == 2 {
                 self.split_lookups(ids, kinds, numbers);
                 &[]
             } else {
                 self.fill_lookups(ids, kinds, numbers);
                 kinds
             };
-            let misses = self.pass(thread, whole)?;
+            let misses = self.pass(thread, run_kinds)?;
             self.lookups.has_frequent_misses = misses * FREQUENT_MISSES > count;
             from += count;
         }
         Ok(())
     }
 
-    /// Looks up runs one by one, up to and including the first that misses, or before the first whose slot is unknown. Returns how
-    /// many.
+    /// Looks up runs one by one. Stops after the first run that misses, or before the first run whose slot is unknown. Returns
+    /// the number of runs that were looked up.
     fn look_up_singly(
         &mut self,
         thread: usize,
@@ -65,13 +71,13 @@ impl Simulation {
             (count, None) => Ok(count),
             (count, Some(missed)) => {
                 (self.lookups.missed[0], self.lookups.misses) = (missed, 1);
-                self.second_level(thread)?;
+                self.look_up_missed(thread)?;
                 Ok(count + 1)
             }
         }
     }
 
-    /// Adds the lookups of runs if loads and stores use the same TLBs: one for each run.
+    /// Adds one lookup for each run. For machines on which loads and stores use the same TLBs.
     fn fill_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, kind) in ids.iter().zip(kinds) {
             let lane = u32::from(kind & Kind::FETCH.bits() == 0);
@@ -79,7 +85,8 @@ impl Simulation {
         }
     }
 
-    /// Adds the lookups of runs if stores have separate TLBs: two for a run with loads and stores.
+    /// Adds two lookups for each run with loads and stores, in the order of its first load and store, and one for each other run.
+    /// For machines with a TLB that serves only one of the two.
     fn split_lookups(&mut self, ids: &[u16], kinds: &[u8], numbers: &[u32]) {
         for (id, bits) in ids.iter().zip(kinds) {
             let number = numbers[usize::from(*id)];
@@ -99,27 +106,29 @@ impl Simulation {
         }
     }
 
-    /// Sends the lookups of a block through all levels. Returns the number of first-level misses. If each lookup is a whole run, in
-    /// which stores may follow loads, `whole` has the kinds of the runs.
-    fn pass(&mut self, thread: usize, whole: &[u8]) -> Result<usize, SpaceError> {
+    /// Sends the lookups of a block through all levels. Returns the number of first-level misses, without those of lookups whose
+    /// slot was unknown. If there is one lookup for each run ([`Simulation::fill_lookups`]), `run_kinds` has the kinds of the
+    /// runs. Otherwise it is empty.
+    fn pass(&mut self, thread: usize, run_kinds: &[u8]) -> Result<usize, SpaceError> {
         let (mut from, mut misses) = (0, 0);
         loop {
             let done = from + self.hardware.cores[thread].first_level(&mut self.lookups, from);
-            self.second_level(thread)?;
+            self.look_up_missed(thread)?;
             misses += self.lookups.misses;
             let Some(lookup) = self.lookups.lookups.get(done).copied() else { return Ok(misses) };
-            let loads_first = whole.get(done).is_some_and(|kind| loads_first(*kind));
+            let loads_first = run_kinds.get(done).is_some_and(|kind| loads_first(*kind));
             self.resolve(thread, lookup.lane(), lookup.number, lookup.lane & READ_ONLY, loads_first)?;
             from = done + 1;
-            // Slots of later lookups may have changed.
+            // Resolving may have set or reset the slots of later lookups.
             for lookup in &mut self.lookups.lookups[from..] {
                 lookup.slot = self.processes.running.slots[lookup.lane()].first[lookup.number as usize];
             }
         }
     }
 
-    /// Sends the lookups that missed in the first level through the other levels, and walks for those that missed in all.
-    pub(super) fn second_level(&mut self, thread: usize) -> Result<(), SpaceError> {
+    /// Sends the lookups that missed in the first level through the later levels, and walks the page tables for those that missed
+    /// in all levels.
+    pub(super) fn look_up_missed(&mut self, thread: usize) -> Result<(), SpaceError> {
         let tag = self.processes.tag;
         let core = &mut self.hardware.cores[thread];
         let Lookups { missed, misses, miss_data, .. } = &mut self.lookups;
@@ -155,18 +164,18 @@ impl Simulation {
         Ok(core.walker.walk(walks, walk, |at| self.space.physical(va(at)))?)
     }
 
-    /// Looks up a page whose slot was just set.
+    /// Looks up a page whose slot was just set, in all levels.
     pub(super) fn look_up_page(&mut self, thread: usize, lane: usize, number: u32) -> Result<(), SpaceError> {
         let slot = self.processes.running.slots[lane].first[number as usize];
         self.lookups.missed[0] = Lookup { slot, number, lane: lane as u32 };
         self.lookups.misses = usize::from(!self.hardware.cores[thread].touch(slot));
-        self.second_level(thread)
+        self.look_up_missed(thread)
     }
 }
 
 impl Core {
-    /// Looks up runs until one misses in the first level or has an unknown slot. Returns how many precede that run, and its lookup
-    /// if it missed. `slots` are those of fetches and of data.
+    /// Looks up runs in the first level until one misses or has an unknown slot. Returns the number of runs before that one, and
+    /// its lookup if it missed. `slots` has the slots of lane 0 (fetches) and of lane 1 (loads and stores).
     #[inline(never)]
     fn leading_hits(
         &mut self,
@@ -188,8 +197,8 @@ impl Core {
         (ids.len(), None)
     }
 
-    /// Sends the first `lookups` lookups, which missed in the second level, through the levels after it. Moves those that miss in
-    /// all levels to the front and returns their number.
+    /// Sends the first `count` lookups of `missed`, which missed in the second level, through the levels after it. Moves those
+    /// that miss in all levels, with their data, to the front and returns their number.
     #[cold]
     fn further_levels(
         &mut self,
@@ -197,34 +206,33 @@ impl Core {
         slots: &[Slots; LANES],
         missed: &mut [Lookup],
         miss_data: &mut [MissData],
-        lookups: usize,
+        mut count: usize,
     ) -> usize {
-        let mut left = lookups;
         for level in 0..FURTHER_LEVELS {
-            let mut missing = 0;
-            for index in 0..left {
+            let mut remaining = 0;
+            for index in 0..count {
                 let (lookup, data) = (missed[index], miss_data[index]);
                 let FurtherSlot { key, index, tlb } = slots[lookup.lane()].further[lookup.number as usize][level];
                 if tlb != NONE && self.tlbs[usize::from(tlb)].touch(u32::from(index), key) {
                     self.counts.further_hits[level][lookup.lane()][usize::from(data.size)] += 1;
                     self.counts.second_hit_cycles += u64::from(machine.tlbs[usize::from(tlb)].hit_cycles);
                 } else {
-                    (missed[missing], miss_data[missing]) = (lookup, data);
-                    missing += 1;
+                    (missed[remaining], miss_data[remaining]) = (lookup, data);
+                    remaining += 1;
                 }
             }
-            left = missing;
+            count = remaining;
         }
-        left
+        count
     }
 
-    /// Performs first-level lookups from index `from` on, until a slot is unknown. Stores those that missed. Returns how many it
-    /// performed.
+    /// Performs the first-level lookups of a block from index `from` on, and stops before the first lookup whose slot is unknown.
+    /// Stores the lookups that missed in `lookups.missed`. Returns the number of lookups performed.
     #[inline(never)]
     fn first_level(&mut self, lookups: &mut Lookups, from: usize) -> usize {
         let Lookups { lookups, missed, misses, .. } = lookups;
         let lookups = &lookups[from..];
-        let mut count = 0;
+        let mut missed_count = 0;
         let mut done = 0;
         for lookup in lookups {
             if lookup.slot.is_unknown(lookup.lane & READ_ONLY) {
@@ -236,10 +244,10 @@ impl Core {
             }
             let found = self.touch_set(lookup.slot);
             // Branchless: writes the lookup even on a hit, but advances only on a miss.
-            missed[count] = *lookup;
-            count += usize::from(!found);
+            missed[missed_count] = *lookup;
+            missed_count += usize::from(!found);
         }
-        *misses = count;
+        *misses = missed_count;
         done
     }
 }

@@ -21,7 +21,10 @@ fn a_peak_before_the_end_is_looked_at() {
     assert_eq!((peak["interval_s"].as_f64(), peak["peak_growth_ratio"].as_f64()), (Some(0.01), Some(1.0 / 64.0)));
     assert!(peak["looks"].as_u64() > Some(0) && peak["elapsed_s"].as_f64() > Some(0.0), "{peak:#}");
     let ran = bench.pagelab(&[&["inspect", "--"], &touch[..]].concat()).ran();
-    ran.prints(&["the largest look, ", "(VmHWM)", "every 10 ms", "at the exit", "how this was seen"]);
+    ran.prints(&["the largest look, ", "(VmHWM)", "every 10 ms", "at the exit (--regions has all of it): process "]);
+    assert_eq!(ran.stdout.matches("how this was seen").count(), 1, "{ran}");
+    let ran = bench.pagelab(&[&["inspect", "--regions", "--"], &touch[..]].concat()).ran();
+    assert_eq!(ran.stdout.matches("how this was seen").count(), 2, "{ran}");
 }
 
 #[test]

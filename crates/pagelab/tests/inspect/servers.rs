@@ -70,7 +70,7 @@ fn postgresql_takes_pages_of_a_pool_and_large_shared_memory() {
     fs::set_permissions(bench.path(""), fs::Permissions::from_mode(0o755)).unwrap();
     Filled { bench, script: POSTGRESQL, holds: &[] }.follow(&[
         &format!("as root: echo always > {path}"),
-        &format!("{}; then start it again: huge_pages = try takes them", pooled()),
+        &format!("{}; then start it again with huge_pages = try (its default; off takes none)", pooled()),
     ]);
 }
 

@@ -158,7 +158,7 @@ impl Knobs {
         let lock = Flock::lock(lock, FlockArg::LockExclusive).ok()?;
         let session = Session::new(Host::open("/").ok()?).with_patience(TURN, |_| {});
         let mut knobs = Knobs { saved: Vec::new(), session: session.with_khugepaged_held().ok()?, _lock: lock };
-        knobs.session.rest().expect("the lease, and khugepaged at rest");
+        knobs.session.restore_under_lease().expect("the lease, and khugepaged at rest");
         for (path, value) in settings {
             let text = fs::read_to_string(path).ok()?;
             let chosen = text.split(['[', ']']).nth(1).unwrap_or(text.trim()).to_string();
@@ -166,7 +166,7 @@ impl Knobs {
             knobs.saved.push((path.clone(), chosen));
         }
         // khugepaged starts again where a size was enabled.
-        knobs.session.rest().expect("khugepaged at rest");
+        knobs.session.restore_under_lease().expect("khugepaged at rest");
         Some(knobs)
     }
 

@@ -70,7 +70,10 @@ fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts],
             .is_some_and(|on| context.kernel.is_some_and(|kernel| lacks_pmd_folios(&on.name, kernel))),
     };
     let length_bytes = accessible_bytes(vmas);
-    Memory { kind, size, is_pmd: Some(size) == context.pmd, length_bytes, runtimes: context.runtimes, deciding }
+    let pool = context.supply.pools.iter().find(|pool| pool.size == size);
+    let free_pool_pages = pool.map_or(0, |pool| pool.free);
+    let is_pmd = Some(size) == context.pmd;
+    Memory { kind, size, is_pmd, length_bytes, runtimes: context.runtimes, deciding, free_pool_pages }
 }
 
 /// Adds the absent part of a hugetlb region whose pool is empty: touching it raises SIGBUS. That is known only of private memory

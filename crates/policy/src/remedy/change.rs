@@ -3,7 +3,6 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
-use crate::size::PageSize;
 
 /// One change that a user can make.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -133,6 +132,14 @@ impl Change {
         ["drop_caches", "compact_memory"].map(trigger).into()
     }
 
+    /// Bytes that it adds to a hugetlb pool; `None` for another change.
+    pub fn pool_bytes(&self) -> Option<u64> {
+        match self {
+            Change::Pool { page_bytes, pages } => Some(page_bytes * pages),
+            _ => None,
+        }
+    }
+
     /// The change as an instruction.
     pub fn describe(&self) -> String {
         match self {
@@ -149,7 +156,7 @@ impl Change {
             }
             Change::Collapse => "collapse it (MADV_COLLAPSE, Linux 6.1): pagelab inspect PID --collapse".into(),
             Change::Source { change } => change.describe().into(),
-            Change::Restart { taken_by } => format!("start it again: {taken_by} takes them"),
+            Change::Restart { taken_by } => format!("start it again with {taken_by} (its default; off takes none)"),
             Change::Other { text } => text.clone(),
         }
     }
@@ -198,11 +205,6 @@ fn quoted(path: &str) -> String {
 /// The file with the number of pages of a pool.
 pub fn pool_path(page_bytes: u64) -> String {
     format!("/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages", page_bytes >> 10)
-}
-
-/// Adds the pages to a pool that memory of this length needs.
-pub fn pool(size: PageSize, bytes: u64) -> Change {
-    Change::Pool { page_bytes: size.bytes(), pages: bytes.div_ceil(size.bytes()) }
 }
 
 impl SourceChange {

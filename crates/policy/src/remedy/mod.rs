@@ -18,7 +18,7 @@ pub use runtime::{Runtime, runtimes};
 use crate::cause::Cause;
 use crate::cut::CutBy;
 use crate::inspect::{Allocator, Kind};
-use crate::size::PageSize;
+use crate::size::{PageSize, format_bytes};
 
 /// Changes that together remove all causes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +43,8 @@ pub struct Memory<'a> {
     pub runtimes: &'a [Runtime],
     /// The files that decide about it.
     pub deciding: Deciding,
+    /// Pages of its size that are free in the hugetlb pool.
+    pub free_pool_pages: u64,
 }
 
 /// An approach to a remedy.
@@ -82,10 +84,18 @@ pub fn remedies(memory: &Memory, causes: &[&Cause]) -> Vec<Remedy> {
 }
 
 impl Remedy {
-    /// The remedy as one instruction, with its condition.
+    /// The remedy as one instruction, with its condition and what a pool takes from the system.
     pub fn describe(&self) -> String {
-        let only = self.only.as_ref().map(|only| format!(" ({only})")).unwrap_or_default();
-        format!("{}{only}", self.instruction())
+        let pool =
+            self.pool_bytes().map(|bytes| format!("the pool takes {} from all other memory", format_bytes(bytes)));
+        let remarks: Vec<String> = self.only.iter().cloned().chain(pool).collect();
+        let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
+        format!("{}{remarks}", self.instruction())
+    }
+
+    /// Bytes of the pages that it adds to a hugetlb pool.
+    fn pool_bytes(&self) -> Option<u64> {
+        self.changes.iter().find_map(Change::pool_bytes)
     }
 
     /// The remedy as one instruction.
@@ -132,7 +142,11 @@ fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Rem
         };
         let applies = memory.is_pmd && !causes.iter().any(remains);
         return applies.then(|| {
-            changes.insert(0, change::pool(memory.size, memory.length_bytes + extra_bytes));
+            let needed = (memory.length_bytes + extra_bytes).div_ceil(memory.size.bytes());
+            let missing = needed.saturating_sub(memory.free_pool_pages);
+            if missing > 0 {
+                changes.insert(0, Change::Pool { page_bytes: memory.size.bytes(), pages: missing });
+            }
             Remedy { changes, only }
         });
     }

@@ -3,7 +3,15 @@ use super::*;
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 
 fn memory<'a>(kind: &'a Kind, runtimes: &'a [Runtime]) -> Memory<'a> {
-    Memory { kind, size: PageSize::M2, is_pmd: true, length_bytes: 64 << 20, runtimes, deciding: Deciding::default() }
+    Memory {
+        kind,
+        size: PageSize::M2,
+        is_pmd: true,
+        length_bytes: 64 << 20,
+        runtimes,
+        deciding: Deciding::default(),
+        free_pool_pages: 0,
+    }
 }
 
 /// The remedies in words.

@@ -100,7 +100,7 @@ impl<'a> Candidates<'a> {
                 });
                 let time = format!("{}'s {time}", reference.policy);
                 format!(
-                    "{}: translation takes up to {} less of the time on {} (at most {} -> {} of {time}){hardly}{}{}{all}",
+                    "{} saves up to {} of the time on {} in translation (at most {} -> {} of {time}){hardly}{}{}{all}",
                     first.policy,
                     less_by(shares.translation, shares.best_translation),
                     self.name,

@@ -137,10 +137,11 @@ fn the_time_has_its_source() {
     };
     let answer = answer_of(&cells, &measured(None));
     let expected =
-        "thp: translation takes up to 18 % less of the time on m (at most 20 % -> 2 % of base's 400.0 µs), for about";
+        "thp saves up to 18 % of the time on m in translation (at most 20 % -> 2 % of base's 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
-    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively (median of 3 \
-                    runs, 300.0 µs to 700.0 µs) on such a processor (a fast one). With";
+    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively, with this host's \
+                    own page sizes (median of 3 runs, 300.0 µs to 700.0 µs: with the shortest, shares are 1.33 times as \
+                    large), on such a processor (a fast one). With";
     assert!(answer.sentence.contains(expected), "{}", answer.sentence);
     // The kernel's 150,000 cycles come on top of the million.
     let answer = answer_of(&cells, &measured(Some(0.25)));
@@ -153,7 +154,11 @@ fn the_time_has_its_source() {
         recorded_ratio: None,
     };
     let answer = answer_of(&cells, &other);
-    assert!(answer.sentence.contains("natively (one run) on another processor (unknown)"), "{}", answer.sentence);
+    assert!(
+        answer.sentence.contains("natively, with this host's own page sizes (one run), on another processor (unknown)"),
+        "{}",
+        answer.sentence
+    );
     assert!(answer.sentence.contains("Translation alone would take longer than that time"), "{}", answer.sentence);
     assert_eq!(answer.shares.unwrap().translation, 1.0);
 }
@@ -178,7 +183,7 @@ fn names_the_best_with_its_gain_its_memory_and_assumptions() {
     let answer = answered(&[cell("base", cost(200_000)), cell("thp", thp), cell("mthp-64k", cost(60_000))]);
     assert_eq!(
         answer.sentence,
-        "thp: translation takes up to 13.4 % less of the time on m (at most 14.9 % -> 1.5 % of base's time, which is assumed), for 1.5 times the \
+        "thp saves up to 13.4 % of the time on m in translation (at most 14.9 % -> 1.5 % of base's time, which is assumed), for 1.5 times the \
          peak memory (150M against 100M); held on 97 % of the memory. The time is assumed, a cycle for each of 1,000,000 \
          instructions, plus translation and the kernel's work at faults: this is a test. With faults, zeroing and copying, \
          whose cost is assumed, thp has the fewest cycles; thp takes up to 13.3 % less time than base. Assumed: 4 of 5 figures of \

@@ -2,9 +2,26 @@
 
 use policy::size::format_bytes;
 
+use super::Answer;
 use crate::figure;
 use crate::simulation::{Cost, Per, rate_in_words};
 use crate::text::printable;
+
+impl Answer {
+    /// `-5.3 %`: the bound on the change of the program's time under a policy; empty for the reference, and if the time is not known.
+    pub fn change_in_words(&self, policy: &str) -> String {
+        let saved = self.saved.iter().find(|(known, _)| known == policy).map(|(_, saved)| *saved);
+        saved.map_or(String::new(), |saved| match -saved * 100.0 {
+            change if change.abs() < 0.05 => "0 %".to_owned(),
+            change => format!("{change:+.1} %"),
+        })
+    }
+
+    /// `≤ 12.4 %`: the bound on the share of the program's time that lost cycles take; empty if the time is not known.
+    pub fn share_in_words(&self, lost_cycles: u64) -> String {
+        self.time_cycles.map_or(String::new(), |cycles| format!("≤ {}", at_most(lost_cycles as f64 / cycles)))
+    }
+}
 
 /// `not in force: mappings smaller than one page`; for a program that cannot start, only that.
 pub(super) fn not_in_force(cost: &Cost) -> String {

@@ -1,4 +1,4 @@
-//! What mapped the memory: stacked bars by leaf and folio size, one bar per policy.
+//! The figure of the census: for each arm, a stacked bar of its memory by leaf and folio size.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,32 +14,37 @@ const LEFT: f64 = 142.0;
 const RIGHT: f64 = 430.0;
 const TOP: f64 = 8.0;
 const LINE: f64 = 36.0;
-/// Number of colours for sizes in the style sheet.
+/// Number of shades for page sizes in the style sheet.
 const SHADES: usize = 6;
 
-/// A kind of memory in the figure; the order is that of the bar, largest pages first.
+/// A kind of memory: a part of a bar. The derived order is that of the parts in a bar, the largest pages first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Anonymous, shared or hugetlb memory.
+    /// Anonymous, shared or hugetlb memory. `size` is the effective size: that of the folio if it is mapped completely, else that
+    /// of the leaf.
     Program { size: std::cmp::Reverse<PageSize>, shape: Shape, leaf: PageSize },
     /// File pages and the zero page.
     Other,
 }
 
-/// Distinguishes kinds of the same size.
+/// The relation between the leaves and the folio, which distinguishes kinds of the same effective size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Shape {
+    /// Pages of a hugetlb pool.
     Hugetlb,
-    /// A folio mapped by one leaf.
+    /// A whole folio, mapped by one leaf of its size.
     Leaf,
-    /// A folio mapped by smaller leaves.
+    /// A whole folio, mapped by smaller leaves: PTE-mapped.
     Folio,
+    /// Part of a folio, or a complete one at a misaligned address.
     Part,
+    /// The folio is not visible.
     Unknown,
 }
 
 impl Shape {
-    /// The CSS class of its pattern: sizes differ by shade, shapes also without colour.
+    /// The CSS class of its pattern; `None` for a plain fill. Patterns distinguish the shapes even without colour. Shades
+    /// distinguish the sizes.
     fn pattern(self) -> Option<&'static str> {
         match self {
             Shape::Hugetlb => Some("dotted"),
@@ -79,7 +84,8 @@ impl Kind {
         }
     }
 
-    /// CSS classes: the shade of the size, and the pattern of the shape.
+    /// CSS classes: the shade of the size, and the pattern of the shape. `sizes` are all effective sizes of the figure,
+    /// ascending.
     fn classes(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
         match self {
             Kind::Other => ("other".to_string(), None),
@@ -94,12 +100,13 @@ impl Kind {
 
 /// The bars of all arms.
 struct Bars<'a> {
+    /// For each arm, the bytes of each kind of memory.
     rows: Vec<(&'a Row<'a>, BTreeMap<Kind, u64>)>,
-    /// All effective sizes, ascending.
+    /// All effective sizes in the figure, ascending.
     sizes: Vec<PageSize>,
 }
 
-/// The figure with its legend; `None` if no memory was seen.
+/// The figure with its legend. `None` if the census of every arm is empty.
 pub(super) fn figure(rows: &[Row<'_>]) -> Option<String> {
     let bars = Bars::of(rows);
     let total = |kinds: &BTreeMap<Kind, u64>| kinds.values().sum::<u64>();
@@ -142,24 +149,25 @@ impl<'a> Bars<'a> {
         Bars { rows, sizes: sizes.into_iter().collect() }
     }
 
+    /// Draws the bar of an arm, with its total bytes and its coverage at the right.
     fn draw(&self, figure: &mut Figure, row: &Row<'_>, kinds: &BTreeMap<Kind, u64>, scale: &Scale, y: f64) {
-        let mut below = 0;
+        let mut drawn_bytes = 0;
         for (kind, bytes) in kinds {
-            let (from, to) = (scale.at(below as f64), scale.at((below + bytes) as f64));
+            let (from, to) = (scale.at(drawn_bytes as f64), scale.at((drawn_bytes + bytes) as f64));
             let (class, pattern) = kind.classes(&self.sizes);
             let hover = format!("{}: {}, {}", row.label(), format_bytes(*bytes), kind.name());
             figure.rectangle(&format!("bar {class}"), (from, y), (to - from, 22.0), &hover);
             if let Some(pattern) = pattern {
                 figure.rectangle(&format!("pattern {pattern}"), (from, y), (to - from, 22.0), "");
             }
-            below += bytes;
+            drawn_bytes += bytes;
         }
-        figure.text("value", (WIDTH - 2.0, y + 9.0), Anchor::End, &format_bytes(below));
-        let verdict = match row.mean_coverage_ratio() {
+        figure.text("value", (WIDTH - 2.0, y + 9.0), Anchor::End, &format_bytes(drawn_bytes));
+        let coverage = match row.mean_coverage_ratio() {
             Some(ratio) => format!("{} as asked", figure::share(ratio)),
             None => row.holding().map(|_| "nothing asked").unwrap_or_default().to_string(),
         };
-        figure.text("range", (WIDTH - 2.0, y + 23.0), Anchor::End, &verdict);
+        figure.text("range", (WIDTH - 2.0, y + 23.0), Anchor::End, &coverage);
     }
 
     fn legend(&self) -> String {
@@ -177,6 +185,7 @@ impl<'a> Bars<'a> {
         format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().map(entry).collect::<String>())
     }
 
+    /// The content of the figure as text, for readers who do not see it.
     fn description(&self) -> String {
         let arm = |(row, kinds): &(&Row<'_>, BTreeMap<Kind, u64>)| {
             let parts: Vec<String> =

@@ -6,14 +6,17 @@ use study::matrix::{Agreement, Cell, Claim, Matrix, Reproduction, Row, Standing,
 use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
-use super::cells::{named, why};
-use super::{Report, counted, grounds, rows_of};
+use super::cells::{amount, named, open_range, why};
+use super::{Report, by_kernel, counted, grounds, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
 /// The answer: the cost of each policy relative to the baseline where it was measured, or on models if nothing was
 /// measured; and the same for variants.
 pub fn answer(report: &Report<'_>) -> String {
+    if by_kernel::is_of_kernels(report) {
+        return by_kernel::answer(report);
+    }
     let rows = of_rows(report.definition);
     let policies = report.policies().map(|matrix| of_matrix(matrix, "policy", rows));
     let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant", rows));
@@ -27,6 +30,9 @@ pub(super) fn of_rows(definition: &Definition) -> &'static str {
 
 /// The answer in a clause, for a title: the largest change that is shown. Changes of boots and variants come before those of policies.
 pub fn title(report: &Report<'_>) -> String {
+    if by_kernel::is_of_kernels(report) {
+        return by_kernel::title(report);
+    }
     let matrices: Vec<&Matrix> = report.others().chain(report.policies()).collect();
     let shown = matrices.iter().find_map(|matrix| largest(matrix));
     let counted = || report.counted.iter().flat_map(counted::sentences).next();
@@ -101,20 +107,12 @@ fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterato
 
 /// `12.3 % less wall time`, `88.4 % fewer walks`; `cost` if workloads have several metrics.
 pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
-    let change = Change::of(effect);
-    let Some((metric, _)) = &total.metric else { return format!("{} cost", change.in_words()) };
+    let Some((metric, _)) = &total.metric else { return format!("{} cost", Change::of(effect).in_words()) };
     let is_count = match total.provenance {
         Provenance::Modelled => !metric.ends_with("_bytes") && !metric.ends_with("_ratio"),
         _ => figure::metric(&[], metric).unit == Unit::Count,
     };
-    let amount = if is_count { change.in_words().replace("less", "fewer") } else { change.in_words() };
-    format!("{amount} {}", figure::title(metric))
-}
-
-/// The interval of an undecided change, or a note that there is none.
-pub(super) fn open_range(effect: &Effect) -> String {
-    let range = Change::of(effect).range();
-    range.map_or_else(|| " (too few blocks or boots for an interval)".to_owned(), |range| format!(" ({range} %)"))
+    amount(metric, is_count, effect)
 }
 
 /// One clause each for decreases, increases, undecided changes, and missing figures.

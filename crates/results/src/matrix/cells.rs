@@ -117,3 +117,16 @@ pub(super) fn why(reasons: &[String]) -> String {
     };
     format!("; figures can differ because {joined}")
 }
+
+/// `12.3 % less wall time`, `88.4 % fewer walks`
+pub(super) fn amount(metric: &str, is_count: bool, effect: &Effect) -> String {
+    let change = Change::of(effect).in_words();
+    let change = if is_count { change.replace("less", "fewer") } else { change };
+    format!("{change} {}", figure::title(metric))
+}
+
+/// The interval of an undecided change, or a note that there is none.
+pub(super) fn open_range(effect: &Effect) -> String {
+    let range = Change::of(effect).range();
+    range.map_or_else(|| " (too few blocks or boots for an interval)".to_owned(), |range| format!(" ({range} %)"))
+}

@@ -3,6 +3,7 @@
 //! All forms are made from the same [`Sheet`]s; the page also has pictures.
 
 mod answer;
+mod by_kernel;
 mod cells;
 pub(crate) mod counted;
 mod figures;
@@ -156,7 +157,7 @@ fn sentence_on_total(matrix: &Matrix, total: &Total) -> Option<String> {
             format!("{} than {baseline} over {over}{}", answer::in_words(total, &effect), apart())
         }
         Standing::Equivalent => format!("equivalent to {baseline} over {over}{}", apart()),
-        _ => format!("no difference from {baseline} is shown over {over}{}", answer::open_range(&effect)),
+        _ => format!("no difference from {baseline} is shown over {over}{}", cells::open_range(&effect)),
     };
     let wins = &total.wins;
     let front = match wins.races {

@@ -7,6 +7,7 @@ use study::matrix::kernels::EMULATED;
 use study::matrix::{Cell, Row, Standing};
 use study::metric::names;
 
+use super::by_kernel::names_of;
 use super::cells::word;
 use super::{Report, answer, further, mail};
 use crate::figure::{self, Change};
@@ -37,7 +38,13 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let notes = limits.iter().map(|(_, note, _)| *note).filter(|note| !of_clocks.contains(&Some(note)));
     let notes = notes.map(|note| format!("note: {note}"));
     let is_emulated = rows.iter().any(|row| row.is_emulated);
-    let emulated = is_emulated.then(|| "note: no figure is a time, because the guests are emulated".to_owned());
+    let counts = rows.iter().any(|row| row.metric == names::INSTRUCTIONS);
+    let cleared = if counts {
+        "; each byte that is cleared counts as an instruction, so zeroing weighs more than on a processor"
+    } else {
+        ""
+    };
+    let emulated = is_emulated.then(|| format!("note: no figure is a time, because the guests are emulated{cleared}"));
     let has_bare = rows.iter().any(|row| row.workload.ends_with(&format!(" under {BARE}")));
     let bare =
         has_bare.then(|| "note: bare is the program without the tracer, whose stops cost something too".to_owned());
@@ -49,16 +56,6 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let last = format!("all figures{columns}, and what limits them: {full}");
     sentences.chain([last]).for_each(|one| text.push_str(&format!("\n{}", sentence(&one))));
     text + "\n"
-}
-
-/// The policy and the kernel of a cell.
-fn names_of<'a>(report: &Report<'_>, row: &'a Row, cell: &'a Cell) -> (&'a str, &'a str) {
-    if report.columns_of(report.matrix) != "boot" {
-        return (&cell.policy, &row.machine);
-    }
-    let workloads = report.definition.workloads.iter();
-    let policy = workloads.filter_map(|one| row.workload.strip_prefix(&one.name)?.strip_prefix(" under ")).next();
-    (policy.unwrap_or(&row.workload), &cell.policy)
 }
 
 /// The table, and the columns for which there is no room.

@@ -49,7 +49,7 @@ fn an_undecided_sentence_names_the_metric_that_is_steadier() {
         steal_ratio: 0.0,
         decides: false,
     };
-    comparison.design.contention = Some(load.clone());
+    comparison.design.contention = Some(load);
     let sentence = conclude(&comparison);
     assert!(
         sentence.contains("--blocks 40; the processors were shared, so CPU time is steadier (--primary cpu)"),

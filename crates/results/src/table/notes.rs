@@ -1,9 +1,11 @@
 //! Notes that accompany the figures of the table.
 
+use policy::Granularity;
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Contention, Design, Khugepaged};
-use study::stats::{Outcome, Warning};
+use study::stats::{ArmAnalysis, Outcome, Warning};
+use study::trial::Arm;
 
 use crate::rows::{self, Row};
 use crate::text::{enumerate, printable, times};
@@ -60,7 +62,18 @@ fn of_warning(comparison: &Comparison, (warning, remedy): &(&Warning, Option<Str
     let sentence = printable(&warning.describe(&comparison.design.arms));
     let remedy = remedy.as_ref().map(|remedy| format!("; {}", printable(remedy))).unwrap_or_default();
     let line = format!("warning: {sentence}{remedy}");
-    if warning.changes_the_reading() { Note::both(line) } else { Note::full(line) }
+    let is_brief = warning.changes_the_reading() || explains_worse_large_pages(comparison, warning);
+    if is_brief { Note::both(line) } else { Note::full(line) }
+}
+
+/// Whether a warning is a likely reason why large pages cost time here: their first touch makes the hypervisor fault.
+fn explains_worse_large_pages(comparison: &Comparison, warning: &Warning) -> bool {
+    let is_large_and_worse = |(arm, analysis): (&Arm, &ArmAnalysis)| {
+        arm.policy.granularity == Granularity::Thp && analysis.outcome == Outcome::Worse
+    };
+    let Some(analysis) = &comparison.analysis else { return false };
+    matches!(warning, Warning::FreeMemoryReported { .. })
+        && comparison.design.arms.iter().zip(&analysis.arms).any(is_large_and_worse)
 }
 
 /// How khugepaged was controlled, or how it can be if it was active.

@@ -1,4 +1,4 @@
-//! The questions that a matrix answers, over the rows of the measured machine.
+//! The questions of a study, from the rows of its matrix for the machine that the rounds measure.
 
 use super::{Aim, Question, Spent, Term};
 use crate::comparison::Design;
@@ -7,13 +7,17 @@ use crate::matrix::{Cell, Matrix, Row, Standing};
 use crate::metric::Direction;
 use crate::stats::{Effect, LogError};
 
-/// The mean change of every policy but the baseline, and every published change, over the rows of the machine that has these
-/// comparisons. Shares of wins are not questions: they depend on the number of workloads, not on their time.
+/// The questions of a study: the mean change of every policy except the baseline, and every published change. `spent` are the
+/// comparisons that the rounds continue. Only rows of their machine take part.
+///
+/// Published shares of wins are not questions: they depend on the number of workloads, and more time does not make them more
+/// precise.
 pub fn questions(matrix: &Matrix, spent: &[Spent]) -> Vec<Question> {
     let rows = rows(matrix, spent);
     let policies = matrix.policies.iter().filter(|policy| **policy != matrix.baseline);
     let changes = policies.filter_map(|policy| change(policy, &rows).or_else(|| tracer_cost(policy, &rows)));
-    let figures = matrix.published.iter().map(|set| &set.published);
+    // The matrix compares a published figure with each machine.
+    let figures = matrix.published.iter().map(|reproduction| &reproduction.published);
     let mut distinct: Vec<&Published> = Vec::new();
     for figure in figures {
         if !distinct.contains(&figure) {
@@ -23,34 +27,35 @@ pub fn questions(matrix: &Matrix, spent: &[Spent]) -> Vec<Question> {
     changes.chain(distinct.into_iter().filter_map(|figure| published(figure, &rows))).collect()
 }
 
-/// A row, and the index of its workload.
+/// A row, and the index of its comparison in `spent`. `None` if the rounds do not continue that comparison.
 type Indexed<'a> = (&'a Row, Option<usize>);
 
-/// The rows of the measured machine. A workload that is not measured in these rounds keeps its figures.
+/// The measured rows of the machine that the rounds measure, including workloads that the rounds do not continue.
 fn rows<'a>(matrix: &'a Matrix, spent: &[Spent]) -> Vec<Indexed<'a>> {
-    let workload = |row: &Row| {
+    let index_in_spent = |row: &Row| {
         let id = row.comparison?;
         spent.iter().position(|one| one.comparison == id)
     };
-    let indexed: Vec<Indexed<'a>> = matrix.rows.iter().map(|row| (row, workload(row))).collect();
-    let own = |row: &Row| indexed.iter().any(|(other, at)| at.is_some() && other.machine == row.machine);
-    indexed.iter().copied().filter(|(row, _)| row.comparison.is_some() && own(row)).collect()
+    let indexed: Vec<Indexed<'a>> = matrix.rows.iter().map(|row| (row, index_in_spent(row))).collect();
+    let is_of_machine = |row: &Row| indexed.iter().any(|(other, at)| at.is_some() && other.machine == row.machine);
+    indexed.iter().copied().filter(|(row, _)| row.comparison.is_some() && is_of_machine(row)).collect()
 }
 
 fn cell<'a>(row: &'a Row, policy: &str) -> Option<&'a Cell> {
     row.cells.iter().find(|cell| cell.policy == policy)
 }
 
-/// The mean change of a policy; `None` if no row makes a claim about it.
+/// The mean change of a policy over the rows that make a claim about it. `None` if no row does.
 fn change(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
     let claims: Vec<_> = claims(policy, rows).collect();
     let question = mean(policy, &claims)?;
+    // The mean is one of costs. If all rows have the same throughput metric, the question is about the throughput.
     let is_rate = claims.iter().all(|(row, ..)| row.direction == Direction::Higher && row.metric == claims[0].0.metric);
     let sign = if is_rate { -1.0 } else { 1.0 };
     Some(Question { log_ratio: sign * question.log_ratio, ..question })
 }
 
-/// The rows that make a claim about a policy, with its cell and the index of the workload.
+/// The rows that make a claim about a policy: each with the cell of the policy, and the index of its comparison in `spent`.
 fn claims<'a>(policy: &'a str, rows: &'a [Indexed<'a>]) -> impl Iterator<Item = (&'a Row, &'a Cell, Option<usize>)> {
     rows.iter().filter_map(move |(row, at)| {
         let cell = cell(row, policy).filter(|cell| cell.has_claim())?;
@@ -58,7 +63,7 @@ fn claims<'a>(policy: &'a str, rows: &'a [Indexed<'a>]) -> impl Iterator<Item = 
     })
 }
 
-/// The mean of the costs of cells; with a single one, its own interval.
+/// The geometric mean of the costs of these cells. A single cell has the interval of its comparison. `None` if there is no cell.
 fn mean(name: &str, claims: &[(&Row, &Cell, Option<usize>)]) -> Option<Question> {
     if let [(row, cell, at)] = claims {
         return Some(single(name, &row.cost(cell)?, row, *at, Aim::Change));
@@ -79,7 +84,7 @@ fn mean(name: &str, claims: &[(&Row, &Cell, Option<usize>)]) -> Option<Question>
     })
 }
 
-/// A change of one workload.
+/// A question about the change of one workload, with the interval of its comparison.
 fn single(name: &str, effect: &Effect, row: &Row, workload: Option<usize>, aim: Aim) -> Question {
     let confidence = 1.0 - (1.0 - Design::CONFIDENCE) * Design::SPENT_RATIO;
     let error = LogError::of_interval(effect, confidence);
@@ -87,14 +92,15 @@ fn single(name: &str, effect: &Effect, row: &Row, workload: Option<usize>, aim: 
     Question { name: name.to_owned(), aim, log_ratio: effect.ratio.ln(), terms: vec![term], confidence }
 }
 
-/// The question of a policy whose changes could all have been caused by the tracer's stops.
+/// The question about a policy of which no row makes a claim, because the tracer's stops could have caused the changes. `None` if
+/// there is no such row.
 fn tracer_cost(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
-    let hidden = rows.iter().filter_map(|(row, at)| {
+    let within_cost = rows.iter().filter_map(|(row, at)| {
         let cell = cell(row, policy).filter(|cell| cell.standing == Standing::WithinTracerCost)?;
         let effect = cell.effects.get(&row.metric)?;
         Some((effect.ratio.ln(), Term { workload: *at, error: cell.error, is_running: effect.blocks >= row.blocks }))
     });
-    let (logs, terms): (Vec<f64>, Vec<Term>) = hidden.unzip();
+    let (logs, terms): (Vec<f64>, Vec<Term>) = within_cost.unzip();
     let log_ratio = logs.iter().sum::<f64>() / logs.len() as f64;
     let confidence = Design::CONFIDENCE;
     (!terms.is_empty()).then(|| Question {
@@ -106,7 +112,8 @@ fn tracer_cost(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
     })
 }
 
-/// A published change, compared as [`Matrix::published`] does; `None` if nothing here can be compared with it.
+/// The question about a published change, which is compared as in [`Matrix::published`]. `None` if nothing here can be compared
+/// with it.
 fn published(figure: &Published, rows: &[Indexed<'_>]) -> Option<Question> {
     let policy = figure.policy.as_ref().filter(|_| figure.measure == Measure::Change)?;
     let aim = Aim::Published { log_ratio: figure.ratio.ln() };
@@ -117,8 +124,8 @@ fn published(figure: &Published, rows: &[Indexed<'_>]) -> Option<Question> {
         let effect = cell.effects.get(figure.metric.as_ref().unwrap_or(&row.metric))?;
         return Some(single(&figure.what, effect, row, *at, aim));
     }
-    let is_own = |row: &Row| figure.suite.as_ref().is_none_or(|suite| suite.workloads.contains(&row.workload));
-    let rows: Vec<Indexed<'_>> = rows.iter().copied().filter(|(row, _)| is_held(row) && is_own(row)).collect();
+    let is_in_suite = |row: &Row| figure.suite.as_ref().is_none_or(|suite| suite.workloads.contains(&row.workload));
+    let rows: Vec<Indexed<'_>> = rows.iter().copied().filter(|(row, _)| is_held(row) && is_in_suite(row)).collect();
     let claims: Vec<_> = claims(policy, &rows).collect();
     // A published mean of several programs is not compared with a single one.
     let question = mean(&figure.what, &claims).filter(|question| question.terms.len() > 1)?;
@@ -192,9 +199,10 @@ mod tests {
     #[test]
     fn rows_of_other_machines_and_finished_arms_do_not_take_part() {
         let other = Row { machine: "n".into(), ..row("a", 7, 0.5, 0.02) };
-        let mut left = row("b", 2, 0.9, 0.02);
-        left.blocks = 14;
-        let matrix = matrix(vec![row("a", 1, 0.9, 0.02), left, other], &[]);
+        // The arm has 10 of 14 blocks, so it has finished early.
+        let mut finished = row("b", 2, 0.9, 0.02);
+        finished.blocks = 14;
+        let matrix = matrix(vec![row("a", 1, 0.9, 0.02), finished, other], &[]);
         let questions = questions(&matrix, &spent());
         assert_eq!(questions.len(), 1);
         let running: Vec<bool> = questions[0].terms.iter().map(|term| term.is_running).collect();

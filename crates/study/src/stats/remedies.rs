@@ -75,10 +75,9 @@ impl Warning {
                     ratio * 100.0
                 )
             }
-            Warning::SharedMemory { bytes, concerned_bytes } => format!(
-                "{} of the memory is shared, and no policy chooses its pages; {} is private, whose pages they choose",
-                format_bytes(*bytes),
-                format_bytes(*concerned_bytes)
+            Warning::SharedMemory { bytes, .. } => format!(
+                "{} of the memory is shared, and no policy chooses its pages: what policies held is about the rest",
+                format_bytes(*bytes)
             ),
             Warning::ShortRuns { wall_s } => {
                 format!("the runs take only {:.1} ms, so starting the process weighs heavily", wall_s * 1e3)
@@ -135,7 +134,7 @@ impl Warning {
                 "find what writes the setting (a tuning daemon such as tuned, another user) and stop it"
             }
             Warning::TracerCost { .. } => {
-                "the line `cost` below a change is its tracing overhead, and no smaller change is claimed; a longer run of the \
+                "the row `tracing` of all figures is that overhead, and no smaller change is claimed; a longer run of the \
                  program after its memory is mapped makes it smaller"
             }
             Warning::TracerLoad { .. } => {
@@ -150,11 +149,12 @@ impl Warning {
                  reboot to undo it"
             }
             Warning::FreeMemoryReported { said_by: Some(_), .. } => {
-                "--prepare 'pagelab workload page-touch --bytes SIZE' makes the hypervisor provide the memory again before each trial"
+                "--prepare 'pagelab workload page-touch --bytes SIZE' makes the hypervisor provide the memory again before each trial \
+                 (SIZE: somewhat more than the program's memory), which a program in production does not have done for it"
             }
             Warning::FreeMemoryReported { said_by: None, .. } => {
                 "make the hypervisor provide the memory again before each trial (--prepare 'pagelab workload page-touch --bytes \
-                 SIZE'), or switch it off (QEMU: free-page-reporting=off); the page Limits of the book says more"
+                 SIZE', somewhat more than the program's memory), or switch it off (QEMU: free-page-reporting=off); the page Limits of the book says more"
             }
             Warning::FirstProcessEnds { .. } => {
                 "run it in the foreground (as redis-server --daemonize no), or as a server with a client that drives it \

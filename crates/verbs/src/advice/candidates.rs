@@ -134,6 +134,8 @@ fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, regio
         length_bytes: region.accessible_bytes,
         runtimes: &by_default.runtimes,
         deciding: Deciding { size: rules.deciding(size), mounted_file: None, lacks_file_folios: false },
+        // Attempts make pools of their own.
+        free_pool_pages: 0,
     };
     remedies(&memory, &causes.iter().collect::<Vec<&Cause>>())
 }

@@ -82,7 +82,7 @@ fn try_settings(goal: &Goal, work: &mut Work, session: &mut Session) -> Result<T
     session.apply(&goal.policy).map_err(Failure::input)?;
     let by_policy = attempt::observe(work, &goal.policy, session)?.large_bytes(&goal.is_large);
     status.set("advice: a run without a policy");
-    session.rest().map_err(Failure::input)?;
+    session.restore_under_lease().map_err(Failure::input)?;
     let by_default = attempt::observe(work, &Policy::DEFAULT, session)?;
     let default_bytes = by_default.large_bytes(&goal.is_large);
     let large = LargeBytes { by_policy, by_default: default_bytes };

@@ -122,6 +122,9 @@ pub struct Stopping {
     /// block, else wall time. Default: wall, with a suggestion where CPU time is steadier
     #[arg(long, value_name = "NAME")]
     pub primary: Option<String>,
+    /// How long to wait for another pagelab that has changed system settings
+    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
+    pub wait: f64,
 }
 
 impl Stopping {
@@ -139,6 +142,7 @@ impl Stopping {
             trial_time: changed(self.trial_time, &given.trial_time, &defaults.trial_time),
             seed: changed(self.seed, &given.seed, &defaults.seed),
             primary: changed(self.primary, &given.primary, &defaults.primary),
+            wait: changed(self.wait, &given.wait, &defaults.wait),
         }
     }
 }
@@ -228,9 +232,6 @@ pub struct Measuring {
     /// share was reached
     #[arg(long, value_name = "PERCENT[@SIZE]", value_parser = parse_fragmented)]
     pub fragmented: Option<Fragmented>,
-    /// How long to wait for another pagelab that has changed system settings
-    #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
-    pub wait: f64,
 }
 
 /// Where results are kept, and how much of them is shown.

@@ -35,7 +35,8 @@ pub fn run(
     compare.stopping.primary.get_or_insert_with(|| names::WALL_S.to_owned());
     compare.keeping.store = Some(store.path().to_owned());
     (compare.forms.json, compare.forms.html) = (false, None);
-    compare.stopping.blocks = compare.stopping.min_blocks.unwrap_or(Design::MIN_BLOCKS);
+    let blocks = compare.stopping.min_blocks.unwrap_or(Design::MIN_BLOCKS.min(compare.stopping.blocks));
+    (compare.stopping.blocks, compare.stopping.min_blocks) = (blocks, Some(blocks));
     compare.stopping.seed = Some(seed);
     if let (Some(user), None) = (user, &compare.measuring.user) {
         compare.measuring.user = Some(user.to_owned());

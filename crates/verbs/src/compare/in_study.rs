@@ -16,6 +16,7 @@ use super::primary::refuse_auto;
 use super::request::Request;
 use super::resumed::InStudy;
 use crate::failure::Failure;
+use crate::separator;
 
 /// Parses arguments of `compare` that do not come from pagelab's command line.
 #[derive(Parser)]
@@ -68,11 +69,12 @@ pub fn exit(comparison: &Comparison) -> Result<(), Failure> {
     ending::exit(comparison, Blame::Command)
 }
 
-/// Parses arguments of `compare`.
+/// Parses arguments of `compare`, in which `--` before the command may be missing.
 ///
 /// # Errors
 /// `compare` rejects the arguments.
 pub fn parsed<Word: Into<OsString> + Clone>(words: impl IntoIterator<Item = Word>) -> Result<Compare, Failure> {
+    let words = separator::inserted::<Compare>(words.into_iter().map(Into::into).collect())?;
     let line = Line::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
         // Only the message is kept: the usage text of `compare` would not help here.

@@ -15,7 +15,7 @@ use super::progress::Progress;
 use super::recorder::{Destination, Recorder};
 use super::request::Setup;
 use super::resumed::{InStudy, Resumed};
-use super::server_hint::ServerHint;
+use super::server_hint::{self, ServerHint};
 use super::time_limit::TimeLimit;
 use super::trials::Trials;
 use super::{fragmented, khugepaged, shares, work};
@@ -50,6 +50,9 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
         Some(Resumed { comparison, .. }) => comparison.clone(),
         None => new_comparison(&setup.host, &setup.design, work::invocation(&setup.work))?,
     };
+    if resumed.is_none() {
+        server_hint::of_command(&comparison.invocation.command).into_iter().for_each(report);
+    }
     let earlier = resumed.as_ref().map(Resumed::earlier).unwrap_or_default();
     let clock_s = resumed.as_ref().map_or(0.0, Resumed::clock_s);
     let end = End { pause, max_time_s: setup.design.max_time_s, clock_s };

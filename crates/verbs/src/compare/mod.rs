@@ -101,5 +101,5 @@ pub fn program(arguments: &Compare) -> Result<Option<Program>, Failure> {
     }
     let limit_s = design::trial_time_s(&arguments.stopping);
     let work = work::work(measuring, arguments.command.clone(), limit_s)?;
-    Ok(Some(Program { work, patience: Duration::from_secs_f64(measuring.wait) }))
+    Ok(Some(Program { work, patience: Duration::from_secs_f64(arguments.stopping.wait) }))
 }

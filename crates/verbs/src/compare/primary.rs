@@ -1,4 +1,4 @@
-//! `--primary`: the metric that decides, by name, or by the load on the processors.
+//! `--primary`: the metric that decides a comparison. The user names it, or pagelab chooses it by the load of other programs.
 
 use study::comparison::{Contention, Design, OwnSession};
 use study::metric::{AUTO, SHORT_NAMES, names};
@@ -6,22 +6,22 @@ use study::metric::{AUTO, SHORT_NAMES, names};
 use super::arguments::Compare;
 use crate::failure::{Failure, report};
 
-/// How the metric that decides is chosen.
+/// How the primary metric, which decides the comparison, is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primary {
-    /// The user named it, or CPU time cannot replace it.
-    Named,
-    /// Wall time, by default; CPU time is suggested where it is steadier.
+    /// The metric that the user named. Without a name it is wall time, where the arguments rule out a suggestion of CPU time.
+    Fixed,
+    /// Wall time, by default. Where CPU time is steadier, a message suggests it.
     Suggested,
     /// CPU time where it is steadier, else wall time.
     Auto,
 }
 
 impl Primary {
-    /// The choice that the arguments make.
+    /// The choice in these arguments.
     ///
     /// # Errors
-    /// `--primary auto` where CPU time cannot replace wall time.
+    /// `--primary auto` with `--arm-of-boot`, or with `--server`, where CPU time cannot replace wall time.
     pub fn of(arguments: &Compare) -> Result<Primary, Failure> {
         let Compare { stopping, measuring, .. } = arguments;
         if arguments.arm_of_boot {
@@ -36,31 +36,33 @@ impl Primary {
             )),
             Some(AUTO) => Ok(Primary::Auto),
             None if measuring.server.is_none() && !has_figures && !arguments.arm_of_boot => Ok(Primary::Suggested),
-            _ => Ok(Primary::Named),
+            _ => Ok(Primary::Fixed),
         }
     }
 
-    /// Whether the load of other work has to be observed. A session with the top weight takes precedence over that work.
+    /// Whether the load of other programs must be observed. For a suggestion, it need not be if the command runs in a session of
+    /// top weight: its precedence over other programs keeps wall time steady.
     pub fn depends_on_load(self, design: &Design) -> bool {
         let has_precedence = design.own_session == Some(OwnSession::TopWeight);
         self == Primary::Auto || (self == Primary::Suggested && !has_precedence)
     }
 
-    /// Records the load of other work, chooses the metric for `auto`, and reports advice.
+    /// Records the load of other programs in the design, sets the primary metric for `auto`, and reports the choice or
+    /// suggestion.
     pub fn choose(self, design: &mut Design, load: Contention) {
         let load = Contention { decides: self == Primary::Auto, ..load };
         if load.decides {
             load.steadier_metric().clone_into(&mut design.primary);
         }
         if let Some(advice) = load.advice() {
-            report(format_args!("pagelab: {advice}{}", precedence(design, &load)));
+            report(format_args!("pagelab: {advice}{}", own_session_hint(design, &load)));
         }
         design.contention = Some(load);
     }
 }
 
-/// How to give the command more CPU time than other work; empty where that is not needed.
-fn precedence(design: &Design, load: &Contention) -> &'static str {
+/// A clause for the advice that suggests `--own-session`; empty where CPU time decides, or if that option was given.
+fn own_session_hint(design: &Design, load: &Contention) -> &'static str {
     if load.is_high() && !load.decides && design.own_session.is_none() {
         ", and --own-session (root) gives the command precedence over other sessions"
     } else {
@@ -68,7 +70,7 @@ fn precedence(design: &Design, load: &Contention) -> &'static str {
     }
 }
 
-/// Refuses `--primary auto` where several comparisons must have one metric; `place` says where.
+/// Refuses `--primary auto` where several comparisons must have the same metric. `place` names that situation in the message.
 ///
 /// # Errors
 /// `--primary auto` was given.
@@ -80,10 +82,11 @@ pub fn refuse_auto(arguments: &Compare, place: &str) -> Result<(), Failure> {
     Err(Failure::Input(format!("--primary auto {place}: {why}")))
 }
 
-/// The name of the primary metric in this design; wall time until `auto` has chosen.
+/// The full name of the primary metric, from the argument of `--primary`. Without an argument, and for `auto` until
+/// [`Primary::choose`], it is that of wall time.
 ///
 /// # Errors
-/// There is no such metric.
+/// The design has no such metric.
 pub fn metric(name: Option<&str>, design: &Design) -> Result<String, Failure> {
     let name = name.filter(|name| *name != AUTO).unwrap_or(names::WALL_S);
     let full = SHORT_NAMES.iter().find(|(short, _)| *short == name).map_or(name, |(_, full)| full);
@@ -112,8 +115,8 @@ mod tests {
         assert_eq!(of(&[]).unwrap(), Primary::Suggested);
         assert_eq!(of(&["--primary", "auto"]).unwrap(), Primary::Auto);
         assert_eq!(of(&["--primary", "auto", "--metric", "a_s=([0-9])"]).unwrap(), Primary::Auto);
-        for named in [&["--primary", "wall"][..], &["--metric", "a_s=([0-9])"], &["--server", "a", "--ready", "b"]] {
-            assert_eq!(of(named).unwrap(), Primary::Named, "{named:?}");
+        for fixed in [&["--primary", "wall"][..], &["--metric", "a_s=([0-9])"], &["--server", "a", "--ready", "b"]] {
+            assert_eq!(of(fixed).unwrap(), Primary::Fixed, "{fixed:?}");
         }
         for refused in [&["--server", "a", "--ready", "b"][..], &["--arm-of-boot"]] {
             assert!(of(&[&["--primary", "auto"], refused].concat()).is_err(), "{refused:?}");

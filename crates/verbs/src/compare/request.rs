@@ -93,7 +93,7 @@ impl Request {
             arm_of_boot: arguments.arm_of_boot,
             awake: measuring.awake,
             hugetlb_pool: measuring.hugetlb_pool,
-            patience: Duration::from_secs_f64(measuring.wait),
+            patience: Duration::from_secs_f64(arguments.stopping.wait),
             keeps_lease: false,
             backend,
             in_study: None,

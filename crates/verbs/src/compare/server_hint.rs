@@ -18,6 +18,16 @@ const LISTEN: &str = "0A";
 /// The flag of a listening socket in /proc/PID/net/unix (`__SO_ACCEPTCON`).
 const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
 
+/// A hint for a server whose largest memory no policy changes, because the server itself asks for its pages.
+pub fn of_command(command: &[String]) -> Option<&'static str> {
+    let program = Path::new(command.first()?).file_name()?;
+    let is_asked = command.iter().any(|word| word.contains("huge_pages"));
+    (program == "postgres" && !is_asked).then_some(
+        "pagelab: PostgreSQL itself asks for the pages of its shared buffers: add -c huge_pages=try to its command, and compare \
+         hugetlb-2m (-p default,hugetlb-2m); the other policies change only private memory",
+    )
+}
+
 /// Examines the command once, if its first trial takes long.
 #[derive(Default)]
 pub struct ServerHint {
@@ -122,6 +132,14 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
+
+    #[test]
+    fn shared_buffers_have_a_hint_before_the_first_trial() {
+        let hint = |line: &str| of_command(&line.split(' ').map(str::to_owned).collect::<Vec<_>>());
+        assert!(hint("/usr/lib/postgresql/15/bin/postgres -D data").unwrap().contains("-c huge_pages=try"));
+        assert_eq!(hint("postgres -D data -c huge_pages=try"), None);
+        assert_eq!(hint("redis-server --port 1"), None);
+    }
 
     #[test]
     fn a_process_that_listens_gets_a_hint() {

@@ -237,7 +237,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     judgements.exit()
 }
 
-/// Prints the largest look while the command ran, where that had more memory, and the one at the exit.
+/// Prints the largest look while the command ran, where that had more memory, and a line about the one at the exit; with --regions both.
 fn show(
     arguments: &Inspect,
     largest: &Inspection,
@@ -259,13 +259,16 @@ fn show(
     let seen = peak.text(largest, hwm_bytes);
     let seen: Vec<String> = seen.iter().map(|line| results::fold(line, width, 4)).collect();
     let seen = seen.join("\n");
-    let at_exit = inspection::process(largest, arguments.regions, width);
+    let whole = |look: &Inspection| inspection::process(look, arguments.regions, width);
     let text = match peak.above(largest) {
-        Some((look, _)) => {
-            let look = inspection::process(look, arguments.regions, width);
-            format!("{seen}\n\n{look}\n\nat the exit\n\n{at_exit}")
+        Some((look, _)) if arguments.regions => {
+            format!("{seen}\n\n{}\n\nat the exit\n\n{}", whole(look), whole(largest))
         }
-        None => format!("{at_exit}\n\n{seen}"),
+        Some((look, _)) => {
+            let at_exit = format!("at the exit (--regions has all of it): {}", inspection::summary(largest));
+            format!("{seen}\n\n{}\n\n{}", whole(look), results::fold(&at_exit, width, 2))
+        }
+        None => format!("{}\n\n{seen}", whole(largest)),
     };
     print(&judgements.below(text), false)
 }

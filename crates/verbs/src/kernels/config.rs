@@ -6,7 +6,21 @@ use guest::{Image, Options};
 use study::definition::Boot;
 
 /// Options listed by name; the others are only counted.
-const MAX_LISTED: usize = 12;
+const MAX_LISTED: usize = 16;
+/// Prefixes of relevant options that are listed last: they depend on devices and hypervisors more than on page sizes.
+const LAST_PREFIXES: [&str; 3] = ["BALLOON", "CMA", "ZSWAP"];
+/// Options that make memory or page tables much more expensive, named where all kernels have them.
+const EXPENSIVE: [&str; 9] = [
+    "DEBUG_PAGEALLOC_ENABLE_DEFAULT",
+    "DEBUG_VM",
+    "INIT_ON_ALLOC_DEFAULT_ON",
+    "INIT_ON_FREE_DEFAULT_ON",
+    "KASAN",
+    "KCSAN",
+    "PAGE_POISONING",
+    "PAGE_TABLE_CHECK_ENFORCED",
+    "PROVE_LOCKING",
+];
 /// Prefixes of options that affect memory management, or the speed of the whole kernel.
 const RELEVANT_PREFIXES: [&str; 44] = [
     "ARCH_WANT_HUGE",
@@ -101,7 +115,8 @@ fn difference((old, old_options): (&str, &Options), (new, new_options): (&str, &
     }
     let stem = |name: &str| name.trim_start_matches("CONFIG_").to_owned();
     let is_relevant = |name: &&&String| RELEVANT_PREFIXES.iter().any(|prefix| stem(name).starts_with(prefix));
-    let (relevant, others): (Vec<&String>, Vec<&String>) = all.iter().partition(is_relevant);
+    let (mut relevant, others): (Vec<&String>, Vec<&String>) = all.iter().partition(is_relevant);
+    relevant.sort_by_key(|name| LAST_PREFIXES.iter().any(|prefix| stem(name).starts_with(prefix)));
     let value = |options: &Options, name: &String| options.get(name).map_or("not set".to_owned(), Clone::clone);
     let change =
         |name: &&String| format!("{} {} -> {}", stem(name), value(old_options, name), value(new_options, name));
@@ -110,7 +125,19 @@ fn difference((old, old_options): (&str, &Options), (new, new_options): (&str, &
         parts.push(format!("and {} more of this kind", relevant.len() - MAX_LISTED));
     }
     let listed = if parts.is_empty() { "no option of memory management differs".to_owned() } else { parts.join(", ") };
-    format!("{new} against {old}: {listed}; other options that differ: {}", others.len())
+    format!(
+        "{new} against {old}: {listed}; other options that differ: {}{}",
+        others.len(),
+        expensive(old_options, new_options)
+    )
+}
+
+/// `; both have INIT_ON_ALLOC_DEFAULT_ON`: what makes memory expensive on both kernels.
+fn expensive(old: &Options, new: &Options) -> String {
+    let is_set =
+        |options: &Options, name: &str| options.get(&format!("CONFIG_{name}")).is_some_and(|value| value == "y");
+    let both: Vec<&str> = EXPENSIVE.into_iter().filter(|name| is_set(old, name) && is_set(new, name)).collect();
+    if both.is_empty() { String::new() } else { format!("; both have {}", both.join(", ")) }
 }
 
 #[cfg(test)]
@@ -140,6 +167,20 @@ mod tests {
         let names: Vec<String> = (0..20).map(|number| format!("PAGE_{number:02}")).collect();
         let new = options(&names.iter().map(|name| (name.as_str(), "y")).collect::<Vec<_>>());
         let text = difference(("old", &Options::new()), ("new", &new));
-        assert!(text.contains("PAGE_11 not set -> y, and 8 more of this kind; other options that differ: 0"), "{text}");
+        assert!(text.contains("PAGE_15 not set -> y, and 4 more of this kind; other options that differ: 0"), "{text}");
+    }
+
+    #[test]
+    fn devices_come_last_and_what_is_expensive_on_both_is_named() {
+        let both = [("INIT_ON_ALLOC_DEFAULT_ON", "y"), ("CMA", "n"), ("PREEMPT_LAZY", "n")];
+        let (old, mut new) = (options(&both), options(&both));
+        new.extend(options(&[("CMA", "y"), ("PREEMPT_LAZY", "y")]));
+        let text = difference(("old", &old), ("new", &new));
+        assert!(
+            text.contains(
+                "PREEMPT_LAZY n -> y, CMA n -> y; other options that differ: 0; both have INIT_ON_ALLOC_DEFAULT_ON"
+            ),
+            "{text}"
+        );
     }
 }

@@ -183,7 +183,8 @@ fn machines() -> Result<(String, Value), Failure> {
         terminal_width(),
     );
     let text = format!(
-        "{}\n\n{models}\n\n`pagelab list machines MACHINE` and --json show every figure with its source",
+        "{}\n\n{models}\n\n`pagelab list machines MACHINE` and --json show every figure with its source; `pagelab list machines MACHINE --toml > \
+         own.toml` writes a file to change, for `pagelab sim -m own.toml`",
         plain(["machine", ""], rows, terminal_width())
     );
     Ok((text, document))

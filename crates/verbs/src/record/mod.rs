@@ -20,13 +20,15 @@ use std::process::ExitStatus;
 use census::inspect::{jemalloc, load_segments};
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use policy::size::PageSize;
+use policy::size::{PageSize, format_bytes};
+use study::stats::median;
 use trace::executable::Architecture;
-use trace::{Columns, Header, Native, Notes, Window};
+use trace::{Columns, Header, Native, NativeRun, Notes, Window};
 use tracer::signals::{self, Forward};
 use tracer::{Launch, LaunchError, Supervised};
 
 use crate::failure::{Failure, report};
+use crate::table::describe::count;
 use ends::EndedRecording;
 use error::RecordError;
 use exchange::Exchange;
@@ -140,8 +142,25 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let is_foreign = program.architecture.name() != std::env::consts::ARCH;
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     let output = finish(&exchange, output, process, &emulator, ended, foreign)?;
-    note(&output, rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended)));
+    let native = rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended));
+    summarize(&output, &native);
+    note(&output, native);
     Ok(ended)
+}
+
+/// Reports the trace, and the native runs that followed, which the user would otherwise not know of.
+fn summarize(output: &Output, native: &Native) {
+    let path = results::printable(&output.path().display().to_string());
+    let size = std::fs::metadata(output.path()).map_or(String::new(), |file| format!(", {}", format_bytes(file.len())));
+    let runs = match native {
+        Native::Measured(time) => {
+            let runs = count(time.runs.len() as u64, "native run");
+            let cpu_s = median(&mut time.sorted_s(NativeRun::cpu_s)).unwrap_or_default();
+            format!("{runs} of the command took {cpu_s:.3} s of CPU time (median)")
+        }
+        Native::Unknown(why) => format!("no CPU time of a native run: {}", results::printable(why)),
+    };
+    report(format_args!("pagelab: recorded {path}{size}; {runs}"));
 }
 
 /// Notes the command's CPU time without the recorder in the trace. If that fails, the trace is complete nevertheless.

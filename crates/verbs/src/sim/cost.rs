@@ -15,11 +15,7 @@ use super::simulated::{Cell, Layouts, Simulated};
 /// The results of a trace for each of the machines used.
 pub fn answers_of(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     let machines: Vec<shown::Machine> = used.iter().map(machines::shown).collect();
-    let mut cells = cells(simulated);
-    if let Some(layouts) = &simulated.layouts {
-        cells.iter_mut().for_each(|cell| use_medians(cell, layouts));
-    }
-    let mut answers = answers(&cells, &machines, !simulated.replayed.is_complete(), &simulated.time);
+    let mut answers = answers(&typical_cells(simulated), &machines, !simulated.replayed.is_complete(), &simulated.time);
     let has_own_times = machines.len() > 1 && matches!(simulated.time, RunTime::Assumed { .. });
     for answer in &mut answers {
         if let Some(layouts) = &simulated.layouts {
@@ -34,11 +30,23 @@ pub fn answers_of(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     answers
 }
 
-/// Replaces the counts on which an answer is based by their medians over layouts.
+/// As [`cells`]; over several layouts, with medians.
+pub fn typical_cells(simulated: &Simulated) -> Vec<shown::Cell> {
+    let mut cells = cells(simulated);
+    if let Some(layouts) = &simulated.layouts {
+        cells.iter_mut().for_each(|cell| use_medians(cell, layouts));
+    }
+    cells
+}
+
+/// Replaces the counts of a cell by their medians over layouts.
 fn use_medians(cell: &mut shown::Cell, layouts: &Layouts) {
     let is_of = |spread: &&Spread| spread.machine == cell.machine && spread.policy == cell.policy && spread.layouts > 0;
     let (Some(spread), Ok(cost)) = (layouts.spreads.iter().find(is_of), &mut cell.outcome) else { return };
     let median = |name: &str, fixed: u64| spread.figure(name).map_or(fixed, |figure| figure.median);
+    cost.walks = median("walks", cost.walks);
+    cost.faults = median("faults", cost.faults);
+    cost.table_peak_bytes = median("all_table_peak_bytes", cost.table_peak_bytes);
     cost.least_lost_cycles = median("least_lost_cycles", cost.least_lost_cycles);
     cost.most_lost_cycles = median("most_lost_cycles", cost.most_lost_cycles);
     cost.resident_peak_bytes = median("resident_peak_bytes", cost.resident_peak_bytes);

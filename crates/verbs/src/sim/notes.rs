@@ -191,11 +191,16 @@ fn has_one_of_many_layouts(simulated: &Simulated) -> bool {
 /// A note on machines where the layout decides whether neighbouring base pages share a TLB entry.
 fn decided_by_layout(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
     let has_walks = |outcome: &&&Outcome| outcome.walks != 0 && simulated.noted.coalescing.contains(&outcome.machine);
-    let outcome = ran.iter().find(has_walks).filter(|_| simulated.layouts.is_none())?;
+    let outcome = ran.iter().find(has_walks)?;
     has_one_of_many_layouts(simulated).then(|| {
+        let shown = match &simulated.layouts {
+            Some(layouts) => format!("the table has medians over {} layouts", layouts.count),
+            None => "this is one layout, without randomisation: --layouts 8 shows how far, and can change which policy is best"
+                .to_owned(),
+        };
         format!(
             "{} stores neighbouring pages in one TLB entry where addresses and frames are aligned alike, so walks depend on the \
-             layout of addresses, and this is one layout: --layouts 8 shows how far",
+             layout of addresses; {shown}",
             outcome.machine
         )
     })
@@ -215,7 +220,7 @@ fn layouts(simulated: &Simulated) -> Option<String> {
             let early = (ended < *count).then(|| format!("; in some cells only {ended} reached the end of the trace"));
             Some(format!(
                 "{count} randomised layouts, chosen by --seed {seed}, in addition to the one without randomisation, which the tables \
-                 are for{}",
+                 of all figures are for{}",
                 early.unwrap_or_default()
             ))
         }

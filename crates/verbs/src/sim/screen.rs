@@ -7,12 +7,13 @@ use policy::verdict::Holding;
 use results::answer::Answer;
 use results::fold;
 use results::screen::table_of;
-use results::simulation::{Per, rate_in_words, verdict_in_words};
+use results::simulation as shown;
+use results::simulation::{Missing, Per, rate_in_words, verdict_in_words};
 
-use super::cost::{answers_of, cost};
+use super::cost::{answers_of, typical_cells};
 use super::notes::Notes;
 use super::report::{STOPPED, causes, over_layouts, subject};
-use super::simulated::{Cell, Simulated};
+use super::simulated::{Cell, Layouts, Simulated};
 use super::swept;
 use crate::table::describe::{count, grouped};
 
@@ -20,13 +21,14 @@ use crate::table::describe::{count, grouped};
 pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     let ran: Vec<&Outcome> = simulated.cells.iter().filter_map(Cell::outcome).collect();
     let mut lines: Vec<String> = subject(simulated, &ran).into_iter().collect();
-    let answers = answers_of(simulated, used);
+    let (answers, cells) = (answers_of(simulated, used), typical_cells(simulated));
     for outcomes in ran.chunk_by(|one, other| one.machine == other.machine) {
         let Some(first) = outcomes.first() else { continue };
         let answer = answers.iter().find(|answer| answer.machine == first.machine);
         lines.push(String::new());
-        lines.push(fold(&caption(first, answer), width, 0));
-        let rows: Vec<[String; 9]> = outcomes.iter().map(|outcome| row(outcome, answer)).collect();
+        lines.push(fold(&caption(first, answer, simulated.layouts.as_ref()), width, 0));
+        let own = cells.iter().filter(|cell| cell.machine == first.machine);
+        let rows: Vec<[String; 10]> = own.filter_map(|cell| row(cell, answer)).collect();
         lines.push(table_of(HEADINGS, &rows, width).0);
         lines.extend(simulated.layouts.as_ref().and_then(|layouts| over_layouts(&first.machine, layouts, width)));
     }
@@ -39,7 +41,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.extend(answers.iter().map(|answer| fold(&answer.sentence, width, 2)));
     let in_part: Vec<&Outcome> =
         ran.iter().copied().filter(|outcome| outcome.verdict.holding != Holding::Held).collect();
-    let shown_causes = causes(&in_part, 1);
+    let shown_causes = causes(&in_part, 2);
     lines.extend(shown_causes.iter().map(|line| fold(line, width, 2)));
     let notes = Notes::of(simulated);
     lines.extend(notes.of_this_trace.iter().map(|note| fold(note, width, 2)));
@@ -51,44 +53,57 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
 }
 
 /// The columns, and the order in which a narrow terminal loses them.
-const HEADINGS: [(&str, u8); 9] = [
+const HEADINGS: [(&str, u8); 10] = [
     ("policy", 0),
     ("pages", 2),
-    ("walks", 3),
-    ("translation", 1),
+    ("walks", 4),
+    ("translation", 3),
     ("share", 0),
-    ("faults", 4),
-    ("kernel", 2),
+    ("faults", 5),
+    ("kernel", 3),
+    ("time", 0),
     ("memory", 1),
-    ("tables", 5),
+    ("tables", 6),
 ];
 
 /// The machine, and the units of the columns.
-fn caption(outcome: &Outcome, answer: Option<&Answer>) -> String {
+fn caption(outcome: &Outcome, answer: Option<&Answer>, layouts: Option<&Layouts>) -> String {
     let unit = Per::of(outcome.instructions, outcome.runs).unit();
+    let medians = layouts.map_or(String::new(), |layouts| format!(", medians over {} layouts", layouts.count));
     let has_share = answer.is_some_and(|answer| answer.time_cycles.is_some());
-    let share = if has_share { "; share: translation's of the program's time" } else { "" };
-    format!("{}, modelled; translation and kernel in cycles per 1000 {unit}{share}", outcome.machine)
+    let share = if has_share {
+        "; share: of the program's time, for translation; time: its change, with the kernel's work, both at most"
+    } else {
+        ""
+    };
+    format!(
+        "{}, modelled{medians}; walks and faults are counts, translation and kernel cycles per 1000 {unit}{share}",
+        outcome.machine
+    )
 }
 
-fn row(outcome: &Outcome, answer: Option<&Answer>) -> [String; 9] {
-    let mut row = [const { String::new() }; 9];
-    row[0] = outcome.policy.to_string();
-    if !outcome.is_whole() {
-        row[1] = STOPPED.to_owned();
-        return row;
-    }
-    let cost = cost(outcome);
+/// The figures of a policy; none for a policy that the machine does not support.
+fn row(cell: &shown::Cell, answer: Option<&Answer>) -> Option<[String; 10]> {
+    let mut row = [const { String::new() }; 10];
+    row[0].clone_from(&cell.policy);
+    let cost = match &cell.outcome {
+        Ok(cost) => cost,
+        Err(Missing::Stopped(_)) => {
+            row[1] = STOPPED.to_owned();
+            return Some(row);
+        }
+        Err(Missing::Refused(_)) => return None,
+    };
     let rate = |count: u64| rate_in_words(cost.per.rate(count));
-    [
-        outcome.policy.to_string(),
-        verdict_in_words(&cost.verdict),
-        grouped(cost.walks),
-        rate(cost.most_lost_cycles),
-        answer.map_or(String::new(), |answer| answer.share_in_words(cost.most_lost_cycles)),
-        grouped(cost.faults),
-        cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total())),
-        format_bytes(cost.resident_peak_bytes),
-        format_bytes(cost.table_peak_bytes),
-    ]
+    let [_, pages, walks, translation, share, faults, kernel, time, memory, tables] = &mut row;
+    *pages = verdict_in_words(&cost.verdict);
+    *walks = grouped(cost.walks);
+    *translation = rate(cost.most_lost_cycles);
+    *share = answer.map_or(String::new(), |answer| answer.share_in_words(cost.most_lost_cycles));
+    *faults = grouped(cost.faults);
+    *kernel = cost.kernel.map_or("?".to_owned(), |kernel| rate(kernel.total()));
+    *time = answer.map_or(String::new(), |answer| answer.change_in_words(&cell.policy));
+    *memory = format_bytes(cost.resident_peak_bytes);
+    *tables = format_bytes(cost.table_peak_bytes);
+    Some(row)
 }

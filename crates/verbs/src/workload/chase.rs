@@ -1,8 +1,9 @@
-//! `chase`: every access depends on the previous one, and successive nodes are in different pages.
+//! `chase`: a pointer chase, in which the address of every access is the result of the previous one.
 //!
-//! The nodes form one cycle over all pages, in random order. With one line per page, the nodes use little of the data caches,
-//! so that the cost of translation dominates. The line within a page is chosen pseudo-randomly: equal offsets would map to
-//! the same few cache sets.
+//! Each node is in a cache line of its own. The nodes form one cycle over all pages, in random order, so successive nodes are
+//! almost always in different pages. With one node per page, the nodes use few cache lines for their number of pages, so the cost
+//! of translation dominates. The line of a node within its page is pseudo-random, because lines at equal page offsets would
+//! compete for the same few cache sets.
 
 use std::time::Instant;
 
@@ -13,7 +14,7 @@ use super::report::Report;
 use super::{WorkloadError, arguments, check};
 
 const WORD: u64 = size_of::<u64>() as u64;
-/// The result of a chase in which a wrong pointer led out of the memory.
+/// The result of a chase that ended because a pointer led out of the memory.
 const NOWHERE: u64 = u64::MAX;
 
 /// Arguments of `chase`.
@@ -41,8 +42,9 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// The position of the nodes. A node is a word that contains the index of the next node's word.
+/// The positions of the nodes. The first word of a node's line contains the index of the next node's word in the memory.
 struct Layout {
+    /// Number of nodes. Node `n` is in page `n / lines_per_page`.
     nodes: usize,
     page_words: usize,
     line_words: usize,
@@ -51,8 +53,8 @@ struct Layout {
 }
 
 impl Layout {
-    /// The index of a node's word. The lines of a page are distinct, because an odd step visits all residues of a power of
-    /// two.
+    /// The index of a node's word in the memory. Distinct nodes of a page have distinct lines: the number of lines in a page is a
+    /// power of two, so an odd step visits all of them.
     fn word(&self, node: usize) -> usize {
         let (page, line) = (node / self.lines_per_page, node % self.lines_per_page);
         let hash = mix(self.seed ^ mix(page as u64));
@@ -62,12 +64,12 @@ impl Layout {
         page * self.page_words + chosen * self.line_words
     }
 
-    /// The earlier node that Sattolo's algorithm swaps with `node`.
+    /// The node with which Sattolo's algorithm swaps `node`: a pseudo-random one with a lower number.
     fn partner(&self, node: usize) -> usize {
         below(mix(self.seed.wrapping_add(mix(!(node as u64)))), node)
     }
 
-    /// Links the nodes into one random cycle (Sattolo 1986), in place.
+    /// Links the nodes into one random cycle, in place (Sattolo 1986).
     fn link(&self, words: &mut [u64]) {
         for node in 0..self.nodes {
             words[self.word(node)] = self.word(node) as u64;
@@ -77,8 +79,8 @@ impl Layout {
         }
     }
 
-    /// Undoes the swaps in reverse order, and returns a node that does not point to itself afterwards: there is none if the
-    /// memory holds what `link` wrote.
+    /// Undoes the swaps of [`Layout::link`] in reverse order, after which every node must point to itself. Returns the first node
+    /// that does not. `None` if the memory has the content that `link` wrote.
     fn unlink(&self, words: &mut [u64]) -> Option<usize> {
         for node in 1..self.nodes {
             words.swap(self.word(node), self.word(self.partner(node)));
@@ -87,7 +89,8 @@ impl Layout {
     }
 }
 
-/// Follows `steps` pointers from the word at `start`; returns `NOWHERE` if one leads out of the memory.
+/// Follows `steps` pointers from the word at index `start`, and returns the last index. [`NOWHERE`] if a pointer leads out of the
+/// memory.
 #[inline(never)]
 fn follow(words: &[u64], start: usize, steps: u64) -> u64 {
     let end = (0..steps).try_fold(start, |at, _| words.get(at).map(|next| *next as usize));
@@ -107,6 +110,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let start = Instant::now();
     let end = follow(memory.slice(), first, arguments.steps);
     let elapsed = start.elapsed();
+    // After a whole cycle, the chase is at its first node again.
     let expected = follow(memory.slice(), first, arguments.steps % layout.nodes as u64);
     check("the last node", expected, end)?;
     if let Some(node) = layout.unlink(memory.slice_mut()) {
@@ -125,6 +129,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     Ok(if arguments.permute_frames { report.argument("permute_frames", true) } else { report })
 }
 
+/// Checks the arguments and computes the layout.
 fn layout(arguments: &Arguments) -> Result<Layout, WorkloadError> {
     let page_bytes = base_page().bytes();
     let pages = arguments::whole_pages("bytes", arguments.bytes)? as u64 / page_bytes;

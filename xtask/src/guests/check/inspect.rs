@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::mapped::{Bytes, check_agreement, of_census, of_kernel};
+use super::mapped::{Bytes, check_agreement, observed, of_census};
 use super::number;
 use crate::guests::transcript::CheckOutput;
 
@@ -13,8 +13,8 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let requested_bytes = number(part, "bytes")?;
     let never = inspected(part, "never")?;
     let always = inspected(part, "always")?;
-    if never.kernel.by_pmd > 0 || always.kernel.by_pmd < requested_bytes / 2 {
-        return Err(format!("a PMD maps {} and {} bytes", never.kernel.by_pmd, always.kernel.by_pmd));
+    if never.observed.by_pmd > 0 || always.observed.by_pmd < requested_bytes / 2 {
+        return Err(format!("a PMD maps {} and {} bytes", never.observed.by_pmd, always.observed.by_pmd));
     }
     // Memory before the first and after the last aligned address cannot be in larger pages.
     if never.could_be_larger < requested_bytes / 2 || always.could_be_larger > requested_bytes / 2 {
@@ -61,9 +61,9 @@ fn read_first_bytes(part: &CheckOutput, name: &str) -> Result<u64, String> {
     Ok(causes.filter(is_it).filter_map(|one| one["bytes"].as_u64()).sum())
 }
 
-/// One process: the kernel's figures and those of pagelab.
+/// One process: the figures that it has observed itself, and those of pagelab.
 struct Inspected {
-    kernel: Bytes,
+    observed: Bytes,
     census: Bytes,
     could_be_larger: u64,
     /// The codes of the reasons why memory is not in larger pages.
@@ -74,15 +74,15 @@ fn inspected(part: &CheckOutput, setting: &str) -> Result<Inspected, String> {
     let name = format!("inspect.{setting}");
     let document: Value =
         serde_json::from_str(part.output(&name)?).map_err(|error| format!("{name}: expected JSON: {error}"))?;
-    let kernel = of_kernel(part.output(&format!("looked.{setting}"))?)?;
+    let observed = observed(part.output(&format!("looked.{setting}"))?)?;
     let process = &document["processes"][0];
     let census = of_census(&process["census"]);
-    check_agreement(&kernel, &census).map_err(|problem| format!("{setting}: {problem}"))?;
+    check_agreement(&observed, &census).map_err(|problem| format!("{setting}: {problem}"))?;
     let regions = process["regions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let could = |region: &&Value| region["could_be_larger_bytes"].as_u64().unwrap_or(0) > 0;
     let causes = regions.iter().filter(could).flat_map(|region| region["causes"].as_array().into_iter().flatten());
     Ok(Inspected {
-        kernel,
+        observed,
         census,
         could_be_larger: process["could_be_larger_bytes"]
             .as_u64()

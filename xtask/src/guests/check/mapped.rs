@@ -1,5 +1,5 @@
-//! Checks the page sizes that pagelab reports for a program's memory against the values that the program itself reads from smaps
-//! and kpageflags.
+//! Checks the page sizes that pagelab reports for the memory of a program against those that the program itself reads from smaps
+//! and kpageflags. The program is the guest program `looks`.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use serde_json::Value;
 
 use crate::guests::transcript::CheckOutput;
 
-/// How much more memory the process of a trial may have than its twin under `exec`: a few pages of its environment and its stack.
+/// The allowed difference between the observations of the program and the census. Some of them are from two runs, whose
+/// environments and stacks differ by a few pages.
 const TOLERANCE_BYTES: u64 = 64 << 10;
 
-/// The memory of one process, in bytes.
+/// The memory of one process, in bytes, by page size.
 #[derive(Debug, Default, PartialEq)]
 pub struct Bytes {
     /// Anonymous memory without hugetlb pages.
     pub anonymous: u64,
-    /// The part of it that is mapped by PMD leaves.
+    /// The part of `anonymous` that is mapped by PMD leaves.
     pub by_pmd: u64,
-    /// Anonymous memory by folio size.
+    /// Anonymous memory by folio size, in bytes.
     folios: BTreeMap<u64, u64>,
-    /// hugetlb pages by page size.
+    /// Memory of hugetlb pools by page size, in bytes.
     pools: BTreeMap<u64, u64>,
-    /// The census has no folio sizes, because before PAGEMAP_SCAN (Linux 6.7) it is made from smaps.
+    /// Whether the census has no folio sizes. This is so on kernels before PAGEMAP_SCAN (Linux 6.7), where it is made from smaps.
     pub has_no_folios: bool,
 }
 
@@ -32,13 +33,14 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let mut seen = Vec::new();
     for ran in part.ran.iter().filter(|ran| ran.name.starts_with("exec.")) {
         let policy = ran.name.trim_start_matches("exec.");
-        let kernel = of_kernel(part.output(&ran.name)?)?;
+        let observed = observed(part.output(&ran.name)?)?;
         let arm = arms.iter().find(|arm| arm["label"] == policy).ok_or_else(|| format!("no arm {policy}"))?;
         let holding = arm["verdict"]["holding"].as_str().unwrap_or("none");
         let census = of_census(&arm["census"]);
-        check_agreement(&kernel, &census).map_err(|problem| format!("{policy}: {problem}"))?;
-        let unseen = if census.has_no_folios { " (no folios in the census)" } else { "" };
-        let share = share(policy, &kernel);
+        check_agreement(&observed, &census).map_err(|problem| format!("{policy}: {problem}"))?;
+        let no_folios = if census.has_no_folios { " (no folios in the census)" } else { "" };
+        let share = share(policy, &observed);
+        // The kernel may lack large pages, but base pages always exist.
         let expected = if policy.starts_with("base") { "held" } else { holding };
         if holding != expected || (share > 0.99 && holding != "held") {
             return Err(format!(
@@ -46,26 +48,26 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
                 share * 100.0
             ));
         }
-        seen.push(format!("{policy} {:.1} % {holding}{unseen}", share * 100.0));
+        seen.push(format!("{policy} {:.1} % {holding}{no_folios}", share * 100.0));
     }
     if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
 }
 
-/// The share of the process's memory that is mapped as the policy asks, as a ratio.
+/// The part of the process's anonymous and hugetlb memory that is mapped as the policy asks, as a ratio.
 fn share(policy: &str, bytes: &Bytes) -> f64 {
     let all = bytes.anonymous + bytes.pools.values().sum::<u64>();
     let granularity = policy.split('+').next().unwrap_or_default();
     let as_asked = match granularity.split_once('-') {
-        Some(("mthp", size)) => bytes.folios.get(&named(size)).copied().unwrap_or(0),
-        Some(("hugetlb", size)) => bytes.pools.get(&named(size)).copied().unwrap_or(0),
+        Some(("mthp", size)) => bytes.folios.get(&size_bytes(size)).copied().unwrap_or(0),
+        Some(("hugetlb", size)) => bytes.pools.get(&size_bytes(size)).copied().unwrap_or(0),
         _ if granularity == "thp" => bytes.by_pmd,
         _ => bytes.anonymous - bytes.by_pmd,
     };
     as_asked as f64 / all.max(1) as f64
 }
 
-/// The size in bytes from its name in a policy, 0 if it cannot be parsed.
-fn named(size: &str) -> u64 {
+/// The bytes of a size in the name of a policy, such as `64k`; 0 if it cannot be parsed.
+fn size_bytes(size: &str) -> u64 {
     let unit = size.len() - 1;
     let shift = match &size[unit..] {
         "k" => 10,
@@ -75,8 +77,8 @@ fn named(size: &str) -> u64 {
     size[..unit].parse::<u64>().map_or(0, |number| number << shift)
 }
 
-/// Parses the output of `looks`.
-pub fn of_kernel(output: &str) -> Result<Bytes, String> {
+/// Parses the output of `looks`: the page sizes that the program itself has observed.
+pub fn observed(output: &str) -> Result<Bytes, String> {
     let mut bytes = Bytes::default();
     for line in output.lines().filter_map(|line| line.strip_prefix("looked ")) {
         let words: Vec<&str> = line.split(' ').collect();
@@ -92,7 +94,7 @@ pub fn of_kernel(output: &str) -> Result<Bytes, String> {
     if bytes.anonymous == 0 { Err("looks printed no bytes of anonymous memory".to_owned()) } else { Ok(bytes) }
 }
 
-/// Sums up the rows of a census.
+/// The sums of the rows of a census, by page size.
 pub fn of_census(rows: &Value) -> Bytes {
     let mut bytes = Bytes::default();
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -113,23 +115,23 @@ pub fn of_census(rows: &Value) -> Bytes {
     bytes
 }
 
-/// Checks that both agree, except for a few pages.
-pub fn check_agreement(kernel: &Bytes, census: &Bytes) -> Result<(), String> {
-    let check = |what: String, kernel: u64, census: u64| {
-        if kernel.abs_diff(census) <= TOLERANCE_BYTES {
+/// Checks that the census agrees with the observations of the program, except for a few pages.
+pub fn check_agreement(observed: &Bytes, census: &Bytes) -> Result<(), String> {
+    let check = |what: String, observed: u64, census: u64| {
+        if observed.abs_diff(census) <= TOLERANCE_BYTES {
             Ok(())
         } else {
-            Err(format!("{what}: the kernel says {kernel} bytes, the census {census}"))
+            Err(format!("{what}: looks observed {observed} bytes, the census {census}"))
         }
     };
-    check("anonymous memory".into(), kernel.anonymous, census.anonymous)?;
-    check("mapped by a PMD".into(), kernel.by_pmd, census.by_pmd)?;
-    let folios = (!census.has_no_folios).then_some(("folios", &kernel.folios, &census.folios));
-    let pools = ("pages of a pool", &kernel.pools, &census.pools);
-    for (what, kernel, census) in folios.into_iter().chain([pools]) {
-        for size in kernel.keys().chain(census.keys()) {
+    check("anonymous memory".into(), observed.anonymous, census.anonymous)?;
+    check("mapped by a PMD".into(), observed.by_pmd, census.by_pmd)?;
+    let folios = (!census.has_no_folios).then_some(("folios", &observed.folios, &census.folios));
+    let pools = ("pages of a pool", &observed.pools, &census.pools);
+    for (what, observed, census) in folios.into_iter().chain([pools]) {
+        for size in observed.keys().chain(census.keys()) {
             let of = |map: &BTreeMap<u64, u64>| map.get(size).copied().unwrap_or(0);
-            check(format!("{what} of {size}"), of(kernel), of(census))?;
+            check(format!("{what} of {size}"), of(observed), of(census))?;
         }
     }
     Ok(())
@@ -151,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn census_and_verdict_agree_with_the_kernel() {
+    fn census_and_verdict_agree_with_the_observations() {
         assert_eq!(guest(16 << 20, "held").unwrap(), "mthp-64k 100.0 % held");
         assert!(guest(15 << 20, "held").unwrap_err().contains("the census 15736832"));
         assert!(guest(16 << 20, "not_held").unwrap_err().contains("the verdict is not_held"));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::Granularity;
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::definition::Boot;
@@ -97,4 +98,18 @@ pub fn design(comparison: &Comparison) -> String {
         "in blocks: each block runs every policy once, in random order (seed {}); the first block does not count. khugepaged: {khugepaged}",
         design.seed
     )
+}
+
+/// How a policy is applied to the program.
+pub fn of_policy(granularity: Granularity) -> String {
+    let advised =
+        |size: &str| format!("MADV_HUGEPAGE after each mmap and brk of the program, with {size} as the only size");
+    match granularity {
+        Granularity::Default => "as the kernel's settings are".to_owned(),
+        Granularity::Base => "base pages only: prctl(PR_SET_THP_DISABLE) before the program starts".to_owned(),
+        Granularity::Thp => advised("the leaf of a PMD"),
+        Granularity::Mthp(size) => advised(&format!("folios of {size}")),
+        Granularity::Hugetlb(size) => format!("pages of a hugetlb pool of {size} (MAP_HUGETLB)"),
+        Granularity::DirectMap(_) => "the kernel's own mapping of memory, without a change to the program".to_owned(),
+    }
 }

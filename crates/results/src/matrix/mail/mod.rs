@@ -8,9 +8,12 @@ mod figures;
 mod layout;
 mod one;
 
+use policy::Policy;
+use study::control::BARE;
 use study::definition::{Measure, Workload};
 use study::guest::NO_STUDY;
 use study::matrix::{self, Matrix, Row, Standing, Total};
+use study::metric::names;
 use study::stats::Effect;
 
 use super::answer::{answer, claimed, of_rows};
@@ -43,10 +46,17 @@ const MEDIANS: &str = "A change is estimated from pairs of runs next to each oth
 const MEDIANS_OF_BOOTS: &str = "A change is estimated from boots next to each other, so it can differ from the ratio of the medians. \
     least..most: of the medians of boots.";
 
+/// What an emulated instruction count contains, next to the result that it may decide.
+const CLEARED: &str = "An emulator counts each byte that is cleared (rep stosb) as an instruction, so a difference in zeroing weighs much more \
+    here than on a processor.";
+
 /// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
     std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
+    if report.definition.name == NO_STUDY && report.matrix.rows.iter().any(|row| row.metric == names::INSTRUCTIONS) {
+        text.push_str(&paragraph(CLEARED));
+    }
     if !report.missing.is_empty() {
         text.push_str(&paragraph(&format!("Missing: {}.", report.missing.join("; "))));
     }
@@ -69,8 +79,24 @@ pub fn mail(report: &Report<'_>) -> String {
 fn circumstances(report: &Report<'_>) -> String {
     let mut text = facts::of_hosts(&report.hosts, &report.definition.boots);
     report.kernels_differ.iter().for_each(|sentence| text.push_str(&fact("Config", sentence)));
+    policies(report).iter().for_each(|sentence| text.push_str(&fact("Policy", sentence)));
     text.push_str(&fact("Command", ""));
     text + &command(&report.command) + "\n"
+}
+
+/// What the policies of a comparison of kernels do to the program.
+fn policies(report: &Report<'_>) -> Vec<String> {
+    let definition = report.definition;
+    if definition.name != NO_STUDY {
+        return Vec::new();
+    }
+    let named = definition.policies.iter().filter_map(|name| Some((name, name.parse::<Policy>().ok()?)));
+    let sentences = named.map(|(name, policy)| format!("{name}: {}", facts::of_policy(policy.granularity)));
+    let is_bare = |row: &Row| row.workload.ends_with(&format!(" under {BARE}"));
+    let bare = report.matrix.rows.iter().any(is_bare).then(|| {
+        format!("{BARE}: as {}, but without pagelab's tracer, whose stops cost instructions too", definition.baseline)
+    });
+    sentences.chain(bare).collect()
 }
 
 /// The origin's own form: a row per configuration, its change, and as many columns as fit.
@@ -119,7 +145,10 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
             text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
         }
         let what = of_rows(report.definition);
-        text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline, what));
+        // Policies are alternatives: a mean over them is about no program.
+        if report.definition.name != NO_STUDY {
+            text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline, what));
+        }
         text.push_str(&limits(&rows, what));
     }
     text

@@ -47,7 +47,7 @@ fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let unit = sweep.per.unit();
     let mut lines = vec![format!("{}: {} accesses in {} runs\n", file.display(), swept.accesses, swept.runs)];
     lines.push(results::fold(
-        &format!("entries that an LRU TLB needs for few misses per 1000 {unit}; modelled"),
+        &format!("entries that a single-level LRU TLB needs for few misses per 1000 {unit}; modelled"),
         width,
         0,
     ));
@@ -67,6 +67,8 @@ const MAX_RATES: [f64; 3] = [10.0, 1.0, 0.1];
 fn needed(sweep: &Sweep, width: usize) -> String {
     let smallest = |page_bytes: u64, max_rate: f64| match sweep.smallest(page_bytes, max_rate) {
         SmallestTlb::Entries(entries) => grouped(entries),
+        SmallestTlb::AtMost(entries) if entries > 1 => format!("<= {}", grouped(entries)),
+        SmallestTlb::AtMost(entries) => grouped(entries),
         SmallestTlb::MoreThan(entries) => format!("> {}", grouped(entries)),
         SmallestTlb::FirstTouches => "first touches".to_owned(),
     };

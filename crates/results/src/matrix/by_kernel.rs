@@ -1,0 +1,122 @@
+//! The answer of a comparison of kernels under several policies. The policies are alternatives, so each has its own clause: a mean over
+//! them would be about no program.
+
+use study::control::BARE;
+use study::guest::NO_STUDY;
+use study::matrix::{Cell, Row, Standing};
+use study::metric::Unit;
+use study::stats::Effect;
+
+use super::Report;
+use super::cells::{amount, open_range};
+use crate::figure::{self, Change};
+use crate::text::enumerate;
+
+/// Whether a report compares kernels that were named on the command line, with a row per policy.
+pub(super) fn is_of_kernels(report: &Report<'_>) -> bool {
+    report.definition.name == NO_STUDY && report.columns_of(report.matrix) == "boot"
+}
+
+/// The policy and the kernel of a cell.
+pub(super) fn names_of<'a>(report: &Report<'_>, row: &'a Row, cell: &'a Cell) -> (&'a str, &'a str) {
+    if report.columns_of(report.matrix) != "boot" {
+        return (&cell.policy, &row.machine);
+    }
+    let workloads = report.definition.workloads.iter();
+    let policy = workloads.filter_map(|one| row.workload.strip_prefix(&one.name)?.strip_prefix(" under ")).next();
+    (policy.unwrap_or(&row.workload), &cell.policy)
+}
+
+/// A kernel under a policy, compared with the baseline.
+struct Compared<'a> {
+    policy: &'a str,
+    /// The policy with which others are compared on each kernel.
+    baseline_policy: &'a str,
+    kernel: &'a str,
+    row: &'a Row,
+    cell: &'a Cell,
+}
+
+impl Compared<'_> {
+    fn effect(&self) -> Option<&Effect> {
+        self.cell.effects.get(&self.row.metric)
+    }
+
+    fn is_shown(&self) -> bool {
+        matches!(self.cell.standing, Standing::Better | Standing::Worse)
+    }
+
+    /// `under thp`; the program without the tracer is under the policy that is the baseline.
+    fn place(&self) -> String {
+        if self.policy == BARE {
+            format!("under {} without the tracer (bare)", self.baseline_policy)
+        } else {
+            format!("under {}", self.policy)
+        }
+    }
+
+    /// `18.4 % fewer instructions`
+    fn amount(&self, effect: &Effect) -> String {
+        amount(&self.row.metric, figure::metric(&[], &self.row.metric).unit == Unit::Count, effect)
+    }
+}
+
+/// Every kernel but the baseline under every policy that has a figure.
+fn compared<'a>(report: &'a Report<'_>) -> Vec<Compared<'a>> {
+    let cells = report.matrix.rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell)));
+    let others = cells.filter(|(_, cell)| {
+        cell.policy != report.matrix.baseline && !matches!(cell.standing, Standing::None { .. } | Standing::Baseline)
+    });
+    let compared = |(row, cell): (&'a Row, &'a Cell)| {
+        let (policy, kernel) = names_of(report, row, cell);
+        Compared { policy, baseline_policy: &report.definition.baseline, kernel, row, cell }
+    };
+    others.map(compared).collect()
+}
+
+/// `new against old, measured in emulation: 18.4 % fewer instructions under thp (-18.7 to -17.9 %), ...; no difference is shown under
+/// base (-0.4 to +0.9 %).`
+pub(super) fn answer(report: &Report<'_>) -> String {
+    let (all, baseline) = (compared(report), &report.matrix.baseline);
+    let mut distinct: Vec<&str> = Vec::new();
+    for one in &all {
+        if !distinct.contains(&one.kernel) {
+            distinct.push(one.kernel);
+        }
+    }
+    let emulated = if report.matrix.rows.iter().any(|row| row.is_emulated) { " in emulation" } else { "" };
+    let of_kernel = |kernel: &&str| {
+        let (shown, open): (Vec<_>, Vec<_>) =
+            all.iter().filter(|one| one.kernel == *kernel).partition(|one| one.is_shown());
+        let mut clauses: Vec<String> = shown.iter().filter_map(|one| clause(one)).collect();
+        if !open.is_empty() {
+            let ranges =
+                open.iter().map(|one| format!("{}{}", one.place(), one.effect().map(open_range).unwrap_or_default()));
+            clauses.push(format!("no difference is shown {}", enumerate(&ranges.collect::<Vec<_>>())));
+        }
+        format!("{kernel} against {baseline}, measured{emulated}: {}", clauses.join("; "))
+    };
+    match distinct.iter().map(of_kernel).collect::<Vec<_>>().join(". ") {
+        none if none.is_empty() => format!("Nothing can be compared with {baseline}: no other kernel has a figure."),
+        text => format!("{text}."),
+    }
+}
+
+/// `18.4 % fewer instructions under thp (-18.7 to -17.9 %)`
+fn clause(one: &Compared<'_>) -> Option<String> {
+    let effect = one.effect()?;
+    let range = Change::of(effect).range().map(|range| format!(" ({range} %)")).unwrap_or_default();
+    Some(format!("{} {}{range}", one.amount(effect), one.place()))
+}
+
+/// The largest change that is shown, as a title.
+pub(super) fn title(report: &Report<'_>) -> String {
+    let all = compared(report);
+    let size = |one: &&Compared<'_>| one.effect().map_or(0.0, |effect| effect.ratio.ln().abs());
+    let largest = all.iter().filter(|one| one.is_shown()).max_by(|one, other| size(one).total_cmp(&size(other)));
+    let baseline = &report.matrix.baseline;
+    match largest.and_then(|one| Some((one, one.effect()?))) {
+        Some((one, effect)) => format!("{} has {} than {baseline} {}", one.kernel, one.amount(effect), one.place()),
+        None => format!("No difference from {baseline} is shown"),
+    }
+}
