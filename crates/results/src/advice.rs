@@ -34,11 +34,6 @@ pub fn command(comparison: &Comparison) -> String {
     format!("pagelab advise --show {}{store}", comparison.id)
 }
 
-/// Whether a setting was found to hold, so that it can be measured.
-pub fn holds(comparison: &Comparison) -> bool {
-    comparison.id > 0 && comparison.advice.as_ref().is_some_and(|advice| advice.holding().is_some())
-}
-
 /// Everything that was tried, one line each.
 pub fn attempts(comparison: &Comparison) -> Vec<String> {
     let Some(Advice::Tried(tried)) = &comparison.advice else { return Vec::new() };
@@ -54,9 +49,7 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
             attempt.changes.iter().any(|change| matches!(change, Change::Setting { value, .. } if value == "never"));
         let for_all = match (&pool, attempt.is_for_all()) {
             (Some(pool), _) => pool.as_str(),
-            (None, true) if takes_away => {
-                "; it concerns every program, and takes the larger pages from those that have them"
-            }
+            (None, true) if takes_away => "; every program gets it, and none gets larger pages",
             (None, true) => "; it concerns every program",
             (None, false) => "",
         };

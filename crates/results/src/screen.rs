@@ -56,10 +56,7 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     if let Some(rest) = advice::short(comparison).strip_prefix("advice:") {
         lines.extend(paragraph("advice:", Emphasis::Strong, rest));
     }
-    let measure =
-        advice::holds(comparison).then(|| format!("; measure the advice: {} --measure", advice::command(comparison)));
-    let rest = rest_of(&rows, &notes, &left_out, place.full) + &measure.unwrap_or_default();
-    lines.extend(paragraph("", Emphasis::None, &rest));
+    lines.extend(paragraph("", Emphasis::None, &rest_of(&rows, &notes, &left_out, place.full)));
     lines
 }
 
