@@ -18,5 +18,5 @@ pub fn report_lease_holder(holder: &str) {
     }
     *last = Some(Instant::now());
     let holder = results::printable(holder);
-    report(format_args!("pagelab: waiting for the lease on system settings, held {holder}"));
+    report(format_args!("pagelab: waiting for the lease on system settings, held {holder} (--wait says how long)"));
 }

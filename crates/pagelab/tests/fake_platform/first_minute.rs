@@ -48,7 +48,13 @@ fn limits_that_contradict_each_other_or_are_too_short_are_named() {
     refused.says(2, &["--min-blocks 10 is more than the 3 blocks", "give --blocks 10 or more"]);
     // A trial takes a second of the fake platform's clock, and a block with its control arms a few.
     let short = faked(&bench, THREE, &["-p", "thp", "--max-time", "10s"]);
-    short.says(0, &["--max-time is too short for an interval, which takes 6 blocks, here of ", " each: --max-time "]);
+    short.says(
+        0,
+        &[
+            "--max-time is too short for an interval, which takes 6 blocks, at the pace of the first, ",
+            " each: --max-time ",
+        ],
+    );
     let long = faked(&bench, THREE, &["-p", "thp", "--max-time", "10m"]);
     assert!(!long.stderr.contains("--max-time"), "{long}");
 }

@@ -105,7 +105,7 @@ pub struct Stopping {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub min_blocks: Option<u32>,
     /// Begin no block after this long, counted from the first trial: 90s, 10m, 1h. Without one complete block there is no
-    /// result (exit code 4)
+    /// result (exit code 4). Waiting for another pagelab (--wait) and the advice at the end come on top
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub max_time: f64,
     /// End a trial that takes longer, with all processes that it started. Its policy becomes a row `too slow` and is
@@ -119,7 +119,7 @@ pub struct Stopping {
     pub seed: Option<u64>,
     /// The metric that decides and stops the run: wall, cpu, user (user time), system (system time), or a name (`wall_s`,
     /// your --metric). `auto`: CPU time where other work or the hypervisor takes much of the processors before the first
-    /// block, else wall time. Default: wall, with a suggestion where CPU time is steadier
+    /// block, else wall time; not with --server. Default: wall, with a suggestion where CPU time is steadier
     #[arg(long, value_name = "NAME")]
     pub primary: Option<String>,
     /// How long to wait for another pagelab that has changed system settings

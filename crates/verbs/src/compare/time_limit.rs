@@ -52,7 +52,7 @@ impl TimeLimit {
         let needed_s = block_s * f64::from(self.blocks);
         (needed_s > limit_s).then(|| {
             format!(
-                "--max-time is too short for an interval, which takes {} blocks, here of {} each: --max-time {} would be enough",
+                "--max-time is too short for an interval, which takes {} blocks, at the pace of the first, {} each: --max-time {} would be enough",
                 self.blocks,
                 time(block_s),
                 rounded_up(needed_s * MARGIN)
@@ -88,7 +88,7 @@ mod tests {
         let text = reported(&design(60.0, 60)).unwrap();
         assert_eq!(
             text,
-            "--max-time is too short for an interval, which takes 6 blocks, here of 20 s each: --max-time 3m would be enough"
+            "--max-time is too short for an interval, which takes 6 blocks, at the pace of the first, 20 s each: --max-time 3m would be enough"
         );
         assert_eq!(reported(&design(121.0, 60)), None, "the sixth block begins in time");
         assert_eq!(reported(&design(60.0, 5)), None, "five blocks were asked for");

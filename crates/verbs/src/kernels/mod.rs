@@ -18,6 +18,8 @@ pub mod report;
 pub mod session;
 pub mod stored;
 
+use std::time::Instant;
+
 use policy::Policy;
 use study::comparison::Comparison;
 use study::guest::kernel_of;
@@ -29,6 +31,7 @@ use crate::compare::{Compare, Keeping, in_guest, refuse_auto};
 use crate::failure::{Failure, report};
 use crate::output::open_store;
 use crate::publish::{Forms, first_failure};
+use crate::short;
 use kernel::Kernel;
 use lab::{BootResult, Lab};
 use report::{ReportContent, command_line_of};
@@ -106,12 +109,18 @@ pub fn measure(
     let all: u32 = boots.iter().sum();
     let mut left: Vec<usize> = (0..kernels.len()).collect();
     let (mut failures, mut outcome, mut number) = (Vec::new(), Ok(()), 0u64);
+    let started = Instant::now();
     for round in 0..boots.iter().copied().max().unwrap_or(0) {
         let planned = order(seed, round, kernels.len()).into_iter().filter(|place| round < boots[*place]);
         for place in planned.filter(|place| left.contains(place)).collect::<Vec<usize>>() {
             let kernel = &kernels[place];
             number += 1;
-            report(format_args!("pagelab: boot {number} of {all}: {} ({})", kernel.name, lab.accelerator_name()));
+            let ended = number - 1;
+            let rest = started.elapsed().as_secs_f64() / ended.max(1) as f64 * (u64::from(all) - ended) as f64;
+            let left_in_words =
+                if ended == 0 { String::new() } else { format!(", about {} left", short::seconds(rest)) };
+            let (name, accelerator) = (&kernel.name, lab.accelerator_name());
+            report(format_args!("pagelab: boot {number} of {all}: {name} ({accelerator}){left_in_words}"));
             match boot(kernel, seed.wrapping_add(number)) {
                 Ok(exit) => outcome = outcome.and(exit),
                 Err(failure) if failure.concerns_one_kernel() => {

@@ -149,6 +149,7 @@ fn pages(cell: &Cell) -> Option<String> {
         Holding::NotHeld => {
             share.map_or("not held".to_owned(), |share| format!("not held ({share} of the memory asked for)"))
         }
+        Holding::Partly if share.is_none() => "held on a part of the memory".to_owned(),
         Holding::Partly => format!("held{on_share}, less than was asked for"),
         Holding::Unknown => "not known whether it was held".to_owned(),
     };
