@@ -55,6 +55,14 @@ impl Compared<'_> {
         }
     }
 
+    /// The interval of a change that is not shown, or why nothing is reported about it.
+    fn not_shown(&self) -> String {
+        match self.cell.standing {
+            Standing::WithinTracerCost => " (no more than the tracer's cost)".to_owned(),
+            _ => self.effect().map(open_range).unwrap_or_default(),
+        }
+    }
+
     /// `18.4 % fewer instructions`
     fn amount(&self, effect: &Effect) -> String {
         amount(&self.row.metric, figure::metric(&[], &self.row.metric).unit == Unit::Count, effect)
@@ -90,8 +98,7 @@ pub(super) fn answer(report: &Report<'_>) -> String {
             all.iter().filter(|one| one.kernel == *kernel).partition(|one| one.is_shown());
         let mut clauses: Vec<String> = shown.iter().filter_map(|one| clause(one)).collect();
         if !open.is_empty() {
-            let ranges =
-                open.iter().map(|one| format!("{}{}", one.place(), one.effect().map(open_range).unwrap_or_default()));
+            let ranges = open.iter().map(|one| format!("{}{}", one.place(), one.not_shown()));
             clauses.push(format!("no difference is shown {}", enumerate(&ranges.collect::<Vec<_>>())));
         }
         format!("{kernel} against {baseline}, measured{emulated}: {}", clauses.join("; "))
@@ -118,5 +125,32 @@ pub(super) fn title(report: &Report<'_>) -> String {
     match largest.and_then(|one| Some((one, one.effect()?))) {
         Some((one, effect)) => format!("{} has {} than {baseline} {}", one.kernel, one.amount(effect), one.place()),
         None => format!("No difference from {baseline} is shown"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::sample::with_kernels_report;
+    use super::*;
+
+    #[test]
+    fn each_policy_has_its_own_clause_and_no_mean() {
+        let rows =
+            [("bare", Standing::Worse, 1.02), ("base", Standing::Undecided, 1.001), ("thp", Standing::Better, 0.8)];
+        with_kernels_report(&rows, |report| {
+            assert!(is_of_kernels(report));
+            let text = answer(report);
+            assert!(text.starts_with("base-64k against base-4k, measured: 2.0 % more "), "{text}");
+            assert!(text.contains("under base without the tracer (bare)") && text.contains("20.0 % less "), "{text}");
+            assert!(
+                text.contains("under thp (-21") && text.contains("; no difference is shown under base ("),
+                "{text}"
+            );
+            assert!(!text.contains("mean"), "{text}");
+            assert!(
+                title(report).starts_with("base-64k has 20.0 % less ") && title(report).ends_with(" base-4k under thp")
+            );
+        });
+        with_kernels_report(&[], |report| assert!(answer(report).contains("no other kernel has a figure")));
     }
 }

@@ -92,6 +92,27 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
     check(&of(&definition, &matrix, Some(&over_boots)));
 }
 
+/// A report of two kernels that were named on the command line, with these rows: each has the workload's policy, and the new kernel's
+/// standing and ratio.
+pub(crate) fn with_kernels_report(rows: &[(&str, Standing, f64)], check: impl Fn(&Report<'_>)) {
+    let mut definition = definition();
+    definition.name = study::guest::NO_STUDY.to_owned();
+    definition.baseline = "base".to_owned();
+    let kernels: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
+    let row = |(policy, standing, ratio): &(&str, Standing, f64)| {
+        let name = format!("sort|it under {policy}");
+        let mut row = Row::of_comparison(&name, "QEMU 7.2.22", &definition.policies, &sample::comparison(), &[]);
+        row.cells.truncate(2);
+        row.cells.iter_mut().zip(&kernels).for_each(|(cell, kernel)| cell.policy.clone_from(kernel));
+        row.cells[1].standing = standing.clone();
+        let effect = row.cells[1].effects.get_mut(&row.metric).unwrap();
+        (effect.ratio, effect.low, effect.high) = (*ratio, Some(ratio - 0.01), Some(ratio + 0.01));
+        row
+    };
+    let matrix = Matrix::of(&kernels, &kernels[0], rows.iter().map(row).collect(), &[]);
+    check(&of(&definition, &matrix, None));
+}
+
 fn of<'a>(definition: &'a Definition, matrix: &'a Matrix, over_boots: Option<&'a Matrix>) -> Report<'a> {
     let mut machine = sample::comparison().machine;
     machine.hypervisor = Some("KVM".to_owned());
