@@ -72,7 +72,7 @@ fn caption(outcome: &Outcome, answer: Option<&Answer>, layouts: Option<&Layouts>
     let medians = layouts.map_or(String::new(), |layouts| format!(", medians over {} layouts", layouts.count));
     let has_share = answer.is_some_and(|answer| answer.time_cycles.is_some());
     let share = if has_share {
-        "; share: of the program's time, for translation; time: its change, with the kernel's work, both at most"
+        "; share: translation's part of the program's time; time: the change of that time, faults included; both are bounds"
     } else {
         ""
     };
