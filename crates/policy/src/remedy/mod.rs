@@ -18,7 +18,7 @@ pub use runtime::{Runtime, runtimes};
 use crate::cause::Cause;
 use crate::cut::CutBy;
 use crate::inspect::{Allocator, Kind};
-use crate::size::{PageSize, format_bytes};
+use crate::size::PageSize;
 
 /// Changes that together remove all causes.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -84,17 +84,14 @@ pub fn remedies(memory: &Memory, causes: &[&Cause]) -> Vec<Remedy> {
 }
 
 impl Remedy {
-    /// The remedy as one instruction, with its condition and what a pool takes from the system.
+    /// The remedy as one instruction, with its condition.
     pub fn describe(&self) -> String {
-        let pool =
-            self.pool_bytes().map(|bytes| format!("the pool takes {} from all other memory", format_bytes(bytes)));
-        let remarks: Vec<String> = self.only.iter().cloned().chain(pool).collect();
-        let remarks = if remarks.is_empty() { String::new() } else { format!(" ({})", remarks.join("; ")) };
-        format!("{}{remarks}", self.instruction())
+        let only = self.only.as_ref().map(|only| format!(" ({only})")).unwrap_or_default();
+        format!("{}{only}", self.instruction())
     }
 
     /// Bytes of the pages that it adds to a hugetlb pool.
-    fn pool_bytes(&self) -> Option<u64> {
+    pub fn pool_bytes(&self) -> Option<u64> {
         self.changes.iter().find_map(Change::pool_bytes)
     }
 

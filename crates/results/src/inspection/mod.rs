@@ -11,7 +11,7 @@ pub(crate) mod words;
 
 pub(crate) use json::cause;
 pub use many::processes;
-pub use one::{answer_first, process, summary};
+pub use one::{answer_first, process, refused, summary};
 pub use regions::regions;
 pub(crate) use words::cause_clause;
 pub use words::sizes;

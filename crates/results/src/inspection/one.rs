@@ -152,8 +152,8 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
     last_two_folded(header, rows, width)
 }
 
-/// Requests for hugetlb pages that the kernel refused to the command.
-fn refused(inspection: &Inspection, width: usize) -> String {
+/// Requests for hugetlb pages that the kernel refused to the command; empty if there were none.
+pub fn refused(inspection: &Inspection, width: usize) -> String {
     let requests = inspection.refused_requests.iter().flatten();
     let lines: Vec<String> = requests
         .flat_map(|request| {

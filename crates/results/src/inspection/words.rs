@@ -84,7 +84,9 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
     let evidence = (!one.evidence.is_empty()).then(|| format!("  seen: {}", one.evidence.join("; ")));
     let remedies = one.remedies.iter().take(MAX_REMEDIES).enumerate().map(|(at, remedy)| {
         let title = if at == 0 { "remedy, not tried" } else { "or" };
-        format!("  {title}: {}", remedy.describe())
+        let pool =
+            remedy.pool_bytes().map(|bytes| format!(" (the pool takes {} from all other memory)", format_bytes(bytes)));
+        format!("  {title}: {}{}", remedy.describe(), pool.unwrap_or_default())
     });
     std::iter::once(clause).chain(also).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
 }

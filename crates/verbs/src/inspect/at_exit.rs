@@ -266,7 +266,9 @@ fn show(
         }
         Some((look, _)) => {
             let at_exit = format!("at the exit (--regions has all of it): {}", inspection::summary(largest));
-            format!("{seen}\n\n{}\n\n{}", whole(look), results::fold(&at_exit, width, 2))
+            let refused = inspection::refused(largest, width);
+            let refused = if refused.is_empty() { refused } else { format!("\n\n{refused}") };
+            format!("{seen}\n\n{}\n\n{}{refused}", whole(look), results::fold(&at_exit, width, 2))
         }
         None => format!("{}\n\n{seen}", whole(largest)),
     };

@@ -12,6 +12,7 @@ mod qmp;
 mod system;
 
 use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -143,7 +144,10 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     let output = finish(&exchange, output, process, &emulator, ended, foreign)?;
     let native = rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended));
-    summarize(&output, &native);
+    // Elsewhere standard error is the command's own.
+    if std::io::stderr().is_terminal() {
+        summarize(&output, &native);
+    }
     note(&output, native);
     Ok(ended)
 }
