@@ -60,7 +60,9 @@ fn shared_memory_is_named_with_its_bytes() {
     let both = format!("{{ {} }} {}", touches("64 << 20", "MAP_SHARED", ""), touches("8 << 20", "MAP_PRIVATE", ""));
     let ran =
         ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &c_program(&bench, "shares", &both)));
-    ran.says(0, &[]).prints(&["64M of the memory is shared, and no policy chooses its pages: what policies held is about the rest"]);
+    ran.says(0, &[]).prints(&[
+        "64M of the memory is shared, and no policy chooses its pages: what policies held is about the rest",
+    ]);
     for trial in bench.stored(1)["trials"].as_array().unwrap() {
         assert_eq!(observed(trial, "shared_bytes"), Some(f64::from(64 << 20)));
     }

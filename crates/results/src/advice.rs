@@ -188,7 +188,7 @@ mod tests {
         tried.large = LargeBytes { by_policy: 0, by_default: 64 << 20 };
         let text = short(&comparison);
         let effect =
-            "(by default 64M is in larger pages, with this 0, under base 0, seen in one run; it concerns every";
+            "(by default 64M is in larger pages, with this 0, under base 0, seen in one run; every program gets it";
         assert!(text.contains(effect), "{text}");
     }
 }
