@@ -149,9 +149,9 @@ fn advise_on_stored(
     let found = find_store(store.as_deref())?
         .map_err(|path| Failure::Input(format!("there is no store {}; --store FILE names another", path.display())))?;
     let mut comparison = found.load(number).map_err(Failure::input)?;
-    let (mut compared, Program { mut work, patience }) = program_of(&comparison, store)?;
+    let (mut compared, Program { mut work, .. }) = program_of(&comparison, store)?;
     compared.stopping = compared.stopping.changed_by(given, defaults);
-    let patience = if given.wait == defaults.wait { patience } else { Duration::from_secs_f64(given.wait) };
+    let patience = Duration::from_secs_f64(compared.stopping.wait);
     let advice = advice(&comparison, &mut work, Waiting { patience, lease: None }, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);

@@ -4,17 +4,24 @@
 use study::control::BARE;
 use study::guest::NO_STUDY;
 use study::matrix::{Cell, Row, Standing};
-use study::metric::Unit;
+use study::metric::{Unit, names};
 use study::stats::Effect;
 
-use super::Report;
 use super::cells::{amount, open_range};
+use super::{HostOf, Report};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
 /// Whether a report compares kernels that were named on the command line, with a row per policy.
 pub(super) fn is_of_kernels(report: &Report<'_>) -> bool {
     report.definition.name == NO_STUDY && report.columns_of(report.matrix) == "boot"
+}
+
+/// Whether each byte that a kernel clears counts as an instruction: x86 kernels clear pages by `rep stosb`, of which an emulator counts
+/// each step.
+pub(super) fn counts_cleared_bytes(report: &Report<'_>) -> bool {
+    let is_x86 = |host: &HostOf| host.machine.arch == "x86_64";
+    report.matrix.rows.iter().any(|row| row.metric == names::INSTRUCTIONS) && report.hosts.iter().any(is_x86)
 }
 
 /// The policy and the kernel of a cell.
@@ -132,6 +139,19 @@ pub(super) fn title(report: &Report<'_>) -> String {
 mod tests {
     use super::super::sample::with_kernels_report;
     use super::*;
+
+    #[test]
+    fn only_x86_counts_each_cleared_byte() {
+        with_kernels_report(&[("thp", Standing::Better, 0.8)], |report| {
+            assert!(!counts_cleared_bytes(report), "a time is no count");
+            let mut matrix = report.matrix.clone();
+            matrix.rows[0].metric = names::INSTRUCTIONS.to_owned();
+            let mut counting = Report { matrix: &matrix, ..report.clone() };
+            assert!(counts_cleared_bytes(&counting));
+            counting.hosts[0].machine.arch = "aarch64".to_owned();
+            assert!(!counts_cleared_bytes(&counting));
+        });
+    }
 
     #[test]
     fn each_policy_has_its_own_clause_and_no_mean() {

@@ -7,7 +7,7 @@ use study::matrix::kernels::EMULATED;
 use study::matrix::{Cell, Row, Standing};
 use study::metric::names;
 
-use super::by_kernel::names_of;
+use super::by_kernel::{counts_cleared_bytes, names_of};
 use super::cells::word;
 use super::{Report, answer, further, mail};
 use crate::figure::{self, Change};
@@ -38,8 +38,7 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let notes = limits.iter().map(|(_, note, _)| *note).filter(|note| !of_clocks.contains(&Some(note)));
     let notes = notes.map(|note| format!("note: {note}"));
     let is_emulated = rows.iter().any(|row| row.is_emulated);
-    let counts = rows.iter().any(|row| row.metric == names::INSTRUCTIONS);
-    let cleared = if counts {
+    let cleared = if counts_cleared_bytes(report) {
         "; each byte that is cleared counts as an instruction, so zeroing weighs more than on a processor"
     } else {
         ""

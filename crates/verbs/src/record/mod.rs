@@ -74,8 +74,9 @@ pub struct RecordArguments {
     pub sysroot: Option<PathBuf>,
     /// Do not run the command again. By default it runs again after the recording, without recorder and emulator: five
     /// times, or fewer where that would take longer than ten seconds. Output is discarded. The trace notes the CPU time of
-    /// these runs, and `sim` says which share of their median address translation takes. If they would differ (--system, --sysroot, a foreign program, one that reads a
-    /// pipe or a terminal, one that was stopped), the trace notes why instead
+    /// these runs, and `sim` says which share of their median address translation takes. If they would differ (--system,
+    /// --sysroot, a foreign program, one that reads a pipe or a terminal, one that was stopped), the trace notes why
+    /// instead
     #[arg(long)]
     pub no_native_run: bool,
     /// Refuse programs for any other instruction set

@@ -21,8 +21,9 @@ pub struct Replay {
     /// of PMD size where it fits, and elsewhere as without it. Repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
-    /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml (list machines NAME --toml writes one to change); repeat it, or separate several by commas.
-    /// Without it: one of the architecture that the trace was recorded on
+    /// A machine of `pagelab list machines`, `host` for this one, or a FILE.toml (list machines NAME --toml writes one to
+    /// change); repeat it, or separate several by commas. Without it: one of the architecture that the trace was recorded
+    /// on
     #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
     pub machines: Vec<String>,
     /// A file with settings of Linux other than the policy: khugepaged, further folio sizes, the clock. `pagelab list

@@ -13,10 +13,10 @@ use study::control::BARE;
 use study::definition::{Measure, Workload};
 use study::guest::NO_STUDY;
 use study::matrix::{self, Matrix, Row, Standing, Total};
-use study::metric::names;
 use study::stats::Effect;
 
 use super::answer::{answer, claimed, of_rows};
+use super::by_kernel::counts_cleared_bytes;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
 use super::{Report, further, grounds, rows_of, sheets};
@@ -54,7 +54,7 @@ const CLEARED: &str = "An emulator counts each byte that is cleared (rep stosb) 
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
     std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
-    if report.definition.name == NO_STUDY && report.matrix.rows.iter().any(|row| row.metric == names::INSTRUCTIONS) {
+    if report.definition.name == NO_STUDY && counts_cleared_bytes(report) {
         text.push_str(&paragraph(CLEARED));
     }
     if !report.missing.is_empty() {
