@@ -145,6 +145,11 @@ pub enum LeaseError {
 }
 
 impl LeaseError {
+    /// Whether a wait for another process ended without the lease.
+    pub fn is_end_of_wait(&self) -> bool {
+        matches!(self, LeaseError::Held { .. } | LeaseError::Interrupted { .. })
+    }
+
     /// Whether no process can take a lease here at all: the directories of leases cannot be created or written. Settings left by
     /// an earlier lease, and a journal that could not be read, do not count.
     pub fn is_lease_impossible(&self) -> bool {

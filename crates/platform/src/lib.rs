@@ -40,7 +40,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use census::Observer;
-use lease::Lease;
+use lease::{Lease, LeaseError};
 use policy::census::Census;
 use policy::judge::{Evidence, SlotCounts};
 use policy::verdict::Verdict;
@@ -166,12 +166,17 @@ impl HostPlatform {
     }
 
     /// Waits until no other pagelab process measures or changes settings. Only root can keep other processes out. The clock of
-    /// the comparison starts after the wait. If the wait fails, the first trial reports the reason without a second wait.
-    pub fn wait_for_others(&mut self) {
-        if self.session.restore_under_lease().is_err() {
-            self.session.wait_no_longer();
-        }
+    /// the comparison starts after the wait.
+    ///
+    /// # Errors
+    /// Another process did not release the settings in time, or a signal ended the wait. Other problems are those of the first trial.
+    pub fn wait_for_others(&mut self) -> Result<(), LeaseError> {
+        let waited = self.session.restore_under_lease();
         self.clock_began = Instant::now();
+        match waited {
+            Err(PlatformError::Lease(error)) if error.is_end_of_wait() => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn work(&self, arm: &Arm) -> &Work {

@@ -19,7 +19,8 @@ const SPARE_BYTES: u64 = 64 << 20;
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Receives a description of the lease holder that this process waits for, and how many processes wait before it.
-type OnWait = Box<dyn Fn(&str)>;
+/// Receives a description of the holder, and how long this process goes on waiting.
+type OnWait = Box<dyn Fn(&str, Duration)>;
 
 /// Applies policies to the host, one after the other.
 pub struct Session {
@@ -46,7 +47,7 @@ impl Session {
             hugetlb_pool_bytes: None,
             seen_need_bytes: 0,
             patience: Duration::ZERO,
-            on_wait: Box::new(|_| {}),
+            on_wait: Box::new(|_, _| {}),
         }
     }
 
@@ -63,15 +64,10 @@ impl Session {
     }
 
     /// How long to wait for another pagelab's lease, and the callback during the wait.
-    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str) + 'static) -> Session {
+    pub fn with_patience(mut self, patience: Duration, on_wait: impl Fn(&str, Duration) + 'static) -> Session {
         self.patience = patience;
         self.on_wait = Box::new(on_wait);
         self
-    }
-
-    /// Lets later attempts at the lease fail at once where another process has it.
-    pub fn wait_no_longer(&mut self) {
-        self.patience = Duration::ZERO;
     }
 
     pub fn host(&self) -> &Host {
@@ -160,7 +156,7 @@ impl Session {
                 false
             }
         };
-        match wait(&self.on_wait, |on_wait| Hold::acquire(self.patience, on_wait, must_change)) {
+        match wait(self.patience, &self.on_wait, |on_wait| Hold::acquire(self.patience, on_wait, must_change)) {
             Ok(Hold::Share(share)) => {
                 self.share = Some(share);
                 return lowered.map(|()| None);
@@ -234,18 +230,22 @@ impl Session {
 }
 
 /// Waits for the lease on system settings for at most `patience`, or until a signal arrives. `on_wait` receives a description of
-/// the holder, at once and then every ten seconds.
-pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str)) -> Result<Lease, LeaseError> {
-    wait(on_wait, |on_wait| Lease::acquire(patience, on_wait))
+/// the holder and the time that is left, at once and then every ten seconds.
+pub fn wait_for_lease(patience: Duration, on_wait: impl Fn(&str, Duration)) -> Result<Lease, LeaseError> {
+    wait(patience, on_wait, |on_wait| Lease::acquire(patience, on_wait))
 }
 
-/// Takes something that other processes may hold, or stops when a signal arrives. `on_wait` receives a description of the holder,
-/// at once and then every ten seconds.
-fn wait<T>(on_wait: impl Fn(&str), take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T) -> T {
+/// Takes something that other processes may hold, or stops when a signal arrives. `on_wait` receives a description of the holder and
+/// what is left of `patience`, at once and then every ten seconds.
+fn wait<T>(
+    patience: Duration,
+    on_wait: impl Fn(&str, Duration),
+    take: impl FnOnce(&mut dyn FnMut(&Holder, Duration) -> bool) -> T,
+) -> T {
     let mut next = Duration::ZERO;
     take(&mut |holder: &Holder, waited| {
         if waited >= next {
-            on_wait(&holder.to_string());
+            on_wait(&holder.to_string(), patience.saturating_sub(waited));
             next = waited + REPORT_INTERVAL;
         }
         signals::arrived().is_none()
@@ -260,10 +260,14 @@ mod tests {
 
     #[test]
     fn a_wait_is_reported_at_once_and_every_ten_seconds() {
-        let reports = RefCell::new(Vec::new());
+        let (reports, lefts) = (RefCell::new(Vec::new()), RefCell::new(Vec::new()));
         let holder = |in_front| Holder { in_front, ..Holder::this_process().unwrap() };
         wait(
-            |report| reports.borrow_mut().push(report.to_owned()),
+            Duration::from_secs(30),
+            |report, left| {
+                reports.borrow_mut().push(report.to_owned());
+                lefts.borrow_mut().push(left.as_secs());
+            },
             |on_wait| {
                 for (waited_ms, in_front) in [(0, 2), (20, 2), (9_990, 2), (10_010, 1), (20_000, 1), (20_020, 0)] {
                     assert!(on_wait(&holder(in_front), Duration::from_millis(waited_ms)));
@@ -276,6 +280,7 @@ mod tests {
             ends,
             [Some("2 other processes wait before this one"), Some("1 other process waits before this one"), None]
         );
+        assert_eq!(lefts.into_inner(), [30, 19, 9]);
         assert!(reports[0].starts_with(&format!("by process {} (`", std::process::id())), "{reports:?}");
     }
 }

@@ -49,12 +49,12 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
             attempt.changes.iter().any(|change| matches!(change, Change::Setting { value, .. } if value == "never"));
         let for_all = match (&pool, attempt.is_for_all()) {
             (Some(pool), _) => pool.as_str(),
-            (None, true) if takes_away => "; every program gets it, and none gets larger pages",
-            (None, true) => "; it concerns every program",
+            (None, true) if takes_away => "; all programs get these pages, and none larger",
+            (None, true) => "; all programs get it",
             (None, false) => "",
         };
         let effect = effect(tried, bytes);
-        return printable(&format!("advice: {} ({effect}, seen in one run{for_all})", attempt.instruction()));
+        return printable(&format!("advice: {} ({effect}, in one run{for_all})", attempt.instruction()));
     }
     if let Some(bytes) = tried.undecided_for_blocks() {
         let text = format!("advice: not known: {}", for_blocks(bytes, &list));
@@ -84,12 +84,13 @@ fn for_blocks(bytes: u64, list: &str) -> String {
 fn effect(tried: &Tried, bytes: u64) -> String {
     let Policy { granularity, .. } = &tried.policy;
     let [by_policy, by_default, bytes] = [tried.large.by_policy, tried.large.by_default, bytes].map(format_bytes);
+    let policy = &tried.policy;
     match granularity {
         Granularity::Base => {
-            format!("by default {by_default} is in larger pages, with this {bytes}, under {} {by_policy}", tried.policy)
+            format!("by default {by_default} is in larger pages, with this {bytes}, under {policy} {by_policy}")
         }
-        Granularity::Mthp(size) => format!("{bytes} in pages of {size}, {by_policy} under {}", tried.policy),
-        _ => format!("{bytes} in large pages, {by_policy} under {}", tried.policy),
+        Granularity::Mthp(_) => format!("{bytes} of {policy}'s {by_policy}"),
+        _ => format!("{bytes} of {policy}'s {by_policy} in large pages"),
     }
 }
 
@@ -162,7 +163,7 @@ mod tests {
         let text = short(&comparison);
         assert!(text.starts_with("advice: ") && text.contains("/b"), "{text}");
         assert!(
-            text.ends_with("(255M in large pages, 256M under thp, seen in one run; it concerns every program)"),
+            text.ends_with("(255M of thp's 256M in large pages, in one run; all programs get it)"),
             "{text}"
         );
         let rows = attempts(&comparison);
@@ -188,7 +189,7 @@ mod tests {
         tried.large = LargeBytes { by_policy: 0, by_default: 64 << 20 };
         let text = short(&comparison);
         let effect =
-            "(by default 64M is in larger pages, with this 0, under base 0, seen in one run; every program gets it";
+            "(by default 64M is in larger pages, with this 0, under base 0, in one run; all programs get these pages";
         assert!(text.contains(effect), "{text}");
     }
 }

@@ -60,7 +60,7 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     lines
 }
 
-/// `why 2 policies are unsupported, 5 notes, 2 columns (memory, pages) and all figures: pagelab show 3 --full`
+/// `more (2 columns, 5 notes, why 2 policies are unsupported): pagelab show 3 --full`
 fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) -> String {
     let unsupported: Vec<String> = rows.iter().filter(|row| row.unsupported().is_some()).map(Row::label).collect();
     let others = notes.iter().map(Note::hidden).sum::<usize>() - unsupported.len();
@@ -76,11 +76,14 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) ->
     };
     let columns = match left_out {
         [] => None,
-        [one] => Some(format!("the column {one}")),
-        several => Some(format!("{} columns ({})", several.len(), several.join(", "))),
+        [_] => Some("1 column".to_owned()),
+        several => Some(format!("{} columns", several.len())),
     };
-    let parts: Vec<String> = why.into_iter().chain(notes).chain(columns).chain(["all figures".to_owned()]).collect();
-    format!("{}: {full}", crate::text::enumerate(&parts))
+    let parts: Vec<String> = columns.into_iter().chain(notes).chain(why).collect();
+    match &parts[..] {
+        [] => format!("all figures: {full}"),
+        parts => format!("more ({}): {full}", parts.join(", ")),
+    }
 }
 
 /// A table with one line per row. `headings` have a title and when its column is left out: of a terminal that is too narrow the columns

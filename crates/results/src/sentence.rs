@@ -91,11 +91,7 @@ impl Conclusion<'_> {
         let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
         let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", names(&tied)) };
         // A rival may be too noisy to be compared with anything.
-        let open = match open.len() {
-            0 => String::new(),
-            1 => format!("; {}, which is undecided, is not shown to be worse than it", names(&open)),
-            _ => format!("; {}, which are undecided, are not shown to be worse than it", names(&open)),
-        };
+        let open = if open.is_empty() { String::new() } else { format!("; {} may be as good", names(&open)) };
         let change = self.gain(row).or_else(|| self.change(row));
         let change = change.map(|change| format!(": {change}")).unwrap_or_default();
         let held = if self.is_brief { String::new() } else { held(row) };

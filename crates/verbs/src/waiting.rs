@@ -5,12 +5,13 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use crate::failure::report;
+use crate::short;
 
 /// How often a log gets a line about one wait.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Reports which process holds the lease. A log gets the first report, and then one a minute.
-pub fn report_lease_holder(holder: &str) {
+/// Reports which process holds the lease, and when this process gives up. A log gets the first report, and then one a minute.
+pub fn report_lease_holder(holder: &str, left: Duration) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let Ok(mut last) = LAST.lock() else { return };
     if !std::io::stderr().is_terminal() && last.is_some_and(|last| last.elapsed() < LOG_INTERVAL) {
@@ -18,5 +19,6 @@ pub fn report_lease_holder(holder: &str) {
     }
     *last = Some(Instant::now());
     let holder = results::printable(holder);
-    report(format_args!("pagelab: waiting for the lease on system settings, held {holder} (--wait says how long)"));
+    let left = short::seconds(left.as_secs_f64());
+    report(format_args!("pagelab: waiting for the lease on system settings, held {holder}; gives up in {left} (--wait)"));
 }

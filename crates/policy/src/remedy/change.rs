@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::cut::CutBy;
+use crate::judge::THP;
 
 /// One change that a user can make.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -250,12 +251,24 @@ impl SourceChange {
     }
 }
 
+/// The commands for root. Several settings below one directory are written from there, because their paths are long.
+fn commands(changes: &[Change]) -> Vec<String> {
+    let commands: Vec<String> = changes.iter().filter_map(Change::command).collect();
+    let directory = format!("{THP}/");
+    let is_there = |change: &&Change| matches!(change, Change::Setting { path, .. } if path.starts_with(&directory));
+    if commands.len() < 2 || changes.iter().filter(is_there).count() < commands.len() {
+        return commands;
+    }
+    let shorter = commands.iter().map(|command| command.replace(&directory, ""));
+    [format!("cd {THP}")].into_iter().chain(shorter).collect()
+}
+
 /// Changes as one instruction. All commands for root can be copied in one piece, and so can all variables.
 pub fn describe(changes: &[Change]) -> String {
     let join = |lead: &str, parts: Vec<String>, between: &str| {
         (!parts.is_empty()).then(|| format!("{lead}{}", parts.join(between)))
     };
-    let commands = join("as root: ", changes.iter().filter_map(Change::command).collect(), "; ");
+    let commands = join("as root: ", commands(changes), "; ");
     let variables = join("start it with ", changes.iter().filter_map(Change::variable).collect(), " ");
     let others = changes.iter().filter(|change| change.command().is_none() && change.variable().is_none());
     let others = others.map(Change::describe);

@@ -135,7 +135,7 @@ mod tests {
             let shown = Report { matrix: over_boots, over_boots: None, ..report.clone() };
             for width in [80, 120] {
                 let text = screen(&shown, width, "pagelab show 1 2 --full");
-                let lines: Vec<&str> = text.lines().skip_while(|line| !line.starts_with('─')).collect();
+                let lines: Vec<&str> = text.lines().skip_while(|line| !line.is_empty()).skip(1).collect();
                 let table: Vec<&&str> = lines[1..].iter().take_while(|line| !line.is_empty()).collect();
                 assert_eq!(table.len(), 2 * over_boots.rows.len(), "{text}");
                 assert!(table[0].contains("base-4k") && table[0].ends_with("baseline"), "{text}");

@@ -45,12 +45,10 @@ pub fn lines(all: Vec<Column>, width: usize) -> (Vec<Line>, Vec<String>) {
 
 fn table(shown: &[&Column], gap: usize) -> Vec<Line> {
     let rows = shown.iter().map(|column| column.cells.len()).max().unwrap_or(0);
-    let total = shown.iter().map(|column| column.width() + gap).sum::<usize>() - gap;
     let title = |column: &&Column| Span::new(column.title.clone(), Emphasis::Strong);
-    let rule = vec![Span::new("─".repeat(total), Emphasis::Faint)];
     let cell = |column: &&Column, at: usize| column.cells.get(at).cloned().unwrap_or_default();
     let row = |at: usize| line(shown, shown.iter().map(|column| cell(column, at)), gap);
-    [line(shown, shown.iter().map(title), gap), rule].into_iter().chain((0..rows).map(row)).collect()
+    std::iter::once(line(shown, shown.iter().map(title), gap)).chain((0..rows).map(row)).collect()
 }
 
 /// One line of cells, without spaces at its end.

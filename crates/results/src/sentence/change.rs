@@ -39,10 +39,11 @@ impl Conclusion<'_> {
         })
     }
 
-    /// `95 % interval 11.0 to 13.5 %, 14 blocks`
+    /// `95 % interval 11.0 to 13.5 %, 14 blocks`; the table of policies has the confidence in its heading
     fn interval(&self, effect: &Effect) -> String {
         let blocks = if effect.blocks == 1 { "1 block".to_string() } else { format!("{} blocks", effect.blocks) };
         match Change::of(effect).range_in_words() {
+            Some(range) if self.is_brief => format!("{range} in {blocks}"),
             Some(range) => {
                 format!("{} interval {range}, {blocks}", figure::confidence(self.comparison.design.confidence))
             }

@@ -49,18 +49,9 @@ impl Basis {
         }
     }
 
-    /// The same basis with the causes from the trials of these comparisons under a policy.
-    pub(super) fn with_causes(self, comparisons: &[&Comparison], policy: &str) -> Basis {
-        let of = |comparison: &&'_ Comparison| {
-            let arms = &comparison.design.arms;
-            comparison.design.compared().find(|arm| arms[*arm].label == policy)
-        };
-        let trials: Vec<&TrialRecord> = comparisons
-            .iter()
-            .filter_map(|comparison| Some(counted_trials(comparison, of(comparison)?)))
-            .flatten()
-            .collect();
-        Basis { causes: causes(&trials), ..self }
+    /// The same basis with the causes from these trials.
+    pub(super) fn with_causes(self, trials: &[&TrialRecord]) -> Basis {
+        Basis { causes: causes(trials), ..self }
     }
 
     fn with_verdicts(self, trials: &[&TrialRecord]) -> Basis {
@@ -88,15 +79,18 @@ pub(super) fn is_held(trials: &[TrialRecord], arm: usize) -> bool {
     matches!(holding, None | Some(Holding::Held | Holding::NotAsked))
 }
 
-/// The share of the memory to which the policy applies that an arm's trials mapped as requested.
-pub(super) fn coverage_ratio(trials: &[TrialRecord], arm: usize) -> Option<f64> {
-    let counts = |record: &&TrialRecord| {
-        record.trial.arm == arm
-            && record.trial.block > 0
-            && record.rejected.is_empty()
-            && record.verdict.holding != Holding::NotAsked
+/// The trials of these comparisons that count and ran under the policy.
+pub(super) fn trials_under<'a>(comparisons: &[&'a Comparison], policy: &str) -> Vec<&'a TrialRecord> {
+    let arm_of = |comparison: &Comparison| {
+        comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
     };
-    let verdicts = || trials.iter().filter(counts).map(|record| &record.verdict);
+    let of = |comparison: &&'a Comparison| Some(counted_trials(comparison, arm_of(comparison)?));
+    comparisons.iter().filter_map(of).flatten().collect()
+}
+
+/// The share of the memory to which a policy applies that its trials mapped as requested.
+pub(super) fn coverage_ratio(trials: &[&TrialRecord]) -> Option<f64> {
+    let verdicts = || trials.iter().map(|record| &record.verdict).filter(|verdict| verdict.holding != Holding::NotAsked);
     let concerned: f64 = verdicts().map(|verdict| verdict.concerned_bytes as f64).sum();
     let covered: f64 = verdicts().map(|verdict| verdict.covered_bytes as f64).sum();
     (concerned > 0.0).then(|| covered / concerned)

@@ -3,6 +3,7 @@
 //! A guest runs the trials of all policies interleaved, and boots of several kernels are interleaved as well. The
 //! medians of a boot share whatever its trials share, so a boot is one observation ([`crate::stats::boots`]).
 
+use super::basis::{coverage_ratio, trials_under};
 use super::boots as axis;
 use super::{Cell, Matrix, Origin, Row, Standing};
 use crate::comparison::{Admission, Comparison};
@@ -42,7 +43,9 @@ fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(Str
     let Some(boot) = definition.boots.iter().find(|boot| boot.name == cell.policy) else { return };
     let own: Vec<&Comparison> = of_boot(boot, named).collect();
     if !matches!(cell.standing, Standing::None { .. }) {
-        cell.basis = std::mem::take(&mut cell.basis).with_causes(&own, policy);
+        let trials = trials_under(&own, policy);
+        cell.basis = std::mem::take(&mut cell.basis).with_causes(&trials);
+        cell.coverage_ratio = coverage_ratio(&trials);
         return;
     }
     let why = own.iter().find_map(|comparison| refused(comparison, policy));
@@ -106,7 +109,11 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     let explained = |cell: Cell| match (&cell.standing, reason(&cell)) {
         (Standing::None { .. }, Some(why)) => Cell { standing: Standing::None { why }, ..cell },
         (Standing::None { .. }, None) => cell,
-        _ => Cell { basis: cell.basis.clone().with_causes(&own, &cell.policy), ..cell },
+        _ => {
+            let trials = trials_under(&own, &cell.policy);
+            let basis = cell.basis.clone().with_causes(&trials);
+            Cell { basis, coverage_ratio: coverage_ratio(&trials), ..cell }
+        }
     };
     let cells = row.cells.iter().cloned().map(explained).collect();
     let is_emulated = own.iter().any(|comparison| is_emulated(comparison));

@@ -10,7 +10,7 @@ use crate::comparison::{Admission, Comparison, Ended};
 use crate::machine::Execution;
 use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
-use crate::stats::{Analysis, Effect, LogError, Outcome, Trend, log_ratios};
+use crate::stats::{Analysis, Effect, LogError, Outcome, Trend, counted_trials, log_ratios};
 
 use super::origin::Origin;
 
@@ -302,7 +302,7 @@ fn of_arm(policy: &str, comparison: &Comparison, arm: usize) -> Cell {
         standing => Cell {
             medians: analysis.medians.clone(),
             effects: analysis.effects.clone(),
-            coverage_ratio: coverage_ratio(&comparison.trials, arm),
+            coverage_ratio: coverage_ratio(&counted_trials(comparison, arm)),
             is_held: is_held(&comparison.trials, arm),
             error: LogError::of_sample(&log_ratios.iter().flatten().copied().collect::<Vec<_>>()),
             log_ratios,

@@ -16,9 +16,15 @@ use crate::failure::Failure;
 /// What to try, and what to change in the source otherwise.
 pub struct Candidates {
     /// The settings, least intrusive first.
-    pub settings: Vec<Remedy>,
+    pub settings: Vec<Candidate>,
     /// The change of the program's source that helps its largest region, as an instruction; `None` if no change is known.
     pub source_change: Option<String>,
+}
+
+/// A setting, and the memory that could be in larger pages with it: that of the regions whose causes it removes.
+pub struct Candidate {
+    pub remedy: Remedy,
+    pub bytes: u64,
 }
 
 /// The candidates for a policy, from an inspection of the program without it. Changes that do not last are left out.
@@ -31,7 +37,7 @@ pub fn candidates(policy: &Policy, by_default: &Inspection, host: &Host) -> Resu
         (Granularity::Mthp(_), Some(size)) => {
             let mut found = larger(policy, size, by_default);
             let off = larger_sizes_off(size, by_default, host.page_sizes());
-            found.settings.iter_mut().for_each(|remedy| drop(remedy.changes.splice(0..0, off.clone())));
+            found.settings.iter_mut().for_each(|one| drop(one.remedy.changes.splice(0..0, off.clone())));
             Ok(found)
         }
         (_, Some(size)) => Ok(larger(policy, size, by_default)),
@@ -52,7 +58,7 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
         )
     };
     let is_pool = |remedy: &Remedy| remedy.changes.iter().any(|change| matches!(change, Change::Pool { .. }));
-    let mut found: BTreeMap<Vec<Change>, Remedy> = BTreeMap::new();
+    let mut found: BTreeMap<Vec<Change>, Candidate> = BTreeMap::new();
     let (mut source_change, mut max_bytes) = (None, 0);
     for region in &by_default.regions {
         let (mut settings, others): (Vec<Remedy>, Vec<Remedy>) = remedies_for(size, takes_pool, by_default, region)
@@ -62,7 +68,7 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
         settings.sort();
         settings.dedup();
         for remedy in settings.into_iter().filter(|remedy| is_pool(remedy) == takes_pool) {
-            add(&mut found, remedy);
+            add(&mut found, Candidate { remedy, bytes: region.benefit.bytes });
         }
         let is_source = |change: &Change| matches!(change, Change::Source { .. });
         let source = others.iter().find(|remedy| remedy.changes.iter().any(is_source));
@@ -70,8 +76,8 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
             (source_change, max_bytes) = (Some(remedy.instruction()), region.benefit.bytes);
         }
     }
-    let mut settings: Vec<Remedy> = found.into_values().collect();
-    settings.sort_by_key(Remedy::intrusiveness);
+    let mut settings: Vec<Candidate> = found.into_values().collect();
+    settings.sort_by_key(|one| one.remedy.intrusiveness());
     if takes_pool {
         settings.splice(0..0, requested_pool(size, by_default));
     }
@@ -87,23 +93,28 @@ fn larger_sizes_off(size: PageSize, by_default: &Inspection, page_sizes: &PageSi
 }
 
 /// The pool for a program that requested hugetlb pages itself and fell back to smaller pages.
-fn requested_pool(size: PageSize, by_default: &Inspection) -> Option<Remedy> {
+fn requested_pool(size: PageSize, by_default: &Inspection) -> Option<Candidate> {
     let requests = by_default.refused_requests.iter().flatten();
     let pages = requests.filter(|one| one.size == size && one.limit.is_none()).map(|one| one.pages).max()?;
-    (pages > 0).then(|| Remedy { changes: vec![Change::Pool { page_bytes: size.bytes(), pages }], only: None })
+    let remedy = Remedy { changes: vec![Change::Pool { page_bytes: size.bytes(), pages }], only: None };
+    (pages > 0).then(|| Candidate { remedy, bytes: pages.saturating_mul(size.bytes()) })
 }
 
-/// Adds a remedy of a region. Regions that need the same switch and the same pool share one remedy, with the sum of their pages.
-fn add(found: &mut BTreeMap<Vec<Change>, Remedy>, remedy: Remedy) {
-    let without_pages = remedy.changes.iter().map(|change| match change {
+/// Adds a setting for a region. Regions that need the same switch and the same pool share one, with the sum of their pages.
+fn add(found: &mut BTreeMap<Vec<Change>, Candidate>, candidate: Candidate) {
+    let without_pages = candidate.remedy.changes.iter().map(|change| match change {
         Change::Pool { page_bytes, .. } => Change::Pool { page_bytes: *page_bytes, pages: 0 },
         other => other.clone(),
     });
     match found.entry(without_pages.collect()) {
         Entry::Vacant(entry) => {
-            entry.insert(remedy);
+            entry.insert(candidate);
         }
-        Entry::Occupied(entry) => merge(entry.into_mut(), remedy),
+        Entry::Occupied(entry) => {
+            let known = entry.into_mut();
+            known.bytes += candidate.bytes;
+            merge(&mut known.remedy, candidate.remedy);
+        }
     }
 }
 
@@ -141,7 +152,7 @@ fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, regio
 }
 
 /// Settings that disable THP: first only for memory without MADV_HUGEPAGE, then for all memory.
-fn without_thp(host: &Host) -> Result<Vec<Remedy>, Failure> {
+fn without_thp(host: &Host) -> Result<Vec<Candidate>, Failure> {
     let page_sizes = host.page_sizes();
     let sizes = page_sizes.mthp.iter().copied().chain(page_sizes.pmd);
     let files: Vec<String> = [format!("{THP}/enabled")].into_iter().chain(sizes.map(thp_size_enabled)).collect();
@@ -158,5 +169,5 @@ fn without_thp(host: &Host) -> Result<Vec<Remedy>, Failure> {
     };
     let settings = [changed(&["always"], "madvise"), changed(&["always", "madvise"], "never")];
     let settings = settings.into_iter().filter(|changes| !changes.is_empty());
-    Ok(settings.map(|changes| Remedy { changes, only: None }).collect())
+    Ok(settings.map(|changes| Candidate { remedy: Remedy { changes, only: None }, bytes: 0 }).collect())
 }

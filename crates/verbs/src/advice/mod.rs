@@ -14,7 +14,6 @@ use std::time::Duration;
 use host::Host;
 use lease::Lease;
 use platform::{Session, Work};
-use policy::remedy::Remedy;
 use policy::size::format_bytes;
 use policy::{Granularity, Policy};
 use study::advice::{Advice, Attempt, LargeBytes, Outcome, Tried};
@@ -24,6 +23,7 @@ use tracer::signals::{self, Forward};
 use crate::failure::Failure;
 use crate::progress_line::ProgressLine;
 use crate::waiting::report_lease_holder;
+use candidates::Candidate;
 use goal::Goal;
 
 /// Without a request for advice, settings are tried only if a trial takes at most this long, in seconds.
@@ -99,7 +99,8 @@ fn try_settings(goal: &Goal, work: &mut Work, session: &mut Session) -> Result<T
     let candidates = candidates::candidates(&goal.policy, &by_default.inspection, session.host())?;
     tried.source_change = candidates.source_change;
     let count = candidates.settings.len();
-    for (number, Remedy { changes, .. }) in (1..).zip(candidates.settings) {
+    for (number, Candidate { remedy, .. }) in (1..).zip(candidates.settings) {
+        let changes = remedy.changes;
         status.set(&format!("advice: setting {number} of at most {count}"));
         let outcome = attempt::attempt(work, &changes, goal, &by_default, session)?;
         tried.attempts.push(Attempt { changes, outcome });

@@ -4,12 +4,11 @@ use census::Observer;
 use census::inspect::{Detail, Inspector};
 use host::Host;
 use policy::inspect::Inspection;
-use policy::remedy::Remedy;
 use policy::size::{PageSize, format_bytes};
 use policy::{Granularity, Policy};
 use results::inspection::collapsing;
 
-use super::candidates::{Candidates, candidates};
+use super::candidates::{Candidate, Candidates, candidates};
 use crate::failure::Failure;
 use crate::output::{folded, terminal_width};
 
@@ -51,9 +50,10 @@ fn observer() -> Result<Observer, Failure> {
     Ok(Observer::open().map_err(Failure::input)?.with_file_folios())
 }
 
-/// One line for each setting, with its condition.
+/// One line for each setting that concerns a hundredth of the resident memory or more, with its condition. The memory of settings that
+/// take hugetlb pages and of those that take THP is the same memory.
 fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<String>, Failure> {
-    let mut settings = Vec::new();
+    let mut settings: Vec<Candidate> = Vec::new();
     let mut source = None;
     for granularity in [Granularity::Thp, Granularity::Hugetlb(leaf)] {
         let Candidates { settings: found, source_change } = candidates(&Policy::plain(granularity), inspected, host)?;
@@ -64,10 +64,22 @@ fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<St
         let source = source.map(|change| format!("; in its source: {change}")).unwrap_or_default();
         return Ok(vec![folded(format!("no setting is known that would give this process more large pages{source}"))]);
     }
-    let head = "advice, least intrusive first; not tried, because a running process cannot be restarted (pagelab advise -- \
-                COMMAND tries them, with --server for a server):";
-    let rows = settings.iter().map(Remedy::describe).map(|text| folded(format!("  {}", results::printable(&text))));
-    Ok(std::iter::once(folded(head.to_owned())).chain(rows).collect())
+    // The sort is stable: of settings for the same memory the least intrusive comes first.
+    settings.sort_by_key(|one| std::cmp::Reverse(one.bytes));
+    let worth = (inspected.resident_bytes() / 100).min(settings[0].bytes);
+    let (shown, small): (Vec<&Candidate>, Vec<&Candidate>) = settings.iter().partition(|one| one.bytes >= worth);
+    let head = "settings, by the memory that each could put in larger pages; not tried, because a running process cannot be restarted \
+                (pagelab advise -- COMMAND tries them, with --server for a server):";
+    let row = |one: &&Candidate| {
+        let text = format!("{}: {}", format_bytes(one.bytes), one.remedy.describe());
+        folded(format!("  {}", results::printable(&text)))
+    };
+    let small = match small.len() {
+        0 => None,
+        1 => Some("  1 more setting, for less than 1 % of the memory".to_owned()),
+        n => Some(format!("  {n} more settings, each for less than 1 % of the memory")),
+    };
+    Ok(std::iter::once(folded(head.to_owned())).chain(shown.iter().map(row)).chain(small).collect())
 }
 
 /// A note if the process was started with an empty environment.

@@ -3,7 +3,7 @@
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use host::Host;
-use lease::Lease;
+use lease::{Lease, LeaseError};
 use platform::{Awake, Blame, HostPlatform, Session, observe_contention};
 use results::store::Store;
 use study::comparison::{Comparison, Design, Ended, Invocation};
@@ -73,7 +73,7 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
             if let Some(fragmenter) = fragmented::fragmenter(&setup.design)? {
                 platform = platform.with_fragments(setup.design.fragmented, fragmenter);
             }
-            platform.wait_for_others();
+            platform.wait_for_others().map_err(not_begun)?;
             if setup.primary.depends_on_load(&comparison.design) {
                 let load = observe_contention(&observed, comparison.machine.cpus);
                 setup.primary.choose(&mut comparison.design, load.map_err(Failure::input)?);
@@ -93,6 +93,14 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
             let comparison = fake.marked(comparison);
             Ok(run(&mut fake, comparison, mode, destination))
         }
+    }
+}
+
+/// Another pagelab measured for longer than this one waits, or a signal ended the wait: nothing is stored.
+fn not_begun(error: LeaseError) -> Failure {
+    match signals::arrived() {
+        Some(signal) => Failure::Stopped(signal, "nothing was measured yet"),
+        None => Failure::input(error),
     }
 }
 
