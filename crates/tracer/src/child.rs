@@ -119,7 +119,7 @@ pub(crate) unsafe fn exit_as(status: libc::c_int) -> ! {
     }
 }
 
-/// Closes every descriptor from this one on; one by one on kernels before 5.9, which lack close_range(2).
+/// Closes every descriptor from `first` on; one by one on kernels before 5.9, which lack close_range(2).
 ///
 /// # Safety
 /// Only in a process that fork has created, and that uses none of them any more.

@@ -41,9 +41,9 @@ pub struct Watch {
 /// What happens to a watched call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It stops and the tracer serves it.
+    /// The call stops, and the tracer serves it.
     Stop,
-    /// It is not made, and returns 0. This needs no tracer.
+    /// The call is not made and returns 0. This needs no tracer.
     Succeed,
 }
 

@@ -98,7 +98,7 @@ impl RefusedRequests {
     }
 }
 
-/// The size that the flags name; the kernel's default where they name none. `None` if that is no page size.
+/// The size that the flags encode, or the kernel's default if they encode none. `None` if the encoded value is no page size.
 fn size_of(flags: u64, host: &Host) -> Result<Option<PageSize>, HostError> {
     match flags >> map::HUGE_SHIFT & SHIFT_BITS {
         0 => host.default_hugetlb(),

@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 /// The session of the new process.
 #[derive(Clone, Copy)]
 pub(super) enum OwnSession {
-    /// In pagelab's session.
+    /// The new process stays in pagelab's session.
     None,
     /// A new session without a terminal.
     Bare,

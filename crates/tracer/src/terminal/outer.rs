@@ -95,7 +95,7 @@ impl Outer {
     }
 }
 
-/// The modes of a terminal, using only system calls; `None` if it is not one.
+/// The modes of a terminal, using only system calls; `None` if the descriptor is not a terminal.
 ///
 /// # Safety
 /// None: the descriptor is only queried.
