@@ -110,7 +110,7 @@ impl HugetlbLimit {
 pub struct HugetlbLimits {
     /// Limits of its own group first, then of each ancestor.
     pub limits: Vec<HugetlbLimit>,
-    /// Whether there may be more, of groups that are not visible in this cgroup namespace.
+    /// Whether there may be more limits, in groups that are not visible in this cgroup namespace.
     pub may_be_hidden: bool,
 }
 

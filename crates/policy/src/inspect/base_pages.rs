@@ -60,7 +60,7 @@ impl RefusedBasePages {
         })
     }
 
-    /// One clause.
+    /// The refusal in one clause.
     pub fn describe(&self) -> String {
         let others = match self.files.len() {
             0 | 1 => String::new(),

@@ -17,7 +17,7 @@ impl Jemalloc {
         self.built_for.is_none_or(|built_for| built_for < PageSize::K64)
     }
 
-    /// One clause.
+    /// The refusal in one clause.
     pub fn describe(&self) -> String {
         let file = &self.file;
         match self.built_for {

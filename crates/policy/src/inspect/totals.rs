@@ -6,8 +6,8 @@ use super::Inspection;
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 
-/// The memory of several processes. Memory that several of them map counts for each; [`Totals::proportional_bytes`] divides it. A
-/// figure that only some of the processes have is the sum of those, and `None` if none has it.
+/// The memory of several processes. Memory that several of them map counts for each; [`Totals::proportional_bytes`] divides
+/// it. A figure that only some of the processes have is the sum over these processes; it is `None` if no process has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// The number of processes.

@@ -105,8 +105,8 @@ impl Rules<'_> {
                 .is_none_or(|pmd| self.disabled_for_process == Some(true) || advised_against || ruled_out(&pmd))
     }
 
-    /// The mode from the size's own file. Where that contains `inherit`, or on kernels before 6.8 that have no such file, the
-    /// mode from the file for all sizes.
+    /// The mode of a size. Its own file decides; if that contains `inherit` or does not exist (before Linux 6.8), the file
+    /// for all sizes decides.
     fn mode(&self, size: PageSize) -> Mode {
         let path = self.deciding(size);
         match self.settings.get(&path).map(String::as_str) {

@@ -133,7 +133,7 @@ pub const RULES: [Rule; 15] = {
 pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// Advice that shrinks resident memory without losing private content: MADV_REMOVE takes shared memory, MADV_PAGEOUT moves
-/// content to swap space. The sizes of the process's memory are read.
+/// content to swap space. Before these calls the sizes of the process's memory are read.
 pub const LESSENS: [u64; 2] = [madv::REMOVE, madv::PAGEOUT];
 
 /// The modes of fallocate that remove content (include/uapi/linux/falloc.h): PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE,
