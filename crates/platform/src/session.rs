@@ -1,4 +1,4 @@
-//! The host's settings during a run: leases and restores the settings that each policy needs.
+//! [`Session`]: the host's settings during a run. It leases and restores the settings that each policy needs.
 
 use std::time::Duration;
 
