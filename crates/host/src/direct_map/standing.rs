@@ -109,7 +109,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
         Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
         Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
         Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
-        // Where this is not known, the longer answer is given.
+        // If it is not known whether the processor has 1G leaves, the longer answer is given.
         _ if boot.is_x86() && matches!(has_gigabyte_leaves(host), Ok(Some(false))) => {
             "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
         }
