@@ -1,4 +1,4 @@
-//! The ranges that process_madvise names in a task's memory.
+//! [`advised_ranges`]: the ranges in a task's own memory that its process_madvise names.
 
 use std::io;
 

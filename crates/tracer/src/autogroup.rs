@@ -1,4 +1,5 @@
-//! The weight of a session's autogroup against those of other sessions (sched(7), "The autogroup feature").
+//! [`SessionWeight`]: the weight of a session's autogroup against those of other sessions (sched(7), "The autogroup
+//! feature").
 //!
 //! setsid(2) gives a session an autogroup of its own, which ends with the last process of the session. So nothing has to be
 //! restored.

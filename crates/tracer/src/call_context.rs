@@ -1,4 +1,4 @@
-//! The context in which a call is served: the policy, the tree, and the findings so far.
+//! [`CallContext`]: the context in which a call is served. It consists of the policy, the tree, and the [`Findings`] so far.
 
 use std::collections::BTreeMap;
 use std::io;

@@ -1,4 +1,4 @@
-//! Serves one watched call: changes it as the policy requires.
+//! [`serve`] serves one watched call: it changes the call as the policy requires, and resumes the task.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;

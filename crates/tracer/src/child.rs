@@ -1,4 +1,4 @@
-//! A child process that does not outlive pagelab, and the resources that children used.
+//! Child processes: makes them end with pagelab, ends them, and reads the resources that they used ([`ChildrenUsage`]).
 
 use std::io;
 use std::os::unix::process::CommandExt;

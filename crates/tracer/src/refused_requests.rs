@@ -1,4 +1,5 @@
-//! A program's own requests for pages of a hugetlb pool: which calls stop for them, and what is recorded about those that fail.
+//! [`RefusedRequests`]: a program's own requests for pages of a hugetlb pool that the kernel refused, and the calls that stop
+//! so that they can be seen.
 //!
 //! After a refusal programs use smaller pages, often silently. Only a call that names the pool by a flag stops, so that all others
 //! run at full speed; a request by mapping a file of hugetlbfs is not seen.

@@ -1,4 +1,4 @@
-//! The range that shmat(2) replaces.
+//! [`attached_range`]: the range of addresses that shmat(2) replaces.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The tasks of the traced tree, and the address spaces that they share.
+//! [`Tasks`] of the traced tree, and the address spaces ([`Space`]) that they share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;

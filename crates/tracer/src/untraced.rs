@@ -1,4 +1,4 @@
-//! Runs programs that need no tracer.
+//! [`run_untraced`] runs programs that need no tracer.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;

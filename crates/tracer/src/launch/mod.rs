@@ -1,4 +1,5 @@
-//! Starts the measured program: finds it, prepares it, and traces it from its first instruction.
+//! [`Launch`]: how the measured program is started. This module finds the program, prepares its process, and traces it from
+//! its first instruction.
 
 mod error;
 mod new_process;

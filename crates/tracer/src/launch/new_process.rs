@@ -1,4 +1,4 @@
-//! The code that a new process runs between its fork and its exec.
+//! The code that a new process runs between its fork and its exec. [`Prepared`] has everything that it needs.
 
 use std::ffi::{CString, OsString};
 use std::io;

@@ -1,4 +1,4 @@
-//! Memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
+//! [`SharedStatus`]: memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
 
 use std::cell::Cell;
 use std::io;

@@ -1,4 +1,4 @@
-//! Messages between pagelab and the monitor, each sent whole over a pair of sockets.
+//! [`Message`]s between pagelab and the monitor, each sent whole over a pair of sockets ([`Channel`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};

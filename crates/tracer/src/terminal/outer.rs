@@ -1,4 +1,4 @@
-//! pagelab's own terminal: its descriptors, its modes, its size, and which process group is in the foreground.
+//! [`Outer`]: pagelab's own terminal, with its descriptors, its modes, its size, and the process group in the foreground.
 
 use std::fs::File;
 use std::io;
