@@ -1,4 +1,4 @@
-//! The file systems of mappings, by the device number that a mapping shows.
+//! [`FileSystems`] of mappings, by the device number that a mapping shows.
 
 use std::collections::HashMap;
 use std::fs;
