@@ -1,4 +1,5 @@
-//! Reads, writes and restores one setting.
+//! Reads, writes and restores one setting, on behalf of the lease and the watchdog. An [`Entry`] has its old and its new
+//! value.
 //!
 //! Nothing here allocates, locks or panics: the watchdog runs it in the child of a fork of a program that may have other threads,
 //! where only async-signal-safe calls are allowed (signal-safety(7)).
