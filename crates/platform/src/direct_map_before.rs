@@ -1,4 +1,4 @@
-//! Reads the kernel's direct map before and after a trial, as evidence for a policy about it.
+//! [`DirectMapBefore`]: reads the kernel's direct map before and after a trial, as evidence for a policy about it.
 
 use host::Host;
 use host::direct_map::{Leaves, leaves};

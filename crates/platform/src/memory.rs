@@ -1,4 +1,5 @@
-//! A process's memory from /proc/PID/status at each examination: its peaks, and how much of the peak was examined.
+//! [`Memory`]: a process's memory from /proc/PID/status at each examination. It has the peaks, and how much of the peak was
+//! examined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

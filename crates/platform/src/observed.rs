@@ -1,4 +1,4 @@
-//! The observations of a run.
+//! [`observed`]: the observations of a run, for its record.
 
 use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 use study::metric::{Observation, names};
