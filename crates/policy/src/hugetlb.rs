@@ -1,5 +1,5 @@
-//! Hugetlb pools as a program sees them: their pages, the limits of its control groups, and its own requests that the kernel
-//! refused.
+//! Hugetlb pools as a program sees them: a [`Pool`] with its pages, the [`HugetlbLimits`] of control groups, and the
+//! program's own requests that the kernel refused.
 
 use serde::{Deserialize, Serialize};
 

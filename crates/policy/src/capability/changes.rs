@@ -1,4 +1,4 @@
-//! What differs between two matrices.
+//! [`changes`]: the cells in which two matrices differ.
 
 use super::{Cell, Matrix, Outcome};
 

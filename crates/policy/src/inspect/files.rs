@@ -1,4 +1,5 @@
-//! Why pages of a file are not larger: first by geometry, then by facts about the file system and the page cache.
+//! [`explain`]: why pages of a file are not larger, first by geometry, then by facts about the file system and the page
+//! cache.
 
 use super::vma::VmaFacts;
 use crate::cause::Cause;

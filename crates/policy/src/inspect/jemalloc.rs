@@ -1,4 +1,4 @@
-//! jemalloc in a program or a library, which refuses base pages larger than the one that it was built for (`--with-lg-page`).
+//! [`Jemalloc`] in a program or a library: it refuses base pages larger than those that it was built for (`--with-lg-page`).
 
 use crate::size::PageSize;
 

@@ -1,4 +1,4 @@
-//! The inspected process, and how it was inspected.
+//! [`Process`]: the inspected process. [`Sight`]: how it was inspected.
 
 use super::{Jemalloc, RefusedBasePages, SecondStage};
 use crate::hugetlb::HugetlbLimit;

@@ -1,4 +1,4 @@
-//! Recognises the kind of a region by names, files, addresses and shapes.
+//! [`recognise`]: the kind of a region, by names, files, addresses and shapes.
 
 use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
 use super::kind::{Allocator, FilePart, Kind};

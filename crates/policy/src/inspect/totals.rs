@@ -1,4 +1,4 @@
-//! The memory of several processes, added up.
+//! [`Totals`]: the memory of several processes, added up.
 
 use std::collections::BTreeMap;
 

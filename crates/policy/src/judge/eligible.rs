@@ -1,5 +1,5 @@
-//! Whether the kernel may give a mapping folios of a size: the checks of `thp_vma_allowable_orders` (include/linux/huge_mm.h),
-//! made from user space.
+//! [`Rules`]: whether the kernel may give a mapping folios of a size. They repeat the checks of `thp_vma_allowable_orders`
+//! (include/linux/huge_mm.h) in user space.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Calls that change existing memory: mprotect, madvise, and those that only base pages support.
+//! Serves the calls that change existing memory: mprotect, madvise, and those that only base pages support.
 
 use super::views::{Action, Dropped, Protection, outline};
 use super::{EINVAL, PartResult, Served, Serving};

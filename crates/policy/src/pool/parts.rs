@@ -1,4 +1,4 @@
-//! Calls that lock, name and query parts of memory, at the granularity of base pages.
+//! Serves the calls that lock, name and query parts of memory, at the granularity of base pages.
 
 use super::{Served, Serving, Step, must};
 

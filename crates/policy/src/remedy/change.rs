@@ -1,4 +1,4 @@
-//! One change that a user can make.
+//! [`Change`]: one change that a user can make.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! What removes one cause: one row per cause.
+//! [`Fixes`]: what removes one cause, with one row for each cause.
 
 use super::change::{Change, SourceChange, describe};
 use crate::cause::Cause;

@@ -1,4 +1,5 @@
-//! Switches of programs, one row each: what memory they reach, what they give it, and where this is documented.
+//! [`Knob`]s, the switches of programs for large pages, one row each: what memory they reach, what they give it, and where
+//! this is documented.
 //!
 //! The rows of glibc, jemalloc, CPython, Redis and Java were executed on a running kernel (`crates/pagelab/tests/inspect`); the
 //! others are from documentation. Switches that exist but had no effect in these runs are left out: jemalloc's `hpa:true`, every

@@ -1,4 +1,4 @@
-//! Which system calls can take memory away from a process, and how each of them is watched.
+//! [`RULES`]: which system calls can take memory away from a process, and how each of them is watched.
 //!
 //! Derived from the system call tables of Linux 7.1 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl). The rule:
 //! private memory is lost only where the kernel zaps or reclaims page-table entries. The system calls that reach that code are
