@@ -1,4 +1,5 @@
-//! The kernel's activity around page sizes for a live view: faults, failed allocations, collapses, compaction, and free memory.
+//! [`Activity`]: what the kernel does around page sizes, for a live view. It has faults, failed allocations, collapses,
+//! compaction, and free memory.
 
 use std::collections::BTreeMap;
 

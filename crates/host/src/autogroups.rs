@@ -1,4 +1,5 @@
-//! Whether the scheduler weighs sessions by their autogroups (sched(7), "The autogroup feature"; kernel/sched/autogroup.c).
+//! [`Autogroups`]: whether the scheduler weighs sessions by their autogroups (sched(7), "The autogroup feature";
+//! kernel/sched/autogroup.c).
 
 use crate::absent;
 use crate::control_groups::{ControlGroups, group};

@@ -1,4 +1,4 @@
-//! The kernel's event counters: allocations, splits, failures and compaction.
+//! [`Counters`]: the kernel's event counters of allocations, splits, failures and compaction.
 
 use std::collections::BTreeMap;
 

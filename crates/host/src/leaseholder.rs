@@ -1,4 +1,4 @@
-//! Which process has the host's settings leased. The crate `lease` takes and releases leases.
+//! [`leaseholder`]: which process has the host's settings leased. The crate `lease` takes and releases leases.
 
 use std::os::unix::fs::MetadataExt;
 

@@ -1,4 +1,4 @@
-//! Where this process can make a control group that limits memory, for versions 1 and 2 of control groups.
+//! [`MemoryGroups`]: where this process can make a control group that limits memory, for versions 1 and 2 of control groups.
 
 use std::path::PathBuf;
 

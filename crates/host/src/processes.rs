@@ -1,4 +1,4 @@
-//! The processes of the host from `/proc/PID/stat`, which is cheap enough to read repeatedly.
+//! [`ProcessStat`]: the processes of the host from `/proc/PID/stat`, which is cheap enough to read repeatedly.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! The settings that influence page sizes and their cost, as files.
+//! [`Setting`]s that influence page sizes and their cost, as files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};

@@ -1,5 +1,5 @@
-//! TLBs from CPUID: leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume 3, appendix E). A
-//! hypervisor can report anything there, and often reports nothing.
+//! [`ReportedTlb`]: TLBs from CPUID, leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume
+//! 3, appendix E). A hypervisor can report anything there, and often reports nothing.
 
 /// A TLB, or its part for one page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

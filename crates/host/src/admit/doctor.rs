@@ -1,4 +1,4 @@
-//! What a host supports, what it does not, and the remedies: for `pagelab doctor`.
+//! [`doctor_lines`] and [`facts`]: what a host supports, what it does not, and the remedies. `pagelab doctor` shows them.
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,4 @@
-//! Boot options, processor flags and kernel features that decide the leaves of the direct map.
+//! [`Feature`]s that decide the leaves of the direct map: boot options, processor flags and properties of the kernel.
 //!
 //! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map` (arch/arm64/mm/pageattr.c);
 //! Documentation/admin-guide/kernel-parameters.txt.

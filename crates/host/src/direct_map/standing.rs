@@ -1,4 +1,4 @@
-//! The leaf size of this boot, the sizes that it can still be given, and how to get the others.
+//! [`Standing`]: whether this boot has leaves of a size, can still be given them, or how to get them.
 
 use policy::size::{PageSize, format_bytes};
 use policy::verdict::Verdict;
