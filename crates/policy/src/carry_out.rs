@@ -132,7 +132,7 @@ fn do_then<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64
 /// Advises new memory, each window of it as the policy asks.
 ///
 /// # Errors
-/// Those of the kernel.
+/// The kernel refuses a call.
 pub fn advise<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
     let Some(advice) = then.advice else { return Ok(()) };
     let before = space.advised_bytes;

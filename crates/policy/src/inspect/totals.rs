@@ -12,13 +12,13 @@ use crate::census::{Backing, Census};
 pub struct Totals {
     /// The number of processes.
     pub processes: u64,
-    /// Those of them whose inspection is incomplete: their figures may be too low.
+    /// The number of processes whose inspection is incomplete: their figures may be too low.
     pub partial: u64,
     /// Present memory, without the zero page, which uses none.
     pub census: Census,
-    /// Bytes of it that are mapped once.
+    /// Bytes of present memory that are mapped once.
     pub private_bytes: Option<u64>,
-    /// Bytes of it that are mapped more than once, by these or other processes.
+    /// Bytes of present memory that are mapped more than once, by these or other processes.
     pub mapped_again_bytes: Option<u64>,
     /// Memory outside hugetlb pools, each page divided by the number of its mappings.
     pub proportional_bytes: Option<u64>,

@@ -48,7 +48,7 @@ pub struct FileSystem {
 /// Which part of a mapping this is: guard pages inside it (MADV_GUARD_INSTALL) cut a mapping into parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VmaPart {
-    /// All of it, or its first part.
+    /// The whole mapping, or its first part.
     #[default]
     First,
     /// A part after a guard.

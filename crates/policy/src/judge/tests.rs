@@ -366,7 +366,7 @@ fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
     let (early, refilled) = (Cause::TouchedBeforeEligible, Cause::RefilledAfterDrop);
     let cut = (Cause::FolioPartlyMapped, MIB);
     assert_eq!(split(false, &[]), [(early.clone(), 6 * MIB), (refilled.clone(), MIB), cut.clone()]);
-    // One more leaf was split; whether it was that of the last slot is not known.
+    // One more leaf was split, but it is unknown whether that leaf mapped the last slot.
     let filled = (Cause::FilledWithBasePages, 2 * MIB);
     let counters = [("hugepages-2048kB/split_deferred", 1), ("hugepages-2048kB/split", 1), ("thp_split_pmd", 9)];
     let expected = [(refilled.clone(), 3 * MIB), (Cause::SplitMeanwhile, 2 * MIB), filled.clone(), cut.clone()];
