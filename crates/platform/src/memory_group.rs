@@ -33,7 +33,7 @@ pub struct MemoryGroup {
 /// Memory that is charged to a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charges {
-    /// All of it.
+    /// All memory that is charged to the group.
     pub total_bytes: u64,
     /// Anonymous memory.
     pub anonymous_bytes: u64,

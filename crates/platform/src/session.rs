@@ -166,7 +166,7 @@ impl Session {
                 return lowered.map(|()| None);
             }
             Ok(Hold::Lease(lease)) => self.lease = Some(*lease),
-            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
+            // Where no lease is possible, no other process has a lease; a policy that needs a lease reports the reason.
             Err(error) if error.is_lease_impossible() => {}
             Err(error) => return Err(error.into()),
         }
@@ -196,7 +196,7 @@ impl Session {
                 let lease = self.lease.insert(lease);
                 return self.khugepaged.iter().try_for_each(|khugepaged| khugepaged.begin(lease));
             }
-            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
+            // Where no lease is possible, no other process has a lease; a policy that needs a lease reports the reason.
             Err(error) if error.is_lease_impossible() && self.khugepaged.is_none() => {}
             Err(error) => return Err(error.into()),
         }

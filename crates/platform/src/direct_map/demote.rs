@@ -91,7 +91,7 @@ pub fn demote(
     let changes_before = changes(host)?;
     let began = Instant::now();
     let larger = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
-    // This shows whether secret memory is available, before the boot is marked. It takes no page.
+    // `Splitting::new` fails if secret memory is unavailable, before the boot is marked. It allocates no page.
     let mut splitting = Splitting::new(host, goal, larger, before.clone())?;
     let mut warnings = Vec::new();
     let (stopped, mut marker) = match splitting.stop() {
