@@ -17,7 +17,7 @@ pub enum Standing {
     ByDemotion(Unsupported),
     /// Another boot is needed.
     OtherBoot(Unsupported),
-    /// This is not known.
+    /// pagelab cannot determine whether the size is available.
     Unknown(Unsupported),
 }
 
