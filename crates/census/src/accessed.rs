@@ -1,4 +1,4 @@
-//! How much of each mapping was accessed.
+//! [`accessed`]: how much of each mapping of a process was accessed.
 
 use std::fs::File;
 use std::io::{self, BufReader};

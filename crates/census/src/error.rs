@@ -1,4 +1,4 @@
-//! What can prevent a census.
+//! [`CensusError`]: what can prevent a census.
 
 use std::io;
 use std::path::Path;

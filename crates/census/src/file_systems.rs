@@ -1,4 +1,4 @@
-//! The file systems of mappings, by the device number that a mapping shows.
+//! [`FileSystems`] of mappings, by the device number that a mapping shows.
 
 use std::collections::HashMap;
 use std::fs;
@@ -36,7 +36,7 @@ impl FileSystems {
     }
 
     /// Whether files of this device are shared memory. A disk has a non-zero major number; other devices are looked up in the
-    /// process's mount table. A device that it does not list is assumed to hold ordinary files.
+    /// process's mount table. A device that the table does not list is assumed to hold ordinary files.
     pub fn is_shmem(&self, pid: u32, device: Device) -> Result<bool, CensusError> {
         if device.0 != 0 || device == self.own {
             return Ok(device == self.own);

@@ -1,5 +1,5 @@
-//! What PAGEMAP_SCAN reports, on kernels before 6.7: page by page from pagemap and kpageflags, with PMD leaves from smaps. It needs
-//! root, reads each mapping whole, and is meant for small ones.
+//! [`FrameScanner`] gives what PAGEMAP_SCAN reports, on kernels before 6.7. It reads page by page from pagemap and
+//! kpageflags, and PMD leaves from smaps. It needs root, reads each mapping as a whole, and is meant for small mappings.
 //!
 //! smaps has only the sum of a mapping's PMD leaves. Leaves map whole, aligned folios of their size, so a mapping's leaves are known
 //! where that sum is zero, or equals the sum of such folios. The huge zero page is not in that sum: it is always mapped by a leaf, because
@@ -19,7 +19,7 @@ const FILE: u64 = 1 << 61;
 /// Bit of kpageflags: the zero page, of base or of PMD size.
 const ZERO_PAGE: u64 = 1 << 24;
 
-/// A mapping, with what smaps has of it.
+/// A mapping, with the facts that smaps has about it.
 pub struct Mapping {
     pub start: u64,
     pub end: u64,

@@ -1,4 +1,5 @@
-//! `/proc/kpageflags` and the frame numbers of `/proc/PID/pagemap`, read in as few calls as possible.
+//! [`FlagsReader`] reads `/proc/kpageflags`, and [`runs`] the frame numbers of `/proc/PID/pagemap`, in as few calls as
+//! possible.
 
 use std::fs::File;
 use std::io;

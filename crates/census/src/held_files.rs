@@ -56,7 +56,7 @@ fn on_mounts(kind: FileSystemKind, mut found: FoundFiles) -> HeldFiles {
 #[derive(Clone, Copy)]
 enum FileSystemKind {
     Hugetlbfs,
-    /// With `huge=`, other than `never`.
+    /// A tmpfs mounted with `huge=`, other than `never`.
     Tmpfs,
 }
 
@@ -130,7 +130,7 @@ struct FoundFiles {
 }
 
 impl FoundFiles {
-    /// Adds the files of a mount, unless another one is mounted over it.
+    /// Adds the files of a mount, unless another file system is mounted over it.
     fn list(&mut self, mount: &Mount) {
         match open_directory(&mount.point).and_then(|directory| Ok((device(directory.metadata()?.dev()), directory))) {
             Ok((device, directory)) if device == mount.device => {
@@ -261,7 +261,7 @@ fn opened(pid: u32) -> io::Result<Vec<Identity>> {
     Ok(files)
 }
 
-/// The identity of an open file. A file system that does not answer, such as a dead network mount, is not waited for.
+/// The identity of an open file. Does not wait for a file system that does not answer, such as a dead network mount.
 fn identity(path: &Path) -> io::Result<Identity> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     let mut about = MaybeUninit::<libc::statx>::zeroed();

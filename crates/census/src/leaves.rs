@@ -1,4 +1,4 @@
-//! The anonymous memory of a running process that PMD leaves map, without a complete census.
+//! [`Observer::pmd_leaves`]: the anonymous memory of a running process that PMD leaves map, without a complete census.
 
 use std::fs::File;
 use std::io;

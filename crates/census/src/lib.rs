@@ -1,4 +1,4 @@
-//! The census: how the memory of a process is really mapped, read from the kernel.
+//! The census: how the memory of a process is really mapped. An [`Observer`] reads it from the kernel.
 //!
 //! # Where each fact comes from
 //! * The mappings: `/proc/PID/maps`, or PROCMAP_QUERY for a part of the address space.
@@ -13,7 +13,7 @@
 //!   small mappings. Otherwise the sums of `/proc/PID/smaps` are used there ([`Source::Smaps`]): bytes by leaf size are the same, but
 //!   zero pages, folios and addresses inside a mapping are not visible.
 //!
-//! # What it is not
+//! # Limits
 //! A census of a running process is not a snapshot: the kernel is queried for one address range after the other. At a ptrace stop
 //! of all threads it is a snapshot, except for changes that the kernel makes on its own (khugepaged, migration, reclaim).
 //! Mappings of devices (VM_PFNMAP), the vdso and its data are not memory of the process and are left out; swapped pages are not

@@ -1,4 +1,4 @@
-//! The page sizes of the running kernel, and the folio sizes that currently exist.
+//! The page sizes of the running kernel, and the [`AnonymousFolios`] that currently exist, by size.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};

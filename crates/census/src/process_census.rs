@@ -1,4 +1,5 @@
-//! The census of one process: its present memory by leaf and folio size, from PAGEMAP_SCAN, pagemap and kpageflags.
+//! [`Process`] makes the census of one process: its present memory by leaf and folio size, from PAGEMAP_SCAN, pagemap and
+//! kpageflags.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeMap;

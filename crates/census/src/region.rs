@@ -15,9 +15,9 @@ pub struct Area {
     pub regions: Vec<Region>,
 }
 
-/// The facts, apart from its categories, that are needed to classify a region.
+/// The facts that are needed to classify a region, in addition to the categories of its pages.
 pub struct Surroundings<'a> {
-    /// The mapping that contains it.
+    /// The mapping that contains the region.
     pub vma: &'a Vma,
     /// The page size of the mapping where it belongs to a hugetlb pool.
     pub hugetlb: Option<PageSize>,

@@ -1,4 +1,5 @@
-//! The ioctl of the census: PAGEMAP_SCAN (Linux 6.7) on `/proc/PID/pagemap`, declared in include/uapi/linux/fs.h.
+//! [`Scanner`]: the ioctl of the census, PAGEMAP_SCAN (Linux 6.7) on `/proc/PID/pagemap`, declared in
+//! include/uapi/linux/fs.h.
 
 use std::fs::File;
 use std::io;

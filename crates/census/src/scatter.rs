@@ -1,4 +1,4 @@
-//! How scattered the physical frames behind a process's anonymous memory are.
+//! [`FrameScatter`]: how scattered the physical frames behind a process's anonymous memory are.
 
 use std::collections::BTreeSet;
 use std::fs::File;

@@ -43,7 +43,7 @@ enum Sum {
 }
 
 impl Sum {
-    /// The sum with this name. Most lines of smaps have none that is needed, so this is no search.
+    /// The sum with this name. A `match` and not a search, because most lines of smaps have names that are not needed.
     fn named(name: &[u8]) -> Option<Sum> {
         Some(match name {
             b"KernelPageSize" => Sum::KernelPageSize,
@@ -185,7 +185,8 @@ pub fn read(
     Ok(())
 }
 
-/// Whether it is a line of a mapping whose value is not used: `Name: value`. The first line of a mapping begins with an address.
+/// Whether a line has the form `Name: value`, with a value that is not used. The first line of a mapping begins with an
+/// address.
 fn is_unused(line: &[u8]) -> bool {
     let Some(end) = line.iter().position(|byte| *byte == b':') else { return false };
     let name = &line[..end];

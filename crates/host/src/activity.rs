@@ -1,4 +1,5 @@
-//! The kernel's activity around page sizes for a live view: faults, failed allocations, collapses, compaction, and free memory.
+//! [`Activity`]: what the kernel does around page sizes, for a live view. It has faults, failed allocations, collapses,
+//! compaction, and free memory.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +24,7 @@ pub struct Activity {
     pub counters: Counters,
     /// Free blocks of the buddy allocator by order, summed over all zones.
     pub free_blocks_by_order: Vec<u64>,
-    /// The same by NUMA node.
+    /// Free blocks by order, for each NUMA node.
     pub free_blocks_by_node: BTreeMap<u32, Vec<u64>>,
     /// Total memory in bytes (`MemTotal`); absent where /proc/meminfo does not have it.
     pub memory_bytes: Option<u64>,

@@ -1,4 +1,5 @@
-//! Whether the scheduler weighs sessions by their autogroups (sched(7), "The autogroup feature"; kernel/sched/autogroup.c).
+//! [`Autogroups`]: whether the scheduler weighs sessions by their autogroups (sched(7), "The autogroup feature";
+//! kernel/sched/autogroup.c).
 
 use crate::absent;
 use crate::control_groups::{ControlGroups, group};
@@ -13,9 +14,9 @@ const CONTROLLER: &str = "cpu";
 /// Whether the scheduler weighs sessions by their autogroups.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Autogroups {
-    /// It does.
+    /// The scheduler weighs sessions by their autogroups.
     InForce,
-    /// The kernel has none.
+    /// The kernel has no autogroups.
     Absent,
     /// `kernel.sched_autogroup_enabled` is 0.
     Off,

@@ -15,8 +15,8 @@ pub fn memory_group(memberships: &str) -> Option<&str> {
     group(memberships, "memory").map(|(group, _)| group)
 }
 
-/// The charges of the memory control group of a process with these memberships, for hugetlb pages of these sizes. Pages of hugetlb
-/// pools are left out where another group than that of the same path is charged for them. A group that was removed has no charges.
+/// The charges of the memory control group of a process with these memberships, for hugetlb pages of these sizes. Pages of
+/// hugetlb pools are left out if a group with another path is charged for them. A group that was removed has no charges.
 ///
 /// # Errors
 /// A file of the group exists and cannot be read.

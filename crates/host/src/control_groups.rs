@@ -1,4 +1,4 @@
-//! The control groups in which a controller acts on a process, for versions 1 and 2 of control groups.
+//! [`ControlGroups`]: the groups in which a controller acts on a process, for versions 1 and 2 of control groups.
 
 use std::fs;
 use std::path::Path;
@@ -35,7 +35,7 @@ impl ControlGroups {
         };
         let inside = below(group, &mount.root).unwrap_or_default();
         let own = format!("{}{inside}", mount.point);
-        // A group outside the mount, or one whose name is not text.
+        // The group is not visible if it is outside the mount, or if its name is not text.
         let is_visible = below(group, &mount.root).is_some() && absent::exists(root, &own)?;
         let directories = Path::new(&own)
             .ancestors()
@@ -58,7 +58,7 @@ pub(crate) fn group<'a>(memberships: &'a str, controller: &str) -> Option<(&'a s
     version_1.or_else(|| memberships.lines().find_map(|line| Some((line.strip_prefix("0::")?, false))))
 }
 
-/// The path of a group below another, with a leading slash; empty for the group itself, `None` where it is not below it.
+/// The path of a group below another, with a leading slash; empty for the group itself, `None` if it is not below `ancestor`.
 fn below<'a>(group: &'a str, ancestor: &str) -> Option<&'a str> {
     let rest = group.strip_prefix(ancestor.trim_end_matches('/'))?.trim_end_matches('/');
     let is_inside = !rest.split('/').any(|name| name == "..");

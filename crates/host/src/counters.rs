@@ -1,4 +1,4 @@
-//! The kernel's event counters: allocations, splits, failures and compaction.
+//! [`Counters`]: the kernel's event counters of allocations, splits, failures and compaction.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,7 @@ use super::absent;
 use super::read::HostError;
 use super::{Host, Root, THP};
 
-/// Lines of /proc/vmstat that count events of large pages and of compaction (mm/vmstat.c,
-/// `vmstat_text`).
+/// Prefixes of the lines of /proc/vmstat that count events of large pages and of compaction (mm/vmstat.c, `vmstat_text`).
 const VMSTAT: [&str; 5] = ["thp_", "compact_", "htlb_", "direct_map_level", "pgmigrate_"];
 
 /// Windows that khugepaged has collapsed into large pages (mm/khugepaged.c, `khugepaged_pages_collapsed`).

@@ -1,4 +1,4 @@
-//! Limits that control groups of version 1 or 2 put on hugetlb pages.
+//! [`HugetlbGroups`]: limits that control groups of version 1 or 2 put on hugetlb pages.
 //!
 //! Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/hugetlb.rst; mm/hugetlb_cgroup.c makes the file names. A limit
 //! applies to a group and all groups below it, so the limits of all ancestors count.

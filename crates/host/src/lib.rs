@@ -1,7 +1,8 @@
-//! Reads a host: its page sizes, settings and counters.
+//! Reads a [`Host`]: its page sizes, settings and counters.
 //!
-//! Everything is read from a root directory: `/` on a running host, or a tree of files captured from /proc and /sys of another
-//! one. A captured tree gives the same answers, apart from those that only a running kernel can give ([`Host::is_live`]).
+//! Everything is read from a root directory: `/` on a running host, or a tree of files captured from /proc and /sys of
+//! another host. A captured tree gives the same answers, apart from those that only a running kernel can give
+//! ([`Host::is_live`]).
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 
 mod absence;

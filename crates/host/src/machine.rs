@@ -48,7 +48,7 @@ fn arch(root: &Root) -> Result<String, HostError> {
     }
 }
 
-/// The machine id must not be disclosed (machine-id(5)), so it is hashed together with pagelab's name.
+/// Identifies the host. The machine id must not be disclosed (machine-id(5)), so it is hashed together with pagelab's name.
 fn host_id(root: &Root) -> Result<Option<String>, HostError> {
     let id = absent::text(root, "/etc/machine-id")?;
     let hashed = |id: &str| {

@@ -1,4 +1,4 @@
-//! Where this process can make a control group that limits memory, for versions 1 and 2 of control groups.
+//! [`MemoryGroups`]: where this process can make a control group that limits memory, for versions 1 and 2 of control groups.
 
 use std::path::PathBuf;
 
@@ -17,9 +17,9 @@ pub struct MemoryGroups {
 }
 
 impl MemoryGroups {
-    /// The innermost group of this process, or of its ancestors, whose children the memory controller limits: its own in version 1, and
-    /// in version 2 one with `memory` in cgroup.subtree_control, which is never that of a process other than in the root group. `None`
-    /// where there is no such group, or none is visible.
+    /// Of this process's group and its ancestors, the innermost one whose children the memory controller limits. In version 1
+    /// that is the process's own group. In version 2 it is a group with `memory` in cgroup.subtree_control; except for the
+    /// root group, such a group contains no process itself. `None` where there is no such group, or none is visible.
     ///
     /// # Errors
     /// A file cannot be read.

@@ -1,4 +1,4 @@
-//! Which process already traces a task, from /proc. A task has at most one tracer.
+//! [`outer_tracer`]: which process already traces a task, from /proc. A task has at most one tracer.
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The processes of the host from `/proc/PID/stat`, which is cheap enough to read repeatedly.
+//! [`ProcessStat`]: the processes of the host from `/proc/PID/stat`, which is cheap enough to read repeatedly.
 
 use std::io;
 
@@ -9,7 +9,7 @@ use super::absence::{if_there, is_absence};
 use super::absent;
 use super::read::{self, HostError};
 
-/// A task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
+/// Flag of a task without memory of its own (`PF_KTHREAD`, include/linux/sched.h).
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 /// A snapshot of a process (proc(5), `/proc/PID/stat`).
@@ -39,7 +39,7 @@ pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
 
 fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
     let Some(stat) = if_there(stat)? else { return Ok(None) };
-    // The name before it may contain any character, including a parenthesis.
+    // The name before the state may contain any character, including a parenthesis.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
     state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
 }

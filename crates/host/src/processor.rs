@@ -1,4 +1,4 @@
-//! The processor of a host by the name that machine files use, and what it reports about address translation.
+//! [`Processor`] of a host by the name that machine files use, and what it reports about address translation.
 
 use crate::Root;
 use crate::read::HostError;

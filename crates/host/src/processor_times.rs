@@ -1,4 +1,4 @@
-//! The load of the processors: times since boot, and runnable tasks.
+//! [`ProcessorTimes`]: the load of the processors, as times since boot, and runnable tasks.
 
 use crate::absent;
 use crate::read::HostError;

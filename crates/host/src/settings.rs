@@ -1,4 +1,4 @@
-//! The settings that influence page sizes and their cost, as files.
+//! [`Setting`]s that influence page sizes and their cost, as files.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -81,7 +81,7 @@ pub fn list(root: &Root) -> Result<Vec<Setting>, HostError> {
     // A setting that cannot be checked stays in the list; its value is unknown.
     let exists = |setting: &Setting| root.has_file(&setting.path).unwrap_or(true);
     let mut settings: Vec<Setting> = paths.into_iter().map(setting).filter(exists).collect();
-    // On the running host it is a device, in a captured tree a file; reading anything else might block.
+    // On the running host the file is a device, in a captured tree a regular file. Reading anything else might block.
     let is_device = || Path::new(IDLE_LATENCY).metadata().is_ok_and(|it| it.file_type().is_char_device());
     let idle_latency = Some(setting(IDLE_LATENCY.to_string()));
     settings.extend(idle_latency.filter(|setting| exists(setting) || root.is_live() && is_device()));

@@ -1,5 +1,5 @@
-//! TLBs from CPUID: leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume 3, appendix E). A
-//! hypervisor can report anything there, and often reports nothing.
+//! [`ReportedTlb`]: TLBs from CPUID, leaf 18H (Intel SDM, volume 2, CPUID), leaves 80000005H and 80000006H (AMD APM, volume
+//! 3, appendix E). A hypervisor can report anything there, and often reports nothing.
 
 /// A TLB, or its part for one page size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +30,8 @@ pub(crate) fn of_cpuid(id: &str) -> Vec<ReportedTlb> {
 /// More sub-leaves than any processor has; a sub-leaf that does not exist is empty.
 const LAST_SUBLEAF: u32 = 15;
 
-/// A leaf that this processor has, or an empty one: CPUID answers for a leaf above the highest with the content of another leaf.
+/// A leaf that this processor has, or an empty one: CPUID answers a query above the highest leaf with the content of another
+/// leaf.
 #[cfg(target_arch = "x86_64")]
 fn leaf(number: u32, sub: u32) -> Leaf {
     use core::arch::x86_64::{__cpuid, __cpuid_count};

@@ -1,4 +1,4 @@
-//! Errors of a lease, with remedies.
+//! [`LeaseError`]: why a lease could not be taken, used or ended, with remedies.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! The process that has the lease.
+//! [`Holder`]: the process that has the lease.
 
 use std::fmt;
 use std::io;
@@ -21,10 +21,10 @@ pub struct Holder {
     pub command: String,
     /// The time at which it took the lease, in seconds since 1970.
     pub since_unix_s: u64,
-    /// Number of other processes that share it.
+    /// Number of other processes that share the lock.
     #[serde(skip)]
     pub sharing: usize,
-    /// Number of processes that were already waiting for it before the caller, and still are.
+    /// Number of processes that were already waiting for the lock before the caller, and still are.
     #[serde(skip)]
     pub in_front: usize,
 }

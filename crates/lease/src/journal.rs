@@ -1,4 +1,4 @@
-//! The journal: the settings that the lease wrote, on disk, in case pagelab and its watchdog are both killed. Its format is
+//! [`Journal`]: the settings that the lease wrote, on disk, in case pagelab and its watchdog are both killed. Its format is
 //! described in docs/reference/formats/journal.md.
 
 use std::fs::{File, OpenOptions};

@@ -1,4 +1,4 @@
-//! The settings that the lease wrote, in memory shared with its watchdog.
+//! [`Ledger`]: the settings that the lease wrote, in memory shared with its watchdog.
 //!
 //! The lease appends entries. An entry is complete before the count includes it, and is never changed afterwards. So the watchdog
 //! sees every setting that may have been written, at whatever instruction the lease was killed.

@@ -55,8 +55,8 @@ use watchdog::Watchdog;
 /// The directories in which a lease changes settings.
 pub const ALLOWED: [&str; 3] = ["/sys/kernel/mm/", "/proc/sys/vm/", "/sys/devices/system/cpu/cpufreq/"];
 
-/// The kernel recomputes it when THP of PMD size is enabled or disabled (`set_recommended_min_free_kbytes`, mm/khugepaged.c),
-/// which would lose an administrator's value.
+/// A setting that the kernel recomputes when THP of PMD size is enabled or disabled (`set_recommended_min_free_kbytes`,
+/// mm/khugepaged.c). An administrator's value would be lost.
 const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 
 /// The directories of the settings and of pagelab's own files.
@@ -98,13 +98,13 @@ pub enum Recovered {
     },
 }
 
-/// Keeps settings unchanged as long as any process has one.
+/// A share of the lock: settings stay unchanged as long as any process has a share.
 #[derive(Debug)]
 pub struct Share {
     _lock: Lock,
 }
 
-/// The result for a process that decides from the current settings whether to change them.
+/// What a process gets that decides from the current settings whether to change them.
 #[derive(Debug)]
 pub enum Hold {
     /// The process changes no setting.
@@ -238,8 +238,8 @@ impl Lease {
         Ok(())
     }
 
-    /// The setting that the kernel changes together with `path`, if it is not in the ledger yet. It is recorded before the other
-    /// one, so that it is restored after it.
+    /// The setting that the kernel changes together with `path`, if it is not in the ledger yet. It is recorded before
+    /// `path`, and therefore restored after `path`.
     fn side_effect_of(&self, path: &str) -> Result<Option<Entry>, LeaseError> {
         let is_thp = path.starts_with("/sys/kernel/mm/transparent_hugepage/") && path.ends_with("enabled");
         let file = self.site.file(MIN_FREE)?;

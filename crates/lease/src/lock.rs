@@ -1,4 +1,4 @@
-//! The lock file in the private directory, which ensures that there is one lease at a time.
+//! [`Lock`]: the lock file in the private directory, which ensures that there is one lease at a time.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, Write};
@@ -18,9 +18,9 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(20);
 /// Which other processes may have the lock at the same time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// None: settings will be changed.
+    /// No other process: settings will be changed.
     Exclusive,
-    /// Those that do not change settings either. Nothing is written to the lock file.
+    /// Processes that do not change settings either. Nothing is written to the lock file.
     Shared,
 }
 
@@ -55,7 +55,7 @@ impl Lock {
             }
             let holder = match sharing(&file) {
                 Ok(sharing) => sharing.unwrap_or_else(|| read_holder(&file)),
-                // The file may still contain a process that is gone.
+                // The file may still name a process that is gone.
                 Err(_) => Holder::unknown(),
             };
             let holder = Holder { in_front, ..holder };
@@ -85,7 +85,7 @@ impl Lock {
         self.file.as_raw_fd()
     }
 
-    /// Releases the lock, even if other processes have the file open.
+    /// Releases the lock, even if other processes still have the file open.
     pub fn release(self) {}
 }
 

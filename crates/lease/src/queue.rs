@@ -1,4 +1,4 @@
-//! The queue for the lock: first come, first served.
+//! The queue for the lock, first come, first served. A waiting process has a [`Ticket`].
 //!
 //! flock(2) guarantees no order among waiting processes, and a newcomer can overtake them. So a process takes a ticket before it
 //! tries the lock, and tries only while no ticket is before its own. The lock alone decides which process has the lease; the

@@ -1,4 +1,4 @@
-//! The result of restoring, setting by setting.
+//! [`Report`]: the result of restoring, setting by setting.
 
 use std::fmt;
 use std::io;

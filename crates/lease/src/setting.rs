@@ -1,4 +1,5 @@
-//! Reads, writes and restores one setting.
+//! Reads, writes and restores one setting, on behalf of the lease and the watchdog. An [`Entry`] has its old and its new
+//! value.
 //!
 //! Nothing here allocates, locks or panics: the watchdog runs it in the child of a fork of a program that may have other threads,
 //! where only async-signal-safe calls are allowed (signal-safety(7)).
@@ -56,7 +57,7 @@ pub enum PutBack {
     Unchanged,
     /// It has its old value again.
     Restored,
-    /// It has a value that is neither one that the lease wrote nor the old one; it was left unchanged.
+    /// It has a value that is neither the old one nor one that the lease wrote; it was left unchanged.
     Foreign(Value),
     /// The kernel accepted the write, but the setting has another value.
     NotTaken(Value),
@@ -183,8 +184,7 @@ pub fn read(file: &File, kind: Kind) -> Result<Value, i32> {
 }
 
 /// Writes a value as one line in one call, as `echo` does: the kernel accepts it completely or not at all. The file is not
-/// truncated first, because a process that is killed in between would leave it empty where it is a plain file. The error is an
-/// `errno`.
+/// truncated first, because a plain file would stay empty if the process was killed in between. The error is an `errno`.
 pub fn write(file: &File, value: &Value) -> Result<(), i32> {
     let mut line = Text::<{ VALUE_BYTES + 1 }>::EMPTY;
     line.push(value.as_bytes()).and_then(|()| line.push(b"\n")).ok_or(libc::ERANGE)?;

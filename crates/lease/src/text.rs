@@ -1,6 +1,6 @@
-//! Text of bounded length without allocation, for shared memory and for code that must not allocate.
+//! [`Text`]: text of bounded length without allocation, for shared memory and for code that must not allocate.
 
-/// Up to `N` bytes.
+/// Up to `N` - 1 bytes and a terminating zero byte.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub struct Text<const N: usize> {

@@ -1,4 +1,4 @@
-//! The process that restores the settings when pagelab is killed.
+//! The [`Watchdog`] is the process that restores the settings when pagelab is killed.
 //!
 //! It is a fork, not a re-execution of the program, for three reasons. It works in every program that uses this library,
 //! including tests. Nothing can fail between the fork and the moment at which it is armed. And it needs no additional memory, so
@@ -150,7 +150,7 @@ fn reap(child: libc::pid_t) -> io::Result<()> {
         }
         match io::Error::last_os_error() {
             error if error.kind() == io::ErrorKind::Interrupted => {}
-            // Another thread reaps every child, or children are reaped automatically: it is gone in either case.
+            // Another thread reaps every child, or children are reaped automatically: the child is gone in either case.
             error if error.raw_os_error() == Some(libc::ECHILD) => return Ok(()),
             error => return Err(error),
         }
@@ -224,7 +224,7 @@ fn put_back(ledger: &Ledger, journal: &CString) {
     }
 }
 
-/// If root allows it, other processes are killed first when memory runs out (proc(5), oom_score_adj).
+/// Lets the OOM killer choose other processes first, if this process may request that (proc(5), oom_score_adj).
 fn spare_from_oom() {
     let value = b"-1000";
     // SAFETY: the name is a C string; pointer and length belong to one array.

@@ -1,4 +1,4 @@
-//! Keeps processors awake while something is measured.
+//! [`Awake`]: keeps processors awake while something is measured.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};

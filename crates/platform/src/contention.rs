@@ -1,4 +1,4 @@
-//! Observes how much of the processors other work uses.
+//! [`observe_contention`]: how much of the processors other work uses.
 
 use std::time::{Duration, Instant};
 

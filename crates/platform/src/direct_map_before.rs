@@ -1,4 +1,4 @@
-//! Reads the kernel's direct map before and after a trial, as evidence for a policy about it.
+//! [`DirectMapBefore`]: reads the kernel's direct map before and after a trial, as evidence for a policy about it.
 
 use host::Host;
 use host::direct_map::{Leaves, leaves};
@@ -18,7 +18,7 @@ impl DirectMapBefore {
         DirectMapBefore { wanted, before: leaves(host) }
     }
 
-    /// Reads it again after the trial.
+    /// Reads the direct map again after the trial.
     pub fn and_after(self, host: &Host) -> DirectMap {
         self.compared_with(leaves(host))
     }
@@ -29,7 +29,7 @@ impl DirectMapBefore {
             total_bytes: leaves.total_bytes(),
             covered_bytes: match wanted {
                 DirectMapLeaves::Of(leaf) => leaves.certain(leaf),
-                // No dominant leaf size, and unchanged.
+                // Mixed leaves: as asked if no leaf size is dominant, as far as the leaves are unchanged.
                 DirectMapLeaves::Mixed if leaves.dominant().is_some() => 0,
                 DirectMapLeaves::Mixed => leaves.unchanged_bytes(before),
             },

@@ -1,4 +1,4 @@
-//! Errors of trials, and their cause.
+//! [`PlatformError`]: why a trial failed. [`Blame`]: whether the command or the system is the cause.
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! How much time examinations of memory may take: a small share of the measured time.
+//! [`ExaminationBudget`]: how much time examinations of memory may take, which is a small share of the measured time.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};

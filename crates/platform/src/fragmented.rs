@@ -1,4 +1,4 @@
-//! Keeps free memory fragmented while something is measured.
+//! [`Fragmented`]: keeps free memory fragmented while something is measured.
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
@@ -51,7 +51,7 @@ impl Fragmented {
 
 impl Drop for Fragmented {
     fn drop(&mut self) {
-        // Closing its input ends it; an error of waiting cannot be reported here.
+        // Closing the child's input ends it. An error of waiting cannot be reported here.
         drop(self.child.stdin.take());
         let _ = self.child.wait();
     }

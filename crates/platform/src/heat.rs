@@ -1,8 +1,8 @@
-//! What a program accesses of each window of its memory, without a trace: `clear_refs` and smaps, again and again.
+//! [`Heat`]: how much of each window of its memory a program accesses, measured without a trace by repeated passes.
 //!
-//! Each window is a VMA of its own, mapped by base pages. A pass reads how many of its bytes were accessed since the last one
-//! (`Referenced`, fs/proc/task_mmu.c), and clears the accessed bits. A window in which many distinct pages are accessed between two
-//! passes is hot: these are the pages that a TLB has to hold.
+//! Each window is a VMA of its own, mapped by base pages. A pass reads from smaps how many bytes of each window were accessed
+//! since the last pass (`Referenced`, fs/proc/task_mmu.c), and clears the accessed bits (`clear_refs`). A window in which
+//! many distinct pages are accessed between two passes is hot: these are the pages that a TLB has to hold.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -11,10 +11,10 @@ use std::time::Instant;
 use policy::windows::Windows;
 use tracer::{Place, Witness};
 
-/// Fewer passes rank windows wrongly.
+/// Minimum number of passes: fewer rank windows wrongly.
 pub const MIN_PASSES: u32 = 50;
 
-/// What was accessed of each window.
+/// How much of each window was accessed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Heat {
     /// Number of passes.
@@ -23,18 +23,18 @@ pub struct Heat {
     pub accessed_bytes: [u64; Windows::COUNT as usize],
 }
 
-/// Makes the passes.
+/// The witness that makes the passes.
 #[derive(Default)]
 pub struct HeatWitness {
     heat: Heat,
-    /// Half of the time is the program's own.
+    /// No pass is made before this time, so that half of the time is the program's own.
     not_before: Option<Instant>,
     /// Whether the accessed bits were cleared before.
     has_begun: bool,
 }
 
 impl HeatWitness {
-    /// What was accessed.
+    /// The result of all passes.
     pub fn heat(self) -> Heat {
         self.heat
     }

@@ -1,4 +1,4 @@
-//! Keeps khugepaged asleep while something is measured.
+//! [`KhugepagedHold`]: keeps khugepaged asleep while something is measured.
 
 use std::io;
 use std::os::unix::ffi::OsStrExt;
@@ -118,7 +118,7 @@ fn khugepaged_thread(proc: &Path) -> io::Result<Option<PathBuf>> {
         let path = entry?.path();
         let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
         let stat = if is_number { if_there(host::content(path.join("stat")))? } else { None };
-        // Another process may use its name. The kernel's threads, and helpers that it starts, have its parent.
+        // Another process may have khugepaged's name, but only threads and helpers of the kernel have kthreadd as parent.
         let is_khugepaged = stat
             .as_deref()
             .and_then(|stat| stat.rsplit_once(") "))

@@ -1,4 +1,4 @@
-//! The running host as a platform: runs the trials of a comparison one after the other.
+//! [`HostPlatform`]: the running host as a platform. It runs the trials of a comparison one after the other.
 //!
 //! A *trial* is one run of the command for one *arm* of the comparison: a policy, or a variant under a policy. While the tracer
 //! applies the policy, a *witness* examines the memory of the program before the program unmaps it, and when a process ends. From
@@ -87,7 +87,7 @@ pub struct HostPlatform {
     clock_start_s: f64,
     last_words: String,
     blame: Blame,
-    /// For each variant and policy: how often the policy made further calls at a stopped call. Sham trials imitate it.
+    /// For each variant and policy: how often the policy made further calls at a stopped call. Sham trials imitate this pace.
     paces: BTreeMap<(Option<String>, Policy), Pace>,
     fragmenting: Option<Fragmenting>,
     /// System settings by variant name. If present, trials of policies run without the tracer.
@@ -211,7 +211,7 @@ impl HostPlatform {
         self.session.finish()
     }
 
-    /// The last lines of the command's standard error in the last trial that failed. Empty if none failed.
+    /// The last lines of the command's standard error in the last trial that failed. Empty if no trial failed.
     pub fn last_words(&self) -> &str {
         &self.last_words
     }
@@ -375,7 +375,8 @@ impl Platform for HostPlatform {
         let (Admission::Admitted { .. }, Granularity::Hugetlb(_)) = (&admission, arm.policy.granularity) else {
             return admission;
         };
-        // Only this shows whether the kernel finds contiguous memory for the pool. The first trial reports any other failure.
+        // Only the attempt shows whether the kernel finds contiguous memory for the pool. The first trial reports any other
+        // failure.
         let _ = self.fragment(arm);
         let refused = self.session.apply(&arm.policy).ok().flatten();
         refused.map_or(admission, Admission::Unsupported)

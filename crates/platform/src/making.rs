@@ -1,5 +1,5 @@
-//! The command that runs once before all trials: in a directory, with a script as its input, untimed and without a policy in
-//! force.
+//! [`make`] runs the command that comes once before all trials: in a directory, with a script as its input, untimed and
+//! without a policy in force.
 
 use std::ffi::OsString;
 use std::fs::File;

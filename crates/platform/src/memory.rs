@@ -1,4 +1,5 @@
-//! A process's memory from /proc/PID/status at each examination: its peaks, and how much of the peak was examined.
+//! [`Memory`]: a process's memory from /proc/PID/status at each examination. It has the peaks, and how much of the peak was
+//! examined.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -55,13 +56,13 @@ pub struct Memory {
     pub shared_bytes: u64,
     /// Lower bound of the peak of anonymous and hugetlb memory.
     least_bytes: u64,
-    /// Bytes of it that were examined since.
+    /// Bytes of that peak that were examined since it was reached.
     seen_bytes: u64,
     /// The addresses of the examined memory.
     seen: Ranges<()>,
     /// The remaining parts of large pages that were cut, with their mapping before the cut.
     pub remains: Remains,
-    /// Whether its end could not be examined, which is reported as a separate cause.
+    /// Whether the end of the process could not be examined, which is reported as a separate cause.
     pub is_hidden: bool,
     /// Whether every call stops that takes private memory. Then the largest sum of private memory at a stop is its peak, and the
     /// peak of the resident set, which includes shared memory and files, adds nothing.
@@ -108,10 +109,11 @@ impl Status {
 }
 
 impl Memory {
-    /// Processes the status at an examination. If the peak has risen since the last one, none of it has been examined yet.
+    /// Processes the status at an examination. If the peak has risen since the last examination, none of it has been examined
+    /// yet.
     ///
-    /// The kernel does not record a peak of anonymous memory. At the peak of the resident set it was everything except files and
-    /// shared memory, whose size is taken from the examination before or this one.
+    /// The kernel does not record a peak of anonymous memory. A lower bound is the peak of the resident set less files and
+    /// shared memory, for which the larger of their sizes at the examination before and at this one is taken.
     pub fn measure(&mut self, now: Status) {
         self.most_resident_bytes = self.most_resident_bytes.max(now.most_resident_bytes + now.hugetlb_bytes);
         self.most_hugetlb_bytes = self.most_hugetlb_bytes.max(now.hugetlb_bytes);
@@ -280,8 +282,8 @@ impl PeakMemory {
         ]
     }
 
-    /// The sum over all processes of the peak resident memory, or of the private writable memory mapped if that is more. A pool
-    /// for them is reserved when memory is mapped, not when it is touched.
+    /// The sum over all processes of the peak resident memory, or of the mapped private writable memory if that is more:
+    /// pages of a pool are reserved when memory is mapped, not when it is touched.
     pub fn needed_bytes(&self) -> u64 {
         self.all().map(|memory| memory.most_resident_bytes.max(memory.mapped_bytes)).sum()
     }

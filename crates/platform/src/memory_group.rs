@@ -1,5 +1,5 @@
-//! A control group of its own for a measured program, with a memory limit, for versions 1 and 2 of control groups
-//! (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
+//! [`MemoryGroup`]: a control group of its own for a measured program, with a memory limit, for versions 1 and 2 of control
+//! groups (Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst).
 
 #![expect(clippy::disallowed_methods, reason = "no link can be made in a file system of control groups")]
 
@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 
 use host::{HostError, MemoryGroups, Root};
 
-/// What every group's name begins with; the PID of pagelab and a random number follow: another PID namespace has the same PIDs.
+/// What every group's name begins with. The PID of pagelab and a random number follow, because another PID namespace has the
+/// same PIDs.
 const NAME: &str = "pagelab-limits-";
 /// A leftover is removed at this age at the earliest: a new group is empty for a moment.
 const MIN_LEFTOVER_AGE: Duration = Duration::from_secs(60);
@@ -32,7 +33,7 @@ pub struct MemoryGroup {
 /// Memory that is charged to a group, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Charges {
-    /// All of it.
+    /// All memory that is charged to the group.
     pub total_bytes: u64,
     /// Anonymous memory.
     pub anonymous_bytes: u64,
@@ -58,7 +59,7 @@ pub enum MemoryGroupError {
          whose processes must then first move to a child group)"
     )]
     NoHierarchy,
-    /// The user may not make one.
+    /// The user may not make a control group.
     #[error(
         "a control group cannot be made in {}: {error}{}",
         directory.display(),
@@ -110,7 +111,7 @@ impl MemoryGroup {
         let group = MemoryGroup { directory, is_version_1: above.is_version_1 };
         group.refuse_swap()?;
         if group.is_version_1 {
-            // Inherited: a process would wait for memory instead of being killed.
+            // The value may be inherited. With 1, a process would wait for memory instead of being killed.
             group.write("memory.oom_control", "0")?;
         }
         if let Some(bytes) = limit_bytes {
@@ -139,7 +140,7 @@ impl MemoryGroup {
             let path = directory.join(if self.is_version_1 { "memory.failcnt" } else { "memory.events" });
             let text = match fs::read_to_string(&path) {
                 Ok(text) => text,
-                // Above the groups, or the root group.
+                // The directory is above all groups, or is the root group, which has no such file.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => return Err(MemoryGroupError::File { path, error }),
             };
@@ -152,7 +153,7 @@ impl MemoryGroup {
     /// Whether a process is in the group, or in one below it.
     pub fn has_process(&self, pid: i32) -> bool {
         let Some(name) = self.directory.file_name().and_then(|name| name.to_str()) else { return true };
-        // A process that has ended has left it.
+        // A process that has ended has left the group.
         fs::read_to_string(format!("/proc/{pid}/cgroup"))
             .is_ok_and(|text| text.split(['/', '\n']).any(|part| part == name))
     }
@@ -247,7 +248,7 @@ impl MemoryGroup {
 
     fn write(&self, name: &str, value: &str) -> Result<(), MemoryGroupError> {
         let path = self.directory.join(name);
-        // Without creating it: a file that does not exist would be a matter of permission.
+        // Opened without O_CREAT: for a missing file that would fail because of permissions, not with ENOENT.
         let written =
             fs::OpenOptions::new().write(true).open(&path).and_then(|mut file| file.write_all(value.as_bytes()));
         written.map_err(|error| MemoryGroupError::File { path, error })

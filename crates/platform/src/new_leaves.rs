@@ -1,4 +1,4 @@
-//! Finds PMD leaves that appeared since the last look, within a small share of time.
+//! [`NewLeaves`]: finds PMD leaves that appeared since the last look, within a small share of time.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -7,8 +7,8 @@ use census::Observer;
 
 use crate::memory::Status;
 
-/// The pause after a look is this many times as long as the look. Where there are two processors, looks run on another one than
-/// the program.
+/// The pause after a look is this many times as long as the look. With at least two processors, looks run on a processor
+/// other than the program's.
 const PAUSE_FACTOR: u32 = 20;
 
 /// What the looks at the processes of a trial found.

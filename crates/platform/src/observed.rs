@@ -1,4 +1,4 @@
-//! The observations of a run.
+//! [`observed`]: the observations of a run, for its record.
 
 use host::{COLLAPSE_ALLOCATIONS, COLLAPSED, COMPACTED, COMPACTIONS, Counters, FALLBACKS};
 use study::metric::{Observation, names};
@@ -38,7 +38,8 @@ pub fn observed(
     Ok(observed)
 }
 
-/// A run without a witness also had no tracer.
+/// The observations of the run, and those of the tracer and the witness if there is a witness: a run without one had no
+/// tracer either.
 fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
     let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
     let mut observations = vec![
@@ -55,7 +56,7 @@ fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observatio
     }
     let Some(witness) = witness else { return observations };
     let InspectionTimes { apart_s, within_s, after_s } = run.ended.inspection_times;
-    // A client waits for its server while the server is stopped.
+    // With a server, the client's time counts, and the client waits while the server is stopped.
     let (looks_s, untimed_s) = match run.driven {
         Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
         None => (within_s, apart_s + after_s),

@@ -1,4 +1,4 @@
-//! The measured program's output: counted, hashed and kept as far as requested.
+//! [`Capture`]: the measured program's output, hashed, and kept as far as requested.
 
 use std::fs::File;
 use std::io::{self, Read};

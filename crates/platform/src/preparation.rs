@@ -1,4 +1,4 @@
-//! The command that runs before each trial: untimed, unmeasured, and without a policy in force.
+//! [`run`] runs the command that precedes each trial: untimed, unmeasured, and without a policy in force.
 
 use std::ffi::OsString;
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! Memory that khugepaged registers.
+//! [`Registrable`]: memory that khugepaged registers.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -7,9 +7,9 @@ use std::ptr::NonNull;
 use nix::sys::mman::{MapFlags, MmapAdvise, ProtFlags, madvise, mmap_anonymous, munmap};
 use policy::size::PageSize;
 
-/// Memory that khugepaged registers when it is advised, but that gives it no work: one aligned window, which stays empty, and a
-/// page outside it. The kernel registers the memory only if a page was written (`__thp_vma_allowable_orders`, mm/huge_memory.c,
-/// checks for the `anon_vma`).
+/// Memory that khugepaged registers when it is advised, but that gives khugepaged no work: one aligned window, which stays
+/// empty, and a page outside it. The kernel registers the memory only if a page was written (`__thp_vma_allowable_orders`,
+/// mm/huge_memory.c, checks for the `anon_vma`).
 pub struct Registrable {
     start: NonNull<libc::c_void>,
     bytes: NonZeroUsize,
@@ -30,7 +30,7 @@ impl Registrable {
         Ok(Registrable { start, bytes })
     }
 
-    /// Advises it for THP. If no size is enabled now, that is refused or without effect.
+    /// Advises the memory for THP (MADV_HUGEPAGE). If no size is enabled now, the advice is refused or has no effect.
     pub fn ask_for_huge_pages(&self) {
         // SAFETY: this advice changes no content.
         let _ = unsafe { madvise(self.start, self.bytes.get(), MmapAdvise::MADV_HUGEPAGE) };

@@ -21,7 +21,7 @@ use super::helper::{command, kill_if, wait};
 #[derive(Clone, Debug)]
 pub struct Server {
     pub command: Vec<OsString>,
-    /// Variables added to its environment alone.
+    /// Variables added to the server's environment alone.
     pub variables: Variables,
     /// A command that succeeds as soon as the server is ready.
     pub ready: Vec<OsString>,

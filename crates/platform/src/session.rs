@@ -1,4 +1,4 @@
-//! The host's settings during a run: leases and restores the settings that each policy needs.
+//! [`Session`]: the host's settings during a run. It leases and restores the settings that each policy needs.
 
 use std::time::Duration;
 
@@ -162,7 +162,7 @@ impl Session {
                 return lowered.map(|()| None);
             }
             Ok(Hold::Lease(lease)) => self.lease = Some(*lease),
-            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
+            // Where no lease is possible, no other process has a lease; a policy that needs a lease reports the reason.
             Err(error) if error.is_lease_impossible() => {}
             Err(error) => return Err(error.into()),
         }
@@ -192,7 +192,7 @@ impl Session {
                 let lease = self.lease.insert(lease);
                 return self.khugepaged.iter().try_for_each(|khugepaged| khugepaged.begin(lease));
             }
-            // Where no lease is possible, no other process has one; a policy that needs a lease reports the reason.
+            // Where no lease is possible, no other process has a lease; a policy that needs a lease reports the reason.
             Err(error) if error.is_lease_impossible() && self.khugepaged.is_none() => {}
             Err(error) => return Err(error.into()),
         }

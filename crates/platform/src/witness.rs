@@ -1,4 +1,4 @@
-//! The witness of a trial: examines the memory of the tree's processes when they end, and before they unmap it.
+//! [`TrialWitness`]: examines the memory of a trial's processes when they end, and before they unmap it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -23,7 +23,7 @@ use super::examination_budget::{ExaminationBudget, ExaminationPurpose};
 use super::memory::{Memory, PeakMemory, Status};
 use super::new_leaves::NewLeaves;
 
-/// Faults by which a program starts at most, most of them for pages of files.
+/// Upper bound of the page faults by which a program starts. Most of them are for pages of files.
 const START_FAULTS: u64 = 1000;
 
 /// Examines the memory of a trial.
@@ -41,9 +41,9 @@ pub struct TrialWitness<'a> {
     examination: Examination,
     /// Bytes that were unmapped without examination, because of the time budget or an error.
     unseen_unmapped_bytes: u64,
-    /// Page faults of the processes that ended; `None` where those of one could not be read.
+    /// Page faults of the processes that ended; `None` if those of some process could not be read.
     faults: Option<u64>,
-    /// Those beyond the faults of a program's start ([`START_FAULTS`]), of each process.
+    /// Page faults beyond those of a program's start ([`START_FAULTS`]), summed over processes.
     later_faults: u64,
     /// Processes that forked, or were forked, since they executed their program.
     forked: BTreeSet<libc::pid_t>,
@@ -52,7 +52,7 @@ pub struct TrialWitness<'a> {
     counters: Option<Counters>,
     /// Whether the scatter of physical frames is read when memory is examined.
     pub reads_frames: bool,
-    /// The scatter of the most anonymous memory in one examination.
+    /// The scatter from the examination that found the most anonymous memory.
     scatter: Option<FrameScatter>,
     new_leaves: NewLeaves,
 }
@@ -109,8 +109,9 @@ impl<'a> TrialWitness<'a> {
         Some(self.faults?.saturating_mul(largest.bytes()))
     }
 
-    /// Bytes of anonymous base pages for which there was a second fault, at least: faults that are neither those of a program's start
-    /// nor the first ones of base pages that were seen or given back. 0 at PMD size, where the kernel counts what causes them.
+    /// Bytes of anonymous base pages that had a second fault, judged by faults that are neither those of a program's start
+    /// nor the first ones of base pages that were seen or given back. 0 at PMD size, where the kernel counts what causes
+    /// second faults.
     pub fn refaulted_bytes(&self) -> u64 {
         let base = self.page_sizes.base;
         if self.policy.target(self.page_sizes).is_none_or(|target| Some(target) == self.page_sizes.pmd) {
@@ -132,7 +133,7 @@ impl<'a> TrialWitness<'a> {
         }
     }
 
-    /// Reads the values whose peak the kernel does not record. Returns the process.
+    /// Reads the values whose peak the kernel does not record. Returns the process of the task.
     fn measure(&mut self, task: libc::pid_t) -> libc::pid_t {
         self.memory.measure(task).unwrap_or_else(|error| {
             let reason = named(task, format_args!("/proc/PID/status: {error}"));
@@ -155,7 +156,7 @@ impl<'a> TrialWitness<'a> {
         Question { policy, page_sizes, state, smaps: flags.then_some(self.observer), after_fork }.answer(found)
     }
 
-    /// Keeps the scatter of the most anonymous memory in one examination.
+    /// Keeps the scatter of the examination that found the most anonymous memory.
     fn note_scatter(&mut self, task: libc::pid_t, found: &ProcessCensus) {
         if !self.reads_frames {
             return;
@@ -183,7 +184,7 @@ impl<'a> TrialWitness<'a> {
                     let regions = left.areas.iter().flat_map(|area| &area.regions);
                     self.memory.of(process).remains.note(regions, large);
                 }
-                // The removal of the range itself reports this.
+                // The examination of the range itself reports this.
                 Err(CensusError::Gone { .. } | CensusError::NeedsPagemapScan) => {}
                 Err(error) => self.examination.note(Cause::ProcessUnseen { reason: reason(task, &error) }, 0),
             }

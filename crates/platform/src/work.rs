@@ -1,4 +1,4 @@
-//! The measured work.
+//! [`Work`]: the measured work, with the checks of its output.
 
 use std::error::Error;
 use std::ffi::OsString;

@@ -1,5 +1,5 @@
-//! System calls that a policy may change, with the argument values of the generic ABI. x86-64, arm64 and riscv64 share these
-//! values (include/uapi/asm-generic/mman-common.h and mman.h, include/uapi/linux/mman.h and prctl.h).
+//! [`Call`]: a system call that a policy may change, with the argument values of the generic ABI. x86-64, arm64 and riscv64
+//! share these values (include/uapi/asm-generic/mman-common.h and mman.h, include/uapi/linux/mman.h and prctl.h).
 
 /// A call that a program is about to make.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

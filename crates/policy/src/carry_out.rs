@@ -34,7 +34,7 @@ pub trait Kernel: View {
     /// As [`Kernel::call`].
     fn check_mapped(&mut self, range: (u64, u64)) -> Result<i64, Self::Error>;
 
-    /// Learns where new memory is. `before` bytes were advised earlier.
+    /// Takes note of where new memory is. `_before` bytes of other memory were advised earlier.
     fn placed(&mut self, _range: (u64, u64), _before: u64) {}
 
     /// Fills the present pages of `[start, end)` with zeros; returns whether it succeeded.
@@ -132,7 +132,7 @@ fn do_then<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64
 /// Advises new memory, each window of it as the policy asks.
 ///
 /// # Errors
-/// Those of the kernel.
+/// The kernel refuses a call.
 pub fn advise<K: Kernel>(kernel: &mut K, space: &mut Space, then: Then, range: (u64, u64)) -> Result<(), K::Error> {
     let Some(advice) = then.advice else { return Ok(()) };
     let before = space.advised_bytes;
@@ -191,7 +191,7 @@ fn grow<K: Kernel>(
 /// EFAULT (include/uapi/asm-generic/errno-base.h).
 const EFAULT: i64 = 14;
 
-/// Lets the last VMA of a mapping grow where it is; whether that was possible.
+/// Lets the last VMA of a mapping grow where it is. Returns whether that was possible.
 fn grow_in_place<K: Kernel>(kernel: &mut K, pieces: &[Vma], more: u64) -> Result<bool, K::Error> {
     let Some(last) = pieces.last() else { return Ok(false) };
     let (address, old_bytes) = (last.start, last.length_bytes());
@@ -199,8 +199,8 @@ fn grow_in_place<K: Kernel>(kernel: &mut K, pieces: &[Vma], more: u64) -> Result
     Ok(kernel.allows(&call) && !is_error(kernel.call(&call)?))
 }
 
-/// Moves the VMAs of a mapping, in their order, to the beginning of a new one of this length. Returns its address. If one cannot be
-/// moved, all are moved back.
+/// Moves the VMAs of a mapping, in their order, to the beginning of a new mapping of this length. Returns the new address. If
+/// a VMA cannot be moved, moves all of them back.
 fn move_pieces<K: Kernel>(kernel: &mut K, pieces: &[Vma], bytes: u64) -> Result<i64, K::Error> {
     let (first, last) = (&pieces[0], &pieces[pieces.len() - 1]);
     let flags = map::PRIVATE | map::ANONYMOUS;

@@ -1,8 +1,8 @@
-//! Why memory is not mapped as a policy asks, and what to do about it.
+//! [`Cause`]: why memory is not mapped as a policy asks.
 //!
 //! The list follows the kernel: `thp_vma_allowable_orders` and `alloc_anon_folio` (mm/memory.c, mm/huge_memory.c),
-//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). `remedy::fixes` lists what removes each. A *slot* is a
-//! naturally aligned range of the wanted page size.
+//! `hugepage_vma_check` and `hpage_collapse_scan_pmd` (mm/khugepaged.c). `remedy::fixes` lists what removes each cause. A
+//! *slot* is a naturally aligned range of the wanted page size.
 //!
 //! The file is above 400 lines because it is one list: each cause with its description.
 
@@ -13,7 +13,7 @@ use crate::hugetlb::{ENOMEM, RefusedRequest, RequestCall};
 use crate::removal::Unwatched;
 use crate::size::{PageSize, format_bytes};
 
-/// A reason that comes from the kernel, the program or the tracer.
+/// A reason why memory is not mapped as a policy asks: it comes from the kernel, the program or the tracer.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "code")]
 pub enum Cause {
@@ -40,13 +40,14 @@ pub enum Cause {
     /// The slot held larger pages. Part of their content was dropped (MADV_DONTNEED, MADV_FREE) or unmapped, and later touches
     /// brought in base pages.
     RefilledAfterDrop,
-    /// The slot held a larger page whose leaf was split. The reason is not visible because folios are not visible.
+    /// The slot held a larger page that was split. A counter shows that: of split folios, or of split leaves if folios are
+    /// not visible.
     SplitMeanwhile,
     /// The process forked or was forked, and its larger pages are mapped in part or by base-page PTEs: on a write to a shared
     /// page, the kernel makes a CoW copy of a single base page.
     SplitAfterFork,
-    /// The slot holds base pages, and a fault makes a large page only where nothing is mapped yet. How they got there is not
-    /// visible.
+    /// The slot holds base pages, and a fault makes a large page only where nothing is mapped yet. Why the slot has base
+    /// pages is not visible.
     FilledWithBasePages,
     /// The slot was read before it was written: the zero page was mapped, and each write replaced it by base pages (at PMD size:
     /// up to Linux 6.12, and later only if the leaf of the huge zero page was split in between).
@@ -225,12 +226,12 @@ pub enum Cause {
         /// The base page size that it was built for.
         built_for: PageSize,
     },
-    /// Data that may explain it could not be read.
+    /// Data that may explain the memory could not be read.
     Unread {
         /// What could not be read, and the reason.
         reason: String,
     },
-    /// No visible fact explains it.
+    /// No visible fact explains the memory.
     Unexplained,
     /// A cause that another version of pagelab wrote to a file and this version does not know.
     #[serde(other)]
@@ -255,12 +256,12 @@ impl From<&RefusedRequest> for Cause {
 }
 
 impl Cause {
-    /// Whether it is about pages in the page cache of a file.
+    /// Whether the cause is about pages in the page cache of a file.
     pub fn is_of_file_pages(&self) -> bool {
         matches!(self, Cause::FilePages | Cause::CodePages | Cause::FileMisaligned)
     }
 
-    /// Whether it keeps a program from starting at all.
+    /// Whether the cause keeps a program from starting at all.
     pub fn prevents_start(&self) -> bool {
         matches!(self, Cause::BasePageRefused { .. } | Cause::JemallocRefusesBasePage { .. })
     }
@@ -418,7 +419,7 @@ impl Cause {
     /// The clause for a cause that holds in addition to another one.
     pub fn describe_also(&self) -> String {
         match self {
-            // The setting may not give the size to advised memory either.
+            // `describe` would add that advised memory gets the size, which may be wrong if another cause holds too.
             Cause::NotAdvised | Cause::SharedNotAdvised { .. } => "not advised (MADV_HUGEPAGE)".into(),
             other => other.describe(),
         }

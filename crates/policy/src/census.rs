@@ -1,4 +1,4 @@
-//! The census: how memory is really mapped, in bytes by backing, leaf size and folio.
+//! [`Census`]: how memory is really mapped, in bytes by backing, leaf size and folio.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! Cuts: VMA boundaries and guard pages inside one allocation.
+//! [`Cut`]: a VMA boundary or a guard page inside one allocation.
 
 use serde::{Deserialize, Serialize};
 

@@ -52,7 +52,8 @@ pub enum Actions {
         /// What to do with the new mapping.
         then: Then,
     },
-    /// Make an mremap that makes a mapping longer, over the parts that advice has made of it; then advise what it grew by.
+    /// Make an mremap that makes a mapping longer, even if different advice has split the mapping into several VMAs; then
+    /// advise the memory by which it grew.
     Grow {
         /// The program's own call.
         call: Call,
@@ -146,7 +147,8 @@ pub fn decide(mechanism: &Mechanism, space: &mut Space, call: &Call, view: &mut 
             mprotect(mechanism, address, bytes, protection, view)
         }
         Call::Madvise { address, bytes, advice } => contrary_advice(mechanism, address, bytes, advice),
-        // Ranges can be in several windows, so this call would undo them in either way.
+        // The ranges can cover several windows. Both the call and a call with other advice would undo the windows; the call
+        // is passed on.
         Call::ProcessMadvise { .. } if mechanism.windows.is_some() => Actions::Pass,
         Call::ProcessMadvise { ranges, advice: madv::NOHUGEPAGE, flags } => match mechanism.advice {
             Some(advice) => Actions::Replace {

@@ -1,4 +1,4 @@
-//! The leaves of the kernel's direct map.
+//! [`DirectMapLeaves`]: the leaves that a policy asks of the kernel's direct map.
 
 use std::fmt;
 

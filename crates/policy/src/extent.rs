@@ -1,5 +1,5 @@
-//! Which memory a witness examines before a call gives it back. Each examination takes time, so by default only large ranges are
-//! examined.
+//! [`Extent`]: which memory a witness examines before a call gives it back. Each examination takes time, so by default only
+//! large ranges are examined.
 
 use crate::call::{Call, madv, map, mremap};
 use crate::removal::DROPS;

@@ -1,6 +1,6 @@
 //! File systems that cannot give a file folios of PMD size: advice on a mapping of their files has no effect.
 //!
-//! The table of capabilities in the book has what each kernel gave; a test compares it with this.
+//! The table of capabilities in the book has what each kernel gave; a test compares that table with this one.
 
 /// A version of Linux, major and minor: `(6, 12)`.
 pub type Version = (u32, u32);

@@ -1,4 +1,4 @@
-//! The heap that brk(2) grows, as the program sees it and as the kernel has it.
+//! [`Heap`]: the heap that brk(2) grows, as the program sees it and as the kernel has it.
 //!
 //! malloc grows the heap by 132K at a time and touches each part at once, so a whole slot is never free for a large page. Under a
 //! policy of large pages the kernel's heap therefore grows in steps of the policy's page size, ahead of the program's heap.

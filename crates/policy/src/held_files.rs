@@ -1,4 +1,4 @@
-//! Files whose pages stay in memory for as long as the files exist, even if no process uses them.
+//! [`HeldFiles`]: files whose pages stay in memory for as long as the files exist, even if no process uses them.
 
 use crate::size::PageSize;
 

@@ -1,5 +1,5 @@
-//! Hugetlb pools as a program sees them: their pages, the limits of its control groups, and its own requests that the kernel
-//! refused.
+//! Hugetlb pools as a program sees them: a [`Pool`] with its pages, the [`HugetlbLimits`] of control groups, and the
+//! program's own requests that the kernel refused.
 
 use serde::{Deserialize, Serialize};
 
@@ -110,7 +110,7 @@ impl HugetlbLimit {
 pub struct HugetlbLimits {
     /// Limits of its own group first, then of each ancestor.
     pub limits: Vec<HugetlbLimit>,
-    /// Whether there may be more, of groups that are not visible in this cgroup namespace.
+    /// Whether there may be more limits, in groups that are not visible in this cgroup namespace.
     pub may_be_hidden: bool,
 }
 

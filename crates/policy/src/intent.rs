@@ -1,4 +1,5 @@
-//! Policies: the page size that memory should be mapped with. A policy states an intent, not a mechanism.
+//! [`Policy`]: the page size that memory should be mapped with. It is an intent; [`crate::mechanism::Mechanism`] says how
+//! calls change.
 
 use std::fmt;
 use std::str::FromStr;
@@ -304,7 +305,7 @@ fn well_known() -> Vec<String> {
     plain.into_iter().chain(sized).collect()
 }
 
-/// What people call some policies, and the names that they have here.
+/// Other common names of policies, each with the policy to suggest.
 const OTHER_NAMES: [(&str, &str); 12] = [
     ("always", "thp"),
     ("huge", "thp"),
@@ -320,7 +321,7 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("small", "base"),
 ];
 
-/// The policy that is also called so, or else the name with the fewest changes of a letter.
+/// The policy for which the text is another common name; otherwise the name with the smallest edit distance.
 fn nearest(text: &str, names: &[String]) -> String {
     let text = text.to_ascii_lowercase();
     if let Some((_, policy)) = OTHER_NAMES.iter().find(|(other, _)| *other == text) {

@@ -1,4 +1,4 @@
-//! A policy as data: how it changes system calls.
+//! [`Mechanism`]: a policy as data, in terms of how it changes system calls.
 
 use crate::call::{madv, map};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};

@@ -1,4 +1,4 @@
-//! Names that are no policy.
+//! [`PolicyError`]: why a text is not the name of a policy.
 
 use crate::windows::WindowsError;
 

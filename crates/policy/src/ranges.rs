@@ -1,4 +1,4 @@
-//! Address ranges with one value each, like the kernel's tree of VMAs.
+//! [`Ranges`]: address ranges with one value each, like the kernel's tree of VMAs.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Large pages that are freed in parts.
+//! [`Remains`]: what is left of large pages that are freed in parts.
 //!
 //! Once the first part is freed, base-page PTEs map the rest. When the rest is freed too, it is counted as it was mapped before:
 //! the split was only the start of the removal.

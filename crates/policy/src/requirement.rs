@@ -1,4 +1,4 @@
-//! Requirements such as `large>=95%`: whether memory meets them, how much is missing, and why.
+//! [`Requirement`], such as `large>=95%`, and [`Gate`], which judges whether memory meets it, how much is missing, and why.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +13,7 @@ use crate::size::{PageSize, format_bytes, parse_bytes};
 pub struct Requirement {
     /// The memory that it is about.
     pub scope: Scope,
-    /// What is required of it.
+    /// The figure of that memory.
     pub figure: Figure,
     /// On which side of the amount the figure has to be.
     pub bound: Bound,
@@ -33,13 +33,13 @@ pub enum Scope {
     All,
 }
 
-/// What is required of it.
+/// The figure that a requirement compares with an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Figure {
     /// `large`: memory that page-table entries larger than base pages map.
     Large,
-    /// A page size: memory in pages of at least this size. From the PMD size on the entry counts; below it the folio, if the process
-    /// maps it completely.
+    /// A page size: memory in pages of at least this size. For PMD size and above, the size of the page-table entry counts;
+    /// below that, the size of the folio, if the process maps the whole folio.
     Size(PageSize),
     /// `could-be-larger`: memory whose pages could be larger.
     CouldBeLarger,
@@ -119,7 +119,7 @@ impl fmt::Display for Requirement {
             // At most six decimals: 0.95 times 100 is not exactly 95.
             Amount::Share(share) => write!(f, "{}%", (share * 1e8).round() / 1e6),
             Amount::Bytes(bytes) => {
-                // A rounded text is not used.
+                // `format_bytes` may round; a rounded text is not used.
                 let text = Some(format_bytes(bytes)).filter(|text| parse_bytes(text) == Ok(bytes));
                 f.write_str(&text.unwrap_or_else(|| bytes.to_string()))
             }
@@ -135,7 +135,7 @@ pub struct Gate {
     bytes: u64,
     /// Memory in the scope.
     of_bytes: u64,
-    /// Memory that counts or does not, depending on folios that are not visible.
+    /// Memory that may or may not count, because its folios are not visible.
     hidden_bytes: u64,
     /// Why memory in the scope is not larger.
     causes: BTreeMap<Cause, u64>,
@@ -158,7 +158,7 @@ pub struct Judgement {
     pub off_by_bytes: u64,
     /// Why memory in the scope is not larger, with the bytes of each cause, largest first.
     pub causes: Vec<(Cause, u64)>,
-    /// Why it is not known.
+    /// Why `is_met` is not known.
     pub why_unknown: Option<String>,
 }
 
@@ -173,7 +173,7 @@ impl Requirement {
         }
     }
 
-    /// Whether it is about a size below that of a PMD leaf, which only folios can have.
+    /// Whether the requirement is about a size below that of a PMD leaf, which only folios can have.
     fn needs_folios(&self, base_bytes: u64) -> bool {
         // Table entries have 8 bytes, and a table fills a page.
         matches!(self.figure, Figure::Size(size) if size.bytes() < base_bytes * base_bytes / 8)
@@ -223,7 +223,7 @@ impl Gate {
         *self.causes.entry(cause.clone()).or_default() += bytes;
     }
 
-    /// The requirement that it judges by.
+    /// The requirement that the gate judges by.
     pub fn requirement(&self) -> &Requirement {
         &self.requirement
     }
@@ -258,7 +258,8 @@ impl Gate {
             None if is_met[0] != is_met[1] => Some("folios are visible only to root".to_owned()),
             why => why,
         };
-        // Why memory is not larger explains too little of what is large, and too much of what could be larger.
+        // The causes say why memory is not larger. They explain too little large memory, and too much memory that could be
+        // larger.
         let is_explained = (bound == Bound::AtLeast) != (figure == Figure::CouldBeLarger);
         let mut causes: Vec<(Cause, u64)> = self.causes.into_iter().filter(|_| is_explained).collect();
         causes.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

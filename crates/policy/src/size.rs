@@ -1,4 +1,4 @@
-//! Sizes in bytes, written in the kernel's way: `64K`, `2M`, `1G` (always binary).
+//! [`PageSize`], and sizes in bytes, written in the kernel's way: `64K`, `2M`, `1G` (always binary).
 
 use std::fmt;
 use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! The verdict: did the policy take effect? It does not depend on the platform that made the census.
+//! [`Verdict`]: whether the policy took effect. It does not depend on the platform that made the census.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,8 +1,9 @@
-//! Windows of a program's memory of which some are large and the rest is not.
+//! [`Windows`]: equal parts of a program's memory, of which some have large pages and the others do not.
 //!
-//! The memory that a policy advises has an order: that in which the program asks for it, in bytes from the first request. This
-//! order is the same in every run of a deterministic program, although addresses are not. A window is a part of it. Its mappings
-//! are advised when they are made, before their first fault: MADV_HUGEPAGE in large windows, MADV_NOHUGEPAGE in the others.
+//! The memory that a policy advises has an order: bytes are counted from the first request for memory, in the order of the
+//! requests. This order is the same in every run of a deterministic program, although addresses are not. A window is a part
+//! of this order. The memory of a window is advised when it is mapped, before its first fault: MADV_HUGEPAGE in large
+//! windows, MADV_NOHUGEPAGE in the others.
 
 use std::fmt;
 use std::str::FromStr;
@@ -192,7 +193,7 @@ mod tests {
         assert_eq!(Windows::whole(PageSize::M2).parts(7, (4096, 999 * M)), [((4096, 999 * M), huge)]);
     }
 
-    /// The slow way: each large page of memory belongs to the window in which the first byte behind its border is.
+    /// A slow reference: each large page of memory belongs to the window in which the first byte behind its border is.
     #[test]
     fn parts_cover_the_range_and_each_large_page_has_one_advice() {
         let mut random = Random::new();

@@ -1,4 +1,4 @@
-//! The ranges that process_madvise names in a task's memory.
+//! [`advised_ranges`]: the ranges in a task's own memory that its process_madvise names.
 
 use std::io;
 
@@ -14,8 +14,8 @@ const SELF_DESCRIPTORS: [i32; 2] = [-10000, -10001];
 /// UIO_MAXIOV (include/uapi/linux/uio.h).
 const MAX_PARTS: u64 = 1024;
 
-/// The ranges, as address and length, that a task stopped at process_madvise advises in its own process. Empty if it advises
-/// another process, for which the kernel accepts only hints, and if the kernel refuses the call.
+/// The ranges, as address and length, that a task stopped at process_madvise advises in its own process. Empty if the call
+/// advises another process, for which the kernel accepts only hints, or if the kernel will refuse the call.
 pub fn advised_ranges(paused: &Paused, tasks: &Tasks) -> io::Result<Vec<(u64, u64)>> {
     let [descriptor, vector, parts, ..] = paused.arguments();
     if parts > MAX_PARTS || !is_own_process(paused, tasks, descriptor as i32)? {

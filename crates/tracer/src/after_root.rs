@@ -1,13 +1,13 @@
-//! Tracks processes that outlive the root: whether they work or wait, and their CPU time.
+//! [`AfterRoot`] tracks processes that outlive the root: whether they work or wait, and their CPU time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use super::ptrace::Tid;
 
-/// Interval between two samples of their states.
+/// Interval between two samples of the tasks' states.
 const SAMPLE_INTERVAL: Duration = Duration::from_millis(10);
-/// Fewer samples say nothing: on a busy machine the tracer may take one only now and then.
+/// Minimum number of samples for a decision: on a busy machine the tracer may take samples only rarely.
 const MIN_SAMPLES: u32 = 5;
 /// A tree is at work if a task was found at work in at least this share of the samples.
 const MIN_BUSY_SHARE: f64 = 0.5;
@@ -34,7 +34,7 @@ pub struct AfterRoot {
     used: BTreeMap<Tid, Duration>,
 }
 
-/// The samples of one period of grace.
+/// The samples of one grace period.
 struct Samples {
     began: Instant,
     count: u32,
@@ -63,9 +63,9 @@ impl AfterRoot {
         }
     }
 
-    /// Whether the tree gets more time: until it has been quiet for `grace`, and [`MAX_TIME`] at most. A task
-    /// counts as at work if two samples in a row find it so. A sequence of short-lived processes does not
-    /// count, because it may never end.
+    /// Whether the tree gets more time: until it has been quiet for `grace`, and [`MAX_TIME`] at most. The tree counts as
+    /// busy only if two samples in a row find the same task at work, so a sequence of short-lived processes, which may never
+    /// end, does not count.
     pub fn has_time_left(&mut self, grace: Duration) -> bool {
         if self.began.elapsed() >= MAX_TIME {
             return false;

@@ -1,4 +1,5 @@
-//! The weight of a session's autogroup against those of other sessions (sched(7), "The autogroup feature").
+//! [`SessionWeight`]: the weight of a session's autogroup against those of other sessions (sched(7), "The autogroup
+//! feature").
 //!
 //! setsid(2) gives a session an autogroup of its own, which ends with the last process of the session. So nothing has to be
 //! restored.
@@ -10,7 +11,7 @@ use crate::child;
 /// The weight of the autogroup of a program's own session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionWeight {
-    /// That of every new autogroup: nice 0.
+    /// The weight of every new autogroup: nice 0.
     Usual,
     /// The top weight: nice -20.
     Top,
@@ -19,7 +20,8 @@ pub enum SessionWeight {
 const FILE: &std::ffi::CStr = c"/proc/self/autogroup";
 /// The top weight, as a nice value.
 const TOP: &[u8] = b"-20";
-/// Maximum number of writes while the kernel returns EAGAIN: it lets unprivileged users write ten times a second.
+/// Maximum number of writes while the kernel returns EAGAIN, because it accepts only ten writes a second from unprivileged
+/// users.
 const MAX_ATTEMPTS: u32 = 100;
 static RETRY_INTERVAL: libc::timespec = libc::timespec { tv_sec: 0, tv_nsec: 20_000_000 };
 

@@ -1,4 +1,4 @@
-//! Bare trials: the program is started like a traced one, and then runs without filter and tracer.
+//! [`run_bare`] makes a bare trial: the program is started like a traced one, and then runs without filter and tracer.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The context in which a call is served: the policy, the tree, and the findings so far.
+//! [`CallContext`]: the context in which a call is served. It consists of the policy, the tree, and the [`Findings`] so far.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -35,7 +35,8 @@ impl CallContext<'_> {
     }
 }
 
-/// Lets a task make its call unchanged: at full speed, unless the call requests hugetlb pages, because a refusal is recorded.
+/// Lets a task make its call unchanged: at full speed, unless the call requests hugetlb pages, whose refusal must be
+/// recorded.
 pub fn pass(findings: &mut Findings, mut paused: Paused) -> Result<(), PauseError> {
     if !refused_requests::is_request(paused.number(), paused.arguments()) {
         return paused.pass();

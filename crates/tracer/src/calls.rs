@@ -1,4 +1,4 @@
-//! Serves one watched call: changes it as the policy requires.
+//! [`serve`] serves one watched call: it changes the call as the policy requires, and resumes the task.
 
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -54,7 +54,7 @@ fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -
     }
 }
 
-/// The program installs a seccomp filter of its own. Copies it once the kernel has accepted it.
+/// Lets the program install a seccomp filter of its own, and keeps a copy if the kernel accepts it.
 fn install_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseError> {
     let [operation, second, third, ..] = paused.arguments();
     let (mode_filter, strict, program, flags) = match paused.number() {
@@ -81,8 +81,8 @@ fn install_filter(context: &mut CallContext, mut paused: Paused) -> Result<(), P
     paused.finish(result)
 }
 
-/// Strict mode: the kernel refuses it to a task that has a filter, and every task of the tree has one. An
-/// equivalent filter is installed instead (`mode1_syscalls` in kernel/seccomp.c).
+/// Installs a filter that is equivalent to strict mode (`mode1_syscalls` in kernel/seccomp.c). The kernel refuses strict mode
+/// itself to a task that has a filter, and every task of the tree has the tracer's.
 fn install_strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseError> {
     let code = OwnFilter::of_strict_mode(NATIVE.audit_arch);
     let (read_write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);

@@ -1,4 +1,4 @@
-//! A child process that does not outlive pagelab, and the resources that children used.
+//! Child processes: makes them end with pagelab, ends them, and reads the resources that they used ([`ChildrenUsage`]).
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -119,7 +119,7 @@ pub(crate) unsafe fn exit_as(status: libc::c_int) -> ! {
     }
 }
 
-/// Closes every descriptor from this one on; one by one on kernels before 5.9, which lack close_range(2).
+/// Closes every descriptor from `first` on; one by one on kernels before 5.9, which lack close_range(2).
 ///
 /// # Safety
 /// Only in a process that fork has created, and that uses none of them any more.

@@ -1,4 +1,4 @@
-//! How a tree ended, and what resources it used.
+//! [`Ended`]: how a tree ended, and what resources it used.
 
 use std::collections::BTreeMap;
 

@@ -1,7 +1,7 @@
 //! The environment of the commands that pagelab runs.
 //!
-//! For the user who runs pagelab, it is that user's own. For another user, it is that of a login of that user,
-//! plus what sudo(8) passes on for the terminal, the language and the time zone.
+//! A command of the user who runs pagelab gets pagelab's own environment. A command of another user gets the environment of a
+//! login of that user, plus what sudo(8) passes on for the terminal, the language and the time zone.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;

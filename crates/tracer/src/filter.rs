@@ -1,4 +1,5 @@
-//! The seccomp filter: which system calls of the traced program stop for the tracer, and which run at full speed.
+//! The seccomp filter: its [`Watch`]es say which system calls of the traced program stop for the tracer. All other calls run
+//! at full speed.
 //!
 //! A classic BPF program over `struct seccomp_data` (include/uapi/linux/seccomp.h). Callers watch calls of another
 //! ABI (32-bit programs) only to have the filter answer them, never to stop them. The existing crates that assemble such
@@ -41,9 +42,9 @@ pub struct Watch {
 /// What happens to a watched call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// It stops and the tracer serves it.
+    /// The call stops, and the tracer serves it.
     Stop,
-    /// It is not made, and returns 0. This needs no tracer.
+    /// The call is not made and returns 0. This needs no tracer.
     Succeed,
 }
 

@@ -1,4 +1,5 @@
-//! Memory that a call is about to free: which calls stop so that it can be inspected, and which ranges they free.
+//! [`FreedRanges`]: the memory that a call is about to free, which a witness inspects first. [`watches`] says which calls
+//! stop for that.
 
 use std::io;
 
@@ -23,9 +24,9 @@ use super::tasks::{Space, Tasks};
 pub struct FreedRanges {
     /// Ranges of private memory that the witness wants to inspect.
     pub ranges: Vec<(u64, u64)>,
-    /// Whether it frees memory that is not private, or swaps memory out.
+    /// Whether the call frees memory that is not private, or swaps memory out.
     pub reduces_rss: bool,
-    /// Whether it replaces the whole image.
+    /// Whether the call replaces the whole image.
     pub replaces_image: bool,
     /// How memory can be freed from now on, or is freed by this call, without being inspected.
     pub unwatched: Option<Unwatched>,
@@ -40,7 +41,7 @@ pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
     RULES.iter().flat_map(|rule| of_call(rule.taker)).filter(|watch| !stops(watch.number)).collect()
 }
 
-/// The conditions under which a call stops for a witness: any of these, each of which may have several parts.
+/// The conditions under which a call stops for a witness: it stops if all conditions of at least one of the lists hold.
 fn conditions(taker: Taker, extent: Extent) -> Vec<Vec<Condition>> {
     let advised = |argument: u8, how: &u64| vec![Condition::Equals32(argument, *how as u32)];
     let advice = || DROPS.iter().chain(&LESSENS);
@@ -155,7 +156,8 @@ fn removals_by_advice(paused: &Paused, tasks: &Tasks, rewriting: &Rewriting) -> 
     Ok(parts.filter_map(by).collect())
 }
 
-/// The ranges that the heap loses if its end moves to `asked`. If the policy changes no brk, only the kernel knows the heap.
+/// The ranges that the heap loses if its end moves to `asked`. If the policy does not change brk calls, only the kernel knows
+/// the heap.
 fn removals_from_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting) -> io::Result<Vec<Removal>> {
     let Some(from) = rewriting.base.align_up(asked).filter(|from| *from > 0) else { return Ok(Vec::new()) };
     if rewriting.hugetlb {

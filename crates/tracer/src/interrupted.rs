@@ -1,4 +1,4 @@
-//! A task that was interrupted at an arbitrary instruction, and the calls that it makes there.
+//! A task that was [`Interrupted`] at an arbitrary instruction, and the calls that the tracer makes it issue there.
 
 use std::io;
 
@@ -12,7 +12,7 @@ const MAX_INSTRUCTION_BYTES: usize = 4;
 /// A system call instruction of the program, at which an interrupted task can make calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallSite {
-    /// The address after the instruction.
+    /// The address after that instruction.
     after: u64,
     code: [u8; MAX_INSTRUCTION_BYTES],
 }
@@ -57,8 +57,8 @@ fn is_in_rseq(tid: Tid, instruction: u64) -> bool {
             || instruction.wrapping_sub(u64::from_ne_bytes(start)) < u64::from_ne_bytes(length))
 }
 
-/// Calls that fail with EINTR if a tracer's stop ends them, where others are restarted by the kernel (signal(7)). They have no effect then,
-/// so they can be made again.
+/// Calls that fail with EINTR if a tracer's stop interrupts them; the kernel restarts all others (signal(7)). A call that
+/// failed in this way had no effect, so it can be repeated.
 const REPEATABLE: &[libc::c_long] = &[
     #[cfg(target_arch = "x86_64")]
     libc::SYS_epoll_wait,
@@ -69,8 +69,8 @@ const REPEATABLE: &[libc::c_long] = &[
     libc::SYS_io_getevents,
 ];
 
-/// Makes a stopped task repeat the call that nothing but the tracer's interruption ended: the task was about to sleep in it. Only x86-64
-/// shows the call's number and all of its arguments at such a stop; elsewhere the call fails.
+/// Makes a stopped task repeat a call in which it was about to sleep, if only the tracer's interruption ended that call. Only
+/// x86-64 shows the call's number and all of its arguments at such a stop; on other architectures the call fails.
 pub fn repeat_interrupted_call(tid: Tid) -> Result<(), PauseError> {
     let registers = ptrace::registers(tid)?;
     if let Some(number) = interrupted_call(&NATIVE, &registers)
@@ -89,7 +89,8 @@ fn interrupted_call(layout: &Layout, registers: &Registers) -> Option<i64> {
     (layout.first_argument_at_entry && is_interrupted && REPEATABLE.contains(&number)).then_some(number)
 }
 
-/// Whether a signal waits for a task that does not block it: the signal ends the call, too. If it cannot be read, there may be one.
+/// Whether a task has a pending signal that it does not block: such a signal would also have ended the call. True if this
+/// cannot be read.
 fn has_signal(tid: Tid) -> bool {
     let Ok(status) = host::content(format!("/proc/{tid}/status")) else { return true };
     let mask = |name: &str| {
@@ -106,8 +107,9 @@ pub struct Interrupted {
 }
 
 impl Interrupted {
-    /// The task `tid`, which has stopped because the tracer interrupted it. `None` where it can make no call now: its call
-    /// instruction was overwritten or unmapped, or it is inside a restartable sequence (rseq(2)), which a call would break.
+    /// The task `tid`, which has stopped because the tracer interrupted it. `None` if the task can make no call now: the
+    /// known call instruction was overwritten or unmapped, or the task is inside a restartable sequence (rseq(2)), which a
+    /// call would break.
     ///
     /// # Errors
     /// The task has ended, or its registers cannot be read.

@@ -1,4 +1,4 @@
-//! The seccomp filters that a traced program installs itself.
+//! [`OwnFilter`]: a seccomp filter that a traced program installs itself.
 //!
 //! Calls that the tracer adds pass through these filters like the program's own. A filter that does not expect them may
 //! kill the program. So the tracer keeps a copy of each filter and checks a call against it first.

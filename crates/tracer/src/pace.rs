@@ -1,4 +1,4 @@
-//! How often a policy had work to do at a stopped call.
+//! [`Pace`]: how often a policy had work to do at a stopped call.
 
 /// Average work that a policy had at the calls that stopped.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

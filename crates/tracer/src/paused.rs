@@ -1,4 +1,4 @@
-//! A task that is paused at a watched system call, and the operations that are possible there.
+//! [`Paused`] is a task that is stopped at a watched system call, with the operations that the tracer can perform there.
 
 use std::io;
 
@@ -97,7 +97,7 @@ impl Paused {
         }
     }
 
-    /// Resumes the task with these registers, through one more stop.
+    /// Resumes the task with these registers. It stops once more on the way, because the tracer interrupts it.
     pub fn resume_with(mut self, registers: &Registers) -> Result<(), PauseError> {
         ptrace::set_registers(self.tid, registers)?;
         self.interrupt_on_resume = true;
@@ -183,7 +183,7 @@ impl Paused {
         }
     }
 
-    /// Resumes the task to make its own call as if it had not made it yet. It stops again if the call is watched.
+    /// Resumes the task before its own call, as if it had not reached that call yet. It stops again if the call is watched.
     pub fn restart_call(mut self) -> Result<(), PauseError> {
         if self.place == StopPoint::Entry {
             self.skip()?;
@@ -234,10 +234,10 @@ impl Paused {
             match self.wait()? {
                 Stop::Syscall if entries > 0 => entries -= 1,
                 Stop::Syscall => return Ok(ptrace::registers(self.tid)?.result(&NATIVE)),
-                // A watched call that the tracer itself makes; the end of a stop.
+                // A watched call that the tracer itself makes, or the end of a group stop.
                 Stop::Seccomp | Stop::Trap => {}
-                // SIGSTOP is the only signal that arrives here. It takes effect for the process at once. This task
-                // leaves the stop again, and returns to it when it is resumed.
+                // SIGSTOP is the only signal that arrives here. It stops the other threads of the process at once. This task
+                // leaves the group stop again, and returns to it when it is resumed.
                 Stop::Signal(number) => signal = number,
                 Stop::Group => self.interrupt_on_resume = true,
                 other => return Err(PauseError::Stopped(other)),
@@ -247,9 +247,10 @@ impl Paused {
 
     /// Waits for this task only; the stops of other tasks are left to the event loop.
     ///
-    /// The first task of a killed process can become a zombie without a stop. It cannot be waited for until its other
-    /// threads have ended, and these wait for the tracer. So on every event of the tree this checks whether the task
-    /// still lives. If the tree is to end, the deaths of other tasks are such events.
+    /// The first task of a killed process can become a zombie without a stop. The kernel does not report it until the other
+    /// threads of its process have ended, and these threads may be waiting for the tracer. So this function checks on every
+    /// event of the tree whether the task still lives. If the tree is being killed, the deaths of other tasks are such
+    /// events.
     fn wait(&self) -> Result<Stop, PauseError> {
         let mut others_stopped = false;
         loop {

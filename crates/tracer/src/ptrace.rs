@@ -23,9 +23,9 @@ const SIGSET_BYTES: usize = 8;
 /// An event that wait4(2) reported for a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// It exited with this status.
+    /// The task exited with this status.
     Exited(i32),
-    /// It was killed by this signal.
+    /// The task was killed by this signal.
     Killed(i32),
     /// A watched call is about to be made.
     Seccomp,
@@ -38,13 +38,13 @@ pub enum Stop {
     Vfork,
     /// A new program was loaded; the event message is the id that the task had before.
     Exec,
-    /// It is about to end and still has its memory.
+    /// The task is about to end and still has its memory.
     Exit,
     /// A new task starts under the tracer, or the tracer interrupted the task.
     Trap,
-    /// It takes part in a group stop of its process (SIGSTOP and the like).
+    /// The task takes part in a group stop of its process (SIGSTOP and the like).
     Group,
-    /// Before or after a system call.
+    /// The task is before or after a system call.
     Syscall,
     /// A signal is about to be delivered.
     Signal(i32),
@@ -156,7 +156,7 @@ pub fn rseq_area(tid: Tid) -> Option<RseqArea> {
         flags: u32,
         pad: u32,
     }
-    /// In the same header.
+    /// Also from include/uapi/linux/ptrace.h.
     const PTRACE_GET_RSEQ_CONFIGURATION: u32 = 0x420f;
     let mut found = Configuration::default();
     request(PTRACE_GET_RSEQ_CONFIGURATION, tid, size_of::<Configuration>(), (&raw mut found) as usize).ok()?;
@@ -229,7 +229,7 @@ pub fn call_arguments(tid: Tid) -> io::Result<[u64; 6]> {
         data: u32,
         reserved_more: u32,
     }
-    /// In the same header.
+    /// Also from include/uapi/linux/ptrace.h.
     const PTRACE_GET_SYSCALL_INFO: u32 = 0x420e;
     const ENTRY: u8 = 1;
     const FILTER: u8 = 3;
@@ -371,12 +371,13 @@ pub fn read_memory(tid: Tid, address: u64, into: &mut [u8]) -> io::Result<()> {
     if read == into.len() as isize {
         return Ok(());
     }
-    // The fallback for memory that the program may not read, and for kernels without CONFIG_CROSS_MEMORY_ATTACH.
+    // Fallback: process_vm_readv cannot read memory that the program itself may not read, and needs
+    // CONFIG_CROSS_MEMORY_ATTACH.
     std::fs::File::open(format!("/proc/{tid}/mem"))?.read_exact_at(into, address)
 }
 
-/// Copies bytes into a task's memory, also where the program itself may not write. The kernel refuses the latter for hugetlb pages
-/// (`check_vma_flags` in mm/gup.c), and everywhere if it is configured with CONFIG_PROC_MEM_NO_FORCE.
+/// Copies bytes into a task's memory, even where the program itself may not write. The kernel refuses such forced writes to
+/// hugetlb pages (`check_vma_flags` in mm/gup.c), and to all memory if it is configured with CONFIG_PROC_MEM_NO_FORCE.
 #[expect(clippy::disallowed_methods, reason = "a file of /proc")]
 pub fn write_memory(tid: Tid, address: u64, bytes: &[u8]) -> io::Result<()> {
     let local = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };

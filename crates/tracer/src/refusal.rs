@@ -1,4 +1,4 @@
-//! Explains why an existing file cannot be executed, and what to do about it.
+//! [`Refusal`]: why an existing file cannot be executed, and what to do about it.
 
 use std::ffi::OsString;
 use std::fs::File;

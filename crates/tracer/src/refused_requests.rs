@@ -1,4 +1,5 @@
-//! A program's own requests for pages of a hugetlb pool: which calls stop for them, and what is recorded about those that fail.
+//! [`RefusedRequests`]: a program's own requests for pages of a hugetlb pool that the kernel refused, and the calls that stop
+//! so that they can be seen.
 //!
 //! After a refusal programs use smaller pages, often silently. Only a call that names the pool by a flag stops, so that all others
 //! run at full speed; a request by mapping a file of hugetlbfs is not seen.
@@ -98,7 +99,7 @@ impl RefusedRequests {
     }
 }
 
-/// The size that the flags name; the kernel's default where they name none. `None` if that is no page size.
+/// The size that the flags encode, or the kernel's default if they encode none. `None` if the encoded value is no page size.
 fn size_of(flags: u64, host: &Host) -> Result<Option<PageSize>, HostError> {
     match flags >> map::HUGE_SHIFT & SHIFT_BITS {
         0 => host.default_hugetlb(),

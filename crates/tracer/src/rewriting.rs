@@ -1,4 +1,4 @@
-//! How the tracer changes the memory calls of a program under a policy, as data, and which calls must stop for that.
+//! [`Rewriting`]: how the tracer changes the memory calls of a program under a policy, and which calls must stop for that.
 
 use std::ops::Deref;
 
@@ -15,13 +15,14 @@ use super::pace::Pace;
 pub struct Rewriting {
     /// The policy in terms of calls.
     mechanism: Mechanism,
-    /// In a sham trial, calls only stop and are not changed; this is how often the policy had work to do at them.
+    /// In a sham trial: how often the policy had work to do at stopped calls. The calls stop as under the policy but are not
+    /// changed.
     pub sham: Option<Pace>,
     /// Whether a witness counts the accesses to each window at every tick.
     pub watches_heat: bool,
 }
 
-/// A rewriting is a mechanism that may be partly sham.
+/// Derefs to the mechanism of the policy whose calls stop. What is really done to them is [`Rewriting::in_force`].
 impl Deref for Rewriting {
     type Target = Mechanism;
 

@@ -1,4 +1,4 @@
-//! The range that shmat(2) replaces.
+//! [`attached_range`]: the range of addresses that shmat(2) replaces.
 
 use std::fs;
 use std::io;
@@ -20,8 +20,8 @@ pub enum AttachedRange {
     Unknown,
 }
 
-/// Where a task attaches a segment if it gives the address. With SHM_RND the kernel rounds the address down; without, it refuses an
-/// unaligned one (`do_shmat`, ipc/shm.c).
+/// The range that a segment occupies if a task attaches it at `address`. With SHM_RND the kernel rounds the address down;
+/// without, it refuses an unaligned address (`do_shmat`, ipc/shm.c).
 pub fn attached_range(task: Tid, segment: i32, address: u64, base: PageSize) -> io::Result<AttachedRange> {
     let namespace = |process: &str| if_shown(fs::read_link(format!("/proc/{process}/ns/ipc")).map(Some));
     let (own, of_task) = (namespace("self")?, namespace(&task.to_string())?);

@@ -1,7 +1,8 @@
 //! Sham trials: the stops of a policy without its changes.
 //!
-//! The same filter stops the same calls. The policy made the task issue further calls at a share of these stops. In a sham trial
-//! the task issues as many further calls on average, at the same share. They have no effect: they advise a range of zero bytes.
+//! The same filter stops the same calls. Under the policy, the task made further calls at a share of these stops. In a sham
+//! trial the task makes as many further calls on average, at the same share of stops. They have no effect: they advise a
+//! range of zero bytes.
 
 use host::maps;
 
@@ -15,7 +16,7 @@ pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseE
     let pace = context.rewriting.sham.unwrap_or_default();
     let mut owed = context.findings.owed;
     if context.rewriting.no_guards && matches!(paused.number(), libc::SYS_mprotect | libc::SYS_mmap) {
-        // The policy reads the mapping here; a sham trial reads it only for the time that it takes.
+        // The policy reads the mapping here. A sham trial reads it too, only because that takes time.
         let _ = maps::at(paused.tid(), paused.arguments()[0]);
     }
     owed.served += pace.served_ratio;

@@ -99,7 +99,7 @@ impl SignalTarget {
 }
 
 extern "C" fn handle(signal: libc::c_int, info: *const libc::siginfo_t, _context: *const libc::c_void) {
-    /// The kernel sent the signal: it does so for keys of a terminal, to its whole foreground group.
+    /// `si_code` of a signal from the kernel. A key of a terminal makes the kernel signal the whole foreground group.
     const SI_KERNEL: i32 = 0x80;
     ARRIVED.store(signal, Ordering::SeqCst);
     // SAFETY: with SA_SIGINFO the kernel passes a valid siginfo.
@@ -131,7 +131,7 @@ extern "C" fn give_up(_signal: libc::c_int) {
     unsafe { libc::_exit(128 + ARRIVED.load(Ordering::SeqCst)) };
 }
 
-/// Handler of SIGTSTP (Ctrl-Z). It stops a program in another session, which pagelab's terminal does not.
+/// Handler of SIGTSTP (Ctrl-Z). It stops a program that has a session of its own, because pagelab's terminal does not.
 extern "C" fn handle_stop(_signal: libc::c_int) {
     IS_STOPPING.store(true, Ordering::SeqCst);
     send_to_group(libc::SIGSTOP);
@@ -199,7 +199,7 @@ pub fn call_on_signal(report: impl FnOnce(Signal) + Send + 'static) -> io::Resul
     };
     let started = std::thread::Builder::new().name("signals".into()).spawn(wait).map(drop);
     if started.is_err() {
-        // Without the thread they must end the process as before.
+        // Without the thread, the signals must end the process as before.
         before.thread_set_mask()?;
     }
     started

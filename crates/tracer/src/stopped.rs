@@ -1,4 +1,4 @@
-//! Lets a policy make calls in a stopped task: converts system calls to the policy's types and back.
+//! [`Stopped`] lets a policy make calls in a stopped task. It converts system calls to the policy's types and back.
 
 use std::io;
 
@@ -251,7 +251,7 @@ pub fn add_madvise(
     (address, bytes): (u64, u64),
     how: u64,
 ) -> Result<(), PauseError> {
-    // Advice on zero bytes changes nothing.
+    // In a sham trial the advice is on zero bytes, which changes nothing.
     let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
     if !context.allows(paused, libc::SYS_madvise, arguments) {

@@ -1,4 +1,4 @@
-//! Runs an untraced program that is killed with all its descendants when pagelab ends.
+//! [`Supervised`] runs an untraced program that is killed with all its descendants when pagelab ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

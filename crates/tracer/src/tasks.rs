@@ -1,4 +1,4 @@
-//! The tasks of the traced tree, and the address spaces that they share.
+//! [`Tasks`] of the traced tree, and the address spaces ([`Space`]) that they share.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -35,7 +35,7 @@ pub struct Task {
     pub filters: Vec<Rc<OwnFilter>>,
     /// System call stops left until the first call of the new image; `None` after that.
     pub stops_to_first_call: Option<u8>,
-    /// Whether it has stopped at its exit.
+    /// Whether the task has stopped at its exit.
     pub ending: bool,
     /// The fault (address, instruction) that was retried last.
     pub retried_fault: Option<(u64, u64)>,
@@ -174,8 +174,8 @@ impl Tasks {
         spaces.into_iter().map(|space| space.borrow().pool.promised_pages).sum()
     }
 
-    /// A task has installed a filter, for this thread only or for all threads of its process, which then have exactly
-    /// its filters (`seccomp_sync_threads`).
+    /// Records a filter that a task has installed: for this thread only, or for all threads of its process. In the second
+    /// case all these threads then have exactly the filters of this task (`seccomp_sync_threads`).
     pub fn add_filter(&mut self, tid: Tid, filter: Rc<OwnFilter>, all_threads: bool) {
         let Some(task) = self.tasks.get_mut(&tid) else { return };
         task.filters.push(filter);

@@ -16,8 +16,8 @@ pub fn watches() -> Vec<Watch> {
     stops.into_iter().chain(of_other_abis()).collect()
 }
 
-/// The same without a tracer: the filter itself answers the calls that the tracer would answer. Calls that the kernel
-/// refuses are still refused, and PR_GET_THP_DISABLE reports the actual state: 1.
+/// The watches for a program without a tracer: the filter itself answers the calls that the tracer would answer. Calls that
+/// the kernel refuses are still refused, and PR_GET_THP_DISABLE reports the actual state: 1.
 pub fn watches_without_tracer() -> Vec<Watch> {
     let no_more = [Condition::Equals64(3, 0), Condition::Equals64(4, 0)];
     let plain = [Condition::Equals32(0, SET), Condition::Equals64(2, 0)];

@@ -1,4 +1,4 @@
-//! A clock that ends the tracer's wait at an interval: wait4(2) has no timeout.
+//! [`Ticks`]: a clock that ends the tracer's wait at regular intervals, because wait4(2) has no timeout.
 //!
 //! A timer sends a signal to this thread alone. The signal is blocked except while the thread waits, so no other call is
 //! interrupted. A tick that arrives between the test of the flag and the wait is noticed at the next tick.
@@ -25,13 +25,15 @@ fn signal() -> libc::c_int {
 }
 
 impl Ticks {
-    /// Starts the clock. Call it on the thread that waits, after that has created its children, which would inherit the mask.
+    /// Starts the clock. Call it on the thread that waits, and only after that thread has created its children: they would
+    /// inherit the signal mask.
     ///
     /// # Errors
     /// The kernel has no timer left.
     pub fn start(interval: Duration) -> io::Result<Ticks> {
         TICKED.store(false, Ordering::Relaxed);
-        // SAFETY: the structures are plain data, the handler only stores into an atomic, and without SA_RESTART it ends a wait.
+        // SAFETY: the structures are plain data, and the handler only stores into an atomic. Without SA_RESTART the signal
+        // ends a wait.
         unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = note_tick as *const () as usize;

@@ -1,4 +1,4 @@
-//! Runs programs that need no tracer.
+//! [`run_untraced`] runs programs that need no tracer.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -12,7 +12,7 @@ use crate::environment;
 use crate::signals;
 use crate::user::{self, User};
 
-/// Runs a program without a tracer. It replaces pagelab itself, and the function does not return. A program of another
+/// Replaces pagelab itself by a program that needs no tracer; the function then returns only an error. A program of another
 /// user runs as a child instead, and the function waits for its end. Call this after [`signals::catch`].
 pub fn run_untraced(launch: &Launch) -> Result<Exit, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(OsString::new()))?)?;

@@ -1,4 +1,4 @@
-//! Looks up users of the host, so that pagelab can run commands as them.
+//! [`User`]: looks up users of the host, so that pagelab can run commands as them.
 //!
 //! The C library looks up users with modules named in /etc/nsswitch.conf, and loads the host's modules. A static
 //! program that does so crashes if a module needs another C library (libnss_systemd does). So pagelab runs the host's

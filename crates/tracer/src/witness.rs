@@ -1,4 +1,4 @@
-//! Interface of an observer that inspects the memory of a tree before it is freed.
+//! [`Witness`]: the interface of an observer that inspects the memory of a tree before it is freed.
 
 use super::freed_ranges::Extent;
 use super::ptrace::Tid;
@@ -34,12 +34,12 @@ pub trait Witness {
     fn ticks(&mut self, _places: &[Place]) {}
     /// A task frees memory that was not inspected, or can do so from now on. With [`Unwatched::IoUring`] its later forks can, too.
     fn frees_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
-    /// Which of the freed memory the witness wants to inspect.
+    /// Which part of the freed memory the witness wants to inspect.
     fn extent(&self) -> Extent {
         Extent::Large
     }
-    /// A task is about to make a call that may free pool pages. Its process has at most this many bytes of them. The kernel records
-    /// no peak for pool pages.
+    /// A task is about to make a call that may free pool pages. Its process has at most this many bytes of them. The witness
+    /// must remember the maximum itself, because the kernel records no peak for pool pages.
     fn shrinks_pool(&mut self, _task: Tid, _process: Tid, _pool_bytes: u64) {}
     /// A process was created with a copy of another's memory.
     fn forked(&mut self, _parent: Tid, _child: Tid) {}

@@ -1,5 +1,5 @@
-//! Answers the queries of the policy judge (`policy::judge`) about a process of this host; reads facts only when they are
-//! queried.
+//! A [`Question`] answers the queries of the policy judge (`policy::judge`) about a process of this host. It reads facts only
+//! when they are queried.
 
 use std::io;
 

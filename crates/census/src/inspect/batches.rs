@@ -1,4 +1,4 @@
-//! Splits the mappings of a process into batches for inspection.
+//! [`batches`] splits the mappings of a process into parts that are small enough to inspect at once.
 
 use std::ops::Range;
 

@@ -182,7 +182,7 @@ impl Subject for Captured {
         self.pages.sees_folios
     }
 
-    /// Captures do not record it.
+    /// Captures do not record the version of the kernel.
     fn kernel(&self) -> Option<Version> {
         None
     }

@@ -1,4 +1,4 @@
-//! The file of a capture with the facts that only a running kernel reports: `pagelab.capture/1`
+//! [`Pages`]: the file of a capture with the facts that only a running kernel reports, `pagelab.capture/1`
 //! (docs/reference/formats/capture.md).
 
 use std::collections::BTreeMap;

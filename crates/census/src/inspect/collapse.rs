@@ -18,9 +18,9 @@ use crate::CensusError;
 /// The advice (include/uapi/asm-generic/mman-common.h).
 const MADV_COLLAPSE: libc::c_int = 25;
 
-/// Collapses memory in these regions of a process that could be larger, slot by slot. Where the windows of a region are known, only
-/// windows with pages below the size are requested: the others have none, or may be empty (EINVAL). A refusal by the kernel is no
-/// error; it is in the result.
+/// Collapses memory in these regions of a process that could be larger, slot by slot. Where the windows of a region are
+/// known, only windows with pages below the size are requested: the other windows have no such pages, or may be empty
+/// (EINVAL). A refusal by the kernel is no error; it is in the result.
 pub fn collapse(
     pid: u32,
     started_ticks: u64,

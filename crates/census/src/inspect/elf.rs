@@ -25,8 +25,9 @@ pub struct Section {
     pub bytes: u64,
 }
 
-/// Opens a regular file; `None` for anything else, and with `inode` for another file. The path may belong to another user, who
-/// can replace the file at any time: the file that was checked is opened through its descriptor, and never a device or pipe.
+/// Opens a regular file; `None` for anything else, and for a file with another inode number if `inode` is given. The path may
+/// belong to another user, who can replace the file at any time: the file that was checked is opened through its descriptor,
+/// and never a device or pipe.
 #[expect(clippy::disallowed_methods, reason = "O_PATH opens nothing, and the second open only reads")]
 pub fn open(path: &Path, inode: Option<u64>) -> io::Result<Option<File>> {
     let found = File::from(nix::fcntl::open(path, OFlag::O_PATH | OFlag::O_CLOEXEC, Mode::empty())?);

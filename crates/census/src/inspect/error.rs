@@ -1,4 +1,4 @@
-//! What can prevent the inspection of a process.
+//! [`InspectError`]: what can prevent the inspection of a process.
 
 use std::io;
 use std::path::PathBuf;

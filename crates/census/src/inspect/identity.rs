@@ -1,4 +1,4 @@
-//! Identifies the process that currently has a PID: `/proc/PID/stat` (proc_pid_stat(5)).
+//! [`Identity`]: the process that currently has a PID, from `/proc/PID/stat` (proc_pid_stat(5)).
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! Inspects a process once.
+//! [`inspect_once`]: one inspection of a process, which is not repeated if the process changes meanwhile.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -28,7 +28,7 @@ const MAX_MAPPINGS: usize = 4 << 20;
 /// The most windows of a process that are kept for a map; for 2M windows that is 8T.
 const MAX_WINDOWS: u64 = 4 << 20;
 
-/// Inspects a process once.
+/// Reads the mappings and the pages of a process, and explains the sizes of its pages region by region.
 pub fn inspect_once(
     subject: &dyn Subject,
     identity: &Identity,
@@ -172,8 +172,8 @@ impl OneInspection<'_> {
         if vmas.is_empty() { Err(CensusError::NoAddressSpace { pid }) } else { Ok(vmas) }
     }
 
-    /// Adds the facts of smaps to the mappings that still exist there. A mapping that has grown meanwhile, as a heap does, counts
-    /// as the same mapping.
+    /// Adds the facts of smaps to the mappings that smaps still has. A mapping that has grown meanwhile, as a heap does,
+    /// counts as the same mapping.
     fn add_smaps_info(&self, facts: &mut [VmaFacts], partial: &mut Vec<String>) -> FromSmaps {
         let mut smaps_info = FromSmaps::default();
         let path = self.subject.path("smaps");

@@ -89,7 +89,8 @@ fn content(file: &File, name: &str) -> io::Result<Option<(Section, Vec<u8>)>> {
     Ok(Some((section, data)))
 }
 
-/// The largest page that the code accepts: `limit` if it refuses `os_page > limit`, one less if it refuses the limit too.
+/// The largest page that the code accepts: `limit` if the code refuses `os_page > limit`, one less if it refuses the limit
+/// too.
 fn page_of(limit: u64, is_included: bool) -> Option<u64> {
     let page = if is_included { limit.checked_sub(1)? } else { limit };
     (page.is_power_of_two() && PAGES.contains(&page)).then_some(page)
@@ -102,8 +103,8 @@ mod x86_64 {
 
     /// The most bytes between the comparison and the branch, and between the branch's target and the message's address.
     const WITHIN: usize = 24;
-    /// The conditions above, not below, and their opposites: the second byte of near branches; 0x10 less is the first byte of
-    /// short ones.
+    /// The conditions `above` and `above or equal`, and their opposites, as the second byte of near branches. The first byte
+    /// of a short branch is 0x10 less.
     const JA: u8 = 0x87;
     const JAE: u8 = 0x83;
     const JBE: u8 = 0x86;
@@ -185,7 +186,7 @@ mod aarch64 {
 
     /// The most instructions between the comparison and the branch, and between the branch's target and the message's address.
     const WITHIN: usize = 6;
-    /// Conditions of `b.cond`: higher, not lower, and their opposites.
+    /// Conditions of `b.cond`: higher, higher or same, and their opposites.
     const HI: u32 = 8;
     const HS: u32 = 2;
     const LS: u32 = 9;

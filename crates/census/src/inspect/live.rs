@@ -1,4 +1,4 @@
-//! A process of the running kernel as the subject of an inspection.
+//! [`Live`]: a process of the running kernel as the subject of an inspection.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
@@ -59,7 +59,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// The value read; otherwise records the reason, with the fact that is unknown because of it.
+    /// The value that was read. After an error, records the reason, with the fact that is unknown because of it.
     fn read_or_record<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
         let keep = |error: io::Error| self.record_unread(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
         if_there(read).unwrap_or_else(|error| {
@@ -84,7 +84,7 @@ impl<'a> Live<'a> {
         })
     }
 
-    /// The descriptors of KVM. One that is closed in the meantime does not count.
+    /// The descriptors of KVM. A descriptor that is closed in the meantime does not count.
     fn descriptors(&self) -> io::Result<Descriptors> {
         let mut found = Descriptors::default();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
@@ -108,7 +108,7 @@ impl<'a> Live<'a> {
             .collect()
     }
 
-    /// Opens its program; `None` where it has none.
+    /// Opens the program of the process; `None` if it has none.
     fn program_file(&self) -> io::Result<Option<File>> {
         let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
         Ok(if_there(elf::open(&exe, None))?.flatten())
@@ -130,7 +130,7 @@ impl<'a> Live<'a> {
         Ok(vmas.iter().filter(is_code).filter(move |vma| seen.insert(vma.inode)).filter_map(opened))
     }
 
-    /// The program, its dynamic linker and its libraries, with their LOAD segments. `None` where it has no program.
+    /// The program, its dynamic linker and its libraries, with their LOAD segments. `None` if the process has no program.
     fn loaded_files(&self, vmas: &[VmaFacts]) -> io::Result<Option<Vec<LoadedFile>>> {
         let Some(exe) = self.program_file()? else { return Ok(None) };
         let Some(program) = load_segments::of(&exe)? else { return Ok(None) };
@@ -147,7 +147,7 @@ impl<'a> Live<'a> {
         Ok(Some(files))
     }
 
-    /// The jemalloc in its program and libraries. `None` where it has no program.
+    /// The copies of jemalloc in the program and its libraries. `None` if the process has no program.
     fn jemalloc_in_files(&self, vmas: &[VmaFacts]) -> io::Result<Option<Vec<Jemalloc>>> {
         let Some(exe) = self.program_file()? else { return Ok(None) };
         let found = |file: &File, name: &dyn Fn() -> String| {
@@ -271,7 +271,7 @@ impl Subject for Live<'_> {
         self.require(self.observer.file_systems.of(self.pid, device))
     }
 
-    /// The path of the group may contain any bytes, so it is read again here.
+    /// The parameter has the path of the group as a string, but the path may contain any bytes. So it is read again here.
     fn memory_limit(&self, _: &str) -> Option<MemoryLimit> {
         let unknown = "what its memory control group allows is not known";
         let group = self.read_or_record(unknown, "cgroup", fs::read(format!("/proc/{}/cgroup", self.pid)))?;

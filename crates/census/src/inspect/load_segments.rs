@@ -1,4 +1,4 @@
-//! The LOAD segments of ELF files (elf(5)).
+//! The LOAD segments and the dynamic linker of ELF files (elf(5)), as [`Loaded`].
 
 use std::fs::File;
 use std::io;

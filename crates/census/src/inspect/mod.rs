@@ -1,4 +1,4 @@
-//! Inspects a process: its regions, how they are mapped, and why pages are not larger.
+//! An [`Inspector`] inspects processes: their regions, how these are mapped, and why pages are not larger.
 //!
 //! Data is read mapping by mapping and only sums are kept, so the memory use does not grow with the process. Nothing is changed.
 //! A running process changes in the meantime: it is inspected again if it has executed another program, and other changes are

@@ -1,4 +1,4 @@
-//! A pidfd: one process, even if its PID is reused (pidfd_open(2), since Linux 5.3).
+//! [`PidFd`]: one process, even if its PID is reused (pidfd_open(2), since Linux 5.3).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd, RawFd};
@@ -29,8 +29,9 @@ impl PidFd {
         poll(&mut asked, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
     }
 
-    /// A copy of a descriptor of the process (pidfd_getfd(2), since Linux 5.6). Both have one position and one set of flags. Fails
-    /// with EBADF without such a descriptor, with ESRCH after the process's end, and with EPERM if this user may not trace it.
+    /// A copy of a descriptor of the process (pidfd_getfd(2), since Linux 5.6). It shares position and flags with the
+    /// original. Fails with EBADF without such a descriptor, with ESRCH after the process's end, and with EPERM if this user
+    /// may not trace it.
     pub fn copy_of(&self, descriptor: u32) -> io::Result<OwnedFd> {
         // SAFETY: pidfd_getfd takes numbers and returns a descriptor, or fails.
         owned(unsafe { libc::syscall(libc::SYS_pidfd_getfd, self.0.as_raw_fd(), descriptor, 0) })

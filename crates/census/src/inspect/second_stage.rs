@@ -1,7 +1,7 @@
-//! KVM's counts of the leaves that map the guests of a process: files of debugfs, one directory for each virtual machine
-//! (`kvm_create_vm_debugfs`, virt/kvm/kvm_main.c), or descriptors that the process has for its own use (KVM_GET_STATS_FD). debugfs
-//! is read where it is mounted, and never mounted here. No descriptor is made here: KVM refuses every ioctl on a virtual machine to
-//! processes with another address space (EIO, `kvm_vm_ioctl`).
+//! KVM's counts of the leaves that map the guests of a process. They come from files of debugfs, one directory for each
+//! virtual machine (`kvm_create_vm_debugfs`, virt/kvm/kvm_main.c), or from descriptors that the process has for its own use
+//! (KVM_GET_STATS_FD). debugfs is read where it is mounted, and never mounted here. No descriptor is made here: KVM refuses
+//! every ioctl on a virtual machine to processes with another address space (EIO, `kvm_vm_ioctl`).
 
 use std::fs::File;
 use std::io;
@@ -36,7 +36,7 @@ pub fn of(pid: u32, tasks: &[u32], descriptors: &Descriptors) -> SecondStage {
         Ok(leaves) => return SecondStage::Leaves(leaves, Statistics::Debugfs),
         Err(unread) => unread,
     };
-    // As many descriptors as machines are assumed to be one of each machine.
+    // If there are as many descriptors as machines, each machine is assumed to have one of them.
     if statistics.len() != machines.len() {
         let other = match statistics.len() {
             0 => "it has no descriptor of KVM's statistics".to_owned(),

@@ -1,4 +1,4 @@
-//! The stacks of the threads of a process: `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
+//! [`Stacks`]: the stack pointers of the threads of a process, from `/proc/PID/task/TID/syscall` (proc_pid_syscall(5)).
 
 use std::fs;
 use std::io;

@@ -1,4 +1,4 @@
-//! The subject of an inspection: a process of the running kernel, or a capture of one.
+//! [`Subject`]: what is inspected, a process of the running kernel or a capture of one.
 
 use std::io::{self, BufRead};
 
@@ -97,8 +97,8 @@ pub trait Subject {
     fn unplaced_bytes(&self, vmas: &[VmaFacts]) -> u64;
     /// Present memory of these mappings between two addresses.
     fn present_memory(&self, vmas: &[VmaFacts], start: u64, end: u64) -> Result<Vec<PresentMemory>, CensusError>;
-    /// Bytes that it does not map of the folios that it maps in part, for the mappings found so far; `None` where folios are not
-    /// visible, and for a capture.
+    /// For the folios that the process maps only in part: bytes that no mapping found so far maps. `None` where folios are
+    /// not visible, and for a capture.
     fn held_unmapped_bytes(&self) -> Option<u64> {
         None
     }

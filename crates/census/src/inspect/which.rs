@@ -24,8 +24,8 @@ pub fn all() -> Result<Vec<u32>, InspectError> {
 }
 
 /// The processes with this name, except this process. The name is the process's own (`comm`, at most 15 bytes) or that of its
-/// program's file. Processes without memory are listed only if no other has the name: inspecting them reports what they are.
-/// Fails if there is none.
+/// program's file. Processes without memory are listed only if no other process has the name; their inspection then reports
+/// what they are. Fails if there is none.
 pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
     let (mut found, mut without_memory) = (Vec::new(), Vec::new());
     for pid in all()?.into_iter().filter(|pid| *pid != std::process::id()) {
@@ -110,7 +110,7 @@ fn collect(directory: &Path, found: &mut BTreeSet<u32>) -> io::Result<()> {
     }
     for entry in std::fs::read_dir(directory)? {
         match collect(&entry?.path(), found) {
-            // A file of the group, or a group that was removed in the meantime.
+            // The entry is a file of the group, or a group that was removed in the meantime.
             Err(error) if is_no_group(&error) || error.raw_os_error() == Some(libc::ENODEV) => {}
             collected => collected?,
         }

@@ -20,8 +20,8 @@ pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
     })
 }
 
-/// What a boot without a dominant leaf size needs: nothing where no leaf size is certain to map nine tenths. Refused if one size
-/// does, because the boot belongs to that arm, or if the leaves cannot be read.
+/// What a boot without a dominant leaf size needs: nothing where no leaf size is certain to map nine tenths. Refused if one
+/// size is certain to, because the boot then belongs to the arm of that size, or if the leaves cannot be read.
 pub fn lower_mixed(host: &Host) -> Result<Lowering, Unsupported> {
     let found = leaves(host)?;
     if let Some(leaf) = found.dominant() {

@@ -1,4 +1,4 @@
-//! What a host supports, what it does not, and the remedies: for `pagelab doctor`.
+//! [`doctor_lines`] and [`facts`]: what a host supports, what it does not, and the remedies. `pagelab doctor` shows them.
 
 use std::fs::File;
 use std::io;
@@ -39,7 +39,7 @@ pub enum Suitability {
     Good,
     /// It limits what is available or visible.
     Limited,
-    /// Neither; for information.
+    /// Neither good nor limiting; for information.
     Neutral,
 }
 
@@ -211,7 +211,8 @@ fn yama(host: &Host) -> Result<Fact, HostError> {
     Ok(fact(YAMA, value, meaning))
 }
 
-/// The line `Seccomp:` of /proc/self/status: 0 none, 1 strict, 2 a filter (proc(5)).
+/// Whether this process has a seccomp filter: the line `Seccomp:` of /proc/self/status, 0 none, 1 strict, 2 a filter
+/// (proc(5)).
 fn filter(host: &Host) -> Result<Fact, HostError> {
     let status = host.root().required("/proc/self/status")?;
     Ok(match status.lines().find_map(|line| line.strip_prefix("Seccomp:")).map(str::trim) {
@@ -223,7 +224,8 @@ fn filter(host: &Host) -> Result<Fact, HostError> {
     })
 }
 
-/// Names of a processor's PMU in sysfs: `cpu` (x86, RISC-V), `cpu_core` (hybrid x86), `armv8_pmuv3_0`, `armv8_cortex_a57`.
+/// The hardware counters. The processor's PMU has one of these names in sysfs: `cpu` (x86, RISC-V), `cpu_core` (hybrid x86),
+/// `armv8_pmuv3_0`, `armv8_cortex_a57`.
 fn counters(host: &Host) -> Result<Fact, HostError> {
     let names = absent::names(host.root(), "/sys/bus/event_source/devices")?.into_iter();
     let pmus: Vec<String> = names.filter(|name| name.starts_with("cpu") || name.starts_with("armv")).collect();

@@ -1,8 +1,8 @@
 //! Holding khugepaged still: the settings under which it sleeps.
 //!
-//! It scans when it starts, which is when a THP size is enabled; when its sleep is over; and when one of its sleep times is
-//! written (`scan_sleep_millisecs_store`, mm/khugepaged.c), after which the new time applies. It cannot be set to scan nothing:
-//! `pages_to_scan` of 0 is refused.
+//! khugepaged scans when it starts, which is when a THP size is enabled; when its sleep is over; and when one of its sleep
+//! times is written (`scan_sleep_millisecs_store`, mm/khugepaged.c), after which the new time applies. It cannot be set to
+//! scan nothing: the kernel refuses 0 for `pages_to_scan`.
 
 use study::comparison::Unsupported;
 

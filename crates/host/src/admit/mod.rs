@@ -157,7 +157,7 @@ impl Setting {
         Setting { path: path.into(), value: value.to_string() }
     }
 
-    /// The shell command that writes it.
+    /// The shell command that writes the setting.
     pub fn command(&self) -> String {
         format!("echo {} > {}", self.value, self.path)
     }

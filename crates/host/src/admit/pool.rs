@@ -52,7 +52,7 @@ pub fn hugetlb(size: PageSize, host: &Host, terms: &Terms) -> Result<Lowering, U
     Ok(Lowering { notes, ..lowering })
 }
 
-/// Checks that the control groups admit a page, and that one beyond their limits would not kill the program.
+/// Checks that the control groups have room for a page, and that a page beyond their limits would not kill the program.
 fn usable(size: PageSize, limits: &HugetlbLimits, host: &Host) -> Result<(), Unsupported> {
     if let Some(limit) = limits.tightest().filter(|_| limits.room_pages() == 0) {
         let HugetlbLimit { file, unlimited, .. } = limit;
@@ -106,7 +106,7 @@ pub fn boot_option(size: PageSize, pages: impl Display) -> String {
     format!("hugepagesz={size} hugepages={pages}")
 }
 
-/// Nothing predicts whether the kernel finds them.
+/// A condition for texts: whether the kernel finds memory for the pages cannot be predicted.
 const IF_FOUND: &str = "if the kernel finds contiguous memory for them";
 
 fn from_unchanged_pool(pool: &Pool) -> Lowering {
@@ -125,7 +125,7 @@ fn from_enlarged_pool(pool: &Pool, pages: u64) -> Lowering {
     }
 }
 
-/// The number of configured pages with which the pool has `pages` free ones.
+/// The number of configured pages with which the pool has `pages` free pages.
 fn enlarged_count(pool: &Pool, pages: u64) -> u64 {
     pool.pages.saturating_sub(pool.surplus).saturating_add(pages.saturating_sub(pool.free))
 }

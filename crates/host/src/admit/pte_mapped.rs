@@ -8,7 +8,7 @@ use crate::Host;
 /// The mechanism for large pages of this granularity.
 ///
 /// # Errors
-/// They have no leaves that can be split, or pagelab cannot split them.
+/// Pages of this granularity have no leaves that can be split, or pagelab cannot split these leaves.
 pub fn means(granularity: Granularity, host: &Host) -> Result<&'static str, Unsupported> {
     match granularity {
         Granularity::Mthp(size) if host.machine()?.arch == "x86_64" => Err(Unsupported {

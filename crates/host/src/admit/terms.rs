@@ -1,4 +1,4 @@
-//! The terms on which a policy is requested: the privilege, and what this process may do.
+//! [`Terms`] on which a policy is requested: the privilege, and what this process may do.
 
 use std::io;
 
@@ -15,7 +15,7 @@ pub enum Privilege {
     User,
 }
 
-/// On which terms policies are lowered.
+/// The terms on which policies are turned into settings ([`super::lower`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Terms {
     /// The privilege of the process.

@@ -1,4 +1,4 @@
-//! Splits and collapses of leaves since boot, from the kernel's counters.
+//! [`Changes`]: splits and collapses of leaves since boot, from the kernel's counters.
 
 use policy::size::PageSize;
 

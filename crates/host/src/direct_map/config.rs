@@ -1,4 +1,4 @@
-//! The kernel's configuration: /proc/config.gz, or the file that distributions keep in /boot.
+//! [`KernelConfig`]: the kernel's configuration, from /proc/config.gz or the file that distributions keep in /boot.
 
 use std::io::{self, Read};
 

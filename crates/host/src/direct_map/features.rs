@@ -1,4 +1,4 @@
-//! Boot options, processor flags and kernel features that decide the leaves of the direct map.
+//! [`Feature`]s that decide the leaves of the direct map: boot options, processor flags and properties of the kernel.
 //!
 //! Sources: `init_gbpages`, `probe_page_size_mask` (arch/x86/mm/init.c); `can_set_direct_map` (arch/arm64/mm/pageattr.c);
 //! Documentation/admin-guide/kernel-parameters.txt.
@@ -95,7 +95,7 @@ pub fn features(host: &Host) -> Result<Vec<Feature>, HostError> {
     Ok(features)
 }
 
-/// A cost that comes with the leaves but is not what they are compared for; `None` where there is none.
+/// A cost of this boot's leaves that does not come from their size (debug_pagealloc); `None` if there is none.
 pub(crate) fn cost_of_leaves(host: &Host) -> Result<Option<String>, HostError> {
     let boot = Boot::of(host)?;
     Ok(boot.debugs_page_allocation().then(|| format!("debug_pagealloc: {}", debug_pagealloc(&boot).meaning)))

@@ -1,11 +1,11 @@
-//! Bytes of the direct map by leaf size.
+//! [`Leaves`]: bytes of the direct map by leaf size.
 //!
 //! The counters of x86 are too high from boot on. Where boot maps a range twice, `phys_pud_init` and its siblings
-//! (arch/x86/mm/init_64.c) count existing leaves again, which adds some gigabytes on any machine. The bytes counted in excess of
-//! the existing memory can be in any counter, but in no counter can they exceed its value at boot, which follows from the splits
-//! and collapses since then. So a share is a lower bound ([`Leaves::certain`]). A demotion gives more information: where a secret
-//! page was, no larger leaf is left, whatever the counters show, and the marker records how much memory that is
-//! ([`Leaves::split_bytes`]).
+//! (arch/x86/mm/init_64.c) count existing leaves again, which adds some gigabytes on any machine. The bytes counted in excess
+//! of the existing memory can be in any counter. In each counter they are at most its value at boot, which follows from the
+//! splits and collapses since then. So a share is a lower bound ([`Leaves::certain`]). A demotion gives more information:
+//! where a secret page was, no larger leaf is left, whatever the counters show, and the marker records how much memory that
+//! is ([`Leaves::split_bytes`]).
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! The marker that a demotion leaves: it lasts as long as the boot, and every later result mentions it.
+//! The [`Marker`] that a demotion leaves: it lasts as long as the boot, and every later result mentions it.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -80,7 +80,7 @@ pub struct Mark {
     /// The smallest leaf that pagelab demoted the direct map of this boot to. If the marker cannot be read, base pages are
     /// assumed: it exists, but its content is not known.
     pub leaf: PageSize,
-    /// Its content as text, which another demotion changes.
+    /// The content of the marker as text; another demotion changes it.
     pub text: String,
 }
 

@@ -58,7 +58,7 @@ fn marked(host: &Host) -> BTreeMap<PageSize, u64> {
     marker.map(|marker| marker.split_bytes).unwrap_or_default()
 }
 
-/// Each collapse since boot may have merged leaves that were split.
+/// The part of the recorded bytes that is certainly still split: each collapse since boot may have merged split leaves.
 fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
     let collapsed = |leaf: &PageSize| {
         let changes = changes.iter().find(|changes| changes.leaf == *leaf);
@@ -67,7 +67,8 @@ fn still_split(split_bytes: BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTr
     split_bytes.into_iter().map(|(leaf, bytes)| (leaf, bytes.saturating_sub(collapsed(&leaf)))).collect()
 }
 
-/// A split moves the bytes of one leaf from its counter to that of the next smaller leaf; a collapse moves them back.
+/// The counters as they were at boot. A split moves the bytes of one leaf from its counter to that of the next smaller leaf;
+/// a collapse moves them back.
 fn at_boot(bytes: &BTreeMap<PageSize, u64>, changes: &[Changes]) -> BTreeMap<PageSize, u64> {
     let mut at_boot: BTreeMap<PageSize, i128> = bytes.iter().map(|(leaf, bytes)| (*leaf, i128::from(*bytes))).collect();
     for change in changes {

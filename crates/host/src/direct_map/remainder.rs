@@ -1,4 +1,4 @@
-//! What uses the memory that a demotion did not reach, page by page, from /proc/kpageflags.
+//! [`Remainder`]: what uses the memory that a demotion did not reach, page by page, from /proc/kpageflags.
 
 use std::io;
 use std::ops::Range;

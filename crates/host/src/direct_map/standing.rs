@@ -1,4 +1,4 @@
-//! The leaf size of this boot, the sizes that it can still be given, and how to get the others.
+//! [`Standing`]: whether this boot has leaves of a size, can still be given them, or how to get them.
 
 use policy::size::{PageSize, format_bytes};
 use policy::verdict::Verdict;
@@ -17,7 +17,7 @@ pub enum Standing {
     ByDemotion(Unsupported),
     /// Another boot is needed.
     OtherBoot(Unsupported),
-    /// This is not known.
+    /// pagelab cannot determine whether the size is available.
     Unknown(Unsupported),
 }
 
@@ -109,7 +109,7 @@ fn boot_remedy(leaf: PageSize, host: &Host, boot: &Boot) -> String {
         Some(1) if boot.is_x86() && boot.forbids_gigabytes() => format!("reboot{}", without(boot, false)),
         Some(1) if boot.is_x86() => format!("boot with nogbpages{}", without(boot, false)),
         Some(1) => format!("boot so that blocks are used{}", without(boot, false)),
-        // Where this is not known, the longer answer is given.
+        // If it is not known whether the processor has 1G leaves, the longer answer is given.
         _ if boot.is_x86() && matches!(has_gigabyte_leaves(host), Ok(Some(false))) => {
             "another processor (or a virtual machine that is shown pdpe1gb): this one has no 1G leaves".into()
         }

@@ -1,4 +1,4 @@
-//! The direct map of a boot, as `pagelab direct-map status` shows it.
+//! [`Status`]: the direct map of a boot, as `pagelab direct-map status` shows it.
 
 use policy::size::PageSize;
 use study::comparison::Unsupported;

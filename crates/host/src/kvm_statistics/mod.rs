@@ -1,4 +1,4 @@
-//! KVM's binary statistics of a virtual machine: the leaves that map its guest, as KVM counts them.
+//! KVM's binary statistics of a virtual machine: the [`Leaves`] that map its guest, as KVM counts them.
 //!
 //! Layout: a header, the descriptors, and one 64-bit word or more for each (include/uapi/linux/kvm.h, `struct kvm_stats_header`
 //! and `struct kvm_stats_desc`; Documentation/virt/kvm/api.rst, KVM_GET_STATS_FD).

@@ -1,4 +1,4 @@
-//! Whether single base pages of a process are present.
+//! [`Presence`]: whether single base pages of a process are present.
 
 use std::fs::File;
 use std::io;

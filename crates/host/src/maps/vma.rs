@@ -1,4 +1,4 @@
-//! A mapping, and the kind of memory that it can hold.
+//! [`Vma`]: a mapping, and the kind of memory that it can hold.
 
 use policy::census::VmaKind;
 

@@ -1,4 +1,4 @@
-//! The source of a host's files: the running system, or a tree that was captured on another one.
+//! [`Root`]: the source of a host's files, which is the running system or a tree that was captured on another one.
 //!
 //! Files of the running system are opened by name, without further checks. A captured tree may be damaged or hostile. Its files
 //! are therefore opened beneath its root (openat2(2), Linux 5.6): no link leads out of it, no FIFO or device is opened, and the

@@ -1,4 +1,4 @@
-//! A captured tree: files are opened beneath its root, and only if they are regular.
+//! [`Tree`]: a captured tree, whose files are opened beneath its root, and only if they are regular.
 
 use std::fs::{self, File};
 use std::io::{self, Read};

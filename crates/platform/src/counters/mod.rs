@@ -1,4 +1,4 @@
-//! Hardware counters of a process tree: page walks and the cycles that they take.
+//! [`Counters`]: the hardware counters of a process tree, for page walks and the cycles that they take.
 //!
 //! Counters are opened on a child that is stopped before exec, start at its exec, and are inherited by everything that it forks.
 //! They count user mode only, which needs the least privilege and makes the figure the same for root and other users; walks for

@@ -1,4 +1,4 @@
-//! The core PMUs of this machine, and the events that they count.
+//! [`Processor`]: the core PMUs of this machine, and the events that they count.
 
 use std::fs;
 use std::io;

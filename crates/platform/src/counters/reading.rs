@@ -1,4 +1,4 @@
-//! Readings of counters, how long they counted, and the metrics that follow from them.
+//! [`Reading`]s of counters, how long they counted, and the metrics that follow from them.
 
 use std::io;
 use std::time::Duration;

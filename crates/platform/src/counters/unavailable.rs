@@ -1,4 +1,4 @@
-//! Why nothing can be counted, and how to remedy it.
+//! [`Unavailable`]: why the hardware counters cannot be used, and the remedy.
 
 use std::io;
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! The memory that a demotion may still take. It is read seldom, because a reading costs as much as dozens of pages.
+//! [`Available`]: the memory that a demotion may still take. It is read rarely, because a reading costs as much as dozens of
+//! pages.
 
 use std::time::{Duration, Instant};
 
@@ -7,8 +8,8 @@ use host::HostError;
 /// The interval between readings of /proc files.
 pub(super) const READ_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Available memory: the host's last value, less what was taken since. It is read again when it is old, or when an eighth of the
-/// memory that may be taken has been taken.
+/// Available memory: the value that the host last reported, less what was taken since. It is read again when it is old, or
+/// when an eighth of the memory that may be taken has been taken.
 pub(super) struct Available<Ask> {
     ask: Ask,
     read_bytes: u64,

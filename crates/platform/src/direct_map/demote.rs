@@ -26,7 +26,7 @@ pub struct Demotion {
     pub before: Leaves,
     /// The leaves afterwards; absent where they can no longer be read, which a warning reports.
     pub after: Option<Leaves>,
-    /// Splits and collapses of the whole system during the demotion; absent as above.
+    /// Splits and collapses of the whole system during the demotion; absent where they can no longer be read.
     pub changes: Option<Vec<Changes>>,
     /// Peak of secret memory in bytes; none is left.
     pub secret_bytes: u64,
@@ -91,14 +91,14 @@ pub fn demote(
     let changes_before = changes(host)?;
     let began = Instant::now();
     let larger = larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
-    // Whether secret memory is available is known before the boot is marked, and no page is taken before that.
+    // `Splitting::new` fails if secret memory is unavailable, before the boot is marked. It allocates no page.
     let mut splitting = Splitting::new(host, goal, larger, before.clone())?;
     let mut warnings = Vec::new();
     let (stopped, mut marker) = match splitting.stop() {
         Some(stopped) => (stopped, None),
         None => {
             let marker = mark(host, goal.leaf)?;
-            // For large leaves one page in each of a few frames is enough.
+            // Only base-page leaves need pages of the reserve: for large leaves one page in each of a few frames is enough.
             if goal.limit_bytes.is_none() && goal.leaf == host.page_sizes().base {
                 warnings.extend(reserve::lower(host, &mut lease));
             }

@@ -1,6 +1,7 @@
-//! Frames of the size of a large leaf that held a secret page: no such leaf maps their memory any more.
+//! [`Frames`]: which frames, of the size of a large leaf, held a secret page. No leaf of that size maps their memory any
+//! more.
 //!
-//! This needs no counter, so it is correct where those of /proc/meminfo were too high from boot on
+//! This record needs no counter, so it is correct even where the counters of /proc/meminfo were too high from boot on
 //! ([`host::direct_map::leaves`]).
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! The goal of a demotion, its progress, and why it ends.
+//! The [`Goal`] of a demotion, its [`Progress`], and why it ends ([`Stopped`]).
 
 use host::direct_map::Leaves;
 use policy::size::PageSize;

@@ -10,10 +10,9 @@ use host::read::under;
 use host::{HostError, Root};
 use policy::size::PageSize;
 
-/// The inode number of the initial PID namespace (`enum init_ns_ino`, include/uapi/linux/nsfs.h; that of mounts since Linux
-/// 6.18).
+/// The inode number of the initial PID namespace (`enum init_ns_ino`, include/uapi/linux/nsfs.h).
 const FIRST_PIDS: u64 = 0xEFFF_FFFC;
-/// The inode number of the initial mount namespace, as above.
+/// The inode number of the initial mount namespace (the same enum), fixed since Linux 6.18.
 const FIRST_MOUNTS: u64 = 0xEFFF_FFF8;
 
 /// Why a boot cannot be marked.

@@ -1,4 +1,4 @@
-//! How much memory is held between two secret pages.
+//! [`Pace`]: how much memory is held between two secret pages.
 
 /// Bytes to hold next, with their bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

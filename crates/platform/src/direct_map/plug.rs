@@ -1,4 +1,4 @@
-//! Memory that is held so that the kernel allocates from other frames: pages inside pipes.
+//! [`Plug`]: memory that is held so that the kernel allocates from other frames. It consists of pages inside pipes.
 //!
 //! Secret pages are unmovable, and the allocator takes them out of blocks of unmovable memory, one after the other
 //! (mm/page_alloc.c, `__rmqueue`). Pages of pipes are unmovable as well (GFP_HIGHUSER without __GFP_MOVABLE, fs/pipe.c), so they

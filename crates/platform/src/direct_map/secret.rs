@@ -1,5 +1,5 @@
-//! Memory that the kernel itself cannot reach: memfd_secret(2), which removes every page from the direct map and so splits the
-//! leaf that mapped it (mm/secretmem.c, `secretmem_fault`).
+//! [`Secret`]: memory that the kernel itself cannot reach. memfd_secret(2) removes every page from the direct map and so
+//! splits the leaf that mapped the page (mm/secretmem.c, `secretmem_fault`).
 
 use std::fs::File;
 use std::io;

@@ -1,4 +1,5 @@
-//! The loop of a demotion: take a secret page, hold memory, check the leaves, and repeat.
+//! [`Splitting`], the loop of a demotion: take a secret page ([`super::secret`]), which splits the leaf that maps it; hold
+//! memory, so that the next page comes from another leaf; check the leaves; and repeat.
 
 use std::time::{Duration, Instant};
 use std::{fs, io};
@@ -20,7 +21,7 @@ use super::shortage::{Shortage, take_with_retries};
 /// Memory that is left to other programs in addition to what the kernel keeps free for itself (MemAvailable already excludes
 /// that, mm/show_mem.c `si_mem_available`): this share of all memory, and at least [`MIN_LEFT_BYTES`].
 const LEFT_RATIO: f64 = 1.0 / 64.0;
-/// As above.
+/// The minimum of the memory that is left to other programs.
 const MIN_LEFT_BYTES: u64 = 64 << 20;
 /// The most memory that a demotion with a limit holds; a limit is for trying a demotion out.
 pub(super) const LIMITED_HELD_BYTES: u64 = 256 << 20;
@@ -30,8 +31,8 @@ const MAX_ROUNDS: u32 = 4;
 const MIN_ROUND_RATIO: f64 = 0.005;
 /// The interval between checks of the leaves where all page tables must be dumped.
 const DUMP_INTERVAL: Duration = Duration::from_secs(2);
-/// Whether a limit may be reached, according to the last check and the frames that were hit since: a page splits at most one
-/// leaf.
+/// Whether a limit may be reached, according to the last check and the frames that got a secret page since: each page splits
+/// at most one leaf.
 fn may_be_reached(limit_bytes: Option<u64>, split_bytes: u64, unseen_frames: u64, frame_bytes: u64) -> bool {
     let most_bytes = unseen_frames.saturating_mul(frame_bytes).saturating_add(split_bytes);
     limit_bytes.is_some_and(|limit| most_bytes >= limit)
@@ -87,12 +88,12 @@ pub(super) struct Splitting<'a> {
     first: Leaves,
     leaves: Leaves,
     checked_at: Instant,
-    /// Number of frames that were hit since the leaves were last checked.
+    /// Number of frames that got their first secret page since the leaves were last checked.
     unseen_frames: u64,
     available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
     secret: Secret,
     plug: Plug,
-    /// Bytes that were released because the kernel had no page. They stay free, so that the demotion ends.
+    /// Bytes of held memory that were released because the kernel had no page. They stay free, so that the demotion ends.
     short_bytes: u64,
     /// Frames of the next larger leaf that held a secret page.
     frames: Frames,
@@ -209,8 +210,8 @@ impl<'a> Splitting<'a> {
         }
     }
 
-    /// Only for a demotion that was to take all memory, knows its addresses, and was not interrupted: after an interruption
-    /// the user should not have to wait.
+    /// What uses the memory without a secret page. `None` for a demotion with a limit, if the addresses of memory are not
+    /// known, and after an interruption, when the user should not have to wait.
     fn remainder(&mut self) -> Option<Remainder> {
         let is_complete = self.goal.limit_bytes.is_none() && self.frames.split_bytes() > 0;
         if !is_complete || signals::arrived().is_some() {
@@ -222,8 +223,8 @@ impl<'a> Splitting<'a> {
         read.map_err(unknown).ok()
     }
 
-    /// Lets the OOM killer choose this process if memory runs out nevertheless. Held memory is in no resident set, so it would
-    /// choose others first.
+    /// Lets the OOM killer choose this process if memory runs out nevertheless. Held memory is in no resident set, so the OOM
+    /// killer would otherwise choose other processes first.
     fn raise_oom_score(&mut self) {
         self.write("/proc/self/oom_score_adj", "1000", "should memory run out, another process may be killed");
     }

@@ -1,4 +1,4 @@
-//! What differs between two matrices.
+//! [`changes`]: the cells in which two matrices differ.
 
 use super::{Cell, Matrix, Outcome};
 
@@ -13,8 +13,8 @@ pub struct Change<'a> {
 
 /// The combinations whose outcomes differ, in the order of the first matrix; then those that only the second one has.
 ///
-/// Two outcomes are the same if they name the same pages or the same refusal. How often a counter of the whole system moved is no part
-/// of that.
+/// Two outcomes are the same if they name the same pages or the same refusal, even if a counter of the whole system moved by
+/// different amounts.
 pub fn changes<'a>(before: &'a Matrix, after: &'a Matrix) -> Vec<Change<'a>> {
     let twin = |matrix: &'a Matrix, cell: &Cell| matrix.cell(&cell.memory, cell.way, cell.size);
     let of_first = before.cells.iter().map(|cell| Change { before: Some(cell), after: twin(after, cell) });

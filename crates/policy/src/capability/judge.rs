@@ -1,4 +1,4 @@
-//! What the pages of a range say about a size.
+//! [`judge`]: whether the pages of a range have the wanted size.
 
 use super::Outcome;
 use crate::cause::Cause;
@@ -27,7 +27,8 @@ enum Grade {
     Large,
 }
 
-/// The outcome of a range whose present memory is given: that of its worst page. `cause` is used where that is a refusal.
+/// The outcome for a range with this present memory: the outcome of its worst page. If that is a refusal, `cause` is its
+/// cause.
 pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
     let inside = || regions.iter().filter(|region| region.end > wanted.start && region.start < wanted.end);
     let bytes = |region: &Region| region.end.min(wanted.end) - region.start.max(wanted.start);
@@ -44,7 +45,7 @@ pub fn judge(wanted: &Wanted, regions: &[Region], cause: Cause) -> Outcome {
         large_ratio: large_bytes as f64 / whole_bytes.max(1) as f64,
     };
     match (worst, leaf, folio) {
-        // Every way ends with memory that was used, so a hole says that the kernel took it away, not that it gave small pages.
+        // Every way uses all of the memory, so a hole means that the kernel took memory away, not that it gave small pages.
         _ if present_bytes < whole_bytes => {
             Outcome::Unknown { reason: format!("{} of it is not mapped", format_bytes(whole_bytes - present_bytes)) }
         }

@@ -1,4 +1,4 @@
-//! Kinds of memory.
+//! [`Kind`]: what backs the memory in a row of the matrix.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,4 +1,4 @@
-//! The cells and what they say.
+//! [`Matrix`]: for one kernel, which page each kind of memory got in each way, with one [`Cell`] for each combination.
 
 use serde::{Deserialize, Serialize};
 
@@ -60,7 +60,7 @@ pub enum Outcome {
         /// What is missing.
         reason: String,
     },
-    /// It was tried, and what came of it is not known.
+    /// The combination was tried, and the outcome is not known.
     Unknown {
         /// Why it is not known.
         reason: String,
@@ -91,7 +91,7 @@ pub struct Cell {
 pub enum SettingsMode {
     /// The wanted size alone is enabled, for advised memory; its allocations may compact; khugepaged's limits are lifted.
     Open,
-    /// Those that were found.
+    /// The settings that the host already had.
     Found,
 }
 

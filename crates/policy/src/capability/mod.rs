@@ -1,7 +1,7 @@
 //! Which page each kind of memory can get on a kernel: the cells of a matrix, each of which was tried.
 //!
-//! A *kind* is what backs the memory, a *way* is how its pages come about, and a *size* is what was wanted. A cell never falls back
-//! silently: what could not be tried or not be seen has its reason.
+//! A *kind* is what backs the memory, a *way* is how its pages come about, and a *size* is what was wanted. A cell never
+//! falls back silently: if it could not be tried, or its outcome could not be seen, it has a reason.
 
 mod changes;
 mod judge;

@@ -1,4 +1,4 @@
-//! Ways in which memory gets its pages.
+//! [`Way`]: how the pages of memory come about.
 
 use serde::{Deserialize, Serialize};
 
@@ -25,8 +25,8 @@ pub enum Way {
     SwapIn,
     /// The memory is written and then moved by mremap to an address with the same alignment.
     Mremap,
-    /// The memory is written, mprotect makes its first base page read-only, and every base page is read. The slot around the first
-    /// one is examined.
+    /// The memory is written, mprotect makes its first base page read-only, and every base page is read. The slot that
+    /// contains the first base page is examined.
     Mprotect,
 }
 

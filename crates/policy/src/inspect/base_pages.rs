@@ -1,4 +1,4 @@
-//! Which base page sizes a program and its libraries can be loaded with.
+//! [`RefusedBasePages`]: the base page sizes with which a program and its libraries cannot be loaded.
 //!
 //! The kernel maps LOAD segments of the program and of its dynamic linker page by page (`elf_load`, fs/binfmt_elf.c): address and
 //! offset of a segment must agree modulo the base page, and where two segments share a page, the later one decides its protection.
@@ -60,7 +60,7 @@ impl RefusedBasePages {
         })
     }
 
-    /// One clause.
+    /// The refusal in one clause.
     pub fn describe(&self) -> String {
         let others = match self.files.len() {
             0 | 1 => String::new(),

@@ -1,4 +1,4 @@
-//! What the controllers of control groups account for one group.
+//! [`Charges`]: what the controllers of control groups account for one group.
 
 use crate::size::PageSize;
 

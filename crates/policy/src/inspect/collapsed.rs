@@ -1,4 +1,4 @@
-//! The result of asking the kernel to collapse a region.
+//! [`Collapsed`]: the result of asking the kernel to collapse a region.
 
 use std::collections::BTreeMap;
 

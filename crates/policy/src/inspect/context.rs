@@ -1,4 +1,4 @@
-//! What the search for causes knows beyond a region.
+//! [`Context`]: what the search for causes knows beyond a region.
 
 use super::process::Process;
 use super::supply::Supply;

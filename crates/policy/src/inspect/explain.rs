@@ -248,7 +248,8 @@ impl RegionExplainer<'_> {
         if vma.kind == VmaKind::Shared {
             return shared::refusals(vma, self.target, self.context);
         }
-        // A kernel that does not report it (before Linux 5.0) counts as not disabled; the causes by history apply.
+        // If the kernel does not report the state (before Linux 5.0), THP counts as not disabled, and the causes by history
+        // apply.
         let disabled = self.context.process.thp == ThpMode::Disabled;
         let rules = Rules { settings: &self.context.supply.settings, disabled_for_process: Some(disabled) };
         let causes = rules.refusals(self.target, vma.advice());

@@ -1,4 +1,5 @@
-//! Why pages of a file are not larger: first by geometry, then by facts about the file system and the page cache.
+//! [`explain`]: why pages of a file are not larger, first by geometry, then by facts about the file system and the page
+//! cache.
 
 use super::vma::VmaFacts;
 use crate::cause::Cause;
@@ -26,7 +27,7 @@ pub fn explain(vmas: &[VmaFacts], census: &Census, pmd: PageSize) -> Option<(Cau
 
 /// Evidence that the address and the file offset are not congruent.
 pub fn misaligned(vma: &VmaFacts, size: PageSize) -> String {
-    // Exact: rounded to three digits, 2044K would be a multiple of 2M.
+    // The text is exact: rounded to three digits, 2044K would be shown as a multiple of 2M.
     let remainder = |at: u64| match at % size.bytes() {
         0 => "0".to_string(),
         bytes if bytes.is_multiple_of(1024) => format!("{}K", bytes >> 10),

@@ -1,4 +1,4 @@
-//! Causes with their bytes, evidence and remedies, collected over a region.
+//! [`FoundCauses`]: causes with their bytes, evidence and remedies, collected over a region.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,4 @@
-//! Which neighbouring mappings are one allocation, and where they are cut.
+//! [`group`]: which neighbouring mappings are one allocation. [`cuts`]: where an allocation is cut.
 //!
 //! The kernel merges neighbouring mappings with equal attributes, so neighbours that it keeps apart differ in some attribute;
 //! that difference is the cut. Whether one mmap call made them is not recorded anywhere. Anonymous neighbours are treated as one

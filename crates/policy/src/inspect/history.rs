@@ -1,5 +1,5 @@
-//! What may have happened to memory that the kernel could map larger but does not: candidate causes, and facts that rule some of
-//! them out.
+//! [`History`]: what may have happened to memory that the kernel could map larger but does not. It gives candidate causes,
+//! and the facts that rule some of them out.
 //!
 //! A cause is reported alone only where the facts leave no other. Where several remain, the report states a fact about the
 //! present and lists the candidates. The counters cover the whole system: they can rule a cause out and bound how much memory it
@@ -50,7 +50,7 @@ struct Candidate {
 
 /// The counter of PMD leaves that were split.
 const LEAVES_SPLIT: &str = "thp_split_pmd";
-/// The counter of huge zero pages that were allocated. A process that maps an existing one is not counted.
+/// The counter of huge zero pages that were allocated. A process that maps an existing huge zero page is not counted.
 const ZERO_PAGES: &str = "thp_zero_page_alloc";
 /// The counter of faults that got a page of PMD size.
 const FAULTS: &str = "thp_fault_alloc";
@@ -66,7 +66,7 @@ impl AnonymousPages {
     /// Fewer bytes in place prove nothing: one page in 512 is in place by chance.
     const MIN_BYTES: u64 = 16 << 10;
 
-    /// Whether nearly all of them come from large pages that were split.
+    /// Whether nearly all of these pages come from large pages that were split.
     fn are_of_split_pages(self) -> bool {
         self.in_place_bytes >= AnonymousPages::MIN_BYTES && self.in_place_bytes >= self.bytes - self.bytes / 8
     }
@@ -274,8 +274,9 @@ impl History<'_> {
         }
     }
 
-    /// Whether the counters since the command's start prove it: a huge zero page was allocated, enough leaves were split to
-    /// explain these bytes, and no fault got a large page that could have been split instead.
+    /// Whether the counters since the command's start prove that these bytes were read before they were written: a huge zero
+    /// page was allocated, enough leaves were split to explain the bytes, and no fault got a large page that could have been
+    /// split instead.
     fn is_read_first(&self, bytes: u64) -> bool {
         let supply = self.context.supply;
         self.is_pmd()
@@ -286,7 +287,8 @@ impl History<'_> {
             && self.max_split_leaf_bytes() >= bytes
     }
 
-    /// Failed allocations and failed charges, unless counters rule them out. That one would also fail now is evidence.
+    /// Failed allocations and failed charges, unless counters rule them out. A candidate has evidence if another attempt
+    /// would fail now.
     fn refusals(&self) -> Vec<Candidate> {
         let Fallbacks { counter, no_block, over_limit } = self.context.supply.fallbacks(self.target);
         let limit = self.context.process.memory_limit.as_ref();
@@ -384,7 +386,8 @@ impl History<'_> {
     }
 }
 
-/// The cause to report and its alternatives: the only candidate, the first one if a fact supports it, or the fact that all share.
+/// The cause to report, and its alternatives. The cause is the only candidate, or the first one if a fact supports it;
+/// otherwise it is the fact that is common to all candidates: the slots are full of base pages.
 fn choose_cause<'a>(candidates: impl Iterator<Item = &'a Candidate>) -> (Cause, Vec<Cause>) {
     let candidates: Vec<&Candidate> = candidates.collect();
     let causes = |candidates: &[&Candidate]| candidates.iter().map(|candidate| candidate.cause.clone()).collect();

@@ -1,4 +1,4 @@
-//! jemalloc in a program or a library, which refuses base pages larger than the one that it was built for (`--with-lg-page`).
+//! [`Jemalloc`] in a program or a library: it refuses base pages larger than those that it was built for (`--with-lg-page`).
 
 use crate::size::PageSize;
 
@@ -17,7 +17,7 @@ impl Jemalloc {
         self.built_for.is_none_or(|built_for| built_for < PageSize::K64)
     }
 
-    /// One clause.
+    /// The refusal in one clause.
     pub fn describe(&self) -> String {
         let file = &self.file;
         match self.built_for {

@@ -1,4 +1,4 @@
-//! The kind of a region.
+//! [`Kind`] of a region.
 
 use crate::size::PageSize;
 

@@ -1,4 +1,4 @@
-//! The inspected process, and how it was inspected.
+//! [`Process`]: the inspected process. [`Sight`]: how it was inspected.
 
 use super::{Jemalloc, RefusedBasePages, SecondStage};
 use crate::hugetlb::HugetlbLimit;
@@ -39,8 +39,8 @@ pub struct Process {
     /// Its memory outside hugetlb pools, each page divided by the number of its mappings (`Pss` in smaps); `None` where smaps was
     /// not read.
     pub proportional_bytes: Option<u64>,
-    /// Bytes that it does not map of the anonymous and shared-memory folios that it maps in part: they stay allocated as long as
-    /// the mapped part does. Other processes may map them. `None` where folios are not visible.
+    /// For the anonymous and shared-memory folios that the process maps only in part: bytes outside the mapped part. They
+    /// stay allocated as long as the mapped part does. Other processes may map them. `None` where folios are not visible.
     pub held_unmapped_bytes: Option<u64>,
     /// The contents of its large pages, where they were requested.
     pub contents: Option<Contents>,

@@ -1,4 +1,4 @@
-//! Recognises the kind of a region by names, files, addresses and shapes.
+//! [`recognise`]: the kind of a region, by names, files, addresses and shapes.
 
 use super::group::{GLIBC_ARENA_BYTES, RESERVE_BYTES};
 use super::kind::{Allocator, FilePart, Kind};
@@ -88,8 +88,8 @@ fn bss(first: &VmaFacts, before: Option<&VmaFacts>) -> Option<(Kind, String)> {
     is_data.then(|| (kind(), "it follows the file's data, without being in the file (.bss)".into()))
 }
 
-/// Recognises code that a program has copied to anonymous memory, to get large pages for it (`node --use-largepages`): it is where
-/// the code was, so mappings of one file are on both sides.
+/// Recognises code that a program has copied to anonymous memory, to get large pages for it (`node --use-largepages`). The
+/// copy has the addresses that the code had, so mappings of one file are on both sides.
 fn moved_text(vmas: &[VmaFacts], neighbours: Neighbours) -> Option<(Kind, String)> {
     let (before, after) = (neighbours.before?, neighbours.after?);
     let is_inside = before.end == vmas.first()?.start && after.start == vmas.last()?.end;

@@ -1,4 +1,4 @@
-//! One region of a process.
+//! [`Region`]: one region of a process, how it is mapped, and why its pages are not larger.
 
 use super::kind::Kind;
 use super::region_memory::{Benefit, TlbRuns, Window};

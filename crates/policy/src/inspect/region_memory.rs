@@ -1,4 +1,4 @@
-//! The pages found in a region.
+//! [`RegionMemory`]: the pages found in a region, and the memory that could be larger.
 
 use super::vma::VmaFacts;
 use crate::census::{Area, Backing, Census, Mapping, Region as Run, VmaKind};
@@ -58,7 +58,7 @@ pub struct Outline {
     pub start: u64,
     /// The address after the last.
     pub end: u64,
-    /// The largest size that it could have.
+    /// The largest page size that the region could have.
     pub target: Option<PageSize>,
     /// Whether anonymous folios of that size may exist on the system.
     pub may_have: bool,
@@ -183,7 +183,8 @@ impl RegionMemory {
         };
         let area = Area { start: vma.start, end: vma.end, kind: vma.kind_for_slots(), regions: runs };
         let has_slots = vma.kind_for_slots() == VmaKind::Anonymous;
-        // Outside of slots, and in private copies of a file, the address decides and not the folio.
+        // Outside of slots, and in private copies of a file, only the position matters: memory of split or cut folios is
+        // missing too.
         let coverage_outside = |mapping: &Mapping| match coverage(mapping) {
             Coverage::Cut | Coverage::Split => Coverage::Missing,
             other => other,

@@ -1,9 +1,10 @@
-//! The second stage of a process's virtual machines, as KVM counts it.
+//! [`SecondStage`]: the leaves that map guest memory in the second-stage page tables of a process's virtual machines, as KVM
+//! counts them.
 
 use crate::size::{PageSize, format_bytes};
 
-/// What maps the memory of guests in the second stage. It can differ from what maps the process: while the dirty log is on, KVM
-/// maps by 4K what the host maps by 2M.
+/// The leaves that map the memory of guests in the second stage. They can differ from those of the process: while the dirty
+/// log is on, KVM maps by 4K what the host maps by 2M.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecondStage {
     /// The number of leaves of each size, largest size first, and the source of these counts.
@@ -22,7 +23,7 @@ pub enum Statistics {
 }
 
 impl SecondStage {
-    /// One clause.
+    /// The leaves in one clause.
     pub fn describe(&self) -> String {
         match self {
             SecondStage::NotRead(reason) => format!("second stage: not read: {reason}"),

@@ -1,4 +1,4 @@
-//! Settings that prevent larger pages in shared memory (`shmem_allowable_huge_orders`, mm/shmem.c).
+//! [`refusals`]: settings that prevent larger pages in shared memory (`shmem_allowable_huge_orders`, mm/shmem.c).
 //!
 //! A file on a tmpfs follows the mount option `huge=`. The kernel's internal tmpfs (memfd, System V, shared anonymous memory)
 //! follows `shmem_enabled`. `deny` and `force` in `shmem_enabled` override both. Since Linux 6.10 the setting of the size applies

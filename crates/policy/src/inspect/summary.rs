@@ -1,4 +1,4 @@
-//! A one-row summary of a process, and causes summed over regions.
+//! [`Summary`]: one row for a process. [`explained`]: causes summed over regions.
 
 use std::collections::BTreeMap;
 

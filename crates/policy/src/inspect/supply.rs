@@ -1,4 +1,4 @@
-//! What the kernel could allocate, and how often allocations failed.
+//! [`Supply`]: what the kernel could allocate, and how often allocations failed.
 
 use std::collections::BTreeMap;
 

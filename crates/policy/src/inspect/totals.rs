@@ -1,4 +1,4 @@
-//! The memory of several processes, added up.
+//! [`Totals`]: the memory of several processes, added up.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,19 @@ use super::Inspection;
 use crate::cause::Cause;
 use crate::census::{Backing, Census};
 
-/// The memory of several processes. Memory that several of them map counts for each; [`Totals::proportional_bytes`] divides it. A
-/// figure that only some of the processes have is the sum of those, and `None` if none has it.
+/// The memory of several processes. Memory that several of them map counts for each; [`Totals::proportional_bytes`] divides
+/// it. A figure that only some of the processes have is the sum over these processes; it is `None` if no process has it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Totals {
     /// The number of processes.
     pub processes: u64,
-    /// Those of them whose inspection is incomplete: their figures may be too low.
+    /// The number of processes whose inspection is incomplete: their figures may be too low.
     pub partial: u64,
     /// Present memory, without the zero page, which uses none.
     pub census: Census,
-    /// Bytes of it that are mapped once.
+    /// Bytes of present memory that are mapped once.
     pub private_bytes: Option<u64>,
-    /// Bytes of it that are mapped more than once, by these or other processes.
+    /// Bytes of present memory that are mapped more than once, by these or other processes.
     pub mapped_again_bytes: Option<u64>,
     /// Memory outside hugetlb pools, each page divided by the number of its mappings.
     pub proportional_bytes: Option<u64>,

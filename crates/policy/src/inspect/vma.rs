@@ -1,4 +1,4 @@
-//! The facts about one mapping.
+//! [`VmaFacts`]: the facts about one mapping.
 
 use crate::call::prot;
 use crate::census::{Advice, VmaKind};
@@ -48,7 +48,7 @@ pub struct FileSystem {
 /// Which part of a mapping this is: guard pages inside it (MADV_GUARD_INSTALL) cut a mapping into parts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum VmaPart {
-    /// All of it, or its first part.
+    /// The whole mapping, or its first part.
     #[default]
     First,
     /// A part after a guard.
@@ -91,7 +91,7 @@ const MNEMONICS: [&str; 21] = [
     "nr", "sl",
 ];
 
-/// Flags that change without a call or spread across mappings: a difference in them is no cut.
+/// Flags that change without a call or spread across mappings. A difference in these flags is no cut.
 const NOT_CUTTING: [&str; 2] = ["gu", "nr"];
 
 impl VmFlags {
@@ -179,8 +179,9 @@ impl VmaFacts {
         self.start % size.bytes() == self.offset % size.bytes()
     }
 
-    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and deleted files. The
-    /// settings of single sizes apply to it (`shmem_mmap`, mm/shmem.c: no links when it was mapped).
+    /// Whether the file behind shared memory has no name: shared anonymous memory, memfd, System V memory, and deleted files.
+    /// The settings of single sizes apply to such memory (`shmem_mmap`, mm/shmem.c: the file had no links when it was
+    /// mapped).
     pub fn is_unnamed(&self) -> bool {
         self.name.ends_with(" (deleted)") || self.name.starts_with("[anon_shmem:")
     }

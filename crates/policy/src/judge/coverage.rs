@@ -1,4 +1,4 @@
-//! How memory compares with what a policy asks for.
+//! [`Aim`]: what a policy asks for. [`Coverage`]: how memory compares with it.
 
 use crate::census::{Backing, Folio, Mapping};
 use crate::intent::{Granularity, Modifier, PageSizes, Policy};

@@ -1,5 +1,5 @@
-//! Whether the kernel may give a mapping folios of a size: the checks of `thp_vma_allowable_orders` (include/linux/huge_mm.h),
-//! made from user space.
+//! [`Rules`]: whether the kernel may give a mapping folios of a size. They repeat the checks of `thp_vma_allowable_orders`
+//! (include/linux/huge_mm.h) in user space.
 
 use std::collections::BTreeMap;
 
@@ -105,8 +105,8 @@ impl Rules<'_> {
                 .is_none_or(|pmd| self.disabled_for_process == Some(true) || advised_against || ruled_out(&pmd))
     }
 
-    /// The mode from the size's own file. Where that contains `inherit`, or on kernels before 6.8 that have no such file, the
-    /// mode from the file for all sizes.
+    /// The mode of a size. Its own file decides; if that contains `inherit` or does not exist (before Linux 6.8), the file
+    /// for all sizes decides.
     fn mode(&self, size: PageSize) -> Mode {
         let path = self.deciding(size);
         match self.settings.get(&path).map(String::as_str) {

@@ -1,4 +1,4 @@
-//! Builds the verdict from everything that a trial showed.
+//! [`Evidence`]: everything that a trial showed, and the verdict that follows from it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -34,7 +34,7 @@ pub struct Evidence {
     pub unseen_unmapped_bytes: u64,
     /// How often slots did not get a larger page, or lost one.
     pub slots: SlotCounts,
-    /// The share of the memory that was to have large pages and the rest not, under windows; `None`: all of it was.
+    /// Under windows: the share of the memory that was to have large pages. `None`: all of it was to have them.
     pub large_share: Option<f64>,
     /// The smallest mapping that is advised when it is made: memory without advice was mapped in smaller pieces. `None` where the
     /// policy gives no advice.
@@ -49,8 +49,8 @@ pub struct Evidence {
     pub direct_map: Option<DirectMap>,
 }
 
-/// How often slots of the requested size did not get a larger page, or lost one; each slot counts once. The kernel counts for the
-/// whole system.
+/// How often slots of the requested size did not get a larger page, or lost one; each slot counts once. The kernel counts
+/// these events for the whole system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotCounts {
     /// Allocations that fell back to a smaller size.
@@ -67,7 +67,7 @@ pub struct SlotCounts {
     /// Upper bound of the bytes that faults brought in, if each brought in a folio of the largest enabled size below the
     /// requested one; `None` where that is not known.
     pub faulted_bytes: Option<u64>,
-    /// Bytes of base pages with a second fault, for sizes below PMD size: no counter shows a zero page there.
+    /// For sizes below PMD size: bytes of base pages that had a second fault. No counter shows zero pages of these sizes.
     pub refaulted_bytes: u64,
 }
 
@@ -240,8 +240,8 @@ impl DirectMap {
 }
 
 impl Examination {
-    /// Where larger pages are visible although PR_SET_THP_DISABLE should prevent them, memory that is not visible counts as
-    /// unknown.
+    /// If larger pages are visible although PR_SET_THP_DISABLE should prevent them, memory whose folios are not visible
+    /// counts as unknown.
     fn check_proof(&mut self) {
         match (self.is_disable_undone, self.proven_bytes) {
             (_, 0) => {}
@@ -309,8 +309,8 @@ impl Examination {
         }
     }
 
-    /// Counts as covered all memory but that by which the large part differs from what a share asks for. The causes that are left
-    /// are those of missing large pages.
+    /// Under a policy that asks for a share of large pages: counts all memory as covered, except the bytes by which the large
+    /// part differs from that share. Keeps only causes of missing large pages.
     fn attribute_share(&mut self, share: f64) {
         let asked_bytes = (self.concerned_bytes as f64 * share) as u64;
         let missing = asked_bytes.saturating_sub(self.covered_bytes);
@@ -333,7 +333,7 @@ impl Examination {
         self.full.take(count) + self.full_after_fork.take(left) + self.partial.take(last)
     }
 
-    /// Replaces unexplained memory by the causes that were noted.
+    /// Attributes unexplained memory to the causes that were noted.
     fn attribute_unexplained(&mut self) {
         for (cause, bytes) in std::mem::take(&mut self.notes) {
             let mut taken = 0;
@@ -379,7 +379,7 @@ impl Examination {
 mod tests {
     use super::*;
 
-    /// 100M of memory, of which `large_mib` are in large pages and `share` was to be.
+    /// 100M of memory, of which `large_mib` are in large pages and a share of `share` was asked for.
     fn with_share(large_mib: u64, share: f64) -> (u64, BTreeMap<Cause, u64>) {
         let mut examination = Examination::default();
         (examination.concerned_bytes, examination.covered_bytes) = (100 << 20, large_mib << 20);

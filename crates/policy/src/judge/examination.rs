@@ -1,4 +1,4 @@
-//! What the memory of one process or several shows about a policy.
+//! [`Examination`]: what the memory of one process or several shows about a policy.
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::size::PageSize;
 pub struct Examination {
     /// All memory that was present.
     pub census: Census,
-    /// Anonymous and hugetlb bytes.
+    /// Anonymous and hugetlb bytes: the memory that policies apply to.
     pub concerned_bytes: u64,
     /// Concerned bytes that are mapped as asked.
     pub covered_bytes: u64,
@@ -180,7 +180,7 @@ impl Examination {
 }
 
 impl Examination {
-    /// Unexplained memory may have a cause that could not be read. The first reason is given for that memory, and all reasons are
+    /// Records what could not be read. Unexplained memory is attributed to the first of these reasons, and all reasons are
     /// reported.
     pub(super) fn add_unread(&mut self, reasons: Vec<Unread>) {
         if let Some(Unread(first)) = reasons.first() {

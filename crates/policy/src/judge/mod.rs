@@ -1,4 +1,4 @@
-//! Whether a policy took effect on a process, and why some memory is not mapped as asked.
+//! [`Question`]: whether a policy took effect on a process, and why some memory is not mapped as asked.
 //!
 //! # How a cause is found
 //! Every byte that the policy applies to, and that is not mapped as asked, gets one cause: the first in this list that applies. A

@@ -1,4 +1,4 @@
-//! What prevents larger pages in each slot of a mapping.
+//! [`Shape`]: what prevents larger pages in each slot of a mapping.
 //!
 //! A slot is a naturally aligned range of the target size inside one mapping. Only there can the kernel map a page of that size
 //! (`thp_vma_suitable_order`, include/linux/huge_mm.h).

@@ -1,5 +1,5 @@
-//! The verdict on made-up censuses, without a kernel. The file is above 400 lines because it is one list of situations, which
-//! share the process that is made up.
+//! Verdicts on made-up memory, without a kernel. The file is above 400 lines because it is one list of situations, all of
+//! which use the made-up process [`Made`].
 
 use super::slots::{Shape, ShapeSum};
 use super::*;
@@ -131,7 +131,7 @@ fn each_policy_has_its_own_idea_of_covered() {
     }
 }
 
-/// An empty examination is no proof: neither for a trial in which no process could be examined, nor for its largest process.
+/// An examination without memory proves nothing, whether there was no process or one that could not be examined.
 #[test]
 fn a_process_that_could_not_be_looked_at_is_no_proof() {
     let empty = |policy: &str| Examination::empty(Aim::of(&policy.parse().unwrap(), &page_sizes()));
@@ -333,7 +333,8 @@ fn memory_that_was_read_first_is_recognised_by_its_second_faults() {
     assert_eq!(settled(3 * MIB), [(early, 8 * MIB)]);
 }
 
-/// Other processes raise the counters too: what a trial's own faults cannot have made did not fall back.
+/// Other processes raise the counters too, so a fallback explains no more memory than the trial's own faults can have brought
+/// in.
 #[test]
 fn a_fallback_explains_no_more_than_the_faults_of_the_trial_can_have_made() {
     let seen = Made { advice: Some(Advice::Huge), ..process(16 * MIB, &[(anonymous(K4, Folio::Whole(K4)), 16 * MIB)]) };
@@ -365,7 +366,7 @@ fn slots_that_were_split_and_filled_again_are_not_called_touched_early() {
     let (early, refilled) = (Cause::TouchedBeforeEligible, Cause::RefilledAfterDrop);
     let cut = (Cause::FolioPartlyMapped, MIB);
     assert_eq!(split(false, &[]), [(early.clone(), 6 * MIB), (refilled.clone(), MIB), cut.clone()]);
-    // One leaf more was split: whether that was in the last slot is not known.
+    // One more leaf was split, but it is unknown whether that leaf mapped the last slot.
     let filled = (Cause::FilledWithBasePages, 2 * MIB);
     let counters = [("hugepages-2048kB/split_deferred", 1), ("hugepages-2048kB/split", 1), ("thp_split_pmd", 9)];
     let expected = [(refilled.clone(), 3 * MIB), (Cause::SplitMeanwhile, 2 * MIB), filled.clone(), cut.clone()];

@@ -1,4 +1,4 @@
-//! Calls that change existing memory: mprotect, madvise, and those that only base pages support.
+//! Serves the calls that change existing memory: mprotect, madvise, and those that only base pages support.
 
 use super::views::{Action, Dropped, Protection, outline};
 use super::{EINVAL, PartResult, Served, Serving};
@@ -132,7 +132,8 @@ impl Serving<'_> {
 
     pub(super) async fn drop_content(&mut self, start: u64, end: u64, how: u64) -> Served {
         let Dropped { whole, partial } = self.views.drop_content(start, end, self.size());
-        // Where control groups may refuse a fault, a page that is given back may be refused at its next touch.
+        // Where control groups may refuse a fault, the next touch of a page that was given back may fail. So whole pages are
+        // kept and zeroed.
         let is_kept = !whole.is_empty() && self.group_limit().await.may_refuse_copies;
         for (s, e) in partial.into_iter().chain(whole.into_iter().filter(|_| is_kept)) {
             // Memory that is not writable cannot be filled with zeros.

@@ -1,4 +1,4 @@
-//! Decides step by step what a hugetlb policy does to a call. A step and its result are data.
+//! [`Decision`]: decides step by step what a hugetlb policy does to a call. A step and its result are data.
 //!
 //! The modules next to this one handle each call in an async function, which waits only for the results of its steps. There is no
 //! executor: the caller that holds the decision polls the future for the next step.

@@ -1,4 +1,4 @@
-//! Calls that create and remove memory: mmap, munmap, brk.
+//! Serves the calls that create and remove memory: mmap, munmap, brk.
 
 use super::views::{Action, Protection, interior, outline};
 use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Serving, Step};
@@ -29,7 +29,7 @@ impl Serving<'_> {
         let Call::Mmap { address, bytes, protection, flags, .. } = *call else { return Ok(None) };
         let anonymous = map::can_be_of_pool(flags);
         let Some(bytes) = self.base_up(bytes).filter(|bytes| *bytes > 0) else { return Ok(None) };
-        // For the kernel the range is occupied by a page of the pool.
+        // The program sees the range as free, but for the kernel a page of the pool occupies it.
         let fills = flags & map::FIXED_NOREPLACE != 0
             && self.end_of(address, bytes).is_some_and(|end| self.views.is_slack(address, end));
         if flags & map::FIXED != 0 || fills {

@@ -74,12 +74,13 @@ pub struct RseqArea {
 /// What the control groups of a task let it take from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GroupLimit {
-    /// Pages that they leave room for.
+    /// Number of pages that the groups leave room for.
     pub room_pages: u64,
-    /// Whether they may refuse a fault on a page that mmap has reserved, which raises SIGBUS. Other processes of the groups can
-    /// take the room at any time, so only a page that is present is safe.
+    /// Whether the groups may refuse a fault on a page that mmap has reserved, which raises SIGBUS. Other processes of the
+    /// groups can take the room at any time, so only a page that is present is safe.
     pub may_refuse_faults: bool,
-    /// Whether they may refuse a fault on a page that is not reserved: a CoW copy after fork, or a page that was freed before.
+    /// Whether the groups may refuse a fault on a page that is not reserved: a CoW copy after fork, or a page that was freed
+    /// before.
     pub may_refuse_copies: bool,
 }
 

@@ -37,7 +37,7 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Replaces other memory by fresh hugetlb pages. Returns the raw result, an error where there are not enough.
+    /// Replaces other memory by fresh hugetlb pages. Returns the raw result: an error if the pool has too few pages.
     async fn place(&mut self, pages: (u64, u64), protection: Protection) -> i64 {
         let bytes = pages.1 - pages.0;
         let made = self.map_pages(0, bytes, protection, PRIVATE_ANONYMOUS).await;
@@ -60,9 +60,9 @@ impl Serving<'_> {
         Ok(())
     }
 
-    /// Replaces whole pages by base pages, with their content. Another thread that writes to them in the meantime faults, and the
-    /// tracer lets it retry until they are writable again (`tries_again`). Only a write by the kernel in the meantime, in a
-    /// system call of another thread, fails with EFAULT.
+    /// Replaces whole pages by base pages, with their content. If another thread writes to the pages in the meantime, it
+    /// faults; the tracer handles the fault afterwards and lets the thread retry. Only a write by the kernel in the meantime,
+    /// in a system call of another thread, fails with EFAULT.
     ///
     /// Base pages that held only zeros are absent afterwards: a program that handles faults there (userfaultfd) gets them again,
     /// as if it had never written there.

@@ -1,9 +1,10 @@
-//! Calls that lock, name and query parts of memory, at the granularity of base pages.
+//! Serves the calls that lock, name and query parts of memory, at the granularity of base pages.
 
 use super::{Served, Serving, Step, must};
 
 impl Serving<'_> {
-    /// Hugetlb pages always stay in memory, which is the purpose of a lock. The kernel does not record the lock for them.
+    /// Serves mlock. Hugetlb pages always stay in memory, which is the purpose of a lock, but the kernel does not record the
+    /// lock for them.
     pub(super) async fn lock(&mut self, start: u64, bytes: u64) -> Served {
         let Some((start, end)) = self.touched_by(start, bytes) else { return Ok(None) };
         let result = self.original_call().await;
@@ -20,7 +21,7 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// Calls with which programs also query whether memory is mapped.
+    /// Serves the calls that also show whether memory is mapped (mincore, msync).
     pub(super) async fn query(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.has_hole(start, *end)) else {
             return Ok(None);
@@ -35,8 +36,8 @@ impl Serving<'_> {
         (start < end && self.views.concerns(start, end)).then_some((start, end))
     }
 
-    /// Names are only for memory without a file. Hugetlb pages have a file, but not from the program's point of view, so the call
-    /// reports success for them.
+    /// Serves PR_SET_VMA_ANON_NAME. The kernel names only memory without a file. Hugetlb pages have a file, but not from the
+    /// program's point of view, so the call reports success for them.
     pub(super) async fn name(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes).filter(|end| self.views.concerns(start, *end)) else {
             return Ok(None);
@@ -51,7 +52,8 @@ impl Serving<'_> {
         Ok(Some(self.unless_hole(start, end, result)))
     }
 
-    /// A NUMA policy applies to whole pages, so memory that shares a page with the range gets it too.
+    /// Serves mbind and set_mempolicy_home_node. A NUMA policy applies to whole pages, so memory that shares a page with the
+    /// range gets it too.
     pub(super) async fn on_whole_pages(&mut self, start: u64, bytes: u64) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         let mut result = 0;

@@ -1,4 +1,5 @@
-//! Tracks which memory of a program hugetlb pages back without its knowledge, and what its calls mean for those pages.
+//! [`Views`]: which memory of a program is backed by hugetlb pages without the program's knowledge, and what its calls mean
+//! for those pages.
 //!
 //! The program's view has the granularity of base pages; the kernel's has that of the pool. Where both agree, a call is passed
 //! on. Where a call concerns part of a large page, the page stays and only the program's view changes: a part that was unmapped
@@ -35,7 +36,8 @@ pub struct Views {
     untouched: Ranges<()>,
     /// Ranges whose memory was ever moved from hugetlb pages to base pages while the program ran.
     moved: Ranges<()>,
-    /// The backed ranges that the program has locked. The kernel does not record it, because hugetlb pages are never reclaimed.
+    /// The backed ranges that the program has locked. The kernel does not record these locks, because hugetlb pages are never
+    /// reclaimed.
     locked: Ranges<()>,
     /// Pages that the pool must still provide because this memory is a copy made by fork.
     pub promised_pages: u64,
@@ -215,8 +217,8 @@ impl Views {
         free
     }
 
-    /// Pages in which a part cannot have the protection because the rest has another one. Parts that were never opened do not
-    /// count: they hold nothing, and the program does not expect to use them.
+    /// Pages in which a part cannot have `protection`, because the rest of the page has another one. Parts that were never
+    /// opened do not count: they hold nothing, and the program does not expect to use them.
     pub fn misfits(&self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<(u64, u64)> {
         let opened = |(_, _, asked): &(u64, u64, Protection)| *asked != NONE;
         let disagrees = |page: &(u64, u64)| {
@@ -252,8 +254,8 @@ impl Views {
         (joined(actions), widened)
     }
 
-    /// Records that the program maps a range afresh, without misfits, inside pages that it also uses otherwise. The range must
-    /// read as zero. Returns the necessary actions.
+    /// Records that the program maps a range afresh, without [misfits](Views::misfits), inside pages that it also uses
+    /// otherwise. The range must read as zero. Returns the necessary actions.
     pub fn show(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
         let mut actions = Vec::new();
         for page in pages(start, end, size) {

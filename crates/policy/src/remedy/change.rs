@@ -1,4 +1,4 @@
-//! One change that a user can make.
+//! [`Change`]: one change that a user can make.
 
 use serde::{Deserialize, Serialize};
 
@@ -58,7 +58,7 @@ pub enum Change {
     },
     /// A new start of the program, which then takes the memory by itself.
     Restart {
-        /// The program's setting that takes it, with its default: `huge_pages = try`.
+        /// The program's setting that lets it take the memory, with its default: `huge_pages = try`.
         taken_by: String,
     },
     /// Anything else, in words.
@@ -133,7 +133,7 @@ impl Change {
         ["drop_caches", "compact_memory"].map(trigger).into()
     }
 
-    /// Bytes that it adds to a hugetlb pool; `None` for another change.
+    /// Bytes that the change adds to a hugetlb pool; `None` for another change.
     pub fn pool_bytes(&self) -> Option<u64> {
         match self {
             Change::Pool { page_bytes, pages } => Some(page_bytes * pages),
@@ -192,7 +192,7 @@ impl Change {
             Change::Pool { .. } => 5,
             // The source may not be at hand.
             Change::Source { .. } => 20,
-            // It does not last.
+            // A collapse does not last.
             Change::Collapse => 50,
         }
     }

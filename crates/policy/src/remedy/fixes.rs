@@ -1,4 +1,4 @@
-//! What removes one cause: one row per cause.
+//! [`Fixes`]: what removes one cause, with one row for each cause.
 
 use super::change::{Change, SourceChange, describe};
 use crate::cause::Cause;
@@ -74,7 +74,7 @@ pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
         Cause::TouchedBeforeEligible => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) },
         Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
         Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
-        // This is a fact about the present; the candidates have the remedies for its origin.
+        // This cause is a fact about the present; the candidates for its origin have the remedies.
         Cause::FilledWithBasePages => Fixes { with_advice: Some(Vec::new()), by_collapse: true, ..Fixes::default() },
         Cause::ZeroPageInSlot | Cause::ReadFirst => collapsible(SourceChange::WriteFirst),
         Cause::FolioPartlyMapped | Cause::LeafSplit | Cause::SplitMeanwhile | Cause::ZeroPiecesOfSplit => {

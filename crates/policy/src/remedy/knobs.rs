@@ -1,4 +1,5 @@
-//! Switches of programs, one row each: what memory they reach, what they give it, and where this is documented.
+//! [`Knob`]s, the switches of programs for large pages, one row each: what memory they reach, what they give it, and where
+//! this is documented.
 //!
 //! The rows of glibc, jemalloc, CPython, Redis and Java were executed on a running kernel (`crates/pagelab/tests/inspect`); the
 //! others are from documentation. Switches that exist but had no effect in these runs are left out: jemalloc's `hpa:true`, every
@@ -79,7 +80,8 @@ pub enum How {
     Environment(&'static [(&'static str, &'static str)]),
     /// The name of the program and arguments for it.
     Arguments(&'static str, &'static [&'static str]),
-    /// No switch: the program uses the pool by default, and base pages if the pool has none. Its setting with the default.
+    /// No switch: the program uses the pool by default, and base pages if the pool has none. The text is its setting with the
+    /// default.
     ByDefault(&'static str),
 }
 
@@ -102,7 +104,7 @@ pub const KNOBS: &[Knob] = &[
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.top_pad=67108864")]),
         source: "glibc 2.26; manual, Memory Allocation Tunables",
     },
-    // The arenas of threads are not advised (glibc 2.36): with one arena there are none.
+    // glibc 2.36 does not advise the arenas of threads. With at most one arena, threads have none of their own.
     Knob {
         runtime: Runtime::Glibc,
         gives: Gives::Advice,
@@ -168,8 +170,8 @@ pub const KNOBS: &[Knob] = &[
         how: How::ByDefault("huge_pages = try"),
         source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
     },
-    // The key cache of MyISAM and the page cache of Aria (128M each by default) take pages of the pool before the buffer pool does.
-    // InnoDB may round the buffer pool up by 8M. If the pool has too few pages for it, it gets none.
+    // The key cache of MyISAM and the page cache of Aria (128M each by default) take pages of the pool before the buffer pool
+    // does. InnoDB may round the buffer pool up by 8M. If the pool has too few pages for the buffer pool, that gets none.
     Knob {
         runtime: Runtime::MySql,
         gives: Gives::Pool { extra_bytes: 264 << 20 },
@@ -187,13 +189,13 @@ pub const KNOBS: &[Knob] = &[
 ];
 
 impl Knob {
-    /// Which part of a region it reaches; `None` where it reaches nothing of it.
+    /// Which part of a region the switch reaches; `None` if it reaches nothing of the region.
     pub fn reach(&self, kind: &Kind) -> Option<Reach> {
         let label = kind.label();
         self.reaches.iter().find(|(reached, _)| *reached == label || *reached == ANY).map(|(_, reach)| *reach)
     }
 
-    /// The changes that set it.
+    /// The changes that set the switch.
     pub fn changes(&self) -> Vec<Change> {
         match self.how {
             How::Environment(variables) => variables

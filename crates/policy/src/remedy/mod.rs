@@ -1,4 +1,4 @@
-//! What a user can do so that memory gets larger pages.
+//! [`Remedy`]: what a user can do so that memory gets larger pages.
 //!
 //! Memory becomes large only where every condition holds at once: the size is enabled, the memory is advised where the setting
 //! asks for that, nothing advises against it, it is aligned, touched in the right order, and so on. So a remedy is a list of
@@ -33,7 +33,7 @@ pub struct Remedy {
 pub struct Memory<'a> {
     /// The kind of its region.
     pub kind: &'a Kind,
-    /// The size that it should have.
+    /// The size that the memory should have.
     pub size: PageSize,
     /// Whether that is the size of PMD leaves, which hugetlb pools have too.
     pub is_pmd: bool,
@@ -90,7 +90,7 @@ impl Remedy {
         format!("{}{only}", self.instruction())
     }
 
-    /// Bytes of the pages that it adds to a hugetlb pool.
+    /// Bytes of the pages that the remedy adds to a hugetlb pool.
     pub fn pool_bytes(&self) -> Option<u64> {
         self.changes.iter().find_map(Change::pool_bytes)
     }
@@ -161,14 +161,14 @@ fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Rem
     if approach.is_always() && memory.may_grow_by_pieces() && causes.contains(&&Cause::NotAdvised) {
         only = Some(format!("if it is mapped in pieces of {} or more", memory.size));
     }
-    // A setting is in force before the program starts.
+    // Settings must be in force before the program starts, so they come first.
     changes.sort_by_key(|change| {
         !matches!(change, Change::Setting { .. } | Change::Trigger { .. } | Change::Mount { .. })
     });
     Some(Remedy { changes, only })
 }
 
-/// What removes a cause by an approach.
+/// The changes with which an approach removes a cause; `None` if the approach does not remove it.
 fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<Change>> {
     let fixes = fixes(cause, &memory.deciding);
     match approach {
@@ -205,7 +205,7 @@ impl Approach<'_> {
         matches!(self, Approach::Settings) || matches!(gives, Some(Gives::LargeSteps | Gives::NoPrctl))
     }
 
-    /// Whether the switch that it sets removes one of the causes.
+    /// Whether the switch that the approach sets removes one of the causes.
     fn is_needed(self, causes: &[&Cause], latent: &[Cause]) -> bool {
         let holds = |cause: Cause| causes.contains(&&cause) || latent.contains(&cause);
         match self {

@@ -1,4 +1,4 @@
-//! The allocators, language runtimes and servers of a process that have switches of their own for large pages.
+//! [`Runtime`]s of a process: allocators, language runtimes and servers that have switches of their own for large pages.
 
 /// An allocator, runtime or server with switches for large pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,4 +1,4 @@
-//! Which system calls can take memory away from a process, and how each of them is watched.
+//! [`RULES`]: which system calls can take memory away from a process, and how each of them is watched.
 //!
 //! Derived from the system call tables of Linux 7.1 (arch/x86/entry/syscalls/syscall_64.tbl, scripts/syscall.tbl). The rule:
 //! private memory is lost only where the kernel zaps or reclaims page-table entries. The system calls that reach that code are
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::call::madv;
 
-/// A system call that stops because it takes memory away.
+/// A system call at which the process is stopped, because the call can take memory away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Taker {
     /// `munmap`.
@@ -52,11 +52,11 @@ pub enum Taker {
 pub enum Watched {
     /// The call stops, and the ranges that it takes are inspected.
     Ranges,
-    /// The call stops, and the sizes of the process's memory are read. What it takes is shared memory, or pages of files.
+    /// The call stops, and the sizes of the process's memory are read. The call takes shared memory or pages of files.
     Sizes,
     /// The call stops, and the whole image is inspected.
     Image,
-    /// What it takes is not examined. If memory of the program is missing, the report names the call.
+    /// The memory that the call takes is not examined. If memory of the program is missing, the report names the call.
     Named,
 }
 
@@ -90,11 +90,11 @@ impl fmt::Display for Unwatched {
 pub struct Rule {
     /// The call.
     pub taker: Taker,
-    /// Its name in the kernel's table.
+    /// The call's name in the kernel's table.
     pub name: &'static str,
-    /// What it can take.
+    /// The memory that the call can take, in words.
     pub takes: &'static str,
-    /// How that is examined.
+    /// How this memory is examined before the call.
     pub watched: Watched,
 }
 
@@ -133,7 +133,7 @@ pub const RULES: [Rule; 15] = {
 pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// Advice that shrinks resident memory without losing private content: MADV_REMOVE takes shared memory, MADV_PAGEOUT moves
-/// content to swap space. The sizes of the process's memory are read.
+/// content to swap space. Before these calls the sizes of the process's memory are read.
 pub const LESSENS: [u64; 2] = [madv::REMOVE, madv::PAGEOUT];
 
 /// The modes of fallocate that remove content (include/uapi/linux/falloc.h): PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE,

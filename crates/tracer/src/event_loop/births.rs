@@ -32,9 +32,9 @@ impl Tree<'_> {
         Ok(ptrace::resume(parent, 0)?)
     }
 
-    /// A forked process shares its pool pages with its parent until one of them writes. If the pool is empty then, the kernel kills
-    /// the child (`hugetlb_wp` in mm/hugetlb.c). So if the pool may not suffice, the child gets ordinary memory before it runs. Its
-    /// parent stays stopped meanwhile.
+    /// A forked process shares its pool pages with its parent until one of them writes. If the pool is empty at that write,
+    /// the kernel kills the child (`hugetlb_wp` in mm/hugetlb.c). So if the pool may not suffice, the child gets ordinary
+    /// memory before it runs. The parent stays stopped meanwhile.
     fn serve_forked_copy(&mut self, child: Tid, mut is_stopped: bool) {
         let Some(task) = self.tasks.get(child) else { return };
         let space = task.space.clone();

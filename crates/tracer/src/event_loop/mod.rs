@@ -1,4 +1,4 @@
-//! Follows the traced tree from the start of its root to the end of its last task.
+//! [`run`] starts a program under the tracer and follows its tree from the start of the root to the end of the last task.
 
 mod births;
 mod splits;
@@ -61,7 +61,7 @@ struct Tree<'a> {
     /// Whether the subreaper still runs. While it does, the tree may run too.
     subreaper_runs: bool,
     outlived: Outlived,
-    /// Leaves to split, by the task that was interrupted for it.
+    /// Leaves to split, keyed by the task that was interrupted to split them.
     to_split: HashMap<Tid, splits::Leaves>,
     /// Whether every task of the tree is killed at its next stop.
     is_killing: bool,
@@ -195,7 +195,8 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The subreaper was killed. Then only the ends of the tasks themselves show that the tree has ended.
+    /// Kills the tree after its subreaper was killed, and waits for the end of every task. Nothing else shows any more that
+    /// the tree has ended.
     fn finish_without_subreaper(&mut self) {
         self.failure.get_or_insert_with(|| io::Error::other("its subreaper was killed"));
         self.kill_all();
@@ -204,7 +205,7 @@ impl<'a> Tree<'a> {
                 Ok(Some((tid, stop))) => self.handle(tid, stop),
                 Ok(None) => {
                     std::thread::sleep(POLL_INTERVAL);
-                    // A task whose status cannot be read stays until its end is waited for.
+                    // A task whose status cannot be read stays in the list until its end is waited for.
                     self.tasks.retain(|tid| ptrace::is_traced_here(tid).unwrap_or(true));
                 }
                 Err(_) => return,
@@ -229,7 +230,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Kills the remaining tasks, and from now on every task that they have just created. Returns how many processes it killed.
+    /// Kills the remaining tasks, and from now on every further task at its first stop. Returns how many processes it killed.
     fn kill_all(&mut self) -> usize {
         self.is_killing = true;
         let left = self.tasks.processes();
@@ -275,7 +276,7 @@ impl<'a> Tree<'a> {
         drop(resumed);
     }
 
-    /// Handles a stop, and every further stop in which the task is found meanwhile.
+    /// Handles a stop. If the task meanwhile leaves that stop for another one, handles that too.
     fn handle_until_resumed(&mut self, tid: Tid, mut stop: Stop) {
         loop {
             match self.dispatch(tid, stop) {
@@ -293,7 +294,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// Gives up the trial and kills the tree: a request failed, and the trial cannot be trusted.
+    /// Gives up the trial and kills the tree, because a request failed and the results of the trial could not be trusted.
     fn give_up(&mut self, error: io::Error) {
         self.failure.get_or_insert(error);
         self.kill_all();
@@ -330,7 +331,7 @@ impl<'a> Tree<'a> {
         Ok(())
     }
 
-    /// A task takes part in a group stop of its process. If the process is the root's, pagelab may have to stop with it.
+    /// Lets a task take part in a group stop of its process. If the task is the root, pagelab may have to stop too.
     fn enter_group_stop(&mut self, tid: Tid) -> Result<(), PauseError> {
         ptrace::listen(tid)?;
         if tid == self.root {

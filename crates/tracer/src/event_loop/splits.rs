@@ -28,7 +28,7 @@ const MAX_LEAVES_AT_ONCE: usize = 2048;
 
 /// The processor time of a task in nanoseconds; 0 where the kernel does not report it (/proc/TID/schedstat).
 fn processor_ns(task: Tid) -> u64 {
-    // Without it any running task will do.
+    // Without this time, any running task will do.
     let text = std::fs::read_to_string(format!("/proc/{task}/schedstat")).unwrap_or_default();
     text.split(' ').next().and_then(|time| time.parse().ok()).unwrap_or(0)
 }
@@ -59,7 +59,8 @@ impl Tree<'_> {
         let is_ready = |tid: &Tid| self.tasks.get(*tid).is_some_and(|task| task.space.borrow().call_site.is_some());
         let is_running = |tid: &Tid| matches!(host::task_state(*tid), Ok(Some(b'R')));
         let running = self.tasks.ids().into_iter().filter(is_own).filter(is_ready).filter(is_running);
-        // One that sleeps most of the time may be about to, and not every interrupted call can be repeated.
+        // A task that sleeps most of the time may be about to sleep in a call again, and not every interrupted call can be
+        // repeated.
         running.max_by_key(|tid| processor_ns(*tid))
     }
 
@@ -79,7 +80,7 @@ impl Tree<'_> {
         interrupted.resume()
     }
 
-    /// Splits the leaves of some adjacent blocks. Returns false where the program's own filter or the kernel refuses it.
+    /// Splits the leaves of some adjacent blocks. Returns false if the program's own filter or the kernel refuses that.
     fn split_blocks(&mut self, paused: &mut Paused, (start, end): (u64, u64)) -> Result<bool, PauseError> {
         let (large, base) = (self.rewriting.large.bytes(), self.rewriting.base.bytes());
         let advice = [start, end - start, madv::DODUMP, 0, 0, 0];

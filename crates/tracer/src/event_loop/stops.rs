@@ -20,7 +20,7 @@ use crate::{calls, filter, signals};
 const SIGNAL_MASK: i32 = 0x7f;
 
 impl Tree<'_> {
-    /// A task is stopped at a watched call.
+    /// Serves a task that is stopped at a watched call.
     pub(super) fn watched_call(&mut self, tid: Tid) -> Result<(), PauseError> {
         let Some(task) = self.tasks.get(tid) else { return Ok(ptrace::resume(tid, 0)?) };
         let space = task.space.clone();
@@ -95,7 +95,7 @@ impl Tree<'_> {
         again
     }
 
-    /// A task has the memory of a new image.
+    /// Handles an exec: the task has the memory of a new image.
     pub(super) fn executed(&mut self, tid: Tid) -> Result<(), PauseError> {
         let former = ptrace::event_message(tid)? as Tid;
         self.tasks.executed(tid, former);
@@ -139,7 +139,7 @@ impl Tree<'_> {
         }
     }
 
-    /// A task is about to end.
+    /// Handles a task that is about to end: has its memory inspected if no other task uses it.
     pub(super) fn exiting(&mut self, tid: Tid) -> Result<(), PauseError> {
         if let Some(task) = self.tasks.get_mut(tid) {
             task.ending = true;

@@ -1,4 +1,4 @@
-//! How many pages of a pool the control groups of a task let it take.
+//! [`GroupLimits`]: how many pages of a pool the control groups of a task let it take.
 
 use std::collections::HashMap;
 use std::io;
@@ -10,8 +10,8 @@ use policy::size::PageSize;
 use crate::permission::if_shown;
 use crate::ptrace::Tid;
 
-/// The groups of the tasks seen so far that limit the pool. Programs move to other groups (`cgexec`, `systemd-run`), so each task's
-/// groups are read again when it maps memory; whether groups limit anything is read once.
+/// The control groups that limit the pool, of the tasks seen so far. Programs move to other groups (`cgexec`, `systemd-run`),
+/// so each task's groups are read again when it maps memory. Whether groups limit anything is read only once.
 #[derive(Debug, Default)]
 pub struct GroupLimits {
     /// By the content of /proc/TID/cgroup; `None` where there is no limit.

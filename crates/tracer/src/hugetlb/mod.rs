@@ -79,13 +79,15 @@ fn memory_call(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     })
 }
 
-/// A process is about to fork. The kernel writes to the child's rseq area before the child can make any call
-/// (`__rseq_handle_notify_resume`, kernel/rseq.c): too early for the tracer to replace pages that the pool lacks. If the kernel
-/// cannot write there, it kills the child. In statically linked programs the area is on the heap (glibc, csu/libc-tls.c). So the
-/// area is kept in base pages from the first fork on.
+/// The range to move to base pages before a process forks, as a call to serve.
 ///
-/// If control groups may refuse to copy a page, another thread must not write to pages that the child shares: the kernel would
-/// unmap them from the child (`hugetlb_wp`). So a process with several threads has base pages from its first fork on.
+/// The kernel writes to the child's rseq area before the child can make any call (`__rseq_handle_notify_resume`,
+/// kernel/rseq.c). That is too early for the tracer to replace pages that the pool lacks, and if the write fails, the kernel
+/// kills the child. In statically linked programs the area is on the heap (glibc, csu/libc-tls.c). So the area is kept in
+/// base pages from the first fork on.
+///
+/// If control groups may refuse to copy a page, another thread must not write to pages that the child shares: the kernel
+/// would unmap them from the child (`hugetlb_wp`). So a process with several threads has base pages from its first fork on.
 fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
     if !copies_memory(stopped) {
@@ -149,7 +151,8 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
 fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
     let file = if_shown(if_there(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
-    // A registration has its range first in its argument. A move has the source and the length as second and third word.
+    // The argument of UFFDIO_REGISTER begins with the range. That of UFFDIO_MOVE has the source and the length as second and
+    // third word.
     let mut words = [0u8; 24];
     let is_known = file.is_some_and(|file| file.as_os_str() == "anon_inode:[userfaultfd]")
         && ptrace::read_memory(tid, argument, &mut words).is_ok();
@@ -243,7 +246,7 @@ mod tests {
 
     proptest! {
         #![proptest_config(testing::properties(4096))]
-        /// The filter lets a call run at full speed only if it would not be changed.
+        /// The filter lets a call run at full speed only if the policy would not change it.
         #[test]
         fn calls_that_do_not_stop_would_be_passed(
             policy in prop::sample::select(vec!["hugetlb-2m", "hugetlb-2m+no-guards", "hugetlb-2m+prefault"]),

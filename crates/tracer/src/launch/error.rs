@@ -1,4 +1,4 @@
-//! Why a program could not be started.
+//! [`LaunchError`]: why a program could not be started.
 
 use std::ffi::OsString;
 use std::io;

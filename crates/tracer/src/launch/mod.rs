@@ -1,4 +1,5 @@
-//! Starts the measured program: finds it, prepares it, and traces it from its first instruction.
+//! [`Launch`]: how the measured program is started. This module finds the program, prepares its process, and traces it from
+//! its first instruction.
 
 mod error;
 mod new_process;
@@ -52,8 +53,8 @@ pub struct Launch {
     /// Whether transparent huge pages are disabled for the program and all its descendants (PR_SET_THP_DISABLE, which
     /// fork and exec preserve).
     pub disable_thp: bool,
-    /// A session of its own, without a terminal, and the weight of its autogroup; `None`: pagelab's session, unless
-    /// `user` is another one.
+    /// A session of its own, without a terminal, and the weight of its autogroup; `None`: pagelab's session, unless `user` is
+    /// another user.
     pub own_session: Option<SessionWeight>,
     /// The open cgroup.procs of the control group that the program and its descendants belong to; `None`: pagelab's groups.
     pub control_group: Option<OwnedFd>,
@@ -225,7 +226,7 @@ mod tests {
         let ((go_read, go_write), (report_read, report_write)) = (pipe().unwrap(), pipe().unwrap());
         let parent_ends = [go_write.as_raw_fd(), report_read.as_raw_fd()];
         let prepared = prepare(&launch, go_read.as_raw_fd(), parent_ends, report_write.as_raw_fd()).unwrap();
-        // The program waits for no other process, and the subreaper waits for the program.
+        // If the new process kept its copy of `go_write`, it would wait for a byte forever, and the subreaper with it.
         let (subreaper, tid) = fork_below_subreaper(&prepared, Some(Duration::from_secs(20))).unwrap();
         drop((go_read, go_write));
         subreaper.wait();

@@ -1,4 +1,4 @@
-//! The code that a new process runs between its fork and its exec.
+//! The code that a new process runs between its fork and its exec. [`Prepared`] has everything that it needs.
 
 use std::ffi::{CString, OsString};
 use std::io;
@@ -41,7 +41,7 @@ pub(super) struct Prepared {
 /// The session of the new process.
 #[derive(Clone, Copy)]
 pub(super) enum OwnSession {
-    /// In pagelab's session.
+    /// The new process stays in pagelab's session.
     None,
     /// A new session without a terminal.
     Bare,

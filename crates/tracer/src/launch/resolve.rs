@@ -1,4 +1,4 @@
-//! Finds the file of a program.
+//! [`resolve`] finds the file of a program, as the shell would.
 
 use std::ffi::{OsStr, OsString};
 use std::io;

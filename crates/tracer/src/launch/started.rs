@@ -1,4 +1,4 @@
-//! A started program, from its fork to its end.
+//! [`Started`]: a started program, from its fork to its end.
 
 use std::fs::File;
 use std::io::{self, Read, Write};

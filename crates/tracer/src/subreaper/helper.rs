@@ -1,4 +1,4 @@
-//! The subreaper of a helper process.
+//! [`insert_subreaper`] gives a helper process (a client, a probe, a preparation) a subreaper.
 
 use std::io;
 

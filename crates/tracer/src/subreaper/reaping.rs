@@ -21,7 +21,8 @@ pub(super) enum Reaped {
     Last,
 }
 
-/// Waits for all children that have ended, up to a watched one. `watched` is called for each child before it is waited for.
+/// Reaps the children that have ended, until one of them is the watched one. `watched` is called for each child before it is
+/// reaped.
 ///
 /// # Safety
 /// Called in the subreaper only, a process of one thread that shares nothing with its parent but the status.
@@ -49,7 +50,7 @@ pub(super) unsafe fn reap(watched: impl Fn(libc::pid_t) -> bool) -> Reaped {
     }
 }
 
-/// Waits for the end of a child, for [`END`], or until a time. Returns the signal; `None` on timeout.
+/// Waits for the end of a child, for [`END`], or until the time `until`. Returns the signal; `None` on timeout.
 ///
 /// # Safety
 /// Called in the subreaper only, where every signal is blocked.

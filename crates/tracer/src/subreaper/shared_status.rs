@@ -1,4 +1,4 @@
-//! Memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
+//! [`SharedStatus`]: memory shared between a tree's subreaper, which writes it, and pagelab, which reads it.
 
 use std::cell::Cell;
 use std::io;
@@ -10,7 +10,7 @@ pub(super) const ROOT_ENDED: u32 = 1;
 /// `root_ended`: the subreaper has killed the root, or never started one.
 pub(super) const ROOT_KILLED: u32 = 2;
 
-/// What the subreaper of a tree does.
+/// What the subreaper of a tree is doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(super) enum SubreaperState {

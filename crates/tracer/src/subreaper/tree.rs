@@ -1,4 +1,4 @@
-//! The subreaper of a traced tree.
+//! [`Subreaper`]: a process that ends when all processes of a program's tree have ended, and that can kill them.
 
 use std::io;
 use std::ptr::NonNull;
@@ -28,7 +28,7 @@ pub enum Root {
     Killed,
 }
 
-/// The subreaper of a tree that the calling thread started. It ends with that thread.
+/// The subreaper of a tree that the calling thread started. It is asked to end when that thread ends.
 #[derive(Debug)]
 pub struct Subreaper {
     process: libc::pid_t,
@@ -127,7 +127,7 @@ impl Subreaper {
         }
     }
 
-    /// How and when the root ended by itself; `None` if it still runs after that time, or if the subreaper killed it.
+    /// How and when the root ended by itself; `None` if it still runs after `patience`, or if the subreaper killed it.
     fn end_of_root(&self, patience: Duration) -> Option<(libc::c_int, u64)> {
         let shared = self.shared();
         let seen = || shared.root_ended.load(Ordering::SeqCst);
@@ -145,7 +145,7 @@ impl Subreaper {
 
     /// Whether the tree and its subreaper have ended, or the subreaper was killed.
     pub fn is_over(&self) -> bool {
-        // SAFETY: the structure is live; the subreaper is this thread's child and is not waited for by this.
+        // SAFETY: the structure is live; the subreaper is this thread's child, and WNOWAIT does not reap it.
         unsafe {
             let mut info: libc::siginfo_t = std::mem::zeroed();
             let flags = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT | libc::__WALL;
@@ -225,7 +225,7 @@ unsafe fn watch_tree(
                 None if deadline.is_some_and(|deadline| Instant::now() >= deadline) => SubreaperState::TimeIsUp,
                 _ => continue,
             };
-            // The tracer must see this before the first process dies.
+            // The tracer must see the new state before the first process dies.
             (*shared).state.store(state as u32, Ordering::SeqCst);
             let until = Instant::now().checked_add(KILL_AGAIN * 10).filter(|_| restores_terminal);
             while until.is_some_and(|until| Instant::now() < until)

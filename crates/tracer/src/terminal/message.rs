@@ -1,4 +1,4 @@
-//! Messages between pagelab and the monitor, each sent whole over a pair of sockets.
+//! [`Message`]s between pagelab and the monitor, each sent whole over a pair of sockets ([`Channel`]).
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -28,7 +28,7 @@ pub enum Message {
         /// Whether it continues in the foreground.
         in_foreground: bool,
     },
-    /// From pagelab: the command is to stop, as after a key.
+    /// From pagelab: the command is to stop, as if Ctrl-Z had been typed.
     Stop,
     /// From pagelab: the terminal is about to get other modes.
     Raw(Modes),
@@ -44,7 +44,7 @@ impl Channel {
     pub fn pair() -> io::Result<(Channel, Channel)> {
         use std::os::fd::FromRawFd;
         let mut ends = [-1; 2];
-        // SAFETY: the two numbers are live, and new where the call succeeds.
+        // SAFETY: the array is live, and holds two new descriptors if the call succeeds.
         unsafe {
             let kind = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
             if libc::socketpair(libc::AF_UNIX, kind, 0, ends.as_mut_ptr()) == -1 {
@@ -96,7 +96,8 @@ pub unsafe fn send(channel: RawFd, message: Message) {
 pub unsafe fn receive(channel: RawFd) -> Option<Message> {
     let mut message = std::mem::MaybeUninit::<Message>::uninit();
     loop {
-        // SAFETY: there is room for a whole message, and only this module sends messages, of this type and whole.
+        // SAFETY: the buffer has room for a whole message, and only this module sends on a channel: whole messages of this
+        // type.
         unsafe {
             let count = libc::recv(channel, message.as_mut_ptr().cast(), size_of::<Message>(), 0);
             if count == size_of::<Message>() as isize {

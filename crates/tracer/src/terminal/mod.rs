@@ -1,18 +1,18 @@
 //! Gives a command that runs as another user a terminal of its own, relayed to pagelab's, as sudo's `use_pty` does.
 //!
-//! A process that has a terminal open can write escape sequences to it. If it is also its controlling terminal, the
-//! process can insert input (TIOCSTI) that the shell of the terminal's owner then reads. So a command of another user
-//! does not get pagelab's terminal: a pseudo-terminal replaces those of its standard streams that are terminals, and
-//! pagelab copies between the two.
+//! A process that has a terminal open can write escape sequences to it. If the terminal is also the controlling one of the
+//! process, the process can insert input (TIOCSTI) that the shell of the terminal's owner then reads. So a command of another
+//! user does not get pagelab's terminal: a pseudo-terminal replaces those of its standard streams that are terminals, and
+//! pagelab copies between the two terminals.
 //!
 //! ```text
 //! terminal ─ outer ─ relay (a thread of pagelab) ─ pty ─ the command, in a process group of its own
 //!                          └── message ── monitor, the leader of the pty's session, parent of the command
 //! ```
 //!
-//! The monitor is necessary because the keyboard cannot stop a process group whose parent is in no other group of the
-//! session, and because only a process of the session can set the foreground group. It also restores the terminal's
-//! modes if pagelab is killed.
+//! The monitor has two purposes. With it, the command's process group is not orphaned (its parent is in another group of the
+//! same session), so the keyboard can stop it. And only a process of the session can set the foreground group. The monitor
+//! also restores the terminal's modes if pagelab is killed.
 
 mod message;
 mod monitor;
@@ -69,8 +69,8 @@ impl Terminal {
         }
     }
 
-    /// Call after the fork: waits until the monitor has created the command's process. If there is no monitor, one of its first
-    /// steps failed, and its process has reported which.
+    /// Waits until the monitor has created the command's process. Call it after the fork. An error means that one of the
+    /// monitor's first steps failed; the monitor's process has then reported which.
     pub fn started(self) -> io::Result<CommandTerminal> {
         let Terminal { pty, outer, ours, monitors, .. } = self;
         drop((monitors, pty.command)); // so that closing the other ends is noticed

@@ -123,7 +123,7 @@ unsafe fn check_command(command: libc::pid_t) -> Option<libc::c_int> {
                 send(CHANNEL, Message::Ended);
                 return Some(status);
             }
-            // A background group cannot read what is typed meanwhile.
+            // Makes the monitor's own group the foreground group: the command's group must not read what is typed meanwhile.
             libc::tcsetpgrp(TERMINAL, libc::getpgrp());
             send(CHANNEL, Message::Stopped(libc::WSTOPSIG(status)));
         }

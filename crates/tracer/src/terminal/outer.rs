@@ -1,4 +1,4 @@
-//! pagelab's own terminal: its descriptors, its modes, its size, and which process group is in the foreground.
+//! [`Outer`]: pagelab's own terminal, with its descriptors, its modes, its size, and the process group in the foreground.
 
 use std::fs::File;
 use std::io;
@@ -95,7 +95,7 @@ impl Outer {
     }
 }
 
-/// The modes of a terminal, using only system calls; `None` if it is not one.
+/// The modes of a terminal, using only system calls; `None` if the descriptor is not a terminal.
 ///
 /// # Safety
 /// None: the descriptor is only queried.

@@ -1,4 +1,4 @@
-//! A pseudo-terminal (pty(7)).
+//! [`Pty`]: a pseudo-terminal (pty(7)), the terminal of a command of another user.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};

@@ -1,5 +1,5 @@
-//! Copies between a command's terminal and pagelab's. It runs in a thread of its own, so that it does not disturb the
-//! tracer's waiting. It also stops and continues the command together with pagelab, as the shell does for pagelab.
+//! A [`Relay`] copies data between a command's terminal and pagelab's. A thread of its own does so, so that the tracer can
+//! wait undisturbed. The relay also stops and resumes the command together with pagelab, as the shell does for pagelab.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -99,7 +99,7 @@ struct RelayThread {
     in_foreground: bool,
     /// Whether the modes of pagelab's terminal were copied to the command's terminal.
     modes_copied: bool,
-    /// The modes that were changed, while pagelab's terminal is raw.
+    /// While pagelab's terminal is raw: its modes before and after the change.
     raw: Option<Modes>,
     /// Keys typed that the command's terminal has not accepted yet.
     keys: Vec<u8>,
@@ -181,7 +181,7 @@ impl RelayThread {
             awaited(input, libc::POLLIN),
             awaited(output, libc::POLLOUT),
         ];
-        // SAFETY: the list is live. An interruption leaves it without events.
+        // SAFETY: the list is live. If a signal interrupts the call, no event is set.
         unsafe { libc::poll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, -1) };
         polled
     }
@@ -253,8 +253,8 @@ impl RelayThread {
 
     // ---- foreground and background ----
 
-    /// Copies the modes of pagelab's terminal to the command's terminal, once. While a shell is in the foreground, the
-    /// modes are those in which the shell edits its lines.
+    /// Copies the modes of pagelab's terminal to the command's terminal, once. Does nothing while pagelab may not use its
+    /// terminal: while a shell is in the foreground, the modes are those in which the shell edits its lines.
     fn copy_modes(&mut self) {
         if !self.modes_copied
             && self.outer.may_use()
@@ -266,8 +266,8 @@ impl RelayThread {
         }
     }
 
-    /// Passes keys to the command unchanged. The monitor is informed first, so that the terminal's modes are restored
-    /// however pagelab ends.
+    /// Puts the command in the foreground: makes pagelab's terminal raw, so that keys pass to the command unchanged. Informs
+    /// the monitor first, which restores the terminal's modes if pagelab dies.
     fn enter_foreground(&mut self) {
         self.in_foreground = true;
         self.copy_modes();
@@ -276,7 +276,7 @@ impl RelayThread {
             let wanted = Modes { before, raw: outer::raw(&before) };
             self.channel.send(Message::Raw(wanted));
             self.outer.set_modes(&wanted.raw);
-            // A terminal may not accept all of them.
+            // The terminal may not accept all of the modes, so those in force are read back.
             let modes = Modes { before, raw: self.outer.modes().unwrap_or(wanted.raw) };
             self.channel.send(Message::Raw(modes));
             self.raw = Some(modes);
@@ -296,15 +296,15 @@ impl RelayThread {
     fn handle_signal(&mut self, signal: libc::c_int) {
         match signal {
             libc::SIGWINCH => self.outer.copy_size_to(self.pty.as_raw_fd()),
-            // pagelab is to stop. So the command is asked to stop, and if it does, pagelab follows.
+            // pagelab is to stop. It asks the command to stop first, and follows if the command does.
             libc::SIGTSTP => self.channel.send(Message::Stop),
             libc::SIGCONT => self.resumed(),
             _ => {}
         }
     }
 
-    /// The command has stopped: it needed the terminal in the background (SIGTTIN, SIGTTOU) and gets it from now on, or
-    /// pagelab stops with it.
+    /// Handles a stop of the command. If it needed the terminal in the background (SIGTTIN, SIGTTOU) and pagelab may use its
+    /// own terminal, the command gets the foreground. Otherwise pagelab stops too.
     fn command_stopped(&mut self, signal: libc::c_int) {
         let wants_terminal = matches!(signal, libc::SIGTTIN | libc::SIGTTOU);
         if wants_terminal && self.outer.may_use() {
@@ -321,8 +321,8 @@ impl RelayThread {
         self.channel.send(Message::Continue { in_foreground: self.in_foreground });
     }
 
-    /// pagelab was resumed, perhaps after a stop that no handler saw (SIGSTOP). It may have changed between foreground and
-    /// background, and the shell has set its own modes meanwhile.
+    /// Handles the resumption of pagelab, perhaps after a stop that no handler saw (SIGSTOP). Meanwhile the shell has set its
+    /// own modes, and may have moved pagelab between foreground and background.
     fn resumed(&mut self) {
         let is_raw = |modes: &Modes| self.outer.modes().is_some_and(|now| outer::are_equal(&now, &modes.raw));
         let was_in_foreground = self.in_foreground;
