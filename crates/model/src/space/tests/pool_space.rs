@@ -1,4 +1,5 @@
-//! An address space under a pool policy for tests. As in a replay, calls and accesses use recorded addresses.
+//! An address space under a hugetlb policy, for tests (`PoolSpace`). As in a replay, calls and accesses have recorded
+//! addresses.
 
 use ::policy::cause::Cause;
 use ::policy::pool::Content;
