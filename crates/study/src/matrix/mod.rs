@@ -142,7 +142,7 @@ impl Reproduction {
     }
 }
 
-/// Compares a published share of wins with that of the policy.
+/// Compares a published share of wins with the share of wins of the policy here.
 fn reproduction_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) -> Option<Reproduction> {
     let is_own = |total: &&Total| {
         total.machine == source.machine
