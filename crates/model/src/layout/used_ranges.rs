@@ -30,7 +30,7 @@ pub(super) struct MappingRequest {
 pub(super) struct Alignment {
     /// The alignment, a power of two.
     pub bytes: u64,
-    /// The remainder of the address modulo `bytes`.
+    /// The address and this offset are congruent modulo `bytes`.
     pub offset: u64,
 }
 

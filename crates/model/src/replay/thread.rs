@@ -48,7 +48,7 @@ impl Thread {
         first.unwrap_or(self.next_run)
     }
 
-    /// Whether it has reached its next timestamp.
+    /// Whether the thread has reached its next timestamp.
     pub(super) fn is_at_timestamp(&self) -> bool {
         self.timestamps.front().is_some_and(|(run, event)| *run <= self.position() && *event <= self.replayed_events)
     }

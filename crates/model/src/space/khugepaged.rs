@@ -2,8 +2,8 @@
 //! (`mthp_collapse`). A program can also request a collapse (`madvise_collapse`), which happens at once, even in memory without
 //! advice, and without khugepaged's limits.
 //!
-//! When khugepaged runs follows from `Kernel::instructions_per_s`. Simplifications: it scans VMAs by address and processes by
-//! number, every present page counts as touched, and its allocations never reclaim memory.
+//! The time at which khugepaged runs follows from `Kernel::instructions_per_s`. Simplifications: it scans VMAs by address and
+//! processes by number, every present page counts as touched, and its allocations never reclaim memory.
 
 use paging::{Error, Format, Sizes};
 
@@ -224,8 +224,8 @@ impl<F: Format> Paged<F> {
         self.collapse_to_folios(begin + half, half, max_bytes, vma)
     }
 
-    /// The state of the memory that a folio of this size would replace; `is_huge` is set if the memory already is a folio of
-    /// this size or larger.
+    /// The state of the memory that a folio of this size would replace; `is_huge` is set if any of the memory already belongs
+    /// to a folio of this size or larger.
     fn folio_window(&self, begin: u64, bytes: u64) -> Result<Window, SpaceError> {
         let swapped = self.processes.running.swapped.range(begin..begin + bytes).count() as u64;
         let mut seen = Window { swapped, ..Window::default() };

@@ -12,7 +12,7 @@ pub struct Leaf {
     pub leaf_bytes: u64,
     /// Bytes of the leaf's contiguous group; `leaf_bytes` if the leaf is in no group.
     pub group_bytes: u64,
-    /// Whether it is writable.
+    /// Whether the leaf is writable.
     pub writable: bool,
     /// Whether the access that asked for this leaf faulted.
     pub faulted: bool,

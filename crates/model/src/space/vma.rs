@@ -54,7 +54,7 @@ pub struct Object {
 pub struct Anon {
     /// VMAs with the same number may be merged.
     number: u64,
-    /// Whether the process inherited this `Anon` by a fork. Then no new VMA is merged with the VMA (`vma_had_uncowed_parents`).
+    /// Whether the process inherited this by a fork; if so, no new VMA is merged with its VMAs (`vma_had_uncowed_parents`).
     forked: bool,
     /// The distance by which `mremap` moved the VMA's pages (`vm_pgoff`).
     distance: u64,
@@ -252,8 +252,8 @@ impl Vmas {
         }
     }
 
-    /// Prepares the VMA at an address for an anonymous page: without earlier ones, the VMA takes the number of a neighbour that
-    /// has some and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
+    /// Prepares the VMA at an address for an anonymous page: unless the VMA has an `Anon`, it takes the number of a neighbour
+    /// that has one and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
     pub fn prepare_anon(&mut self, address: u64) {
         let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
         let next = self.all.get(&vma.end);

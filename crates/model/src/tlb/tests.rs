@@ -157,7 +157,7 @@ fn a_lap_hits_only_if_its_pages_fit() {
         let found = (0..10 * pages).filter(|step| tlb.touch(step % pages, step % pages + 1)).count();
         assert_eq!(found, hits, "{pages}");
     }
-    // The TLB has 16 sets of 4 ways. Of 65 pages, five belong to one set, and at most four to every other set.
+    // The TLB has 16 sets of 4 ways. Of 65 pages, five belong to one set and four to each of the others.
     let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
     let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
     assert_eq!(found, 9 * 60);

@@ -20,7 +20,7 @@ use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub protection: u64,
-    /// The number of the pool mapping that contains it.
+    /// The number of the hugetlb mapping that contains the page.
     pub pool: Option<u64>,
     pub is_file: bool,
     /// The distance by which mremap moved it.
@@ -54,7 +54,7 @@ pub(super) struct PoolProgram {
     pub mappings: BTreeMap<u64, u64>,
     /// Pages that the program has written.
     filled: BTreeSet<u64>,
-    /// Number of pool mappings so far.
+    /// Number of hugetlb mappings so far.
     pool_mappings: u64,
     /// The call that the program is making.
     current_call: Call,

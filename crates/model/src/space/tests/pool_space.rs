@@ -14,7 +14,7 @@ use crate::layout::{Change, Layout};
 use crate::space::leaf::{LEVELS, Leaf, Path};
 use crate::space::{Costs, LeftOut, Space, SpaceError};
 
-/// Translates recorded addresses to those of the program under a pool policy.
+/// Translates recorded addresses to those of the program under a hugetlb policy.
 pub(in crate::space) struct PoolSpace {
     pub layout: Layout,
     pub space: Box<dyn Space>,
