@@ -79,7 +79,7 @@ pub enum Outcome {
     OtherAnswer,
     /// The program failed under the setting.
     Failed {
-        /// How it ended, as a clause.
+        /// How the program ended, as a clause.
         how: String,
     },
     /// The setting could not be made.

@@ -133,7 +133,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Ended {
-    /// It is still running, or was killed.
+    /// The comparison is still running, or was killed.
     NotEnded,
     /// Every arm reached the requested precision.
     Precise,

@@ -29,7 +29,7 @@ const CLOCK: &str = "pagelab.clock";
 pub enum Clock {
     /// The clock measures time.
     Real,
-    /// It advances by one nanosecond per instruction: the machine is emulated, and its "times" count instructions.
+    /// The clock advances by one nanosecond per instruction: the machine is emulated, and its "times" count instructions.
     Instructions,
     /// The clock measures nothing: the machine is emulated, and its times say nothing about any other machine.
     Nothing,

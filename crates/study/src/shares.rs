@@ -2,7 +2,7 @@
 //!
 //! The ends of the curve are other arms: the baseline `base` has no large pages, and the policy has as many as it can get. An arm
 //! of [`Role::Share`] is between these ends. The memory is divided into windows ([`Windows`]), of which some become large in such
-//! an arm. They depend on the size of the memory and are chosen once, after one run under the policy
+//! an arm. The windows depend on the size of the memory, are chosen once, after one run under the policy
 //! ([`Design::choose_windows`]), and are the same in every trial.
 
 use policy::windows::Windows;

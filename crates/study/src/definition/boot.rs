@@ -47,7 +47,7 @@ pub struct Guest {
     pub cmdline: String,
     /// Memory of the guest, in the syntax of `compare --memory`.
     pub memory: Option<String>,
-    /// Whether it is emulated with a clock that counts instructions.
+    /// Whether the guest is emulated with a clock that counts instructions.
     pub icount: bool,
     /// Root directory of the system whose files the guest uses; absent: the host's.
     pub sysroot: Option<String>,

@@ -18,7 +18,7 @@ pub struct Workload {
     pub name: String,
     /// The program in the origin's publication that the workload represents.
     pub stands_for: Option<String>,
-    /// Why it cannot be run; its row then shows this reason.
+    /// Why the workload cannot be run; its row then shows this reason.
     pub missing: Option<String>,
     /// The suite to which it belongs.
     pub suite: Option<String>,

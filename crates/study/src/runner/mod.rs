@@ -61,7 +61,7 @@ pub struct Run {
     pub trials: Vec<TrialRecord>,
     /// The statistics of the trials; absent if no block that counts was completed.
     pub analysis: Option<Analysis>,
-    /// Why it ended.
+    /// Why the comparison ended.
     pub ended: Ended,
 }
 
