@@ -2,10 +2,10 @@
 //!
 //! In an LRU set the page used last is in front, and using it again changes nothing. So a run can be left out if no other page
 //! of its set was used since an earlier run of its page: it does not miss, and leaving it out changes no later miss. The same
-//! holds with a multiple of this number of sets, because the pages of each of those sets belong to one of these sets. One page
-//! size does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread, fetches,
-//! loads and stores. So the page must be in front among all runs of the file, and its own thread must have accessed it in the
-//! same ways since the page came to the front. Then it is in front in every TLB that serves any subset of these.
+//! holds with a multiple of this number of sets, because the pages of a set there all belong to one set here. One page size
+//! does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread, fetches, loads and
+//! stores. So the page must be in front among all runs of the file, and its own thread must have accessed it in the same ways
+//! since the page came to the front. Then it is in front in every TLB that serves any subset of these.
 
 use crate::header::Filter;
 use crate::run::{Kind, PAGE_SHIFT, Run};

@@ -239,7 +239,7 @@ impl Runs {
         self.buffer.len()
     }
 
-    /// Whether there is room for `runs` more runs. Guarding does not matter.
+    /// Whether there is room for `runs` more runs. Ignores [`Runs::guard`].
     pub fn has_room(&self, runs: usize) -> bool {
         self.count + runs <= self.room
     }

@@ -32,7 +32,7 @@ pub struct Timestamp {
 /// Why bytes are not timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TimestampError {
-    /// Their column cannot be read.
+    /// The timestamps' column cannot be read.
     #[error(transparent)]
     Column(#[from] ColumnError),
     /// The number of timestamps differs from the block's count.
