@@ -78,8 +78,8 @@ pub fn begin_once(block: Opaque) {
     recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
-/// Records those of `regions` that belong to the program. Returns the pages that Linux would have written, and the page in place
-/// of a missing vDSO, if the program's start reads it.
+/// Records the members of `regions` that belong to the program. Returns the pages that Linux would have written, and the page in
+/// place of a missing vDSO, if the program's start reads it.
 fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>) {
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let [begin, end] = &PLUGIN.program.heap;

@@ -28,7 +28,7 @@ pub enum HeaderError {
     None(#[source] serde_json::Error),
     #[error("pagelab expects the format {0:?}; this plugin writes {SCHEMA:?}: rebuild both")]
     Schema(String),
-    /// It is for a program of another instruction set.
+    /// The header is for a program of another instruction set.
     #[error("the program is for {program}; this QEMU emulates {target}")]
     Architecture {
         /// The program's instruction set.

@@ -176,8 +176,8 @@ impl Vcpus {
                 std::thread::sleep(INTERVAL);
             }
             let is_busy = is_used();
-            // It is never freed: a callback that has just begun may have read the pointer, and the process ends anyway. SAFETY:
-            // made by `begin`; its thread is in no callback, and leaves the next one at once.
+            // The vCPU is never freed: a callback that has just begun may have read the pointer, and the process ends anyway.
+            // SAFETY: made by `begin`; its thread is in no callback, and leaves the next one at once.
             match unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() } {
                 Some(_) if is_busy => left_out += 1,
                 Some(vcpu) => each(vcpu),

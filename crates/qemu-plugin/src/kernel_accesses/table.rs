@@ -12,7 +12,7 @@ pub enum KernelAccess {
         /// Index of the argument that points to it.
         pointer: usize,
         length: Length,
-        /// Whether it is written.
+        /// Whether the range is written.
         store: bool,
     },
     /// The buffers of an array of `struct iovec`, up to as many bytes as the call's result.

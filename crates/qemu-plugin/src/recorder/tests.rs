@@ -107,7 +107,7 @@ fn an_exec_that_succeeds_while_others_write_is_the_last_event() {
         // The trace has no index, because the unwritten data of the other thread would be missing.
         assert_eq!(events_by_order(directory.path()), (expected, false));
     }
-    // It failed, so the trace no longer claims that it succeeded.
+    // After the exec has failed, the trace no longer claims that it succeeded.
     recorder.note(&mut vcpu, exec(), -2);
     recorder.finish(0);
     let (events, whole) = events_by_order(directory.path());
