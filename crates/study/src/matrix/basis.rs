@@ -22,7 +22,7 @@ pub struct Basis {
     pub ranges: BTreeMap<String, (f64, f64)>,
     /// Whether the pages were those of the policy; `None` if nothing is known.
     pub holding: Option<Holding>,
-    /// Why they were not, the cause that concerns the most memory first.
+    /// Why the pages were not those of the policy. The cause that concerns the most memory comes first.
     pub causes: Vec<CauseShare>,
 }
 
@@ -34,7 +34,7 @@ impl Basis {
         Basis { runs: trials.len() as u32, ranges: ranges(values), ..Basis::default() }.with_verdicts(&trials)
     }
 
-    /// The basis of an arm's figures over boots. Its holding is that of the worst boot.
+    /// The basis of an arm's figures over boots. Its holding is the holding of the worst boot.
     pub(super) fn of_boots(merged: &Merged, arm: usize) -> Basis {
         let boots = || merged.boots.iter().filter(|boot| boot.arm == arm);
         let values = boots().flat_map(|boot| &boot.medians).map(|(metric, value)| (metric.as_str(), *value));
@@ -49,7 +49,7 @@ impl Basis {
         }
     }
 
-    /// The same basis with the causes from these trials.
+    /// The same basis, with the causes that these trials found.
     pub(super) fn with_causes(self, trials: &[&TrialRecord]) -> Basis {
         Basis { causes: causes(trials), ..self }
     }
