@@ -162,10 +162,7 @@ mod tests {
         let comparison = advised(vec![tried("/a", "madvise", 0), tried("/b", "always", 255 << 20)], None);
         let text = short(&comparison);
         assert!(text.starts_with("advice: ") && text.contains("/b"), "{text}");
-        assert!(
-            text.ends_with("(255M of thp's 256M in large pages, in one run; all programs get it)"),
-            "{text}"
-        );
+        assert!(text.ends_with("(255M of thp's 256M in large pages, in one run; all programs get it)"), "{text}");
         let rows = attempts(&comparison);
         assert_eq!(rows.len(), 2);
         assert!(rows[0].starts_with("  no effect: 0 of 256M: ") && rows[1].starts_with("  holds: 255M: "), "{rows:?}");

@@ -15,7 +15,7 @@ impl Conclusion<'_> {
             (_, Some(far)) => self.change(far).map(|change| {
                 // The blocks that settle all of them are those of the smallest difference.
                 let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
-                let needed = needed.map(|blocks| format!("; about {blocks} blocks in all would settle this one"));
+                let needed = needed.map(|blocks| format!(", which about {blocks} blocks in all would settle"));
                 let (needed, several) = (needed.unwrap_or_default(), self.not_for_several(far));
                 format!("; the largest difference: {}, {change}{several}{needed}", asked(far))
             }),

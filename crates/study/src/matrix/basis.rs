@@ -81,16 +81,16 @@ pub(super) fn is_held(trials: &[TrialRecord], arm: usize) -> bool {
 
 /// The trials of these comparisons that count and ran under the policy.
 pub(super) fn trials_under<'a>(comparisons: &[&'a Comparison], policy: &str) -> Vec<&'a TrialRecord> {
-    let arm_of = |comparison: &Comparison| {
-        comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
-    };
+    let arm_of =
+        |comparison: &Comparison| comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy);
     let of = |comparison: &&'a Comparison| Some(counted_trials(comparison, arm_of(comparison)?));
     comparisons.iter().filter_map(of).flatten().collect()
 }
 
 /// The share of the memory to which a policy applies that its trials mapped as requested.
 pub(super) fn coverage_ratio(trials: &[&TrialRecord]) -> Option<f64> {
-    let verdicts = || trials.iter().map(|record| &record.verdict).filter(|verdict| verdict.holding != Holding::NotAsked);
+    let verdicts =
+        || trials.iter().map(|record| &record.verdict).filter(|verdict| verdict.holding != Holding::NotAsked);
     let concerned: f64 = verdicts().map(|verdict| verdict.concerned_bytes as f64).sum();
     let covered: f64 = verdicts().map(|verdict| verdict.covered_bytes as f64).sum();
     (concerned > 0.0).then(|| covered / concerned)
