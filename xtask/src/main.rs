@@ -1,17 +1,17 @@
 //! Tasks of the workspace. `cargo xtask test` runs all tests. `cargo xtask tidy` runs only the checks of rules that no compiler
 //! checks. `cargo xtask truth` compares programs on the running kernel with their simulations. `cargo xtask docs` builds the book,
 //! and `cargo xtask dist` builds for other machines. `cargo xtask guests` boots other kernels. `cargo xtask kvm-arm64` measures
-//! changes of KVM, `cargo xtask base-pages` compares kernels with other base page sizes, and `cargo xtask tcg-guest` makes the
+//! changes of KVM, `cargo xtask base-pages` and `contpte` compare kernels that are built from one source, and `cargo xtask tcg-guest` makes the
 //! guest of a workload.
 #![forbid(unsafe_code)]
 
-mod base_pages;
 mod cache;
 mod command;
 mod debian;
 mod dist;
 mod docs;
 mod guests;
+mod kernel_studies;
 mod kvm_arm64;
 mod linux;
 mod tcg_guest;
@@ -23,7 +23,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str =
-    "usage: cargo xtask test [--quick | --soak N] | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | tcg-guest [--again] [--system]
+    "usage: cargo xtask test [--quick | --soak N] | tidy [--draw] [--root DIR] | truth [...] | docs [...] | dist [...] | guests [...] | kvm-arm64 [...] | base-pages [...] | contpte [...] | tcg-guest [--again] [--system]
   test       install or list the Debian packages that the tests need; run tidy, rustfmt, clippy and all tests; see `test --help`
   tidy       check the rules of this workspace: dependencies between crates and files, unsafe code, links, leftovers;
              --root checks another checkout; --draw writes the graph of the crates to docs/reference/modules.md
@@ -33,6 +33,7 @@ const USAGE: &str =
   guests     run the same checks on Debian's kernels in QEMU; see `guests --help`
   kvm-arm64  measure KVM's eager split on arm64, built from Linux's source with changes of its walk; see `kvm-arm64 --help`
   base-pages build Linux for arm64 with base pages of 4K, 16K and 64K, and study the same programs on all; see `base-pages --help`
+  contpte    build Linux for arm64 without and with contiguous PTEs, and count what they cost; see `contpte --help`
   tcg-guest  fetch and assemble the arm64 Linux of `pagelab workload tcg-boot`, and print its directory;
              --system also makes the whole Debian of --until system, which takes 250 MB";
 
@@ -49,7 +50,8 @@ fn main() -> ExitCode {
         ["docs", ..] => docs::run(&root, &arguments[1..]),
         ["dist", ..] => dist::run(&root, &arguments[1..]),
         ["guests", ..] => guests::run(&root, &arguments[1..]),
-        ["base-pages", ..] => base_pages::run(&root, &arguments[1..]),
+        ["base-pages", ..] => kernel_studies::BASE_PAGES.run(&root, &arguments[1..]),
+        ["contpte", ..] => kernel_studies::CONTPTE.run(&root, &arguments[1..]),
         ["kvm-arm64", ..] => kvm_arm64::run(&root, &arguments[1..]),
         ["tcg-guest", options @ ..] if options.iter().all(|option| ["--again", "--system"].contains(option)) => {
             let is_given = |option: &str| options.contains(&option);

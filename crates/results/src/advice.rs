@@ -34,6 +34,11 @@ pub fn command(comparison: &Comparison) -> String {
     format!("pagelab advise --show {}{store}", comparison.id)
 }
 
+/// The command that measures the setting of the advice; `None` if no setting was seen to hold.
+pub fn measuring_command(comparison: &Comparison) -> Option<String> {
+    comparison.advice.as_ref().and_then(Advice::holding).map(|_| format!("{} --measure", command(comparison)))
+}
+
 /// Everything that was tried, one line each.
 pub fn attempts(comparison: &Comparison) -> Vec<String> {
     let Some(Advice::Tried(tried)) = &comparison.advice else { return Vec::new() };
@@ -185,8 +190,7 @@ mod tests {
         tried.policy = "base".parse().unwrap();
         tried.large = LargeBytes { by_policy: 0, by_default: 64 << 20 };
         let text = short(&comparison);
-        let effect =
-            "(by default 64M is in larger pages, with this 0, under base 0, in one run; all programs get them";
+        let effect = "(by default 64M is in larger pages, with this 0, under base 0, in one run; all programs get them";
         assert!(text.contains(effect), "{text}");
     }
 }

@@ -219,7 +219,7 @@ impl Conclusion<'_> {
     /// Reservations that accompany any result.
     fn reservations(&self) -> Vec<String> {
         let mut clauses: Vec<String> = self.gain_shares().filter(|_| !self.is_brief).into_iter().collect();
-        clauses.extend(self.claimed().into_iter().filter_map(not_held));
+        clauses.extend(self.claimed().into_iter().filter_map(|row| not_held(row, self.is_brief)));
         if self.comparison.analysis.is_some() {
             match &self.comparison.ended {
                 Ended::NotEnded => clauses.push("the comparison has not ended".to_string()),
@@ -334,13 +334,18 @@ fn held(row: &Row<'_>) -> String {
 }
 
 /// The share of the memory that got a policy's pages, where it was not shown to be in force: `thp was in force on 63 % of the memory`.
-fn not_held(row: &Row<'_>) -> Option<String> {
+/// Notes below the sentence of the screen give the share too, with its cause, so a brief sentence names only a share of 0.
+fn not_held(row: &Row<'_>, is_brief: bool) -> Option<String> {
     if row.is_held() {
         return None;
     }
     let label = row.label();
     let known = row.holding() != Some(Holding::Unknown);
-    Some(match row.mean_coverage_ratio().filter(|_| known) {
+    let ratio = row.mean_coverage_ratio().filter(|_| known);
+    if is_brief && ratio != Some(0.0) {
+        return None;
+    }
+    Some(match ratio {
         None => format!("it is not known on how much of the memory {label} was in force"),
         Some(0.0) => format!("{label} was in force on none of the memory, so its pages have no part in its change"),
         Some(ratio) => format!("{label} was in force on {} of the memory", figure::share(ratio)),

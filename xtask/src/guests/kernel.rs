@@ -90,7 +90,7 @@ pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) 
             (outcome, _) => return outcome,
         },
     };
-    let wanted = KernelBuild { target, granule, variant: UNCHANGED, patches: &[] };
+    let wanted = KernelBuild { target, granule, variant: UNCHANGED, options: "", patches: &[] };
     let image = Linux::open(&guest.release, cache, again)?.image(wanted)?;
     Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}{because}", image.package) })
 }

@@ -108,7 +108,7 @@ fn measure(root: &Path, arguments: &Arguments) -> Result<(), String> {
     let mut images = Vec::new();
     for variant in &VARIANTS {
         let granule = arguments.granule;
-        let of = |(variant, patches)| linux.image(KernelBuild { target, granule, variant, patches });
+        let of = |(variant, patches)| linux.image(KernelBuild { target, granule, variant, options: "", patches });
         images.push((of((variant.name, variant.patches))?, of(variant.counting)?));
     }
     for (plain, counting) in &images {

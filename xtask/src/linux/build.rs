@@ -50,7 +50,8 @@ pub struct Order<'a> {
 impl<'a> Order<'a> {
     /// The order for a kernel from a source. Images are stored below `place`.
     pub fn new(place: &Path, source: &'a Source, wanted: KernelBuild<'a>) -> Result<Order<'a>, String> {
-        let (architecture, fragment) = configuration(wanted.target, wanted.granule)?;
+        let (architecture, common) = configuration(wanted.target, wanted.granule)?;
+        let fragment = common + wanted.options;
         let inputs = inputs(source, &fragment, &compiler(wanted.target)?, wanted);
         let name = format!("{}-{}", pages_of(wanted), wanted.variant);
         Ok(Order { source, wanted, architecture, fragment, inputs, images: place.join("images"), name })
@@ -173,9 +174,10 @@ fn pages_of(wanted: KernelBuild) -> String {
     }
 }
 
-/// The lines of a fragment that are missing from the configuration made from it.
+/// The lines of a fragment that are missing from the configuration made from it; an option that is switched off has a line too.
 fn missing_options<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
-    let options = fragment.lines().filter(|line| line.starts_with("CONFIG_"));
+    let is_off = |line: &str| line.starts_with("# CONFIG_") && line.ends_with(" is not set");
+    let options = fragment.lines().filter(|line| line.starts_with("CONFIG_") || is_off(line));
     options.filter(|option| !made.lines().any(|line| line == *option)).collect()
 }
 
@@ -195,6 +197,9 @@ mod tests {
         let fragment = "# why\nCONFIG_A=y\nCONFIG_B=2\n";
         assert_eq!(missing_options(fragment, "CONFIG_A=y\nCONFIG_B=2\nCONFIG_C=y\n"), Vec::<&str>::new());
         assert_eq!(missing_options(fragment, "CONFIG_A=yes\n# CONFIG_B is not set\n"), ["CONFIG_A=y", "CONFIG_B=2"]);
+        let off = "# CONFIG_A is not set\n";
+        assert_eq!(missing_options(off, off), Vec::<&str>::new());
+        assert_eq!(missing_options(off, "CONFIG_A=y\n"), ["# CONFIG_A is not set"]);
     }
 
     #[test]
@@ -203,7 +208,7 @@ mod tests {
         let patches = [Patch { name: "x", text: "one" }, Patch { name: "y", text: "two" }];
         let target = Target::named("arm64").unwrap();
         let of = |patches| {
-            let wanted = KernelBuild { target, granule: Granule::K16, variant: "v", patches };
+            let wanted = KernelBuild { target, granule: Granule::K16, variant: "v", options: "", patches };
             inputs(&source, &configuration(target, wanted.granule).unwrap().1, "gcc 1", wanted)
         };
         let all = [of(&patches), of(&patches[..1]), of(&[])];

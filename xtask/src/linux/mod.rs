@@ -85,6 +85,8 @@ pub struct KernelBuild<'a> {
     pub granule: Granule,
     /// The name of this variant, which ends the kernel's release.
     pub variant: &'a str,
+    /// Lines of its configuration that follow those of its architecture and of all kernels.
+    pub options: &'a str,
     /// The patches, in the order in which they are applied.
     pub patches: &'a [Patch],
 }

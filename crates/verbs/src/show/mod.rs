@@ -8,7 +8,7 @@ use results::store::Store;
 
 use crate::failure::Failure;
 use crate::kernels::stored;
-use crate::output::find_store;
+use crate::output::{find_store, folded, print};
 use crate::publish::{Forms, check_requirements, print_attempts, publish_mail, publish_stored};
 
 /// Arguments of `pagelab show`.
@@ -60,6 +60,10 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     publish_stored(&comparison, &resumptions, &forms)?;
     if arguments.full {
         print_attempts(&comparison)?;
+        if let Some(command) = results::advice::measuring_command(&comparison) {
+            let text = format!("  {command} measures the program with this setting and without it, untraced");
+            print(&folded(text), false)?;
+        }
     }
     check_requirements(&comparison, &forms)
 }
