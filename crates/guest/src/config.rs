@@ -15,7 +15,7 @@ pub fn find(image: &Image) -> Option<(PathBuf, Options)> {
     let release = &image.release;
     let neighbour = image.path.parent().map(|place| place.join(format!("config-{release}")));
     let above = || image.path.ancestors().skip(1);
-    // The image of a tree is arch/NAME/boot/IMAGE.
+    // The image is at arch/NAME/boot/IMAGE in the tree, so the tree is at most four directories above.
     let built = above().take(4).map(|place| place.join(".config"));
     let modules = above().flat_map(|place| ["lib/modules", "usr/lib/modules"].map(|below| place.join(below)));
     let installed =

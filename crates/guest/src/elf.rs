@@ -1,7 +1,7 @@
 //! Fields of a program's ELF header.
 
-/// The machine that a program is for (e_machine of a 64-bit little-endian ELF file; System V ABI, chapter 4). `None` if it is not
-/// such a file.
+/// The machine that a program is for (e_machine of a 64-bit little-endian ELF file; System V ABI, chapter 4). `None` if the
+/// program is not such a file.
 pub fn machine(program: &[u8]) -> Option<u16> {
     let field = program.get(18..20).filter(|_| program.starts_with(b"\x7fELF\x02"))?;
     Some(u16::from_le_bytes([field[0], field[1]]))

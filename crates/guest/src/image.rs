@@ -1,4 +1,4 @@
-//! Finds the architecture and the release of a kernel image from its first bytes.
+//! [`Image`]: a kernel image, whose architecture and release are found in its first bytes.
 //!
 //! Sources: Documentation/arch/x86/boot.rst (`HdrS`, `kernel_version`), Documentation/arch/arm64/booting.rst,
 //! Documentation/arch/riscv/boot-image-header.rst, and PE/COFF for the machine of an EFI program.
@@ -67,7 +67,7 @@ impl Architecture {
         Architecture::ALL.into_iter().find(|one| one.name() == std::env::consts::ARCH)
     }
 
-    /// The e_machine of its ELF files (EM_X86_64, EM_AARCH64, EM_RISCV of <elf.h>).
+    /// The e_machine field of this architecture's ELF files (EM_X86_64, EM_AARCH64, EM_RISCV of <elf.h>).
     pub(crate) fn elf_machine(self) -> u16 {
         match self {
             Architecture::X86_64 => 62,
@@ -129,7 +129,7 @@ fn architecture(bytes: &[u8]) -> Result<Architecture, &'static str> {
     }
 }
 
-/// The release: x86 has it in the setup header, the others in the banner that the kernel prints at boot.
+/// The release. On x86 it is in the setup header, on the others in the banner that the kernel prints at boot.
 fn release(bytes: &[u8], architecture: Architecture) -> Option<String> {
     const BANNER: &[u8] = b"Linux version ";
     let word = |text: &[u8]| {

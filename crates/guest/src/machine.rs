@@ -1,4 +1,4 @@
-//! The virtual machine of a guest, as arguments of QEMU.
+//! [`Machine`]: the virtual machine of a guest, which becomes arguments of QEMU.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ pub enum Accelerator {
 pub struct Machine {
     /// The architecture of the guest.
     pub architecture: Architecture,
-    /// How it is executed.
+    /// How the guest's instructions are executed.
     pub accelerator: Accelerator,
     /// Memory of the guest, in bytes.
     pub memory_bytes: u64,
@@ -66,7 +66,7 @@ impl Architecture {
         match (self, accelerator) {
             (_, Accelerator::Kvm) => "host",
             (Architecture::X86_64, _) => "max",
-            // A cheap implementation of pointer authentication, which otherwise takes half of the time.
+            // `pauth-impdef` is a cheap implementation of pointer authentication. The default one takes half of the time.
             (Architecture::Arm64, _) => "max,pauth-impdef=on,lpa2=off",
             (Architecture::Riscv64, _) => "rv64,svnapot=on",
         }
@@ -84,7 +84,7 @@ impl Architecture {
 
 impl Machine {
     /// QEMU's arguments. The initrd is standard input, the port is standard output, and the console is standard error. QEMU opens
-    /// each of them again by its name in /proc, so none of them needs a name of its own.
+    /// each of them again by its name in /proc, so none of them needs a file with a name.
     pub fn words(&self, kernel: &str) -> Vec<String> {
         let Machine { architecture, accelerator, memory_bytes, cpus, .. } = self;
         let accel = match accelerator {

@@ -1,5 +1,5 @@
-//! Finds the modules that a kernel needs before it can mount the host's files. They are searched near the image, together with
-//! their dependencies, and returned in the order in which they can be loaded.
+//! [`find`] finds the modules that a kernel needs before it can mount the host's files. It searches them and their dependencies
+//! near the image, and returns them in the order in which they can be loaded.
 //!
 //! A package that is unpacked but not installed has no `modules.dep` (depmod makes it). The dependencies of a module are therefore
 //! read from the module: `depends=` in its section `.modinfo`.
@@ -12,8 +12,8 @@ use std::process::{Command, Stdio};
 use crate::file;
 use crate::image::Image;
 
-/// What a guest needs: the PCI bus, the host's files, an overlay over them, and the port. Each has its name in `modules.builtin`
-/// and the option of the kernel's configuration that enables it.
+/// What a guest needs: the PCI bus, the host's files, an overlay over them, and the port. For each: the module's name as in
+/// `modules.builtin`, and the option of the kernel's configuration that enables it.
 const NEEDED: [(&str, &str); 5] = [
     ("virtio_pci", "CONFIG_VIRTIO_PCI"),
     ("9pnet_virtio", "CONFIG_NET_9P_VIRTIO"),
@@ -99,8 +99,8 @@ pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     Ok(found.order)
 }
 
-/// Those of `names` that are modules of this kernel, with their dependencies and in the order in which they can be loaded. Built-in
-/// modules are left out, and so are those that do not exist.
+/// The modules with these names, with their dependencies and in the order in which they can be loaded. Built-in modules and names
+/// of modules that this kernel does not have are left out.
 pub fn find_existing(image: &Image, names: &[&str]) -> Result<Vec<Module>, ModulesError> {
     let Some(place) = place(image) else { return Ok(Vec::new()) };
     let mut found = ModuleSearch::begin(&place)?;
@@ -131,7 +131,7 @@ fn built_in(place: &Path) -> Result<BTreeSet<String>, ModulesError> {
     Ok(text.lines().filter_map(|line| name_of(Path::new(line))).collect())
 }
 
-/// All module files below a directory, by module name.
+/// All module files below a directory, by the name of the module.
 fn files(place: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     let mut all = BTreeMap::new();
     let mut left = vec![place.to_owned()];
@@ -151,7 +151,7 @@ fn files(place: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
     Ok(all)
 }
 
-/// The name of a module from its file: `9pnet_virtio` of `net/9p/9pnet_virtio.ko.xz`.
+/// The name of a module, from the path of its file: `9pnet_virtio` of `net/9p/9pnet_virtio.ko.xz`.
 fn name_of(path: &Path) -> Option<String> {
     let file = path.file_name()?.to_str()?;
     let (name, packed) = file.split_once(".ko")?;

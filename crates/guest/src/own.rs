@@ -1,6 +1,6 @@
 //! The files of pagelab in a guest's initial file system, where it is the first process and no other files exist yet. Without a
-//! sysroot these are the running program, the loader that it names and the libraries that are loaded now. With a sysroot it is the
-//! static pagelab in it.
+//! sysroot these are the running program, the loader that it names and the libraries that are loaded now. With a sysroot the only
+//! file is the static pagelab in the sysroot.
 
 use std::collections::BTreeMap;
 use std::fs;

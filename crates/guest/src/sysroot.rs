@@ -1,5 +1,5 @@
 //! A sysroot: a directory that holds a root file system for the architecture of the guest's kernel, with pagelab in it. The guest
-//! sees its files instead of the host's. Booting a guest writes nothing there.
+//! sees the sysroot's files instead of the host's. Booting a guest writes nothing into the sysroot.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -2,14 +2,14 @@
 
 use policy::call::{map, prot};
 
-/// How a private VMA counts as committed memory. The kernel does not merge VMAs that differ in it.
+/// How a private VMA counts as committed memory. The kernel does not merge VMAs that count differently.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Accounting {
-    /// Not at all yet, because it was never writable.
+    /// Not counted now: it is not writable, and has no anonymous pages from a time when it was.
     NotYet,
-    /// Completely (`VM_ACCOUNT`).
+    /// Counted completely (`VM_ACCOUNT`).
     Accounted,
-    /// Not at all, because of MAP_NORESERVE (`VM_NORESERVE`).
+    /// Never counted, because of MAP_NORESERVE (`VM_NORESERVE`).
     NoReserve,
 }
 

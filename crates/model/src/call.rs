@@ -2,7 +2,7 @@
 
 use trace::{Call, Event};
 
-/// System calls count in 4K pages, because recorded programs ran with those.
+/// The unit of system calls: recorded programs ran with 4K pages.
 pub(crate) const PAGE_BYTES: u64 = 4096;
 
 // include/uapi/asm-generic/mman-common.h: the same on x86-64, arm64 and riscv64.
@@ -13,7 +13,7 @@ pub(crate) const PROT_EXEC: u64 = 4;
 /// What a call affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Affected {
-    /// A range: its first address and its length in bytes.
+    /// A range of the program's memory: its first address and its length in bytes.
     Range(u64, u64),
     /// A range of length 0, which the call allows.
     Empty,
@@ -40,7 +40,7 @@ pub(crate) fn affected(event: &Event) -> Affected {
         | Call::Madvise { address, bytes, .. }
         | Call::Hole { address, bytes } => Affected::Range(address, bytes),
         Call::Mlock { bytes: 0, .. } => Affected::Empty,
-        // The kernel extends it to whole pages.
+        // The kernel extends the range to whole pages.
         Call::Mlock { address, bytes, .. } => {
             let offset = address & (PAGE_BYTES - 1);
             Affected::Range(address - offset, bytes.saturating_add(offset))
@@ -49,8 +49,8 @@ pub(crate) fn affected(event: &Event) -> Affected {
     }
 }
 
-/// Rounds a range up to whole pages. `None` if a program whose addresses end at `user_end` cannot have it: then `munmap`,
-/// `mprotect` and similar calls fail with `EINVAL` or `ENOMEM` (mm/vma.c, mm/mprotect.c, mm/mremap.c).
+/// Rounds the end of a range up to a whole page. `None` if the range is empty, misaligned or ends above `user_end`: then
+/// `munmap`, `mprotect` and similar calls fail with `EINVAL` or `ENOMEM` (mm/vma.c, mm/mprotect.c, mm/mremap.c).
 pub(crate) fn user_range(begin: u64, bytes: u64, user_end: u64) -> Option<(u64, u64)> {
     let end = begin.checked_add(bytes)?.checked_next_multiple_of(PAGE_BYTES)?;
     let is_valid = begin.is_multiple_of(PAGE_BYTES) && begin < end && end <= user_end;

@@ -58,7 +58,7 @@ pub fn load_cost(machine: &Machine, policy: &ModelPolicy, bytes: u64, seed: u64)
     simulation.event(&Event { run: 0, order: 0, call, result: BEGIN as i64 });
     simulation.add_pages(&pages);
     let order = shuffled(pages.len(), seed);
-    // One lap in order, as the workload links its nodes; then one to fill the TLBs.
+    // One lap in the order of the addresses, as the workload links its nodes; then one in the random order, to fill the TLBs.
     lap(&mut simulation, &pages, &(0..pages.len() as u32).collect::<Vec<u32>>(), trace::Kind::STORE.bits());
     lap(&mut simulation, &pages, &order, trace::Kind::LOAD.bits());
     let before = simulation.outcome()?;
@@ -121,7 +121,7 @@ mod tests {
 
     #[test]
     fn knees_are_at_the_reach_of_each_level() {
-        // 32 fully associative entries of 4K, 64K and 1M, then a second level of 1024.
+        // The machine has 32 fully associative entries for 4K, 64K and 1M pages, then a second level of 1024 entries.
         assert_eq!(misses("cortex-a57", "base", 128 << 10), (0.0, 0.0));
         assert_eq!(misses("cortex-a57", "base", 132 << 10), (1.0, 0.0));
         assert_eq!(misses("cortex-a57", "base", 4 << 20), (1.0, 0.0));

@@ -4,13 +4,13 @@
 /// (mm/khugepaged.c), which depends on the number of pages in a PMD.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Khugepaged {
-    /// Pages to scan before it sleeps (`pages_to_scan`): by default the pages of eight PMDs; 0 stops it.
+    /// Pages to scan before khugepaged sleeps (`pages_to_scan`): by default the pages of eight PMDs. With 0 it does not run.
     pub pages_to_scan: Option<u64>,
     /// Sleep time between scans (`scan_sleep_millisecs`), in seconds.
     pub scan_sleep_s: f64,
     /// How many pages of a PMD-sized window may be missing (`max_ptes_none`): by default all but one, which is the maximum.
     pub max_ptes_none: Option<u64>,
-    /// Whether it also makes folios smaller than a PMD, of the policy's size and of the sizes in `smaller_folios`
+    /// Whether khugepaged also makes folios smaller than a PMD, of the policy's size and of the sizes in `smaller_folios`
     /// (`mthp_collapse`, mm/khugepaged.c, since Linux 7.2).
     pub makes_folios: bool,
 }
@@ -36,7 +36,7 @@ pub struct Kernel {
 }
 
 impl Khugepaged {
-    /// Number of pages to scan before it sleeps, if a PMD has `pmd_pages` pages.
+    /// Number of pages that khugepaged scans before it sleeps, if a PMD has `pmd_pages` pages.
     pub(crate) fn pages_per_scan(&self, pmd_pages: u64) -> u64 {
         self.pages_to_scan.unwrap_or(pmd_pages * 8)
     }
@@ -62,7 +62,7 @@ impl Default for Khugepaged {
 
 impl Default for Kernel {
     fn default() -> Kernel {
-        // One instruction per cycle at 2.5 GHz.
+        // Assumes one instruction per cycle at 2.5 GHz.
         let instructions_per_s = 2.5e9;
         Kernel {
             khugepaged: Khugepaged::default(),

@@ -120,7 +120,7 @@ impl Layout {
         }
     }
 
-    /// Assumes that the program aligns nothing in its current mappings.
+    /// Assumes from now on that the program aligns no part of its current mappings.
     #[cfg(test)]
     pub fn drop_reservations(&mut self) {
         self.reservations = Reservations::default();
@@ -261,7 +261,7 @@ impl Layout {
         }
     }
 
-    /// Whether a recorded range is part of one piece.
+    /// Whether a whole recorded range is translated by one piece.
     fn is_piece(&self, recorded: u64, bytes: u64) -> bool {
         self.pieces.range(..=recorded).next_back().is_some_and(|(_, piece)| recorded + bytes <= piece.end)
     }
@@ -277,7 +277,7 @@ impl Layout {
         to
     }
 
-    /// Notes a new mapping, in which the program may align a part.
+    /// Notes a new mapping, because the program may align a part of it.
     fn note(&mut self, call: &Call, recorded: u64, to: u64) {
         self.reservations.note(call, recorded, to);
         self.aligned.note(call, recorded, to);

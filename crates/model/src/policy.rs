@@ -142,7 +142,7 @@ pub enum Granule {
     Thp(u64),
     /// Hugetlb pages of this number of bytes.
     Hugetlb(u64),
-    /// Those of the proposal of 2016 ([`ModelPolicy::Contig64k`]).
+    /// Blocks of 64K, mapped as in the proposal of 2016 ([`ModelPolicy::Contig64k`]).
     Contig64k,
     /// The direct map of all memory, with leaves of at most this number of bytes.
     Direct(u64),
@@ -159,7 +159,7 @@ pub struct Plan {
     pub pmd_bytes: Option<u64>,
     /// Size of THP in bytes, if faults try THP first.
     pub thp_bytes: Option<u64>,
-    /// The unit in which anonymous memory is mapped; if faults try THP first, only where no THP fits.
+    /// The unit in which anonymous memory is mapped. If faults try THP first, it is used only where no THP fits.
     pub granule: Granule,
     /// How the policy changes the program's calls.
     pub mechanism: Mechanism,
@@ -206,8 +206,8 @@ impl Plan {
         }
     }
 
-    /// Refuses kernel settings that a kernel with these tables would refuse. Does not check settings that have no effect on the
-    /// policy. The error says what is missing and what is possible instead.
+    /// Refuses kernel settings that a kernel with these tables would refuse. Settings that have no effect on the policy are not
+    /// checked. The error says what is missing and what is possible instead.
     pub(crate) fn admits_kernel(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         self.admits_folios(&kernel.smaller_folios)?;
         self.admits_max_ptes_none(kernel)
@@ -221,8 +221,8 @@ impl Plan {
         }
     }
 
-    /// A kernel tries the largest enabled folio size first. So a fallback size must not be larger than the policy's size, or the
-    /// policy's folios would be the fallback.
+    /// Refuses fallback sizes that are too small for a folio, and sizes larger than the policy's: a kernel tries the largest
+    /// enabled size first, so the policy's folios would become the fallback.
     fn admits_folios(&self, fallbacks: &[u64]) -> Result<(), MissingFeature> {
         let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
         let min_bytes = self.base_bytes * MIN_FOLIO_PAGES;
@@ -237,7 +237,7 @@ impl Plan {
         }
     }
 
-    /// `max_ptes_none_store` (mm/khugepaged.c) accepts values up to `HPAGE_PMD_NR - 1`.
+    /// Refuses a `max_ptes_none` that `max_ptes_none_store` (mm/khugepaged.c) refuses: the maximum is `HPAGE_PMD_NR - 1`.
     fn admits_max_ptes_none(&self, kernel: &Kernel) -> Result<(), MissingFeature> {
         let scanned = self.scanned_bytes(kernel);
         let Some((bytes, found)) = scanned.zip(kernel.khugepaged.max_ptes_none) else { return Ok(()) };

@@ -29,7 +29,7 @@ pub use replayed::{Replayed, Unrecorded};
 
 /// Maximum number of batches in the queue of a simulation thread.
 const MAX_AHEAD: usize = 2;
-/// If no event describes memory, touched pages at most this far apart (64K) belong to one range.
+/// Used if no event describes memory: touched pages at most this far apart (64K) belong to one range.
 const GAP_PAGES: u64 = 16;
 
 /// Infers the memory of a trace whose events describe none: ranges of touched pages, as start and end address. `None` if events

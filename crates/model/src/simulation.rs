@@ -1,8 +1,9 @@
 //! Simulates the cost of a trace on one machine under one policy.
 //!
-//! Every page that a trace touches has a number and, for each kind of access, a *slot*: where its translation is in the TLBs. A
-//! slot is set when a page is first touched, and again after its mapping has changed. So an access only reads the slot and compares
-//! the key with the one used last in its set, or looks it up in the set. Everything else happens only at misses and faults.
+//! Every page that a trace touches has a number and, for each kind of access, a *slot*, which says where its translation is in the
+//! TLBs. A slot is set when a page is first touched, and again after its mapping has changed. So an access only reads the slot and
+//! compares the key with the one used last in its set, or looks it up in the set. Everything else happens only at misses and
+//! faults.
 //!
 //! `setup` has the constant parameters, `hardware` the TLBs and walkers of all threads, `processes` the processes with their
 //! `pages`, and `lookup` the lookups of one block of runs.

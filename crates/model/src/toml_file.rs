@@ -1,4 +1,4 @@
-//! Reads TOML files. Error messages are of one line and suggest the key that was probably meant.
+//! Reads TOML files. Error messages have one line and suggest the key that was probably meant.
 
 use std::fmt;
 

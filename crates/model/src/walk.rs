@@ -1,4 +1,4 @@
-//! Page walks: the entries that a walker reads, and the caches that have them.
+//! Page walks: the entries that a walker reads, and the caches in which it finds them.
 
 use paging::{Attributes, ENTRY_BYTES, Error, Flags, Format, InputAddress, Mapping, Sizes, Tables, with_format};
 
@@ -11,12 +11,12 @@ use crate::tlb::LruSets;
 pub const MAX_WALKS: usize = 128;
 /// Maximum number of reads that are looked up in one batch.
 const MAX_PENDING: usize = 256;
-/// Instead of a level: no walk cache has an entry for the walk.
+/// Used in place of a level if no walk cache has an entry for the walk.
 const NO_TABLE: u8 = u8::MAX;
 /// log2 of the size of a cache line in bytes: eight entries.
 const LINE_SHIFT: u32 = 6;
-/// The address of the second stage's tables. Their addresses differ from those of first-stage tables in the lower 38 bits, which
-/// determine the number of a line.
+/// The address of the second stage's tables. The addresses of these tables differ from those of first-stage tables in the lower
+/// 38 bits, which determine the number of a line.
 const STAGE2_PA: Pa = Pa((1 << 43) + (1 << 37));
 const STAGE2_BYTES: u64 = 1 << 36;
 
@@ -35,7 +35,7 @@ pub struct Walks {
 /// The entry that maps a page.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LeafEntry {
-    /// Its physical address. The level is in the low bits, which are 0 in the address of an entry.
+    /// The entry's physical address, with the level in the low bits, which are 0 in every entry's address.
     address_and_level: u64,
 }
 

@@ -1,4 +1,4 @@
-//! The memory of page tables: one contiguous range of physical memory of real 8-byte entries.
+//! [`Arena`]: the memory of page tables, which is one contiguous range of physical memory that holds real 8-byte entries.
 
 use alloc::vec::Vec;
 use core::mem;
@@ -50,7 +50,7 @@ impl ReleasedTables {
     }
 }
 
-/// A released table together with the tables of its own size that all its entries point to. Those are only looked up
+/// A released table together with the tables of its own size that all its entries point to. Those tables are looked up only
 /// when they are needed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Tree {
@@ -260,7 +260,7 @@ impl Arena {
         true
     }
 
-    /// The indexes of those entries, if all of them are inside the arena.
+    /// The indexes of the `entries` entries from `pa` on, if all of them are inside the arena.
     #[inline]
     fn places(&self, pa: OutputAddress, entries: u64) -> Option<Range<usize>> {
         let first = self.place(pa) as usize;

@@ -14,7 +14,7 @@ bitflags! {
         const KERNEL_EXECUTE = 1 << 2;
         /// The unprivileged level (user mode, EL0, U-mode) may fetch instructions.
         const USER_EXECUTE = 1 << 3;
-        /// The unprivileged level may access it.
+        /// The unprivileged level may access the memory.
         const USER = 1 << 4;
         /// Valid in every address space: x86 G, RISC-V G, arm64 not nG.
         const GLOBAL = 1 << 5;

@@ -1,4 +1,4 @@
-//! Counts mapped bytes by leaf size and contiguity, and the size of the tables.
+//! [`Census`]: counts mapped bytes by leaf size and contiguity, and the size of the tables.
 
 use alloc::collections::BTreeMap;
 

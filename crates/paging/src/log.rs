@@ -20,14 +20,14 @@ pub enum Event {
         /// The new value.
         new: u64,
     },
-    /// Translations were dropped from the TLBs, and this was waited for: TLBI and DSB, INVLPG or a CR3 write with the
-    /// remote ones, SFENCE.VMA on every hart.
+    /// Translations were dropped from the TLBs of all processors, and the writer waited for that: TLBI and DSB, INVLPG or a CR3
+    /// write on every processor, SFENCE.VMA on every hart.
     Invalidate {
         /// The first input address of the range.
         va: InputAddress,
         /// Length of the range in bytes.
         bytes: u64,
-        /// Whether table entries were also dropped from their caches: not a last-level-only invalidation.
+        /// Whether table entries were dropped from their caches too. An invalidation of only the last level does not drop them.
         tables: bool,
     },
     /// A table was returned to the allocator.
@@ -48,7 +48,7 @@ pub trait Log {
     fn event(&mut self, event: Event);
 }
 
-/// No log.
+/// Discards all events.
 impl Log for () {
     const ENABLED: bool = false;
 

@@ -109,6 +109,6 @@ pub fn translate<F: Format, L: Log, G: Format, M: Log>(
             }
         }
     }
-    // A table pointer at the leaf level is illegal and was reported above.
+    // A pointer to a table at the leaf level is illegal, and was reported above.
     Err(NestedError::Stage1(Error::NotMapped { va, level: 0, entry: 0 }))
 }

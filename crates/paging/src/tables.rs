@@ -1,4 +1,4 @@
-//! Page tables of one format in an arena: map, unmap, protect, translate.
+//! [`Tables`]: page tables of one format in an arena, with the operations map, unmap, protect and translate.
 //!
 //! Input addresses inside this module are *resolved*: without the bits above those that the tables resolve. An
 //! operation either succeeds completely or, if the request is at fault, changes nothing.

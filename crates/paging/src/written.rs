@@ -39,8 +39,8 @@ impl WrittenLines {
         });
     }
 
-    /// Marks these entries as zero again. `clear` must zero the ranges of them that may hold something else. A line
-    /// that they share with other entries stays marked.
+    /// Marks these entries as zero again. `clear` is called for the ranges of them that may not be zero, and must zero them. A
+    /// line that they share with other entries stays marked.
     #[inline]
     pub fn remove_all(&mut self, entries: Range<usize>, mut clear: impl FnMut(Range<usize>)) {
         let Range { start, end } = entries.clone();
@@ -65,7 +65,7 @@ impl WrittenLines {
         self.words.get(entry >> (LINE_BITS + WORD_BITS)).is_some_and(|word| word & bit != 0)
     }
 
-    /// Whether all of these entries are zero, or `accepts` returns true for each range of them that may hold something else.
+    /// Whether all of these entries are zero or accepted. `accepts` is called for each range of them that may not be zero.
     #[inline]
     pub fn all(&self, entries: Range<usize>, mut accepts: impl FnMut(Range<usize>) -> bool) -> bool {
         let Range { start, end } = entries.clone();

@@ -32,7 +32,7 @@ pub fn register<C: Callbacks>(id: Id, version: c_int, is_system: bool) -> Result
     }
 }
 
-/// Up to version 6.
+/// The callbacks up to version 6 of the API.
 mod with_identity {
     use std::ffi::c_uint;
 
@@ -107,7 +107,7 @@ mod with_identity {
     }
 }
 
-/// For version 7 and later.
+/// The callbacks from version 7 of the API on.
 mod with_data {
     use std::ffi::c_uint;
 

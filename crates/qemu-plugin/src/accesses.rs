@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The callbacks for instructions and accesses: the hot path.
 //!
-//! Code that is seldom needed is in functions of its own, so that the frequent callbacks save no registers.
+//! Code that is seldom needed is in separate functions, so that the frequent callbacks save no registers.
 
 use std::ffi::c_uint;
 use std::sync::atomic::Ordering;

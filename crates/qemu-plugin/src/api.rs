@@ -17,7 +17,7 @@ pub const NO_REGISTERS: c_int = 0;
 
 /// The oldest version of the API that this plugin can be loaded with.
 const OLDEST: c_int = 1;
-/// The first version with scoreboards. QEMU 9.0 refuses plugins of an earlier one.
+/// The first version with scoreboards. QEMU 9.0 refuses plugins of an earlier version.
 const WITH_SCOREBOARDS: c_int = 2;
 /// The first version whose callbacks get user data in place of the plugin's ID. QEMU 11.1 refuses plugins of an earlier version.
 pub const WITH_USER_DATA: c_int = 7;
@@ -86,25 +86,25 @@ pub fn symbol(name: &CStr) -> *mut c_void {
 /// Why the plugin cannot work with the program that loaded it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApiError {
-    /// It does not offer the plugin's version of the API.
+    /// QEMU does not offer the plugin's version of the API.
     #[error(
         "QEMU offers versions {oldest} to {current} of the plugin API; expected version {version} among them: use QEMU 7.2 to 11.1"
     )]
     Version {
-        /// The oldest version that it offers.
+        /// The oldest version that QEMU offers.
         oldest: c_int,
-        /// The newest version that it offers.
+        /// The newest version that QEMU offers.
         current: c_int,
         /// The plugin's version.
         version: c_int,
     },
-    /// It emulates a machine, but a program was expected.
+    /// QEMU emulates a machine, but a program was expected.
     #[error("QEMU emulates a whole machine; record it with --system")]
     Machine,
-    /// It emulates a program, but a machine was expected.
+    /// QEMU emulates a program, but a machine was expected.
     #[error("QEMU emulates one program; expected a whole machine, as qemu-system-x86_64")]
     Program,
-    /// It does not export a function of QEMU's.
+    /// The program that loaded the plugin does not export a function of QEMU's.
     #[error("{0:?} is missing: the plugin was not loaded by QEMU")]
     Missing(&'static CStr),
 }

@@ -209,7 +209,8 @@ fn file_system(file: i32, bytes: u64, flags: u64) -> Option<u64> {
     (result == 0).then(|| unsafe { reported.assume_init() }.f_type as u64)
 }
 
-/// The event after a mapping of a file in memory in which nothing is allocated; `None` for other mappings.
+/// The event [`Call::Hole`] that follows the mapping of a file in memory in which nothing is allocated; `None` for other
+/// mappings.
 pub fn hole(call: &Call, result: i64) -> Option<Call> {
     let Call::Mmap { bytes, flags, file, .. } = *call else { return None };
     let is_shared =
@@ -260,7 +261,7 @@ pub fn may_end(kind: Signalling, arguments: &[u64; 6], process: u32) -> bool {
     let (target, signal) = match kind {
         Signalling::Process => (arguments[0] as i32, arguments[1]),
         Signalling::ThreadOfProcess => (arguments[0] as i32, arguments[2]),
-        // The target thread does not matter: it may be one of this process.
+        // The target thread is not compared, because it may be any thread of this process.
         Signalling::Thread => (0, arguments[1]),
     };
     ENDING.contains(&(signal as i32)) && (target == 0 || target == -1 || target.unsigned_abs() == process)

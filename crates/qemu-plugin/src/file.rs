@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The file of a trace in a process that may close any descriptor.
+//! [`TraceFile`]: the file of a trace, in a process that may close any descriptor.
 //!
 //! The descriptor has a high number, which no program uses by chance. A program that closes all descriptors closes this one too,
 //! so every write first checks that the descriptor still is the file, and opens the file again if not.
@@ -102,7 +102,7 @@ impl TraceFile {
         if self.is_trace(&file) {
             return Ok(file);
         }
-        // The program may use the number by now, so it is not closed.
+        // The program may have reused the number by now, so the old descriptor is not closed.
         let file = open_no_link(&self.path)?;
         if !self.is_trace(&file) {
             return Err(io::Error::other("the file was replaced by another one while it was being written"));

@@ -81,7 +81,7 @@ mod tests {
         assert_eq!((processed, known(&mut touched)), (2, 5));
         touch(&mut touched);
         assert_eq!((freed.apply_to(processed, &mut touched), known(&mut touched)), (2, 8));
-        // More ranges than are kept.
+        // Adds more ranges than are kept.
         freed.add((0..=MAX_RANGES as u64).map(|_| 0x1000..0x2000));
         assert_eq!((freed.apply_to(processed, &mut touched), known(&mut touched)), (3 + MAX_RANGES as u64, 0));
     }

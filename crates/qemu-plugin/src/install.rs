@@ -69,14 +69,14 @@ unsafe extern "C" fn qemu_plugin_install(
     // SAFETY: as above.
     let installed = request.map_err(InstallError::from).and_then(|request| unsafe { install(id, &*info, request) });
     if let Some(handover) = handover {
-        // Until then QEMU does not check for signals.
+        // Before this point QEMU does not check for signals, so they stayed blocked until now.
         signals::set(handover.signals);
     }
     match installed {
         Ok(()) => 0,
         Err(error) => {
             ErrorOutput::open().report(&error);
-            // If a recorded program executes this one, it runs even if it cannot be recorded.
+            // If a recorded program executes this program, the program runs even if it cannot be recorded.
             c_int::from(handover.is_none())
         }
     }
@@ -98,6 +98,8 @@ fn open_trace(request: &Request) -> Result<(TraceFile, Vec<u8>), InstallError> {
     unsafe { TraceFile::from_descriptor(&path, handover.file) }.map_err(of(&path))
 }
 
+/// Sets up the recorder and registers the callbacks.
+///
 /// # Safety
 /// `info` comes from QEMU: its target name is a string.
 unsafe fn install(id: Id, info: &Info, request: Request) -> Result<(), InstallError> {

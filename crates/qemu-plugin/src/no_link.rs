@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! Opens files by paths on which no component is a symbolic link.
 //!
-//! pagelab passes paths without links. If a component is a link by now, another user who owns a directory on the path has planted
-//! it, and a recorder running as root must not follow it.
+//! pagelab passes paths without links. If a component is a link when the file is opened, another user who owns a directory on the
+//! path has planted it, and a recorder running as root must not follow it.
 
 use std::ffi::CString;
 use std::fs::File;

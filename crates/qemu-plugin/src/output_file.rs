@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
 //! The file of a process, and the events that have not been written to it.
 //!
-//! An event precedes in the file every run that came after it, of any thread. It is noted at the moment of the call, and every
-//! writer of runs first writes all noted events. Timestamps precede both.
+//! In the file, an event precedes every run of any thread that came after it. The event is noted at the moment of the call, and
+//! every writer of runs first writes all noted events. Timestamps precede both.
+//!
+//! While a thread is in a call that may end the program, the file has a *provisional end*: the event of that call and, if there
+//! is no other thread, the index. It is removed if the call returns.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -124,7 +127,7 @@ impl OutputFile {
         more: impl FnOnce(&mut Writer<TraceFile>) -> io::Result<()>,
     ) -> io::Result<()> {
         if let Some(checkpoint) = self.before_end.take() {
-            // The program did not end.
+            // The program has not ended, so the provisional end is removed.
             let offset = writer.rewind(checkpoint);
             writer.get_mut().rewrite_from(offset);
         }
@@ -140,7 +143,7 @@ impl OutputFile {
                 // The event that ends the program is the last one.
                 let event = ending.event.clone().map(|event| Event { order, ..event });
                 if let Some(event) = event.as_ref().filter(|_| self.is_timed) {
-                    // The event may still be in the future.
+                    // The event gets the current time, although it may still be in the future.
                     self.last_ns = self.last_ns.max(now_ns());
                     let (run, (_, events)) = (event.run, writer.written(*thread));
                     let timestamp = Timestamp { thread: *thread, run, event: events, time_ns: self.last_ns };

@@ -45,7 +45,7 @@ pub fn vcpu_ends(vcpu: c_uint) {
     });
 }
 
-/// The process ends. Other threads may still run; see `vcpus`.
+/// Handles the end of the process. Other threads may still run; see `vcpus`.
 pub fn ends() {
     let left_out = PLUGIN.vcpus.end_all(|vcpu| {
         PLUGIN.recorder().end_thread(vcpu);
@@ -78,8 +78,8 @@ pub fn begin_once(block: Opaque) {
     recorder.kernel_accessed(state, &stores.chain(loads).collect::<Vec<_>>());
 }
 
-/// Records those of `regions` that belong to the program. Returns the pages that Linux would have written, and the page in place
-/// of a missing vDSO, if the program's start reads it.
+/// Records the members of `regions` that belong to the program. Returns the pages that Linux would have written, and the page in
+/// place of a missing vDSO, if the program's start reads it.
 fn note_regions(state: &mut Vcpu, regions: &[Region]) -> (Vec<u64>, Option<u64>) {
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
     let [begin, end] = &PLUGIN.program.heap;
@@ -159,7 +159,7 @@ fn end_call(state: &mut Vcpu, result: i64) {
     let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };
     if let Some(call) = call::event(kind, &arguments, &memory) {
         recorder.owned().apply(&call, result);
-        // Before `note`: a thread that sees the event takes over the freed ranges.
+        // The freed ranges are noted before the event, because a thread that sees the event takes them over.
         recorder.forget(state, freed_by(&call, result, heap_end));
         let hole = call::hole(&call, result);
         recorder.note(state, call, result);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! Counts the processors of a machine: how many have begun, and how many are completely recorded.
+//! [`Processors`] counts the processors of a machine: how many have begun, and how many are completely recorded.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The state that the threads of a process share, and how their runs and events are written to the file.
+//! [`Recorder`]: the state that the threads of a process share, and how their runs and events are written to the file.
 
 use std::io;
 use std::path::PathBuf;
@@ -21,7 +21,7 @@ use crate::vcpu::{Vcpu, Work};
 
 /// The maximum number of runs in the chunks of all threads; it limits the memory used.
 const MAX_RUNS_TOTAL: usize = 1 << 20;
-/// The minimum chunk size, in runs, when there are few threads; a dictionary is too expensive for fewer.
+/// The minimum chunk size, in runs, when there are few threads; a dictionary is too expensive for fewer runs.
 const MIN_RUNS: usize = 1 << 16;
 /// With more threads than this, each has only a buffer, which becomes a chunk directly.
 const FEW_THREADS: usize = 16;
@@ -33,7 +33,7 @@ const MAX_BUFFERED: usize = 1 << 14;
 const MAX_ENCODERS: usize = 8;
 /// How long a thread waits for another to finish its chunk before it allocates more memory.
 const ENCODER_TIMEOUT: Duration = Duration::from_secs(10);
-/// Events are written when there are this many.
+/// Noted events are written to the file when there are this many.
 const MAX_NOTED: usize = 1 << 12;
 
 mod first_touches;
@@ -55,7 +55,8 @@ fn remedy(error: &io::Error) -> &'static str {
 /// What to record of a process, and how; a forked process has the same plan.
 #[derive(Clone)]
 pub struct Plan {
-    /// The header of its trace. If it has a process, that is the parent.
+    /// The header of the process's trace. The process in it, if there is one, is the parent, or after an execve the process
+    /// itself.
     pub header: Header,
     /// The system call numbers.
     pub numbers: Numbers,
@@ -80,7 +81,7 @@ pub struct Recorder {
     errors: ErrorOutput,
     threads: AtomicUsize,
     next_thread: AtomicU32,
-    /// Idle memory for encoding chunks, and how many more may be allocated.
+    /// Idle memory for encoding chunks, and how many more such buffers may be allocated.
     spare: Mutex<(Vec<Work>, usize)>,
     /// Signalled when memory for chunks becomes available.
     is_spare: Condvar,
@@ -140,7 +141,7 @@ impl Recorder {
     pub fn begin(&self) {
         self.attempt(&mut self.lock(), |writer| {
             if self.plan.request.handover.is_none() {
-                // First, because a reader that finds the header assumes that the trace file is unchanged.
+                // The header is removed first, because a reader that finds it assumes that the trace file is unchanged.
                 std::fs::remove_file(&self.plan.request.header)?;
             }
             writer.get_mut().begin()
@@ -234,7 +235,7 @@ impl Recorder {
         self.empty(vcpu);
         let mut unwritten = self.lock();
         let order = self.events();
-        // Events of other threads in the meantime are seen with the next block.
+        // If other threads have noted events in the meantime, this thread sees them at its next block.
         if vcpu.seen() == order {
             vcpu.set_seen(order + 1);
         }
@@ -318,7 +319,7 @@ impl Recorder {
 
     /// Writes all data of a thread, and all noted events.
     pub fn write(&self, vcpu: &mut Vcpu) {
-        // Compressed before the lock is taken.
+        // The data is compressed before the lock is taken.
         let mut work = self.work();
         let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|work| vcpu.take(work));
         let mut unwritten = self.lock();
@@ -337,8 +338,8 @@ impl Recorder {
         self.is_spare.notify_one();
     }
 
-    /// Writes all data of a thread, and the index if there is no other thread, because the program may end in the next call;
-    /// `last` is that call.
+    /// Writes all data of a thread, and, because the program may end in its next call, a provisional end of the file: `last`,
+    /// which is that call, and the index if there is no other thread.
     pub fn close(&self, vcpu: &mut Vcpu, last: Option<Call>) {
         self.write(vcpu);
         let mut unwritten = self.lock();
@@ -349,7 +350,7 @@ impl Recorder {
         vcpu.may_end();
     }
 
-    /// Removes the provisional end of the file that was written in case the program ended in a call: the call has returned.
+    /// Handles the return of a call that might have ended the program: removes the provisional end of the file.
     pub fn continued(&self, vcpu: &Vcpu) {
         let mut unwritten = self.lock();
         unwritten.continued(vcpu.thread);

@@ -2,8 +2,8 @@
 //! What QEMU reports about an access: whether it is a store, and its size. QEMU is asked once for each value that encodes this,
 //! because asking costs as much as recording.
 //!
-//! A callback for loads only would not have to ask. But QEMU 7.2 calls it for stores, and the callback for stores for both
-//! (`op_rw`, accel/tcg/plugin-gen.c, takes 1 and 2 for 0 and 1).
+//! A callback for loads alone would not have to ask. But QEMU 7.2 calls a callback for loads at stores, and a callback for
+//! stores at both (`op_rw`, accel/tcg/plugin-gen.c, takes 1 and 2 for 0 and 1).
 
 use std::sync::atomic::{AtomicU8, Ordering};
 

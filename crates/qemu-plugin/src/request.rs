@@ -28,7 +28,7 @@ pub enum HeaderError {
     None(#[source] serde_json::Error),
     #[error("pagelab expects the format {0:?}; this plugin writes {SCHEMA:?}: rebuild both")]
     Schema(String),
-    /// It is for a program of another instruction set.
+    /// The header is for a program of another instruction set.
     #[error("the program is for {program}; this QEMU emulates {target}")]
     Architecture {
         /// The program's instruction set.
@@ -43,7 +43,7 @@ pub enum HeaderError {
 pub struct Request {
     /// The trace file. Its old content stays until recording begins.
     pub output: PathBuf,
-    /// The device and inode of that file, where they are known; a different file that replaced it is not written.
+    /// The device and inode of that file, if they are known. A different file that has replaced it is not written.
     pub identity: Option<(u64, u64)>,
     /// The file with the header of the trace, as JSON; it exists until recording begins.
     pub header: PathBuf,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! When recording is on, counted in instructions of a thread.
+//! [`Schedule`]: when recording is on, counted in instructions of a thread.
 
 use trace::Header;
 

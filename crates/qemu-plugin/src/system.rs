@@ -47,7 +47,8 @@ pub fn translated<const KEEP: bool>(block: Opaque) {
         let page = physical.map(|address| address >> PAGE_SHIFT);
         match (KEEP, physical) {
             (true, Some(address)) => {
-                // The rest of an access or instruction in the next virtual page may be anywhere in physical memory.
+                // Only the part in this page counts: the rest of an access or instruction in the next virtual page may be
+                // anywhere in physical memory.
                 let bytes = ((api.instruction_bytes)(instruction) as u64).min(PAGE_BYTES - address % PAGE_BYTES);
                 let data = Fetch::new(address, bytes).to_data();
                 (api.on_instruction)(instruction, instruction_begins_in_machine, NO_REGISTERS, data);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The pages that a thread has touched, to detect first touches, whose time is recorded.
+//! [`Touched`]: the pages that a thread has touched, to detect first touches, whose time is recorded.
 //!
 //! There is one bit for each page, in blocks found by hashing, and a cache of recently found pages in front. Every run that
 //! begins is checked here, in programs with threads or forked processes.
@@ -63,14 +63,14 @@ impl Touched {
         self.has_lately(page, kind) || self.finds(page, kind)
     }
 
-    /// Whether it was, according to the cache of recent pages alone.
+    /// As [`Touched::has`], but by the cache of recent pages alone.
     #[inline(always)]
     pub fn has_lately(&self, page: u64, kind: Kind) -> bool {
         let any = if kind.has(Kind::STORE) { 0 } else { STORED };
         self.recent[place(page)] | any == page | STORED
     }
 
-    /// The same by the bits, for a page that is not in the cache.
+    /// As [`Touched::has`], but by the bits, for a page that is not in the cache.
     #[inline(never)]
     fn finds(&mut self, page: u64, kind: Kind) -> bool {
         let slot = self.slot(page);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! One emulated processor: the buffers to which its callbacks append, and how they become chunks.
+//! [`Vcpu`]: one emulated processor, with the buffers to which its callbacks append, and how these become chunks.
 
 use std::io;
 
@@ -44,7 +44,7 @@ pub enum Attention {
 /// Buffers for encoding chunks. They are reused, because most of their memory is the compressor's.
 pub struct Work {
     encoder: Encoder,
-    /// For threads without a builder of their own.
+    /// The builder for threads that have none.
     builder: Builder,
     /// The last chunk.
     pub bytes: Vec<u8>,
@@ -68,7 +68,7 @@ pub struct Vcpu {
     schedule: Schedule,
     /// Whether this is a machine's processor that has executed nothing yet.
     is_before_first_instruction: bool,
-    /// Whether it is in a call that may end the program, or has executed nothing since.
+    /// Whether the vCPU is in a call that may end the program, or has executed nothing since.
     is_ending: bool,
     /// The chunk so far; `None` where there are many threads, whose runs stay in their buffers until a chunk is made.
     builder: Option<Builder>,
@@ -76,15 +76,15 @@ pub struct Vcpu {
     before: u64,
     /// Instruction count after which the next block is due.
     due: u64,
-    /// Its number in the trace.
+    /// The vCPU's number in the trace.
     pub thread: u32,
     /// Accesses and instructions that were left out because they are not in memory.
     pub outside: (u64, u64),
-    /// The call that it is in.
+    /// The system call that the vCPU is in.
     pub call: Option<Pending>,
     /// The program's memory at the start of the current fork or clone.
     pub owned: Option<Owned>,
-    /// Number of freed ranges that it has processed.
+    /// Number of freed ranges that this vCPU has processed.
     freed_ranges: u64,
 }
 
@@ -120,7 +120,7 @@ impl Vcpu {
         vcpu
     }
 
-    /// The part that callbacks use.
+    /// The part of the state that callbacks use.
     #[inline(always)]
     pub fn current(&mut self) -> &mut Current {
         &mut self.current
@@ -143,12 +143,13 @@ impl Vcpu {
         self.current.runs.guard(!self.keeps_addresses);
     }
 
-    /// Whether it detects first touches.
+    /// Whether this vCPU detects first touches.
     pub fn detects_first_touches(&self) -> bool {
         self.current.touched.is_some()
     }
 
-    /// Records that it touches the page at this address. Returns whether this is a first touch whose time must be recorded.
+    /// Records that this vCPU touches the page at this address. Returns whether this is a first touch whose time must be
+    /// recorded.
     pub fn touch(&mut self, page: u64, kind: Kind) -> bool {
         let Some(touched) = &mut self.current.touched else { return false };
         let is_first = !touched.has(page, kind);
@@ -326,7 +327,7 @@ impl Vcpu {
             (None, false) => self.builder = Some(Builder::new(header.columns)),
             _ => {}
         }
-        // A power of two, so that the size seldom changes.
+        // The size is a power of two, so that it seldom changes.
         let runs = if many { 1 << max_runs.max(MIN_RUNS).ilog2() } else { RUNS };
         if self.current.runs.max_runs() != runs {
             self.current.runs = Runs::new(runs);
@@ -348,7 +349,7 @@ impl Vcpu {
         self.set_attention();
     }
 
-    /// Resets the state that a forked process inherited: it begins a trace of its own.
+    /// Resets the state that a forked process inherited: the process begins a separate trace.
     pub fn reset_after_fork(&mut self, columns: Columns) {
         self.current.runs.clear();
         self.addresses.clear();

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-or-later
-//! The vCPUs of this process by QEMU's numbers, and which thread may use them when.
+//! [`Vcpus`]: the vCPUs of this process by QEMU's numbers, and which thread may use them when.
 //!
-//! Each is used by its own thread and by the thread that ends the process. QEMU calls the latter while other threads still run.
-//! In user emulation no block is executed any more (`qemu_plugin_user_exit`, plugins/core.c, stops all vCPUs and removes the
-//! callbacks from the blocks), but a thread may be in a callback of a system call. A vCPU of a whole machine may be in any
-//! callback, because devices end the process from one of them (exit(3)). All work that may run then is done by
-//! [`Vcpus::while_running`], and [`Vcpus::end_all`] waits for its end.
+//! Each vCPU is used by its own thread and by the thread that ends the process. QEMU calls the plugin in the latter thread
+//! while other threads still run. In user emulation no block is executed any more (`qemu_plugin_user_exit`, plugins/core.c,
+//! stops all vCPUs and removes the callbacks from the blocks), but a thread may be in a callback of a system call. A vCPU of a
+//! whole machine may be in any callback, because devices end the process from one of them (exit(3)). All work that may run then
+//! is done by [`Vcpus::while_running`], and [`Vcpus::end_all`] waits for its end.
 
 use std::ffi::c_uint;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, AtomicUsize, Ordering};
@@ -176,8 +176,8 @@ impl Vcpus {
                 std::thread::sleep(INTERVAL);
             }
             let is_busy = is_used();
-            // It is never freed: a callback that has just begun may have read the pointer, and the process ends anyway. SAFETY:
-            // made by `begin`; its thread is in no callback, and leaves the next one at once.
+            // The vCPU is never freed: a callback that has just begun may have read the pointer, and the process ends anyway.
+            // SAFETY: made by `begin`; its thread is in no callback, and leaves the next one at once.
             match unsafe { slot.vcpu.load(Ordering::Acquire).as_mut() } {
                 Some(_) if is_busy => left_out += 1,
                 Some(vcpu) => each(vcpu),
@@ -219,7 +219,7 @@ mod tests {
         while !VCPUS.ended.load(Ordering::SeqCst) {
             std::thread::yield_now();
         }
-        // Other threads are not let in, and `end_all` waits for the first.
+        // Other threads are not let in any more, and `end_all` waits for the thread that is already in.
         assert_eq!(VCPUS.while_running(8, || ()), None);
         std::thread::sleep(Duration::from_millis(50));
         assert!(!end.is_finished());

@@ -49,7 +49,7 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
             attempt.changes.iter().any(|change| matches!(change, Change::Setting { value, .. } if value == "never"));
         let for_all = match (&pool, attempt.is_for_all()) {
             (Some(pool), _) => pool.as_str(),
-            (None, true) if takes_away => "; all programs get these pages, and none larger",
+            (None, true) if takes_away => "; all programs get them, and none larger",
             (None, true) => "; all programs get it",
             (None, false) => "",
         };
@@ -89,8 +89,8 @@ fn effect(tried: &Tried, bytes: u64) -> String {
         Granularity::Base => {
             format!("by default {by_default} is in larger pages, with this {bytes}, under {policy} {by_policy}")
         }
-        Granularity::Mthp(_) => format!("{bytes} of {policy}'s {by_policy}"),
-        _ => format!("{bytes} of {policy}'s {by_policy} in large pages"),
+        Granularity::Mthp(size) => format!("{bytes} in {size} pages, {by_policy} by {policy}"),
+        _ => format!("{bytes} in large pages, {by_policy} by {policy}"),
     }
 }
 
@@ -162,10 +162,7 @@ mod tests {
         let comparison = advised(vec![tried("/a", "madvise", 0), tried("/b", "always", 255 << 20)], None);
         let text = short(&comparison);
         assert!(text.starts_with("advice: ") && text.contains("/b"), "{text}");
-        assert!(
-            text.ends_with("(255M of thp's 256M in large pages, in one run; all programs get it)"),
-            "{text}"
-        );
+        assert!(text.ends_with("(255M in large pages, 256M by thp, in one run; all programs get it)"), "{text}");
         let rows = attempts(&comparison);
         assert_eq!(rows.len(), 2);
         assert!(rows[0].starts_with("  no effect: 0 of 256M: ") && rows[1].starts_with("  holds: 255M: "), "{rows:?}");
@@ -189,7 +186,7 @@ mod tests {
         tried.large = LargeBytes { by_policy: 0, by_default: 64 << 20 };
         let text = short(&comparison);
         let effect =
-            "(by default 64M is in larger pages, with this 0, under base 0, in one run; all programs get these pages";
+            "(by default 64M is in larger pages, with this 0, under base 0, in one run; all programs get them";
         assert!(text.contains(effect), "{text}");
     }
 }

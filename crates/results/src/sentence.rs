@@ -130,7 +130,7 @@ impl Conclusion<'_> {
             rows::title(self.comparison, rows::primary(self.comparison)),
             baseline_label(self.comparison),
             figure::plain(self.comparison.design.band_ratio * 100.0),
-            self.change(nearest).map(|change| format!(" ({which}{change})")).unwrap_or_default()
+            self.change(nearest).map(|change| format!("; {which}{change}")).unwrap_or_default()
         )
     }
 
@@ -150,7 +150,7 @@ impl Conclusion<'_> {
         let rows = self.with(|outcome| *outcome == Outcome::WithinTracerCost);
         let far = self.farthest(&rows)?;
         let which = if rows.len() == 1 { String::new() } else { format!("{}: ", far.label()) };
-        let change = self.change(far).map(|change| format!(" ({which}{change})")).unwrap_or_default();
+        let change = self.change(far).map(|change| format!("; {which}{change}")).unwrap_or_default();
         Some(format!(
             "nothing is claimed of {}: tracing overhead could explain the difference{change}{}",
             labels(&rows),

@@ -26,7 +26,7 @@ pub enum Advice {
     Tried(Tried),
 }
 
-/// The settings that were tried for a policy.
+/// The settings that were tried in order to give the program the pages of a policy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tried {
     /// The policy that won; of several that tie, the least intrusive.
@@ -39,8 +39,8 @@ pub struct Tried {
     pub source_change: Option<String>,
 }
 
-/// The program's bytes in large pages: pages of at least the policy's size; under mTHP, of that size alone, because larger ones are
-/// those of another policy; for `base`, pages larger than base pages.
+/// The program's bytes in large pages, which are: for most policies pages of at least the policy's size; for mTHP only pages of
+/// that size, because larger pages are those of another policy; for `base` pages larger than base pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LargeBytes {
     /// Under the policy.
@@ -77,12 +77,12 @@ pub enum Outcome {
     },
     /// The program ran, but its answer differs from the one without the setting.
     OtherAnswer,
-    /// The program failed under it.
+    /// The program failed under the setting.
     Failed {
-        /// How it ended, as a clause.
+        /// How the program ended, as a clause.
         how: String,
     },
-    /// It could not be set.
+    /// The setting could not be made.
     Refused {
         /// The reason.
         reason: String,
@@ -105,8 +105,8 @@ impl Tried {
         self.holds(&last.outcome).then_some((last, large_bytes))
     }
 
-    /// If a setting failed only for lack of free blocks: the bytes that lacked them. With them, the setting would hold. Of several
-    /// settings, the one that lacked most.
+    /// The bytes for which free blocks were missing, if a setting failed only for that reason: with enough free blocks, the
+    /// setting would hold. Of several such settings, the one that lacked most counts.
     pub fn undecided_for_blocks(&self) -> Option<u64> {
         let would_hold = |attempt: &Attempt| {
             let Outcome::Ran { large_bytes, no_block_bytes } = attempt.outcome else { return false };
@@ -144,7 +144,7 @@ impl Attempt {
         describe(&self.changes)
     }
 
-    /// Whether it affects every program of the system.
+    /// Whether the setting affects every program of the system.
     pub fn is_for_all(&self) -> bool {
         let is_for_all = |change: &Change| matches!(change, Change::Setting { value, .. } if value != "madvise");
         self.changes.iter().any(is_for_all)

@@ -14,7 +14,7 @@ use crate::trial::{Arm, TrialRecord};
 /// Everything that is decided before the first trial.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Design {
-    /// The arms; every other arm is compared with the one at `baseline`.
+    /// The arms. Every other arm is compared with the arm at `baseline`.
     pub arms: Vec<Arm>,
     /// Index of the baseline in `arms`.
     pub baseline: usize,
@@ -47,10 +47,10 @@ pub struct Design {
     /// The fragmentation of free memory from before the first trial until after the last; absent: unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fragmented: Option<Fragmented>,
-    /// The effect of the own session of every run; absent: runs are in the session of pagelab, or in one for another user.
+    /// The effect of giving every run its own session; absent: runs are in pagelab's session, or in a session for another user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub own_session: Option<OwnSession>,
-    /// Contention for the processors before the first block; absent: not observed, because the user named the primary metric.
+    /// Contention for the processors before the first block; absent: not sampled, because the user named the primary metric.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub contention: Option<Contention>,
 }
@@ -59,10 +59,10 @@ pub struct Design {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Khugepaged {
-    /// Unchanged: it wakes up in some trials and not in others.
+    /// Unchanged: khugepaged wakes up in some trials and not in others.
     #[default]
     AsIs,
-    /// It sleeps in all trials.
+    /// khugepaged sleeps in all trials.
     Off,
 }
 
@@ -70,12 +70,12 @@ pub enum Khugepaged {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "admission")]
 pub enum Admission {
-    /// Its policy can be applied; `mechanism` names how.
+    /// The arm's policy can be applied; `mechanism` says how.
     Admitted {
         /// For example `madvise(MADV_HUGEPAGE) injected after mmap and brk`.
         mechanism: String,
     },
-    /// Its policy cannot be applied.
+    /// The arm's policy cannot be applied.
     Unsupported(Unsupported),
 }
 
@@ -85,7 +85,7 @@ pub enum Admission {
 pub struct Unsupported {
     /// What is missing, as a clause.
     pub reason: String,
-    /// How to get it, as exactly as possible: a command, a kernel version, a privilege.
+    /// How to get what is missing, as exactly as possible: a command, a kernel version, a privilege.
     pub remedy: String,
 }
 
@@ -117,7 +117,7 @@ pub struct Comparison {
     pub design: Design,
     /// The machine on which the trials ran.
     pub machine: Machine,
-    /// One per arm of the design.
+    /// One admission per arm of the design.
     pub admissions: Vec<Admission>,
     /// All trials in execution order, including rejected and discarded ones.
     pub trials: Vec<TrialRecord>,
@@ -133,7 +133,7 @@ pub struct Comparison {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Ended {
-    /// It is still running, or was killed.
+    /// The comparison is still running, or was killed.
     NotEnded,
     /// Every arm reached the requested precision.
     Precise,
@@ -158,7 +158,7 @@ pub enum Ended {
 }
 
 impl Ended {
-    /// Whether it ended regularly, so that its analysis is a result.
+    /// Whether the comparison ended regularly, so that its analysis is a result.
     pub fn has_result(&self) -> bool {
         matches!(self, Ended::Precise | Ended::Blocks | Ended::Time)
     }

@@ -6,7 +6,7 @@ use crate::metric::names;
 
 /// A busy loop that gets less than this share of a processor shows enough contention to change wall times.
 const MIN_SHARE_RATIO: f64 = 0.9;
-/// Stolen time of this share or more changes wall times.
+/// If at least this share of time is stolen, wall times change.
 const MAX_STEAL_RATIO: f64 = 0.05;
 
 /// Contention for the processors, sampled before the first block while a busy loop of pagelab ran.

@@ -1,5 +1,5 @@
-//! Control arms: they measure the cost of the tracer's stops as policies are measured, in the same blocks, though not in every
-//! block ([`crate::stats`]).
+//! Control arms: they measure the cost of the tracer's stops in the same way in which policies are measured, in some of the
+//! same blocks ([`crate::stats`]).
 //!
 //! A traced program stops at some of its calls. The stops take time that the policy itself does not. The tracer's own
 //! clock cannot measure that time, because it does not include context switches and wake-ups. So the blocks contain
@@ -9,7 +9,7 @@
 //! * a *sham arm* belongs to an arm that stops more or less often than the baseline: it stops at the same calls, and
 //!   makes as many additional calls there, but these change nothing.
 //!
-//! Each variant has its own control arms. Both kinds run under the *reference policy*: the baseline's if that needs no
+//! Each variant has its own control arms. Both kinds run under the *reference policy*: the baseline's policy if that needs no
 //! stops, otherwise `default`. Control arms are not compared as policies: they never win and do not count in corrections for
 //! multiple arms.
 
@@ -27,7 +27,7 @@ const STOP_S: f64 = 50e-6;
 /// A sham arm is run only if the difference in stops from the baseline could fill this share of the practical band.
 const MIN_BAND_SHARE: f64 = 0.25;
 
-/// The label of the run without the tracer; of variants, the beginning of their labels.
+/// The label of the bare arm, which runs without the tracer. With variants, the labels of their bare arms begin with it.
 pub const BARE: &str = "bare";
 
 impl Design {

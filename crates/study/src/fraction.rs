@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// A requested share of memory: `1/2`.
+/// A requested share of memory, such as `1/2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct Fraction {
@@ -24,12 +24,12 @@ impl Fraction {
         f64::from(self.numerator) / f64::from(self.denominator)
     }
 
-    /// Whether it is none of the memory or all of it.
+    /// Whether the share is none of the memory or all of it.
     pub fn is_none_or_all(self) -> bool {
         self.numerator == 0 || self.numerator == self.denominator
     }
 
-    /// The number of windows that it covers out of `windows`: at least one, and fewer than all if there are several.
+    /// The number of windows, out of `windows`, that the share covers: at least one, and fewer than all if there are several.
     pub(crate) fn of(self, windows: u32) -> u32 {
         let count = (self.ratio() * f64::from(windows)).round() as u32;
         count.clamp(1, windows.saturating_sub(1).max(1))

@@ -1,6 +1,6 @@
 //! Comparisons made in guests: which kernel a comparison ran on, and what the guest's clock means.
 //!
-//! A guest gets both on its kernel's command line, so every comparison made in it records them.
+//! pagelab passes both to the guest on its kernel's command line, so every comparison made in the guest records them.
 
 use crate::comparison::Comparison;
 use crate::machine::Machine;
@@ -27,11 +27,11 @@ const CLOCK: &str = "pagelab.clock";
 /// The meaning of a machine's clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// It measures time.
+    /// The clock measures time.
     Real,
-    /// It advances by one nanosecond per instruction: the machine is emulated, and its "times" count instructions.
+    /// The clock advances by one nanosecond per instruction: the machine is emulated, and its "times" count instructions.
     Instructions,
-    /// Nothing: the machine is emulated, and its times say nothing about any other machine.
+    /// The clock measures nothing: the machine is emulated, and its times say nothing about any other machine.
     Nothing,
 }
 
@@ -103,7 +103,7 @@ impl Clock {
         format!("{CLOCK}={value}")
     }
 
-    /// What figures of such a machine do not show; `None` for a real clock.
+    /// What figures of a machine with this clock do not show; `None` for a real clock.
     pub fn limits(self) -> Option<&'static str> {
         match self {
             Clock::Real => None,
@@ -135,12 +135,13 @@ const COUNTED: [(&str, &str); 3] = [
     (names::KERNEL_INSTRUCTIONS, names::SYSTEM_S),
 ];
 
-/// The fewest instructions of program and kernel that are distinguished: the kernel divides CPU time by samples at its tick, every four
-/// million instructions at 250 Hz, and fewer than 25 samples say little.
+/// Minimum user time and system time of a trial, in seconds of this clock, for counting the instructions of program and kernel
+/// separately. The kernel divides CPU time by samples at its tick, every four million instructions at 250 Hz, and fewer than 25 samples
+/// say little.
 const MIN_DIVIDED_S: f64 = 100e6 / INSTRUCTIONS_IN_A_SECOND;
 
-/// The counted metrics of a comparison, each with the time that it replaces: those of program and kernel only where both have enough
-/// samples in every trial. A comparison whose times were replaced before keeps what it has.
+/// The counted metrics of a comparison, each with the time that it replaces. Program and kernel have separate metrics only if both
+/// have enough samples in every trial. A comparison whose times were replaced earlier keeps the metrics that it has.
 fn counted(comparison: &Comparison) -> Vec<(&'static str, &'static str)> {
     let is_enough = |record: &TrialRecord| {
         let times = [names::USER_S, names::SYSTEM_S].map(|name| record.value(name));
@@ -165,10 +166,10 @@ pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     Some((format!("{stem}_instructions"), factor))
 }
 
-/// Adds the memory in large pages to each trial, as a metric: what a kernel gives a program is the question when kernels are compared.
+/// Adds the memory in large pages to each trial, as a metric, because a comparison of kernels asks what each kernel gives a program.
 pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
     let base = comparison.machine.page_sizes.base;
-    // Without stops, memory that is given back early is in no census.
+    // Without the tracer's stops, memory that is given back early is in no census.
     let is_seen = |record: &&mut TrialRecord| {
         let peak_bytes = record.value(names::PEAK_RESIDENT_BYTES).unwrap_or(0.0);
         let seen_bytes = record.census.total_bytes() as f64;
@@ -192,9 +193,9 @@ fn analysed(mut comparison: Comparison) -> Comparison {
 }
 
 /// Removes from a comparison the figures that its machine could not measure. If the machine was emulated, times are removed. If its
-/// clock counts instructions, these become a metric, and times that a program prints become instruction counts: the
-/// instructions executed meanwhile by all programs, plus what the clock skips while the processor waits. The primary metric
-/// becomes instructions, or page faults, unless it remains.
+/// clock counts instructions, their number becomes a metric, and times that a program prints become instruction counts: the
+/// instructions that all programs executed meanwhile, plus what the clock skips while the processor waits. If the primary metric is
+/// removed, instructions or page faults replace it.
 pub fn without_times(mut comparison: Comparison) -> Comparison {
     let clock = Clock::of(&comparison.machine);
     if clock == Clock::Real {
@@ -246,7 +247,8 @@ fn split_by_clock(metrics: &[Metric], known: impl Fn(&Metric) -> Option<(String,
     (renamed, unknown)
 }
 
-/// Removes times from a trial. Those that are not a metric of a design end in `_s`, like all of pagelab's own.
+/// Removes times from a trial. A time that is not a metric of a design is recognised by its suffix `_s`, which all of pagelab's
+/// own times have.
 fn strip(record: &mut TrialRecord, clock: Clock, renamed: &[Renamed], times: &[String], counted: &[(&str, &str)]) {
     let count = |(name, time): &(&str, &str)| {
         let instructions = (record.value(time)? * INSTRUCTIONS_IN_A_SECOND).round();

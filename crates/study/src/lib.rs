@@ -21,6 +21,8 @@
 //! * **control arm**: an arm that is not compared as a policy: it shows the cost of the tracer's stops ([`control`]), has the
 //!   physical frames of a policy without its leaves (`explained`), or makes only a share of the memory large ([`shares`]).
 //! * **reach**, **placement**: the two parts of an effect: fewer TLB entries cover the memory, and its frames are contiguous.
+//! * **window**: a part of the memory that becomes large as a whole, in arms that make only a share of the memory large ([`shares`]).
+//! * **origin**: the publication whose table or claim a study repeats; also, of a row, the commands and programs that made it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

@@ -41,10 +41,10 @@ pub struct Machine {
 /// The direct map: the kernel's mapping of all memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DirectMap {
-    /// The leaf that provably maps nine tenths of it; absent if none does.
+    /// The leaf size that provably maps nine tenths of the direct map; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub leaf: Option<PageSize>,
-    /// The smallest leaf that pagelab itself split it into since boot; absent: pagelab did not split it.
+    /// The smallest leaf size into which pagelab itself split the direct map since boot; absent if pagelab did not split it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
 }
@@ -57,8 +57,8 @@ pub enum Execution {
     Metal,
     /// A processor under a hypervisor: page walks have two stages.
     Guest {
-        /// The leaf by which the host maps the guest's memory, from the guest's command line; absent if that does not
-        /// contain it.
+        /// The leaf by which the host maps the guest's memory, as named on the guest's command line; absent if it is not named
+        /// there.
         host_leaf: Option<PageSize>,
     },
     Emulated,
@@ -81,16 +81,16 @@ impl Machine {
         }
     }
 
-    /// The leaf that maps its memory on its host, as given on its kernel command line.
+    /// The leaf by which the host maps this guest's memory, as named on the guest's kernel command line.
     fn host_leaf(&self) -> Option<PageSize> {
         let mut words = self.kernel_command_line.split_whitespace();
         words.find_map(|word| word.strip_prefix(HOST_LEAF)?.parse().ok())
     }
 
-    /// Whether both are the same host with the same kernel and command line, in any boot, so that trials of both can be part
-    /// of one comparison. The memory that the kernel manages varies slightly between boots; a difference of more than a tenth
-    /// means another size. If both report the leaf of most of their direct map, it must be the same; a few leaves that were
-    /// split do not matter.
+    /// Whether both machines are the same host with the same kernel and command line, in any boot, so that trials of both can
+    /// be part of one comparison. The memory that the kernel manages varies slightly between boots; a difference of more than a
+    /// tenth means another size. If both report the leaf of most of their direct map, it must be the same; a few leaves that
+    /// were split do not matter.
     pub fn is_alike(&self, other: &Machine) -> bool {
         let Machine { boot_id, memory_bytes, direct_map, .. } = self;
         let larger = self.memory_bytes.max(other.memory_bytes);
@@ -120,7 +120,7 @@ impl Machine {
         }
     }
 
-    /// Identifies the host across boots: its id, or without one its processor and the number of online processors.
+    /// Identifies the host across boots: by its id, or without an id by its processor and the number of online processors.
     pub fn host_name(&self) -> String {
         self.host_id.clone().unwrap_or_else(|| format!("{}, {} on line", self.cpu_model, self.cpus))
     }
@@ -135,7 +135,7 @@ impl Machine {
 }
 
 impl DirectMap {
-    /// The leaves of nine tenths of it, or `Mixed`.
+    /// The leaf size that maps nine tenths of the direct map, or `Mixed`.
     pub fn leaves(self) -> DirectMapLeaves {
         self.leaf.map_or(DirectMapLeaves::Mixed, DirectMapLeaves::Of)
     }
@@ -153,8 +153,8 @@ pub struct State {
     pub free_blocks_by_order: Vec<u64>,
     /// Bytes of the direct map by leaf size (`4K`, `2M`, `1G`).
     pub direct_map_bytes: BTreeMap<String, u64>,
-    /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as this is recorded; absent if it did
-    /// not. A demotion lasts until reboot and affects every measurement.
+    /// The smallest leaf that pagelab itself demoted the direct map to since boot, as far as this is recorded; absent if
+    /// pagelab did not demote it. A demotion lasts until reboot and affects every measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub demoted_to: Option<PageSize>,
     /// The smallest free block that the kernel reports to the hypervisor, which takes back its memory (free page reporting): the
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn memory_is_rounded_up_to_installed_sizes() {
         let rounded = |mebibytes: u64| Machine { memory_bytes: mebibytes << 20, ..host() }.rounded_memory_bytes() >> 20;
-        // 256G under base pages of 4K and of 64K; 24G of a virtual machine; small ones.
+        // Machines with 256G under base pages of 4K and of 64K, a virtual machine with 24G, and small machines.
         assert_eq!([251 << 10, 255 << 10, 256 << 10].map(rounded), [256 << 10; 3]);
         assert_eq!([23_500, 24 << 10, 8 << 10, 3_900, 0].map(rounded), [24 << 10, 24 << 10, 8 << 10, 4 << 10, 0]);
         assert_ne!(rounded(250 << 10), rounded(500 << 10));

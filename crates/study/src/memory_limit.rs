@@ -1,23 +1,23 @@
-//! Searches the smallest memory limit with which a program still ends as it should.
+//! Searches for the smallest memory limit under which a program still ends as it should ([`smallest_limit`]).
 //!
-//! A program that has enough memory with one limit need not have enough with a larger one: large pages fill a limit in steps of their
-//! size, and what remains may be too little for the rest. So larger limits are tried too.
+//! A program can have enough memory under one limit and too little under a larger one: large pages fill a limit in steps of their
+//! size, and what remains may be too little for the rest. So limits above a sufficient one are tried too.
 
 use std::collections::BTreeMap;
 
 /// The smallest step between two limits, in bytes.
 const MIN_STEP_BYTES: u64 = 256 << 10;
-/// How often the limit is raised where it does not suffice: at last to several times the first one.
+/// How often the limit is raised if it does not suffice. The last raise leads to several times the first limit.
 const MAX_RAISES: u32 = 10;
 /// How often the limits above the answer are tried again after one of them did not suffice.
 const MAX_SCANS: u32 = 10;
-/// The number of runs in which the limit of an answer sufficed.
+/// Number of runs in which a limit must suffice to be the answer.
 pub const CONFIRMED_RUNS: u32 = 3;
 /// Limits are multiples of this many bytes, which every kernel's base page divides.
 const UNIT_BYTES: u64 = 64 << 10;
-/// The number of limits between the answer and the peak that are tried, in equal ratios.
+/// Number of steps, in equal ratios, between the answer and the peak. The limits at these steps are tried.
 const PROBES: u32 = 6;
-/// Where there are large pages, the limits above the answer are tried in the smallest steps up to this distance.
+/// If there are large pages, the limits up to this distance above the answer are tried in the smallest steps.
 const DENSE_BYTES: u64 = 2 << 20;
 
 /// What is known before the first limit is tried, from a run without a limit.
@@ -36,23 +36,25 @@ pub struct Start {
 /// The smallest limit that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// With this limit the program ended as it should, in [`CONFIRMED_RUNS`] runs, and so it did with each larger one that was tried.
+    /// Under this limit the program ended as it should in [`CONFIRMED_RUNS`] runs, and it did so under each larger limit that was
+    /// tried.
     pub limit_bytes: u64,
-    /// The largest limit with which it did not; `None` where every limit sufficed.
+    /// The largest limit under which the program did not end as it should; `None` if every limit sufficed.
     pub too_small_bytes: Option<u64>,
-    /// The smallest limit with which it did in some run.
+    /// The smallest limit under which the program ended as it should in at least one run.
     pub smallest_enough_bytes: u64,
-    /// The number of runs with a limit.
+    /// Number of runs under a limit.
     pub runs: u32,
 }
 
 impl Found {
-    /// Whether a limit sufficed, and the same or a larger one did not.
+    /// Whether a limit sufficed and the same or a larger limit did not.
     fn is_unsteady(&self) -> bool {
         self.too_small_bytes.is_some_and(|bytes| self.smallest_enough_bytes <= bytes)
     }
 
-    /// The range in which a limit suffices or not by chance, or depending on its exact size; `None` if that is a few steps at most.
+    /// The range of limits in which it depends on chance, or on the exact size, whether a limit suffices; `None` if that range is a
+    /// few steps at most.
     pub fn range_of_chance(&self) -> Option<(u64, u64)> {
         let width_bytes = self.limit_bytes - self.smallest_enough_bytes.min(self.limit_bytes);
         let is_wide = width_bytes > (4 * MIN_STEP_BYTES).max(self.limit_bytes / 16);
@@ -61,10 +63,10 @@ impl Found {
 }
 
 /// Searches by bisection, and then upwards. `suffices` runs the program with a limit and returns whether it ended as it should. `None` if
-/// no limit was found from which on it always did.
+/// no limit was found from which on the program always ended as it should.
 ///
 /// # Errors
-/// That of `suffices`.
+/// The error of `suffices`.
 pub fn smallest_limit<E>(start: Start, suffices: impl FnMut(u64) -> Result<bool, E>) -> Result<Option<Found>, E> {
     let mut trials = Trials { suffices, runs: 0, enough: BTreeMap::new(), largest_too_small: None };
     let step = |limit_bytes: u64| rounded((limit_bytes as f64 * start.precision_ratio) as u64).max(MIN_STEP_BYTES);
@@ -105,7 +107,7 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
         Ok(suffices)
     }
 
-    /// The first limit that suffices, from this one upwards in growing steps; `None` if none does.
+    /// Tries limits from this one upwards, in growing steps. Returns the first limit that suffices; `None` if none does.
     fn first_from(&mut self, mut limit_bytes: u64, mut step_bytes: u64) -> Result<Option<u64>, E> {
         for _ in 0..=MAX_RAISES {
             if self.suffice(limit_bytes)? {
@@ -117,7 +119,8 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
         Ok(None)
     }
 
-    /// The limit that suffices next to one that does not, below `enough`. The first guess is a step below `kept`.
+    /// Bisects below `enough` until a limit suffices and the limit one step below does not. The first guess is one step below
+    /// `kept`.
     fn bisect(&mut self, mut enough: u64, kept: u64, step: impl Fn(u64) -> u64) -> Result<u64, E> {
         let mut too_small = self.largest_too_small;
         let mut below = kept.saturating_sub(step(enough)).max(UNIT_BYTES);
@@ -140,7 +143,8 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
         Ok(enough)
     }
 
-    /// Confirms a limit, and tries limits above it; the largest of these that does not suffice, if any.
+    /// Confirms a limit, and tries limits above it. Returns the limit itself if it fails once, or the largest of the limits
+    /// above that fails; `None` if none fails.
     fn first_failure_from(&mut self, limit_bytes: u64, start: &Start) -> Result<Option<u64>, E> {
         while self.enough.get(&limit_bytes).is_none_or(|runs| *runs < CONFIRMED_RUNS) {
             if !self.suffice(limit_bytes)? {
@@ -157,7 +161,8 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
     }
 }
 
-/// Limits above the answer, ascending: without large pages one, since nothing but them makes a larger limit worse.
+/// Limits above the answer, ascending. Without large pages this is a single limit, because only large pages make a larger limit
+/// worse.
 fn probes(limit_bytes: u64, start: &Start) -> Vec<u64> {
     if !start.has_large_pages {
         return vec![limit_bytes + MIN_STEP_BYTES];
@@ -209,14 +214,14 @@ mod tests {
         let mut runs = 0;
         let found = smallest_limit(start(100 * M, 10 * M), |limit_bytes| {
             runs += 1;
-            // Below 80M every other run ends as it should.
+            // Below 80M the program ends as it should in every other run.
             Ok::<_, ()>(limit_bytes >= 80 * M || runs % 2 == 0)
         });
         let found = found.unwrap();
         assert!(found.is_none_or(|found| found.is_unsteady() && found.limit_bytes >= 80 * M), "{found:?}");
     }
 
-    /// Large pages of 2M fill the limit, and the rest of 1M must fit beyond them, or all of it in small pages.
+    /// Large pages of 2M fill the limit. The remaining 1M must fit next to them, unless the whole program fits in small pages.
     #[test]
     fn a_larger_limit_that_does_not_suffice_raises_the_answer() {
         let suffices =

@@ -127,22 +127,22 @@ pub mod names {
     pub const PAGE_TABLE_SEEN_BYTES: &str = "page_table_seen_bytes";
     /// Seconds for which tasks of the tree were stopped by the tracer, summed.
     pub const TRACER_S: &str = "tracer_s";
-    /// Stops of the tree's tasks for the tracer, of every kind. Not a metric of a design: the cost of stops is measured
-    /// instead ([`crate::control`]).
+    /// Stops of the tree's tasks for the tracer, of every kind. Not a metric of a design, because control arms measure the cost
+    /// of the stops ([`crate::control`]).
     pub const TRACER_STOPS: &str = "tracer_stops";
-    /// Seconds of inspecting memory for the census that may be part of the wall time, because other tasks of the tree,
-    /// or the client of a server, ran meanwhile. Not a metric of a design: less of it is not better.
+    /// Seconds of inspecting memory for the census that may be part of the wall time, because other tasks of the tree, or the
+    /// client of a server, ran meanwhile. Not a metric of a design, because less of it is not better.
     pub const LOOKS_S: &str = "looks_s";
     /// Seconds for which other processes continued after the first one had ended. Not a metric of a design.
     pub const OUTLIVED_S: &str = "outlived_s";
-    /// CPU time in seconds of processes that outlived the first one, since they started, as far as it was sampled. Not
-    /// a metric of a design.
+    /// CPU time in seconds, since their start, of the processes that outlived the first one, as far as it was sampled. Not a
+    /// metric of a design.
     pub const OUTLIVED_CPU_S: &str = "outlived_cpu_s";
     /// The largest resident shared memory (shmem: shared anonymous memory, tmpfs, memfd) of a process of the tree when
     /// memory was given back. No policy applies to it. Not a metric of a design.
     pub const SHARED_BYTES: &str = "shared_bytes";
-    /// Large pages that khugepaged created during the trial, in any process: a host-wide counter. Not a metric of a
-    /// design: it shows which of two states a trial was in.
+    /// Large pages that khugepaged created during the trial, in any process: a host-wide counter. Not a metric of a design: it
+    /// shows whether khugepaged was active in a trial.
     pub const HOST_COLLAPSES: &str = "host_khugepaged_collapses";
     /// Large pages allocated for collapses during the trial, by khugepaged or for madvise(MADV_COLLAPSE), in any
     /// process: a host-wide counter.
@@ -157,7 +157,7 @@ pub mod names {
     /// Number of PMD-sized, aligned blocks of physical memory that hold anonymous memory: the largest number in one inspection,
     /// which is made at the end of a process or before memory is given back (`--explain`, root).
     pub const FRAME_BLOCKS: &str = "frame_blocks";
-    /// The minimum number of blocks that could hold that memory.
+    /// The minimum number of such blocks that could hold all of that memory.
     pub const MIN_FRAME_BLOCKS: &str = "min_frame_blocks";
     /// Under `+pte-mapped`: the share of anonymous memory that PMD leaves still mapped when it was inspected, over all inspections.
     pub const LATE_LEAVES_RATIO: &str = "late_leaves_ratio";
@@ -172,11 +172,13 @@ pub mod names {
     pub const WALK_CYCLES_RATIO: &str = "walk_cycles_ratio";
     /// Instructions of the tree, in user mode and in the kernel, if a guest's clock counts them ([`crate::guest`]).
     pub const INSTRUCTIONS: &str = "instructions";
-    /// The part of them in user mode, by the kernel's division of CPU time: most kernels divide it by samples at their tick.
+    /// The part of `instructions` in user mode, by the kernel's division of CPU time. Most kernels divide it by samples at
+    /// their tick.
     pub const USER_INSTRUCTIONS: &str = "user_instructions";
-    /// The part of them in the kernel, divided in the same way.
+    /// The part of `instructions` in the kernel, divided in the same way.
     pub const KERNEL_INSTRUCTIONS: &str = "kernel_instructions";
-    /// Memory that is mapped by pages larger than base pages, by their leaves or by whole folios, when it was inspected (guests).
+    /// Memory that is mapped by leaves larger than base pages or by whole folios larger than base pages, at its inspection
+    /// (guests).
     pub const LARGE_PAGE_BYTES: &str = "large_page_bytes";
     /// Median seconds of the program's own iterations except the first (`--repeat-inside`).
     pub const ITERATION_S: &str = "iteration_s";

@@ -19,7 +19,7 @@ pub enum OwnSession {
         /// The directory or the name of the group.
         group: String,
     },
-    /// Unknown effect: a cgroup namespace hides whether the processes are in such a group.
+    /// Unknown effect: a cgroup namespace hides whether the processes are in a control group of the cpu controller.
     HiddenGroup,
 }
 

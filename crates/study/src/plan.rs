@@ -70,7 +70,8 @@ pub fn order(seed: u64, block: u32, arms: usize) -> Vec<usize> {
     order
 }
 
-/// A random number below `bound`: the high half of a product, so that it is the same with any size of `usize`.
+/// A random number below `bound`. It is the high half of a product, so that it is the same on machines with another size of
+/// `usize`.
 fn below(random: &mut Pcg64, bound: usize) -> usize {
     ((u128::from(random.next_u64()) * bound as u128) >> 64) as usize
 }
@@ -84,7 +85,7 @@ pub fn min_blocks_to_stop(design: &Design, compared: usize) -> u32 {
     design.min_blocks.max(conclusive_blocks(design, compared)).min(design.max_blocks)
 }
 
-/// Minimum number of blocks with which an arm has an interval: that with which a single compared arm can be significant.
+/// Minimum number of blocks with which an arm has an interval: the number with which a single compared arm can be significant.
 pub fn interval_blocks(design: &Design) -> u32 {
     conclusive_blocks(design, 1)
 }
@@ -98,7 +99,7 @@ fn conclusive_blocks(design: &Design, compared: usize) -> u32 {
 /// Why a design cannot be run.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DesignError {
-    /// The index of the baseline is not that of an arm.
+    /// The index of the baseline is not the index of an arm.
     #[error("the baseline is arm number {baseline}, but there are only {arms} arms (counted from 0)")]
     Baseline {
         /// The index in the design.

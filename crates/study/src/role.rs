@@ -14,7 +14,7 @@ pub enum Role {
     /// A policy that is compared.
     #[default]
     Policy,
-    /// The memory of another arm, mapped by base-page PTEs: its physical frames without its leaves.
+    /// The memory of another arm, mapped by base-page PTEs: the physical frames of that arm without its leaves.
     Frames {
         /// Index of that arm.
         of: usize,

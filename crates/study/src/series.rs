@@ -1,7 +1,7 @@
 //! Series of sizes: the bytes that each size takes, derived by exact arithmetic for each page table layout, and measured.
 //!
-//! Derived and measured values are columns of one table, and each column is labelled. A measured column belongs to the
-//! layout of its host, so it can be compared with the derived column size by size.
+//! Derived and measured values are columns of one table, and each column is labelled. A measured column has the layout of its
+//! host, so it can be compared with the derived column size by size.
 
 use serde::Serialize;
 
@@ -10,11 +10,11 @@ use crate::metric::Provenance;
 /// A series as defined by a study.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Series {
-    /// Its name, which is also that of the workload that measures it.
+    /// The name of the series, which is also the name of the workload that measures it.
     pub name: String,
     /// The derived and measured quantity, by its name in the program.
     pub what: String,
-    /// The sizes, bytes.
+    /// The sizes in bytes.
     pub sizes: Vec<u64>,
     /// The largest measured size, in bytes.
     pub measured_bytes: u64,
@@ -45,7 +45,7 @@ pub struct Column {
     pub provenance: Provenance,
     /// Bytes held for each size; absent if not measured.
     pub held_bytes: Vec<Option<f64>>,
-    /// For a measured column: the host's layout, if the series has it.
+    /// For a measured column: the layout of the host, if it is one of the series' layouts.
     pub layout: Option<String>,
 }
 
@@ -55,9 +55,9 @@ pub struct Filled {
     pub name: String,
     /// Source of the arithmetic.
     pub source: String,
-    /// The sizes, bytes.
+    /// The sizes in bytes.
     pub sizes: Vec<u64>,
-    /// Derived columns, then measured ones.
+    /// The derived columns, then the measured ones.
     pub columns: Vec<Column>,
 }
 

@@ -1,8 +1,9 @@
 //! Arms in which a share of the memory is large and the rest is not (`compare --shares`).
 //!
 //! The ends of the curve are other arms: the baseline `base` has no large pages, and the policy has as many as it can get. An arm
-//! of [`Role::Share`] is between them. Its windows ([`Windows`]) depend on the size of the memory. They are chosen once, after
-//! one run under the policy ([`Design::choose_windows`]), and are the same in every trial.
+//! of [`Role::Share`] is between these ends. The memory is divided into windows ([`Windows`]), of which some become large in such
+//! an arm. The windows depend on the size of the memory, are chosen once, after one run under the policy
+//! ([`Design::choose_windows`]), and are the same in every trial.
 
 use policy::windows::Windows;
 use policy::{Granularity, PageSizes};
@@ -43,7 +44,7 @@ impl Design {
         })
     }
 
-    /// The arms with a share of an arm's memory, in the order of their shares.
+    /// The arms that make only a share of this arm's memory large, in the order of their shares.
     pub fn shares_of(&self, arm: usize) -> Vec<usize> {
         let share = |other: usize| match self.arms[other].role {
             Role::Share { of, share, .. } if of == arm => Some((other, share.ratio())),
@@ -80,7 +81,7 @@ impl Design {
     }
 
     /// Chooses the windows of every arm with a share. `advised_bytes` is the memory that the program requests, and
-    /// `accessed_bytes` what it accesses in each window. Only an order by accesses needs the latter.
+    /// `accessed_bytes` the bytes that it accesses in each window, which only an order by accesses needs.
     pub fn choose_windows(&mut self, advised_bytes: u64, accessed_bytes: &[u64]) {
         for arm in &mut self.arms {
             let (Role::Share { share, order, .. }, Some(unchosen)) = (&mut arm.role, arm.policy.windows()) else {
@@ -98,7 +99,7 @@ impl Design {
         }
     }
 
-    /// Why no arm can have shares; `None` if one can.
+    /// The reason why no arm can have shares; `None` if some arm can.
     pub fn shares_obstacle(&self) -> Option<&'static str> {
         if self.arms[self.baseline].policy.granularity != Granularity::Base {
             return Some("the share 0 has base pages: make base the baseline");
@@ -166,7 +167,7 @@ mod tests {
         assert_eq!((half.large.count_ones(), quarter.large.count_ones()), (16, 8));
         assert_eq!(half.large & quarter.large, quarter.large, "a larger share has the windows of a smaller one");
         assert_ne!(half.large, 0xffff);
-        // 6 MiB are three windows, and a quarter of them is rounded to one.
+        // The 6 MiB are three windows, and a quarter of three is rounded to one.
         let [half, quarter] = made(WindowOrder::Growing, 6 << 20);
         assert_eq!((half.large, quarter.large), (0b11, 0b1));
     }

@@ -11,8 +11,8 @@ use crate::trial::{Arm, TrialRecord};
 use policy::Policy;
 
 impl Comparison {
-    /// The policies of one variant, as if it had been measured alone: labels are the policies' names, and the baseline
-    /// is the design's baseline policy. `None` if there is no such variant, or if it lacks the baseline policy.
+    /// The policies of one variant, as if that variant had been measured alone: labels are the policies' names, and the
+    /// baseline is the design's baseline policy. `None` if there is no such variant, or if it lacks the baseline policy.
     pub fn within(&self, variant: &str) -> Option<Comparison> {
         let is_own = |arm: &Arm| arm.variant.as_ref().is_some_and(|own| own.name == variant);
         let of_policy = |arm: &Arm| arm.policy.to_string();
@@ -39,7 +39,7 @@ impl Comparison {
         is_baseline: impl Fn(&Arm) -> bool,
     ) -> Option<Comparison> {
         let arms = &self.design.arms;
-        // The second arm of the baseline (A/A) would have the same name.
+        // The second arm of the baseline (A/A) is left out, because it would have the same name.
         let compared: Vec<usize> =
             self.design.compared().filter(|arm| is_own(&arms[*arm]) && !self.design.is_aa(*arm)).collect();
         let baseline = compared.iter().position(|arm| is_baseline(&arms[*arm]))?;
@@ -51,7 +51,8 @@ impl Comparison {
         let bares: Vec<usize> = (0..arms.len()).filter(is_bare).collect();
         let stand_ins = compared.iter().enumerate().filter_map(|(place, arm)| {
             let stand_in = self.stand_in(*arm).filter(|stand_in| !compared.contains(stand_in))?;
-            // The stand-in of the baseline of its variant is also its own stand-in.
+            // An arm without a sham of its own uses the stand-in of its variant's baseline, which is kept together with that
+            // baseline.
             let is_own = self.design.sham_of(*arm) == Some(stand_in);
             if !is_own && compared.contains(&self.design.own_baseline(*arm)) {
                 return None;

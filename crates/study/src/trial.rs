@@ -1,4 +1,4 @@
-//! One run of the workload under one policy, and its record.
+//! One run of the workload under one policy ([`Trial`]), and its record ([`TrialRecord`]).
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +14,8 @@ use policy::verdict::Verdict;
 /// some arms are controls.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Arm {
-    /// Unique in its comparison: the policy's name, or `VARIANT under POLICY`, or `NAME (again)` for the A/A arm; `bare`, and
-    /// `sham of NAME`.
+    /// Unique in its comparison: the policy's name, or `VARIANT under POLICY`; `NAME (again)` for the A/A arm; `bare` and
+    /// `sham of NAME` for control arms.
     pub label: String,
     /// The policy that determines the program's memory.
     pub policy: Policy,
@@ -68,8 +68,8 @@ pub struct Answer {
     pub exit: Exit,
     /// SHA-256 of its standard output, in hexadecimal; absent unless requested.
     pub stdout_sha256: Option<String>,
-    /// Whether it was killed because it exceeded the time limit ([`crate::comparison::Design::trial_time_s`]); `exit` is then not
-    /// the command's own.
+    /// Whether the command was killed because it exceeded the time limit ([`crate::comparison::Design::trial_time_s`]). If so,
+    /// `exit` says how pagelab ended it, not how it ended by itself.
     pub too_slow: bool,
     /// How its output compares with the stated answer.
     #[serde(default, skip_serializing_if = "Stated::is_nothing")]
@@ -101,7 +101,7 @@ pub struct TrialRecord {
     pub trial: Trial,
     /// Start of the trial, in seconds since the comparison began.
     pub started_s: f64,
-    /// Observed values; a metric that is missing here could not be observed.
+    /// Observed values. A metric without a value here could not be observed.
     pub observations: Vec<Observation>,
     /// What mapped the memory when each process of the tree ended, and the memory that was unmapped earlier.
     pub census: Census,
@@ -128,8 +128,8 @@ impl Answer {
         !self.too_slow && self.exit == Exit::Code(0)
     }
 
-    /// Whether it is equivalent to another one: the command ended in the same way, and its output is the same or matches the answer
-    /// stated for it.
+    /// Whether this answer is equivalent to another one: the command ended in the same way, and its output is the same or is the
+    /// answer that was stated for it.
     pub fn agrees_with(&self, other: &Answer) -> bool {
         let is_same_output = self.stated == Stated::Met || self.stdout_sha256 == other.stdout_sha256;
         (self.exit, self.too_slow) == (other.exit, other.too_slow) && is_same_output

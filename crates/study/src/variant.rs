@@ -16,6 +16,6 @@ pub struct Variant {
     pub variables: Vec<String>,
     /// SHA-256 of the command's executable file, in hexadecimal, which identifies the build. Absent if it cannot be read.
     pub sha256: Option<String>,
-    /// The fragmentation of free memory during its trials; absent: that of the design.
+    /// The fragmentation of free memory during the variant's trials; absent: the fragmentation of the design.
     pub fragmented: Option<Fragmented>,
 }

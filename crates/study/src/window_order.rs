@@ -10,28 +10,28 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WindowOrder {
-    /// Those that the program maps first.
+    /// The windows that the program maps first.
     #[default]
     Growing,
     /// In an order that the seed determines.
     Random,
-    /// Those with the most accessed bytes.
+    /// The windows with the most accessed bytes.
     Hottest {
         /// The share of accessed bytes in the hotter half of the windows, in per cent; 0 before the windows are chosen.
         half_percent: u32,
     },
 }
 
-/// Accesses are uniform if the hotter half of the windows has at most this share of them.
+/// Accesses are uniform if the hotter half of the windows has at most this percentage of the accessed bytes.
 const MAX_UNIFORM_PERCENT: u32 = 60;
 
 impl WindowOrder {
-    /// Whether the order is by accesses, and these are too uniform for it to matter.
+    /// Whether the order is by accesses that are too uniform for the order to matter.
     pub fn is_uniform(self) -> bool {
         matches!(self, WindowOrder::Hottest { half_percent } if (1..=MAX_UNIFORM_PERCENT).contains(&half_percent))
     }
 
-    /// Whether it needs the accesses of each window.
+    /// Whether the order needs the accesses of each window.
     pub fn is_by_accesses(self) -> bool {
         matches!(self, WindowOrder::Hottest { .. })
     }

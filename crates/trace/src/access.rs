@@ -64,7 +64,7 @@ impl Access {
         }
     }
 
-    /// Whether it is a store.
+    /// Whether the access is a store.
     pub const fn is_store(self) -> bool {
         STORE.of(self.0) == 1
     }

@@ -2,8 +2,8 @@
 
 use thiserror::Error;
 
-/// The first bytes of every block. The first is not ASCII, and the line ends reveal a conversion of line ends, as with
-/// PNG files.
+/// The first bytes of every block. The first byte is not ASCII, and the line ends reveal a conversion of line ends, as in the
+/// signature of PNG files.
 pub const MAGIC: [u8; 8] = *b"\x89PLTRC\r\n";
 /// Bytes of a block before its payload: the magic and the prefix.
 pub const PREFIX_BYTES: usize = 64;
@@ -70,7 +70,7 @@ pub struct Prefix {
     pub thread: u32,
     /// The number of the block in the file.
     pub number: u64,
-    /// The number of its first run or event in its thread, or of its first timestamp in the file.
+    /// The number of the block's first run or event in its thread, or of its first timestamp in the file.
     pub first: u64,
     /// How many runs, events or timestamps the payload holds.
     pub count: u32,

@@ -1,4 +1,4 @@
-//! Builds chunks from runs.
+//! [`Builder`] builds chunks from runs.
 
 use std::io;
 
@@ -44,7 +44,7 @@ impl Builder {
         self.ids.len()
     }
 
-    /// Whether there are no such runs.
+    /// Whether there are no runs since the last chunk was taken.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The runs of one block.
+//! [`Chunk`]: the runs of one block.
 //!
 //! A block has a dictionary of distinct runs, and an id for each run. Programs repeat themselves: they do the same to a
 //! page in each iteration. So a run is one small number, and a loop is a recurring sequence of them. Each column is
@@ -103,7 +103,7 @@ impl Chunk {
     /// Decodes a chunk of `runs` runs.
     ///
     /// # Errors
-    /// The bytes are not such a chunk. Everything is validated.
+    /// The bytes are not a chunk of `runs` runs with these columns. Everything is validated.
     pub fn decode(bytes: &[u8], runs: usize, columns: Columns) -> Result<Chunk, ChunkError> {
         Chunk::decode_with(&mut Decoder::default(), bytes, runs, columns)
     }

@@ -24,7 +24,7 @@ const FIRST_SLOTS: usize = 1 << 10;
 /// few in a larger table.
 const SLOTS_PER_RUN: usize = 8;
 const MIN_SLOTS_PER_RUN: usize = 2;
-/// The number of slots at which the table no longer fits in such a cache.
+/// The number of slots at which the table no longer fits in a second-level cache.
 const MANY_SLOTS: usize = 1 << 15;
 /// 2^64 divided by the golden ratio: multiplying by it mixes the high bits well (Fibonacci hashing).
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;

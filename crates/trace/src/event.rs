@@ -71,7 +71,7 @@ pub enum Call {
         /// The advice, `MADV_*`.
         advice: u64,
     },
-    /// `mlock`, `mlock2`: the range is populated, unless it is locked at faults.
+    /// `mlock`, `mlock2`: the range is populated, unless the flags ask for locking at faults.
     Mlock {
         /// The first address.
         address: u64,
@@ -85,8 +85,8 @@ pub enum Call {
         /// Flags, `MCL_*`.
         flags: u64,
     },
-    /// The mapping made just before is shared, of a file in memory (memfd, tmpfs) in which nothing is allocated yet: the first
-    /// touch of each page allocates it. Noted by the recorder.
+    /// The mapping made just before is a shared mapping of a file in memory (memfd, tmpfs), of which nothing is allocated yet
+    /// in this range: the first touch of each page allocates it. Noted by the recorder.
     Hole {
         /// The first address.
         address: u64,

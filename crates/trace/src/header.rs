@@ -181,7 +181,7 @@ pub struct Emulator {
     pub version: String,
 }
 
-/// jemalloc in a file. It refuses base pages larger than the one that it was built for.
+/// jemalloc in a file. It refuses to run with base pages larger than those that it was built for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Jemalloc {

@@ -36,7 +36,7 @@ impl IndexEntry {
     }
 }
 
-/// Decodes an index, which has one or more blocks; `None` unless all of them are valid.
+/// Decodes an index, which has one or more blocks; `None` if any of them is invalid.
 pub fn places(mut blocks: &[u8]) -> Option<Vec<IndexEntry>> {
     let mut places = Vec::new();
     while !blocks.is_empty() {

@@ -1,12 +1,11 @@
-//! The filter [`Filter::Lru`]: it drops runs whose page is already the most recent of its set.
+//! [`LruFilter`] implements [`Filter::Lru`]: it drops runs whose page is already the most recent of its set.
 //!
-//! In an LRU set the page used last is in front, and using it again changes nothing. So a run can be left out if no
-//! other page of its set was used since an earlier run of its page: it does not miss, and leaving it out changes no
-//! later miss. The same holds with a multiple of this number of sets, because each of those sets is a part of one of these. One
-//! page size does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread,
-//! fetches, loads and stores. So the page must be in front among all runs of the file, and its own thread must have
-//! accessed it in the same ways since the page came to the front. Then it is in front in every TLB that serves any
-//! subset of these.
+//! In an LRU set the page used last is in front, and using it again changes nothing. So a run can be left out if no other page
+//! of its set was used since an earlier run of its page: it does not miss, and leaving it out changes no later miss. The same
+//! holds with a multiple of this number of sets, because the pages of a set there all belong to one set here. One page size
+//! does not imply another: the page must be in front at each size. TLBs may be shared or separate by thread, fetches, loads and
+//! stores. So the page must be in front among all runs of the file, and its own thread must have accessed it in the same ways
+//! since the page came to the front. Then it is in front in every TLB that serves any subset of these.
 
 use crate::header::Filter;
 use crate::run::{Kind, PAGE_SHIFT, Run};
@@ -24,7 +23,7 @@ struct Front {
     kinds: u8,
 }
 
-/// No page: page numbers have at most 52 bits.
+/// A front without a page. No page has this number, because page numbers have at most 52 bits.
 const EMPTY: Front = Front { page: u64::MAX, thread: 0, kinds: 0 };
 
 /// Decides for each run of a file, in order, whether it is left out.
@@ -42,13 +41,13 @@ impl Default for LruFilter {
 }
 
 impl LruFilter {
-    /// The filter that the header of such a trace states.
+    /// The filter that the header of a filtered trace states.
     pub const FILTER: Filter =
         Filter::Lru { sets_4k: SETS_4K as u32, sets_64k: SETS_64K as u32, sets_2m: SETS_2M as u32 };
 
     /// Processes the next run of the file and returns whether it must be kept. A run of the kernel is always kept.
     pub fn keeps(&mut self, thread: u32, run: &Run) -> bool {
-        // All three must be updated, whatever the others return.
+        // All three fronts must be updated, whatever the other calls return.
         let changed = [
             move_to_front(&mut self.fronts_4k, run.page, thread, run.kind),
             move_to_front(&mut self.fronts_64k, run.page >> (16 - PAGE_SHIFT), thread, run.kind),

@@ -15,9 +15,9 @@ pub struct Notes {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Native {
-    /// It was measured in runs of the same command.
+    /// The time was measured in runs of the same command.
     Measured(NativeTime),
-    /// It is not known, for this reason.
+    /// The time is not known, for this reason.
     Unknown(String),
 }
 
@@ -70,7 +70,7 @@ impl NativeTime {
 /// Why notes cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NotesError {
-    /// They are not valid JSON for notes.
+    /// The text is not valid JSON for notes.
     #[error("{0}")]
     Json(String),
     /// A time is negative or impossibly long.

@@ -1,4 +1,4 @@
-//! Reads a trace, as a stream or by seeking to its blocks.
+//! [`Reader`] reads a trace, as a stream or by seeking to its blocks.
 //!
 //! A block is used only if its checksums are right. Damaged or truncated parts are reported and skipped; reading
 //! continues at the next block.
@@ -158,7 +158,7 @@ impl<R: Read> Reader<R> {
                 Ok(None)
             }
             NextBlock::Error(error) => {
-                // Skips the magic of the damaged block, if it is there.
+                // Skips the magic of the damaged block, if the block has one.
                 self.find_magic()?;
                 self.is_damaged = true;
                 let damage = Damage { offset, bytes: self.offset - offset, why: DamageKind::Block(error) };
@@ -218,7 +218,8 @@ impl<R: Read> Reader<R> {
         Ok(())
     }
 
-    /// Reads what follows the index at `index`, which may have several blocks: only the offset of the index may follow.
+    /// Reads the rest of the file after the first block of the index, which begins at offset `index`. Only further blocks of
+    /// the index and its offset may follow.
     fn end(&mut self, index: u64) -> Result<Option<Damage>, ReadError> {
         loop {
             let offset = self.offset;
@@ -276,7 +277,7 @@ impl<R: Read> Reader<R> {
         Ok(NextBlock::Error(error))
     }
 
-    /// The error for fewer bytes than a prefix: the beginning of a block, or something else.
+    /// The error if fewer bytes are left than a prefix has: they are the beginning of a block or something else.
     fn cut_off(&self) -> BlockError {
         let magic = self.ahead.iter().zip(MAGIC).all(|(found, expected)| *found == expected);
         if magic { BlockError::CutOff } else { BlockError::Magic }

@@ -1,4 +1,4 @@
-//! Writes accesses and events to a file. Every recorder and importer ends here.
+//! [`Recording`] writes accesses and events to a file. Every recorder and importer ends here.
 
 use std::io::{self, Write};
 
@@ -11,9 +11,10 @@ use crate::runs::Runs;
 use crate::timestamp::Timestamp;
 use crate::writer::Writer;
 
-/// Runs of a thread that are collected before they are added to a chunk.
+/// Number of runs of a thread that are collected before they are added to a chunk.
 const PENDING: usize = 4096;
-/// Accesses of a thread that are collected before they are added to a chunk. It is less than a run can count.
+/// Number of accesses of a thread that are collected before they are added to a chunk. It is less than the number that a run
+/// can count.
 const PENDING_ACCESSES: u64 = 1 << 30;
 /// As [`PENDING_ACCESSES`], if addresses are kept.
 const PENDING_ADDRESSES: u64 = 1 << 16;

@@ -1,4 +1,4 @@
-//! A run: consecutive accesses of one thread to one 4K page. The same value is used from the first access to the file.
+//! A run: consecutive accesses of one thread to one 4K page. The same type is used from the recording of accesses to the file.
 
 /// log2 of the page size of runs. pagelab knows no smaller page, so a run touches exactly one page of every size.
 pub const PAGE_SHIFT: u32 = 12;

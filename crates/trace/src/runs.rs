@@ -1,8 +1,8 @@
-//! Builds runs from the accesses of a thread. Every recorder and importer uses it.
+//! [`Runs`] builds runs from the accesses of a thread. Every recorder and importer uses it.
 //!
-//! An access to the same page as the previous access of its stream adds to the current run, which is two words. An
-//! access to another page ends that run and begins the next. Data accesses and fetches are two streams. Runs are
-//! ordered by their first accesses, so each has its position from its first access on.
+//! An access to the same page as the previous access of its stream adds to the current run, and changes a single word. An
+//! access to another page ends that run and begins the next. Data accesses and fetches are two streams. Runs are ordered by
+//! their first accesses, so the position of a run is known from its first access on.
 
 use crate::run::{Kind, PAGE_SHIFT, Run};
 
@@ -51,10 +51,10 @@ pub struct Runs {
     count: usize,
     /// The maximum number of runs; 0 while nothing is recorded.
     room: usize,
-    /// As `room`, or 0 while runs are guarded.
+    /// Equal to `room`, or 0 while runs are guarded ([`Runs::guard`]).
     limit: usize,
     is_guarded: bool,
-    /// A fetch ends a run of data and the other way round, so that the order of all accesses is kept.
+    /// Whether a fetch ends a run of data, and a data access a run of fetches, so that the order of all accesses is kept.
     in_sequence: bool,
     buffer: Box<[Run]>,
 }
@@ -210,15 +210,15 @@ impl Runs {
         (self.data, self.fetch, self.count) = (Current::NONE, Current::NONE, 0);
     }
 
-    /// Enables or disables recording from now on. The current runs end.
+    /// Enables or disables recording from now on, and ends the current runs.
     pub fn admit(&mut self, runs: bool) {
         self.end();
         self.room = if runs { self.buffer.len() } else { 0 };
         self.guard(self.is_guarded);
     }
 
-    /// While guarded, only [`Runs::add_data_anyway`] and [`Runs::add_fetch_anyway`] can begin runs; the other methods act as if
-    /// there were no room.
+    /// While guarded, [`Runs::access`], [`Runs::data`] and [`Runs::fetch`] can begin no run, and act as if there were no room.
+    /// [`Runs::add_data_anyway`], [`Runs::add_fetch_anyway`] and [`Runs::push`] still can.
     pub fn guard(&mut self, guards: bool) {
         self.is_guarded = guards;
         self.limit = if guards { 0 } else { self.room };
@@ -229,7 +229,7 @@ impl Runs {
         self.count
     }
 
-    /// Whether there are none.
+    /// Whether there are no runs.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
@@ -239,7 +239,7 @@ impl Runs {
         self.buffer.len()
     }
 
-    /// Whether `runs` more runs can be begun now.
+    /// Whether there is room for `runs` more runs. Ignores [`Runs::guard`].
     pub fn has_room(&self, runs: usize) -> bool {
         self.count + runs <= self.room
     }
@@ -293,7 +293,7 @@ mod tests {
     #[test]
     fn a_modifying_first_access_is_a_store() {
         let mut runs = Runs::new(8);
-        // A fault prevented the first store.
+        // A fault prevented the store of the first instruction.
         for (address, kind) in
             [(0x1000, Kind::MODIFY), (0x2000, Kind::MODIFY), (0x2000, Kind::STORE), (0x3000, Kind::LOAD)]
         {

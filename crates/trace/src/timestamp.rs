@@ -1,8 +1,8 @@
 //! Timestamps: when a thread did something that may depend on the order of threads and processes.
 //!
-//! All threads and processes of a recording share one logical time. When a thread touches a page for the first time, or
-//! makes a call that changes the address space, its trace records the time. What it does up to its next timestamp does
-//! not depend on other threads.
+//! All threads and processes of a recording share one logical time. When a thread touches a page for the first time, or makes a
+//! call that changes the address space, its trace records the time. What the thread does up to its next timestamp does not
+//! depend on other threads.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub struct Timestamp {
 /// Why bytes are not timestamps.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum TimestampError {
-    /// Their column cannot be read.
+    /// The timestamps' column cannot be read.
     #[error(transparent)]
     Column(#[from] ColumnError),
     /// The number of timestamps differs from the block's count.
@@ -86,7 +86,7 @@ pub(crate) fn parsed(mut bytes: &[u8], expected: usize) -> Result<Vec<Timestamp>
     }
 }
 
-/// The state that the next timestamp of a block is encoded relative to.
+/// The previous state, relative to which the next timestamp of a block is encoded.
 #[derive(Default)]
 struct Previous {
     /// The last run and event of each thread.

@@ -1,4 +1,4 @@
-//! Writes a trace as a stream: nothing that was written is changed later.
+//! [`Writer`] writes a trace as a stream: nothing that was written is changed later.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -24,13 +24,14 @@ pub struct Writer<W> {
     to: W,
     offset: u64,
     places: Vec<IndexEntry>,
-    /// Number of runs and events of each thread so far. Thread numbers may have gaps: a part keeps those of the whole trace.
+    /// Number of runs and events of each thread so far. Thread numbers may have gaps, because a part of a trace keeps the
+    /// numbers of the whole trace.
     counts: BTreeMap<u32, (u64, u64)>,
     /// Number of timestamps so far.
     timestamps: u64,
 }
 
-/// A state of a [`Writer`] to return to.
+/// A state to which a [`Writer`] can return.
 #[derive(Clone, Debug)]
 pub struct Checkpoint {
     offset: u64,
@@ -51,8 +52,8 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Continues a file at `offset`, where its blocks at `places` end. Only notes and the index can follow: how many runs and
-    /// events the threads have is not known.
+    /// Continues a file at `offset`, where its blocks at `places` end. Only notes and the index can follow, because the numbers
+    /// of the threads' runs and events are not known.
     pub(crate) fn resumed(to: W, offset: u64, places: Vec<IndexEntry>) -> Writer<W> {
         Writer { to, offset, places, counts: BTreeMap::new(), timestamps: 0 }
     }
@@ -65,7 +66,7 @@ impl<W: Write> Writer<W> {
         self.block(Holds::Notes, 0, 0, 1, 0, &serde_json::to_vec(notes)?)
     }
 
-    /// Marks the runs of a thread up to `run` as lost, if the next run has a lower number.
+    /// Marks the runs of a thread up to `run` as lost, if fewer runs of it were written.
     pub fn skip_to(&mut self, thread: u32, run: u64) {
         let counts = self.counts(thread);
         counts.0 = counts.0.max(run);
@@ -166,7 +167,7 @@ impl<W: Write> Writer<W> {
             let payload: Vec<u8> = part.iter().flat_map(|place| place.to_bytes()).collect();
             self.block(Holds::Index, 0, first as u64, part.len() as u32, 0, &payload)?;
         }
-        // Lets a reader that can seek find the index.
+        // A reader that can seek finds the index by this offset.
         self.to.write_all(&offset.to_le_bytes())?;
         self.to.flush()
     }

@@ -21,5 +21,7 @@ pub fn report_lease_holder(holder: &str, left: Duration) {
     *last = Some(Instant::now());
     let holder = results::printable(holder);
     let left = short::seconds(left.as_secs_f64());
-    report(format_args!("pagelab: waiting for the lease on system settings, held {holder}; gives up in {left} (--wait)"));
+    report(format_args!(
+        "pagelab: waiting for the lease on system settings, held {holder}; gives up in {left} (--wait)"
+    ));
 }

@@ -1,10 +1,10 @@
 //! Mappings in which a program uses a part that it has aligned to large pages, without unmapping the rest: `aligned_alloc` of
 //! glibc, and allocators that reserve more than they need. The offset of the aligned part depends on the mapping's address. So on
-//! Linux it is another offset than in the recording: the one that the alignment requires there.
+//! Linux the offset differs from the recorded one.
 //!
-//! No call reports an alignment. It shows in what a program does first with a new mapping: it advises large pages from an aligned
-//! address on, or touches an aligned page. Before that it may have touched the first page and the page in front of the aligned
-//! part, where allocators keep lengths (`_int_memalign` of glibc, malloc/malloc.c).
+//! No call reports an alignment. The alignment shows in what a program does first with a new mapping: the program advises large
+//! pages from an aligned address on, or touches an aligned page. Before that it may have touched the first page and the page in
+//! front of the aligned part, where allocators keep lengths (`_int_memalign` of glibc, malloc/malloc.c).
 
 use std::collections::BTreeMap;
 
@@ -52,7 +52,7 @@ impl AlignedMappings {
         }
     }
 
-    /// Processes a call. The first use of a mapping that it changes no longer shows an alignment.
+    /// Processes a call. If the call changes a mapping, the first use of that mapping no longer shows an alignment.
     pub fn apply(&mut self, event: &Event) {
         let Some((begin, end)) = changed(event) else { return };
         self.new.retain(|from, mapping| mapping.end <= begin || end <= *from);
@@ -126,7 +126,7 @@ mod tests {
     const FROM: u64 = 0x40_0017_7000;
     const TO: u64 = 0x7fff_e03f_1000;
     const BYTES: u64 = 18 * M + PAGE;
-    /// The first multiple of 2M in each.
+    /// The first multiple of 2M in the recorded mapping and in the translated one.
     const ALIGNED: u64 = 0x40_0020_0000;
     const ALIGNED_TO: u64 = 0x7fff_e040_0000;
 

@@ -33,13 +33,15 @@ pub const INTERPRETER_BYTES: u64 = 53 * PAGE;
 pub const QEMU_BASE: u64 = 0x40_0000_0000;
 
 /// The end of user addresses on arm64 and RISC-V. (On x86-64, programs cannot use the last page below it.) On arm64 with pages of
-/// 4K, Linux has 48-bit addresses. The model has 47 bits: the tables are the same, but at other entries of the two highest levels.
+/// 4K, Linux has 48-bit addresses. The model has 47 bits: the tables are the same, but other entries of the two highest levels are
+/// used.
 const USER_END: u64 = 1 << 47;
 /// The address of position-independent programs on arm64. Linux places them at two thirds of 48 bits (`ELF_ET_DYN_BASE`,
 /// arch/arm64/include/asm/elf.h), rounded down to 64K, to which linkers for arm64 align them: 0xaaaa_aaaa_0000. The model uses two
 /// thirds of 47 bits with the same offset within 1G.
 const ARM64_PROGRAM: u64 = 0x5555_6aaa_0000;
-/// The same with pages of 16K. Linux then has 47-bit addresses (`ARM64_VA_BITS_47`, as Debian configures it).
+/// The address of position-independent programs on arm64 with pages of 16K. Linux then has 47-bit addresses
+/// (`ARM64_VA_BITS_47`, as Debian configures it).
 const ARM64_16K_PROGRAM: u64 = 0x5555_5555_0000;
 /// The address of position-independent programs on 64-bit RISC-V, at two thirds of the 47-bit addresses of Sv48
 /// (arch/riscv/include/asm/elf.h).

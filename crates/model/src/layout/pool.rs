@@ -35,7 +35,8 @@ struct Mapped {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Backing {
     Anonymous {
-        /// The distance of all moves with its content. If it differs, VMAs are not merged (`vma->vm_pgoff`).
+        /// The total distance by which mremap has moved this VMA with its content. VMAs with different distances are not merged
+        /// (`vma->vm_pgoff`).
         moved_by: u64,
     },
     Pool {
@@ -57,7 +58,8 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// A process without memory. Calls count in 4K base pages, as recorded, whatever base page the machine has.
+    /// A process without memory. Lengths are counted in 4K base pages, as in the recording, even if the machine has larger base
+    /// pages.
     pub fn new(mechanism: Mechanism) -> Pool {
         let mechanism = Mechanism { base: PageSize::K4, ..mechanism };
         Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }

@@ -1,4 +1,4 @@
-//! Where Linux places the parts of a program, with randomisation (`randomize_va_space` 2) and without.
+//! [`Places`]: where Linux places the parts of a program, with randomisation (`randomize_va_space` 2) and without.
 //!
 //! Sources, Linux 6.18: `mmap_base` and `arch_mmap_rnd` (arch/x86/mm/mmap.c; 28 bits of `vm.mmap_rnd_bits` on x86-64),
 //! `randomize_stack_top` (mm/util.c; `STACK_RND_MASK` of arch/x86/include/asm/elf.h), the load bias of programs

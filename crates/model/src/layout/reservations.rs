@@ -1,6 +1,6 @@
 //! Mappings that a program trims to an aligned part by unmapping both ends: arenas of glibc and jemalloc, heaps of V8 and Java. How
-//! much it unmaps depends on the mapping's address. On Linux it would have unmapped other ranges than recorded, and kept the part
-//! that is aligned there.
+//! much it unmaps depends on the mapping's address. On Linux the program would have unmapped different ranges than in the
+//! recording, and kept the part that is aligned at Linux's address.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::linux::{PAGE, pages};
 /// for another reason.
 const MIN_BYTES: u64 = 64 << 10;
 
-/// A mapping that the program does not use yet, as far as its calls show.
+/// A mapping that the program has not used yet, as far as its calls show.
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
     /// The recorded end of the mapping.
@@ -24,7 +24,8 @@ struct Reservation {
     to: u64,
     /// The address of the kept range in Linux's layout.
     kept_to: u64,
-    /// Whether the program can use it without another call. Then it counts as trimmed only if the next calls are the trims.
+    /// Whether the program can use the mapping without another call. If it can, the mapping counts as trimmed only if the next
+    /// calls trim it.
     is_open: bool,
 }
 
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn trims_a_head_that_the_recording_did_not_need() {
-        // The recorded address was already aligned; the address here is not.
+        // The recorded address was already aligned; the address in Linux's layout is not.
         let mut reservations = Reservations::default();
         let call = Call::Mmap {
             address: 0,

@@ -9,7 +9,7 @@ impl Layout {
     pub(super) fn place_region(&mut self, address: u64, bytes: u64, name: &str) -> u64 {
         let has_name = !name.starts_with('[') && !name.is_empty();
         if address < QEMU_BASE {
-            // A program at its link address. The next file is its interpreter.
+            // This is a program at its link address. The next file is its interpreter.
             if has_name {
                 self.file = Some((name.to_owned(), 0));
             }
@@ -23,7 +23,7 @@ impl Layout {
         };
         let to = match (name, &self.file) {
             ("[stack]", _) => {
-                // Includes the range into which the stack may grow.
+                // The stack's range includes the addresses into which it may grow.
                 let all = bytes.max(STACK_BYTES);
                 let end = self.places.stack_end;
                 self.add((address + bytes).saturating_sub(all), all, end - all);
@@ -34,8 +34,8 @@ impl Layout {
                 self.move_heap_end(address);
                 return self.move_heap_end(address + bytes).wrapping_sub(bytes);
             }
-            // The mapping that QEMU places behind the stack of a program without an interpreter. It represents the vDSO, and has
-            // its name if the program reads it.
+            // QEMU places this mapping behind the stack of a program without an interpreter. It represents the vDSO. It has the
+            // name of the vDSO if the program reads it.
             ("" | "[vdso]", _) if is_behind_stack && bytes <= self.places.vdso_bytes => {
                 let end = self.places.mmap_base;
                 self.used_ranges.take(end - self.places.vdso_bytes, end);

@@ -1,4 +1,4 @@
-//! Compares translated addresses with those that Linux chooses.
+//! Compares translated addresses with the addresses that Linux chooses.
 
 use super::linux::{HUGE, INTERPRETER_BYTES, MMAP_BASE, PROGRAM, QEMU_BASE, STACK_END, VDSO_BYTES};
 use super::*;
@@ -49,17 +49,17 @@ fn mmap_at(layout: &mut Layout, hint: u64, recorded: u64, bytes: u64, flags: u64
 
 const PRIVATE: u64 = 0x22;
 
-/// The results of Linux 6.18 without randomisation.
+/// The expected addresses are those that Linux 6.18 chooses without randomisation.
 #[test]
 fn a_hint_is_the_address_if_the_range_is_free() {
     let mut layout = Layout::default();
-    // A constant of the program: it is not aligned to large pages.
+    // The hint is a constant in the program, so the mapping is not aligned to large pages.
     assert_eq!(mmap_at(&mut layout, 0x1234_5678_9000, QEMU_BASE, 2 * HUGE, PRIVATE), 0x1234_5678_9000);
     assert_eq!(mmap_at(&mut layout, 0x1000, QEMU_BASE + 2 * HUGE, 4096, PRIVATE), 0x10000);
     assert_eq!(mmap_at(&mut layout, 0x2000_0000_0123, QEMU_BASE + 3 * HUGE, 4096, PRIVATE), 0x2000_0000_0000);
     let above_all = mmap_at(&mut layout, 0x8000_0000_0000, QEMU_BASE + 4 * HUGE, 4096, PRIVATE);
     assert_eq!(above_all, TOP - 4096);
-    // The range is in use.
+    // The range at the hint is in use.
     let taken = mmap_at(&mut layout, 0x1234_5678_a000, QEMU_BASE + 5 * HUGE, 2 * HUGE, PRIVATE);
     assert_eq!(taken, TOP - 4096 - 2 * HUGE);
 }
@@ -68,7 +68,8 @@ fn a_hint_is_the_address_if_the_range_is_free() {
 fn a_hint_moves_with_the_mapping_that_it_is_near() {
     let mut layout = Layout::default();
     let (first, second) = (mmap(&mut layout, QEMU_BASE, 8192), mmap(&mut layout, QEMU_BASE + HUGE, 4096));
-    // Directly behind the second, where the first is on Linux; 1G below; 9G below, thus a constant.
+    // Three hints. Directly behind the second mapping: on Linux the first mapping is there. 1G below the first mapping: it
+    // moves with that mapping. 9G below: it counts as a constant.
     let behind = mmap_at(&mut layout, QEMU_BASE + HUGE + 4096, QEMU_BASE + HUGE + 4096, 4096, PRIVATE);
     assert_eq!((behind, second), (second - 4096, first - 4096));
     let below = mmap_at(&mut layout, QEMU_BASE - (1 << 30), QEMU_BASE - (1 << 30), 4096, PRIVATE);
@@ -86,13 +87,13 @@ fn a_fixed_mapping_in_a_hole_moves_with_the_hole() {
     assert_eq!(mmap_at(&mut layout, hole, hole, HUGE, PRIVATE | MAP_FIXED), to + HUGE + 8192);
     let far = QEMU_BASE + (8 << 30);
     assert_eq!(mmap_at(&mut layout, far, far, HUGE, PRIVATE | MAP_FIXED), far);
-    // Another mapping is in the hole in Linux's layout.
+    // In Linux's layout, another mapping now occupies the hole.
     calls(&mut layout, Call::Munmap { address: hole, bytes: HUGE }, 0);
     mmap(&mut layout, QEMU_BASE + (1 << 30), 2 * HUGE - 4096);
     assert_eq!(mmap_at(&mut layout, hole, hole, HUGE, PRIVATE | MAP_FIXED), hole);
 }
 
-/// glibc's `aligned_alloc(2M, 16M)`: the mapping and its first touches, then the call that frees it.
+/// The calls of glibc's `aligned_alloc(2M, 16M)`: a mapping with its first touches, and later the munmap that frees it.
 #[test]
 fn aligns_the_part_that_the_program_has_aligned() {
     let mut layout = Layout::default();
@@ -111,7 +112,7 @@ fn aligns_the_part_that_the_program_has_aligned() {
     assert_eq!(advised, [Call::Madvise { address: part_to, bytes: 8 * HUGE, advice: 14 }]);
 }
 
-/// The results of Linux 6.18, with large pages of shared memory disabled.
+/// The expected addresses are those of Linux 6.18 with large pages of shared memory disabled.
 #[test]
 fn aligns_only_mappings_that_can_have_a_large_page() {
     let mut layout = Layout::default();
@@ -126,9 +127,9 @@ fn aligns_only_mappings_that_can_have_a_large_page() {
     };
     assert_eq!(file(QEMU_BASE + 4 * HUGE, HUGE + 4096, 0, ext4) % HUGE, 0);
     assert_eq!(file(QEMU_BASE + 6 * HUGE, 2 * HUGE, 4096, None) % HUGE, 4096);
-    // Without a whole 2M of the file, it is not aligned.
+    // The mapping contains no whole 2M of the file, so it is not aligned.
     assert_ne!(file(QEMU_BASE + 9 * HUGE, HUGE + 4096, 4096, ext4) % HUGE, 4096);
-    // tmpfs without large pages does not align it, so it is directly below the last one.
+    // tmpfs without large pages does not align the mapping, so the next mapping is directly below it.
     let bytes = 3 * HUGE + 4096;
     let last = file(QEMU_BASE + 12 * HUGE, bytes, 0, tmpfs);
     assert_eq!(file(QEMU_BASE + 16 * HUGE, bytes, 0, tmpfs), last - bytes);
@@ -196,7 +197,7 @@ fn places_program_heap_stack_and_interpreter_as_linux_does() {
     assert_eq!(begin, PROGRAM + 5 * HUGE + 4096);
     assert_eq!(brk(&mut layout, QEMU_BASE + 5 * HUGE + 20480 + 135168), begin + 135168);
     assert_eq!(layout.address(QEMU_BASE + 5 * HUGE + 20480 + 4096), begin + 4096);
-    // A program at its link address stays there, with its heap behind it.
+    // A program at its link address is not moved, and its heap is behind it.
     let mut layout = Layout::default();
     assert_eq!(region(&mut layout, 0x40_0000, 4096, "/bin/static"), 0x40_0000);
     assert_eq!(region(&mut layout, QEMU_BASE + (16 << 20), 8192, "[stack]"), STACK_END - 8192);
@@ -207,7 +208,8 @@ fn places_program_heap_stack_and_interpreter_as_linux_does() {
     assert_eq!(mmap(&mut layout, QEMU_BASE + (40 << 20), 8192), MMAP_BASE - VDSO_BYTES - 8192);
 }
 
-/// As in /proc/self/maps of Linux 6.12 and 7.2 on arm64, with 48-bit addresses, and of 6.12 with pages of 16K.
+/// The expected addresses are those in /proc/self/maps on arm64: Linux 6.12 and 7.2 with 48-bit addresses, and Linux 6.12 with
+/// pages of 16K.
 #[test]
 fn on_arm64_the_stack_ends_at_the_end_of_user_addresses() {
     const END: u64 = 1 << 47;
@@ -226,7 +228,7 @@ fn on_arm64_the_stack_ends_at_the_end_of_user_addresses() {
     assert_eq!(Platform::of("x86_64", 4096, Some(HUGE), Some(6)).vdso_bytes, 0x6000);
 }
 
-/// As in /proc/self/maps of Linux 6.12 on arm64: with pages of 16K, a mapping of 32M is aligned, and one of 4M is not.
+/// As /proc/self/maps of Linux 6.12 on arm64 shows, a mapping of 32M is aligned with pages of 16K, and a mapping of 4M is not.
 #[test]
 fn rounds_and_aligns_mappings_to_the_pages_of_the_kernel() {
     const KIB: u64 = 1 << 10;
@@ -322,7 +324,8 @@ fn a_mapping_grows_in_place_only_into_free_addresses() {
     let second = mmap(&mut layout, QEMU_BASE + (1 << 20), 8192);
     assert_eq!(first, second + 8192);
     let grow = |address, to| Call::Mremap { address, old_bytes: 8192, new_bytes: to, flags: 1, new_address: 0 };
-    // The recording moved it. Linux does not move it, unless the program passes an address or keeps the old mapping.
+    // In the recording the mapping moved. Linux does not move it, unless the program passes an address or keeps the old
+    // mapping.
     let move_first =
         |flags| Call::Mremap { address: QEMU_BASE, old_bytes: 8192, new_bytes: 4096, flags, new_address: 0 };
     let moved = |layout: &mut Layout, flags| calls(layout, move_first(flags), QEMU_BASE + (2 << 20)).remove(0);
@@ -335,7 +338,7 @@ fn a_mapping_grows_in_place_only_into_free_addresses() {
     };
     assert_eq!(address(1), first);
     assert_ne!(address(1 | MREMAP_DONTUNMAP), first);
-    // The program moves it to a fixed address inside another mapping.
+    // The program moves the mapping to a fixed address inside another mapping.
     let target = mmap(&mut layout.clone(), QEMU_BASE + (2 << 20), 1 << 20);
     let fixed = |flags| {
         let mut layout = layout.clone();
@@ -346,7 +349,7 @@ fn a_mapping_grows_in_place_only_into_free_addresses() {
     };
     assert_eq!(fixed(1 | MREMAP_FIXED), (first, target + 4096, QEMU_BASE));
     assert_eq!(fixed(1 | MREMAP_FIXED | MREMAP_DONTUNMAP), (first, target + 4096, first));
-    // The recording did not move it. On Linux its neighbour is in the way.
+    // In the recording the mapping grew in place. On Linux a neighbour is in the way.
     let translated = translated(&mut layout, grow(QEMU_BASE + (1 << 20), 16384), QEMU_BASE + (1 << 20));
     assert_ne!(translated[0].result as u64, second);
     assert_eq!(layout.address(QEMU_BASE + (1 << 20)), translated[0].result as u64);

@@ -30,7 +30,7 @@ pub(super) struct MappingRequest {
 pub(super) struct Alignment {
     /// The alignment, a power of two.
     pub bytes: u64,
-    /// The address is congruent to this modulo `bytes`.
+    /// The address and this offset are congruent modulo `bytes`.
     pub offset: u64,
 }
 
@@ -157,7 +157,7 @@ impl UsedRanges {
         self.place(bytes, aligned)
     }
 
-    /// Takes a range in the highest gap, with an alignment if one is given.
+    /// Takes a range in the highest gap that is large enough, with an alignment if one is given.
     pub fn place(&mut self, bytes: u64, aligned: Option<Alignment>) -> u64 {
         let bytes = self.round_up(bytes);
         let to = match aligned.and_then(|aligned| Some((aligned, self.gap(bytes.checked_add(aligned.bytes)?)?.0))) {

@@ -1,4 +1,4 @@
-//! Machines: the address-translation hardware of a processor.
+//! [`Machine`]: the address-translation hardware of a processor, read from a machine file.
 
 mod ambiguity;
 mod built_in;

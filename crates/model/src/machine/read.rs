@@ -23,7 +23,7 @@ pub const SCHEMA: &str = "pagelab.machine/1";
 const MAX_SETS: u32 = 1 << 16;
 /// Maximum number of TLBs: the simulation stores the number of a TLB in seven bits.
 const MAX_TLBS: usize = 127;
-/// Maximum number of entries of a TLB or lines of a cache: far more than any real one has, but few enough to simulate.
+/// Maximum number of entries of a TLB or lines of a cache: far more than real hardware has, but few enough to simulate.
 const MAX_ENTRIES: u32 = 1 << 22;
 
 /// Parses the text of a machine file; `file` is its name in messages. Returns the first error found.
@@ -103,7 +103,7 @@ impl Validator<'_> {
         Ok(&cited.is)
     }
 
-    /// The value whose name the file has.
+    /// Finds the value that has the name `found` in the file. The error lists the allowed names.
     fn named<T: Copy>(
         &self,
         key: &str,

@@ -60,7 +60,7 @@ pub struct Machine {
     pub architecture: Architecture,
     /// The formats of its page tables. The first determines the kernel's base page, unless the policy has another one.
     pub formats: Vec<TableFormat>,
-    /// The processors that it describes, in the form that [`Machine::is_cpu`] expects.
+    /// The processors that the machine describes, in the form that [`Machine::is_cpu`] expects.
     pub cpus: Vec<String>,
     /// Its TLBs, ordered by level.
     pub tlbs: Vec<TlbShape>,
@@ -125,9 +125,9 @@ pub struct Figure {
 /// Where a figure comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
-    /// A source: its description in the file.
+    /// The figure has this source, as described in the file.
     Source(String),
-    /// An assumption, with its reason.
+    /// The figure is an assumption, made for this reason.
     Assumed(String),
 }
 

@@ -1,4 +1,5 @@
-//! What a page-table format can be used for: programs, virtual machines, leaves of a size.
+//! What a page-table format can be used for: the tables of programs, the second stage of virtual machines, and leaves of a
+//! given size.
 
 use paging::format::named::Named;
 use paging::format::riscv::Stage;

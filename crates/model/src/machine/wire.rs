@@ -1,10 +1,10 @@
-//! The structure of machine files. Unknown keys are refused.
+//! The structure of machine files, for deserialisation. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-/// A figure and its provenance: the key of a source, or why it is assumed.
+/// A figure with its provenance, which is the key of a source or the reason for an assumption.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(
     deny_unknown_fields,

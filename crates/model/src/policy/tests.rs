@@ -1,4 +1,4 @@
-//! Policies, and their plans on machines.
+//! Tests of policies and of their plans on machines.
 
 use super::*;
 use crate::machine::built_in;

@@ -64,7 +64,7 @@ pub(super) enum Step {
         process: u32,
         next: u32,
     },
-    /// The running process has executed another program, and the following steps belong to that.
+    /// The running process has executed another program, and the following steps belong to that program.
     Exec,
     /// The running process has forked a process without a trace.
     UnrecordedFork {

@@ -57,14 +57,14 @@ struct Member<'a> {
     parents: Vec<u32>,
     /// Its process header, if its trace has one.
     process: Option<Process>,
-    /// The name of its current trace file; `None` for that of the first process.
+    /// The name of its current trace file; `None` if it is the first process's own trace.
     name: Option<String>,
     blocks: Box<dyn Blocks + 'a>,
     /// One feeder for each address scheme.
     feeders: Vec<Feeder>,
     at_end: bool,
     instructions: Instructions,
-    /// The child whose end it waits for.
+    /// The number of the child for which this process waits.
     waits_for: Option<u32>,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Family<'a> {
     members: Vec<Member<'a>>,
     /// Number of processes so far.
     count: u32,
-    /// The number of the process to which the steps sent last belong.
+    /// The number of the process to which the steps belong that were sent last.
     running: u32,
     found_runs: bool,
 }
@@ -186,7 +186,8 @@ impl<'a> Family<'a> {
         free.min_by_key(|(_, member)| member.time()).map(|(index, _)| index)
     }
 
-    /// The time up to which a process can continue before another must; no limit if no other can.
+    /// The time up to which a process can continue before another process must run. There is no limit if no other process can
+    /// run.
     fn until(&self, index: usize) -> u64 {
         if self.members.len() >= MAX_PROCESSES {
             return u64::MAX;
@@ -287,7 +288,7 @@ impl<'a> Family<'a> {
             }
             return Ok(false);
         };
-        // The process itself does not count.
+        // `others` does not count the process itself.
         let reader = self.open(&name, from, own.image(), own.parent, self.members.len() - 1)?;
         self.send_to_all(|| Step::Exec);
         self.replayed.executed += 1;
@@ -344,7 +345,7 @@ impl<'a> Family<'a> {
 
     /// Handles the end of a process.
     fn end(&mut self, ended: &Member<'_>) {
-        // The outcome reports the final state of the first process, so that stays.
+        // The outcome reports the final state of the first process, so the first process is not removed.
         if ended.parents.is_empty() {
             return;
         }
@@ -357,7 +358,7 @@ impl<'a> Family<'a> {
         self.release_waiting(ended.number, |_| true);
     }
 
-    /// Releases the processes that wait for process `number` and for which `may` returns `true`.
+    /// Releases the processes that wait for process `number` if `may` returns `true` for them.
     fn release_waiting(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
         let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
         waits.for_each(|member| member.waits_for = None);

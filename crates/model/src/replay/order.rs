@@ -16,10 +16,10 @@ use crate::call::can_succeed;
 use crate::layout::{Change, Layout};
 use crate::simulation::Hashing;
 
-/// Maximum number of blocks of a thread that wait for events of other threads. If parts of a trace are missing, they would wait
-/// for ever.
+/// Maximum number of blocks of a thread that wait for events of other threads. Without a limit, blocks would wait for ever if a
+/// part of the trace is missing.
 const MAX_WAITING: usize = 64;
-/// The addresses of recorded programs are below this. Other calls are not translated.
+/// All addresses of recorded programs are below this. A call with a higher address is not translated.
 const ADDRESS_END: u64 = 1 << 56;
 // include/uapi/linux/sched.h
 const CLONE_VM: u64 = 0x100;
@@ -43,14 +43,15 @@ pub(super) struct Feeder {
     has_forked: bool,
     /// A process that was just forked, and whether it shares the memory. The feeder stops until this is taken.
     pub(super) forked: Option<(u32, bool)>,
-    /// The execve that replaces the program. It is the process's last event: what other threads do comes before it, wherever it is
-    /// in the file.
+    /// The execve that replaces the program. It is the process's last event: all work of other threads comes before it, even work
+    /// that is later in the file.
     pub(super) executed: Option<Event>,
     /// The translation of recorded addresses to those that Linux would have chosen.
     layout: Option<Layout>,
     /// Whether calls are ignored.
     accesses_only: bool,
-    /// Whether the process was forked, so that the memory described at the start of its trace is already known.
+    /// Whether the process was forked. If it was, the memory described at the start of its trace is already known from its
+    /// parent.
     is_forked: bool,
     /// All recorded ranges whose translation has changed so far.
     moved_ranges: Vec<(u64, u64)>,
@@ -215,7 +216,7 @@ impl Feeder {
             self.drop_timestamp();
             passed = true;
             self.advance(index, at_end, batch);
-            // Other threads may have waited for an event.
+            // An event may have been replayed for which other threads waited.
             if self.forked.is_some() || self.next != next {
                 return true;
             }

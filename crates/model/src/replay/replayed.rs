@@ -1,4 +1,4 @@
-//! What the replay found in the traces.
+//! [`Replayed`]: what a replay found in the traces.
 
 use std::collections::BTreeMap;
 

@@ -42,13 +42,13 @@ pub(super) struct Thread {
 }
 
 impl Thread {
-    /// The number of the next run. It is larger than that after the last replayed one if runs before the first block are missing.
+    /// The number of the next run. It is larger than `next_run` if runs before the first block are missing.
     pub(super) fn position(&self) -> u64 {
         let first = self.blocks.front().map(|pending| pending.first.saturating_add(self.replayed_runs as u64));
         first.unwrap_or(self.next_run)
     }
 
-    /// Whether it has reached its next timestamp.
+    /// Whether the thread has reached its next timestamp.
     pub(super) fn is_at_timestamp(&self) -> bool {
         self.timestamps.front().is_some_and(|(run, event)| *run <= self.position() && *event <= self.replayed_events)
     }

@@ -8,8 +8,8 @@ use crate::walk::Walker;
 /// The TLBs and the walker of one hardware thread.
 pub struct Core {
     pub tlbs: Vec<Tlb>,
-    /// For each first-level set, the key that was looked up last; 0 for none. It is in the set, and another lookup of it changes
-    /// nothing, whatever the replacement policy.
+    /// For each first-level set, the key that was looked up last; 0 for none. That key is in the set, and under every
+    /// replacement policy, a repeated lookup of it changes nothing.
     last_keys: Vec<Key>,
     pub walker: Walker,
     pub counts: Counts,

@@ -1,6 +1,6 @@
 //! Handles fork, execve and the end of processes.
 //!
-//! A process is known by its number in the trace. Its address space has a number of its own, which [`Space`](crate::space::Space)
+//! A process is known by its number in the trace. Its address space has a separate number, which [`Space`](crate::space::Space)
 //! assigns, because a child of vfork runs in the address space of its parent and execve starts a new one.
 
 use trace::PAGE_SHIFT;
@@ -70,7 +70,7 @@ impl Simulation {
         let now = self.now();
         self.switch(next);
         let Some(ended) = self.processes.remove(number) else { return };
-        // The time of the ancestor includes the time for which it waited.
+        // The time of the ancestor includes the time that it spent waiting.
         let waited = now.saturating_sub(ended.since.max(self.processes.running.executed()));
         self.processes.running.began_instructions = self.processes.running.began_instructions.saturating_add(waited);
         if ended.shared_with.is_some() {

@@ -8,7 +8,8 @@ use crate::machine::Machine;
 use crate::space::LEVELS;
 use crate::walk::Walker;
 
-/// Up to this number of pages are dropped one by one. For more, all entries are compared.
+/// Up to this number of pages, the entry of each page is dropped separately. For more pages, every entry is compared with the
+/// range.
 const FEW_PAGES: u64 = 16;
 
 /// The hardware of a machine.

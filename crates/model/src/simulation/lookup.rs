@@ -1,4 +1,4 @@
-//! A TLB lookup, and the lookups of a block of runs.
+//! One TLB lookup ([`Lookup`]), and the lookups of a block of runs ([`Lookups`]).
 
 use trace::Kind;
 

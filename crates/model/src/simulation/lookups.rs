@@ -1,9 +1,9 @@
 //! Performs TLB lookups in blocks.
 //!
 //! A *run* is consecutive accesses of one thread to one page. A *lane* is a kind of access: 0 for fetches, 1 for loads, 2 for
-//! stores. Stores use lane 1 if no TLB distinguishes them from loads. For each lane and page, a *slot* has the place of the page
-//! in the first-level TLBs. In the lane of a lookup, the bit [`READ_ONLY`] marks a store. Such a lookup cannot use a slot with
-//! the same bit, and must go through [`Simulation::resolve`], as with an unknown slot.
+//! stores. Stores use lane 1 if no TLB distinguishes them from loads. For each lane and page, a *slot* stores the place of the
+//! page in the first-level TLBs. In the lane of a lookup, the bit [`READ_ONLY`] marks a store. Such a lookup cannot use a slot
+//! with the same bit, and must go through [`Simulation::resolve`], as with an unknown slot.
 //!
 //! No TLB level depends on the content of a later one. So all lookups of a block pass one level before any of them passes the
 //! next level, and the host can read the memory for several lookups at the same time.
@@ -106,7 +106,7 @@ impl Simulation {
         }
     }
 
-    /// Sends the lookups of a block through all levels. Returns the number of first-level misses, without those of lookups whose
+    /// Sends the lookups of a block through all levels. Returns the number of first-level misses, not counting lookups whose
     /// slot was unknown. If there is one lookup for each run ([`Simulation::fill_lookups`]), `run_kinds` has the kinds of the
     /// runs. Otherwise it is empty.
     fn pass(&mut self, thread: usize, run_kinds: &[u8]) -> Result<usize, SpaceError> {

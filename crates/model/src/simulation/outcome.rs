@@ -94,7 +94,7 @@ pub struct Outcome {
     pub first_level: Misses,
     /// Misses in both the first and the second level.
     pub second_level: Misses,
-    /// Misses in all levels up to the third, then up to the fourth, if the machine has these levels.
+    /// Misses in all of the first three levels, then in all of the first four, as far as the machine has these levels.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub further_levels: Vec<Misses>,
     /// Number of page walks.

@@ -19,7 +19,7 @@ pub(super) struct Pages {
     /// The page of each number.
     pub pages: Vec<u64>,
     numbers: HashMap<u64, u32, Hashing>,
-    /// Touched pages that are mapped. While a process shares its parent's memory, it has those of the parent.
+    /// Touched pages that are mapped. A process that shares its parent's memory also has the pages that its parent touched.
     pub touched: TouchedPages,
     /// Number of executed instructions of each thread.
     instructions: Vec<u64>,

@@ -11,7 +11,7 @@ pub const MAX_PROCESSES: usize = 1 << (u64::BITS - TAG_SHIFT);
 /// do not use these bits. When a process ends, its entries are dropped, and a later process reuses its tag.
 pub(super) const TAG_SHIFT: u32 = 58;
 
-/// All processes that have not ended.
+/// The running process and the suspended processes: all that have not ended.
 #[derive(Default)]
 pub(super) struct Processes {
     /// The number of the running process in the trace.
@@ -22,9 +22,9 @@ pub(super) struct Processes {
     pub(super) tag: u64,
     /// The pages of the running process.
     pub(super) running: Pages,
-    /// Its parent, if it shares the parent's memory.
+    /// The running process's parent, if the process shares the parent's memory.
     shared_with: Option<u32>,
-    /// The model's time when it was forked.
+    /// The model's time when the running process was forked.
     since: u64,
     /// All other processes, by number.
     suspended: BTreeMap<u32, Suspended>,
@@ -83,7 +83,7 @@ impl Processes {
         match self.shared_with.take().and_then(|parent| self.suspended.get_mut(&parent)) {
             Some(parent) => {
                 parent.pages.touched = before.touched;
-                // Faults and calls of this process changed its parent's memory.
+                // Faults and calls of the child may have changed the mappings of the parent.
                 parent.pages.slots.iter_mut().for_each(Slots::reset_all);
                 self.tag = self.free_tag();
             }

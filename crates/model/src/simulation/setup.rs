@@ -13,7 +13,7 @@ pub(super) struct Setup {
     pub(super) policy: ModelPolicy,
     pub(super) plan: Plan,
     pub(super) seed: u64,
-    /// The lane of stores: that of loads if they share TLBs.
+    /// The lane of stores, which is the lane of loads if stores and loads share TLBs.
     pub(super) store_lane: usize,
     /// Whether the stored size of a page depends on its neighbours.
     pub(super) sees_neighbours: bool,

@@ -9,7 +9,7 @@ use crate::walk::LeafEntry;
 
 /// Number of lanes. Each kind of access has a lane: 0 for fetches, 1 for loads, 2 for stores.
 pub const LANES: usize = 3;
-/// Instead of the number of a TLB: no TLB of this level holds the page.
+/// Used in place of a TLB number if no TLB of this level holds the page.
 pub const NONE: u8 = u8::MAX;
 /// Set in a slot if the page must not be stored to, and in the lane of a lookup for a store.
 pub const READ_ONLY: u32 = 1 << 31;

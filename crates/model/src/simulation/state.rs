@@ -1,4 +1,4 @@
-//! The state of a simulation, and how the steps of a trace change it.
+//! [`Simulation`]: the state of a simulation, and how the steps of a trace change it.
 
 use std::ops::Range;
 
@@ -203,7 +203,8 @@ impl Simulation {
             let further = self.further(lane, va, &leaf);
             self.processes.running.slots[lane].set_further(number, further);
         }
-        // If the protection forbids the store, the program received a signal for it. The lookup happens anyway.
+        // If the protection forbids the store, the recorded program got a signal at this point. The lookup is made
+        // nevertheless.
         self.look_up_page(thread, lane, number)
     }
 

@@ -42,14 +42,14 @@ impl<F: Format> Paged<F> {
             MADV_NOHUGEPAGE => self.change_vmas(begin, end, |vma| vma.take_advice(Advice::NoHuge)),
             MADV_DONTFORK => self.change_vmas(begin, end, |vma| vma.at_fork = AtFork::Omitted),
             MADV_WIPEONFORK => self.change_vmas(begin, end, |vma| {
-                // The kernel refuses it for other memory.
+                // The kernel refuses MADV_WIPEONFORK for other memory.
                 if vma.backing.is_private_memory() {
                     vma.at_fork = AtFork::Wiped;
                 }
             }),
             MADV_DOFORK | MADV_KEEPONFORK => self.change_vmas(begin, end, |vma| vma.at_fork = AtFork::Copied),
             MADV_DONTNEED | MADV_DONTNEED_LOCKED => {
-                // Frees whole base pages only; the model's can be larger than the recorded kernel's.
+                // Frees whole base pages only; the model's base pages can be larger than those of the recorded kernel.
                 let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));
                 if first < last {
                     self.witness_call(first, last)?;

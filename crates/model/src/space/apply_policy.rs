@@ -88,8 +88,8 @@ impl<F: Format> Kernel for ModelKernel<'_, F> {
     }
 }
 
-/// A recorded call as policies take it; `None` for calls that they do not handle. For brk it requests the recorded result:
-/// a request that the kernel could not satisfy does not count.
+/// A recorded call as policies take it; `None` for calls that they do not handle. A recorded brk becomes a request for its
+/// recorded result, so a request that the kernel could not satisfy changes nothing.
 fn call_of(event: &Event) -> Option<Call> {
     Some(match event.call {
         trace::Call::Mmap { address, bytes, protection, flags, file, offset, .. } => {

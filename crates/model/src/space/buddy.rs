@@ -7,7 +7,7 @@ use crate::tlb::next_random;
 
 /// Size of the blocks for which fragmentation is defined: a PMD leaf of a 4K granule.
 const FRAGMENT_BYTES: u64 = 2 << 20;
-/// log2 of the largest block in bytes: that of the largest hugetlb page.
+/// log2 of the largest block in bytes, which is the largest hugetlb page.
 const MAX_BLOCK_SHIFT: u32 = 34;
 
 /// The memory of a machine, and its fragmentation by pages of other users that never move.

@@ -80,7 +80,7 @@ fn accepts_empty_ranges_that_kernels_allow() {
 #[test]
 fn advises_a_small_mapping_once_it_is_merged_with_its_neighbour() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
-    // Half a window each: too small to be advised, although two of them form a window.
+    // Each mapping has half a window: too small to be advised, although two adjacent mappings form a window.
     for half in 0..4 {
         mmap(&mut *space, START + half * (K64 / 2), K64 / 2);
     }
@@ -129,7 +129,7 @@ fn heap_shrinks_to_the_requested_end_and_grows_by_whole_folios() {
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.splits), (2, 1), "two folios, one of them split");
     assert_eq!(costs.anonymous_bytes, M2 / 2);
-    // `pagelab compare` does not inspect it before it is freed.
+    // The heap's freed end is not inspected by `pagelab compare`.
     assert_eq!(space.left_out().concerned_bytes, 2 * M2 - M2 / 2);
     brk(&mut *space, START + M2 / 2 + 4096);
     space.access(START + M2, true).unwrap();
@@ -185,11 +185,11 @@ fn a_vma_edge_inside_a_leaf_splits_the_leaf() {
     let advise = |space: &mut dyn Space, begin, bytes, advice| {
         space.event(&event(Call::Madvise { address: begin, bytes, advice }, 0)).unwrap();
     };
-    // Memory that no call created: advice splits its VMA.
+    // No call created this memory. Advice on a part of it splits its VMA.
     let mut space = space("cascade-lake", "thp", Physical::default());
     space.assume(START, START + 4 * M2).unwrap();
     write_all(&mut *space, START, 4 * M2);
-    // An edge between two leaves splits nothing, and neither does advice or mprotect that this memory already has.
+    // An edge between two leaves splits nothing. Advice or a protection that the memory already has splits nothing either.
     advise(&mut *space, START, M2, 14);
     advise(&mut *space, START, M2 / 2, 14);
     space.event(&event(Call::Mprotect { address: START + M2, bytes: M2 / 2, protection: 7 }, 0)).unwrap();

@@ -1,5 +1,5 @@
-//! Copy on write, freeing of tables, and partly freed folios. The expected counts are those of Linux 6.18 (x86-64, by
-//! `getrusage` and `VmPTE`).
+//! Copy on write, freeing of tables, and partly freed folios. The expected counts were measured on Linux 6.18 (x86-64) with
+//! `getrusage` and `VmPTE`.
 
 use super::tests::{M2, START, advise, event, mmap, space, write_all, written};
 use super::*;
@@ -95,7 +95,7 @@ fn frees_a_table_with_the_last_vma_in_its_range() {
     assert_eq!(tables(&*space), 5);
     munmap(&mut *space, START, M1);
     assert_eq!(tables(&*space), 4);
-    // A VMA that was never touched keeps them too.
+    // A table is also kept for a VMA that was never touched.
     mmap(&mut *space, START + (1 << 30), 4096);
     write_all(&mut *space, START + (1 << 30), 4096);
     mmap(&mut *space, START + (1 << 30) + M2, 4096);
@@ -136,7 +136,7 @@ fn maps_no_huge_page_where_a_table_exists() {
     assert_eq!(counted(&mut *space, |space| write_all(space, START, M2)).0, 512);
     advise(&mut *space, START, 2 * M2, DONTNEED);
     assert_eq!(counted(&mut *space, |space| write_all(space, START, 2 * M2)).0, 2);
-    // The same holds for the huge zero page.
+    // No leaf maps the huge zero page either where a table exists.
     advise(&mut *space, START, M1, DONTNEED);
     advise(&mut *space, START + M1, M1, DONTNEED);
     assert_eq!(counted(&mut *space, |space| read_all(space, START, M2)).0, 512);
@@ -183,7 +183,7 @@ fn mremap_does_not_duplicate_tables() {
         let call = Call::Mremap { address: START, old_bytes: M2, new_bytes: M2, flags, new_address: to };
         space.event(&event(call, to)).unwrap();
     };
-    // MAYMOVE and FIXED; DONTUNMAP keeps the old mapping.
+    // The flags are MREMAP_MAYMOVE and MREMAP_FIXED; the last two cases add MREMAP_DONTUNMAP, which keeps the old mapping.
     for (flags, to, after) in [(3, START + 8 * M2, 4), (7, START + 8 * M2, 4), (7, START + 8 * M2 + 4096, 6)] {
         let mut space = written("cascade-lake", "base", M2);
         mremap(&mut *space, to, flags);
@@ -221,8 +221,8 @@ fn advice_on_a_part_of_a_folio_splits_the_folio() {
     }
 }
 
-/// As `VmPTE` shows in Linux 6.18: mremap of pages that were never touched creates destination tables, because the source has
-/// a table that a neighbour needed.
+/// mremap of pages that were never touched creates destination tables, because the source has a table that a neighbour needed.
+/// `VmPTE` of Linux 6.18 shows this.
 #[test]
 fn mremap_makes_tables_at_the_destination_even_without_pages() {
     const BYTES: u64 = 27 * 4096;
@@ -230,7 +230,7 @@ fn mremap_makes_tables_at_the_destination_even_without_pages() {
     mmap(&mut *space, START, BYTES + 4096);
     space.access(START + BYTES, true).unwrap();
     let before = space.costs();
-    // One page below the end of one table, the rest in the next table.
+    // The destination begins one page below the end of one table, so the rest is in the next table.
     let to = START + 4 * M2 - 4096;
     let call = Call::Mremap { address: START, old_bytes: BYTES, new_bytes: M2, flags: 1, new_address: 0 };
     space.event(&event(call, to)).unwrap();

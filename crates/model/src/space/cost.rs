@@ -16,8 +16,8 @@ pub struct ZeroedFolios {
 /// The counts of all processes of a simulation together.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Costs {
-    /// Faults that allocated anonymous memory, or mapped a page that was already in memory: read from swap for another
-    /// process, or shared.
+    /// Faults that allocated anonymous memory, or mapped a page that was already in memory: a page that another process had
+    /// read from swap, or a page of shared memory.
     pub anonymous_faults: u64,
     /// Faults that mapped the shared zero page: memory was read before it was written.
     pub zero_faults: u64,
@@ -127,7 +127,7 @@ impl Costs {
         }
     }
 
-    /// Counts a folio, so far counted as zeroed, as copied.
+    /// Counts a folio as copied that was counted as zeroed before.
     pub(super) fn copy_folio(&mut self, folio_bytes: u64) {
         self.zeroed_bytes -= folio_bytes;
         self.copied_bytes += folio_bytes;

@@ -23,7 +23,7 @@ impl<F: Format> Paged<F> {
             key: 0,
         };
         let mut at = first;
-        // Ranges may overlap: what is mapped already is skipped.
+        // Ranges may overlap, so memory that is already mapped is skipped.
         while at < last {
             if let Some(leaf) = self.leaf(at) {
                 at = (at & !(leaf.leaf_bytes - 1)).saturating_add(leaf.leaf_bytes);
@@ -47,7 +47,7 @@ impl<F: Format> Paged<F> {
         if self.processes.running.rules.has_dirty { Flags::STATE } else { Flags::ACCESSED }
     }
 
-    /// Maps a page outside the memory that the trace describes: of a device, or in a trace without ranges.
+    /// Maps a page outside the memory that the trace describes: a page of a device, or any page if the trace has no ranges.
     pub(super) fn map_outside(&mut self, va: u64) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         self.costs.outside_bytes += self.base;

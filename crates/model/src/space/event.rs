@@ -51,7 +51,7 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// A range in whole 4K pages, if programs can have it.
+    /// A range in whole 4K pages; `None` if no program can map the range.
     pub(super) fn checked(&self, begin: u64, bytes: u64) -> Option<(u64, u64)> {
         call::user_range(begin, bytes, self.user_end)
     }
@@ -138,7 +138,8 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// Turns shared file mappings in a range into shared memory: their file is in memory and has no allocated pages yet.
+    /// Handles a hole in a file (`Call::Hole`): turns shared file mappings in a range into shared memory, because the file is
+    /// in memory and has no pages there yet.
     fn share_hole(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let object = Object { number: self.swap_cache.new_object(), origin: begin };
         self.change_vmas(begin, end, |vma| {
@@ -148,8 +149,8 @@ impl<F: Format> Paged<F> {
         })
     }
 
-    /// The backing of a new mapping. Each shared anonymous mapping is a new object. MAP_HUGETLB counts only under a pool
-    /// policy.
+    /// The backing of a new mapping. Each shared anonymous mapping is a new object. MAP_HUGETLB has an effect only under a
+    /// hugetlb policy.
     fn backing(&mut self, begin: u64, flags: u64, file: i64) -> Backing {
         let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
         match (anonymous, flags & MAP_SHARED != 0) {
@@ -189,7 +190,8 @@ impl<F: Format> Paged<F> {
         self.apply_to_initial_memory(begin, end, protection, backing)
     }
 
-    /// The whole base pages that a range of 4K pages frees: without those that another VMA also uses.
+    /// The base pages that become free when a range of 4K pages is unmapped. A base page at an end of the range is excluded if
+    /// another VMA also uses it.
     pub(super) fn pages_within(&self, begin: u64, end: u64) -> (u64, u64) {
         let (mut first, mut last) = (begin & !(self.base - 1), end.next_multiple_of(self.base));
         if first < begin && self.processes.running.vmas.overlaps(first, begin) {
@@ -212,7 +214,7 @@ impl<F: Format> Paged<F> {
         self.remove_range(begin, end)
     }
 
-    /// Unmaps a range that is already inspected.
+    /// Unmaps a range that was already inspected for the verdict.
     fn remove_range(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = self.pages_within(begin, end);
         let vmas = self.processes.running.vmas.within(begin, end);
@@ -241,7 +243,7 @@ impl<F: Format> Paged<F> {
 
     /// Changes the protection of a range. VMAs that already have it are left unchanged (`mprotect_fixup`, mm/mprotect.c).
     pub(super) fn protect_range(&mut self, begin: u64, end: u64, protection: u64) -> Result<(), SpaceError> {
-        // Begin and end of each range, and whether it is a pool mapping.
+        // Begin and end of each range, and whether it is a hugetlb mapping.
         let mut changed: Vec<(u64, u64, bool)> = Vec::new();
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
@@ -258,7 +260,8 @@ impl<F: Format> Paged<F> {
         })
     }
 
-    /// Changes the protection of VMAs and of their mapped memory. With `may_write`, pages that may become writable at once do.
+    /// Changes the protection of VMAs and of their mapped memory. If `may_write` is `true`, a page becomes writable at once,
+    /// unless its first store needs a fault.
     fn change_protection(&mut self, begin: u64, end: u64, protection: u64, may_write: bool) -> Result<(), SpaceError> {
         self.processes.running.vmas.change(begin, end, |vma| {
             vma.protection = protection;

@@ -14,7 +14,7 @@ use crate::policy::Granule;
 
 /// Maximum bytes of a file that one fault maps from the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
-/// Maximum size of a stack: an access below it makes it grow up to this (the default of `ulimit -s`).
+/// Maximum size of a stack: an access below the stack makes it grow, up to this size (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 
 impl<F: Format> Paged<F> {
@@ -46,8 +46,8 @@ impl<F: Format> Paged<F> {
         }
     }
 
-    /// The VMA of an address that the program touches. If no event describes one, it is inferred: the recorded program did
-    /// not crash.
+    /// The VMA of an address that the program touches. If no event describes a VMA there, one is inferred: the recorded program
+    /// touched the address without a crash.
     fn vma_for(&mut self, va: u64) -> (u64, Vma) {
         if let Some(found) = self.processes.running.vmas.find(va) {
             return found;
@@ -85,7 +85,7 @@ impl<F: Format> Paged<F> {
         (window >= begin && window + bytes <= end).then_some(window)
     }
 
-    /// Whether the kernel may map a VMA with large folios. Stacks are never advised, so they have none.
+    /// Whether the kernel may map a VMA with large folios. Policies never advise stacks, so stacks have no large folios.
     pub(super) fn may_be_huge(&self, vma: Vma) -> bool {
         let has_folios = matches!(vma.backing, Backing::Anonymous | Backing::Inferred);
         has_folios && !self.plan.mechanism.disable_thp && !self.processes.running.thp_disabled && self.is_advised(vma)
@@ -114,7 +114,7 @@ impl<F: Format> Paged<F> {
             return Ok(true);
         }
         match self.plan.granule {
-            // Even a read allocates a page. Only a write maps it writable (`hugetlb_no_page`, mm/hugetlb.c).
+            // Even a read allocates a hugetlb page, but maps it read-only (`hugetlb_no_page`, mm/hugetlb.c).
             Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
                 self.processes.running.vmas.prepare_anon(page);
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
@@ -233,12 +233,13 @@ impl<F: Format> Paged<F> {
         Ok(())
     }
 
-    /// The proposal of 2016: the first fault in a block reserves it and maps one page, the second fault maps the rest.
-    /// Returns `false` if that is impossible, or if the first fault is a read.
+    /// Handles a fault under the proposal of 2016 (`contig-64k`): the first fault in a block of 64K reserves the block and maps
+    /// one page, the second fault maps the rest. Returns `false` if that is impossible, or if the first fault is a read.
     fn contiguous_fault(&mut self, page: u64, begin: u64, vma: Vma, reads_zeros: bool) -> Result<bool, SpaceError> {
         let Some(window) = self.window(page, CONTIG_BYTES, begin, vma) else { return Ok(false) };
         if !self.is_rest_empty(window)? {
-            // Pages mapped while no block was possible (MADV_NOHUGEPAGE, a smaller VMA) prevent mapping the rest.
+            // Pages that were mapped while the block could not be reserved (MADV_NOHUGEPAGE, a smaller VMA) prevent mapping the
+            // rest.
             self.release_reservations(window, window + CONTIG_BYTES);
             return Ok(false);
         }
@@ -271,7 +272,7 @@ impl<F: Format> Paged<F> {
         };
         let offset = page - window;
         self.map(page, pa + offset, self.base, sizes, attributes)?;
-        // The block is split into pages at once, so each page is released separately.
+        // The block is split into pages at once, so that each page can be released separately.
         self.memory.folios.add(pa + offset, self.base, self.processes.number, page, false);
         self.memory.folios.reserve(
             self.processes.number,
@@ -282,7 +283,7 @@ impl<F: Format> Paged<F> {
         Ok(true)
     }
 
-    /// Whether nothing in a block is mapped or in swap, except the page for which it was reserved.
+    /// Whether nothing in a block is mapped or in swap, except the page that was mapped when the block was reserved.
     fn is_rest_empty(&self, window: u64) -> Result<bool, Error> {
         let reserved_for =
             self.memory.folios.reservation(self.processes.number, window).map(|block| window + block.offset);
@@ -325,7 +326,7 @@ impl<F: Format> Paged<F> {
         Ok(self.map(page, pa, self.base, Sizes::up_to(self.base), attributes)?)
     }
 
-    /// Allocates and maps a base page for a copy, so it is not zeroed.
+    /// Allocates and maps a base page to which memory is copied, so the page is not zeroed.
     pub(super) fn map_copied_page(&mut self, page: u64, vma: Vma) -> Result<(), SpaceError> {
         self.map_new_page(page, vma)?;
         self.costs.zeroed_bytes -= self.base;

@@ -8,7 +8,7 @@ use super::folio_pages::{Page, Pages};
 use super::swap_cache::CacheKey;
 use crate::address::Pa;
 
-/// Block size of the proposal of 2016, in bytes.
+/// Block size in bytes of the proposal of 2016 (`contig-64k`): a fault reserves a block, of which one page is mapped first.
 pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 
 /// All folios, by physical address.
@@ -16,11 +16,11 @@ pub(super) const CONTIG_BYTES: u64 = 64 << 10;
 pub struct Folios {
     base: u64,
     folios: BTreeMap<Pa, Folio>,
-    /// Partly mapped folios. Linux queues them for a split (`deferred_split_folio`).
+    /// Partly mapped folios. Linux queues such folios for a split (`deferred_split_folio`).
     partial: BTreeSet<Pa>,
     /// Number of folios that became partly mapped so far (`split_deferred`).
     cut_folios: u64,
-    /// Blocks of the proposal of 2016 of which one page is mapped, by process and input address.
+    /// Blocks of the proposal of 2016 of which only one page is mapped, by process and input address.
     reserved: BTreeMap<(u32, u64), Reserved>,
 }
 
@@ -30,14 +30,14 @@ pub struct Folio {
     pub bytes: u64,
     /// Whether a process has touched it since reclaim last checked it.
     pub accessed: bool,
-    /// Whether it is a pool page, which is never reclaimed.
+    /// Whether it is a hugetlb page, which is never reclaimed.
     pub pinned: bool,
-    /// The key by which processes that do not map it find it. Only folios of one page have keys.
+    /// The key by which a process that does not map the folio finds it. Only folios of one page have keys.
     key: Option<CacheKey>,
     /// The state of each page.
     pages: Pages,
     first: FolioMapping,
-    /// How other processes map it, after a fork.
+    /// How further processes map the folio, after a fork.
     others: Vec<FolioMapping>,
 }
 
@@ -48,7 +48,7 @@ pub struct MappedFolio {
     pub bytes: u64,
     /// Whether the process maps all its pages.
     pub is_whole: bool,
-    /// Whether it is a pool page.
+    /// Whether it is a hugetlb page.
     pub pinned: bool,
 }
 
@@ -256,7 +256,7 @@ impl Folios {
             }
             folio.others.retain(|mapping| mapping.pages != 0);
             if matches!(folio.key, Some(CacheKey::Shared(..))) {
-                // It belongs to its shared memory object until the object is freed.
+                // The folio belongs to its shared memory object until the object is freed.
             } else if folio.pages.all().iter().all(|page| page.count == 0) {
                 let bytes = folio.bytes;
                 costs.unmapped_bytes -= bytes;
@@ -288,9 +288,9 @@ impl Folios {
         self.split(begin, buddy, costs)
     }
 
-    /// Splits the folio that contains a physical address into pages and frees those that nothing maps (`split_folio`).
-    /// Returns `false` for a single page, for a pool page, and for a folio that several processes map: the model does not
-    /// track which of them maps which page.
+    /// Splits the folio that contains a physical address into pages and frees those that nothing maps (`split_folio`). Returns
+    /// `false` for a single page, for a hugetlb page, and for a folio that several processes map: the model does not track
+    /// which process maps which page.
     pub fn split(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         let Some((begin, folio)) = self.find(pa) else { return false };
         if folio.bytes == self.base || folio.pinned || folio.mappings().count() > 1 {

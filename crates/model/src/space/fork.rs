@@ -1,10 +1,10 @@
 //! Fork and copy on write.
 //!
 //! Follows `copy_page_range` (mm/memory.c): parent and child share anonymous memory, write-protected in both and no longer
-//! exclusive. VMAs without anonymous pages, and shared memory, are not copied; faults map them again. MADV_DONTFORK and
-//! MADV_WIPEONFORK exclude VMAs, whose pages are left unchanged. Tables are copied, even empty ones. The kernel's data
-//! before the vDSO is mapped by frame number (VM_PFNMAP), and such a VMA is copied. Both are in one table, so the child
-//! gets that table, without entries, if the parent has it.
+//! exclusive. VMAs without anonymous pages, and shared memory, are not copied; faults map them again. VMAs with MADV_DONTFORK
+//! or MADV_WIPEONFORK are not copied, and the parent's pages in them are left unchanged. Tables are copied, even empty ones.
+//! The kernel's data before the vDSO is mapped by frame number (VM_PFNMAP), and such a VMA is copied. The data and the vDSO are
+//! in one table, so the child gets that table, without entries, if the parent has it.
 
 use paging::{Error, Format, Sizes};
 
@@ -105,7 +105,7 @@ impl<F: Format> Paged<F> {
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
         if let Some((begin, bytes)) = pool_page {
-            // hugetlb_wp copies a whole pool page.
+            // hugetlb_wp copies a whole hugetlb page.
             self.drop_range(begin, begin + bytes)?;
             let sizes = self.processes.running.pool_sizes(bytes);
             if !self.map_new_folio(begin, bytes, vma, sizes)? {
@@ -131,7 +131,7 @@ impl<F: Format> Paged<F> {
         is_memory(part.pa) && is_exclusive_or_shared(part.pa) || is_file(part.pa) && part.writable
     }
 
-    /// The pool page that contains `page`, mapped at `pa`: its address and size in bytes, if all of it is mapped.
+    /// The hugetlb page that contains `page`, mapped at `pa`: its address and size in bytes, if all of it is mapped.
     pub(super) fn pool_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
         let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };

@@ -1,7 +1,7 @@
-//! Freeing empty page tables: after munmap, mremap and MADV_DONTNEED.
+//! Frees empty page tables after munmap, mremap and MADV_DONTNEED.
 //!
-//! A table is kept while a VMA covers any of its addresses (`free_pgd_range`, mm/memory.c), even if it maps nothing. As
-//! long as it exists, no leaf can replace it, and faults fill its entries one by one.
+//! A table is kept while a VMA covers any of its addresses (`free_pgd_range`, mm/memory.c), even if the table maps nothing. As
+//! long as the table exists, no leaf can replace it, and faults fill its entries one by one.
 
 use paging::format::named::Named;
 use paging::{Error, Format, Freed, InputAddress};

@@ -12,7 +12,7 @@ const K4: u64 = 4 << 10;
 const K64: u64 = 64 << 10;
 const DONTNEED: u64 = 4;
 
-/// Held memory, resident memory of all processes, unmapped held memory, and the peak of the last.
+/// Held memory, resident memory of all processes, unmapped held memory, and the peak of the unmapped held memory.
 fn held(space: &dyn Space) -> [u64; 4] {
     let costs = space.costs();
     [costs.held_bytes, costs.resident_bytes(), costs.held_unmapped_bytes, costs.held_unmapped_peak_bytes]
@@ -26,7 +26,7 @@ fn the_first_touch_allocates_a_whole_block_and_maps_one_page() {
         space.access(START + window * K64 + 5 * K4, true).unwrap();
     }
     assert_eq!(held(&*space), [16 * K64, 16 * K4, 16 * (K64 - K4), 16 * (K64 - K4)]);
-    // The second fault maps the rest.
+    // The second fault maps the rest of the block.
     space.access(START, true).unwrap();
     assert_eq!(held(&*space), [16 * K64, K64 + 15 * K4, 15 * (K64 - K4), 16 * (K64 - K4)]);
     space.event(&event(Call::Munmap { address: START, bytes: 16 * K64 }, 0)).unwrap();
@@ -36,7 +36,7 @@ fn the_first_touch_allocates_a_whole_block_and_maps_one_page() {
 
 #[test]
 fn other_policies_map_all_allocated_memory_at_once() {
-    // Held memory after a touch of one page; then all four figures after everything except that page is dropped.
+    // The held memory after one page is touched. Then all four figures of `held` after everything except that page is dropped.
     for (machine, policy, all, after_drop) in [
         ("cascade-lake", "base", K4, [K4, K4, 0, 0]),
         ("cascade-lake", "mthp-64k", K64, [K64, K4, K64 - K4, K64 - K4]),
@@ -82,7 +82,7 @@ fn thp_with_64k_base_pages_spans_one_table() {
     for (machine, leaf_bytes, thp_bytes) in
         [("cortex-a57", 512 << 20, 512 << 20), ("sifive-u74", M2, 32 << 20), ("rva23", M2, 32 << 20)]
     {
-        // One page more than fits.
+        // The mapping is one page larger than a THP.
         let mut space = space(machine, "base-64k+thp", Physical::default());
         mmap(&mut *space, START, thp_bytes + K64);
         space.access(START + K64, true).unwrap();

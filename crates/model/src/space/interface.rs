@@ -36,7 +36,7 @@ pub trait Space: Send {
     /// Writes a page on behalf of the program, as part of handling its call. These faults are not counted.
     fn write_for_program(&mut self, va: u64) -> Result<(), SpaceError>;
 
-    /// Inspects memory before a call frees it. `by_compare`: `pagelab compare` would inspect it too.
+    /// Inspects memory before a call frees it. `by_compare` is `true` if `pagelab compare` would inspect it too.
     fn inspect(&mut self, begin: u64, bytes: u64, by_compare: bool) -> Result<(), SpaceError>;
 
     /// Counts a call that was answered without the kernel.

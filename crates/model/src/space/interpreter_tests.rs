@@ -1,9 +1,10 @@
 //! Runs the same random calls through the tracer's interpreter, on a naive kernel, and through the model. Both must have the
 //! same mappings, heaps and answers, and the same verdict on touched memory.
 //!
-//! The tracer's interpreter is `policy::carry_out` with a `Kernel`: in `tracer` a stopped task, here a naive kernel.
+//! The tracer's interpreter is `policy::carry_out` with a `Kernel`. In the crate `tracer` that kernel is a stopped task; here
+//! it is a naive kernel.
 //!
-//! Pool policies are tested in `pool`, with another naive kernel (`pool_program`), which also chooses addresses.
+//! Hugetlb policies are tested in `pool`, with another naive kernel (`pool_program`), which also chooses addresses.
 
 mod pool;
 mod pool_program;
@@ -144,7 +145,7 @@ fn run_and_compare<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &
         };
         let of_model: Vec<(u64, u64, Attributes)> =
             paged.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end, properties(&vma))).collect();
-        // The model never merges shared mappings, but the naive kernel does: they are compared page by page.
+        // The model never merges shared mappings, but the naive kernel does, so mappings are compared page by page.
         let by_page = |vmas: &[(u64, u64, Attributes)]| {
             let pages = |(start, end, of): &(u64, u64, Attributes)| {
                 (*start..*end).step_by(PAGE as usize).zip(std::iter::repeat(*of)).collect::<Vec<_>>()

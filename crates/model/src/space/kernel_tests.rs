@@ -56,7 +56,7 @@ fn fork_copies_the_tables_of_the_vdso_without_entries() {
             space.access(START + G, false).unwrap();
         }
         let read = space.costs();
-        // The table of the leaf, and the one above it.
+        // A read adds two tables: the one with the leaf, and the one above it.
         assert_eq!(read.table_bytes - before, 2 * more_tables * 4096);
         let child = space.fork().unwrap();
         assert!(space.enter(child));
@@ -117,7 +117,7 @@ fn a_pool_page_stays_whole_after_munmap_of_a_part() {
     };
     let mut space = written("cascade-lake", "hugetlb-2m", M2);
     unmap(&mut *space);
-    // No other process has it, so it becomes writable again.
+    // No other process maps the hugetlb page, so its remaining half becomes writable again.
     space.event(&event(Call::Mprotect { address: START + M2 / 2, bytes: M2 / 2, protection: 1 }, 0)).unwrap();
     space.event(&event(Call::Mprotect { address: START + M2 / 2, bytes: M2 / 2, protection: 3 }, 0)).unwrap();
     space.access(START + M2 - 4096, true).unwrap();
@@ -127,7 +127,7 @@ fn a_pool_page_stays_whole_after_munmap_of_a_part() {
     let child = space.fork().unwrap();
     space.enter(child);
     unmap(&mut *space);
-    // This mapping is too small for the pool, so it gets ordinary memory at another address.
+    // This mapping is too small for a hugetlb page, so it gets ordinary memory at another address.
     mmap(&mut *space, START, M2 / 2);
     write_all(&mut *space, START, M2);
     assert_eq!((space.costs().copied_bytes, space.costs().anonymous_bytes), (M2, 2 * M2 + M2 / 2));
@@ -184,7 +184,7 @@ fn swaps_out_when_memory_is_short_and_swaps_in_on_access() {
 fn keeps_recently_used_pages_in_memory() {
     let mut space = space("cascade-lake", "base", Physical { bytes: 1 << 20, ..Physical::default() });
     mmap(&mut *space, START, 16 * M2);
-    // One page is used all the time; the rest is a stream.
+    // One page is used all the time; the other pages are streamed through once.
     for page in 1..4096 {
         space.access(START + page * 4096, true).unwrap();
         space.access(START, true).unwrap();
@@ -225,11 +225,11 @@ fn falls_back_to_a_smaller_enabled_folio() {
     let kernel = Kernel { smaller_folios: vec![16 << 10, 32 << 10], ..Kernel::default() };
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     space.set_kernel(kernel);
-    // 48K contain no window of 64K, one of 32K and one of 16K.
+    // A mapping of 48K contains no window of 64K, but one of 32K and one of 16K.
     mmap(&mut *space, START, 48 << 10);
     write_all(&mut *space, START, 48 << 10);
     assert_eq!(space.costs().anonymous_faults, 2);
-    // Each 2M has a page of another user. Smaller blocks are free until they are used up.
+    // In each 2M block, another user has one page. The smaller free blocks are used until none is left.
     let scarce = Physical { bytes: M2, fragmentation: 1.0, seed: 1 };
     let mut space = super::tests::space("cascade-lake", "mthp-1m", scarce);
     space.set_kernel(Kernel { smaller_folios: vec![64 << 10], ..Kernel::default() });
@@ -262,7 +262,7 @@ fn the_direct_map_has_the_expected_tables_and_no_faults() {
         assert_eq!((space.costs().faults(), space.costs().outside_bytes), (0, 0));
         assert_eq!(census.illegal, 0);
     }
-    // Smaller leaves map ends that are not a multiple of a leaf.
+    // Where an end of memory is not a multiple of the leaf size, smaller leaves map the rest.
     let mut space = space("cascade-lake", "direct-map-1g", Physical::default());
     let region = Call::Region { address: G - 4096, bytes: G + 4096 + M2, protection: 7, name: "System RAM".into() };
     space.event(&event(region, 0)).unwrap();

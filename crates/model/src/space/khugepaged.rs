@@ -1,9 +1,9 @@
 //! khugepaged: collapses small pages into huge pages (mm/khugepaged.c) and, since Linux 7.2, into smaller folios
-//! (`mthp_collapse`). A program can also request a collapse (`madvise_collapse`): it happens at once, even without advice,
-//! and without khugepaged's limits.
+//! (`mthp_collapse`). A program can also request a collapse (`madvise_collapse`), which happens at once, even in memory without
+//! advice, and without khugepaged's limits.
 //!
-//! Its time follows `Kernel::instructions_per_s`. Simplifications: it scans VMAs by address and processes by number, every
-//! present page counts as touched, and its allocations never reclaim memory.
+//! The time at which khugepaged runs follows from `Kernel::instructions_per_s`. Simplifications: it scans VMAs by address and
+//! processes by number, every present page counts as touched, and its allocations never reclaim memory.
 
 use paging::{Error, Format, Sizes};
 
@@ -84,14 +84,14 @@ impl<F: Format> Paged<F> {
         Ok(scans)
     }
 
-    /// Number of windows that it scans before it sleeps.
+    /// Number of windows that khugepaged scans before it sleeps.
     fn windows_per_scan(&self, huge_bytes: u64) -> u64 {
         let pages = huge_bytes / self.base;
         self.kernel.khugepaged.pages_per_scan(pages).div_ceil(pages)
     }
 
-    /// Scans `pages_to_scan` pages, or until it has passed the end of the last process twice (`khugepaged_do_scan`). If there
-    /// is little memory, it scans some of it twice.
+    /// Scans `pages_to_scan` pages, or until it has passed the end of the last process twice (`khugepaged_do_scan`). If the
+    /// processes have little memory, a part of it is scanned twice.
     fn scan_once(&mut self, huge_bytes: u64) -> Result<(), SpaceError> {
         let running = self.processes.number;
         let pages = huge_bytes / self.base;
@@ -224,8 +224,8 @@ impl<F: Format> Paged<F> {
         self.collapse_to_folios(begin + half, half, max_bytes, vma)
     }
 
-    /// The state of the memory that a folio of this size would replace; `is_huge` if it already has one of this size or
-    /// larger.
+    /// The state of the memory that a folio of this size would replace; `is_huge` is set if any of the memory already belongs
+    /// to a folio of this size or larger.
     fn folio_window(&self, begin: u64, bytes: u64) -> Result<Window, SpaceError> {
         let swapped = self.processes.running.swapped.range(begin..begin + bytes).count() as u64;
         let mut seen = Window { swapped, ..Window::default() };

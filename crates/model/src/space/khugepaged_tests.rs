@@ -1,4 +1,4 @@
-//! Compares when and what khugepaged collapses with numbers worked out by hand.
+//! Compares the collapses of khugepaged, and their times, with numbers worked out by hand.
 
 use super::kernel_tests::groups;
 use super::tests::{M2, START, event, mmap, space, write_all};
@@ -83,7 +83,7 @@ fn counts_repeated_scans_as_if_it_had_run_them() {
         at_once.advance(333 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");
         assert!(at_once.costs().scanned_pages >= 333 * 512 * windows.min(8), "{windows}: {:?}", at_once.costs());
-        // One more scan shows that khugepaged is at the same position too.
+        // One more scan shows that khugepaged is at the same position in both.
         one_by_one.advance(334 * sleep).unwrap();
         at_once.advance(334 * sleep).unwrap();
         assert_eq!(one_by_one.costs(), at_once.costs(), "{windows}");

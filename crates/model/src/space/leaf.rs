@@ -10,11 +10,11 @@ pub const LEVELS: usize = 5;
 pub struct Leaf {
     /// Bytes that one entry maps.
     pub leaf_bytes: u64,
-    /// Bytes of its contiguous group; `leaf_bytes` if it is in none.
+    /// Bytes of the leaf's contiguous group; `leaf_bytes` if the leaf is in no group.
     pub group_bytes: u64,
-    /// Whether it is writable.
+    /// Whether the leaf is writable.
     pub writable: bool,
-    /// Whether a fault has just mapped it.
+    /// Whether the access that asked for this leaf faulted.
     pub faulted: bool,
 }
 

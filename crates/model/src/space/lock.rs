@@ -15,7 +15,7 @@ const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
 
 impl<F: Format> Paged<F> {
-    /// Locks a range, which splits VMAs at its ends. VMAs of pool pages are not marked as locked (`mlock_fixup`,
+    /// Locks a range, which splits VMAs at its ends. VMAs of hugetlb pages are not marked as locked (`mlock_fixup`,
     /// mm/mlock.c).
     pub(super) fn lock(&mut self, begin: u64, end: u64, flags: u64) -> Result<(), SpaceError> {
         let locked = if flags & MLOCK_ONFAULT != 0 { Locked::OnFault } else { Locked::All };

@@ -1,4 +1,4 @@
-//! What the verdict needs: what the policy asks for, and what was found before memory was freed.
+//! What the verdict needs ([`Observations`]): what the policy requests, and what was found before memory was freed.
 
 use std::collections::BTreeMap;
 

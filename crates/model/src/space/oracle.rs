@@ -22,7 +22,7 @@ enum Page {
 struct Oracle {
     /// Size of the policy's folios in bytes.
     folio_bytes: u64,
-    /// Whether one entry maps such a folio.
+    /// Whether one leaf maps a whole folio.
     huge: bool,
     /// The pages of all VMAs, with the number of the VMA's `anon_vma`; 0 if it never had anonymous pages.
     vmas: BTreeMap<u64, u64>,
@@ -46,7 +46,7 @@ impl Oracle {
         pages.iter().all(is_free).then_some(pages)
     }
 
-    /// Whether two pages belong to one VMA, if the pages between them do.
+    /// Whether two pages belong to one VMA, provided that the pages between them do.
     fn is_same_vma(&self, one: u64, other: u64) -> bool {
         self.vmas.contains_key(&one) && self.vmas.get(&one) == self.vmas.get(&other)
     }

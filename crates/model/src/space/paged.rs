@@ -1,4 +1,5 @@
-//! Address spaces that share one machine's memory and one table format, and their interface to a simulation.
+//! [`Paged`]: the address spaces that share one machine's memory and one table format, behind the interface that a simulation
+//! uses.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -67,7 +68,8 @@ impl<F: Format> Paged<F> {
         })
     }
 
-    /// Rounds the end of a range up to a base page, but at most to the beginning of the last one.
+    /// Rounds the end of a range up to a whole base page, but never above the beginning of the last base page that 64-bit
+    /// addresses have.
     pub(super) fn base_end(&self, end: u64) -> u64 {
         end.min(self.base.wrapping_neg()).next_multiple_of(self.base)
     }
@@ -139,10 +141,11 @@ impl<F: Format> Paged<F> {
 impl<F: Format + Send> Space for Paged<F> {
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
         let mut faulted = false;
-        // At most two faults: a read maps the zero page, and a write replaces it.
+        // A store faults at most twice: a first fault may map the zero page or a write-protected page, and the second replaces
+        // it or makes it writable.
         for _ in 0..2 {
             if let Some(leaf) = self.leaf(va).filter(|leaf| leaf.writable || !store) {
-                // The access that faulted does not count as a touch.
+                // The access that caused the fault does not count as a touch.
                 if !faulted {
                     self.touch(va);
                 }
@@ -250,7 +253,7 @@ impl<F: Format + Send> Space for Paged<F> {
     fn set_kernel(&mut self, kernel: Kernel) {
         let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
         if let (Granule::Mthp(_), Some(large)) = (self.plan.granule, large) {
-            // Smaller mappings can then have a folio.
+            // With fallback sizes, even a mapping smaller than the policy's size can have a folio.
             self.plan.mechanism.large = self.plan.mechanism.large.min(large);
         }
         self.kernel = kernel;

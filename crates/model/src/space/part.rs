@@ -10,7 +10,7 @@ pub(super) struct Part {
     pub(super) bytes: u64,
     /// Size of the leaf in bytes. For a software page: of all its entries together.
     pub(super) leaf_bytes: u64,
-    /// Whether it is in a contiguous group.
+    /// Whether the leaf is in a contiguous group.
     pub(super) grouped: bool,
     pub(super) writable: bool,
 }

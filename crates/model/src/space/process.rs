@@ -21,7 +21,7 @@ use crate::policy::{Granule, Plan};
 pub(super) struct Invalidations(pub(super) Vec<(u64, u64)>);
 
 impl Invalidations {
-    /// Merges the last two ranges if they overlap: tables that are freed together with their memory need no second
+    /// Merges the last two ranges if they overlap, because tables that are freed together with their memory need no second
     /// invalidation.
     fn merge_last(&mut self) {
         if let [.., (va, bytes), (next, next_bytes)] = self.0[..]
@@ -50,7 +50,7 @@ impl Log for Invalidations {
 /// Properties of leaves that are the same in all processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct LeafRules {
-    /// Size of a THP leaf in bytes, if there can be such leaves: under the policy, or because the program requests them
+    /// Size of a THP leaf in bytes, if such leaves can exist: under a THP policy, or because the program requests them
     /// (MADV_COLLAPSE).
     pub(super) huge_bytes: Option<u64>,
     /// Whether the format has a dirty flag.
@@ -82,7 +82,7 @@ pub(super) struct Process<F: Format> {
     pub(super) heap: Option<Heap>,
     /// The policy's state between calls.
     pub(super) policy: ::policy::Space,
-    /// The remains of large pages that were freed in part.
+    /// The parts that are still mapped of large pages that were freed in part.
     pub(super) remains: Remains,
     /// Number of THP leaves. Each has a table deposited for a later split.
     pub(super) huge_leaves: u64,
@@ -108,7 +108,7 @@ impl Heap {
     }
 }
 
-/// The leaf and the group that span an address (it is inside of them, not at their edge): their first addresses.
+/// The first addresses of the leaf and of the contiguous group that contain an address in their interior, not at an edge.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Cut {
     pub(super) leaf: Option<u64>,
@@ -294,7 +294,7 @@ impl<F: Format> Process<F> {
         Some(self.tables.geometry().span(found.level) << self.tables.format().run_bits())
     }
 
-    /// The leaf and the group that an edge at `va` would cut.
+    /// The leaf and the group that would be cut if a VMA began or ended at `va`.
     pub(super) fn cut_at(&self, va: u64) -> Cut {
         let Ok(found) = self.tables.leaf(InputAddress(va)) else { return Cut::default() };
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
@@ -357,7 +357,7 @@ impl<F: Format> Process<F> {
         )
     }
 
-    /// The leaf sizes for a pool page: one leaf, or a group of smaller ones.
+    /// The leaf sizes with which a hugetlb page is mapped: one leaf, or a group of smaller leaves.
     pub(super) fn pool_sizes(&self, bytes: u64) -> Sizes {
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let is_leaf = (1..geometry.levels())

@@ -1,4 +1,4 @@
-//! The address spaces of all processes: the running one and the others.
+//! [`Processes`]: the address spaces of all processes, the running one and the others.
 
 use std::collections::BTreeMap;
 

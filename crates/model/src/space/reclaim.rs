@@ -42,7 +42,7 @@ impl<F: Format> Paged<F> {
 
     /// Frees some pages. Returns `false` if there is nothing to reclaim.
     fn reclaim(&mut self) -> Result<bool, SpaceError> {
-        // The unused rest of blocks and folios comes first: freeing it costs nothing.
+        // The unused rest of blocks and folios is freed first, because nothing has to be swapped out for it.
         if self.memory.free_unused(&mut self.costs) {
             return Ok(true);
         }

@@ -80,7 +80,7 @@ impl<F: Format> Paged<F> {
             // The distance is no multiple of the model's base page, so pages cannot move: the program faults them in again.
             return Ok(Moved::default());
         }
-        // Nor can a base page move to one that another mapping also uses.
+        // A base page cannot move either to an address in a base page that another mapping also uses.
         let (to, to_end) = self.pages_within(new, new + bytes);
         let (first, last) = (first.max(to.wrapping_sub(distance)), last.min(to_end.wrapping_sub(distance)));
         if first >= last {

@@ -3,7 +3,7 @@
 use super::cost::Costs;
 use crate::kernel::Kernel;
 
-/// The minimum sleep: one unit of `scan_sleep_millisecs`.
+/// The minimum sleep, which is one millisecond, the unit of `scan_sleep_millisecs`.
 const MIN_SLEEP_S: f64 = 0.001;
 
 /// The position and the time of the next scan.
@@ -53,7 +53,7 @@ impl ScanClock {
     }
 }
 
-/// Adds the difference of the counts between two marks again, `times` times.
+/// Adds the difference between the counts of two marks once more, `times` times.
 pub(super) fn count_repeats(costs: &mut Costs, from: Mark, to: Mark, times: u64) {
     let again = |counted: u64, from: u64, to: u64| counted.saturating_add((to - from).saturating_mul(times));
     costs.scanned_pages = again(costs.scanned_pages, from.scanned_pages, to.scanned_pages);

@@ -1,4 +1,4 @@
-//! Pages that processes reference but may not map: pages in swap, and pages of shared memory.
+//! [`SwapCache`]: pages that processes reference but may not map, which are pages in swap and pages of shared memory.
 //!
 //! A reclaimed page has a slot (`swp_entry_t`), which replaces the page in every process that had mapped it. The first
 //! process that touches the page reads it in. The others find it in memory (the swap cache), and all share it until one of

@@ -102,7 +102,7 @@ fn reclaims_and_frees_base_pages_of_several_entries() {
         assert_eq!((costs.swapped_out_bytes, costs.splits), (1 << 20, 0), "{machine}");
         write_all(&mut *space, START, M2);
         assert_eq!(space.costs().swap_faults, 32, "{machine}");
-        // One of the freed pages has no VMA.
+        // One of the pages that are freed at the child's end is in no VMA.
         let child = space.fork().unwrap();
         space.enter(child);
         space.access(START + 8 * M2, true).unwrap();
@@ -128,7 +128,7 @@ fn swaps_out_only_the_mapped_pages_of_a_folio() {
     let before = space.costs();
     read_all(&mut *space, START + BYTES / 2, BYTES / 2);
     assert_eq!(space.costs().swap_faults - before.swap_faults, 8);
-    // Half of the folio was swapped out, and all but the last megabyte of the 4M.
+    // The pages swapped out are half of the folio, and of the 4M of `swap_out_everything` all except the last megabyte.
     let rest = before.swapped_out_bytes - BYTES / 2;
     assert!(rest.is_multiple_of(BYTES) && rest >= 3 << 20, "{rest}");
 }
@@ -140,7 +140,7 @@ fn shared_memory_is_identified_by_object_and_not_by_address() {
     write_all(&mut *space, START, BYTES);
     let child = space.fork().unwrap();
     space.enter(child);
-    // The same object at another address has the same pages.
+    // The object has the same pages at another address.
     let call = Call::Mremap { address: START, old_bytes: BYTES, new_bytes: BYTES, flags: 1, new_address: 0 };
     space.event(&event(call, START + M2)).unwrap();
     read_all(&mut *space, START + M2, BYTES);
@@ -148,7 +148,7 @@ fn shared_memory_is_identified_by_object_and_not_by_address() {
     // One load maps sixteen pages, because they are in memory.
     assert_eq!((moved.anonymous_faults, moved.zeroed_bytes), (17, BYTES));
     let own = space.physical(START + M2);
-    // Another object at the same address has other pages.
+    // Another object at the same address has different pages.
     map_shared(&mut *space, START, BYTES);
     write_all(&mut *space, START, BYTES);
     assert_eq!(space.costs().zeroed_bytes, 2 * BYTES);

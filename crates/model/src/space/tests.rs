@@ -14,7 +14,7 @@ pub(super) const M2: u64 = 2 << 20;
 /// An address that every machine has, aligned for every page size.
 pub(super) const START: u64 = 1 << 37;
 
-/// An empty address space. Under a pool policy it also handles the program's calls, and takes recorded addresses.
+/// An empty address space. Under a hugetlb policy it also handles the program's calls, and takes recorded addresses.
 pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn Space> {
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
@@ -64,7 +64,7 @@ pub(super) fn touched(machine: &str, policy: &str) -> Box<dyn Space> {
 #[test]
 fn faults_and_tables_match_arithmetic() {
     const M64: u64 = 64 << 20;
-    // Number of faults; bytes of the tables: one of each upper level, and those with the leaves.
+    // The number of faults, and the bytes of the tables: one table of each upper level, and the tables that contain the leaves.
     for (machine, policy, faults, tables) in [
         ("cascade-lake", "base", M64 / 4096, 4096 * (3 + 32)),
         ("cascade-lake", "mthp-64k", M64 / 65536, 4096 * (3 + 32)),
@@ -187,7 +187,7 @@ fn mprotect_unfolds_a_group_only_if_it_covers_a_part_of_it() {
 
 #[test]
 fn folds_a_group_again_when_its_last_page_gets_the_protection_of_the_others() {
-    // The pages that are protected, the pages that become writable again, and the number of groups folded again.
+    // The pages to protect, the pages to make writable again, and the expected number of groups that are folded again.
     for (policy, protected, back, again) in [
         ("mthp-64k", (15, 1), (15, 1), 1),
         // Linux tries to fold a group only when it sets the last page of the group.
@@ -198,7 +198,7 @@ fn folds_a_group_again_when_its_last_page_gets_the_protection_of_the_others() {
         ("mthp-64k", (8, 8), (9, 7), 0),
         ("mthp-128k", (31, 1), (31, 1), 1),
         ("thp", (31, 1), (31, 1), 1),
-        // The pages of a block belong to separate folios, and pool pages are never folded again.
+        // The pages of a `contig-64k` block belong to separate folios, and hugetlb pages are never folded again.
         ("contig-64k", (15, 1), (15, 1), 0),
         ("hugetlb-64k", (15, 1), (15, 1), 0),
         ("base", (15, 1), (15, 1), 0),
@@ -229,7 +229,7 @@ fn pool_pages_ignore_advice_and_are_dropped_only_whole() {
     advise(&mut *space, START, 3 * M2, 15);
     write_all(&mut *space, START, 3 * M2);
     assert_eq!((space.costs().faults(), space.costs().resident_bytes()), (3, 3 * M2));
-    // From inside the first page into the last one: only the page between them is dropped.
+    // The range begins inside the first page and ends inside the last page, so only the page between them is dropped.
     advise(&mut *space, START + 4096, 2 * M2, 4);
     assert_eq!((space.costs().splits, space.costs().resident_bytes()), (0, 2 * M2));
     assert!(space.physical(START + M2).is_none() && space.physical(START + 2 * M2).is_some());
@@ -266,7 +266,7 @@ fn falls_back_to_base_pages_and_fails_without_memory() {
     let costs = space.costs();
     assert_eq!((costs.anonymous_faults, costs.deposited_table_bytes), (1024, 0));
     assert_eq!(costs.allocation_fallbacks, 2);
-    // A pool page takes all memory and is never reclaimed.
+    // A hugetlb page takes all memory and is never reclaimed.
     let mut small =
         super::tests::space("cascade-lake", "hugetlb-2m", Physical { bytes: 2 << 20, ..Physical::default() });
     let call = Call::Mmap {

@@ -1,4 +1,4 @@
-//! Whether a policy holds, and the causes if it does not.
+//! Tests whether a policy holds, and which causes are reported if it does not.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -25,7 +25,7 @@ fn policies_hold_on_aligned_memory_on_every_machine() {
         ("neoverse-n1", "base-64k"),
         ("neoverse-n1", "hugetlb-64k"),
         ("rva23", "base-64k"),
-        // THP, else blocks or 64K base pages.
+        // Policies that try THP first, then blocks of 64K or base pages of 64K.
         ("rva23", "base-64k+thp"),
         ("neoverse-n1", "contig-64k+thp"),
         ("neoverse-n1", "base-64k+thp"),
@@ -61,7 +61,7 @@ fn names_a_cause_for_memory_not_mapped_as_requested() {
         (
             "mthp-64k",
             |space| {
-                // Each mapping is too small to be advised, but the kernel merges them.
+                // Each mapping is too small to be advised, but the kernel merges the two.
                 mmap(space, START, 32 << 10);
                 mapped(space, START + (32 << 10), 32 << 10);
                 (START, 64 << 10)
@@ -97,8 +97,8 @@ fn mapped_with(space: &mut dyn Space, flags: u64, bytes: u64) {
     space.event(&event(call, START)).unwrap();
 }
 
-/// As under `compare`, a program cannot disable the large pages of a policy. Under the proposal of 2016, which no kernel has,
-/// its calls take effect, and PR_SET_THP_DISABLE persists across execve.
+/// A program cannot disable the large pages of a policy, as under `compare`. Under the proposal of 2016, which no kernel has,
+/// the program's calls take effect, and PR_SET_THP_DISABLE persists across execve.
 #[test]
 fn calls_against_the_policy_are_answered() {
     let against = |space: &mut dyn Space| {
@@ -127,15 +127,15 @@ fn reports_memory_touched_before_it_was_advised() {
     let mut space = space("cascade-lake", "mthp-64k", Physical::default());
     mmap(&mut *space, START, 32 << 10);
     write_all(&mut *space, START, 32 << 10);
-    // The next mapping merges with it, and both are advised together.
+    // The next mapping merges with the first, and both are advised together.
     mmap(&mut *space, START + (32 << 10), 64 << 10);
     write_all(&mut *space, START, 64 << 10);
     let early = Some((Cause::TouchedBeforeEligible, Some(64 << 10)));
     assert_eq!(judged(&*space), ("not held".to_owned(), 0, 64 << 10, early));
 }
 
-/// Guard pages are small: protected inside accessible memory, mapped over it, or not made accessible between parts of a
-/// reservation.
+/// A guard page is a small inaccessible range: protected inside accessible memory, mapped over it, or left inaccessible between
+/// the accessible parts of a reservation.
 #[test]
 fn finds_the_same_guard_pages_as_the_tracer() {
     let protect = |space: &mut dyn Space, page: u64, pages: u64, protection: u64| {
@@ -187,7 +187,7 @@ fn populates_the_same_ranges_as_the_tracer() {
         ("base", 3, 0x8022, M2),
         ("base", 3, 0x1_8022, 0),
         ("thp", 3, 0x8022, M2),
-        // Inaccessible memory.
+        // Inaccessible memory is not populated.
         ("base", 0, 0x8022, 0),
         ("mthp-64k", 0, 0x8022, 0),
         ("thp", 0, 0x8022, 0),
@@ -240,7 +240,7 @@ fn reports_holes_in_large_pages_and_failed_allocations() {
     assert_eq!(judged(&*full).3, Some((fell_back, Some(2 * M2))));
 }
 
-/// As in `compare`, the remains of a partly freed large page count with their former mapping, until other memory is mapped
+/// The remains of a partly freed large page count with their former mapping, as in `compare`, until other memory is mapped
 /// there or the process ends.
 #[test]
 fn a_page_freed_in_parts_counts_as_it_was_mapped() {
@@ -257,7 +257,7 @@ fn a_page_freed_in_parts_counts_as_it_was_mapped() {
     }
 }
 
-/// A write after a fork copies base pages. As in `compare`, the cause is the fork and not a partly freed folio.
+/// A write after a fork copies base pages. The cause is the fork and not a partly freed folio, as in `compare`.
 #[test]
 fn reports_pages_split_by_a_fork() {
     for policy in ["thp", "mthp-64k"] {

@@ -12,11 +12,11 @@ use crate::accounting::Accounting;
 pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
-    /// Private pool pages (MAP_HUGETLB): anonymous memory to the program.
+    /// Private hugetlb pages (MAP_HUGETLB): anonymous memory to the program.
     Pool,
     /// Anonymous memory that grows downwards.
     Stack,
-    /// Memory that no event describes: private, but a first read need not find zeros.
+    /// Private memory that no recorded event created. A first read of it may find values other than zero.
     Inferred,
     /// Shared anonymous memory.
     Shared(Object),
@@ -29,7 +29,7 @@ pub enum Backing {
 }
 
 impl Backing {
-    /// The number of its shared memory object.
+    /// The number of the shared memory object that the VMA maps, if it maps one.
     pub fn object(self) -> Option<u64> {
         if let Backing::Shared(object) = self { Some(object.number) } else { None }
     }
@@ -44,7 +44,7 @@ impl Backing {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
     pub number: u64,
-    /// The address at which its offset 0 is or would be mapped.
+    /// The address at which offset 0 of the object is or would be mapped.
     pub origin: u64,
 }
 
@@ -54,9 +54,9 @@ pub struct Object {
 pub struct Anon {
     /// VMAs with the same number may be merged.
     number: u64,
-    /// Whether a fork inherited it. No new VMA is then merged with it (`vma_had_uncowed_parents`).
+    /// Whether the process inherited this by a fork; if so, no new VMA is merged with its VMAs (`vma_had_uncowed_parents`).
     forked: bool,
-    /// The distance by which `mremap` moved its pages (`vm_pgoff`).
+    /// The distance by which `mremap` moved the VMA's pages (`vm_pgoff`).
     distance: u64,
 }
 
@@ -70,7 +70,7 @@ impl Anon {
         }
     }
 
-    /// Whether a VMA without anonymous pages can be merged with one that has this.
+    /// Whether a VMA without anonymous pages can be merged with a VMA that has this `Anon`.
     fn merges_with_new(self) -> bool {
         !self.forked && self.distance == 0
     }
@@ -107,7 +107,7 @@ pub struct Vma {
     pub protection: u64,
     pub backing: Backing,
     pub advice: Advice,
-    /// How its memory is accounted as committed.
+    /// Whether its memory counts as committed (`Committed_AS`).
     pub accounting: Accounting,
     /// `None` if it never had anonymous pages.
     pub anon: Option<Anon>,
@@ -116,7 +116,7 @@ pub struct Vma {
 }
 
 impl Vma {
-    /// Applies advice on large pages, which has no effect on pool pages.
+    /// Sets the advice on large pages. Advice has no effect on hugetlb pages.
     pub fn take_advice(&mut self, advice: Advice) {
         if self.backing != Backing::Pool {
             self.advice = advice;
@@ -237,8 +237,8 @@ impl Vmas {
         self.merge_with_previous(end);
     }
 
-    /// Merges the VMA that begins at `address` with the one before it, if they have the same properties. File mappings are
-    /// not merged because their content differs, and pool mappings are not because each has a separate file.
+    /// Merges the VMA that begins at `address` with the one before it, if they have the same properties. File mappings are not
+    /// merged because their content differs, and hugetlb mappings are not because each has a separate file.
     fn merge_with_previous(&mut self, address: u64) {
         let Some(vma) = self.all.get(&address).copied() else { return };
         let Some((before, other)) = self.all.range(..address).next_back().map(|(at, vma)| (*at, *vma)) else { return };
@@ -252,8 +252,8 @@ impl Vmas {
         }
     }
 
-    /// Prepares the VMA at an address for an anonymous page. Before its first one, the VMA takes the number of a neighbour
-    /// that has anonymous pages and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
+    /// Prepares the VMA at an address for an anonymous page: unless the VMA has an `Anon`, it takes the number of a neighbour
+    /// that has one and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
     pub fn prepare_anon(&mut self, address: u64) {
         let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
         let next = self.all.get(&vma.end);
@@ -364,7 +364,7 @@ mod tests {
         assert_eq!(ranges(&vmas), [(0x1000, 0x3000, 1), (0x4000, 0x5000, 1), (0x5000, 0x6000, 1)]);
     }
 
-    /// As in /proc/self/maps of Linux 6.18.
+    /// The expected VMAs are those that /proc/self/maps of Linux 6.18 shows after the same calls.
     #[test]
     fn does_not_merge_mappings_with_different_anon_vmas() {
         let mut parent = Vmas::default();

@@ -72,8 +72,8 @@ pub(super) fn compare_inspects(call: &Call) -> bool {
 }
 
 impl<F: Format> Paged<F> {
-    /// Inspects whole base pages that a call is about to free. Does nothing under a pool policy: there the code that handles
-    /// the program's calls requests the inspection (`Space::inspect`).
+    /// Inspects whole base pages that a call is about to free. Does nothing under a hugetlb policy, because there the code that
+    /// handles the program's calls requests the inspection (`Space::inspect`).
     pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         if self.plan.mechanism.hugetlb { Ok(()) } else { self.witness(begin, end) }
     }
@@ -222,7 +222,7 @@ impl<F: Format> Paged<F> {
         Ok(inspected)
     }
 
-    /// The mapping of a part. `range` is what is inspected of its VMA.
+    /// Describes the mapping of a part for the judge. `range` is the inspected range of its VMA.
     fn mapping(&self, number: u32, process: &Process<F>, part: &Part, range: (u64, u64), vma: Vma) -> Mapping {
         let leaf = size(part.leaf_bytes.max(self.base));
         let other = |backing| Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
@@ -262,7 +262,7 @@ impl<F: Format> Paged<F> {
         Mapping { backing, leaf, folio }
     }
 
-    /// Whether the whole block around a part (proposal of 2016) maps one block of memory.
+    /// Whether the 64K block around a part is mapped completely and to contiguous memory (proposal of 2016).
     fn is_whole_block(&self, process: &Process<F>, part: &Part) -> bool {
         let offset = part.va & (CONTIG_BYTES - 1);
         let (va, pa) = (part.va - offset, part.pa.0.wrapping_sub(offset));

@@ -22,7 +22,7 @@ pub fn invalidate_ordered<K: Copy + Default + PartialEq>(set: &mut [K], is_stale
     dropped
 }
 
-/// Drops entries and leaves all others in their ways. Returns how many it dropped.
+/// Drops entries and leaves all other entries in their ways. Returns how many it dropped.
 pub fn invalidate_unordered(entries: &mut [Key], is_stale: &impl Fn(Key) -> bool) -> u64 {
     let mut dropped = 0;
     for entry in entries.iter_mut().filter(|entry| **entry != 0 && is_stale(**entry)) {

@@ -47,7 +47,7 @@ impl LruList {
         found != 0
     }
 
-    /// An unlinked node: an unused one, or that of the least recently used entry, which is evicted.
+    /// A free node: an unused node, or else the node of the least recently used entry, which is evicted.
     fn free_node(&mut self) -> u16 {
         if usize::from(self.used) + 1 < self.nodes.len() {
             self.used += 1;

@@ -6,7 +6,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Records when each entry was last used. For tree-PLRU, the times show which half of the ways was used less recently.
+/// A TLB that records when each entry was last used. For tree-PLRU, the times show which half of the ways was used less
+/// recently.
 struct Naive {
     sets: u32,
     ways: u32,
@@ -36,7 +37,7 @@ impl Naive {
             Replacement::Random => 0,
             Replacement::Fifo if found.is_some() => inserted,
             Replacement::Fifo => time,
-            // With M = 2 bits: 0 after a hit, 2^M - 2 for a new entry.
+            // The values are those of SRRIP with M = 2 bits: 0 after a hit, and 2^M - 2 for a new entry.
             Replacement::Srrip if found.is_some() => 0,
             Replacement::Srrip => 2,
         };
@@ -49,7 +50,8 @@ impl Naive {
         let ways = 0..self.ways as usize;
         match self.replacement {
             Replacement::Lru | Replacement::Fifo => ways.min_by_key(last_use).unwrap(),
-            // "Search for first 3 from left; if 3 found go to replace; else increment all and search again".
+            // The rule, as in the paper: "Search for first 3 from left; if 3 found go to replace; else increment all and search
+            // again".
             Replacement::Srrip => loop {
                 let entries = &mut self.entries[set];
                 if let Some(way) = entries.iter().flatten().position(|(_, prediction)| *prediction == 3) {
@@ -58,7 +60,7 @@ impl Naive {
                 entries.iter_mut().flatten().for_each(|(_, prediction)| *prediction += 1);
             },
             Replacement::Random => (random::next(&mut self.generator) % u64::from(self.ways)) as usize,
-            // Halves the ways down to one, and keeps the half whose last use is longer ago each time.
+            // Halves the set of ways until one is left. Each step keeps the half that was last used longer ago.
             Replacement::TreePlru => {
                 let mut half = ways.collect::<Vec<usize>>();
                 while half.len() > 1 {
@@ -155,13 +157,14 @@ fn a_lap_hits_only_if_its_pages_fit() {
         let found = (0..10 * pages).filter(|step| tlb.touch(step % pages, step % pages + 1)).count();
         assert_eq!(found, hits, "{pages}");
     }
-    // 16 sets of 4 ways and 65 pages: only one set has five pages.
+    // The TLB has 16 sets of 4 ways. Of 65 pages, five belong to one set and four to each of the others.
     let mut tlb = Tlb::new(16, 4, Replacement::Lru, 0);
     let found = (0..10 * 65).filter(|step| tlb.touch(step % 65, step % 65 + 1)).count();
     assert_eq!(found, 9 * 60);
 }
 
-/// How they differ from LRU: with a page that is used in every step, and with a scan of pages that are used once.
+/// FIFO and SRRIP differ from LRU in two access patterns: a page that is used in every step, and a scan of pages that are used
+/// once.
 #[test]
 fn fifo_evicts_a_page_in_use_and_srrip_keeps_used_pages_through_a_scan() {
     let hits = |replacement| {
@@ -169,7 +172,8 @@ fn fifo_evicts_a_page_in_use_and_srrip_keeps_used_pages_through_a_scan() {
         tlb.touch(0, 1);
         (2..1000u32).filter(|step| [tlb.touch(0, 1), tlb.touch(0, *step)][0]).count()
     };
-    // The fourth insertion after an entry evicts it from four ways. Page 1 is inserted itself, so it misses in every fourth step.
+    // An entry is evicted from four ways by the fourth insertion after its own. Page 1 has to be inserted again each time, so it
+    // misses in every fourth step.
     assert_eq!((hits(Replacement::Lru), hits(Replacement::Fifo)), (998, 749));
     let after_scan = |replacement| {
         let mut tlb = Tlb::new(1, 4, replacement, 0);
@@ -193,7 +197,7 @@ fn the_seed_determines_random_replacement() {
 
 #[test]
 fn indexes_each_page_size_by_page_numbers_of_that_size() {
-    // Two sets of one way: the even page number and the odd one are in different sets.
+    // There are two sets of one way: even and odd page numbers are in different sets.
     let mut tlb = Tlb::new(2, 1, Replacement::Lru, 0);
     let keys = BTreeMap::from([("2M page 4", (4, 1)), ("4K page 7", (7, 2)), ("4K page 8", (8, 3))]);
     let mut touch = |name: &str| tlb.touch(keys[name].0, keys[name].1);

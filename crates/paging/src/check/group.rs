@@ -1,4 +1,4 @@
-//! Checks entries that must be alike: contiguous groups, and the runs of a software entry.
+//! Checks entries that must be alike: those of a contiguous group, and the hardware entries of one software entry.
 
 use crate::address::OutputAddress;
 use crate::attributes::Flags;

@@ -1,4 +1,4 @@
-//! Checks tables as they are.
+//! Checks tables as they are at one time.
 
 use alloc::collections::BTreeSet;
 use alloc::vec::Vec;

@@ -17,9 +17,10 @@ pub const NT: Bits = Bits::one("nT", 16);
 pub const DBM: Bits = Bits::one("DBM", 51);
 pub const CONTIGUOUS: Bits = Bits::one("Contiguous", 52);
 pub const SOFTWARE: Bits = Bits::new("software", 58, 55);
-/// In leaves.
+/// Hardware ignores this bit in leaves.
 pub const IGNORED: Bits = Bits::one("ignored", 63);
-/// In entries that point to tables; the lower ones where 52-bit addresses do not use a part of them.
+/// Hardware ignores these bits in entries that point to tables. With 52-bit addresses and 4K or 16K, a part of the lower bits
+/// belongs to the address.
 pub const TABLE_IGNORED_HIGH: Bits = Bits::new("ignored", 58, 51);
 pub const TABLE_IGNORED_LOW: Bits = Bits::new("ignored", 11, 2);
 pub const TABLE_IGNORED_WIDE: [Bits; 2] = [Bits::new("ignored", 11, 10), Bits::new("ignored", 7, 2)];

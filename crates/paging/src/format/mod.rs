@@ -84,7 +84,7 @@ pub struct Pattern {
     pub mask: u64,
     /// The value that they must have.
     pub value: u64,
-    /// The bits of the address.
+    /// The bits of the entry that hold the address.
     pub address: u64,
 }
 
@@ -250,7 +250,7 @@ pub trait Format: Copy + fmt::Debug {
     fn registers(&self, root: OutputAddress) -> Vec<(&'static str, u64)>;
 }
 
-/// The first rule that `entry`, which is [`Kind::Illegal`], breaks.
+/// The first rule that `entry` breaks. `entry` must be [`Kind::Illegal`].
 pub(crate) fn first_rule(format: &impl Format, level: u8, entry: u64) -> Rule {
     let mut first = None;
     format.rules(level, entry, &mut |rule| {

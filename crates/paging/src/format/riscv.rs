@@ -206,7 +206,7 @@ impl Format for RiscV {
         if self.napot && level == 0 { NAPOT_BITS } else { 0 }
     }
 
-    /// S-mode never executes U-mode pages.
+    /// S-mode never executes U-mode pages, so a page of user code is executable only by U-mode.
     fn execute(&self, user: bool) -> Flags {
         match (self.stage, user) {
             (Stage::Guest, _) => Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE,
@@ -258,9 +258,9 @@ impl Format for RiscV {
         Discipline::FenceGroups
     }
 
-    /// "Svnapot": all entries of a group must be made invalid, and fenced, before an entry of another kind is written.
-    /// Without Svvptc even an entry that was not valid needs a fence for the harts that have seen it as invalid.
-    /// Without the fence they take at most a fault, so such a change is free here.
+    /// "Svnapot": all entries of a group must be made invalid, and fenced, before an entry of another kind is written. Without
+    /// Svvptc, even a change from an invalid entry needs a fence, for harts that have seen the entry as invalid. Without the
+    /// fence such a hart takes at most a fault, so the change counts as free here.
     fn change(&self, level: u8, old: u64, new: u64) -> Change {
         let is_group = |entry| self.is_napot(level, entry);
         let changed = (old ^ new) & !RSW.mask;

@@ -189,7 +189,7 @@ impl Format for X86_64 {
         0
     }
 
-    /// Without SMEP the kernel may execute user pages.
+    /// Without SMEP the kernel may execute user pages, so a page of user code is executable by both.
     fn execute(&self, user: bool) -> Flags {
         if user { Flags::KERNEL_EXECUTE | Flags::USER_EXECUTE } else { Flags::KERNEL_EXECUTE }
     }

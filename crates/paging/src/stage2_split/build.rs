@@ -10,7 +10,7 @@ use crate::format::arm64_stage2::Arm64Stage2;
 use crate::geometry::ENTRY_BYTES;
 use crate::log::Log;
 
-/// How the tables for a block are built. The result and the counts are the same.
+/// How the tables for a block are built. Both ways give the same tables and the same counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Build {
     /// As in KVM: the generic walker visits each new entry, and a visitor maps it.

@@ -1,4 +1,4 @@
-//! The cache of preallocated tables for a split, which may not allocate while it holds the lock.
+//! [`TableCache`]: tables that are allocated before a split, because the split may not allocate while it holds the lock.
 
 use alloc::vec::Vec;
 
@@ -42,7 +42,7 @@ impl TableCache {
         Ok(())
     }
 
-    /// Returns its tables to the arena. Hardware has never seen them.
+    /// Returns the cached tables to the arena. Hardware has never seen them.
     pub fn empty<L: Log>(&mut self, tables: &mut Tables<Arm64Stage2, L>) {
         let bytes = tables.geometry().page_bytes();
         for table in self.tables.drain(..) {

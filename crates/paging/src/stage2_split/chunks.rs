@@ -1,4 +1,4 @@
-//! Splits a slot in chunks: the range of each walk, and when the cache of tables is filled.
+//! [`Splitter`] splits a slot in chunks: decides the range of each walk, and when the cache of tables is filled.
 
 use alloc::string::String;
 use alloc::vec::Vec;

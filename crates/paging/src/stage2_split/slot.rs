@@ -84,8 +84,8 @@ pub fn build_slot_with_log<L: Log>(
     Ok(tables)
 }
 
-/// Size in bytes of the tables for `bytes` mapped by pages at any address, one more at each end of each level, and a
-/// cache for 1G.
+/// Size in bytes of the tables that map `bytes` by pages at any address (up to one more table at each end of each level), and
+/// of a cache of tables for splitting 1G.
 fn room_bytes(format: &Arm64Stage2, bytes: u64) -> u64 {
     let geometry = format.geometry();
     let tables: u64 = (1..geometry.levels()).map(|level| bytes / geometry.span(level) + 2).sum();

@@ -119,7 +119,7 @@ pub(super) fn walk_unlinked<L: Log>(
 }
 
 impl<L: Log> Walk<'_, L> {
-    /// The concatenated tables of the root are adjacent, so they are one table here.
+    /// Walks one table. The concatenated tables of the root are adjacent, so they are one table here.
     fn table(&mut self, table: OutputAddress, level: u8, visitor: &mut impl Visitor<L>) -> Result<(), Error> {
         let first = table + self.geometry.index(level, self.va) * ENTRY_BYTES;
         let end = table + self.geometry.table_bytes(level);

@@ -17,7 +17,8 @@ pub(super) fn all_holes<F: Format>(format: &F, level: u8, entries: &[u64]) -> bo
     entries.chunks(BATCH).all(|entries| all_zero(entries) || entries.iter().all(is_hole))
 }
 
-/// Whether all entries, above level 0, match the format's pattern of pointers to tables. `false` proves nothing.
+/// Whether all entries, above level 0, match the format's pattern of pointers to tables. If `false`, they may still be pointers
+/// to tables.
 pub(super) fn all_tables(pattern: Pattern, entries: &[u64]) -> bool {
     entries.iter().fold(0, |bits, entry| bits | (entry & pattern.mask ^ pattern.value)) == 0
 }
@@ -46,7 +47,7 @@ impl<F: Format> Alike<'_, F> {
             return 0;
         }
         let is_alike = |entry: &u64| (entry ^ first) & common == 0;
-        // If entries alternate, stop here: the caller continues at the next entry and would test it again.
+        // If entries alternate, the count ends here: the caller continues at the next entry and would test the others again.
         if rest.first().is_some_and(|second| !is_alike(second)) {
             return 1;
         }

@@ -13,15 +13,15 @@ use crate::log::Log;
 /// Which empty tables are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Freed {
-    /// Only tables for any address of this range: its first address.
+    /// The first address of a range. Only tables that serve an address in this range are released.
     pub va: InputAddress,
     /// The length of the range in bytes.
     pub bytes: u64,
-    /// Only tables for no address outside of this enclosing range: its first address.
+    /// The first address of an enclosing range. Only tables that serve no address outside the enclosing range are released.
     pub room: InputAddress,
     /// The length of the enclosing range in bytes.
     pub room_bytes: u64,
-    /// Only tables of levels up to this one; 0 is the level of pages.
+    /// The highest level of the tables that are released; 0 is the level of pages.
     pub top: u8,
 }
 
@@ -128,7 +128,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Releases the tables, all of them empty, that leaves are about to replace in a range of one table.
+    /// Releases the tables that leaves are about to replace in a range of one table. All of these tables are empty.
     pub(super) fn free_tables_for(&mut self, table: OutputAddress, level: u8, va: u64, end: u64) -> Result<(), Error> {
         let (first, count) = self.entries(table, level, va, end);
         if level == 0 || self.arena.all(first, count, bulk::all_zero) == Some(true) {

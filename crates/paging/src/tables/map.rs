@@ -94,7 +94,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         }
         let mut offset_range = OffsetRange { va: first, end, offset: pa.0.wrapping_sub(first) };
         if let Err(error) = self.map_table(table, level, &mut offset_range, &leaves) {
-            // This also releases the tables that were created for the next unit.
+            // The range also includes the next unit, so that the tables that were already created for it are released too.
             let unit = geometry.page_bytes() << self.format.run_bits();
             self.unmap(va, (offset_range.va - first + unit).min(bytes))?;
             return Err(error);
@@ -102,7 +102,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Checks the alignment: software that writes several hardware entries as one has pages of that size.
+    /// Checks that a range is aligned to the pages of software that writes several hardware entries as one.
     pub(super) fn check_run_alignment(&self, va: InputAddress, pa: OutputAddress, bytes: u64) -> Result<(), Error> {
         let to = self.geometry().page_bytes() << self.format.run_bits();
         let found = [("input address", va.0), ("output address", pa.0), ("length", bytes)];

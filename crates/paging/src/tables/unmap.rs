@@ -25,7 +25,8 @@ impl<F: Format, L: Log> Tables<F, L> {
         let mut released = self.arena.collection();
         self.clear(table, level, first, end, &mut released)?;
         if level < geometry.root_level() && self.is_rest_empty(table, level, first, end)? {
-            // Now the table itself, and those above it that have nothing else.
+            // Also clears the entry that points to the table, and those of the tables above it that have nothing else, so that
+            // these tables are released too.
             self.clear(self.root, geometry.root_level(), first, end, &mut released)?;
         }
         self.invalidate(first, bytes, released.count != 0);
@@ -156,7 +157,7 @@ impl<F: Format, L: Log> Tables<F, L> {
         Ok(())
     }
 
-    /// Whether the arena has room for `count` tables, or blocks of them. A tree cannot have more.
+    /// Whether the arena is large enough for `count` tables (or blocks of tables). Tables that form a tree are never more.
     fn has_tables(&self, count: u64) -> bool {
         count <= self.arena.bytes() / self.block_bytes(0)
     }

@@ -42,8 +42,7 @@ pub(super) struct CachedArena {
     page: Pattern,
 }
 
-/// Separate from the other fields, which no translation changes, so that compilers need not reload those after each
-/// translation.
+/// Separate from the other fields. No translation changes those, so compilers need not reload them after each translation.
 #[derive(Debug)]
 struct WalkCache {
     regions: [AtomicU64; REGIONS],
@@ -121,7 +120,8 @@ impl CachedArena {
     ) -> Option<(Translation, u64)> {
         let region_shift = 2 * page_shift - 3;
         let word = self.cache.regions[(va >> region_shift) as usize % REGIONS].load(Ordering::Relaxed);
-        // For the right region this leaves the word without its number; otherwise a value larger than any cached one.
+        // If the word is for the region of `va`, this removes the region's number. Otherwise the result is larger than any word
+        // without a number.
         let word = word ^ va >> (region_shift + REGION_BITS - NUMBER) & (u64::MAX << NUMBER);
         if word < 1 << LEVEL {
             let place = word + (va >> page_shift & ((1 << (page_shift - 3)) - 1));

@@ -86,7 +86,7 @@ impl Launch<'_> {
         let mut arguments: Vec<Vec<u8>> = vec![bytes(&self.follow.emulator), b"-plugin".to_vec()];
         arguments.push([&escape_commas(&self.follow.plugin)[..], b",", &request.to_argument()].concat());
         if has_version {
-            // The variable is not for the program.
+            // The option -U removes the variable from the program's environment.
             arguments.extend([b"-U".to_vec(), VERSION_VARIABLE.as_bytes().to_vec()]);
         }
         arguments.extend([b"-0".to_vec(), program.name.clone()]);

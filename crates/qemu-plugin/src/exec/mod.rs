@@ -77,7 +77,7 @@ fn execute(
     let header = Header {
         command: arguments.map(|word| String::from_utf8_lossy(word).into_owned()).collect(),
         process: Some(Process { execs: image.execs, ..process }),
-        // These describe the previous program.
+        // These two fields describe the previous program.
         max_base_bytes: None,
         jemalloc: None,
         ..plan.header.clone()

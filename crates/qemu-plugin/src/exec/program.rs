@@ -26,20 +26,20 @@ pub enum NotRecorded {
         /// QEMU's instruction set.
         target: String,
     },
-    /// It is for a machine that is not emulated; the text describes the machine.
+    /// The program is for a machine that is not emulated; the text describes the machine.
     #[error("{0}")]
     Foreign(String),
     #[error("its file may not be read")]
     Unreadable,
-    /// It is setuid, setgid or has capabilities; under emulation it would not gain privileges.
+    /// The program is setuid, setgid or has capabilities; under emulation it would not gain privileges.
     #[error("it gains privileges, which it would not under QEMU")]
     Privileged,
-    /// It is an open file without a name, whose descriptor is closed by execve.
+    /// The program is an open file without a name, whose descriptor is closed by execve.
     #[error("its file has no name and is closed by exec")]
     Nameless,
     #[error("its path, arguments or environment could not be read")]
     Unknown,
-    /// A signal arrived that the program must get first; it repeats the call afterwards.
+    /// A signal arrived that the program must get first. Afterwards the program repeats the call.
     #[error("a signal arrived before it")]
     Signal,
     #[error("its trace {} cannot be made: {error}", path.display())]
@@ -123,7 +123,7 @@ impl Program {
     }
 }
 
-/// The recorded program, if the path refers to the process's own executable; in this process that is QEMU.
+/// The path of the recorded program, if `path` refers to the process's own executable. In this process that would be QEMU.
 fn own_executable(path: &[u8], own: &Path) -> Option<PathBuf> {
     let numbered = format!("/proc/{}/exe", std::process::id());
     let names = ["/proc/self/exe", "/proc/thread-self/exe", numbered.as_str()];
@@ -154,7 +154,7 @@ fn open_executable(path: &Path) -> Result<File, Obstacle> {
     if unsafe { libc::faccessat(libc::AT_FDCWD, name.as_ptr(), libc::X_OK, libc::AT_EACCESS) } != 0 {
         return Err(Obstacle::Refused);
     }
-    // Opening must not wait, whatever the file is.
+    // Opening must not wait, whatever kind of file it is.
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).map_err(|error| match error
         .kind()
     {
@@ -293,7 +293,7 @@ mod tests {
         let foreign = executable(&directory, "foreign", &bytes);
         let Err(Obstacle::Unrecorded(NotRecorded::Foreign(what))) = found(&foreign, &[]) else { panic!() };
         assert!(what.contains("machine 22"), "{what}");
-        // There is no such dynamic linker, so the kernel refuses the program.
+        // The program names a dynamic linker that does not exist, so the kernel refuses the program.
         let at = bytes.windows(4).position(|bytes| bytes == b"/ld-").unwrap();
         let own = std::fs::read("/bin/sh").unwrap();
         bytes[18..20].copy_from_slice(&own[18..20]);

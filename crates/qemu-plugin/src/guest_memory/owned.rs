@@ -107,7 +107,7 @@ impl Owned {
     /// Adds the memory that a program has from the beginning: its stack, and the ELF files in the auxiliary vector after its
     /// environment.
     pub fn add_initial(&mut self, stack: &Range<u64>, vector: &[(u64, u64)], contents: &impl GuestMemory) {
-        // Including the guard page below, by which the stack is recognised.
+        // The stack includes the guard page below it, by which the stack is recognised.
         self.insert(stack.start.saturating_sub(PAGE_BYTES)..stack.end);
         for (kind, address) in vector {
             if [libc::AT_BASE, libc::AT_SYSINFO_EHDR].contains(kind)
@@ -131,8 +131,7 @@ pub fn vector(stack: &Range<u64>, used: u64, contents: &impl GuestMemory) -> Opt
     Some(pairs.take_while(|(kind, _)| *kind != libc::AT_NULL).collect())
 }
 
-/// Arguments and environment have at most 6M (`_STK_LIM
-/// 4 * 3`, fs/exec.c).
+/// Arguments and environment have at most 6M (`_STK_LIM / 4 * 3`, fs/exec.c).
 const MAX_BYTES: u64 = 6 << 20;
 
 /// Bytes of an ELF file in memory, up to the end of its last page.

@@ -158,7 +158,7 @@ mod tests {
         assert_eq!(before(), expected);
         assert_eq!(all(AFTER, 0x40_0000_0000)[0], region(0..0x1000, 0, ""));
         assert_eq!(Owned::below(u64::MAX).among(&all("", 0)), []);
-        // Of the memory above, only the part that is known to be the program's.
+        // Of the memory above, only the part is expected that is known to be the program's.
         let mut owned = Owned::below(0);
         owned.insert(0x7ffe_6c84_8000..0x7ffe_6c84_9000);
         assert_eq!(owned.among(&all(AFTER, 0)), [region(0x7ffe_6c84_8000..0x7ffe_6c84_9000, 3, "[stack]")]);

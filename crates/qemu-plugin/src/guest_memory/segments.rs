@@ -27,7 +27,7 @@ pub fn of(address: u64, contents: &impl GuestMemory) -> Option<Vec<Segment>> {
     let word = |bytes: &[u8], at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u64::from(u16::from_le_bytes([header[at], header[at + 1]]));
     let (offset, entry_bytes, count) = (word(&header, 32), half(54), half(56));
-    // Their offset in the file, or in memory where QEMU has moved them (its vdso).
+    // The offset of the program headers in the file, or in memory where QEMU has moved them (its vDSO).
     let mut segments = Vec::new();
     for index in 0..count {
         let mut entry = [0; 56];

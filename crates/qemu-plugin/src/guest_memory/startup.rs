@@ -23,7 +23,7 @@ pub struct Loaded {
     pub read: Option<u64>,
 }
 
-/// Finds which memory of this process belongs to the program when it begins, where it is mixed with QEMU's own.
+/// Adds to `own` the memory that the program has when it begins, for a process in which that memory is mixed with QEMU's own.
 pub fn find(own: &mut Owned, all: &[Region], base: u64, contents: &impl GuestMemory) {
     let Ok(pagemap) = File::open("/proc/self/pagemap") else { return };
     for stack in regions::stacks(all, regions::stack_bytes(stack_limit()), page_bytes()) {
@@ -231,7 +231,7 @@ mod tests {
             assert_ne!(memory, libc::MAP_FAILED);
             *memory.cast::<u8>().add(3 * PAGE_BYTES as usize) = 1;
             *memory.cast::<u8>().add(7 * PAGE_BYTES as usize + 4000) = 1;
-            // Written, but still all zeros.
+            // This page is written, but is still all zeros.
             *memory.cast::<u8>().add(9 * PAGE_BYTES as usize) = 0;
             memory as u64
         };

@@ -12,7 +12,7 @@ pub enum KernelAccess {
         /// Index of the argument that points to it.
         pointer: usize,
         length: Length,
-        /// Whether it is written.
+        /// Whether the range is written.
         store: bool,
     },
     /// The buffers of an array of `struct iovec`, up to as many bytes as the call's result.
@@ -178,7 +178,7 @@ pub(super) const ROWS: &[Row] = &[
     (14, 135, &[load(1, Bytes(8)), store(2, Bytes(8))]),  // rt_sigprocmask
     (131, 132, &[load(0, Bytes(24)), store(1, Bytes(24))]), // sigaltstack
     (61, 260, &[store(1, IfPositive(4)), store(3, IfPositive(144))]), // wait4
-    // It writes siginfo_t, whose first member is 0 if nothing was found.
+    // The kernel writes siginfo_t, whose first member is 0 if nothing was found.
     (247, 95, &[store(2, Bytes(128)), store(4, IfNonzero(2, 144))]), // waitid
     (97, 163, &[store(1, Bytes(16))]),                               // getrlimit
     (160, 164, &[load(1, Bytes(16))]),                               // setrlimit

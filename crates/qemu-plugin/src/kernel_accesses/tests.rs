@@ -47,7 +47,7 @@ fn no_more_is_written_than_there_is_room_for() {
     assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 0, 0, 0], 99, &[]), [(0x10, 8, false)]);
     assert_eq!(of(libc::SYS_fgetxattr, [3, 0x10, 0x20, 200, 0, 0], 99, &[])[1], (0x20, 99, true));
     assert_eq!(of(libc::SYS_flistxattr, [3, 0x20, 0, 0, 0, 0], 99, &[]), []);
-    // MSG_TRUNC: the result is the length of what was sent.
+    // With MSG_TRUNC, the result is the length of what was sent.
     let truncated = libc::MSG_TRUNC as u64;
     assert_eq!(of(libc::SYS_recvfrom, [3, 0x1000, 10, truncated, 0, 0], 500, &[]), [(0x1000, 10, true)]);
     const WORDS: &[(u64, u64)] = &[(0x110, 0x200), (0x118, 1), (0x200, 0x6000), (0x208, 100)];

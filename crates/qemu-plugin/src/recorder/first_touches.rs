@@ -51,7 +51,7 @@ impl Recorder {
         }
     }
 
-    /// Memory is removed; the next touch of it is a first touch.
+    /// Notes that memory is removed, so that the next touch of it is a first touch.
     pub fn forget(&self, vcpu: &mut Vcpu, ranges: Vec<Range<u64>>) {
         if vcpu.detects_first_touches() && !ranges.is_empty() {
             let mut freed_ranges = self.freed_ranges.lock().unwrap_or_else(PoisonError::into_inner);

@@ -104,10 +104,10 @@ fn an_exec_that_succeeds_while_others_write_is_the_last_event() {
         recorder.note(&mut other, brk(number), 0);
         let mut expected: Vec<(u64, i64, Call)> = (0..=number).map(|number| (number, 0, brk(number))).collect();
         expected.push((number + 1, 0, exec()));
-        // The other thread's unwritten data is missing then.
+        // The trace has no index, because the unwritten data of the other thread would be missing.
         assert_eq!(events_by_order(directory.path()), (expected, false));
     }
-    // It failed, so the trace no longer claims that it succeeded.
+    // After the exec has failed, the trace no longer claims that it succeeded.
     recorder.note(&mut vcpu, exec(), -2);
     recorder.finish(0);
     let (events, whole) = events_by_order(directory.path());

@@ -15,7 +15,7 @@ pub struct Current {
     pub(super) instructions: u64,
     /// Instruction count at which other work is due.
     pub(super) attention: u64,
-    /// How many events of all threads this one has seen.
+    /// How many events of all threads this thread has seen.
     pub(super) seen: u64,
     /// Pages whose first touches were recorded; `None` where the order of several threads or processes does not matter.
     pub(super) touched: Option<Box<Touched>>,

@@ -38,7 +38,7 @@ fn accesses(count: usize) -> impl Iterator<Item = (u64, Kind)> {
     .take(count)
 }
 
-/// Does what a callback does: tries again after the buffer was emptied.
+/// Does what a callback does if an access does not succeed at first: empties the buffer and tries again.
 fn access(vcpu: &mut Vcpu, address: u64, kind: Kind) {
     if !vcpu.current().access(address, kind) && !vcpu.access_anywhere(address, 8, kind) {
         assert!(!vcpu.empty(usize::MAX));
@@ -56,7 +56,7 @@ fn fetch(vcpu: &mut Vcpu, page: u64, fetches: u64) {
 
 #[test]
 fn runs_of_a_chunk_are_those_of_the_accesses() {
-    // Often, and after more runs than are passed on together.
+    // The buffers are emptied every `often` accesses: often, or after more runs than are passed on together.
     for (keep, often) in [(false, 77), (true, 77), (false, 3001)] {
         let mut reference = if keep { Runs::in_sequence(RUNS) } else { Runs::new(RUNS) };
         let (mut vcpu, mut expected) = (vcpu(keep), Vec::new());
@@ -72,7 +72,7 @@ fn runs_of_a_chunk_are_those_of_the_accesses() {
                 (Kind::FETCH, false) => fetch(&mut vcpu, address >> 12, 1),
                 (_, false) => access(&mut vcpu, address, kind),
             }
-            // As an event does.
+            // Empties the buffers, as an event does.
             if number % often == 0 {
                 assert!(!vcpu.empty(usize::MAX));
                 assert_eq!(vcpu.place(), take(&mut reference));
@@ -108,7 +108,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
                     take(&mut vcpu, is_full);
                     assert!(go(&mut vcpu));
                 }
-                // As for a call in which the kernel touches memory.
+                // Empties the buffers, as before a call in which the kernel touches memory.
                 if number % 50 == 0 {
                     let is_full = vcpu.empty(max_runs);
                     take(&mut vcpu, is_full);
@@ -119,7 +119,7 @@ fn one_of_many_threads_has_the_runs_of_one_of_few() {
             take(&mut vcpu, true);
             runs
         });
-        // Runs end where a buffer ends; their sums are the same.
+        // Runs also end where a buffer ends, so only their sums are the same.
         let sums = |runs: &[Run]| {
             let mut sums = std::collections::BTreeMap::<(u64, bool, bool), u64>::new();
             for run in runs {
@@ -276,7 +276,7 @@ fn begins_runs_on_recently_touched_pages_and_not_on_first_touches() {
         assert!(vcpu.current().access_again(page, Kind::LOAD));
     }
     assert!(vcpu.current().access(0x1000, Kind::LOAD) && vcpu.current().access(0x2000, Kind::LOAD));
-    // Its first store is a first touch.
+    // The page's first store is a first touch.
     assert!(!vcpu.current().access(0x1000, Kind::STORE));
     assert!(vcpu.touch(0x1000, Kind::STORE) && vcpu.current().access_again(0x1000, Kind::STORE));
     assert!(vcpu.current().access(0x2000, Kind::LOAD) && vcpu.current().access(0x1000, Kind::STORE));

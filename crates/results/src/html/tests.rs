@@ -125,7 +125,7 @@ fn advice_lists_what_was_tried() {
     let (_, advice) = html.split_once("<h2 id=\"advice\">").unwrap();
     let (advice, _) = advice.split_once("</section>").unwrap();
     assert!(
-        advice.contains("(254M of thp&#39;s 256M in large pages") && advice.contains("Tried, in this order"),
+        advice.contains("(254M in large pages, 256M by thp") && advice.contains("Tried, in this order"),
         "{advice}"
     );
     assert_eq!(advice.matches("<li>").count(), 2, "{advice}");

@@ -76,7 +76,7 @@ fn every_outcome_has_its_words() {
         (
             undecided(Some(40)),
             (0.994, 0.979, 1.009),
-            "undecided: the noise hides whether thp differs from default (wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks)); about 40 blocks would settle it: --blocks 40.",
+            "undecided: the noise hides whether thp differs from default: wall time 0.6 % less than default (95 % interval -2.1 to +0.9 %, 14 blocks); about 40 blocks would settle it: --blocks 40.",
         ),
         (
             undecided(None),
@@ -86,7 +86,7 @@ fn every_outcome_has_its_words() {
         (
             Outcome::Equivalent,
             (1.001, 0.995, 1.006),
-            "nothing gained: thp changes the wall time of default by no more than 1 % in either direction (wall time 0.1 % more than default (95 % interval -0.5 to +0.6 %, 14 blocks)).",
+            "nothing gained: thp changes the wall time of default by no more than 1 % in either direction; wall time 0.1 % more than default (95 % interval -0.5 to +0.6 %, 14 blocks).",
         ),
         (
             Outcome::Worse,
@@ -114,11 +114,10 @@ fn a_decided_policy_is_named_before_those_that_the_noise_hides() {
         arms[arm].effects.insert(names::WALL_S.to_string(), effect);
     }
     let sentence = conclude(&comparison);
-    let worse = "thp is worse than default (wall time 24.8 % more than default (95 % interval 4.1 to 36.6 %, 14 blocks)); undecided: ";
+    let worse = "thp is worse than default: wall time 24.8 % more than default (95 % interval 4.1 to 36.6 %, 14 blocks); undecided: ";
     assert!(sentence.starts_with(worse), "{sentence}");
     assert!(
-        sentence
-            .contains("; about 496 blocks in all would settle this one); about 880 blocks would settle all of them"),
+        sentence.contains(", which about 496 blocks in all would settle; about 880 blocks would settle all of them"),
         "{sentence}"
     );
 }
@@ -229,7 +228,7 @@ fn nothing_is_claimed_that_the_tracers_stops_could_have_caused() {
         }
     }
     let sentence = conclude(&only);
-    let claim = "nothing is claimed of thp: tracing overhead could explain the difference (wall time 30.";
+    let claim = "nothing is claimed of thp: tracing overhead could explain the difference; wall time 30.";
     assert!(sentence.starts_with(claim), "{sentence}");
     assert!(sentence.contains("; tracing overhead +31."), "{sentence}");
     assert!(!conclude(&comparison).contains("thp is"), "{}", conclude(&comparison));

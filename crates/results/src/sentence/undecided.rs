@@ -11,14 +11,14 @@ impl Conclusion<'_> {
     /// The sentence: first the policies that were shown to be worse, then what is undecided.
     pub(super) fn undecided(&self, rows: &[&Row<'_>]) -> String {
         let detail = match (rows, self.farthest(rows)) {
-            ([one], _) => self.change(one).map(|change| format!(" ({change})")),
+            ([one], _) => self.change(one).map(|change| format!(": {change}")),
             (_, Some(far)) => self.change(far).map(|change| {
                 // The number of blocks for the largest difference only. Deciding all policies takes as many blocks as
                 // the smallest difference needs.
                 let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
-                let needed = needed.map(|blocks| format!("; about {blocks} blocks in all would settle this one"));
+                let needed = needed.map(|blocks| format!(", which about {blocks} blocks in all would settle"));
                 let (needed, several) = (needed.unwrap_or_default(), self.not_for_several(far));
-                format!(" (the largest difference: {}, {change}{several}{needed})", asked(far))
+                format!("; the largest difference: {}, {change}{several}{needed}", asked(far))
             }),
             _ => None,
         };
@@ -65,7 +65,7 @@ impl Conclusion<'_> {
         match worse.as_slice() {
             [] => String::new(),
             [one] => {
-                let change = self.change(one).map(|change| format!(" ({change})")).unwrap_or_default();
+                let change = self.change(one).map(|change| format!(": {change}")).unwrap_or_default();
                 format!("{} is worse than {baseline}{change}; ", asked(one))
             }
             several => format!("{} are worse than {baseline}; ", labels(several)),

@@ -19,7 +19,7 @@ pub struct Range {
 pub enum Basis {
     /// Instructions were counted while the real code ran.
     Counted,
-    /// Others have measured it and describe how.
+    /// Others have measured the cost and describe how.
     Published,
     /// Measured by pagelab.
     Measured,
@@ -49,7 +49,7 @@ pub struct Pace {
     pub ns: Range,
     /// The basis of the range.
     pub basis: Basis,
-    /// Where it is documented.
+    /// Where the pace is documented.
     pub source: String,
 }
 
@@ -85,7 +85,7 @@ impl Range {
         self.low <= figure && figure <= self.high
     }
 
-    /// The saving if this range remains: 1 minus the range.
+    /// The saving if the cost ratio is in this range: 1 minus the range.
     pub(super) fn saved(self) -> Range {
         Range { low: 1.0 - self.high, high: 1.0 - self.low }
     }
@@ -116,7 +116,7 @@ impl Costs {
         Range { low: at(|range| range.low), high: at(|range| range.high) }
     }
 
-    /// Time of `of` divided by time of `base`, over all choices of costs. `None` if `base` costs nothing.
+    /// Time of `of` divided by time of `base`, as a range over all choices of costs. `None` if `base` costs nothing.
     pub fn ratio(&self, of: &Counts, base: &Counts) -> Option<Range> {
         let Range { low, high } = self.instruction.ns;
         // With everything else fixed the ratio is monotonic in the pace, so its extremes are at the ends of the pace.

@@ -1,9 +1,10 @@
-//! Savings of variants of some work, as ranges: the work is counted exactly and weighted with costs that are known as ranges.
+//! Savings of variants of some work ([`Counted`]), as ranges: the work is counted exactly, and weighted with costs that are
+//! known only as ranges.
 //!
-//! The program counts what each variant does ([`Case`]: a count per named event). The study's file defines the cost of
-//! an event and its source ([`Costs`]). Times and savings are then ranges: they cover every choice of costs within
-//! their ranges. A variant and the baseline always use the same costs, so their ratio is narrower than the ratio of
-//! their times.
+//! The program counts what each variant does ([`Case`]: a count per named event). The study's file defines the cost of an event
+//! and its source ([`Costs`]). Times and savings are then ranges: they cover every choice of costs within their ranges. A
+//! variant and the baseline always use the same choice of costs, so the range of their ratio is narrower than the ratio of
+//! their ranges.
 
 mod cost;
 mod published;
@@ -15,7 +16,7 @@ pub use table::{Row, Saving, Table};
 
 use std::collections::BTreeMap;
 
-/// The part of a study that defines what is counted, of which variants, and what it costs.
+/// The part of a study that defines which work is counted, in which variants, and what it costs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Counted {
     /// The counted work, by its name in the program.

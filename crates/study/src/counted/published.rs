@@ -43,7 +43,7 @@ pub enum Place {
 pub struct Reproduction {
     /// The published figure.
     pub figure: Figure,
-    /// The computed range: share of the time, or of instructions if the source counts only these.
+    /// The computed range: a share of the time, or of the instructions if the source counts only instructions.
     pub found: Option<Range>,
     /// Position of the published figure in the range.
     pub place: Place,

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::cost::Range;
 use super::{Case, Counted};
 
-/// A case with its cost.
+/// A counted case with its cost.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Row {
     /// The phase of the work.
@@ -19,7 +19,7 @@ pub struct Row {
     pub visits: u64,
     /// Seconds that the work takes.
     pub time_s: Range,
-    /// The saving over the first variant; absent for that one.
+    /// The saving over the first variant; absent for the first variant.
     pub saving: Option<Saving>,
 }
 
@@ -30,14 +30,14 @@ pub struct Saving {
     pub time: Range,
     /// Share of the instructions.
     pub instructions: Range,
-    /// The saving over the preceding variant, as a share of its time; absent if that is the first.
+    /// The saving over the preceding variant, as a share of the time of that variant; absent if that is the first variant.
     pub beyond: Option<Range>,
 }
 
 /// All cases with their costs.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Table {
-    /// In the order of the cases.
+    /// One row per case, in the order of the cases.
     pub rows: Vec<Row>,
 }
 

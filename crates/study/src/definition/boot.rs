@@ -1,4 +1,4 @@
-//! Boots of the host as an axis: the requirements that a boot must meet to be an arm.
+//! Boots of the host as arms of a study ([`Boot`]): the requirements that a boot must meet.
 
 use policy::DirectMapLeaves;
 use policy::size::{PageSize, SizeError, format_bytes, parse_bytes};
@@ -31,7 +31,8 @@ pub struct Boot {
     pub memory_bytes: Option<u64>,
     /// The leaf size that maps nine tenths of the kernel's direct map.
     pub leaves: Option<DirectMapLeaves>,
-    /// Whether pagelab split the direct map since boot. If false, a boot with [`Boot::leaves`] must have booted with them.
+    /// Whether pagelab split the direct map since boot. If false, a boot with [`Boot::leaves`] must have had these leaves from
+    /// the start.
     pub is_demoted: bool,
     /// The guest, if it is one; absent: a boot of the host itself.
     pub guest: Option<Guest>,
@@ -46,7 +47,7 @@ pub struct Guest {
     pub cmdline: String,
     /// Memory of the guest, in the syntax of `compare --memory`.
     pub memory: Option<String>,
-    /// Whether it is emulated with a clock that counts instructions.
+    /// Whether the guest is emulated with a clock that counts instructions.
     pub icount: bool,
     /// Root directory of the system whose files the guest uses; absent: the host's.
     pub sysroot: Option<String>,
@@ -80,7 +81,7 @@ impl Boot {
         })
     }
 
-    /// One of several guests that are named on the command line.
+    /// The boot of a guest that is named on the command line together with other guests.
     pub fn of_guest(name: &str, is_baseline: bool, guest: Guest) -> Boot {
         Boot {
             name: name.to_owned(),
@@ -158,8 +159,8 @@ impl Boot {
             .or_else(|| self.lacks_leaves(machine))
     }
 
-    /// Requirements on the direct map. A direct map that was split after boot does not count as booted with those leaves:
-    /// splitting has side effects.
+    /// Requirements on the direct map. A direct map that was split after boot does not meet a requirement for boots with those
+    /// leaves, because splitting has side effects.
     fn lacks_leaves(&self, machine: &Machine) -> Option<String> {
         let wanted = self.leaves?;
         let Some(found) = machine.direct_map else {
@@ -184,7 +185,7 @@ fn leaves(text: &str) -> Result<DirectMapLeaves, SizeError> {
     }
 }
 
-/// The leaves as words, with "with" unless they follow `split`.
+/// The leaves as words, preceded by "with" if `split` is empty.
 fn with_leaves(leaves: DirectMapLeaves, split: &str) -> String {
     if split.is_empty() { format!("with {leaves}") } else { leaves.to_string() }
 }

@@ -1,11 +1,11 @@
-//! `[counted]` of a study's file: what is counted and how it is weighted.
+//! `[counted]` of a study's file: what is counted, and how the counts are weighted.
 
 use serde::Deserialize;
 
 use crate::counted::{Basis, Cost, Costs, Counted, Figure, Pace, Range};
 use policy::size::{SizeError, parse_bytes};
 
-/// `[counted]`.
+/// The section `[counted]` of a study's file.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireCounted {

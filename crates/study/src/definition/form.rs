@@ -1,4 +1,5 @@
-//! The origin's own form of a result: named configurations (each a workload under a policy), compared with the first one.
+//! The form of a table in the publication that the study repeats (its origin): named configurations, each a workload under a
+//! policy, compared with the first one.
 
 use super::names::Names;
 use super::wire::{WireForm, WireFormRow};
@@ -7,18 +8,18 @@ use super::{DefinitionError, Measure, Published, Workload};
 /// A table in the origin's form.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Form {
-    /// Where it was published.
+    /// Where the table was published.
     pub source: String,
     /// Metrics in addition to the primary one, each with the heading of its column.
     pub columns: Vec<(String, String)>,
-    /// Rows in the origin's order; all are compared with the first.
+    /// Rows in the origin's order. All are compared with the first row.
     pub rows: Vec<FormRow>,
 }
 
-/// A configuration of the origin.
+/// A configuration in the origin's table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FormRow {
-    /// The origin's name for it.
+    /// The origin's name for the configuration.
     pub name: String,
     /// The corresponding workload, or one of its variants: a row of the matrix.
     pub workload: String,
@@ -27,12 +28,12 @@ pub struct FormRow {
     /// Rank in the origin's order, lowest cost first. Configurations of equal rank cost the same. Absent if the origin
     /// does not rank it.
     pub place: Option<u32>,
-    /// The origin's figure for it against the first row.
+    /// The origin's figure for the change of this row against the first row.
     pub published: Option<Published>,
 }
 
 impl Form {
-    /// Converts it. `all` are the workloads of every size; rows of workloads that this size leaves out are dropped.
+    /// Converts a form. `all` are the workloads of every size; rows of workloads that this size leaves out are dropped.
     pub(super) fn of(
         wire: &WireForm,
         all: &[Workload],

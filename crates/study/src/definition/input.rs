@@ -7,17 +7,17 @@ use super::wire::WireInput;
 /// Files that are created once and kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Input {
-    /// Its name, which is also the placeholder for its path.
+    /// The name of the input, which is also the placeholder for its path.
     pub name: String,
     /// Package that contains the programs that create it.
     pub package: Option<String>,
     /// Required programs and files, in addition to the command itself.
     pub needs: Vec<String>,
-    /// Command that creates it, run in an empty directory.
+    /// Command that creates the input, run in an empty directory.
     pub command: Vec<String>,
     /// Standard input of the command, verbatim.
     pub script: Option<String>,
-    /// File name for the command's standard output: then the input is this file, and otherwise the directory.
+    /// File name for the command's standard output. If there is one, the input is this file, otherwise the directory.
     pub output: Option<String>,
 }
 
@@ -51,7 +51,7 @@ impl Input {
         format!("{MARK}{name}{MARK}")
     }
 
-    /// Whether a word contains its mark.
+    /// Whether a word contains the input's mark.
     pub fn is_in(&self, word: &str) -> bool {
         word.contains(&Input::mark(&self.name))
     }

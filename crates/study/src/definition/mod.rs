@@ -1,8 +1,8 @@
 //! Definition of a study: the question, and everything that is run to answer it.
 //!
-//! A file ([`Wire`], parsed by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are
-//! multiplied out, parameters filled in, and the workloads of suites ([`WireSuite`]) added. Whether its policies and
-//! machines exist is not checked here.
+//! A file ([`Wire`], parsed by the program) becomes a [`Definition`] of one size ([`Wire::of_size`]): axes are multiplied out,
+//! parameters filled in, and the workloads of suites ([`WireSuite`]) added. The caller checks whether the policies and machines
+//! exist.
 
 mod boot;
 mod counted;
@@ -56,7 +56,7 @@ pub enum Size {
     /// Enough to decide or bound the answer on two processors with 16 GB.
     #[default]
     Standard,
-    /// For large machines: the sizes of the origin.
+    /// For large machines: the sizes of the publication that the study repeats (its origin).
     Full,
 }
 
@@ -101,11 +101,11 @@ pub struct Definition {
     pub seed: Option<u64>,
     /// When the trials of a workload end.
     pub stopping: Stopping,
-    /// Memory sizes of small machines, ascending; for models, results name those that a workload fits into.
+    /// Memory sizes of small machines, ascending. The results of model machines name the sizes into which a workload fits.
     pub memory_sizes_bytes: Vec<u64>,
     /// Published figures to compare with.
     pub published: Vec<Published>,
-    /// The origin's own form, if it differs from one row per workload.
+    /// The form of the origin's table, if that is not one row per workload.
     pub form: Option<Form>,
     /// Work that is counted and weighted, in addition to what is run.
     pub counted: Option<Counted>,
@@ -129,7 +129,7 @@ impl Definition {
         self.boots.iter().filter_map(Boot::required_memory_bytes).collect::<BTreeSet<u64>>().len() > 1
     }
 
-    /// Whether a workload measures a series: its figures are shown there, and not in the matrix.
+    /// Whether a workload measures a series. Its figures are then shown with the series, and not in the matrix.
     pub fn is_of_series(&self, workload: &Workload) -> bool {
         self.series.iter().any(|series| series.name == workload.name)
     }
@@ -375,7 +375,8 @@ fn check_guests_or_host(boots: &[Boot]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses a boot without a memory size if others have one: it would pool measurements under different memory sizes.
+/// Refuses a boot without a memory size if other boots have one, because it would pool measurements under different memory
+/// sizes.
 fn check_memory_sizes(boots: &[Boot]) -> Result<(), DefinitionError> {
     let has_size = |boot: &&Boot| boot.required_memory_bytes().is_some();
     let without = boots.iter().find(|boot| boot.guest.is_none() && !has_size(boot));
@@ -387,7 +388,7 @@ fn check_memory_sizes(boots: &[Boot]) -> Result<(), DefinitionError> {
     }
 }
 
-/// Refuses guests whose clock counts instructions together with others.
+/// Refuses guests whose clock counts instructions together with guests whose clock does not.
 fn check_clocks(boots: &[Boot]) -> Result<(), DefinitionError> {
     let counts = |boot: &&Boot| boot.guest.as_ref().is_some_and(|guest| guest.icount);
     match boots.iter().find(counts).zip(boots.iter().find(|boot| !counts(boot))) {

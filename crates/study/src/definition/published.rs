@@ -16,9 +16,9 @@ pub struct Published {
     pub suite: Option<Suite>,
     /// The policy with which it is compared; for figures of boots or variants, the policy under which they are compared.
     pub policy: Option<String>,
-    /// The boot with which it is compared, if it compares boots.
+    /// The boot with which it is compared, if it is a figure of boots.
     pub boot: Option<String>,
-    /// The variant with which it is compared, if it compares variants.
+    /// The variant with which it is compared, if it is a figure of variants.
     pub variant: Option<String>,
     /// Its metric, if that differs from the workload's primary metric.
     pub metric: Option<String>,
@@ -26,7 +26,7 @@ pub struct Published {
     pub measure: Measure,
     /// The figure, as published: `-33.1%`, `best in 45%`.
     pub change: String,
-    /// A change as a ratio, 0.669; a share of wins, 0.45.
+    /// The figure as a number. A change is a ratio: 0.669. A share of wins is a share: 0.45.
     pub ratio: f64,
     /// Where it was published.
     pub source: String,
@@ -39,7 +39,7 @@ pub struct Published {
 pub struct Suite {
     /// Name of the suite.
     pub name: String,
-    /// Its workloads in the study.
+    /// The suite's workloads in the study.
     pub workloads: Vec<String>,
 }
 
@@ -48,7 +48,7 @@ pub struct Suite {
 pub enum Measure {
     /// A change against the baseline.
     Change,
-    /// The share of workloads in which its figure is the best, regardless of noise.
+    /// The share of workloads in which the policy's figure is the best, regardless of noise.
     WinShare,
 }
 

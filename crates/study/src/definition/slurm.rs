@@ -3,7 +3,7 @@
 use super::DefinitionError;
 use super::wire::WireSlurm;
 
-/// Resources requested from Slurm, named as in sbatch(1). If absent, the site's default applies.
+/// Resources requested from Slurm, named as in sbatch(1). Where a value is absent, the site's default applies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Slurm {
     /// Partition of all jobs.

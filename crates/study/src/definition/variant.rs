@@ -25,7 +25,7 @@ pub struct Variant {
 }
 
 impl Variant {
-    /// The properties that distinguish variants.
+    /// The properties in which variants may differ. Variants with equal properties run the same.
     fn runs(&self) -> impl Ord + '_ {
         (&self.command, &self.server, &self.env, &self.fragmented)
     }

@@ -1,4 +1,4 @@
-//! The file format of a study. Unknown keys are refused.
+//! The file format of a study ([`Wire`]) and of a suite ([`WireSuite`]), for deserialisation. Unknown keys are refused.
 
 use std::collections::BTreeMap;
 
@@ -55,7 +55,7 @@ pub struct Wire {
     /// Whether effects are split into their parts.
     #[serde(default)]
     pub(super) explain: bool,
-    /// Variants of every workload without variants of its own.
+    /// Variants of every workload that defines none itself.
     #[serde(default)]
     pub(super) variants: BTreeMap<String, WireVariant>,
     #[serde(default)]
@@ -116,7 +116,7 @@ pub(super) struct WireInput {
 pub(super) struct WireSize {
     #[serde(default)]
     pub parameters: BTreeMap<String, Value>,
-    /// Workloads that this size leaves out, or variants of one: `boot, 1M`.
+    /// Workloads that this size leaves out, or variants of a workload: `boot, 1M`.
     #[serde(default)]
     pub without: Vec<String>,
     pub blocks: Option<u32>,
@@ -271,27 +271,27 @@ pub(super) struct WirePublished {
     pub source: String,
     /// Why the figure here may differ.
     pub differs: Option<String>,
-    /// The saving of counted work to which it refers.
+    /// The saving of counted work to which the figure refers.
     pub counted: Option<WireSaving>,
 }
 
-/// Bytes by size, derived and measured.
+/// A series of sizes: the bytes for each size, derived and measured.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireSeries {
     pub name: String,
     pub what: String,
     pub sizes: Vec<String>,
-    /// The largest measured size; absent: all are measured.
+    /// The largest measured size; absent: all sizes are measured.
     pub measured: Option<String>,
     pub layouts: Vec<String>,
     pub source: String,
-    /// Additional words for the workload that measures it.
+    /// Additional words on the command line of the workload that measures the series.
     #[serde(default)]
     pub options: Vec<String>,
 }
 
-/// The origin's own form.
+/// The form of the origin's table.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireForm {
@@ -305,7 +305,7 @@ pub(super) struct WireForm {
     pub row: Vec<WireFormRow>,
 }
 
-/// A configuration of the origin.
+/// A configuration in the origin's table, which is one of its rows.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct WireFormRow {

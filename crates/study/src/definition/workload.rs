@@ -16,9 +16,9 @@ use crate::metric::{Metric, SHORT_NAMES};
 pub struct Workload {
     /// Name with the values of its axes, unique in the study: `gups`, `gups threads=2`.
     pub name: String,
-    /// The program of the origin that it represents.
+    /// The program in the origin's publication that the workload represents.
     pub stands_for: Option<String>,
-    /// Why it cannot be run; its row then shows this reason.
+    /// Why the workload cannot be run; its row then shows this reason.
     pub missing: Option<String>,
     /// The suite to which it belongs.
     pub suite: Option<String>,
@@ -34,7 +34,7 @@ pub struct Workload {
     pub command: Vec<String>,
     /// The command recorded for model machines, if it differs from `command`.
     pub recorded: Option<Vec<String>>,
-    /// Instructions of each thread, or processor of a machine, to skip before recording.
+    /// Instructions to skip before recording, for each thread of a program or each processor of a machine.
     pub skipped: Option<u64>,
     /// Environment variables.
     pub env: BTreeMap<String, String>,
@@ -62,8 +62,8 @@ pub struct Workload {
     pub hugetlb_pool: Option<String>,
     /// Recorded trace for model machines.
     pub trace: Option<String>,
-    /// The variants that are compared, the baseline first; empty if there is only one. Command, server and environment of the
-    /// workload are those of the baseline.
+    /// The variants that are compared, the baseline first; empty if there is only one. The workload's own command, server and
+    /// environment are those of the baseline variant.
     pub variants: Vec<Variant>,
 }
 
@@ -80,7 +80,7 @@ pub(super) fn inputs(wire: &[WireInput], values: &BTreeMap<String, String>) -> R
     wire.iter().map(input).collect()
 }
 
-/// What the workloads of a file share.
+/// Definitions of a file that all its workloads share.
 pub(super) struct Shared<'a> {
     /// Values of its parameters.
     pub values: &'a BTreeMap<String, String>,
@@ -300,7 +300,8 @@ impl Workload {
         self.variants.iter().map(of_variant).collect()
     }
 
-    /// Checks that one of its metrics, or one of every trial, has this name. The error lists the existing metrics.
+    /// Checks that this is the name of a metric of the workload, or of a metric that every trial has. The error lists the
+    /// existing metrics.
     pub(super) fn check_metric(&self, name: &str) -> Result<(), DefinitionError> {
         let own = self.metrics.iter().map(|metric| metric.split(['=', ':']).next().unwrap_or_default().to_owned());
         let own: Vec<String> = own.collect();

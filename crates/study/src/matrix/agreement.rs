@@ -10,8 +10,8 @@ pub enum Agreement {
     /// Same direction as published, but another size: the interval contains neither the published figure nor the value of an
     /// unchanged metric.
     OtherSize,
-    /// The interval excludes the published figure, and either contains the value of an unchanged metric or has the other
-    /// direction.
+    /// The interval excludes the published figure, and it either contains the value of an unchanged metric or is on its other
+    /// side.
     Contradicted,
     /// There is no interval, or it contains both the published figure and the value of an unchanged metric.
     Undecided,

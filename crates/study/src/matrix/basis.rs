@@ -22,7 +22,7 @@ pub struct Basis {
     pub ranges: BTreeMap<String, (f64, f64)>,
     /// Whether the pages were those of the policy; `None` if nothing is known.
     pub holding: Option<Holding>,
-    /// Why they were not, the cause that concerns the most memory first.
+    /// Why the pages were not those of the policy. The cause that concerns the most memory comes first.
     pub causes: Vec<CauseShare>,
 }
 
@@ -34,7 +34,7 @@ impl Basis {
         Basis { runs: trials.len() as u32, ranges: ranges(values), ..Basis::default() }.with_verdicts(&trials)
     }
 
-    /// The basis of an arm's figures over boots. Its holding is that of the worst boot.
+    /// The basis of an arm's figures over boots. Its holding is the holding of the worst boot.
     pub(super) fn of_boots(merged: &Merged, arm: usize) -> Basis {
         let boots = || merged.boots.iter().filter(|boot| boot.arm == arm);
         let values = boots().flat_map(|boot| &boot.medians).map(|(metric, value)| (metric.as_str(), *value));
@@ -49,7 +49,7 @@ impl Basis {
         }
     }
 
-    /// The same basis with the causes from these trials.
+    /// The same basis, with the causes that these trials found.
     pub(super) fn with_causes(self, trials: &[&TrialRecord]) -> Basis {
         Basis { causes: causes(trials), ..self }
     }
@@ -81,16 +81,16 @@ pub(super) fn is_held(trials: &[TrialRecord], arm: usize) -> bool {
 
 /// The trials of these comparisons that count and ran under the policy.
 pub(super) fn trials_under<'a>(comparisons: &[&'a Comparison], policy: &str) -> Vec<&'a TrialRecord> {
-    let arm_of = |comparison: &Comparison| {
-        comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
-    };
+    let arm_of =
+        |comparison: &Comparison| comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy);
     let of = |comparison: &&'a Comparison| Some(counted_trials(comparison, arm_of(comparison)?));
     comparisons.iter().filter_map(of).flatten().collect()
 }
 
 /// The share of the memory to which a policy applies that its trials mapped as requested.
 pub(super) fn coverage_ratio(trials: &[&TrialRecord]) -> Option<f64> {
-    let verdicts = || trials.iter().map(|record| &record.verdict).filter(|verdict| verdict.holding != Holding::NotAsked);
+    let verdicts =
+        || trials.iter().map(|record| &record.verdict).filter(|verdict| verdict.holding != Holding::NotAsked);
     let concerned: f64 = verdicts().map(|verdict| verdict.concerned_bytes as f64).sum();
     let covered: f64 = verdicts().map(|verdict| verdict.covered_bytes as f64).sum();
     (concerned > 0.0).then(|| covered / concerned)

@@ -14,15 +14,15 @@ use crate::role::Role;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 use crate::trial::Arm;
 
-/// Shown in place of the machine where boots of several hosts are compared.
+/// Used in place of a machine's name if boots of several hosts are compared.
 pub const ALL_HOSTS: &str = "all hosts, boots compared within hosts";
 
-/// The baseline boot: the one marked as such, or the first in the list.
+/// The baseline boot, which is the boot marked as baseline, or else the first in the list.
 pub fn baseline(boots: &[Boot]) -> Option<usize> {
     boots.iter().position(|boot| boot.is_baseline).or((!boots.is_empty()).then_some(0))
 }
 
-/// The name of a row: the workload and the policy under which boots are compared.
+/// The name of a row, from the workload and the policy under which boots are compared.
 pub fn row_name(workload: &str, policy: &str) -> String {
     format!("{workload} under {policy}")
 }
@@ -58,7 +58,7 @@ pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparis
 fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, Part)]) -> Row {
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
     let Some((_, _, first)) = parts.first() else { return Row::without(name, machine, &names, "it was not measured") };
-    // Command lines differ between hosts in the path of pagelab alone, which is not a difference of the command.
+    // On different hosts, command lines differ only in the path of pagelab, which is no difference of the command.
     let with_first = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
     let with_first: Vec<Part> = parts.iter().map(|(_, _, part)| with_first(part)).collect();
     let row = match boots::merge(&with_first) {
@@ -87,9 +87,9 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
     }
 }
 
-/// The observation of a policy in a comparison's boot. `None` if it lacks the policy or a trial that counts, or if its
-/// boot matches none or several of the study's boots. Boots of one host with different memory sizes are only compared if the
-/// study compares memory sizes, or if they are guests.
+/// The observation of a policy in a comparison's boot. `None` if the comparison lacks the policy or a trial that counts, or if
+/// its boot matches none or several of the study's boots. Boots of one host with different memory sizes are only compared if
+/// the study compares memory sizes, or if they are guests.
 fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = arm_of(&comparison.design, policy)?;
@@ -107,7 +107,7 @@ fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, hos
     (!boots.is_empty()).then_some(Part { design, invocation: part.invocation, boots })
 }
 
-/// The arm of a policy, or the run without the tracer of that label.
+/// The arm of a policy, or the bare arm with that label.
 fn arm_of(design: &Design, label: &str) -> Option<usize> {
     let is_own = |arm: &usize| design.arms[*arm].label == label;
     let bare = || (0..design.arms.len()).filter(|arm| design.arms[*arm].role == Role::Bare).find(is_own);
@@ -124,7 +124,7 @@ fn of_machine(boots: &[Boot], comparison: &Comparison) -> Option<usize> {
     }
 }
 
-/// Describes each boot that matches none or several of the study's boots: its measurements are not used.
+/// Describes each boot whose measurements are not used, because it matches none or several of the study's boots.
 pub fn unmatched<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
     let description = |machine: &Machine| {
         let is_own = |boot: &&Boot| boot.lacks(machine).is_none();

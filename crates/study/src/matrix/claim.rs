@@ -1,4 +1,5 @@
-//! Judges all published figures of a study together: whether the origin's claim is reproduced here.
+//! Judges all published figures of a study together: whether the claim of the publication that the study repeats (its origin)
+//! is reproduced here.
 
 use super::{Agreement, Reproduction};
 use crate::definition::Published;
@@ -7,14 +8,14 @@ use crate::metric::Provenance;
 /// Whether the origin's claim is reproduced here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// Some of its figures are inside our interval, and none is contradicted.
+    /// Some of the figures are inside our interval, and none is contradicted.
     Confirmed,
-    /// Some of its figures have the same direction and another size, and none is contradicted.
+    /// Some of the figures have the same direction and another size, and none is contradicted.
     Direction,
-    /// Some of its figures are contradicted, and none is inside our interval or of another size.
+    /// Some of the figures are contradicted, and none is inside our interval or of another size.
     Contradicted,
-    /// Less than half of the figures can be judged here, or they disagree: of twenty figures judged at 95 %, one is
-    /// expected by chance.
+    /// Less than half of the figures can be judged here, or some are contradicted and others are not: of twenty figures judged
+    /// at 95 %, one is contradicted by chance.
     Undecided,
     /// Nothing that could be compared with a published figure was measured.
     NothingMeasured,
@@ -106,7 +107,7 @@ mod tests {
         assert_eq!(of(&[Inside, OtherSize]), Claim::Confirmed);
         assert_eq!(of(&[Contradicted, Contradicted]), Claim::Contradicted);
         assert_eq!(of(&[Inside, Contradicted]), Claim::Undecided);
-        // One judged figure of many decides nothing.
+        // A single judged figure of many decides nothing.
         let figures = |all: &[Agreement]| {
             let named = |(at, agreement): (usize, &Agreement)| Reproduction {
                 published: Published { what: at.to_string(), ..published.clone() },

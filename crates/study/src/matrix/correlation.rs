@@ -1,5 +1,5 @@
-//! Do the programs that lose the most TLB misses also gain the most time? Computes Spearman's rank correlation over
-//! workloads between the ratio of page walks and the ratio of cost.
+//! Answers whether the programs that lose the most TLB misses also gain the most time: computes Spearman's rank correlation
+//! over workloads between the ratio of page walks and the ratio of cost.
 //!
 //! Time is measured. Walks are counted by the host in the same trials, or computed by a model machine for the same
 //! workload; the two sources are kept apart and named. The interval is Fisher's, with the variance of Bonett and Wright
@@ -23,7 +23,7 @@ pub struct Correlation {
     pub policy: String,
     /// The host on which time was measured.
     pub host: String,
-    /// The model machine that counted the walks; `None`: the host itself counted them.
+    /// The model machine that counted the walks; `None` if the host itself counted them.
     pub machine: Option<String>,
     /// Number of workloads.
     pub of: u32,
@@ -102,7 +102,7 @@ fn spearman(one: &[f64], other: &[f64]) -> Option<f64> {
     (scale > 0.0).then(|| (product(&one, &other) / scale).clamp(-1.0, 1.0))
 }
 
-/// Ranks from 1; equal values share the mean of theirs.
+/// Ranks from 1; equal values share the mean of their ranks.
 fn ranks(values: &[f64]) -> Vec<f64> {
     let rank = |value: &f64| {
         let below = values.iter().filter(|other| *other < value).count();

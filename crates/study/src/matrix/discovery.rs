@@ -1,7 +1,7 @@
 //! Correction for many workloads: limits the expected share of false discoveries among the changes that are called real
 //! (Benjamini and Hochberg, J. R. Statist. Soc. B 57, 1995; valid for tests that are independent or positively dependent).
 
-/// The q value of each p value, in the same order: the smallest false discovery rate at which it is a discovery.
+/// The q value of each p value, in the same order: the smallest false discovery rate at which the p value is a discovery.
 pub fn q_values(p_values: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..p_values.len()).collect();
     order.sort_by(|one, other| p_values[*one].total_cmp(&p_values[*other]));
@@ -20,7 +20,8 @@ mod tests {
 
     use super::*;
 
-    /// By definition: the minimum, over every threshold that would call it real, of the expected share of false discoveries.
+    /// Computes a q value by definition: the minimum, over every threshold that would make the p value a discovery, of the
+    /// expected share of false discoveries.
     fn slow(p_values: &[f64]) -> Vec<f64> {
         let called = |threshold: f64| p_values.iter().filter(|p| **p <= threshold).count() as f64;
         let share = |threshold: &f64| threshold * p_values.len() as f64 / called(*threshold);
@@ -30,7 +31,8 @@ mod tests {
 
     #[test]
     fn the_example_of_the_paper_has_four_discoveries() {
-        // Section 3.2 of the paper: 15 p values of a trial of thrombolysis, four rejected at 0.05.
+        // The p values are those of section 3.2 of the paper: 15 of a trial of thrombolysis, of which four are rejected at
+        // 0.05.
         let p_values = [
             0.0001, 0.0004, 0.0019, 0.0095, 0.0201, 0.0278, 0.0298, 0.0344, 0.0459, 0.3240, 0.4262, 0.5719, 0.6528,
             0.7590, 1.0,

@@ -1,4 +1,5 @@
-//! Fills the origin's own form with the figures found here: configurations against the first one.
+//! Fills the form of the origin's table (the publication that the study repeats) with the figures found here: configurations,
+//! each compared with the first.
 //!
 //! Configurations of one comparison are compared block by block. Runs of two comparisons were not interleaved, so a change between
 //! them includes whatever else changed on the machine.
@@ -26,16 +27,16 @@ pub struct Filled {
     pub metric: String,
     /// The additional metrics, each with the heading of its column.
     pub columns: Vec<(String, String)>,
-    /// One per row of the form, in its order.
+    /// One row per row of the form, in the form's order.
     pub rows: Vec<FilledRow>,
-    /// How the order of pairs agrees with the origin's.
+    /// How the order of pairs of configurations agrees with the origin's order.
     pub order: Order,
 }
 
 /// A configuration with its figures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilledRow {
-    /// The origin's name for it.
+    /// The origin's name for the configuration.
     pub name: String,
     /// The corresponding workload and policy.
     pub of: (String, String),
@@ -43,9 +44,9 @@ pub struct FilledRow {
     pub runs: usize,
     /// Medians of the metrics over these runs.
     pub medians: BTreeMap<String, f64>,
-    /// The change of the primary metric against the first configuration; absent for that one.
+    /// The change of the primary metric against the first configuration; absent for the first configuration itself.
     pub effect: Option<Effect>,
-    /// Whether its runs and those of the first configuration belong to the same blocks.
+    /// Whether the runs of this configuration and those of the first one belong to the same blocks.
     pub is_interleaved: bool,
     /// The comparison with the origin's figure.
     pub reproduction: Option<Reproduction>,
@@ -206,7 +207,7 @@ impl<'a> Runs<'a> {
         Runs { comparison, trials, why_not }
     }
 
-    /// Whether both come from one comparison, or from variants' parts of one.
+    /// Whether the runs of both come from one comparison, or from parts of one comparison that belong to different variants.
     fn is_interleaved_with(&self, other: &Runs<'_>) -> bool {
         let (one, other) = (self.comparison, other.comparison);
         std::ptr::eq(one, other) || (one.id > 0 && one.id == other.id)
@@ -220,7 +221,7 @@ impl<'a> Runs<'a> {
         median(&mut self.values(metric))
     }
 
-    /// The values of blocks that both have.
+    /// The values of both, for the blocks that both have.
     fn pairs(&self, other: &Runs<'_>, metric: &str) -> Vec<(f64, f64)> {
         let of_block = |block: u32| other.trials.iter().find(|record| record.trial.block == block);
         let pair = |own: &&TrialRecord| Some((own.value(metric)?, of_block(own.trial.block)?.value(metric)?));

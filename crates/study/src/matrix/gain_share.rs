@@ -1,4 +1,4 @@
-//! Each policy's share of the best policy's mean gain over the same workloads.
+//! Computes each policy's share of the best policy's mean gain over the same workloads.
 
 use super::row::{Cell, Row, Standing};
 use super::total::{Mean, Total, TotalShare};
@@ -48,7 +48,7 @@ fn share((part, whole): (Mean, Mean), (policy, best): (&str, &str), rows: &[&Row
     (square > 0.0).then(|| TotalShare { of: best.to_owned(), ratio: part / whole, low, high })
 }
 
-/// The logarithms of the costs of both policies, for each block that has both; `None` where one makes no claim.
+/// The logarithms of the costs of both policies, for each block that has both; `None` if one of the policies makes no claim.
 fn pairs(row: &Row, policy: &str, best: &str) -> Option<Vec<(f64, f64)>> {
     let cell = |policy: &str| row.cells.iter().find(|cell| cell.policy == policy).filter(|cell| cell.has_claim());
     let sign = if row.direction == Direction::Higher { -1.0 } else { 1.0 };
@@ -100,7 +100,7 @@ mod tests {
             assert!(share.of == "thp" && share.low <= share.ratio && share.ratio <= share.high, "{share:?}");
             missed += u32::from(!(share.low..=share.high).contains(&0.6));
         }
-        // 50 are expected; 90 are nearly six standard deviations more.
+        // 50 misses are expected; 90 are nearly six standard deviations more.
         assert!(missed <= 90, "{missed}");
     }
 

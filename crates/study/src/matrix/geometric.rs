@@ -1,7 +1,7 @@
 //! One figure for many workloads: the geometric mean of their ratios, with Student's interval of the mean logarithm.
 //!
 //! The workloads are treated as a sample of similar programs, so the interval comes from the differences between them, which
-//! include the noise of each. It does not apply to programs unlike all of them.
+//! include the noise of each. The interval says nothing about programs that are unlike all of these workloads.
 
 use crate::stats::{Effect, student};
 
@@ -20,7 +20,7 @@ pub struct Geometric {
 }
 
 impl Geometric {
-    /// As a change against the baseline.
+    /// The mean as a change against the baseline.
     pub fn effect(&self) -> Effect {
         let (low, high) = self.interval.unzip();
         Effect { blocks: self.of, ratio: self.ratio, low, high, p_adjusted: None }
@@ -73,7 +73,7 @@ mod tests {
             let (low, high) = geometric(&ratios, 0.95).unwrap().interval.unwrap();
             low.ln() <= 0.1 && 0.1 <= high.ln()
         });
-        // 1900 are expected; 55 is 5.6 standard deviations.
+        // 1900 are expected; 55 more or fewer are 5.6 standard deviations.
         let held = held.count();
         assert!((1845..=1955).contains(&held), "{held}");
     }

@@ -1,7 +1,7 @@
 //! Kernels compared under each policy, and policies compared on each kernel, both over boots of guests.
 //!
-//! A guest runs the trials of all policies interleaved, and boots of several kernels are interleaved as well. The
-//! medians of a boot share whatever its trials share, so a boot is one observation ([`crate::stats::boots`]).
+//! A guest runs the trials of all policies interleaved, and boots of several kernels are interleaved as well. All trials of a
+//! boot share what is decided at boot, and so do their medians, so a boot is one observation ([`crate::stats::boots`]).
 
 use super::basis::{coverage_ratio, trials_under};
 use super::boots as axis;
@@ -11,7 +11,7 @@ use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
 use crate::stats::boots::{self, Limit, MergeError, Part};
 
-/// The end of the name of a host or kernel that was emulated.
+/// The suffix of the name of a host or kernel that was emulated.
 pub const EMULATED: &str = ", emulated";
 
 /// The matrix of kernels: a row per workload and policy, a column per kernel. If a kernel cannot apply a policy, its
@@ -33,7 +33,7 @@ pub fn of_kernels(definition: &Definition, workloads: &[(&str, Vec<(String, &Com
         rows
     };
     let mut matrix = Matrix::of(&names, &names[baseline], workloads.iter().flat_map(of_workload).collect(), &[]);
-    // A booted kernel is in force, whichever pages it gave: its cells say under which policy it gave none.
+    // A booted kernel is in force, whatever pages it gives. The cells say under which policy it gave none.
     matrix.totals.iter_mut().for_each(|total| total.is_held = true);
     Some(matrix)
 }
@@ -54,7 +54,7 @@ fn explain(definition: &Definition, cell: &mut Cell, policy: &str, named: &[(Str
     }
 }
 
-/// The comparisons of each boot that match its latest one: a kernel that was rebuilt, or has another command line,
+/// The comparisons of each boot that match its latest comparison: a kernel that was rebuilt, or has another command line,
 /// counts as another kernel even under the same name.
 fn latest<'a>(definition: &Definition, named: &[(String, &'a Comparison)]) -> Vec<(String, &'a Comparison)> {
     let key = |one: &Comparison| (one.machine.kernel.clone(), one.machine.kernel_command_line.clone());
@@ -100,7 +100,7 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
         Err(MergeError::Nothing) => without("no trial of it counted"),
         Err(error) => without(&error.to_string()),
         Ok(mut merged) => {
-            // Within a boot the trials of all policies are interleaved, so the arms of a boot have no fixed order.
+            // Within a boot the trials of all policies are interleaved, so it is no limit that a boot measured several arms.
             merged.limits.retain(|limit| !matches!(limit, Limit::SeveralArmsInABoot { .. } | Limit::NoBoot { .. }));
             Row::of_boots(workload, &place, &definition.policies, &merged)
         }
@@ -121,7 +121,7 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     Row { cells, is_emulated, notes, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
 }
 
-/// What the clocks of guests do not measure, each limit once.
+/// What the clocks of the guests do not measure. Each limit is listed once.
 fn limits<'a>(comparisons: impl Iterator<Item = &'a Comparison>) -> Vec<String> {
     let mut limits: Vec<String> = Vec::new();
     for limit in comparisons.filter_map(|one| Clock::of(&one.machine).limits()) {
@@ -145,7 +145,7 @@ pub fn place(name: &str, comparison: &Comparison) -> String {
     }
 }
 
-/// The observations of a boot about the compared policies, without controls.
+/// The observations of a boot about the compared policies, without control arms.
 fn compared(comparison: &Comparison) -> Option<Part> {
     let part = Part::of(comparison)?;
     let kept: Vec<usize> = comparison.design.compared().collect();

@@ -111,7 +111,7 @@ impl MachineSource {
     }
 }
 
-/// The significance level of every claim: that of a comparison with the default design.
+/// The significance level of every claim, which is that of a comparison with the default design.
 fn level() -> f64 {
     (1.0 - Design::CONFIDENCE) * Design::SPENT_RATIO
 }
@@ -142,7 +142,7 @@ impl Reproduction {
     }
 }
 
-/// Compares a published share of wins with that of the policy.
+/// Compares a published share of wins with the share of wins of the policy here.
 fn reproduction_of_wins(published: &Published, source: &MachineSource, totals: &[Total]) -> Option<Reproduction> {
     let is_own = |total: &&Total| {
         total.machine == source.machine
@@ -179,7 +179,7 @@ fn reproduction(published: &Published, source: &MachineSource, rows: &[Row], tot
     if source.is_modelled && published.metric.as_ref().is_none_or(|metric| *metric != first.metric) {
         return None;
     }
-    // The published figure is for memory that had the pages, not for requesting them.
+    // The published figure is for memory that had the pages, so rows that only requested them are left out.
     let is_held = |row: &&Row| row.cells.iter().any(|cell| cell.policy == *policy && cell.is_held);
     let effect = match &published.workload {
         Some(workload) => {

@@ -1,4 +1,4 @@
-//! The origin of a row: enough information to inspect it and to reproduce it.
+//! [`Origin`]: where a row comes from, with enough information to inspect the row and to reproduce it.
 
 use std::collections::BTreeMap;
 
@@ -6,12 +6,12 @@ use serde::Serialize;
 
 use crate::comparison::Comparison;
 
-/// The origin of a row, or of a part of it.
+/// Where a row, or a part of it, comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Origin {
-    /// Id of its comparison in the store; absent if a model computed it.
+    /// Id of the comparison in the store; absent if a model computed the row.
     pub comparison: Option<i64>,
-    /// Command lines that reproduce it, in order.
+    /// Command lines that reproduce the row, in order.
     pub commands: Vec<Vec<String>>,
     /// The programs that ran, by name, each with the SHA-256 of its file; empty if that was not recorded.
     pub programs: BTreeMap<String, String>,

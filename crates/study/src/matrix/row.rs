@@ -21,11 +21,11 @@ pub struct Row {
     pub workload: String,
     /// The machine: a description of a host, or a model machine's name.
     pub machine: String,
-    /// The provenance of its figures.
+    /// The provenance of the row's figures.
     pub provenance: Provenance,
     /// Id of the stored comparison.
     pub comparison: Option<i64>,
-    /// Its origins, one per part.
+    /// Where the row's figures come from: one entry per part of the row.
     pub origins: Vec<Origin>,
     /// Trend of the primary metric under the baseline; absent with too few blocks.
     pub drift: Option<Trend>,
@@ -35,17 +35,17 @@ pub struct Row {
     pub metric: String,
     /// The direction in which it improves.
     pub direction: Direction,
-    /// Whether an emulator ran it, so that no figure of it is a time.
+    /// Whether an emulator ran the workload, so that none of the row's figures is a time.
     #[serde(skip)]
     pub is_emulated: bool,
-    /// One per policy of the study, in its order.
+    /// One cell per policy of the study, in the study's order.
     pub cells: Vec<Cell>,
     /// Which policies ran, and which came out ahead.
     #[serde(skip)]
     pub race: Race,
-    /// Remarks that are needed to interpret it.
+    /// Remarks that are needed to interpret the row.
     pub notes: Vec<String>,
-    /// Whether its changes are between boots, so that other rows of these boots share its error.
+    /// Whether the changes are between boots. Other rows of the same boots then share the error of this row.
     #[serde(skip)]
     pub shares_boots: bool,
 }
@@ -64,7 +64,8 @@ pub struct Cell {
     /// Share of the memory to which the policy applies that was mapped as requested, over all trials that count; absent if the
     /// policy requests nothing, or if no memory was seen. Memory whose mapping is unknown is not counted.
     pub coverage_ratio: Option<f64>,
-    /// Whether the policy was shown to be in force. If not, the figures are those of requesting it.
+    /// Whether the policy was shown to be in force. If not, the figures show the effect of requesting the policy, not of its
+    /// pages.
     pub is_held: bool,
     /// The measuring error of the primary metric's change; absent where none was measured.
     #[serde(skip)]
@@ -96,9 +97,9 @@ pub enum Standing {
     NotAfterCorrection,
     /// The tracer's stops could have caused the change, or hidden one.
     WithinTracerCost,
-    /// A model's figure, which has no noise to judge it by.
+    /// The figure is a model's. It has no noise, so no significance can be computed.
     Modelled,
-    /// An emulator's time, which says nothing about a processor.
+    /// The figure is an emulator's time, which says nothing about a processor.
     Emulated,
     /// There is no figure.
     None {
@@ -146,7 +147,7 @@ impl Row {
             }
         };
         let analysis = comparison.analysis.as_ref();
-        // It differs from the design's if the first process ended while others continued.
+        // The analysis has another primary metric than the design if the first process ended while others continued.
         let deciding = analysis.map_or(&comparison.design.primary, |analysis| &analysis.primary);
         let primary = comparison.design.metrics.iter().find(|metric| metric.name == *deciding);
         let direction = primary.map_or(Direction::Lower, |metric| metric.direction);
@@ -281,7 +282,7 @@ fn arm_of(comparison: &Comparison, policy: &str) -> Option<usize> {
     comparison.design.compared().find(|arm| comparison.design.arms[*arm].label == policy)
 }
 
-/// A single figure that is not measured makes the whole row modelled.
+/// The provenance of a row. A single figure that is not measured makes the whole row modelled.
 fn provenance(comparison: &Comparison) -> Provenance {
     let mut observations = comparison.trials.iter().flat_map(|record| &record.observations);
     let is_modelled = observations.any(|one| one.provenance == Provenance::Modelled);
@@ -352,7 +353,7 @@ fn race(analysis: &Analysis, direction: Direction, policy_of: &dyn Fn(usize) -> 
     let best = analysis.best();
     let is_unbeaten = |arm: &usize| {
         if best.is_empty() {
-            // No arm beats the baseline, so it shares the first place with those that it does not beat.
+            // No arm beats the baseline, so the baseline shares the first place with the arms that it does not beat.
             !matches!(outcome(*arm), Outcome::Worse)
         } else {
             best.contains(arm) || best.iter().all(|one| analysis.arms[*one].tied.contains(arm))

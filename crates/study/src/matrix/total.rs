@@ -15,12 +15,12 @@ use crate::stats::{Effect, LogError};
 pub struct Total {
     /// Name of the machine.
     pub machine: String,
-    /// The provenance of its figures.
+    /// The provenance of the rows' figures.
     pub provenance: Provenance,
     /// Name of the policy.
     pub policy: String,
-    /// The conclusion: that of the row if only one makes a claim; if several do, from the interval of their mean over these
-    /// workloads. If none does, the reason given by the first row that knows it.
+    /// The conclusion. If one row makes a claim, it is the conclusion of that row. If several do, it follows from the interval
+    /// of their mean over these workloads. If none does, it is the first known reason.
     pub standing: Standing,
     /// Whether the policy was shown to be in force in every row that makes a claim.
     pub is_held: bool,
@@ -30,11 +30,12 @@ pub struct Total {
     pub mean: Option<Mean>,
     /// The largest cost ratio, with its workload.
     pub worst: Option<(f64, String)>,
-    /// Its share of the largest gain of a policy; absent for that policy, for a loss, and if it is unknown.
+    /// The policy's share of the largest gain of any policy; absent for the policy with that gain, for a loss, and if the share
+    /// is unknown.
     pub gain_share: Option<TotalShare>,
-    /// How often it came out ahead.
+    /// How often the policy came out ahead.
     pub wins: Wins,
-    /// Its memory cost and its speed.
+    /// The policy's memory cost and speed.
     pub trade: Option<Trade>,
 }
 
@@ -68,7 +69,7 @@ pub struct Mean {
 }
 
 impl Mean {
-    /// As a change of these workloads against the baseline.
+    /// The mean as a change of these workloads against the baseline.
     pub fn effect(&self) -> Effect {
         let (low, high) = self.these.unzip();
         Effect { blocks: self.of, ratio: self.ratio, low, high, p_adjusted: None }
@@ -136,7 +137,7 @@ pub(super) fn mean(rows: &[&Row], policy: &str) -> Option<Mean> {
     if let [(cost, _)] = &costs[..] {
         return Some(Mean { these: cost.low.zip(cost.high), ..own });
     }
-    // A mean has no interval where a row has none: with few boots, all of them may share an error.
+    // A mean has no interval if one of its rows has none: with few boots, all rows may share an error.
     let error = |(cost, row): &(Effect, &Row)| {
         row.cells.iter().find(|cell| cell.policy == policy)?.error.filter(|_| cost.low.is_some())
     };

@@ -12,7 +12,8 @@ pub struct Trade {
     pub cost: Geometric,
     /// Peak memory including page tables, relative to the baseline.
     pub memory: Geometric,
-    /// Whether it is on the Pareto front: by the estimates, no other policy has less of one and no more of the other.
+    /// Whether the policy is on the Pareto front: by the estimates, no other policy has less cost and no more memory, or less
+    /// memory and no more cost.
     pub is_front: bool,
 }
 
@@ -33,7 +34,7 @@ impl Cell {
     }
 }
 
-/// The trade of each policy, in order; the baseline's is 1 in both, `None` if no workload has both figures.
+/// The trade of each policy, in order. Both means of the baseline are 1. `None` if no workload has both figures.
 pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<Trade>> {
     let mut trades: Vec<Option<Trade>> = (0..policies).map(|at| trade(rows, at)).collect();
     let points: Vec<Option<(f64, f64)>> =

@@ -1,15 +1,15 @@
 //! Counts on how many workloads each policy is best: as shown statistically, by the estimates alone, and as expected by chance.
 //!
-//! A policy wins a workload if it beats every other one there, including the baseline; otherwise the unbeaten policies
-//! tie. The origin of such tables counts the smallest figure of each test regardless of noise: that is the count by
-//! estimate. If all `k` policies were alike, each would have the smallest figure in one of `k` workloads.
+//! A policy wins a workload if it beats every other policy there, including the baseline; otherwise the unbeaten policies tie.
+//! Published tables of this kind count the smallest figure of each test regardless of noise, which is the count by estimate
+//! here. If all `k` policies were alike, each would have the smallest figure in one of `k` workloads.
 
 /// The policies that ran on a workload, and those that came out ahead, as indices of policies.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Race {
     /// Policies with figures.
     pub running: Vec<usize>,
-    /// Policies that no other is shown to beat; a single one has won.
+    /// Policies that no other policy is shown to beat. A single one has won.
     pub unbeaten: Vec<usize>,
     /// The policy with the best estimate.
     pub leader: Option<usize>,
@@ -33,8 +33,8 @@ pub struct Wins {
 }
 
 impl Wins {
-    /// The share of workloads in which its estimate is the best, with Wilson's interval at 95 % (J. Am. Stat. Assoc.
-    /// 22, 1927), and the share expected by chance; `None` if it ran in none.
+    /// The share of workloads in which the policy's estimate is the best, with Wilson's interval at 95 % (J. Am. Stat. Assoc.
+    /// 22, 1927), and the share expected by chance; `None` if the policy ran on no workload.
     pub fn share(&self) -> Option<Share> {
         const Z: f64 = 1.959_963_984_540_054;
         let races = f64::from(self.races);
@@ -60,7 +60,7 @@ pub struct Share {
     pub by_chance: f64,
 }
 
-/// How often a policy came out ahead; the chance range has this confidence.
+/// How often a policy came out ahead; `confidence` is that of the range by chance.
 pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
     let own: Vec<&Race> =
         races.iter().filter(|race| race.running.contains(&policy) && race.running.len() > 1).collect();
@@ -71,7 +71,7 @@ pub fn wins(races: &[Race], policy: usize, confidence: f64) -> Wins {
         won: count(&|race| race.unbeaten == [policy]),
         tied: count(&|race| race.unbeaten.len() > 1 && race.unbeaten.contains(&policy)),
         led: count(&|race| race.leader == Some(policy)),
-        // Not `sum`, which returns -0.0 for an empty iterator.
+        // `sum` would return -0.0 for an empty iterator.
         led_by_chance: shares.iter().fold(0.0, |sum, share| sum + share),
         chance_range: range(&counts(&shares), confidence),
     }
@@ -132,17 +132,17 @@ mod tests {
 
     #[test]
     fn the_chance_range_is_that_of_the_binomial_distribution() {
-        // 259 tests of three policies: 86 each by chance, and 45 % of them are 117.
+        // With 259 tests of three policies, each is best in 86 by chance; 45 % of the tests are 117.
         let races = vec![race(&[0, 1, 2], &[0, 1, 2], 0); 259];
         let wins = wins(&races, 0, 0.95);
         assert!((wins.led_by_chance - 86.33).abs() < 0.01);
-        // The normal approximation: 86.3 - 1.96 * 7.59 and 86.3 + 1.96 * 7.59.
+        // The expected range is that of the normal approximation: 86.3 - 1.96 * 7.59 and 86.3 + 1.96 * 7.59.
         assert!((71..=73).contains(&wins.chance_range.0) && (100..=102).contains(&wins.chance_range.1), "{wins:?}");
     }
 
     #[test]
     fn a_share_has_the_published_interval_of_wilson() {
-        // Newcombe, Stat. Med. 17, 1998, table I: 81 of 263, 15 of 148, 0 of 20.
+        // The intervals are those of Newcombe, Stat. Med. 17, 1998, table I: 81 of 263, 15 of 148, 0 of 20.
         for (led, races, low, high) in [(81, 263, 0.2553, 0.3662), (15, 148, 0.0624, 0.1605), (0, 20, 0.0, 0.1611)] {
             let share = Wins { races, led, ..Wins::default() }.share().unwrap();
             assert!((share.interval.0 - low).abs() < 5e-5 && (share.interval.1 - high).abs() < 5e-5, "{share:?}");

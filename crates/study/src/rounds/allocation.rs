@@ -6,13 +6,13 @@
 
 use super::{Question, Spent};
 
-/// The workload that should run next: the one that shrinks the errors of uncertain questions most per second, each error relative
-/// to its size. `None` if no open workload shrinks one.
+/// The workload that should run next: the workload that shrinks the errors of uncertain questions most per second, each error
+/// relative to its size. `None` if no open workload shrinks an error.
 pub fn next(questions: &[Question], spent: &[Spent]) -> Option<usize> {
     let open: Vec<&Question> = questions.iter().filter(|question| !question.is_certain()).collect();
     let rate = |at: usize| open.iter().map(|question| rate(question, at, spent)).sum::<f64>();
     let rates: Vec<f64> = (0..spent.len()).map(rate).collect();
-    // With too few blocks for any error, the workload with the least time comes first.
+    // If there are too few blocks for any error, the workload with the least time comes first.
     let is_before = |one: usize, other: usize| {
         rates[one].total_cmp(&rates[other]).then(spent[other].time_s.total_cmp(&spent[one].time_s))
     };
@@ -42,7 +42,7 @@ pub fn more_s<'a>(questions: impl IntoIterator<Item = &'a Question>, spent: &[Sp
     Some(most.into_iter().sum())
 }
 
-/// The additional seconds of each workload that decide a question with the smallest sum.
+/// The additional seconds of each workload that decide a question with the smallest total.
 fn additional_s(question: &Question, spent: &[Spent]) -> Option<Vec<f64>> {
     if question.is_decided() {
         return Some(vec![0.0; spent.len()]);
@@ -63,7 +63,8 @@ fn additional_s(question: &Question, spent: &[Spent]) -> Option<Vec<f64>> {
     (allowed > 0.0).then(|| allocated(&factors, spent, allowed))
 }
 
-/// The additional times after which the variance, the sum of `factor / time`, is `allowed`, by bisection of the common level.
+/// The additional times after which the variance (the sum of `factor / time`) is `allowed`. All workloads with more time have a
+/// common level, which is found by bisection.
 fn allocated(factors: &[f64], spent: &[Spent], allowed: f64) -> Vec<f64> {
     let time_s = |at: usize, level: f64| spent[at].time_s.max(level * factors[at].sqrt());
     let positive: Vec<usize> = (0..factors.len()).filter(|at| factors[*at] > 0.0).collect();

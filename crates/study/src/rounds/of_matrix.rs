@@ -8,7 +8,7 @@ use crate::metric::Direction;
 use crate::stats::{Effect, LogError};
 
 /// The questions of a study: the mean change of every policy except the baseline, and every published change. `spent` are the
-/// comparisons that the rounds continue. Only rows of their machine take part.
+/// comparisons that the rounds continue. Only rows of the machine on which these comparisons run take part.
 ///
 /// Published shares of wins are not questions: they depend on the number of workloads, and more time does not make them more
 /// precise.
@@ -49,7 +49,7 @@ fn cell<'a>(row: &'a Row, policy: &str) -> Option<&'a Cell> {
 fn change(policy: &str, rows: &[Indexed<'_>]) -> Option<Question> {
     let claims: Vec<_> = claims(policy, rows).collect();
     let question = mean(policy, &claims)?;
-    // The mean is one of costs. If all rows have the same throughput metric, the question is about the throughput.
+    // The mean is a mean of costs. If all rows have the same throughput metric, the question is about the throughput.
     let is_rate = claims.iter().all(|(row, ..)| row.direction == Direction::Higher && row.metric == claims[0].0.metric);
     let sign = if is_rate { -1.0 } else { 1.0 };
     Some(Question { log_ratio: sign * question.log_ratio, ..question })

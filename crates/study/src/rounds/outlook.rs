@@ -5,13 +5,13 @@ use super::{Question, Spent, more_s};
 /// The progress of a study on the machine that measures it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outlook {
-    /// The questions that it answers.
+    /// The questions that the study answers.
     pub questions: Vec<Question>,
-    /// The workloads with a comparison.
+    /// The workloads that have a comparison.
     pub spent: Vec<Spent>,
-    /// Number of workloads that share the time.
+    /// Number of workloads that share the study's time.
     pub workloads: usize,
-    /// The seconds that each of them contributes.
+    /// The seconds that each workload contributes.
     pub max_time_s: f64,
 }
 
@@ -35,7 +35,7 @@ impl Outlook {
         self.questions.iter().filter(|question| !question.is_decided())
     }
 
-    /// The seconds that decide one question, if the estimate is right; `None` if none do, or if that is unknown.
+    /// The seconds that decide one question, if the estimate is right; `None` if no time does, or if the time is unknown.
     pub fn more_s(&self, question: &Question) -> Option<f64> {
         more_s([question], &self.spent)
     }

@@ -9,13 +9,13 @@ use crate::stats::{Effect, LogError};
 pub struct Question {
     /// The policy or variant, or the description of a published figure.
     pub name: String,
-    /// What decides it.
+    /// What decides the question.
     pub aim: Aim,
     /// Logarithm of the ratio that was found: the mean over the terms.
     pub log_ratio: f64,
-    /// The workloads over which it is the mean.
+    /// The workloads of whose changes `log_ratio` is the mean.
     pub terms: Vec<Term>,
-    /// Confidence of its interval at the end of the study.
+    /// Confidence of the interval at the end of the study.
     pub confidence: f64,
 }
 
@@ -24,7 +24,7 @@ pub struct Question {
 pub enum Aim {
     /// The interval excludes a ratio of 1, or is inside the practical band.
     Change,
-    /// The interval excludes a ratio of 1, or the published ratio, whose logarithm this is.
+    /// The interval excludes either a ratio of 1 or the published ratio, whose logarithm is `log_ratio`.
     Published { log_ratio: f64 },
     /// The tracer's stops could have caused the change. More blocks make the cost of the stops more precise, but it is unknown how
     /// many decide the question.
@@ -34,11 +34,11 @@ pub enum Aim {
 /// The share of a workload in a question.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Term {
-    /// Its index among the workloads that are measured in these rounds; absent for another one.
+    /// The workload's index among the workloads that are measured in these rounds; absent for any other workload.
     pub workload: Option<usize>,
-    /// The measuring error of its logarithm; absent with too few blocks.
+    /// The measuring error of the workload's logarithm; absent with too few blocks.
     pub error: Option<LogError>,
-    /// Whether its arm still runs. An arm whose outcome is certain stops early.
+    /// Whether the workload's arm still runs. An arm whose outcome is certain stops early.
     pub is_running: bool,
 }
 
@@ -62,12 +62,12 @@ impl Question {
         Effect { blocks: self.terms.len() as u32, ratio: self.log_ratio.exp(), low, high, p_adjusted: None }
     }
 
-    /// Whether it would be decided if the study ended now.
+    /// Whether the question would be decided if the study ended now.
     pub fn is_decided(&self) -> bool {
         self.is_decided_at(self.confidence)
     }
 
-    /// Whether it is decided at [`EARLY_CONFIDENCE`], so that the study need not continue for it.
+    /// Whether the question is decided at [`EARLY_CONFIDENCE`], so that the study need not continue for it.
     pub fn is_certain(&self) -> bool {
         self.is_decided_at(EARLY_CONFIDENCE)
     }
@@ -82,13 +82,14 @@ impl Question {
         }
     }
 
-    /// Half width of the interval, as a logarithm, that would decide it if the estimate is right; `None` if none is known.
+    /// Half width of the interval, as a logarithm, that would decide the question if the estimate is right; `None` if no such
+    /// width is known.
     pub(super) fn needed_half_width(&self) -> Option<f64> {
         let size = self.log_ratio.abs();
         let needed = match self.aim {
             Aim::Change if self.is_mean() => size.max(band() - size),
             Aim::Change if size > band() => size,
-            // An estimate close to the edge of the band will move.
+            // An estimate close to the edge of the band will move, so the required width is never below a quarter of the band.
             Aim::Change => (band() - size).max(band() / 4.0),
             Aim::Published { log_ratio } => size.max((self.log_ratio - log_ratio).abs()),
             Aim::TracerCost => 0.0,
@@ -96,7 +97,8 @@ impl Question {
         (needed > 0.0).then_some(needed)
     }
 
-    /// Whether it is a mean over workloads. The change of a single one has to be outside the band, as in its comparison.
+    /// Whether the question is about a mean over workloads. The change of a single workload has to be outside the band, as in
+    /// its comparison.
     fn is_mean(&self) -> bool {
         self.terms.len() > 1
     }

@@ -1,4 +1,4 @@
-//! The loop: admits the arms, runs block after block, and reports progress as events.
+//! The loop of a comparison ([`compare`]): admits the arms, runs block after block, and reports progress as events.
 
 mod checks;
 mod parts;
@@ -55,13 +55,13 @@ pub enum Event<'a> {
 /// The result of a comparison that ran, completely or in part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Run {
-    /// One per arm.
+    /// One admission per arm.
     pub admissions: Vec<Admission>,
     /// All finished trials in execution order, including rejected and discarded ones.
     pub trials: Vec<TrialRecord>,
     /// The statistics of the trials; absent if no block that counts was completed.
     pub analysis: Option<Analysis>,
-    /// Why it ended.
+    /// Why the comparison ended.
     pub ended: Ended,
 }
 
@@ -78,8 +78,9 @@ pub fn compare<P: Platform>(design: &Design, platform: &mut P, listener: &mut dy
     resume(design, EarlierParts::default(), None, platform, listener)
 }
 
-/// Continues a comparison that was interrupted, and reports its progress to `listener`: like [`compare`], but without
-/// repeating finished trials, and until the pause, if there is one. The platform's clock continues from the earlier trials.
+/// Continues a comparison that was interrupted, and reports its progress to `listener`. Like [`compare`], but finished trials
+/// are not repeated, and the comparison ends at the pause, if there is one. The platform's clock continues from the earlier
+/// trials.
 ///
 /// After a gap, block 0 runs once more, because caches and pools are empty or were used by others. A block that was
 /// interrupted by a reboot stays incomplete and does not count, because its arms would have run in two boots.
@@ -122,7 +123,7 @@ pub fn arm_of_boot<P: Platform>(design: &Design, platform: &mut P, listener: &mu
     Run { admissions, trials, analysis: None, ended }
 }
 
-/// Runs one arm as if it were the whole design; its trials carry its index in `design`.
+/// Runs one arm as if it were the whole design; its trials carry the arm's index in `design`.
 fn run_alone<P: Platform>(
     design: &Design,
     arm: usize,
@@ -173,7 +174,7 @@ impl<'a, P: Platform> Runner<'a, P> {
 
     fn run(&mut self) -> Ended {
         self.admit();
-        // The only policy of a guest is compared with that of another kernel.
+        // A guest may have only one policy, which is compared with the same policy on another kernel.
         let is_alone = self.design.arms.iter().filter(|arm| arm.role == Role::Policy).count() == 1;
         if !self.is_running[self.design.baseline] || self.compared() == 0 && !is_alone {
             return Ended::NothingAdmitted;
@@ -213,7 +214,7 @@ impl<'a, P: Platform> Runner<'a, P> {
         (self.listener)(Event::Admitted(&self.admissions));
     }
 
-    /// The admission of a control arm: that of the arm to which it belongs.
+    /// The admission of a control arm, which is the admission of the arm to which it belongs.
     fn control_admission(&self, arm: usize) -> Admission {
         match self.admissions.get(arm) {
             Some(Admission::Unsupported(why)) => Admission::Unsupported(why.clone()),
@@ -230,7 +231,8 @@ impl<'a, P: Platform> Runner<'a, P> {
         self.design.compared().filter(|arm| self.is_running[*arm]).count().saturating_sub(1)
     }
 
-    /// Drops sham arms that would show nothing, because their arms stop hardly more often than the baseline.
+    /// Drops sham arms ([`crate::control`]) that would show nothing: the arms to which they belong hardly stop more often than
+    /// the baseline.
     fn drop_shams(&mut self) {
         for (index, arm) in self.design.arms.iter().enumerate() {
             if let Role::Sham { of, .. } = arm.role {
@@ -279,7 +281,7 @@ impl<'a, P: Platform> Runner<'a, P> {
     }
 
     /// Refuses to continue after the time limit or the pause. Both count from the first trial, because a comparison may wait
-    /// for another pagelab before it.
+    /// for another pagelab before its first trial.
     fn check_time_limit(&self) -> Result<(), Ended> {
         let Some(first) = self.trials.first() else { return Ok(()) };
         let elapsed_s = self.platform.elapsed_s() - first.started_s;

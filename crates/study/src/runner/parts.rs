@@ -5,9 +5,9 @@ use crate::trial::TrialRecord;
 /// The earlier parts of a comparison that was interrupted.
 #[derive(Clone, Debug, Default)]
 pub struct EarlierParts {
-    /// In execution order.
+    /// The finished trials, in execution order.
     pub trials: Vec<TrialRecord>,
-    /// What happened since the last of them.
+    /// What happened since the last of these trials.
     pub gap: Gap,
 }
 
@@ -19,7 +19,7 @@ pub enum Gap {
     Nothing,
     /// Other programs were measured, and used caches and pools.
     Others,
-    /// A reboot.
+    /// The machine was rebooted.
     Reboot,
 }
 
@@ -29,7 +29,7 @@ pub enum Gap {
 pub struct Pause {
     /// Once the minimum number of blocks is complete, no block begins later than this many seconds after the first trial.
     pub after_s: f64,
-    /// No block begins later than this many seconds after the first trial, whatever the number of blocks. It replaces
+    /// No block begins later than this many seconds after the first trial, however few blocks are complete. It replaces
     /// [`crate::comparison::Design::max_time_s`].
     pub latest_s: f64,
 }

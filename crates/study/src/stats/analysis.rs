@@ -1,4 +1,4 @@
-//! The analysis of a comparison: applies this module's siblings in order.
+//! [`analyse`]: the analysis of a comparison, which applies the other modules of `stats` in order.
 
 use std::collections::BTreeMap;
 
@@ -110,7 +110,8 @@ fn adjusted_p(design: &Design, family: &[(usize, Vec<Option<f64>>)], flips: &mut
     max_t::adjusted_p(&ratios, flips.get_or_insert_with(|| Flips::new(ratios[0].len(), design.seed)))
 }
 
-/// The corrected p value is at least the exact p value of the single arm, from which the interval is derived.
+/// The effect with its corrected p value, which is never below the exact p value of the single arm, because the interval is
+/// derived from that one.
 fn effect(blocks: usize, centre: &Centre, adjusted_p: f64) -> Effect {
     Effect { p_adjusted: Some(adjusted_p.max(centre.p)), ..Effect::of(blocks, centre) }
 }

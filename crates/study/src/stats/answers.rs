@@ -7,9 +7,9 @@ use crate::trial::{Answer, Stated, TrialRecord};
 /// How an arm's answer deviates from the expected one.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deviation {
-    /// It differs from the baseline's.
+    /// The answer differs from the baseline's.
     Other(String),
-    /// It differs from the stated one.
+    /// The answer differs from the answer that the user stated.
     Unexpected(String),
     /// The trial exceeded the time limit.
     TooSlow(String),
@@ -32,7 +32,7 @@ impl Deviation {
     }
 }
 
-/// The answer that every trial must give: that of the baseline's first trial, which may be of the discarded block.
+/// The answer that every trial must give: the answer of the baseline's first trial, which may be in the discarded block.
 pub(crate) fn expected<'a>(design: &Design, trials: &'a [TrialRecord]) -> Option<&'a Answer> {
     accepted(trials).find(|record| record.trial.arm == design.baseline).map(|record| &record.answer)
 }

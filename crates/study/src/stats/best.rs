@@ -1,10 +1,10 @@
-//! Determines which of the better arms is best.
+//! Determines which of the arms that are better than the baseline are best.
 //!
 //! Candidates are the arms that are better than the baseline. Their rivals are all arms with valid figures: with right answers, not
 //! within the tracer's cost, and not the A/A arm. A rival beats a candidate if the signed-rank test between the two, block by
-//! block, rejects at the design's level divided by the number of rivals. The truly best arm has that many rivals, so the
-//! probability that it is called beaten, and another arm the winner, is at most the design's error level. A difference that the
-//! tracer's stops could have caused does not count.
+//! block, rejects at the design's level divided by the number of rivals. So the probability that the truly best arm is called
+//! beaten by any of its rivals, and another arm called the winner, is at most the design's level. A difference that the tracer's
+//! stops could have caused does not count.
 
 use super::blocks::Blocks;
 use super::outcome;

@@ -1,4 +1,4 @@
-//! The blocks that count, with the values and ratios within them.
+//! [`Blocks`]: the blocks that count, with the values and ratios within them.
 
 use std::collections::BTreeMap;
 
@@ -47,7 +47,7 @@ impl<'a> Blocks<'a> {
         self.records[arm].iter().flatten().copied()
     }
 
-    /// Whether the arm has a trial in a block that counts and no answer of it deviated.
+    /// Whether the arm has a trial in a block that counts and none of its answers deviated.
     pub fn is_right(&self, arm: usize) -> bool {
         self.deviations[arm].is_none() && self.trials(arm).next().is_some()
     }
@@ -89,7 +89,7 @@ impl<'a> Blocks<'a> {
     }
 }
 
-/// The logarithms of an arm's ratios to the baseline, one entry per block that counts; empty where there is no ratio.
+/// The logarithms of an arm's ratios to the baseline, one entry per block that counts; empty if there is no ratio.
 pub(crate) fn log_ratios(comparison: &Comparison, arm: usize, metric: &str) -> Vec<Option<f64>> {
     let design = &comparison.design;
     let blocks = Blocks::new(design, &comparison.trials, &comparison.admissions);

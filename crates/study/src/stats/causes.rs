@@ -1,4 +1,4 @@
-//! The causes of several trials as one list.
+//! Merges the causes of several trials into one list.
 
 use policy::cause::{Cause, CauseShare};
 
@@ -24,7 +24,7 @@ pub fn causes(trials: &[&TrialRecord]) -> Vec<CauseShare> {
     shares
 }
 
-/// Whether the two are the same cause; if so, merges the other's counts into `sum`.
+/// Whether the two are the same cause. If they are, adds the counts of `other` to `sum`.
 fn merge_counts(sum: &mut Cause, other: &Cause) -> bool {
     match (sum, other) {
         (Cause::AllocationFellBack { counter, times }, Cause::AllocationFellBack { counter: same, times: more })
@@ -33,7 +33,7 @@ fn merge_counts(sum: &mut Cause, other: &Cause) -> bool {
             *times += more;
             true
         }
-        // Trials differ in the number of requests, and in the pages that the pool has at that time.
+        // Trials differ in the number of refused requests, and in the pages that the pool has at that time.
         (
             Cause::PoolRequestRefused { call, size, errno, times, pages, .. },
             Cause::PoolRequestRefused { call: other, size: same, errno: error, times: more, pages: most, .. },

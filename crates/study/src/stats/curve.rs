@@ -26,13 +26,13 @@ use crate::trial::TrialRecord;
 const LINE_ERROR: f64 = 0.025;
 /// The share of the gain that is enough.
 const ENOUGH: f64 = 0.9;
-/// A gain is divided if it is at least this many times as large as half its interval.
+/// A gain is divided among shares if it is at least this many times as large as half its interval.
 const MIN_GAIN: f64 = 2.0;
 /// Maximum difference between the observed and the requested share at which a point counts, as a share of the memory.
 const MAX_SHARE_ERROR: f64 = 0.05;
 /// Steps of the line from no memory to all of it.
 const STEPS: u32 = 32;
-/// Number of resamples. They only give standard deviations, which need no more.
+/// Number of resamples. They are used only for standard deviations, which need no more.
 const RESAMPLES: usize = 200;
 
 /// Records the curve of every arm that has shares.
@@ -98,7 +98,7 @@ fn curve(
     })
 }
 
-/// Why the gain cannot be divided; `None` if it can.
+/// Why the gain cannot be divided among shares; `None` if it can.
 fn obstacle(design: &Design, points: &[CurvePoint]) -> Option<Enough> {
     let whole = points.last()?.change;
     let (Some(low), Some(high)) = (whole.low, whole.high) else { return Some(Enough::TooFewBlocks) };
@@ -113,7 +113,7 @@ fn obstacle(design: &Design, points: &[CurvePoint]) -> Option<Enough> {
     (!is_between).then_some(Enough::NothingBetween)
 }
 
-/// An end of the curve, whose share is as requested by definition.
+/// An end of the curve. The share at an end is by definition as requested.
 fn end_point(arm: usize, ratio: f64) -> CurvePoint {
     let change = Share { ratio: 0.0, low: Some(0.0), high: Some(0.0) };
     CurvePoint { arm, asked_ratio: ratio, seen_ratio: Some(ratio), is_as_asked: true, change, gain: None }
@@ -127,7 +127,7 @@ fn change(centre: &Centre) -> Share {
     }
 }
 
-/// The size of the large pages in windows.
+/// The size of the large pages in the arms' windows.
 fn block_size(design: &Design, arms: &[usize]) -> Option<PageSize> {
     arms.iter().find_map(|arm| design.arms[*arm].policy.windows()).map(|windows| windows.block)
 }
@@ -323,13 +323,14 @@ mod tests {
         let mut random = Random::new();
         let tried = 200;
         let found = (0..tried).filter(|_| {
-            // The true share 3/4 is off the line by its error, and is measured with the noise of 16 blocks.
+            // The true change at the share 3/4 differs from the line by the error of the line, and is measured with the noise
+            // of 16 blocks.
             let truth = -0.25 + LINE_ERROR * random.normal() + 0.01 / 4.0 * random.normal();
             let lines = lines(&[(0.5, 0.8), (1.0, 0.7)], 0.01);
             let change = lines.points()[24].change;
             (change.low.unwrap()..change.high.unwrap()).contains(&truth)
         });
-        // 96 % are expected; 174 of 200 are six standard deviations fewer.
+        // 96 % of the 200 are expected; 174 are six standard deviations fewer.
         assert!(found.count() >= 174);
     }
 

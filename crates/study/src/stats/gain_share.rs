@@ -1,12 +1,12 @@
-//! What share of the best arm's gain each other arm brings, with its interval.
+//! Computes what share of the best arm's gain each other arm brings, with its interval.
 
 use super::blocks::Blocks;
 use super::result::{ArmAnalysis, GainShare, Outcome};
 use super::signed_rank::SignedRank;
 use crate::comparison::Design;
 
-/// Records each arm's share of the largest gain, that of the best arm that gains most. Without a best arm no gain is shown, so no
-/// arm has a share.
+/// Records each arm's share of the largest gain, which is the gain of the best arm that gains most. Without a best arm no gain is
+/// shown, so no arm has a share.
 pub(crate) fn mark(design: &Design, blocks: &Blocks<'_>, arms: &mut [ArmAnalysis], signed_rank: &mut SignedRank) {
     let change = |arm: &ArmAnalysis| arm.effects.get(&design.primary).map_or(0.0, |effect| effect.ratio.ln().abs());
     let is_best = |arm: &usize| arms[*arm].outcome == Outcome::Better { best: true };
@@ -26,7 +26,7 @@ pub(crate) fn mark(design: &Design, blocks: &Blocks<'_>, arms: &mut [ArmAnalysis
     }
 }
 
-/// The relative changes of both arms against the baseline, for each block that has all three.
+/// The relative changes of both arms against the baseline, for each block that has both arms and the baseline.
 fn gains(design: &Design, blocks: &Blocks<'_>, part: usize, whole: usize) -> Vec<(f64, f64)> {
     let ratios = |arm: usize| blocks.log_ratios(arm, design.baseline, &design.primary).unwrap_or_default();
     let gain = |log_ratio: f64| 1.0 - log_ratio.exp();
@@ -44,7 +44,8 @@ pub(super) fn interval(gains: &[(f64, f64)], level: f64, signed_rank: &mut Signe
     }
     crossings.sort_by(|one, other| one.0.total_cmp(&other.0));
     let is_accepted = |above: usize| above > rejected && crossings.len() - above > rejected;
-    // The number of Walsh averages of `part - s * whole` above 0. It changes as `s` grows past the share at which each is 0.
+    // `above` is the number of Walsh averages of `part - s * whole` above 0. It changes as `s` grows past a share at which an
+    // average is 0.
     let mut above = crossings.iter().filter(|(_, is_whole_positive)| *is_whole_positive).count();
     let (mut low, mut high) = (None, None);
     let mut was_accepted = is_accepted(above);
@@ -67,7 +68,7 @@ mod tests {
 
     use super::*;
 
-    /// The gains of `blocks` blocks; the noise of the baseline is in both.
+    /// The gains in `blocks` blocks. Both gains contain the noise of the baseline.
     fn gains(random: &mut Random, (part, whole): (f64, f64), blocks: u32) -> Vec<(f64, f64)> {
         let gain = |random: &mut Random, mean: f64, baseline: f64| mean + 0.01 * (random.normal() - baseline);
         (0..blocks)
@@ -114,7 +115,7 @@ mod tests {
         let mut signed_rank = SignedRank::default();
         let bounded =
             (0..200).filter(|_| interval(&gains(&mut random, (0.0, 0.0), 12), 0.05, &mut signed_rank).is_some());
-        // Each is a false claim of a gain: 10 are expected, and 30 come by chance once in a million tests.
+        // Each bounded interval is a false claim of a gain: 10 are expected, and 30 come by chance once in a million tests.
         assert!(bounded.count() <= 30);
     }
 }

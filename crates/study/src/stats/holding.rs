@@ -10,8 +10,8 @@ pub fn holding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<Ho
     deciding(verdicts).map(|verdict| verdict.holding)
 }
 
-/// The verdict that determines [`holding`]: at least nine tenths of the verdicts are as good or better, ordered by
-/// holding and then by coverage. Its coverage is therefore consistent with its holding. The mean coverage may not be.
+/// The verdict that determines [`holding`]: at least nine tenths of the verdicts are as good or better, ordered by holding and
+/// then by coverage. Its coverage is therefore consistent with its holding, which the mean coverage may not be.
 pub fn deciding<'a>(verdicts: impl IntoIterator<Item = &'a Verdict>) -> Option<&'a Verdict> {
     let mut verdicts: Vec<&Verdict> = verdicts.into_iter().collect();
     let coverage = |verdict: &Verdict| verdict.coverage_ratio().unwrap_or(0.0);
@@ -63,7 +63,7 @@ mod tests {
             let verdicts: Vec<Verdict> = percents.iter().map(verdict).collect();
             deciding(&verdicts).map(|verdict| (verdict.holding, verdict.covered_bytes))
         };
-        // On average 95 %, which on its own would count as held; and 82 %, which would not.
+        // The first mean is 95 %, which alone would count as held. The second is 82 %, which would not.
         assert_eq!(of(&[99, 99, 81, 99]), Some((Holding::Partly, 81)));
         assert_eq!(of(&[91, 91, 91, 1, 91, 91, 91, 91, 91, 91]), Some((Holding::Held, 91)));
         assert_eq!(of(&[]), None);

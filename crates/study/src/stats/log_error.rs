@@ -5,7 +5,7 @@ use super::rank_sum::Stratum;
 use super::result::Effect;
 use super::student;
 
-/// The measuring error of the logarithm of a ratio.
+/// The measuring error of the logarithm of a ratio, as a variance with its degrees of freedom.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LogError {
     /// The square of the standard error.
@@ -34,7 +34,7 @@ impl LogError {
         (values.len() > 1).then(|| LogError { variance: squares / (count - 1.0) / count, degrees: count - 1.0 })
     }
 
-    /// The error that gives a change its interval at this confidence; `None` without an interval.
+    /// The error that corresponds to the interval of a change at this confidence; `None` without an interval.
     pub(crate) fn of_interval(effect: &Effect, confidence: f64) -> Option<LogError> {
         let half = half_width(effect)?;
         let unit = LogError { variance: 1.0, degrees: f64::from(effect.blocks.saturating_sub(1).max(1)) };
@@ -65,7 +65,7 @@ impl LogError {
         self.variance.sqrt() * self.quantile(confidence)
     }
 
-    /// The half width in standard errors.
+    /// The half width of the interval in standard errors.
     pub(crate) fn quantile(&self, confidence: f64) -> f64 {
         student::quantile(1.0 - (1.0 - confidence) / 2.0, (self.degrees as u32).max(1))
     }
@@ -105,11 +105,12 @@ mod tests {
             let mean = centres.iter().sum::<f64>() / centres.len() as f64;
             missed += u32::from(mean.abs() > LogError::of_mean(&errors).unwrap().half_width(0.95));
         }
-        // 100 are allowed. With five standard deviations of chance, a correct interval fails here once in 3 million tests.
+        // 100 misses are allowed. The limit adds five standard deviations of chance: a correct interval fails here once in 3
+        // million tests.
         assert!(missed <= 150, "{missed}");
     }
 
-    /// Three workloads in four boots each of two kernels, whose noise is that of the boots.
+    /// Three workloads in four boots each of two kernels. All noise comes from the boots.
     #[test]
     fn the_interval_over_workloads_of_the_same_boots_holds_the_truth_too() {
         let mut random = Random::new();
@@ -126,7 +127,7 @@ mod tests {
                 *missed += u32::from(change.abs() > error.unwrap().half_width(0.95));
             }
         }
-        // 100 are allowed, and 150 are five standard deviations of chance more.
+        // 100 misses are allowed, and 150 are five standard deviations of chance more.
         assert!(missed[0] <= 150, "{missed:?}");
         assert!(missed[1] > 300, "workloads of the same boots are not independent: {missed:?}");
     }

@@ -17,7 +17,7 @@ const MAX_ENUMERATED_BLOCKS: usize = 14;
 
 /// Sets of blocks whose signs are flipped, one bit per block.
 pub(crate) struct Flips {
-    /// Eight blocks each; entry `i` of every column belongs to set `i`.
+    /// The sets as bit masks. Each column is for eight blocks; entry `i` of every column belongs to set `i`.
     columns: Vec<Vec<u8>>,
 }
 
@@ -126,7 +126,7 @@ mod tests {
     use crate::stats::signed_rank::SignedRank;
 
     fn noise(random: &mut Pcg64) -> f64 {
-        // The sum of twelve uniform values minus six is close enough to normal.
+        // A sum of twelve uniform values, minus six, is close enough to normal.
         (0..12).map(|_| random.next_u64() as f64 / u64::MAX as f64).sum::<f64>() - 6.0
     }
 
@@ -162,7 +162,7 @@ mod tests {
         let exact = adjusted(&ratios, &Flips::new(MAX_ENUMERATED_BLOCKS, 0));
         let some = adjusted(&ratios, &Flips::drawn(MAX_ENUMERATED_BLOCKS, 3));
         for (exact, some) in exact.iter().zip(some) {
-            // Four standard errors of a share of 10,000 draws.
+            // The tolerance is four standard errors of a share of 10,000 draws.
             assert!(
                 (exact - some).abs() <= 4.0 * (exact * (1.0 - exact) / DRAWN_FLIPS as f64).sqrt(),
                 "{exact} {some}"
@@ -194,7 +194,7 @@ mod tests {
             assert!(p[0] <= 0.05);
             claims += u32::from(p[1..].iter().any(|p| *p <= 0.05));
         }
-        // 5 % of 1000 and four standard errors.
+        // The limit is 5 % of 1000, plus four standard errors.
         assert!(claims <= 78, "{claims}");
     }
 

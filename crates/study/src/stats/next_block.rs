@@ -12,12 +12,13 @@ use crate::plan;
 use crate::role::Role;
 use crate::trial::TrialRecord;
 
-/// An arm with rivals may stop before it is precise if its half width is at most this share of its change. For another outcome its
-/// estimate would have to move by four half widths, some eight standard errors: no number of interim analyses makes that likely.
+/// An arm with rivals may stop before it is precise if its half width is at most this share of its change. For the outcome to
+/// change, its estimate would have to move by four half widths, which are some eight standard errors. No number of interim
+/// analyses makes that likely.
 const MAX_CERTAIN_HALF_WIDTH: f64 = 0.25;
 
 /// Once the control arms have intervals, they only run in blocks whose number is a multiple of this. Their intervals are then at
-/// most twice as wide as those of other arms.
+/// most twice as wide as the intervals of other arms.
 const CONTROLS_EVERY: u32 = 4;
 
 /// Whether each arm has to run in `block`, judging by the trials of earlier blocks.
@@ -62,7 +63,8 @@ fn control_blocks(design: &Design, trials: &[TrialRecord]) -> u32 {
     blocks.len() as u32
 }
 
-/// Whether an arm has the precision that the design requires, and so has the cost of its stops if its outcome depends on that.
+/// Whether an arm's change has the precision that the design requires, and, if the outcome depends on it, also the cost of the
+/// arm's stops.
 fn is_precise_enough(design: &Design, analysis: &Analysis, arm: usize) -> bool {
     let arm = &analysis.arms[arm];
     let bound = || arm.tracer_cost.get(&analysis.primary).and_then(|cost| cost.bound);

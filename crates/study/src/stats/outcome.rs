@@ -54,7 +54,7 @@ impl Effect {
     }
 }
 
-/// Half width of the interval, as a logarithm.
+/// Half width of the interval of the logarithm.
 pub(crate) fn half_width(effect: &Effect) -> Option<f64> {
     Some((effect.high? / effect.low?).ln() / 2.0)
 }
@@ -112,9 +112,9 @@ mod tests {
     #[test]
     fn the_blocks_needed_follow_the_square_root() {
         let needed = |low: f64, ratio: f64, high: f64| blocks_needed(&design(), &effect(low, ratio, high, 0.5), 1);
-        // A change of 2 % known to 4 %: half the width takes four times as many blocks.
+        // A change of 2 % whose interval is 4 % wide to each side: half the width takes four times as many blocks.
         assert_eq!(needed(1.02 / 1.02f64.powi(2), 1.02, 1.02f64.powi(3)), Some(40));
-        // No change, known to 3 %: a third of the width fits into the band.
+        // No change, and an interval 3 % wide to each side: a third of the width fits into the band.
         assert_eq!(needed(1.0 / 1.03, 1.0, 1.03), Some(89));
         let no_interval = Effect { low: None, ..effect(0.9, 1.0, 1.1, 1.0) };
         assert_eq!(blocks_needed(&design(), &no_interval, 1), None);

@@ -1,9 +1,9 @@
 //! The parts of a change of user time: by TLB reach and by the placement of frames.
 //!
-//! The arm with the frames of a policy and without its leaves ([`crate::role::Role::Frames`]) is between the policy and the
-//! baseline: policy / frames is reach, frames / baseline is placement, and the product of the two is the whole. All three are
-//! Hodges-Lehmann estimates over the same blocks, with signed-rank intervals. Such estimates do not add up exactly, so the small
-//! remainder of the logarithm is split equally between the two parts.
+//! The arm with the frames of a policy and without its leaves ([`crate::role::Role::Frames`]) is a step between the policy and
+//! the baseline: policy / frames is reach, frames / baseline is placement, and the product of the two is the whole. All three
+//! are Hodges-Lehmann estimates over the same blocks, with signed-rank intervals. Such estimates do not add up exactly, so the
+//! small remainder of the logarithm is split equally between the two parts.
 //!
 //! Parts are shares of the baseline's user time, so that they add up: if placement saves 0.10, and reach a twentieth of the
 //! remaining 0.90, the parts are 0.10 and 0.045.
@@ -105,7 +105,7 @@ mod tests {
         let (reach, placement) = split(&whole, &placement, &centre, 0.04, &mut signed_rank).unwrap();
         let whole = share(&centre, 0.0, 1.0);
         assert!((reach.ratio + placement.ratio - whole.ratio).abs() < 1e-12);
-        // The standard deviation of each is about 0.0025.
+        // The standard deviation of each part is about 0.0025.
         assert!((reach.ratio + 0.905 * 0.049).abs() < 0.016 && (placement.ratio + 0.095).abs() < 0.016);
         assert!(reach.is_shown() && placement.is_shown() && !reach.is_within(0.01));
         assert!(reach.low.unwrap() < reach.ratio && reach.ratio < reach.high.unwrap());
@@ -121,7 +121,7 @@ mod tests {
             let centre = signed_rank.test(&whole, 0.05).unwrap();
             split(&whole, &placement, &centre, 0.05, &mut signed_rank).unwrap().0.is_shown()
         });
-        // 20 are expected; 42 are five standard deviations more.
+        // 20 false claims are expected; 42 are five standard deviations more.
         assert!(shown.count() <= 42);
     }
 }

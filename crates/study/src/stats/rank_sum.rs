@@ -8,7 +8,7 @@ use super::distribution::Distribution;
 use super::median::median;
 use super::signed_rank::Centre;
 
-/// Maximum number of pairs for the exact distribution.
+/// Maximum number of pairs for the exact distribution; for more, a normal approximation is used.
 const EXACT_PAIRS: usize = 2500;
 
 /// Values of both samples on one host.
@@ -77,7 +77,8 @@ fn mann_whitney(one: usize, other: usize) -> Vec<f64> {
         for others in 1..=other {
             let share = ones as f64 / (ones + others) as f64;
             let mut next = vec![0.0; ones * others + 1];
-            // The entry for `ones - 1` is still at `others`; that for `ones` is already at `others - 1`.
+            // In `by_other`, the entry at `others` still belongs to `ones - 1`, and the entry at `others - 1` already belongs
+            // to `ones`.
             by_other[others].iter().enumerate().for_each(|(count, value)| next[count + others] += share * value);
             by_other[others - 1].iter().enumerate().for_each(|(count, value)| next[count] += (1.0 - share) * value);
             by_other[others] = next;
@@ -146,7 +147,7 @@ mod tests {
 
     #[test]
     fn samples_are_compared_within_hosts() {
-        // The second host takes twice as long: if pooled, the arms would overlap.
+        // The second host takes twice as long. If the hosts were pooled, the samples of the arms would overlap.
         let strata = [stratum(&[1.1, 1.2, 1.15], &[1.0, 1.01, 1.02]), stratum(&[2.1, 2.2], &[2.0, 2.01])];
         let centre = test(&strata, 0.05).unwrap();
         assert!((centre.estimate - 0.12).abs() < 0.03 && centre.p < 0.05, "{centre:?}");

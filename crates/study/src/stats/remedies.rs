@@ -85,8 +85,8 @@ impl Warning {
         }
     }
 
-    /// Whether it changes how the result must be read. Other warnings only show how to improve the measurement; the changes and
-    /// their intervals remain valid.
+    /// Whether the warning changes how the result must be read. Other warnings only show how to improve the measurement; the
+    /// changes and their intervals remain valid.
     pub fn changes_the_reading(&self) -> bool {
         match self {
             Warning::BaselineNotHeld
@@ -106,7 +106,7 @@ impl Warning {
         }
     }
 
-    /// What can be done about it, as a sentence.
+    /// What can be done about the warning, as a sentence.
     pub fn remedy(&self) -> String {
         let remedy = match self {
             Warning::Drift { .. } => {

@@ -1,4 +1,4 @@
-//! The result of a comparison's trials, as plain data.
+//! [`Analysis`]: the result of a comparison's trials, as plain data.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub struct Analysis {
     pub baseline: usize,
     /// Number of blocks that count; an arm that was dropped or finished early has fewer.
     pub blocks: u32,
-    /// One per arm of the design, in its order.
+    /// One result per arm of the design, in the design's order.
     pub arms: Vec<ArmAnalysis>,
     /// Objections that a careful reader would raise, with remedies.
     pub warnings: Vec<Warning>,
@@ -66,7 +66,7 @@ pub struct ArmAnalysis {
 /// An arm's share of another arm's gain in the primary metric: 0.6 means 6 % if the other gains 10 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct GainShare {
-    /// Index of the other arm: the one that gains most of those that are best.
+    /// Index of the other arm: of the best arms, the arm that gains most.
     pub of: usize,
     /// The ratio of the two reported gains.
     pub ratio: f64,
@@ -110,8 +110,8 @@ pub struct Parts {
     pub reach: Option<Share>,
     /// The part of it by the placement of frames.
     pub placement: Option<Share>,
-    /// The change of system time, by faults and zeroing, as a share of the baseline's median: a trial may have used none. Absent
-    /// where that median is zero.
+    /// The change of system time, by faults and zeroing, as a share of the baseline's median, because a trial may have used no
+    /// system time. Absent if that median is zero.
     pub system: Option<Share>,
 }
 
@@ -120,7 +120,7 @@ pub struct Parts {
 pub struct Curve {
     /// Number of blocks that have all arms of the curve.
     pub blocks: u32,
-    /// The measured shares, ascending: the baseline, those between, the policy.
+    /// The measured shares, ascending: first the baseline, then the shares between, then the policy.
     pub points: Vec<CurvePoint>,
     /// Points at equal distances on the straight lines between the points that count; empty without such lines.
     pub line: Vec<LinePoint>,
@@ -133,10 +133,10 @@ pub struct Curve {
 pub struct CurvePoint {
     /// Index of the arm.
     pub arm: usize,
-    /// The requested share: that of the memory in its windows.
+    /// The requested share: the part of the memory that is in the arm's windows.
     pub asked_ratio: f64,
-    /// The observed share: its memory in large leaves, relative to that of the policy; the median over the blocks. Absent if no
-    /// memory was seen.
+    /// The observed share: the arm's memory in large leaves relative to the policy's memory in large leaves, as the median over
+    /// the blocks. Absent if no memory was seen.
     pub seen_ratio: Option<f64>,
     /// Whether the observed share is as requested, so that the point counts.
     pub is_as_asked: bool,
@@ -165,7 +165,7 @@ pub enum Enough {
         ratio: f64,
         /// The smallest share whose interval reaches nine tenths.
         low_ratio: f64,
-        /// The smallest share whose interval is above nine tenths; 1 where none is.
+        /// The smallest share whose interval is above nine tenths; 1 if there is none.
         high_ratio: f64,
     },
     /// Too few blocks have all arms.
@@ -214,10 +214,10 @@ impl Effect {
 /// The cost of the tracer's stops for an arm, as ratios of a metric's values: 1.02 means that they add 2 %.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TracerCost {
-    /// Relative to the bare arm, which has no tracer.
+    /// The cost relative to the bare arm, which has no tracer.
     pub of_bare: Effect,
-    /// Relative to the cost of the baseline's stops: the change that this arm would show if its policy did nothing.
-    /// Absent if it stops as the baseline does, and so for the baseline itself.
+    /// The cost relative to that of the baseline's stops: the change that this arm would show if its policy did nothing. Absent
+    /// if the arm stops as often as the baseline, and for the baseline itself.
     pub bound: Option<Effect>,
 }
 
@@ -254,9 +254,9 @@ pub enum Outcome {
         /// The trial and the limit, as a sentence.
         message: String,
     },
-    /// None of its trials counts.
+    /// None of the arm's trials counts.
     NotMeasured,
-    /// It is a control arm, not a compared policy.
+    /// The arm is a control, which is not compared as a policy.
     Control,
 }
 
@@ -287,7 +287,8 @@ pub enum Warning {
         /// Number of samples.
         of: u32,
     },
-    /// The baseline's policy was not held, or not provably: every change is relative to something other than its label says.
+    /// The baseline's policy was not held, or not provably: every change is relative to something other than the label of the
+    /// baseline says.
     BaselineNotHeld,
     /// The A/A arm differs from the baseline although both are the same.
     AaDiffers {
@@ -334,7 +335,8 @@ pub enum Warning {
     FreeMemoryReported {
         /// The smallest block that is reported.
         block: PageSize,
-        /// Id of the stored comparison that first gave this warning for the host; this one then only refers to it.
+        /// Id of the stored comparison that first gave this warning for the host; this warning then only refers to that
+        /// comparison.
         said_by: Option<i64>,
     },
     /// The command's first process ends while others continue, like a daemon.

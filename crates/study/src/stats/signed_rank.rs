@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 
 use super::distribution::Distribution;
 
-/// Maximum number of differences for the exact distribution. Above, it is the normal approximation with continuity
-/// correction, whose error is then less than a thousandth of the Walsh averages.
+/// Maximum number of differences for the exact distribution. For more differences, the distribution is the normal approximation
+/// with continuity correction, whose error is then less than a thousandth of the Walsh averages.
 const MAX_EXACT: usize = 100;
 
 /// The estimated centre of a sample of differences.
@@ -19,7 +19,7 @@ pub(crate) struct Centre {
     pub estimate: f64,
     /// Interval at the requested confidence; absent with too few differences.
     pub interval: Option<(f64, f64)>,
-    /// Two-sided p value for a centre at 0. Differences of 0 count as evidence for it.
+    /// Two-sided p value for a centre at 0. Differences of 0 count as evidence for a centre at 0.
     pub p: f64,
 }
 
@@ -134,7 +134,7 @@ mod tests {
 
     #[test]
     fn critical_values_are_the_published_ones() {
-        // Wilcoxon's table, two-sided 5 %: n = 6..12 and 30, 50.
+        // The critical values of Wilcoxon's table, two-sided 5 %: n = 6..12 and 30, 50.
         for (n, critical) in [(6, 0), (7, 2), (8, 3), (9, 5), (10, 8), (11, 10), (12, 13), (30, 137), (50, 434)] {
             assert_eq!(distribution(n).largest_within(0.025), Some(critical), "{n}");
         }

@@ -36,7 +36,7 @@ mod tests {
         let steps = 200_000;
         let sum =
             |to: f64| (0..steps).map(|at| density((f64::from(at) + 0.5) / f64::from(steps) * to)).sum::<f64>() * to;
-        // The tail falls as a power: from three degrees of freedom on, values beyond 4000 are negligible.
+        // The tail falls as a power of `t`. With three or more degrees of freedom, values beyond 4000 are negligible.
         0.5 + 0.5 * sum(t) / sum(4000.0)
     }
 

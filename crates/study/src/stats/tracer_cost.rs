@@ -1,8 +1,8 @@
 //! The cost of the tracer's stops for each arm, from the control arms, and which changes that cost could have caused.
 //!
-//! For each arm, one arm differs from the bare arm only in the stops: its *stand-in*. That is its sham arm; or the arm
-//! itself, if its memory is that of the bare arm; or the stand-in of the baseline, if the arm stops as often as the
-//! baseline. The cost of an arm is its stand-in relative to the bare arm. Its *bound* is its stand-in relative to the
+//! For each arm, one arm differs from the bare arm only in the stops: its *stand-in*. The stand-in is the arm's sham arm; or
+//! the arm itself, if its memory is that of the bare arm; or the stand-in of the baseline, if the arm stops as often as the
+//! baseline. The cost of an arm's stops is its stand-in relative to the bare arm. Its *bound* is its stand-in relative to the
 //! baseline's stand-in: the change that it would show if its policy did nothing. Variants have their own bare arms and
 //! stand-ins.
 
@@ -90,7 +90,8 @@ impl<'a> StandIns<'a> {
         match sham {
             Some(sham) => Some(sham),
             None if arm == baseline => has_reference(baseline).then_some(baseline),
-            // It has the reference policy and the baseline does not, so it differs from the bare arm only in being traced.
+            // The arm has the reference policy and the baseline does not, so the arm differs from the bare arm only in being
+            // traced.
             None if has_reference(arm) && !has_reference(baseline) => Some(arm),
             None if self.design.arms[arm].is_same_variant(&self.design.arms[baseline]) => self.of(baseline),
             None => None,
@@ -108,8 +109,8 @@ impl<'a> StandIns<'a> {
     }
 }
 
-/// Whether the stops could have caused this change: it has their direction, and its interval is not beyond theirs. Stops only
-/// add cost, so an arm that stops more often can only have lost by them.
+/// Whether the stops could have caused this change: the change has the direction of their effect, and its interval is not
+/// beyond the interval of that effect. Stops only add cost, so an arm that stops more often can only have lost by them.
 pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool {
     if outcome::improves(design, change.ratio) == bound.stops_more {
         return false;
@@ -122,8 +123,8 @@ pub(crate) fn explains(design: &Design, bound: &Bound, change: &Effect) -> bool 
     !is_beyond
 }
 
-/// Whether the stops certainly cause a change outside the practical band: then an arm that appears equivalent may differ without
-/// them.
+/// Whether the stops certainly cause a change outside the practical band. An arm that appears equivalent may then differ if it
+/// is not traced.
 pub(crate) fn hides(design: &Design, bound: &Bound) -> bool {
     let certain = bound.effect.low.is_some_and(|low| low > 1.0) || bound.effect.high.is_some_and(|high| high < 1.0);
     certain && bound.effect.ratio.ln().abs() > design.band_ratio.ln_1p()

@@ -13,7 +13,7 @@ const MIN_BLOCKS: usize = 8;
 /// The trend of a metric over the blocks of a comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Trend {
-    /// Its last value relative to its first, by the slope.
+    /// The last value relative to the first, by the slope.
     pub ratio: f64,
     /// Probability that chance alone shows a trend at least as clear.
     pub p_value: f64,

@@ -3,9 +3,9 @@
 use super::paired::PairedRatio;
 use super::rank_sum::{Stratum, test};
 
-/// The ratio of `figures` to `baselines`, each paired with every other (Hodges-Lehmann, on logarithms), with its
-/// interval at `confidence` by the rank-sum test. It includes whatever changed between the two samples. `None` if
-/// either is empty; values without a finite logarithm are ignored.
+/// The ratio of `figures` to `baselines`, each paired with every other (Hodges-Lehmann, on logarithms), with its interval at
+/// `confidence` by the rank-sum test. The ratio includes every other change between the two samples. `None` if either is empty;
+/// values without a finite logarithm are ignored.
 pub fn unpaired_ratio(figures: &[f64], baselines: &[f64], confidence: f64) -> Option<PairedRatio> {
     let logs = |values: &[f64]| values.iter().map(|value| value.ln()).filter(|log| log.is_finite()).collect();
     let centre = test(&[Stratum { one: logs(figures), other: logs(baselines) }], 1.0 - confidence)?;

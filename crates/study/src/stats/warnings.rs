@@ -1,4 +1,4 @@
-//! Finds the objections that a careful reader would raise.
+//! Finds the objections that a careful reader would raise ([`Warning`]).
 
 use super::blocks::Blocks;
 use super::holding::holding;
@@ -176,7 +176,7 @@ fn reported(trials: &[TrialRecord]) -> Option<Warning> {
     blocks.min().map(|block| Warning::FreeMemoryReported { block, said_by: None })
 }
 
-/// The certain cost of the stops, if it is noticeable.
+/// The cost that the stops certainly have, if it is noticeable.
 fn tracer_cost(design: &Design, analysis: &ArmAnalysis, arm: usize) -> Option<Warning> {
     let cost = analysis.tracer_cost.get(&design.primary)?;
     let own = arm == design.baseline || cost.bound.is_some();
@@ -202,7 +202,8 @@ fn share_of_wall(blocks: &Blocks<'_>, arm: usize, name: &str) -> Option<f64> {
     median(&mut shares)
 }
 
-/// The primary metric: if the first process ends while others continue, wall time is not the program's.
+/// The primary metric. If the first process ends while others continue, wall time does not measure the program, and CPU time
+/// replaces it.
 pub(crate) fn deciding_metric(design: &Design, blocks: &Blocks<'_>) -> String {
     let is_wall = design.primary == names::WALL_S && design.metrics.iter().any(|metric| metric.name == names::CPU_S);
     if is_wall && outlived_share(blocks, 0..design.arms.len()).is_some() {

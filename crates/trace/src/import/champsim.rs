@@ -30,7 +30,7 @@ pub(super) fn read<W: Write>(mut from: impl BufRead, to: &mut Recording<W>) -> R
             bytes => return Err(ImportError::CutOff { records, bytes }),
         }
         records += 1;
-        // Anything else (text, compressed data, another format) has other values in some record.
+        // Other input (text, compressed data, another format) has other values in some record.
         if let Some(found) = record[FLAGS].iter().find(|flag| **flag > 1) {
             return Err(ImportError::Record { record: records, found: *found });
         }

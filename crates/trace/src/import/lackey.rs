@@ -13,7 +13,7 @@ pub(super) struct Lackey;
 
 impl LineReader for Lackey {
     fn line<W: Write>(&mut self, line: &str, to: &mut Recording<W>) -> io::Result<Option<u64>> {
-        // Messages of valgrind itself, with its process ID.
+        // Skips empty lines and messages of valgrind itself (`==PID==`, `--PID--`).
         if line.is_empty() || line.starts_with("==") || line.starts_with("--") {
             return Ok(Some(0));
         }

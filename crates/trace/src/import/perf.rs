@@ -26,7 +26,7 @@ impl LineReader for Perf {
         let (Some(address), Some(_ip)) = (words.next().and_then(hex), words.next().and_then(hex)) else {
             return Ok(None);
         };
-        // Events without an address, and kernel addresses, which are not the program's memory.
+        // Skips events without an address, and kernel addresses, which are not the program's memory.
         if address == 0 || address >> 63 == 1 {
             return Ok(Some(0));
         }

@@ -26,7 +26,7 @@ impl LineReader for View {
             "ifetch" => Kind::FETCH,
             "read" => Kind::LOAD,
             "write" => Kind::STORE,
-            // Markers, prefetches, flushes, and the second line of an encoding.
+            // Markers, prefetches, flushes and the second line of an encoding are not accesses.
             _ => return Ok(Some(0)),
         };
         let place = (

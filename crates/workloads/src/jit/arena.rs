@@ -1,4 +1,4 @@
-//! An arena: regions for code that are filled in order, laid out like those of TCG and other translators.
+//! [`Arena`]: regions for generated code that are filled in order, laid out like those of TCG and other translators.
 
 use std::ops::Range;
 
@@ -24,7 +24,7 @@ pub struct Shape {
     pub dual: bool,
     /// Advice about large pages, for all views.
     pub advice: Advice,
-    /// Every view begins at a multiple of this.
+    /// Every view begins at a multiple of this size.
     pub alignment: PageSize,
 }
 
@@ -33,7 +33,7 @@ pub struct Shape {
 pub struct Arena {
     shape: Shape,
     isa: Isa,
-    /// The view that code is written through; code is also executed from it if there is no other.
+    /// The view through which code is written. If there is no other view, code is also executed from it.
     writable: Reservation,
     executable: Option<Reservation>,
     /// Offset of the next function.
@@ -141,7 +141,7 @@ impl Arena {
         self.executable.as_ref().unwrap_or(&self.writable).addresses()
     }
 
-    /// The addresses through which code is written, where they differ from those it is executed from.
+    /// The addresses through which code is written, if they differ from those from which code is executed.
     pub fn written(&self) -> Option<Range<u64>> {
         self.executable.as_ref().map(|_| self.writable.addresses())
     }

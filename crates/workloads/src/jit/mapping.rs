@@ -70,10 +70,10 @@ impl Reservation {
         self.0.addresses()
     }
 
-    /// Changes the protection of a part of it.
+    /// Changes the protection of a part of the range.
     ///
     /// # Panics
-    /// When the part is not inside.
+    /// When the part is not inside the range.
     pub fn protect(&self, offset: usize, bytes: usize, access: ProtFlags) -> Result<(), JitError> {
         assert!(offset.checked_add(bytes).is_some_and(|end| end <= self.0.bytes()), "{offset} + {bytes} is outside");
         const REMEDY: &str = "SELinux (execmem) or a sandbox may forbid writable and executable memory: map it twice";

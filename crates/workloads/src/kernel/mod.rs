@@ -1,10 +1,11 @@
-//! Workloads that run in the kernel: they mostly touch the kernel's memory, so the mapping of *that* memory decides.
+//! Workloads that run in the kernel. They mostly touch the kernel's own memory, so the mapping of *that* memory decides their
+//! speed.
 //!
 //! They resemble the benchmarks that were run on the three sizes of the direct map in 2021 (scheduling, system calls, faults,
 //! processes, sockets, files); [`memfd_pread`] reads through the direct map at random addresses. [`syscalls`] is the control,
-//! which no page size changes. Each does a fixed amount of work, so its sum depends only on the amount and the seed, and every
-//! arm does the same. Each module's `PER_SECOND` is the number of operations that one 2.5 GHz core without a hypervisor does in
-//! about a second.
+//! which no page size changes. Each workload does a fixed amount of work, so its sum depends only on the amount and the seed,
+//! and is the same under every policy. Each module's `PER_SECOND` is the number of operations that one 2.5 GHz core without a
+//! hypervisor does in about a second.
 #![expect(clippy::disallowed_methods, reason = "no other user can enter the directory that such a workload is given")]
 
 pub mod brk_growth;

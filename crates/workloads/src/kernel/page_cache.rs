@@ -52,7 +52,7 @@ impl CacheSource {
 pub struct PageCacheResult {
     /// One entry for each size.
     pub held: Vec<CachedFiles>,
-    /// The system call that reported it.
+    /// The system call that reported these figures.
     pub source: CacheSource,
     /// The sum of the data read back.
     pub sum: u64,
@@ -94,7 +94,7 @@ fn cached_bytes(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelErr
         Ok((pages * base_page().bytes(), CacheSource::Mincore))
     };
     match pages_by_cachestat(file) {
-        // No pages at all for a file that was just read: its pages belong to another file.
+        // There are no pages at all for a file that was just read, so its pages belong to another file.
         Ok(0) => by_mincore(),
         Ok(pages) => Ok((pages * base_page().bytes(), CacheSource::Cachestat)),
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOSYS | libc::EPERM)) => by_mincore(),
@@ -106,7 +106,7 @@ fn cached_bytes(file: &File, bytes: u64) -> Result<(u64, CacheSource), KernelErr
 fn pages_by_cachestat(file: &File) -> io::Result<u64> {
     // Offset and length; a length of 0 means the whole file.
     let range = [0u64; 2];
-    // nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted.
+    // The counts are nr_cache, nr_dirty, nr_writeback, nr_evicted, nr_recently_evicted.
     let mut counts = [0u64; 5];
     // SAFETY: both arrays are as long as the structures that the call reads and writes (cachestat(2)), and outlive it.
     let result = unsafe { libc::syscall(CACHESTAT, file.as_raw_fd(), range.as_ptr(), counts.as_mut_ptr(), 0) };

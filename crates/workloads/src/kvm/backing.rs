@@ -1,4 +1,4 @@
-//! The memory that backs a guest.
+//! [`GuestMemory`]: the memory of this process that backs a guest.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use policy::size::PageSize;
 use super::KvmError;
 use crate::memory::{Mapping, memory_file};
 
-/// The memory that backs a guest.
+/// What kind of memory backs a guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostBacking {
     /// Plain anonymous memory: the policy of this process decides.
@@ -23,16 +23,16 @@ pub enum HostBacking {
     Memfd,
 }
 
-/// A guest's memory in this process; unmapped when dropped. A guest that still used it would only lose its pages, because KVM
-/// follows the host's page tables. Shared references only make volatile reads of single words; a guest may write them at the same
-/// time.
+/// A guest's memory in this process; unmapped when dropped. A guest that still used the memory then would only lose its pages,
+/// because KVM follows the host's page tables. Shared references only make volatile reads of single words; a guest may write them
+/// at the same time.
 #[derive(Debug)]
 pub struct GuestMemory(Mapping);
 
 const PROTECTION: ProtFlags = ProtFlags::PROT_READ.union(ProtFlags::PROT_WRITE);
 
 impl GuestMemory {
-    /// Maps `bytes` bytes. Where this process chooses the page size itself, they begin at a multiple of `alignment`; under a
+    /// Maps `bytes` bytes. If this process chooses the page size itself, the bytes begin at a multiple of `alignment`; under a
     /// policy they are one separate mapping, as a program would make it.
     pub fn map(backing: HostBacking, bytes: u64, alignment: PageSize) -> Result<GuestMemory, KvmError> {
         let refused = |source: io::Error| match backing {

@@ -1,4 +1,4 @@
-//! Capabilities of this KVM: checked and enabled before it has any memory.
+//! Capabilities of this host's KVM, which are checked and enabled before the virtual machine has any memory.
 
 use std::io;
 
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn reads_the_chunk_sizes_that_kvm_offers() {
-        // 4K, 2M and 1G, as on arm64 with 4K pages; then with 64K pages.
+        // The sizes that arm64 offers with 4K pages (4K, 2M, 1G), then with 64K pages.
         assert_eq!(chunk_sizes(0x4020_1000), [4 << 10, 2 << 20, 1 << 30]);
         assert_eq!(chunk_sizes(0x2001_0000), [64 << 10, 512 << 20]);
         assert!(chunk_sizes(0).is_empty());

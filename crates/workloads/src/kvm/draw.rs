@@ -1,4 +1,5 @@
-//! Which pages a random pass writes: a number for each page, the same in the guest's loop and here.
+//! Decides which pages a random pass writes ([`Draw`]), by a number for each page, which is the same in the guest's loop and
+//! here.
 
 /// The increment of the state from page to page (2^64 divided by the golden ratio, odd), and the factor that mixes it. Both are
 /// those of SplitMix64 (Steele, Lea, Flood: Fast splittable pseudorandom number generators, OOPSLA 2014).
@@ -51,7 +52,7 @@ mod tests {
             for seed in [0, 1, u64::MAX, 0x1234_5678_9abc_def0] {
                 let count = written(Draw::of_percent(seed, percent)).iter().filter(|written| **written).count() as f64;
                 let (share, expected) = (count / PAGES as f64, f64::from(percent) / 100.0);
-                // Five standard deviations of that many draws.
+                // The tolerance is five standard deviations of the share of that many draws.
                 let tolerance = 5.0 * (expected * (1.0 - expected) / PAGES as f64).sqrt();
                 assert!((share - expected).abs() <= tolerance, "{percent} % of seed {seed}: {share}");
             }

@@ -1,4 +1,4 @@
-//! A virtual machine with a dirty log for its memory: slots, vCPUs, and the timed calls of dirty logging.
+//! [`Machine`]: a virtual machine with a dirty log for its memory. It has slots, vCPUs, and the timed calls of dirty logging.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -223,9 +223,9 @@ impl Machine {
 /// The most pages that one KVM_CLEAR_DIRTY_LOG accepts, in whole words of the log (`num_pages` has 32 bits).
 const MAX_CHUNK: u64 = (u32::MAX as u64) / 64 * 64;
 
-/// Times `calls` of KVM. Directly before, the thread makes an ioctl that ends where a driver would be called. The code path of an
-/// ioctl into the kernel is cold after the guest has run and takes a fifth of the shortest calls; this brings it into the
-/// processor's caches, but nothing of KVM.
+/// Times `calls` of KVM. Directly before, the thread makes an ioctl that returns where a driver would be called. This brings the
+/// code path of an ioctl into the processor's caches, but nothing of KVM. After the guest has run, that path is cold, and takes a
+/// fifth of the time of the shortest calls.
 fn timed(statistics: Option<&Statistics>, calls: impl FnOnce() -> Result<(), KvmError>) -> Result<Duration, KvmError> {
     if let Some(statistics) = statistics {
         statistics.ioctl_without_effect();
@@ -244,7 +244,7 @@ fn statistics(vm: &VmFd) -> Result<Option<Statistics>, KvmError> {
 }
 
 fn image(program: &Program) -> Result<GuestMemory, KvmError> {
-    /// No base page is larger than this.
+    /// At least as large as any base page.
     const PAGE: usize = 64 << 10;
     let bytes = program.image.len().next_multiple_of(PAGE) as u64;
     let mut memory = GuestMemory::map(HostBacking::Policy, bytes, PageSize::K64)?;
@@ -265,7 +265,7 @@ fn parts(pages: u64, count: u64) -> impl Iterator<Item = (u64, u64)> {
 fn divide(pages: u64, slots: u32) -> Vec<Slot> {
     let slot = |(number, (from, to)): (u32, (u64, u64))| {
         let mut bitmap = vec![0; words(to - from)];
-        // Written now, so that no page fault of this process is timed.
+        // The bitmap is written now, so that no page fault of this process is timed later.
         bitmap.fill(u64::MAX);
         Slot { number, first_page: from, pages: to - from, bitmap }
     };

@@ -18,7 +18,7 @@ mod draw;
 mod error;
 mod machine;
 mod parameters;
-// It has the guests of both architectures, and the tests build both.
+// `program` has the guests of both architectures, and the tests build both.
 #[allow(dead_code)]
 mod program;
 mod request;

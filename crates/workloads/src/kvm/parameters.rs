@@ -1,4 +1,5 @@
-//! The properties of KVM on this host, and whether eager splitting can show in a measurement here.
+//! The properties of KVM on this host ([`Parameters`]), and whether a measurement here can show eager splitting
+//! ([`EagerSplit`]).
 
 use host::{HostError, Root, absent};
 
@@ -17,17 +18,18 @@ pub struct Parameters {
     pub nested_page_tables: Option<bool>,
 }
 
-/// Whether the splitting that logging causes shows in the phase that causes it.
+/// Eager splitting: KVM splits leaves when logging is switched on or the log is cleared, and not at the guest's later writes.
+/// This says whether it happens on this host, and so shows in the duration of those phases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EagerSplit {
     /// KVM splits leaves when logging is switched on, or when the log is cleared.
     Shown,
-    /// KVM does not split leaves then.
+    /// KVM does not split leaves in those phases.
     NotShown {
         /// The reason, as text.
         because: String,
     },
-    /// It is unknown whether KVM splits leaves then.
+    /// It is unknown whether KVM splits leaves in those phases.
     Unknown {
         /// The reason, as text.
         because: String,
@@ -44,7 +46,7 @@ impl EagerSplit {
         }
     }
 
-    /// Why it does not show, or why this is not known.
+    /// Why eager splitting does not show, or why that is not known.
     pub fn because(&self) -> Option<&str> {
         match self {
             EagerSplit::Shown => None,
@@ -118,7 +120,8 @@ impl Parameters {
         }
     }
 
-    /// Whether an arm64 host can show it. `chunk_bytes` is the value of KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE (0: off, the default).
+    /// Whether an arm64 host can show eager splitting. `chunk_bytes` is the value of KVM_CAP_ARM_EAGER_SPLIT_CHUNK_SIZE (0: off,
+    /// the default).
     pub fn eager_split_arm64(chunk_bytes: u64) -> EagerSplit {
         if chunk_bytes > 0 {
             return EagerSplit::Shown;

@@ -1,4 +1,5 @@
-//! A guest as an image of memory: a loop and page tables. Pure data; both architectures are built and tested on every machine.
+//! [`Program`]: a guest as an image of memory, which contains a loop and page tables. It is pure data, so guests of both
+//! architectures are built and tested on every machine.
 //!
 //! Guest virtual and physical addresses are equal. The image is at guest address 0, with the loop in its first page and the
 //! tables after it. The data begins at or above 4G, at an address congruent to the host address modulo 1G, so that a large leaf
@@ -22,7 +23,7 @@ const DATA: u64 = 4 << 30;
 const IMAGE: u64 = 0;
 /// Offset of the page tables in the image. arm64 hosts may have pages of 64K.
 const TABLES: u64 = 64 << 10;
-/// A guest address without memory.
+/// The doorbell: a guest address without memory, so that a store to it ends the guest's run.
 const DOORBELL: u64 = 0xd000_0000;
 /// Distance in bytes from the beginning of one loop to the next; their order is write, read, draw.
 const ENTRY_BYTES: u64 = 128;
@@ -115,7 +116,8 @@ const ARM64_LOOPS: [[u32; 6]; 2] = [
     ],
 ];
 
-/// As above; `state` in r9, `below` in r10, `STEP` in r11, `FACTOR` in r12.
+/// The drawing loop. The registers are those of [`X86_64_LOOPS`], and `state` is in r9, `below` in r10, `STEP` in r11, `FACTOR`
+/// in r12.
 fn x86_64_drawing() -> Vec<u8> {
     let mut ops = VecAssembler::<X64Relocation>::new(0);
     dynasm!(ops
@@ -144,7 +146,8 @@ fn x86_64_drawing() -> Vec<u8> {
     ops.finalize().expect("all labels are defined")
 }
 
-/// As above; `state` in x6, `below` in x7, `STEP` in x8, `FACTOR` in x9.
+/// The drawing loop. The registers are those of [`ARM64_LOOPS`], and `state` is in x6, `below` in x7, `STEP` in x8, `FACTOR` in
+/// x9.
 fn arm64_drawing() -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
     dynasm!(ops
@@ -305,7 +308,8 @@ mod tests {
         }
     }
 
-    /// Interprets a loop until it stores to the doorbell: the addresses that it touches, and whether it writes them.
+    /// Interprets a loop until it stores to the doorbell. Returns the addresses that the loop touches, each with whether it is
+    /// written.
     fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<(u64, bool)> {
         let mut x = [0u64; 11];
         (x[0], x[1], x[2], x[6], x[7]) = (pass.first, pass.end, pass.stride, pass.state, pass.below);

@@ -1,4 +1,4 @@
-//! The properties of a machine to be made.
+//! [`Request`]: the properties of a virtual machine to be made.
 
 use policy::size::PageSize;
 
@@ -23,7 +23,7 @@ pub struct SplitChunk(pub u64);
 pub struct Request {
     /// The memory that backs the guest.
     pub backing: HostBacking,
-    /// Alignment of the memory, where the process chooses the page size itself.
+    /// Alignment of the memory, if the process chooses the page size itself.
     pub alignment: PageSize,
     /// Bytes of logged memory: whole host pages.
     pub bytes: u64,

@@ -17,7 +17,7 @@ impl Statistics {
 
     /// Makes an ioctl that no driver handles.
     pub fn ioctl_without_effect(&self) {
-        // The kernel is expected to refuse it.
+        // The kernel is expected to refuse the ioctl.
         let _ = calls::ioctl_without_handler(&self.0);
     }
 

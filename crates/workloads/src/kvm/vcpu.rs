@@ -29,8 +29,8 @@ fn span(times: &[(Instant, Instant)]) -> Duration {
     begin.zip(end).map_or(Duration::ZERO, |(begin, end)| end - begin)
 }
 
-/// Runs each vCPU through its pass, all at the same time, each on a thread of its own. The time is from the first start to the
-/// last end; threads and registers are prepared before.
+/// Runs each vCPU through its pass, all at the same time, each on a thread of its own. The returned time is from the first
+/// start to the last end; threads and registers are prepared before it.
 pub fn run(vcpus: &mut [VcpuFd], passes: &[Pass]) -> Result<Duration, KvmError> {
     let ready = |vcpu: &mut VcpuFd, pass: &Pass| {
         settle(vcpu)?;
@@ -95,7 +95,7 @@ fn settle(vcpu: &mut VcpuFd) -> Result<(), KvmError> {
     match vcpu.run() {
         Err(error) if error.errno() == libc::EINTR => Ok(()),
         Err(error) => Err(KvmError::refused("KVM_RUN", io::Error::from_raw_os_error(error.errno()))),
-        // An exit that was still pending; the next run would have begun with it.
+        // An exit that was still pending, with which the next run would have begun.
         Ok(_) => Ok(()),
     }
 }

@@ -1,7 +1,7 @@
 //! A vCPU of x86-64: ring 3 in long mode.
 //!
-//! Why ring 3: a KVM without nested page tables may emulate a guest's kernel code (kvm_pvm does), which takes a few microseconds
-//! for each instruction, but runs user code natively. On other hosts it makes no difference.
+//! The guest runs in ring 3 because a KVM without nested page tables may emulate a guest's kernel code (kvm_pvm does), which
+//! takes a few microseconds for each instruction, but runs user code natively. On other hosts it makes no difference.
 
 use kvm_bindings::{CpuId, KVM_MAX_CPUID_ENTRIES, kvm_regs, kvm_segment};
 use kvm_ioctls::{Kvm, VcpuFd, VmFd};

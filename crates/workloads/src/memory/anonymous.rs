@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn dropping_gives_the_memory_back() {
-        // Larger than what other tests map, so that none of them takes the address in the meantime.
+        // Larger than the mappings of other tests, so that none of them takes the address in the meantime.
         let memory = Anonymous::map(1 << 30).unwrap();
         let middle = memory.address() + (1 << 29);
         assert!(maps_line(middle).is_some());

@@ -64,6 +64,8 @@ pub fn fork(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, For
     unsafe { fork_among_threads(results, body) }
 }
 
+/// As [`fork`], but does not refuse if other threads exist.
+///
 /// # Safety
 /// Where other threads exist, `body` may only do what is async-signal-safe (signal-safety(7)).
 unsafe fn fork_among_threads(results: usize, body: impl FnOnce(&mut [u64])) -> Result<Forked, ForkError> {
@@ -106,7 +108,7 @@ fn refused(call: &'static str, errno: nix::errno::Errno, remedy: &'static str) -
     ForkError::Refused { call, source: errno.into(), remedy }
 }
 
-/// The number of threads of the program in this process.
+/// The number of threads that the program in this process has.
 ///
 /// Linux reports it in `/proc/self/stat`. QEMU's user emulation has a thread of its own in addition to the program's.
 /// `/proc/self/task` shows that thread too, but QEMU emulates `stat`: since version 9 it reports the program's threads, before

@@ -20,7 +20,8 @@ use policy::size::PageSize;
 use super::{Mapping, base_page};
 use crate::random::mix;
 
-/// A degree counts as reached within this distance: each further pass takes all free memory again for a few blocks.
+/// A degree counts as reached within this distance, because each further pass would take all free memory again to gain a few
+/// blocks.
 const NEAR_RATIO: f64 = 0.005;
 /// Bytes that are mapped and filled before the remaining free blocks are checked again.
 const CHUNK_BYTES: u64 = 64 << 20;
@@ -28,7 +29,7 @@ const CHUNK_BYTES: u64 = 64 << 20;
 const MIN_RESERVE_BYTES: u64 = 256 << 20;
 /// One in this many bytes of all memory is left to other programs.
 const RESERVE_PART: u64 = 32;
-/// The number of passes; other programs free and take memory in the meantime, so one pass may not be enough.
+/// The maximum number of passes. Other programs free and take memory in the meantime, so one pass may not be enough.
 const MAX_PASSES: u32 = 3;
 /// Number of pages put into a pipe by one call (UIO_MAXIOV, include/uapi/linux/uio.h).
 const MAX_AT_ONCE: usize = 1024;
@@ -37,7 +38,8 @@ const MAX_AT_ONCE: usize = 1024;
 const COMPOUND: u64 = 1 << 15 | 1 << 16;
 /// The page frame number in an entry of /proc/PID/pagemap: bits 0 to 54 (Documentation/admin-guide/mm/pagemap.rst).
 const FRAME: u64 = (1 << 55) - 1;
-/// The page of such an entry is in memory. Otherwise it is being migrated or swapped out, and the bits have another meaning.
+/// The bit of such an entry that says that the page is in memory. Without it, the page is being migrated or swapped out, and
+/// the other bits have another meaning.
 const PRESENT: u64 = 1 << 63;
 
 /// How much of the free memory should be in small blocks.
@@ -163,9 +165,9 @@ impl Fragments {
     }
 }
 
-/// Fills memory until at most this share of the memory that will be free later is still in whole blocks. Memory that others take
-/// and free in the meantime counts. The allocator takes base pages from small blocks first, so it splits whole blocks only when
-/// nothing else is left.
+/// Fills memory until at most this share of the memory that will be free later is still in whole blocks. Memory that other
+/// programs take and free in the meantime changes this share. The allocator takes base pages from small blocks first, so it
+/// splits whole blocks only when nothing else is left.
 fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
@@ -180,7 +182,8 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let chunk = Mapping::anonymous(CHUNK_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
-        // Where no large block is free, a fault would compact memory for one. A kernel without THP supports neither advice.
+        // Asks for large pages only where large blocks are free, because otherwise a fault would compact memory for one. A
+        // kernel without THP supports neither advice.
         let is_large = large.map_or(Ok(false), has_blocks_of)?;
         let _ =
             if is_large { chunk.advise(MmapAdvise::MADV_HUGEPAGE) } else { chunk.advise(MmapAdvise::MADV_NOHUGEPAGE) };
@@ -265,8 +268,8 @@ fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>
     Ok(chosen.into_values().map(|(_, page)| page).collect())
 }
 
-/// Splits the folios of pages, and returns the addresses of the pages that are single pages now. A folio with another reference
-/// cannot be split; it is freed whole.
+/// Splits the folios of pages, and returns the addresses of those that are single pages now. A folio with another reference
+/// cannot be split, and is later freed whole.
 fn split(pages: Vec<Page<'_>>) -> Result<Vec<u64>, FragmentsError> {
     let flags = open("/proc/kpageflags", "opening /proc/kpageflags")?;
     let mut single = Vec::new();
@@ -301,7 +304,7 @@ fn hold(pages: &[u64]) -> Result<Vec<(OwnedFd, OwnedFd)>, FragmentsError> {
         found: found.clone(),
     })?;
     let slots = (room / base_page().bytes() as usize).clamp(1, MAX_AT_ONCE);
-    // Two descriptors for each pipe.
+    // Each pipe needs two descriptors.
     let refused = |step| move |error: nix::Error| FragmentsError::Refused { step, source: error.into() };
     let (_, max) = getrlimit(Resource::RLIMIT_NOFILE).map_err(refused("getrlimit"))?;
     setrlimit(Resource::RLIMIT_NOFILE, max, max).map_err(refused("setrlimit"))?;

@@ -24,8 +24,8 @@ pub enum HeapError {
 }
 
 /// Repeats `times` times: grows the heap by `bytes` (sbrk(2)), writes `value` times the page's index into each new base page, adds
-/// up the values read back, and moves the break back. Returns the sum of all. Refused if other threads exist, and always by musl's
-/// sbrk.
+/// up the values read back, and moves the break back. Returns the sum of all values. Refused if other threads exist. musl's sbrk
+/// always refuses.
 pub fn grow_and_shrink_heap(times: u64, bytes: u32, value: u64) -> Result<u64, HeapError> {
     let threads = threads_of_this_process()?;
     if threads != 1 {

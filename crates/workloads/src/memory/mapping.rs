@@ -1,4 +1,5 @@
-//! An owned mapping: aligned on request, and unmapped when dropped, also when a constructor fails half way.
+//! [`Mapping`]: an owned mapping, aligned on request, and unmapped when dropped. A constructor that fails half way leaves
+//! nothing mapped.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -157,7 +158,7 @@ mod tests {
         })
     }
 
-    /// Larger than what other tests map, so that none of them takes the address in the meantime.
+    /// Larger than the mappings of other tests, so that none of them takes the address in the meantime.
     const LARGE: usize = 5 << 30;
 
     #[test]

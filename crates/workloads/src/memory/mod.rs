@@ -31,7 +31,7 @@ pub fn base_page() -> PageSize {
 /// Bytes available to a new program: `MemAvailable` and the hugetlb pools (`Hugetlb`) of /proc/meminfo, since a policy may take
 /// the memory from either.
 ///
-/// `None` where /proc/meminfo does not have them; then only an allocation shows what is available.
+/// `None` if /proc/meminfo does not have these figures. In that case only an allocation shows what is available.
 pub fn obtainable_bytes() -> Option<u64> {
     obtainable_of(&std::fs::read_to_string("/proc/meminfo").ok()?)
 }

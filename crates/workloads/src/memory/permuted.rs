@@ -1,5 +1,5 @@
-//! Anonymous memory whose physical frames are in random order: no neighbouring entries map neighbouring frames, so that no TLB can
-//! hold several of them in one entry.
+//! Anonymous memory whose physical frames are in random order: neighbouring entries do not map neighbouring frames, so no TLB can
+//! store several of them in one entry.
 
 use std::io;
 use std::mem;
@@ -11,10 +11,10 @@ use crate::random::shuffle;
 
 impl Anonymous {
     /// Populates the memory, and moves its pages to other addresses in random order. The frames stay the same, and so do their
-    /// folios. Each page becomes a VMA of its own.
+    /// folios. Each page becomes a separate VMA.
     ///
     /// # Errors
-    /// Those of mmap and mremap: ENOMEM where more pages are asked for than `vm.max_map_count` allows.
+    /// The error of mmap or mremap: ENOMEM if more pages are requested than `vm.max_map_count` allows.
     pub fn with_permuted_frames(mut self, seed: u64) -> io::Result<Anonymous> {
         let page = base_page().bytes() as usize;
         self.slice_mut::<u8>().iter_mut().step_by(page).for_each(|byte| *byte = 0);

@@ -1,4 +1,5 @@
-//! `table-growth`: touches memory that needs page tables of its own, and reads how much the process's page tables grew.
+//! `table-growth`: touches memory that shares no page table with other memory, and reads how much the process's page tables
+//! grew.
 
 use std::io;
 
@@ -58,7 +59,7 @@ mod tests {
     #[test]
     fn tables_grow_as_geometry_says() {
         let page = base_page().bytes() as usize;
-        // A table has as many entries as words fit in a page; one or two tables above refer to it.
+        // A table has as many entries as words fit in a page. One or two tables above it refer to it.
         let span = page * (page / 8);
         let one = table_growth(page, 1).unwrap();
         let two = table_growth(span + page, 1).unwrap();

@@ -1,4 +1,4 @@
-//! A code buffer that is divided into regions, and how many huge pages can map it.
+//! [`Layout`]: a code buffer that is divided into regions, and how many huge pages can map it.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ pub const HIGHWATER_BYTES: u64 = 1024;
 /// arm64 hosts (MAX_CODE_GEN_BUFFER_SIZE in tcg-target.h): the reach of a direct branch.
 pub const BUFFER_BYTES: (u64, u64) = (1 << 20, 2 << 30);
 
-/// A buffer that QEMU does not divide; QEMU aborts.
+/// The buffer has too many regions for its size, and QEMU aborts.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "a buffer of {buffer} in {regions} regions leaves {stride_bytes} bytes to each; QEMU aborts below two base pages \
@@ -79,7 +79,7 @@ impl Layout {
         })
     }
 
-    /// Number of windows without a guard, which one leaf can map.
+    /// Number of windows without a guard, each of which one leaf can map.
     pub fn free_windows(&self, pmd: PageSize, placement: Placement) -> Windows {
         let moved = |range: Range<u64>, offset_bytes| range.start + offset_bytes..range.end + offset_bytes;
         self.over_placements(pmd, placement, |offset_bytes| {
@@ -87,7 +87,7 @@ impl Layout {
         })
     }
 
-    /// The share of the buffer that PMD leaves can map in any case; 0 where there may be no window.
+    /// The share of the buffer that PMD leaves can map in any case; 0 if there may be no such window.
     pub fn free_share(&self, pmd: PageSize, placement: Placement) -> f64 {
         self.free_windows(pmd, placement).min as f64 / self.windows(pmd, placement).max.max(1) as f64
     }
@@ -106,7 +106,7 @@ impl Layout {
         offsets.map(of).fold(of(0), Windows::or)
     }
 
-    /// The bytes that `code_bytes` of translations touch when one vCPU makes them all: regions are filled in order, and a full
+    /// The ranges that `code_bytes` of translations touch if one vCPU makes them all: regions are filled in order, and a full
     /// region counts without its highwater bytes (`tcg_region_alloc`).
     pub fn touched(&self, code_bytes: u64) -> Vec<Range<u64>> {
         let mut left_bytes = code_bytes;

@@ -22,7 +22,8 @@ pub enum Rule {
 
 impl Rule {
     /// The rule of a version of QEMU, as its monitor reports it. Release candidates have the previous version with micro numbers
-    /// from 90 on. `None`: before 2.11, or between a version and the candidates of the next one that has another rule.
+    /// from 90 on. `None` before 2.11, and for development versions between two versions with different rules, where it is
+    /// unknown which rule they have.
     pub fn of_version(version: Version) -> Option<Rule> {
         match version {
             Version(6, 0, 50..90) | Version(2, 10, 50..90) => None,

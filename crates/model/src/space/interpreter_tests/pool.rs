@@ -1,6 +1,6 @@
-//! Runs the same random calls through both interpreters of a pool policy: the tracer's on a naive kernel with one entry per
-//! page, and the model's with recorded addresses. After every call both must have the same mappings, present pages,
-//! addresses, heaps, causes, answers and verdict.
+//! Runs the same random calls through both interpreters of a hugetlb policy: that of the tracer on a naive kernel with one
+//! entry per page, and that of the model with recorded addresses. After every call both must have the same mappings, present
+//! pages, addresses, heaps, causes, answers and verdict.
 
 use std::collections::BTreeMap;
 
@@ -78,7 +78,8 @@ struct Both<F: Format> {
 }
 
 impl<F: Format + Send> Both<F> {
-    /// A recorded range that begins at one of the program's pages, as long as it is contiguous under the tracer too.
+    /// A recorded range that begins at one of the program's pages. It has at most `pages` pages, and ends where it is no longer
+    /// contiguous under the tracer.
     fn range(&self, at: usize, pages: u64) -> Option<(u64, u64)> {
         let start = *self.pages.keys().nth(at % self.pages.len().max(1))?;
         let is_contiguous =

@@ -1,5 +1,5 @@
-//! A traced program under a pool policy, on a naive kernel with one entry per page: the effects of the tracer's calls, at
-//! the addresses that Linux on x86-64 chooses.
+//! A traced program under a hugetlb policy (`PoolProgram`), for tests: it carries out the tracer's calls on a naive kernel that
+//! has one entry per page, at the addresses that Linux on x86-64 chooses.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use crate::layout::linux::{HUGE, MMAP_BASE, PROGRAM, VDSO_BYTES};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Page {
     pub protection: u64,
-    /// The number of the pool mapping that contains it.
+    /// The number of the hugetlb mapping that contains the page.
     pub pool: Option<u64>,
     pub is_file: bool,
     /// The distance by which mremap moved it.
@@ -45,7 +45,7 @@ pub(super) struct PoolProgram {
     pub copies: Vec<Copied>,
     pub noted: BTreeMap<Cause, u64>,
     pub answered: Vec<&'static str>,
-    /// Pages that map the zero page: a read populated them, and they are no pool pages.
+    /// Pages that map the zero page: a read populated them, and they are not hugetlb pages.
     pub zeros: BTreeSet<u64>,
     /// The advice of pages that have any.
     pub advice: BTreeMap<u64, Advice>,
@@ -54,7 +54,7 @@ pub(super) struct PoolProgram {
     pub mappings: BTreeMap<u64, u64>,
     /// Pages that the program has written.
     filled: BTreeSet<u64>,
-    /// Number of pool mappings so far.
+    /// Number of hugetlb mappings so far.
     pool_mappings: u64,
     /// The call that the program is making.
     current_call: Call,
@@ -103,7 +103,7 @@ impl PoolProgram {
         self.filled.insert(page);
     }
 
-    /// Makes a page present, and with it the rest of its pool page.
+    /// Makes a page present, and also the rest of its hugetlb page if it has one.
     fn touch(&mut self, page: u64) {
         self.zeros.remove(&page);
         let large = self.mechanism.large;
@@ -160,7 +160,7 @@ impl PoolProgram {
         }
     }
 
-    /// Checks that no end of a range is inside a pool page, which the kernel does not allow.
+    /// Checks that no end of a range is inside a hugetlb page, because the kernel refuses such a range.
     fn check_ends(&self, address: u64, bytes: u64) {
         let of = |page: u64| self.pages.get(&page).and_then(|page| page.pool);
         for edge in [address, address + bytes.next_multiple_of(PAGE)] {

@@ -1,4 +1,5 @@
-//! The witness and the judge for a traced program whose memory comes from a pool, on a naive kernel.
+//! The witness, which inspects memory before it is freed, and the judge, for a traced program under a hugetlb policy on a naive
+//! kernel.
 
 use std::collections::BTreeMap;
 
@@ -32,7 +33,7 @@ struct InspectedArea {
     regions: Vec<Region>,
 }
 
-/// A process about which only its advice is known, by the first address of mappings.
+/// A process of which only the advice is known. The advice is ordered by the first addresses of mappings.
 struct Advised(Vec<(u64, Advice)>);
 
 impl Process for Advised {

@@ -1,4 +1,5 @@
-//! An address space under a pool policy for tests. As in a replay, calls and accesses use recorded addresses.
+//! An address space under a hugetlb policy, for tests (`PoolSpace`). As in a replay, calls and accesses have recorded
+//! addresses.
 
 use ::policy::cause::Cause;
 use ::policy::pool::Content;
@@ -13,7 +14,7 @@ use crate::layout::{Change, Layout};
 use crate::space::leaf::{LEVELS, Leaf, Path};
 use crate::space::{Costs, LeftOut, Space, SpaceError};
 
-/// Translates recorded addresses to those of the program under a pool policy.
+/// Translates recorded addresses to those of the program under a hugetlb policy.
 pub(in crate::space) struct PoolSpace {
     pub layout: Layout,
     pub space: Box<dyn Space>,

@@ -10,7 +10,7 @@ use crate::check::group::{Members, entry_for, is_marked};
 use crate::format::{Change, Format};
 
 impl<F: Format> Replay<'_, F> {
-    /// Another entry of the group that must not be cached together with the new one.
+    /// An entry of the group that must not be cached together with the new one.
     pub(super) fn group_conflict(&mut self, at: Step) -> Option<(u64, ViolationKind)> {
         let Step { level, va, new, .. } = at;
         let (start, bytes) = self.group(level, va)?;

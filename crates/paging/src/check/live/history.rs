@@ -23,13 +23,13 @@ pub(super) struct Stale {
     /// The value that replaced it, and the step that did so.
     pub(super) new: u64,
     pub(super) step: usize,
-    /// Whether it must not be used any longer.
+    /// Whether the old value must be invalidated, because it must not be used any longer.
     pub(super) must_invalidate: bool,
     /// The resolved input addresses of leaves that are still to be invalidated.
     pub(super) uncovered: Vec<(u64, u64)>,
-    /// Whether it points to a table and no invalidation of table entries has covered it yet.
+    /// Whether the old value points to a table and no invalidation of table entries has covered it yet.
     pub(super) may_be_walked: bool,
-    /// Whether an invalidation of only the last level has covered it since.
+    /// Whether an invalidation of only the last level has covered the old value since it was replaced.
     pub(super) last_level_only: bool,
 }
 
@@ -53,7 +53,7 @@ impl Stale {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Memory {
     Unknown,
-    /// It follows from another entry of its group.
+    /// The value follows from another entry of its group.
     Implied(u64),
     Known(u64),
 }

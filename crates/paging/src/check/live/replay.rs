@@ -16,7 +16,7 @@ pub(super) struct Replay<'a, F> {
     pub(super) geometry: Geometry,
     /// Histories by level and resolved input address.
     pub(super) histories: Vec<BTreeMap<u64, History>>,
-    /// Entries that may still be cached with a stale value.
+    /// For each level, the entries for which a cache may still hold a stale value.
     pub(super) stale_places: Vec<BTreeSet<u64>>,
     /// The entries that point, or pointed with a stale value, to each table.
     pub(super) pointers: BTreeMap<OutputAddress, BTreeSet<(u8, u64)>>,
@@ -175,7 +175,7 @@ impl<'a, F: Format> Replay<'a, F> {
         a == b || is_hole(a) && is_hole(b) || self.is_leaf(level, a) && stateless(a) == stateless(b)
     }
 
-    /// When the first entry of a contiguous group is met, assumes that its other entries are legal.
+    /// If the entry is the first of its contiguous group to be met, assumes that the other entries of the group are legal.
     pub(super) fn imply_group(&mut self, at: Step) {
         if !is_marked(self.format, at.level, at.old) {
             return;

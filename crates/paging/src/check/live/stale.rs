@@ -24,7 +24,7 @@ impl<F: Format> Replay<'_, F> {
         }
         match self.history(level, va).map_or(Contents::LinkedBefore, |history| history.contents) {
             _ if !self.is_unlinked(at) => alloc::vec![own],
-            // Every entry that it ever held was written, and has its own stale value.
+            // Every entry that the table ever held was written, and has its own stale value.
             Contents::WasEmpty => Vec::new(),
             Contents::LinkedBefore | Contents::Untouched | Contents::WasFilled => self.unknown_below(level, own),
         }
@@ -45,7 +45,7 @@ impl<F: Format> Replay<'_, F> {
         unknown
     }
 
-    /// Keeps the old entry of a step as one that may be cached, with leaves for the addresses `uncovered`.
+    /// Keeps the old value of a step's entry as a value that may still be cached, with leaves for the addresses `uncovered`.
     pub(super) fn make_stale(&mut self, at: Step, must_invalidate: bool, uncovered: Vec<(u64, u64)>) {
         let Step { step, pa, va, level, old, new } = at;
         let is_table = self.is_table(level, old);
@@ -72,7 +72,8 @@ impl<F: Format> Replay<'_, F> {
         });
     }
 
-    /// Marks everything in the table of an entry as stale because it is no longer reachable. Its memory is not read.
+    /// Marks everything in the table of an entry as stale because the table is no longer reachable. The table's memory is not
+    /// read.
     pub(super) fn unlink(&mut self, at: Step) {
         let end = at.va + self.geometry.span(at.level);
         for level in (0..at.level).rev() {

@@ -11,8 +11,8 @@ pub enum ViolationKind {
     NoBreak,
     /// The old entry was made a hole, but a TLB may still hold it when the new one is written.
     NotInvalidated,
-    /// An entry of a contiguous group, or one in the place of a group, was written while another valid entry there must
-    /// not be cached together with it.
+    /// An entry of a contiguous group, or one in the place of a group, was written while another entry there was valid that
+    /// must not be cached together with it.
     NoGroupBreak,
     /// As [`ViolationKind::NoGroupBreak`], where the other entry was made a hole but a TLB may still hold it.
     GroupNotInvalidated,

@@ -39,8 +39,8 @@ impl<F: Format> Replay<'_, F> {
         }
     }
 
-    /// A leaf of another level that is still cached for addresses of the new one and maps other memory. Only arm64
-    /// forbids this.
+    /// A leaf of another level that is still cached for addresses of the new leaf and maps other memory. Only arm64 forbids
+    /// this.
     pub(super) fn size_conflict(&self, at: Step) -> Option<(u64, ViolationKind)> {
         if !matches!(self.format.discipline(), Discipline::BreakBeforeMake(_)) {
             return None;

@@ -41,17 +41,22 @@ pub fn report(document: &Document) -> String {
     page(&document.title, &header, &sections, &footer)
 }
 
-/// The first claim about the first trace; without one, what the page is about.
+/// The first claim about the first trace, with the number of further machines. If there is no claim, the title of the document.
 fn answer(document: &Document) -> String {
     let first = document.traces.first().and_then(|trace| Some((trace, trace.answers.first()?)));
     let Some((trace, sentences)) = first else { return document.title.clone() };
     let sentence = sentences.split(". ").next().unwrap_or_default();
     let claim = claim_and_rest(sentence).0.trim_end_matches('.');
     let is_named = document.machines.iter().any(|machine| claim.starts_with(&machine.name));
-    match document.traces.len() {
+    let claim = match document.traces.len() {
         1 if is_named => claim.to_owned(),
         1 => capitalised_first(claim),
         _ => format!("{}: {claim}", printable(&trace.file)),
+    };
+    match trace.answers.len() {
+        1 => claim,
+        2 => format!("{claim}; 1 more machine below"),
+        n => format!("{claim}; {} more machines below", n - 1),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The observation of one arm in one boot, and the grouping of boots by host.
+//! [`Boot`]: the observation of one arm in one boot. Also groups boots by host.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,8 @@ use policy::verdict::Holding;
 /// The observation of one arm in one boot.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Boot {
-    /// The host: its id, or its processor if a result has no id. With its memory size, unless memory sizes are compared.
+    /// The host: its id, or its processor if a result has no id. The memory size is part of it, unless memory sizes are
+    /// compared.
     pub host: String,
     pub boot_id: String,
     /// Index of the arm in the design.
@@ -35,12 +36,12 @@ pub struct Boot {
     pub medians: BTreeMap<String, f64>,
     /// Whether the policy held.
     pub holding: Option<Holding>,
-    /// The answer of its first trial, or of the trial that took too long.
+    /// The answer in the first of its trials, or in the trial that took too long.
     pub answer: Answer,
 }
 
 impl Boot {
-    /// The shares of its direct map in words, of at least a hundredth: `38 % 2M, 62 % 1G`.
+    /// The shares of the boot's direct map in words: `38 % 2M, 62 % 1G`. Shares that round to 0 % are omitted.
     pub fn direct_map(&self) -> String {
         let shares = self.direct_map_ratios.iter().filter(|(_, ratio)| **ratio >= 0.005);
         shares.map(|(leaf, ratio)| format!("{:.0} % {leaf}", ratio * 100.0)).collect::<Vec<_>>().join(", ")
@@ -51,7 +52,7 @@ impl Boot {
         matches!(self.holding, Some(Holding::Held | Holding::NotAsked))
     }
 
-    /// Whether pagelab demoted a share of its direct map that is unknown, or large enough to matter.
+    /// Whether pagelab demoted a part of the boot's direct map that is large enough to matter, or of unknown size.
     pub(super) fn is_noticeably_demoted(&self) -> bool {
         let ratios = self.direct_map_ratios.iter().map(|(leaf, ratio)| (leaf.as_str(), *ratio));
         let share = self.demoted_to.map(|leaf| share_up_to(leaf, ratios));

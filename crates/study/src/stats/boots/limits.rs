@@ -107,7 +107,7 @@ fn limits_of_arm(design: &Design, boots: &[Boot], arm: usize) -> Vec<Limit> {
 /// Maximum difference between shares of a leaf size in boots of one arm.
 const MAX_SHARE_DIFFERENCE: f64 = 0.05;
 
-/// A limit if boots of an arm without a specified leaf size differ in their shares of each.
+/// A limit if boots of an arm without a specified leaf size differ in their shares of a leaf size.
 fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     let is_mixed = design.arms.get(arm)?.policy.direct_map() == Some(DirectMapLeaves::Mixed);
     let sizes: BTreeSet<&String> = of_arm(boots, arm).flat_map(|boot| boot.direct_map_ratios.keys()).collect();
@@ -123,7 +123,7 @@ fn shares(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     differ.then_some(Limit::Shares { arm, shares })
 }
 
-/// A limit if the arm's boots are on other hosts than the baseline's, or too few for any claim.
+/// A limit if the arm has no boots on a host of the baseline, or too few for any claim.
 fn too_few(design: &Design, boots: &[Boot], arm: usize) -> Option<Limit> {
     if arm == design.baseline || of_arm(boots, design.baseline).next().is_none() {
         return None;
@@ -143,7 +143,8 @@ fn is_enough(design: &Design, sizes: &[(usize, usize)], compared: usize) -> bool
     rank_sum::smallest_p(sizes) * compared as f64 <= design.level()
 }
 
-/// Boots of each arm on one host that are sufficient for that. `compared`: arms in addition to the baseline.
+/// Number of boots of each arm, on one host, with which a difference can be significant. `compared` is the number of arms in
+/// addition to the baseline.
 pub(super) fn needed(design: &Design, compared: usize) -> u32 {
     (2..40u32).find(|boots| is_enough(design, &[(*boots as usize, *boots as usize)], compared)).unwrap_or(40)
 }
@@ -182,7 +183,7 @@ impl Limit {
         sentences(std::slice::from_ref(self), arms).concat()
     }
 
-    /// The arm that it concerns; absent if it concerns all.
+    /// The arm that the limit concerns; absent if it concerns all arms.
     fn arm(&self) -> Option<usize> {
         self.clone().arm_mut().copied()
     }

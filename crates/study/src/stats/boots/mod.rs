@@ -1,7 +1,7 @@
 //! Arms compared over boots: one observation per boot and arm, compared within hosts.
 //!
 //! A boot has one direct map, so arms cannot be interleaved within it: boots take the place of blocks. Trials of one boot share
-//! everything that is decided at boot (where memory is, which leaves were split), so more of them say nothing about other boots.
+//! everything that is decided at boot (where memory is, which leaves were split), so more trials say nothing about other boots.
 //! Their median is one observation.
 
 mod boot;
@@ -35,7 +35,7 @@ pub struct Merged {
     pub invocation: Invocation,
     /// All boots and arms in chronological order.
     pub boots: Vec<Boot>,
-    /// One per arm of the design.
+    /// One result per arm of the design.
     pub arms: Vec<BootArm>,
     /// What cannot be concluded, and why.
     pub limits: Vec<Limit>,
@@ -44,18 +44,18 @@ pub struct Merged {
 /// The result for one arm over all boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BootArm {
-    /// Number of boots that measured it.
+    /// Number of boots that measured the arm.
     pub boots: u32,
-    /// Number of hosts that measured it.
+    /// Number of hosts that measured the arm.
     pub hosts: u32,
     /// Median over the boots' medians, for each metric.
     pub medians: BTreeMap<String, f64>,
-    /// The change of each metric against the baseline, within hosts; `blocks` counts the arm's boots on hosts that have
-    /// both. Without an interval if there are too few boots.
+    /// The change of each metric against the baseline, within hosts; `blocks` counts the arm's boots on hosts that have boots
+    /// of both the arm and the baseline. Without an interval if there are too few boots.
     pub effects: BTreeMap<String, Effect>,
-    /// Whether its policy was in force in each of its boots.
+    /// Whether the arm's policy was in force in each of its boots.
     pub is_held: bool,
-    /// The conclusion, about the boots that request it.
+    /// The conclusion about the boots that request the arm's policy.
     pub outcome: Outcome,
 }
 
@@ -66,8 +66,8 @@ impl Merged {
     }
 }
 
-/// Merges parts of one design. If a boot and arm occur several times, the one with the most trials is used: they are
-/// one observation, and pooling runs of different times would not improve it.
+/// Merges parts of one design. If a boot and arm occur several times, the part with the most trials is used: all trials of an
+/// arm in a boot are one observation, and pooling runs of different times would not improve it.
 pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
     let largest = part_with_most_arms(parts).unwrap_or(first);
@@ -84,8 +84,8 @@ pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
     Ok(Merged { design, invocation: first.invocation.clone(), boots, arms, limits })
 }
 
-/// The arms of the part with the most arms, and those that only other parts have. If each part has only one arm, the largest leaf
-/// comes first and is the baseline.
+/// The arms of the part with the most arms, followed by arms that only other parts have. If each part has only one arm, the arm
+/// with the largest leaf comes first and is the baseline.
 fn all_arms(largest: &Part, parts: &[Part]) -> Vec<Arm> {
     let mut arms = largest.design.arms.clone();
     for arm in parts.iter().flat_map(|part| &part.design.arms) {
@@ -169,7 +169,7 @@ fn effect(design: &Design, boots: &[Boot], arm: usize, metric: &str, compared: u
         ratio: centre.estimate.exp(),
         low: interval.map(|(low, _)| low.exp()),
         high: interval.map(|(_, high)| high.exp()),
-        // Bonferroni: there are too few boots for resampling.
+        // Bonferroni's correction: there are too few boots for resampling.
         p_adjusted: (ones > 1 && others > 1).then(|| (centre.p * compared.max(1) as f64).min(1.0)),
     })
 }
@@ -201,7 +201,7 @@ fn deviation(design: &Design, boots: &[Boot], arm: usize) -> Option<Deviation> {
     })
 }
 
-/// A better arm is best if no other measured arm is shown to beat it.
+/// Marks the best arms. A better arm is best if no other measured arm is shown to beat it.
 fn mark_best(design: &Design, boots: &[Boot], arms: &mut [BootArm]) {
     let is_better = |arm: &BootArm| matches!(arm.outcome, Outcome::Better { .. });
     let running: Vec<usize> = (0..arms.len()).filter(|arm| arms[*arm].boots > 0).collect();

@@ -1,4 +1,4 @@
-//! Boots measured by one design, and whether two designs are the same.
+//! [`Part`]: boots measured by one design, and whether two designs are the same.
 
 use std::collections::BTreeMap;
 
@@ -42,13 +42,13 @@ pub enum MergeError {
 }
 
 impl Design {
-    /// Whether every arm is a property of a boot: then arms are compared over boots.
+    /// Whether every arm is a property of a boot. If so, arms are compared over boots.
     pub fn is_over_boots(&self) -> bool {
         !self.arms.is_empty() && self.arms.iter().all(|arm| arm.policy.direct_map().is_some())
     }
 }
 
-/// Name of the difference between designs with other arms.
+/// The name, in errors, of a difference in the lists of arms.
 const ARMS: &str = "the list of arms";
 
 /// Name of a property of a design, and a function that describes it.
@@ -107,14 +107,15 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
     }
 }
 
-/// Whether all arms of one part are arms of the other, against the same baseline, or it measured a single arm.
+/// Whether all arms of one part are arms of the other, against the same baseline. A part with a single arm is a subset of any
+/// other part.
 fn is_subset(one: &Part, other: &Part) -> bool {
     let baseline = |part: &Part| part.design.arms.get(part.design.baseline).cloned();
     let all = one.design.arms.iter().all(|arm| other.design.arms.contains(arm));
     has_single_arm(one) || (all && baseline(one) == baseline(other))
 }
 
-/// Whether it measured a single arm.
+/// Whether a part measured a single arm.
 pub(super) fn has_single_arm(part: &Part) -> bool {
     part.design.arms.len() == 1
 }
@@ -127,14 +128,14 @@ impl Part {
         (!boots.is_empty()).then_some(Part { design, invocation, boots })
     }
 
-    /// The measured command line; with a server, followed by that of its client.
+    /// The measured command line. With a server, the command line of its client follows.
     pub fn command(&self) -> String {
         let client = self.invocation.client.iter().flatten();
         self.invocation.command.iter().chain(client).cloned().collect::<Vec<_>>().join(" ")
     }
 }
 
-/// The part with the most arms, the first of several: its baseline is used for all.
+/// The part with the most arms; of several, the first. Its baseline is used for all parts.
 pub fn part_with_most_arms(parts: &[Part]) -> Option<&Part> {
     parts.iter().rev().max_by_key(|part| part.design.arms.len())
 }

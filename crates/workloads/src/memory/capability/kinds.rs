@@ -47,7 +47,7 @@ fn given_file(probe: &Probe) -> Result<&std::fs::File, ProbeError> {
     probe.file.as_ref().ok_or_else(missing).map_err(ProbeError::new("open"))
 }
 
-/// The alignment of the memory: that of the largest leaf that it could have.
+/// The alignment of the memory, which is the size of the largest leaf that could map it.
 pub fn alignment(probe: &Probe) -> usize {
     probe.size.max(probe.pmd).bytes() as usize
 }
@@ -85,7 +85,8 @@ fn of_file(probe: &Probe, file: impl AsFd, access: ProtFlags, flags: MapFlags) -
     mapped.map_err(ProbeError::new("mmap of a file"))
 }
 
-/// The size is a part of the flags (mmap(2), MAP_HUGE_SHIFT). The kernel aligns such a mapping itself.
+/// Maps hugetlb pages. Their size is a part of the flags (mmap(2), MAP_HUGE_SHIFT), and the kernel aligns such a mapping
+/// itself.
 fn hugetlb(probe: &Probe) -> io::Result<NonNull<u8>> {
     let bytes = NonZeroUsize::new(probe.bytes).ok_or(io::ErrorKind::InvalidInput)?;
     let size = (probe.size.bytes().trailing_zeros() as i32) << libc::MAP_HUGE_SHIFT;
@@ -108,7 +109,7 @@ fn heap(probe: &Probe) -> io::Result<NonNull<u8>> {
     Ok(Memory::aligned(start, alignment))
 }
 
-/// Grows the stack over an aligned range below what is in use, by one write below that range.
+/// Grows the stack over an aligned range below the part in use, by one write below that range.
 fn stack(probe: &Probe) -> io::Result<NonNull<u8>> {
     /// Room for the frames of this program, far more than they need.
     const IN_USE_BYTES: usize = 512 << 10;

@@ -1,4 +1,4 @@
-//! A range of memory that lives as long as the process.
+//! [`Memory`]: a range of memory that lives as long as the process.
 
 use std::io;
 use std::num::NonZeroUsize;
@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use nix::sys::mman::{MRemapFlags, ProtFlags, mprotect, mremap};
 
-/// Memory that nothing refers to but this value, and that is never unmapped.
+/// Memory to which nothing refers except this value, and which is never unmapped.
 #[derive(Debug)]
 pub struct Memory {
     start: NonNull<u8>,
@@ -14,6 +14,8 @@ pub struct Memory {
 }
 
 impl Memory {
+    /// Takes ownership of a range of memory.
+    ///
     /// # Safety
     /// The range must be mapped, readable, and used by nothing else until the process ends.
     pub unsafe fn new(start: NonNull<u8>, bytes: usize) -> Memory {

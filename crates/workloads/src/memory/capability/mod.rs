@@ -1,7 +1,7 @@
 //! The small program behind one cell of the matrix of capabilities: memory of one kind, whose pages come about in one way.
 //!
-//! Unlike other workloads it asks for page sizes, as a program would that wants them: its memory has MADV_HUGEPAGE, except while it is
-//! to be filled with base pages. Nothing is unmapped: the memory lives as long as the process, which another one examines meanwhile.
+//! Unlike other workloads, this program asks for page sizes itself: its memory has MADV_HUGEPAGE, except while it is to be filled with
+//! base pages. Nothing is unmapped: the memory lives as long as the process, and another process examines it meanwhile.
 
 mod kinds;
 mod memory;
@@ -27,14 +27,14 @@ pub struct Probe {
     pub pmd: PageSize,
     /// Length of the memory in bytes, a multiple of `size`.
     pub bytes: usize,
-    /// The file of [`Kind::Tmpfs`], [`Kind::FileData`] and [`Kind::FileText`], of that length.
+    /// The file, of `bytes` bytes, of [`Kind::Tmpfs`], [`Kind::FileData`] and [`Kind::FileText`].
     pub file: Option<File>,
 }
 
 /// The memory after its pages have come about.
 #[derive(Debug)]
 pub struct Prepared {
-    /// The process that has it: this one, or its forked child.
+    /// The process that has the memory: this process, or its forked child.
     pub pid: u32,
     /// The first address to examine.
     pub start: u64,
@@ -66,7 +66,7 @@ impl ProbeError {
     }
 }
 
-/// Makes the memory and its pages. The process must end soon afterwards: nothing is given back.
+/// Makes the memory and its pages. The process must end soon afterwards, because the memory is never given back.
 pub fn prepare(probe: &Probe) -> Result<Prepared, ProbeError> {
     ways::fill(probe, kinds::map(probe)?)
 }

@@ -1,4 +1,4 @@
-//! The ways in which pages come about.
+//! The ways in which the pages of a probe's memory come about, that is, are allocated and mapped ([`fill`]).
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use super::memory::{Advice, Memory};
 use super::{Prepared, Probe, ProbeError};
 use crate::memory::base_page;
 
-/// Makes the pages of a probe's memory come about.
+/// Brings about the pages of a probe's memory in the way that the probe names.
 pub fn fill(probe: &Probe, mut owned: Memory) -> Result<Prepared, ProbeError> {
     let memory = &mut owned;
     let is_base_first = matches!(probe.way, Way::Collapse | Way::Khugepaged);
@@ -28,7 +28,7 @@ pub fn fill(probe: &Probe, mut owned: Memory) -> Result<Prepared, ProbeError> {
             touch(probe, memory);
             advise(probe, memory, Advice::HugePage)?;
             // The kernel decides whether khugepaged registers shared memory by the flags from before the advice
-            // (`hugepage_madvise` calls `khugepaged_enter_vma` first, mm/khugepaged.c), so the first advice has no such effect.
+            // (`hugepage_madvise` calls `khugepaged_enter_vma` first, mm/khugepaged.c), so only the second advice registers it.
             advise(probe, memory, Advice::HugePage)?;
         }
         Way::Zeros => {
@@ -65,7 +65,7 @@ pub fn step() -> usize {
     base_page().bytes() as usize
 }
 
-/// Advises the page size. A hugetlb mapping has one already, and the kernel refuses the advice there.
+/// Advises the page size. A hugetlb mapping has a fixed page size, and the kernel refuses the advice there.
 fn advise(probe: &Probe, memory: &Memory, advice: Advice) -> Result<(), ProbeError> {
     if probe.kind == Kind::Hugetlb {
         return Ok(());
