@@ -1,4 +1,5 @@
-//! The cache for what tasks fetch and build: its directory, a lock that allows one run at a time, and atomic writes of files.
+//! The cache for what tasks fetch and build: its directory, a lock that allows one run at a time ([`Work`]), and atomic
+//! writes of files.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,15 +12,15 @@ pub fn cache() -> Result<PathBuf, String> {
     cache.ok_or_else(|| "neither XDG_CACHE_HOME nor HOME is an absolute path; set one".to_string())
 }
 
-/// A temporary directory for incomplete files, used by one run at a time. It is removed when this is dropped. Files that an
-/// interrupted run has left are removed when the next run begins.
+/// A temporary directory for incomplete files, which one run at a time uses. It is removed when this is dropped. Files that
+/// an interrupted run left are removed when the next run begins.
 pub struct Work {
     pub path: PathBuf,
     _lock: fs::File,
 }
 
 impl Work {
-    /// Waits for another run to end, and makes the directory.
+    /// Waits until no other run has the directory, and makes it.
     pub fn begin(directory: &Path) -> Result<Work, String> {
         let (path, lock) = (directory.join("work"), directory.join("lock"));
         let cannot = |path: &Path| {
@@ -42,7 +43,7 @@ impl Drop for Work {
     }
 }
 
-/// Writes a file atomically. Leaves a file alone that has the same content already.
+/// Writes a file atomically. A file that already has this content is left alone.
 pub fn put(directory: &Path, name: &str, content: &[u8], work: &Work) -> Result<(), String> {
     let path = directory.join(name);
     if fs::read(&path).is_ok_and(|found| found == content) {

@@ -1,9 +1,9 @@
-//! Runs the commands of tasks, and reads the date and the commit from their output.
+//! Runs the commands of tasks ([`succeed`]), and reads the date and the commit from their output.
 
 use std::path::Path;
 use std::process::Command;
 
-/// Runs a command and waits for it.
+/// Runs a command and waits for it. A command that fails is an error.
 pub fn succeed(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|error| format!("cannot run {command:?}: {error}"))?;
     if status.success() { Ok(()) } else { Err(status.to_string()) }

@@ -1,5 +1,5 @@
-//! Fetches Debian's packages for any release and architecture, without root. apt uses a separate state directory in the cache, so
-//! that the installed packages do not change, and apt checks every signature.
+//! Fetches Debian's packages for any release and architecture, without root ([`Archive`]). apt gets a separate state directory in
+//! the cache, so that the packages installed on this machine do not change, and apt checks every signature.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,8 +21,8 @@ pub struct Archive {
 }
 
 impl Archive {
-    /// Opens the archive, whose package lists are in a directory of the cache. Fetches the lists if they are missing, and again
-    /// with `again`. If that fails, prints a message and uses the existing lists.
+    /// Opens the archive, whose package lists are in a directory of the cache. Fetches the lists if they are missing, or if
+    /// `again` is true. If that fails, prints a message and uses the existing lists.
     pub fn open(cache: &Path, release: &str, architecture: &'static str, again: bool) -> Result<Archive, String> {
         let state = cache.join(format!("apt/{release}-{architecture}"));
         let archive = Archive { release: release.to_owned(), architecture, state };
@@ -52,7 +52,7 @@ impl Archive {
         fs::write(self.state.join("fetched"), "").map_err(cannot)
     }
 
-    /// A command of apt that uses only this state.
+    /// A command of apt that uses only the state directory of this archive.
     fn apt(&self, program: &str) -> Command {
         let state = self.state.display();
         let mut command = Command::new(program);
@@ -77,7 +77,7 @@ impl Archive {
         command
     }
 
-    /// The newest version of a package, `None` if there is no such package.
+    /// The newest version of a package; `None` if there is no such package.
     pub fn newest(&self, package: &str) -> Result<Option<String>, String> {
         let policy = succeeded(self.apt("apt-cache").args(["policy", package]))?;
         Ok(candidate(&policy))
@@ -103,8 +103,8 @@ impl Archive {
         file.ok_or_else(|| format!("apt-get download {package} left no file in {}", into.display()))
     }
 
-    /// Fetches packages and all their dependencies, as apt would install them on an empty machine, into the temporary directory of
-    /// this run. Returns their files, sorted by name. apt's patterns (`?essential`) are allowed in place of package names.
+    /// Fetches packages with all their dependencies into the temporary directory of this run, as apt would install them on an
+    /// empty machine. Returns their files, sorted by name. apt's patterns (`?essential`) are allowed in place of package names.
     pub fn fetch_all(&self, packages: &[&str], work: &Work) -> Result<Vec<PathBuf>, String> {
         let into = work.path.join(format!("{}-{}", self.release, self.architecture));
         let cannot = |error: std::io::Error| format!("cannot make {}: {error}", into.display());
@@ -129,7 +129,7 @@ impl Archive {
 /// The Debian mirrors in the apt configuration of this machine.
 #[derive(Debug, PartialEq)]
 pub struct Mirrors {
-    /// The mirror of the releases.
+    /// The mirror of the releases, in contrast to that of the security updates.
     pub main: String,
     security: Option<String>,
 }
@@ -171,7 +171,8 @@ pub fn unpack(archive: &Path, into: &Path) -> Result<(), String> {
     succeeded(Command::new("dpkg-deb").arg("--extract").arg(archive).arg(into)).map(drop)
 }
 
-/// Unpacks a package into a directory with other packages, where directories may be symbolic links (a merged /usr).
+/// Unpacks a package into a directory that already has other packages, and in which directories may be symbolic links
+/// (a merged /usr).
 pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
     let words = ["-x", "--keep-directory-symlink", "-f", "-", "-C"];
     if piped(archive, |from| Command::new("tar").args(words).arg(into).stdin(from).status())? {
@@ -181,7 +182,8 @@ pub fn unpack_among(archive: &Path, into: &Path) -> Result<(), String> {
     }
 }
 
-/// Pipes the files of a package, as a tar archive, into a command. Returns whether both succeeded.
+/// Pipes the files of a package, as a tar archive, into the command that `to` starts. Returns whether both commands
+/// succeeded.
 fn piped(archive: &Path, to: impl FnOnce(Stdio) -> std::io::Result<ExitStatus>) -> Result<bool, String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
     let mut unpacking = Command::new("dpkg-deb").arg("--fsys-tarfile").arg(archive).stdout(Stdio::piped()).spawn();
@@ -203,7 +205,7 @@ pub fn unpack_file(archive: &Path, path: &str, to: &Path) -> Result<(), String> 
     Err(format!("{} has no {path}: the package has changed; adapt xtask", archive.display()))
 }
 
-/// Extracts the files of a package that match one of these patterns. It is no error if nothing matches a pattern, because the files
+/// Extracts the files of a package that match any of these patterns. A pattern without a match is no error, because the files
 /// differ between versions of a package.
 pub fn unpack_matching(archive: &Path, patterns: &[&str], into: &Path) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", archive.display());
@@ -232,7 +234,7 @@ fn succeeded(command: &mut Command) -> Result<String, String> {
     Err(format!("{program} failed: {}", errors.trim()))
 }
 
-/// Makes the directories of a system's root and the symbolic links to them that packages for a merged /usr expect.
+/// Makes the top-level directories, and the symbolic links to them, that packages for a merged /usr expect.
 pub fn merged(root: &Path) -> std::io::Result<()> {
     for name in ["bin", "sbin", "lib"] {
         fs::create_dir_all(root.join("usr").join(name))?;

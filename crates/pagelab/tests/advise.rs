@@ -1,4 +1,4 @@
-//! Advice: settings are tried, and the one that is named works when it is followed.
+//! Tests of advice: settings are tried, and the setting that is named works when it is followed.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use common::*;
 use serde_json::Value;
 
-/// Compares by page faults, which hardly vary.
+/// Compares by page faults, whose number hardly varies.
 const BY_FAULTS: [&str; 6] = ["-p", "base,thp", "--primary", "minor_faults", "--blocks", "6"];
 
 fn can_compare_c() -> bool {
@@ -40,7 +40,8 @@ fn a_program_that_turns_pages_off_gets_no_command_that_cannot_work() {
     }
 }
 
-/// Settings are tried on a server as on any program: glibc's tunable does not reach its allocator.
+/// Settings are tried on a server as on any program. Redis has an allocator of its own, which glibc's tunable does not
+/// reach.
 #[test]
 fn redis_gets_the_switch_of_its_allocator() {
     if !needs(&[root(), program("redis-server"), program("redis-cli")]) {
@@ -62,7 +63,7 @@ fn redis_gets_the_switch_of_its_allocator() {
     assert_eq!((&attempt["holds"], &attempt["changes"][0]["variable"]), (&true.into(), &"MALLOC_CONF".into()));
 }
 
-/// A server that does not start under a setting is a row, and the others are tried.
+/// A server that does not start under a setting becomes a row, and the other settings are tried.
 #[test]
 fn a_server_that_ends_under_a_setting_is_a_row() {
     if !can_compare_c() {
@@ -103,7 +104,7 @@ fn a_policy_that_changes_nothing_gets_no_setting() {
     ran.prints(&["advice: change nothing: no policy is better than the baseline"]);
 }
 
-/// A setting is named that was seen to give the pages, and following it to the letter gives them.
+/// The setting that advice names was seen to give the pages, and following the advice to the letter gives them.
 #[test]
 fn advice_names_a_setting_that_works_when_it_is_followed() {
     if !can_compare_c() {
@@ -143,8 +144,9 @@ fn advice_names_a_setting_that_works_when_it_is_followed() {
     all.says(0, &[]).prints(&["no effect: 0 of ", "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "holds: "]);
 }
 
-/// The files that are written have the effect that was seen, and the measurement has an interval of its own.
-/// The size of the PMD is for advised memory here, and larger pages than the policy's are not what won.
+/// The files that are written have the effect that was seen, and the measurement has an interval of its own. Larger
+/// sizes than the policy's are switched off, because they are not what won; the PMD size is enabled for advised memory
+/// here.
 #[test]
 fn advice_on_mthp_switches_larger_sizes_off() {
     let sizes = Path::new("/sys/kernel/mm/transparent_hugepage/hugepages-64kB").exists();
@@ -191,7 +193,8 @@ fn written_files_put_the_setting_into_effect() {
     assert_eq!(measured["arms"].as_array().unwrap().len(), 2);
 }
 
-/// A program that requests hugetlb pages itself needs only a pool; malloc also needs its tunable.
+/// A program that requests hugetlb pages itself needs only a pool. A program that uses malloc also needs glibc's
+/// tunable.
 #[test]
 fn pools_are_as_large_as_the_program_needs_them() {
     if !can_compare_c() {
@@ -216,7 +219,7 @@ fn pools_are_as_large_as_the_program_needs_them() {
     }
 }
 
-/// A program that hangs under a setting, or gives another answer, is a row, and the next setting is tried.
+/// A setting under which the program hangs, or gives another answer, becomes a row, and the next setting is tried.
 #[test]
 fn a_hang_and_another_answer_are_rows() {
     if !can_compare_c() || !needs(&[("THP for programs that ask for it (enabled: madvise)", is_for_advised())]) {
@@ -237,7 +240,7 @@ fn a_hang_and_another_answer_are_rows() {
     }
 }
 
-/// A variable does not reach a program that is started with an empty environment.
+/// An environment variable does not reach a program that is started with an empty environment.
 #[test]
 fn an_environment_that_is_cleared_is_named() {
     if !can_compare_c() || !needs(&[("THP for programs that ask for it (enabled: madvise)", is_for_advised())]) {
@@ -254,7 +257,7 @@ fn an_environment_that_is_cleared_is_named() {
         .prints(&["clears its environment, so GLIBC_TUNABLES did not reach it: start it with GLIBC_TUNABLES"]);
 }
 
-/// A program that advises its own memory needs no setting, even if the policy brings a little more.
+/// A program that advises its own memory needs no setting, even if the policy gives a little more.
 #[test]
 fn nothing_is_changed_for_a_program_that_advises_its_memory() {
     if !can_compare_c() || !needs(&[("THP for programs that ask for it (enabled: madvise)", is_for_advised())]) {
@@ -294,13 +297,13 @@ fn a_running_process_gets_a_list_and_a_collapse() {
     }
 }
 
-/// The workload of the demo on less memory.
+/// The workload of the demo, with less memory.
 fn chase(bench: &Bench) -> Vec<String> {
     let program = bench.program().display().to_string();
     [vec![program], words_of(&["workload", "chase", "--bytes", "32M", "--steps", "1000"])].concat()
 }
 
-/// Allocates and touches 62M in small steps.
+/// A C program's body that allocates and touches 62M in small steps.
 const ALLOCATES: &str = "for (int i = 0; i < 4000; i++) memset(malloc(16000), 1, 16000);";
 
 fn is_for_advised() -> bool {
@@ -308,9 +311,9 @@ fn is_for_advised() -> bool {
     std::fs::read_to_string(enabled).is_ok_and(|text| text.contains("[madvise]"))
 }
 
-/// Bytes of leaves of 2M of a command, at its exit or at its peak.
+/// Bytes that 2M leaves map in a command, at its exit or at its peak.
 fn large_bytes(looked: &Ran) -> u64 {
-    // What the program prints comes first.
+    // The output of the program comes first.
     let document: Value = serde_json::from_str(&looked.stdout[looked.stdout.find('{').unwrap()..]).unwrap();
     let of = |process: &Value| {
         let rows =

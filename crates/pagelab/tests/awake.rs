@@ -1,6 +1,6 @@
-//! `compare --awake`: the request is in force during the measurement, and gone afterwards.
+//! Tests that the request of `compare --awake` is in force during the measurement, and gone afterwards.
 //!
-//! This is a test program of its own, because other comparisons would see the setting change.
+//! This is a test program of its own, because comparisons of other tests would see the setting change.
 
 mod common;
 

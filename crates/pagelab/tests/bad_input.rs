@@ -1,4 +1,5 @@
-//! Invalid input, and hosts on which pagelab cannot work: the message must contain a remedy, and the exit code must be right.
+//! Tests of invalid input, and of hosts on which pagelab cannot work: the message must contain a remedy, and the exit code
+//! must be right.
 
 mod common;
 
@@ -72,7 +73,7 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
     bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
 }
 
-/// A command that only reads leaves nothing behind.
+/// A command that only reads a store does not create it.
 #[test]
 fn a_store_that_is_not_there_is_not_made_to_be_read() {
     let bench = Bench::new();
@@ -116,7 +117,7 @@ fn a_command_that_cannot_run_ends_as_in_a_shell_and_with_its_name() {
         }
         if command.starts_with('/') {
             let shell = std::process::Command::new("sh").args(["-c", "\"$0\"", command]).output().unwrap();
-            // For a missing interpreter of a script, some shells use one exit code and some the other.
+            // If the interpreter of a script is missing, shells differ in the exit code.
             assert!(shell.status.code() == Some(code) || command == broken, "{command}: {shell:?}");
         }
     }
@@ -158,7 +159,7 @@ fn a_figure_that_is_not_printed_ends_with_1_and_what_was_printed() {
     zero.says(1, &["rps is 0", "--primary"]);
 }
 
-/// The program prints PR_SET_THP_DISABLE as it sees it, which base sets.
+/// The program prints PR_SET_THP_DISABLE as it sees it. The policy `base` sets it, so the answer differs.
 #[test]
 fn a_wrong_answer_under_one_policy_ends_with_1() {
     if !needs(&[(
@@ -238,7 +239,7 @@ fn on_a_small_disk(bench: &Bench, kib: u32, command: &Command) -> Ran {
     in_namespace(&format!("mount -t tmpfs -o size={kib}k none {small}"), command)
 }
 
-/// Runs a command after these mounts, in a mount namespace of its own.
+/// Runs a command in a mount namespace of its own, after these mounts.
 fn in_namespace(mounts: &str, command: &Command) -> Ran {
     let mut outer = Command::new("unshare");
     outer.args(["--mount", "sh", "-c", &format!("{mounts} && exec \"$@\""), "sh"]);
@@ -326,7 +327,7 @@ fn reports_a_program_that_is_already_traced() {
     under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).says(3, &already);
 }
 
-/// A message reports the output that cannot be printed. Files are written all the same.
+/// The message says that the output could not be printed. Files are still written.
 #[test]
 fn a_full_standard_output_ends_with_2() {
     let bench = Bench::new();

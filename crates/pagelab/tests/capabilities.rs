@@ -1,4 +1,4 @@
-//! `pagelab capabilities` on the running kernel.
+//! Tests of `pagelab capabilities` on the running kernel.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn cell<'a>(document: &'a Value, kind: &str, way: &str, bytes: u64) -> &'a Value
     cells.iter().find(is_it).unwrap_or_else(|| panic!("no cell {kind} {way} {bytes} in {document:#}"))
 }
 
-/// Whether the kernel has the leaf and the folio size of these tests.
+/// Whether the kernel has the leaf size and the folio size that these tests need.
 fn has_sizes() -> bool {
     let has = |size: &str| {
         std::path::Path::new("/sys/kernel/mm/transparent_hugepage").join(format!("hugepages-{size}kB/enabled")).exists()
@@ -57,7 +57,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
     assert_eq!(outcome("shared_anonymous", "fork", 2 << 20), "large");
 }
 
-/// A Python program collapses memory of its own and reads its smaps; it shares no code with pagelab.
+/// A Python program, which shares no code with pagelab, collapses memory of its own and reads its smaps.
 #[test]
 fn a_small_reading_of_smaps_agrees_about_leaves() {
     let python = common::python();

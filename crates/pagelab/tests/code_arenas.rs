@@ -1,4 +1,5 @@
-//! Code buffers with guard pages, QEMU's and pagelab's: their mappings must match the prediction from their shape.
+//! Tests of code buffers with guard pages, QEMU's and pagelab's own: their mappings must match the prediction from
+//! their shape.
 
 mod common;
 
@@ -15,8 +16,8 @@ fn leaves(bench: &Bench) -> (f64, f64) {
     (document["page_bytes"].as_f64().unwrap(), document["pmd_bytes"].as_f64().unwrap())
 }
 
-/// These tests count regions of a PMD leaf each, and need half of all memory in 2M pages. Trials of other tests switch that size off: the
-/// caller has the lock of the tests.
+/// The requirement of these tests. They count regions of one PMD leaf each, and half of all memory must be available in 2M pages. The
+/// caller must hold the lock of the tests, because trials of other tests switch that size off.
 fn thp_of_2m() -> (&'static str, bool) {
     let read = |file: &str| std::fs::read_to_string(format!("/sys/kernel/mm/transparent_hugepage/{file}"));
     let on = read("enabled").is_ok_and(|enabled| !enabled.contains("[never]"));
@@ -27,15 +28,15 @@ fn thp_of_2m() -> (&'static str, bool) {
     )
 }
 
-/// Faults since boot for which the kernel had no 2M page.
+/// The number of faults since boot for which the kernel had no free 2M page.
 fn fallbacks() -> f64 {
     let counters = std::fs::read_to_string("/proc/vmstat").unwrap();
     let counter = counters.lines().find_map(|line| line.strip_prefix("thp_fault_fallback "));
     counter.expect("thp_fault_fallback in /proc/vmstat").parse().unwrap()
 }
 
-/// Whether the code has every 2M leaf that its shape predicts. A leaf may be missing only because a fault found no 2M page; then
-/// the check is skipped.
+/// Whether the code has every 2M leaf that its shape predicts. Leaves may be missing only because faults found no free 2M page;
+/// then the test skips the rest.
 fn has_expected_leaves(what: &str, fallbacks_before: f64, of: impl Fn(&str) -> f64) -> bool {
     let (huge, expected) = (of("code_huge_bytes"), of("code_huge_expected_bytes"));
     let (missing, fell_back) = ((expected - huge) / f64::from(2 << 20), fallbacks() - fallbacks_before);
@@ -46,7 +47,7 @@ fn has_expected_leaves(what: &str, fallbacks_before: f64, of: impl Fn(&str) -> f
     needs(&[("free memory in blocks of 2M for all code", missing == 0.0)])
 }
 
-/// The guest, in the cache of the user that runs the tests, where `cargo xtask tcg-guest` puts it.
+/// The directory of the guest: in the cache of the user who runs the tests, where `cargo xtask tcg-guest` puts it.
 fn guest() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -57,14 +58,14 @@ fn guest_is_there() -> (&'static str, bool) {
     ("the guest (cargo xtask tcg-guest)", guest().join("linux").is_file())
 }
 
-/// A kernel of zeros: the guest hangs.
+/// Makes a guest whose kernel consists of zeros, so that it hangs.
 fn empty_guest(directory: &std::path::Path) {
     for name in ["linux", "initrd"] {
         std::fs::write(directory.join(name), [0; 4096]).unwrap();
     }
 }
 
-/// A comparison of the three policies with one block, in which every trial records these figures of the workload.
+/// Compares the three policies in one block; every trial records these figures of the workload.
 fn compared(bench: &Bench, figures: &[&str], workload: &[&str]) -> Value {
     let patterns: Vec<String> = figures.iter().map(|name| format!("{name}:lower= {name}=([0-9.]+)")).collect();
     let metrics = patterns.iter().flat_map(|pattern| ["--metric", pattern.as_str()]);
@@ -76,7 +77,7 @@ fn compared(bench: &Bench, figures: &[&str], workload: &[&str]) -> Value {
     ran.json()
 }
 
-/// A figure of the one counted trial of an arm.
+/// A figure of the only counted trial of an arm.
 fn figure(document: &Value, label: &str, name: &str) -> f64 {
     let trials = document["trials"].as_array().unwrap();
     let counted = |trial: &&Value| trial["label"] == label && trial["counted"] == true;
@@ -84,7 +85,7 @@ fn figure(document: &Value, label: &str, name: &str) -> f64 {
     observed(trial, name).unwrap_or_else(|| panic!("no {name} in {trial:#}"))
 }
 
-/// The number of faults that PMD leaves of this size in total save.
+/// How many faults are saved if PMD leaves map this amount of memory.
 fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
     huge_bytes / page - huge_bytes / pmd
 }
@@ -164,7 +165,7 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
     assert!(((faults[0] - faults[1]) / saved - 1.0).abs() < 0.1, "{faults:?}, expected {saved} fewer without guards");
     assert!(((faults[2] - faults[0]) / saved).abs() < 0.1, "{faults:?}: guards of 2M regions are as bad as no-huge");
 
-    // Regions of 4M: one of two 2M windows has no guard page.
+    // In regions of 4M, one of two 2M windows has no guard page.
     let _settings = is_root().then(lease);
     let (program, before) = (bench.word("pagelab"), fallbacks());
     let ran = std::process::Command::new(program).arg("workload").args(boot).args(["--max-cpus", "32", "--json"]).ran();
@@ -187,8 +188,8 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
     let ran = Bench::new().pagelab(&boot).ran();
     let document = ran.json();
     let of = |name: &str| document["figures"][name].as_f64().unwrap_or_else(|| panic!("no {name} in {ran}"));
-    // With QEMU 7.2 the kernel alone makes 32 MB of code, and this 90. QEMU 10 makes less from the same instructions: 60 MB for
-    // this.
+    // With QEMU 7.2 the kernel alone makes 32 MB of code, and a boot to the devices 90 MB. QEMU 10 makes less code from the
+    // same instructions: 60 MB for this boot.
     let is_of_7 = document["arguments"]["qemu_version"].as_str().is_some_and(|version| version.starts_with("7."));
     let least = if is_of_7 { 64e6 } else { 48e6 };
     assert!(of("code_bytes") > least && of("flush_count") == 0.0, "{ran}");

@@ -1,4 +1,4 @@
-//! `pagelab compare` on the running kernel, from the command line to the table, the exports and the store.
+//! Tests of `pagelab compare` on the running kernel, from the command line to the table, the exports and the store.
 
 mod common;
 
@@ -34,7 +34,7 @@ fn a_comparison_is_shown_exported_and_kept() {
         assert_eq!(arm["verdict"]["holding"], "held", "{arm:#}");
         assert!(arm["verdict"]["coverage_ratio"].as_f64().unwrap() >= 0.9, "{arm:#}");
     }
-    // Nearly all of 48 MiB is mapped as the policy asks, according to the census, not to the verdict.
+    // According to the census, not only to the verdict, nearly all of 48 MiB is mapped as the policy asks.
     for (label, leaf_bytes, folio_bytes) in
         [("base", 4 << 10, 4 << 10), ("thp", 2 << 20, 2 << 20), ("mthp-64k", 4 << 10, 64 << 10)]
     {
@@ -176,7 +176,7 @@ fn the_command_runs_as_another_user() {
     assert_eq!(arm(&document, "base")["medians"]["uid"], 65534.0, "{:#}", document["ended"]);
 }
 
-/// Changes a setting while this exists.
+/// A setting with a changed value, which is restored when this is dropped.
 struct Changed {
     path: &'static str,
     before: String,
@@ -222,7 +222,7 @@ fn requirements_of_the_memory_of_policies_decide_the_exit_code() {
     show("host:large>=1%", "--full").says(2, &["it begins with no arm and no scope; the arms are default, thp"]);
 }
 
-/// A size that is enabled for all programs does not disprove the policy for a program that may not use it.
+/// Even if a size is enabled for all programs, `base` is proven for a program that may not use that size.
 #[test]
 fn base_is_proven_without_root_where_other_sizes_are_on() {
     const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -230,7 +230,7 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     if !needs(&[root(), has_size, program("setpriv"), program("unshare")]) {
         return;
     }
-    // Other pagelabs must not take this value for the one to restore.
+    // The lease is the bench's own, so that no other pagelab takes this value for the one to restore.
     let leased = Bench::with_own_lease();
     let _on = Changed::to("always", SETTING);
     let options = [&["-p", "default,base"][..], &QUICK].concat();
@@ -242,9 +242,9 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     assert_eq!((&verdict["holding"], &verdict["coverage_ratio"]), (&"held".into(), &1.0.into()), "{verdict:#}");
     assert_eq!(verdict["causes"][0]["code"], "proven_by_thp_disable", "{verdict:#}");
 
-    // The same with root: the size was available, and base used none of it.
+    // The same with root: the size was available, and the program under `base` used none of it.
     let document = leased.compare(&[&options[..], &["--json"]].concat(), &leased.touch()).ran().json();
-    // How much of it is used depends on the free memory of the host.
+    // How much memory gets the size without a policy depends on the free memory of the host.
     assert!(census_bytes(arm(&document, "default"), 4096, 65536) > 1 << 20, "{document:#}");
     let rows = arm(&document, "base")["census"].as_array().unwrap().iter();
     let anonymous = rows.filter(|row| row["backing"] == "anonymous");
@@ -260,18 +260,18 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     }
     let bench = Bench::with_own_lease();
     let before = std::fs::read_to_string(SETTING).unwrap().trim().to_string();
-    // The measured command itself writes the setting, once.
+    // The measured command itself writes the setting, in one run only.
     let (other, mark) = (before.parse::<u64>().unwrap() + 1, bench.word("mark"));
     let command = shell(&format!("if mkdir {mark} 2>/dev/null; then echo {other} > {SETTING}; fi; true"));
     let ran = bench.compare(&[&["-p", "default,base", "--full"][..], &QUICK].concat(), &command).ran();
-    // And now in every run: the command is not at fault.
+    // Now the command writes the setting in every run. That is not treated as the command's fault.
     let always = shell(&format!("read now < {SETTING}; echo $((now + 1)) > {SETTING}"));
     let given_up = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &always).ran();
     std::fs::write(SETTING, &before).unwrap();
     given_up.says(2, &["was rejected 5 times", "scan_sleep_millisecs", "stop it and start again"]);
     ran.says(0, &[]).prints(&["rejected", "scan_sleep_millisecs"]);
     let document = bench.stored(1);
-    // The rejected trial may have been one of the bare arm.
+    // The rejected trial may have been a trial of the bare arm.
     let of = |key: &str| document[key].as_array().unwrap().clone();
     let (trials, controls) = (of("trials"), of("control_trials"));
     let kind = if controls.len() == 4 { controls.as_slice() } else { trials.as_slice() };
@@ -285,7 +285,7 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     assert!(document["warnings"].to_string().contains("rejected"), "{:#}", document["warnings"]);
 }
 
-/// `+no-huge` and `base` need no stops by the tracer in this tree.
+/// For this process tree, `+no-huge` and `base` need no stops by the tracer.
 #[test]
 fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     let bench = Bench::new();
@@ -294,7 +294,7 @@ fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     let document = bench.compare(&options, &shell(tree)).ran().json();
     let controls = document["controls"].as_array().unwrap();
     assert_eq!((controls.len(), &controls[0]["label"]), (1, &"bare".into()), "they stop as default does: {controls:?}");
-    // Another test may change a setting under a trial, which is then rejected and repeated.
+    // Another test may change a setting during a trial, which is then rejected and repeated.
     let is_accepted = |trial: &&Value| trial["rejected"] == Value::Array(Vec::new());
     let bare: Vec<&Value> = document["control_trials"].as_array().unwrap().iter().filter(is_accepted).collect();
     assert_eq!(bare.len(), 8, "block 7 has none");
@@ -312,8 +312,8 @@ fn a_tree_of_subshells_stops_no_more_under_policies_that_need_no_stops() {
     assert!(cost["low_ratio"].as_f64() <= cost["ratio"].as_f64() && cost["blocks"] == 7, "{cost}");
 }
 
-/// Every mprotect of this program is stopped, and the policy has nothing to do. Simulated comparisons with a seed (`study`,
-/// tracer_cost) show that such a change is not attributed to the policy.
+/// The tracer stops every mprotect of this program, although the policy has nothing to do. Simulated comparisons with a
+/// seed (`study`, tracer_cost) show that a change caused by such stops is not attributed to the policy.
 #[test]
 fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     if !needs(&[program("gcc")]) {
@@ -328,7 +328,8 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     let document = bench.stored(1);
     let arm = arm(&document, "default+no-guards");
     let bound = &arm["tracer_cost"]["wall_s"]["bound"];
-    // Block 7 has a sham unless the change is beyond it after six blocks, which chance brings about once in a thousand times.
+    // Block 7 still has a sham trial, unless the change exceeds the cost of the stops after six blocks. By chance that
+    // happens once in a thousand times.
     let blocks = bound["blocks"].as_u64().unwrap();
     assert!(bound["ratio"].as_f64().is_some() && (7..=8).contains(&blocks), "{bound}");
     ran.says(0, &[]).prints(&["tracing", "by runs with the same stops (sham)", "No change within it is claimed"]);

@@ -1,5 +1,5 @@
-//! Trials that do not end by themselves are ended, and this is reported. A signal takes effect at any moment. The exit codes of
-//! runs without a result are checked.
+//! Tests that trials that do not end by themselves are ended, and that this is reported; that a signal takes effect at any
+//! moment; and the exit codes of runs without a result.
 
 mod common;
 #[path = "common/terminal.rs"]
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use common::*;
 use terminal::{PATIENCE, Typist};
 
-/// The time within which a comparison must end after a signal. It is shorter than the ten seconds after which a tree's subreaper
-/// kills what is left, and some hundred times longer than it usually takes.
+/// The time within which a comparison must end after a signal. This is shorter than the ten seconds after which the subreaper of
+/// a tree kills the remaining processes, and some hundred times longer than the end usually takes.
 const ENDED: Duration = Duration::from_secs(8);
 /// The number of signals that are sent.
 const SIGNALS: u64 = 30;
@@ -70,7 +70,7 @@ fn a_chain_of_forks_is_a_trial_that_ends() {
     }
 }
 
-/// The tree is tested as the measured command, and as the command before each trial, which is not traced.
+/// The tree is tested twice: as the measured command, and as the command before each trial, which is not traced.
 #[test]
 fn a_signal_ends_any_tree_at_any_moment() {
     let leases = is_root() && has("unshare");
@@ -223,7 +223,7 @@ fn an_input_that_can_be_read_once_is_refused() {
     bench.compare(&["--input", &fifo], &words_of(&["cat"])).ran().says(2, &["--input", "found a pipe"]);
 }
 
-/// A comparison responds to signals even if its terminal accepts no output (Ctrl-S).
+/// A comparison reacts to signals even if its terminal accepts no output (Ctrl-S).
 #[test]
 fn a_terminal_that_takes_nothing_holds_no_comparison() {
     if !needs(&[program("setsid"), program("setpriv")]) {
@@ -232,12 +232,12 @@ fn a_terminal_that_takes_nothing_holds_no_comparison() {
     let bench = Bench::new();
     let store = bench.store();
     let words = ["compare", "--store", &store, "-p", "default,base", "--blocks", "1000", "--", "sleep", "0.01"];
-    // Without privileges it holds no lease during that time, and other tests can run.
+    // Without privileges the comparison holds no lease, so other tests can run meanwhile.
     let compare = bench.pagelab(&words);
     let mut typist = Typist::at(&if is_root() { compare.as_nobody() } else { compare });
     typist.sees("trial 3 of");
     typist.types("\x13");
-    // It fills the buffer of the terminal, and then blocks.
+    // The comparison fills the buffer of the terminal, and then blocks.
     let pid = typist.command.id();
     let is_stuck = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
     assert!(within(PATIENCE, is_stuck), "it should stop at the full terminal");

@@ -1,4 +1,4 @@
-//! `pagelab exec`: runs a command under one policy, as if it were run directly.
+//! Tests of `pagelab exec`, which runs a command under one policy, as if the command were run directly.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use common::*;
 
-/// Policies that need no settings. Those that change settings need root.
+/// Policies that need no change of settings, and with root also those that do.
 fn policies() -> Vec<&'static str> {
     let mut policies = vec!["default", "base", "thp+no-huge"];
     if needs(&[root()]) {
@@ -83,8 +83,8 @@ fn the_program_has_the_pages_that_were_asked_for() {
     }
 }
 
-/// The program's own prctl would end the policy. No tracer is attached: a seccomp filter of pagelab makes the kernel answer the
-/// call.
+/// The program calls prctl itself, which would end the policy. No tracer is attached: a seccomp filter of pagelab makes the
+/// kernel answer the call.
 #[test]
 fn base_holds_against_the_program_itself() {
     if !needs(&[program("python3")]) {
@@ -113,7 +113,7 @@ fn base_holds_against_the_program_itself() {
     }
 }
 
-/// There is no table row that could report it.
+/// `exec` prints no table, so it reports this at the end.
 #[test]
 fn reports_at_the_end_what_the_tracer_did_and_prevented() {
     let bench = Bench::new();

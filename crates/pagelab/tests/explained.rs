@@ -1,11 +1,11 @@
-//! `compare --explain`: the control arm with the frames of a policy, and what its figures say.
+//! Tests of `compare --explain`: the control arm that has the frames of a policy, and what its figures say.
 
 mod common;
 
 use common::*;
 use serde_json::Value;
 
-/// Figures of an effect with two parts (fixtures/platform).
+/// A fake platform with an effect that has two parts (fixtures/platform).
 const EXPLAINED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/explained.toml");
 /// Enough blocks for a confidence interval.
 const EIGHT: [&str; 4] = ["--blocks", "8", "--min-blocks", "8"];
@@ -21,7 +21,7 @@ fn faked(bench: &Bench, file: &str, options: &[&str]) -> Ran {
     bench.compare(&options, &words_of(&["true"])).ran()
 }
 
-/// The fixture with one text replaced by another.
+/// The fixture in which one text is replaced by another.
 fn changed(bench: &Bench, from: &str, to: &str) -> String {
     let text = std::fs::read_to_string(EXPLAINED).unwrap();
     assert!(text.contains(from), "{from}");
@@ -112,7 +112,7 @@ fn what_cannot_be_split_is_refused() {
     bench.pagelab(&["exec", "-p", "thp+pte-mapped", "--", "true"]).ran().says(2, &["compare --explain"]);
 }
 
-/// Bytes of a trial's anonymous memory with these leaves and these whole folios.
+/// Bytes of a trial's anonymous memory that leaves of this size map, in whole folios of this size.
 fn mapped(trial: &Value, leaf_bytes: u64, folio_bytes: u64) -> u64 {
     let is_meant = |row: &&Value| {
         (&row["backing"], &row["folio"]) == (&"anonymous".into(), &"whole".into())
@@ -134,7 +134,8 @@ fn leaves_are_split_and_neither_folios_nor_the_program_notice() {
     let compiled = bench.word("interrupted");
     let gcc = std::process::Command::new("gcc").args(["-O1", "-pthread"]).arg(source).arg("-o").arg(&compiled).status();
     assert!(gcc.unwrap().success());
-    // After a look for leaves there is none for twenty times as long, and the look may have waited for a processor.
+    // After pagelab has looked for new leaves, it looks again only after twenty times as long as that took, and the
+    // look may have waited for a processor. So one window may still have its leaf.
     let options = ["--explain", "-p", "base,thp", "--blocks", "1", "--min-blocks", "1", "--json"];
     bench.compare(&options, &words_of(&[&compiled, "48", "1000"])).ran().says(0, &[]);
     let document = bench.stored(1);

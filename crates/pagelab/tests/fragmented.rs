@@ -1,10 +1,11 @@
-//! `compare --fragmented`: free memory is in small blocks during the measurement, and is given back afterwards.
+//! Tests of `compare --fragmented`: free memory is in small blocks during the measurement, and the held memory is given
+//! back afterwards.
 
 mod common;
 
 use common::*;
 
-/// The part of free memory in blocks below 2M, in percent.
+/// The share of free memory that is in blocks below 2M, in percent.
 fn fragmented_percent() -> f64 {
     let text = std::fs::read_to_string("/proc/buddyinfo").unwrap();
     let (mut all, mut small) = (0.0, 0.0);
@@ -24,7 +25,8 @@ fn free_memory_is_fragmented_while_a_command_is_measured() {
         return;
     }
     let _alone = Alone::wait();
-    // The workload leaves a reserve of free memory alone, and the page cache of other tests may leave no more than that.
+    // The workload leaves a reserve of free memory alone. If other tests have filled the page cache, there may be no
+    // more free memory than that, so the cache is dropped.
     std::fs::write("/proc/sys/vm/drop_caches", "1").unwrap();
     let before = fragmented_percent();
     let percent = (before + 20.0).round().min(99.0);
@@ -39,13 +41,14 @@ fn free_memory_is_fragmented_while_a_command_is_measured() {
             some.iter().enumerate().map(|(order, count)| count.as_f64().unwrap() * f64::from(1u32 << order)).sum()
         };
         let reached = bytes(&blocks[..9]) / bytes(blocks) * 100.0;
-        // Other processes take and free memory meanwhile.
+        // Other processes allocate and free memory meanwhile.
         assert!(
             ((before + percent) / 2.0 - 1.0..percent + 20.0).contains(&reached),
             "{before} % before, {percent} % wanted, {reached} %"
         );
     }
-    // The held memory is freed when the process ends. The page placement of other processes may still fragment memory.
+    // The memory that the workload held is freed when it ends. Pages of other processes may still fragment the free
+    // memory.
     assert_eq!(processes_with("workload fragments"), []);
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     shown.prints(&["free memory was fragmented: ", &format!("(--fragmented {wish})")]);

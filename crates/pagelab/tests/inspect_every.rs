@@ -1,4 +1,4 @@
-//! `pagelab inspect --every` and `--html`: a process over time, for users, for programs, and for Prometheus.
+//! Tests of `pagelab inspect --every` and `--html`: a process over time, for users, for programs, and for Prometheus.
 
 mod common;
 
@@ -16,7 +16,7 @@ fn sleeper() -> Running {
     Command::new("sleep").arg("600").stdin(Stdio::null()).begin()
 }
 
-/// A running command that has printed some samples.
+/// A running command, and the samples that it has printed so far.
 struct Watching {
     running: Running,
     stdout: BufReader<ChildStdout>,
@@ -24,7 +24,7 @@ struct Watching {
 }
 
 impl Watching {
-    /// Starts it, and waits for this number of lines.
+    /// Starts the command, and waits until it has printed this number of lines.
     fn begin(mut command: Command, lines: usize) -> Watching {
         let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
         let (mut stdout, mut shown) = (BufReader::new(running.stdout()), String::new());
@@ -34,7 +34,7 @@ impl Watching {
         Watching { running, stdout, shown }
     }
 
-    /// Waits until it ends.
+    /// Waits until the command ends.
     fn ran(mut self) -> Ran {
         self.stdout.read_to_string(&mut self.shown).unwrap();
         Ran { stdout: self.shown, ..self.running.ran() }
@@ -86,7 +86,7 @@ fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
     assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
 }
 
-/// Checks the file with Prometheus itself, while it is replaced again and again.
+/// Checks the file with Prometheus' own tool, while the file is replaced again and again.
 #[test]
 fn prometheus_reads_the_export_and_never_half_of_it() {
     if !needs(&[program("promtool")]) {
@@ -113,7 +113,7 @@ fn prometheus_reads_the_export_and_never_half_of_it() {
     lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());
     let linted = lint.stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
     assert_eq!((linted.code, linted.stdout.as_str(), linted.stderr.as_str()), (Some(0), "", ""), "{text}");
-    // The OpenMetrics reader of its database, which wants to know when a sample was taken.
+    // promtool also reads OpenMetrics for Prometheus' database; for that, each sample needs a time.
     let stamped = text
         .lines()
         .map(|line| if line.starts_with('#') { format!("{line}\n") } else { format!("{line} 1774101900\n") });

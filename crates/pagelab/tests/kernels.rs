@@ -1,5 +1,5 @@
-//! `compare --kernel`: Debian's kernels in QEMU guests. All guests are emulated and count instructions, so that the results do not
-//! depend on /dev/kvm.
+//! Tests of `compare --kernel` with Debian's kernels in QEMU guests. All guests are emulated and count instructions, so that the
+//! results do not depend on /dev/kvm.
 
 mod common;
 
@@ -17,7 +17,7 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// The time within which a guest must be gone.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A kernel with its modules, in the place where `cargo xtask guests --fetch` puts it.
+/// The image of a kernel whose modules are next to it. `cargo xtask guests --fetch` puts both there.
 fn image() -> PathBuf {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
@@ -34,7 +34,8 @@ fn has_guests() -> bool {
     ])
 }
 
-/// A comparison in guests of this kernel, under several names, each with additional words of the command line.
+/// A comparison in guests of this kernel, which is given under several names, each with additional words for its
+/// command line.
 fn compare(bench: &Bench, kernels: &[(&str, &str)], options: &[&str], command: &[String]) -> Command {
     let temporary = bench.path("tmp");
     fs::create_dir_all(&temporary).unwrap();
@@ -49,7 +50,7 @@ fn compare(bench: &Bench, kernels: &[(&str, &str)], options: &[&str], command: &
     compare
 }
 
-/// Runs it until it ends. Emulated guests take minutes if others use the processors.
+/// Runs the command until it ends. Emulated guests take minutes if other work uses the processors.
 fn ran(mut command: Command) -> Ran {
     let mut running = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     assert!(within(PATIENCE, || running.is_over()), "it still runs after {PATIENCE:?}: {command:?}");
@@ -65,12 +66,12 @@ fn times(comparison: &Value) -> Vec<String> {
     names.filter(|name| name.ends_with("_s")).collect()
 }
 
-/// The number of running guests of a run, identified by a word of the kernel's command line.
+/// The number of running guests of one run. They are found by a word of the kernel's command line.
 fn guests(name: &str) -> usize {
     processes_with(&format!("pagelab.kernel={name} ")).len()
 }
 
-/// The number of files of guests left in a directory.
+/// The number of files that guests left in a directory.
 fn left_in(directory: &Path) -> usize {
     fs::read_dir(directory).unwrap().count()
 }
@@ -85,8 +86,8 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let program = bench.word("pagelab");
     let script =
         format!("echo x > {written} && cat {written} && {program} workload page-touch --bytes 64M --answer-only");
-    // Debian's kernels zero memory when they allocate it (init_on_alloc), and this one zeroes a huge page once more for the fault.
-    // That takes as many instructions as the avoided faults save.
+    // Debian's kernels zero memory when they allocate it (init_on_alloc), and this kernel zeroes a huge page once more for the
+    // fault. The second zeroing takes as many instructions as the avoided faults save.
     let words = |enabled: &str| format!("transparent_hugepage={enabled} init_on_alloc=0");
     let (never, always) = (words("never"), words("always"));
     let kernels = [("never", never.as_str()), ("always", always.as_str())];
@@ -117,7 +118,7 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
         arm(&one, "default")["medians"].clone()
     };
     let faults = |name: &str| median(name)["minor_faults"].as_f64().unwrap();
-    // The program gives its memory back before it ends, so none of it is seen: that is no figure, and not 0.
+    // The program gives its memory back before it ends, so none of it is inspected. Then the figure is absent, not 0.
     assert!(median("always")["large_page_bytes"].is_null(), "{:#}", median("always"));
     let (never, always) = (faults("never"), faults("always"));
     assert!(never > 64.0 * 256.0 && always < never / 4.0, "{never} and {always}");

@@ -1,5 +1,5 @@
-//! `compare --khugepaged off`, on a host whose khugepaged is configured to work all the time, and the reports about khugepaged in
-//! rows.
+//! Tests of `compare --khugepaged off`, on a host whose khugepaged is configured to work all the time, and of the reports about
+//! khugepaged in rows.
 
 mod common;
 
@@ -14,15 +14,16 @@ const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/enabled";
 /// Settings that make khugepaged scan many pages, and often.
 const EAGER: [(&str, &str); 3] =
     [("pages_to_scan", "1000000"), ("scan_sleep_millisecs", "10"), ("max_ptes_none", "511")];
-/// The number of windows that the program leaves to khugepaged, large enough that khugepaged cannot collapse only those of another
-/// program.
+/// The number of windows that the program leaves to khugepaged. It is so large that khugepaged must collapse some of them, and not
+/// only windows of another program.
 const WINDOWS: &str = "32";
 
 /// A host with these settings, restored at the end.
 struct EagerHost(Settings);
 
 impl EagerHost {
-    /// Takes a bench as the proof that the host's lease is held, so that no other pagelab takes these values for those to restore.
+    /// Makes the host eager. The bench proves that the test holds the host's lease, so that no other pagelab takes these values
+    /// for those to restore.
     fn make(_bench: &Bench) -> EagerHost {
         let host = EagerHost(settings());
         for (name, value) in EAGER {
@@ -51,7 +52,7 @@ fn can_be_held() -> bool {
     ])
 }
 
-/// A program that leaves windows to khugepaged, and prints whether one was collapsed before its timeout.
+/// A program that leaves windows to khugepaged, and prints whether one of them was collapsed before its timeout.
 fn left_to_khugepaged(bench: &Bench, patience_ms: &str) -> Vec<String> {
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/left_to_khugepaged.c");
     let compiled = bench.word("left_to_khugepaged");
@@ -74,7 +75,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
     let _host = EagerHost::make(&bench);
     let before = settings();
     let run = |how: &str, patience_ms: &str| {
-        // Policies that disable and enable the PMD size: khugepaged starts again each time.
+        // These policies disable and enable the PMD size in turn, and each time the kernel starts khugepaged again.
         let options =
             ["--khugepaged", how, "-p", "default,mthp-64k,thp", "--aa", "--blocks", "2", "--min-blocks", "1", "--json"];
         bench.compare(&options, &left_to_khugepaged(&bench, patience_ms)).ran().says(0, &[]).json()

@@ -1,4 +1,5 @@
-//! Killed and interrupted comparisons: settings are restored, no process is left over, and the store stays intact.
+//! Tests of comparisons that are killed or interrupted: settings are restored, no process is left over, and the store
+//! stays intact.
 
 mod common;
 
@@ -11,15 +12,16 @@ use std::time::Duration;
 use common::*;
 use testing::Random;
 
-/// The time within which a comparison must end after a signal. It is shorter than the ten seconds after which a tree's subreaper
-/// kills what is left, and some hundred times longer than it usually takes.
+/// The time within which a comparison must end after a signal. This is shorter than the ten seconds after which the subreaper of
+/// a tree kills the remaining processes, and some hundred times longer than the end usually takes.
 const ENDED: Duration = Duration::from_secs(8);
-/// Policies that use all the ways of changing settings.
+/// Policies that together change settings in all ways.
 const POLICIES: &str = "base,mthp-64k,hugetlb-2m";
 /// The number of times that pagelab is killed.
 const KILLS: u32 = 50;
 
-/// Starts a comparison that changes settings all the time. The command line of its command contains the bench's directory.
+/// Starts a comparison that changes settings all the time. Its command line contains the bench's directory, by which its
+/// processes are found.
 fn start(bench: &Bench) -> Running {
     let options = ["-p", POLICIES, "--blocks", "1000", "--min-blocks", "1000"];
     let script = bench.word("measured");
@@ -31,7 +33,7 @@ fn start(bench: &Bench) -> Running {
         .begin()
 }
 
-/// A bench with that command, and with a lease of its own.
+/// A bench with the measured command of [`start`], and with a lease of its own.
 fn bench() -> Bench {
     let bench = Bench::with_own_lease();
     let program = bench.word("pagelab");
@@ -44,7 +46,8 @@ fn differences_at_rest(bench: &Bench, before: &Settings) -> Settings {
     bench.settings_at_rest().into_iter().filter(|setting| !before.contains(setting)).collect()
 }
 
-/// Waits until the settings are as before. The number of huge pages includes those that a killed program has not freed yet.
+/// Waits until the settings are as before. The number of huge pages also counts pages that a killed program has not freed
+/// yet.
 fn await_as_before(bench: &Bench, before: &Settings, when: &str) {
     let as_before = within(LIMIT, || differences_at_rest(bench, before).is_empty());
     assert!(as_before, "{when}: {:?}", differences_at_rest(bench, before));
@@ -55,14 +58,15 @@ fn differences_now(before: &Settings) -> Settings {
     settings().into_iter().filter(|setting| !before.contains(setting)).collect()
 }
 
-/// Whether a setting differs now because it is lent. Surplus pages of a pool (`surplus_hugepages`) are included in its number of
-/// pages, and a trial that has just ended may still be freeing them when no setting is lent any more.
+/// Whether any setting differs from before because pagelab has changed it. Surplus pages (`surplus_hugepages`) do not count:
+/// they are included in a pool's number of pages, and a trial that has just ended may still be freeing them when pagelab has
+/// restored all settings.
 fn is_lent(before: &Settings) -> bool {
     let number = |path: &Path| std::fs::read_to_string(path).unwrap().trim().parse::<u64>().unwrap();
     let is_set = |path: &Path| {
         let surplus = path.with_file_name("surplus_hugepages");
         if !surplus.exists() {
-            return false; // vm.nr_hugepages, another name of one of them
+            return false; // vm.nr_hugepages is another name of one pool's setting
         }
         let beyond = number(&surplus);
         let pages = number(path);
@@ -75,7 +79,8 @@ fn is_lent(before: &Settings) -> bool {
     })
 }
 
-/// The watchdog of a run: a fork of pagelab with the same command line. A process that is about to exec a program looks the same.
+/// The watchdog of a run: a fork of pagelab with the same command line. A child that has not yet executed its program looks the
+/// same.
 fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
     let others = processes_with(&bench.store()).into_iter().map(|(pid, _)| pid);
     others.filter(|pid| *pid != child.id()).collect()
@@ -84,7 +89,7 @@ fn watchdog(bench: &Bench, child: &Running) -> Vec<u32> {
 /// Stops a run at a moment when settings differ from before.
 fn stop_with_changed_settings(bench: &Bench, child: &Running, before: &Settings) {
     bench.await_lease(child);
-    // Some moments are between the lease and the first change.
+    // When the run is stopped, it may have taken the lease without having changed a setting.
     let changed = within(LIMIT, || {
         stop(child.id());
         let changed = is_lent(before);
@@ -99,7 +104,7 @@ fn stop_with_changed_settings(bench: &Bench, child: &Running, before: &Settings)
 /// Kills a run and its watchdog between two changes of settings.
 fn kill_with_watchdog(bench: &Bench, child: Running, before: &Settings) {
     stop_with_changed_settings(bench, &child, before);
-    // The run is stopped, so that it restores nothing between the two kills.
+    // The run is already stopped, so that it restores nothing between the two kills.
     watchdog(bench, &child).into_iter().for_each(|pid| send("KILL", pid));
     child.kill();
     no_process_is_left(bench);
@@ -110,7 +115,7 @@ fn last_number(bench: &Bench) -> u64 {
     bench.listed().iter().filter_map(|one| one["number"].as_u64()).max().unwrap_or(0)
 }
 
-/// Waits until a later comparison than this one has stored a trial.
+/// Waits until a comparison with a higher number than this has stored a trial.
 fn await_trial(bench: &Bench, after: u64) {
     let is_stored =
         || bench.listed().iter().any(|one| one["number"].as_u64() > Some(after) && one["trials"].as_u64() > Some(0));
@@ -134,7 +139,8 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
     for round in 0..KILLS {
         let earlier = last_number(&bench);
         let child = start(&bench);
-        // Kill it right after its start, while it holds the lease, or after its first trials.
+        // Depending on the round, pagelab is killed right after its start, while it holds the lease, or after its first
+        // trials.
         match round % 3 {
             0 => {}
             1 => bench.await_lease(&child),
@@ -183,13 +189,14 @@ fn after_ctrl_c_and_sigterm_finished_trials_are_stored_and_reported() {
     }
 }
 
-/// Ctrl-C on a terminal also reaches the program, which may end in any way before pagelab can kill it.
+/// Ctrl-C on a terminal also reaches the measured program, which may end in any way before pagelab can kill it.
 #[test]
 fn a_trial_that_ended_while_pagelab_was_stopping_does_not_count() {
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let (runs, own_id, go) = (bench.word("runs"), bench.word("own-id"), bench.word("go"));
-    // The fourth run, the last of its block, waits without a system call or a child that would stop for the tracer, and then fails.
+    // The fourth run is the last of its block. It waits without making a system call or having a child for which the tracer would
+    // stop it, and then fails.
     let program = bench.script(
         "measured",
         &format!(
@@ -210,7 +217,7 @@ fn a_trial_that_ended_while_pagelab_was_stopping_does_not_count() {
     stop(child.id());
     send("INT", child.id());
     std::fs::write(&go, "").unwrap();
-    // It has exited, and is stopped for its tracer.
+    // The program has exited, and is stopped for its tracer.
     await_stop(id.trim().parse().unwrap());
     send("CONT", child.id());
     child.ran().says(130, &["stopped by signal 2", "stored"]);
@@ -232,7 +239,7 @@ fn is_same(open: &Metadata, file: &Path) -> bool {
     std::fs::metadata(file).is_ok_and(|file| (file.dev(), file.ino()) == (open.dev(), open.ino()))
 }
 
-/// A watchdog that is slower than a user's next command.
+/// The watchdog is slower than the user's next command.
 #[test]
 fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     if !needs(&own_lease()) {
@@ -259,7 +266,7 @@ fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     no_process_is_left(&bench);
 }
 
-/// Kills the whole process tree of a session at once, as a service manager or the OOM killer can do.
+/// The whole process tree of a session is killed at once, as a service manager or the OOM killer can do.
 #[test]
 fn after_the_watchdog_died_too_restore_restores() {
     if !needs(&own_lease()) {
@@ -292,11 +299,11 @@ fn the_next_comparison_restores_what_a_crash_left() {
     await_as_before(&bench, &before, "after a comparison");
 }
 
-/// The client is not part of the traced tree.
+/// The client is a process outside the traced tree.
 #[test]
 fn a_killed_comparison_leaves_neither_server_nor_client() {
     let bench = if is_root() && has("unshare") { Bench::with_own_lease() } else { Bench::new() };
-    // Short sleeps, so that none of them outlives its killed shell for long.
+    // The sleeps are short, so that none outlives its killed shell for long.
     let forever = "while :; do sleep 0.05; done";
     let (server, client) = (bench.script("server", forever), bench.script("client", forever));
     let mut compare =

@@ -1,4 +1,5 @@
-//! `workload kvm-dirty-log` as a command, on the real /dev/kvm. Without it, a test reports `skipped: needs /dev/kvm`.
+//! Tests of `workload kvm-dirty-log` as a command, on the real /dev/kvm. Without /dev/kvm, a test reports
+//! `skipped: needs /dev/kvm`.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Output, Stdio};
@@ -181,7 +182,7 @@ fn large_leaves_are_split_and_come_back() {
         assert_eq!((large("write 1"), large("repopulate")), (Some(0), Some(before)));
         let eager = document["kvm"]["eager_splitting"].as_str().unwrap();
         let split_in = document["split_in"].as_str().unwrap();
-        // The parameters must agree with the counters.
+        // KVM's parameters must agree with the counters.
         match eager {
             "shown" => assert_eq!(split_in, mode),
             "not_shown" => assert_eq!(split_in, "write 1"),
@@ -201,7 +202,8 @@ fn leaves(document: &Value) -> Option<[(u64, u64); 3]> {
     Some([after("populate")?, after("write 1")?, after("repopulate")?])
 }
 
-/// Whether there are as many 4K leaves as the memory has pages, apart from the loop and what KVM maps around it.
+/// Whether the number of 4K leaves is the number of pages of the memory, apart from the pages of the guest's loop and
+/// those that KVM maps around it.
 fn all_of_4k(found: (u64, u64), bytes: u64) -> bool {
     found.1 == 0 && (bytes / 4096..bytes / 4096 + 64).contains(&found.0)
 }
@@ -268,8 +270,8 @@ fn prints_what_the_host_can_show_and_what_maps_the_memory() {
     let document = document(&format!("--bytes {} --backing base --with-model", 4 << 20));
     let model = &document["model"];
     assert_eq!(model["provenance"], "modelled");
-    // 4 MiB of 4K pages, cleared in bitmap words of 64 pages: 16 walks, each through a root, a level 2 table and 64 entries of
-    // level 3.
+    // 4 MiB of 4K pages are cleared in bitmap words of 64 pages: 16 walks, each through the root, a level 2 table and 64
+    // entries of level 3.
     let vanilla = &model["cases"][0]["variants"][0]["counters"];
     assert_eq!((&model["cases"][0]["granule_bytes"], &vanilla["walks"]), (&4096.into(), &16.into()));
     assert_eq!(vanilla["entries_read"], 16 * (1 + 1 + 64));
@@ -333,7 +335,7 @@ fn an_interrupt_says_where_it_came_and_leaves_nothing() {
     let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let pid = child.id();
     wait_until(|| has_vm(pid));
-    // The first phase, which touches the guest's memory, has begun.
+    // When this much is resident, the first phase, which touches the guest's memory, has begun.
     wait_until(|| resident_bytes(pid) > 16 << 20);
     Command::new("kill").args(["-INT", &pid.to_string()]).status().unwrap();
     let output = child.wait_with_output().unwrap();

@@ -1,4 +1,5 @@
-//! `pagelab sim --layouts N`: its output, and that its figures have the same spread as those of programs with randomised addresses.
+//! Tests of `pagelab sim --layouts N`: its output, and that its figures have the same spread as those of programs with randomised
+//! addresses.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -98,7 +99,7 @@ fn refuses_traces_without_another_layout() {
     assert!(!traced.sim(&["-p", "base"]).stdout.contains("without randomisation"), "its addresses are its own");
 }
 
-/// The faults of the counted trials under a policy, with randomisation.
+/// The faults of each counted trial under a policy, with randomised addresses.
 fn measured(bench: &Bench, path: &str) -> Vec<f64> {
     let options = ["--json", "--khugepaged", "off", "--blocks", MEASURED, "--min-blocks", MEASURED, "-p", "base,thp"];
     let ran = bench.compare(&options, &words_of(&[path])).ran();
@@ -112,10 +113,11 @@ fn measured(bench: &Bench, path: &str) -> Vec<f64> {
     faults
 }
 
-/// The ranges overlap if each contains the median of the other. The ends of both ranges are random, and their middles are not. If
-/// both are drawn from one distribution without ties, all of 20 runs are on one side of the median of 48 layouts once in 43,000
-/// tests, and all 48 layouts on one side of the median of the runs once in 4 million (counted by orders of 68 values). Ties and the
-/// tolerance, 2 % and five faults as for predictions of one layout, make it rarer.
+/// The measured and the simulated range overlap if each contains the median of the other. Medians are used because the ends of both
+/// ranges are random. Suppose that both are drawn from one distribution without ties. Then all 20 runs are on one side of the
+/// median of the 48 layouts once in 43,000 tests, and all 48 layouts are on one side of the median of the runs once in 4 million
+/// (counted over the orders of 68 values). Ties, and the tolerance of 2 % and five faults that also applies to one layout, make
+/// this rarer.
 #[test]
 fn measured_and_simulated_faults_spread_over_the_same_range() {
     let here = [("x86-64", cfg!(target_arch = "x86_64")), root(), recording("qemu-x86_64"), program("gcc")];
@@ -142,7 +144,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
     let (runs, launches) = (measured(&bench, &path), measured(&bench, &exits));
     let middle = |sorted: &[f64]| sorted[sorted.len() / 2];
     let figure = |document: &Value, key: &str| spread(document, "thp", "faults")[key].as_f64().unwrap();
-    // Faults before the execve, and the few of the vDSO, which no trace contains.
+    // Faults that no trace contains: those before the execve, and the few on the vDSO.
     let launch = middle(&launches) - figure(&of_exits, "median");
     let (least, median, most) = (runs[0] - launch, middle(&runs) - launch, runs[runs.len() - 1] - launch);
     let [own_least, own_median, own_most] = ["least", "median", "most"].map(|key| figure(&simulated, key));
@@ -151,7 +153,7 @@ fn measured_and_simulated_faults_spread_over_the_same_range() {
     assert!(runs.len() >= 20 && most - least > 256.0 && own_most - own_least > 256.0, "it spreads");
     assert!(median >= own_least - allowed(own_least) && median <= own_most + allowed(own_most));
     assert!(own_median >= least - allowed(least) && own_median <= most + allowed(most));
-    // No run is outside the possible range: all pages large, or none that could be missed.
+    // No run may be outside the possible range, from all pages large to no large page where one could be missing.
     let width = own_most - own_least;
     assert!(least >= own_least - width / 2.0 && most <= own_most + width / 2.0);
 }

@@ -1,5 +1,5 @@
-//! Memory that `compare` leaves out of a verdict without `--prove-all`: the difference that the option makes on a running kernel,
-//! and the prediction of `sim`.
+//! Tests of memory that a verdict of `compare` leaves out without `--prove-all`: the difference that the option makes on a
+//! running kernel, and the prediction of `sim`.
 
 mod common;
 
@@ -10,11 +10,11 @@ use common::{Alone, Bench, Runs, arm, needs, program, recording, root};
 use serde_json::Value;
 
 const POLICIES: [&str; 2] = ["base", "thp"];
-/// The memory that a program frees during its start, which differs under QEMU.
+/// The memory that a program frees while it starts, which differs under QEMU.
 const ALLOWED_BYTES: f64 = 131072.0;
 
-/// Bytes that the verdict on a policy concerns and covers, in the median trial. The tracer also leaves out memory that would take
-/// too long to check, which is more on a busy machine.
+/// In the median trial, the bytes that the verdict on a policy concerns, and those that it covers. The tracer also leaves out
+/// memory whose inspection would take too long, which is more memory on a busy machine.
 fn verdict(comparison: &Value, policy: &str) -> [f64; 2] {
     arm(comparison, policy);
     let trials = comparison["trials"].as_array().unwrap();
@@ -48,7 +48,7 @@ fn predicts_the_inspections_skipped_without_prove_all() {
     bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--", &compiled]).ran().says(0, &[]);
     let compare = |option: &[&str]| {
         let options = ["--json", "--blocks", "7", "--min-blocks", "7", "-p", &policies, "--khugepaged", "off"];
-        // The addresses of mappings decide which of them contain a large page, and both comparisons need the same addresses.
+        // The addresses of mappings decide which of them contain a large page, so both comparisons need the same addresses.
         let command = ["setarch", "--addr-no-randomize", &compiled].map(str::to_owned);
         let ran = bench.compare(&[&options[..], option].concat(), &command).ran();
         assert_eq!(ran.code, Some(0), "{ran}");

@@ -1,4 +1,4 @@
-//! `pagelab limits` in control groups of the running kernel.
+//! Tests of `pagelab limits` in control groups of the running kernel.
 
 mod common;
 
@@ -14,7 +14,7 @@ use serde_json::Value;
 
 const M: u64 = 1 << 20;
 
-/// The group below which pagelab makes its groups, in version 1 of control groups.
+/// The control group below which pagelab makes its groups, if the memory controller has version 1.
 fn above() -> Option<PathBuf> {
     let memberships = fs::read_to_string("/proc/self/cgroup").ok()?;
     let group = memberships.lines().find_map(|line| line.split_once(":memory:"))?.1;
@@ -22,7 +22,7 @@ fn above() -> Option<PathBuf> {
     directory.join("memory.limit_in_bytes").exists().then_some(directory)
 }
 
-/// A group with a limit that pagelab did not make, removed when this is dropped.
+/// A control group with a limit, made by the test and removed when this is dropped.
 struct Group(PathBuf);
 
 impl Group {
@@ -57,14 +57,14 @@ fn ends_with(limit_bytes: u64, command: &[&str]) -> bool {
     group.command(command).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
 }
 
-/// The groups of pagelabs that have ended.
+/// Control groups left by pagelabs that have ended.
 fn leftovers() -> Vec<PathBuf> {
     let groups = fs::read_dir(above().unwrap()).unwrap().map(|entry| entry.unwrap().path());
     let has_ended = |group: &PathBuf| pid_of(group).is_some_and(|pid| !Path::new("/proc").join(pid).exists());
     groups.filter(has_ended).collect()
 }
 
-/// The PID in the name of a group of pagelab.
+/// The PID in the name of a control group made by pagelab.
 fn pid_of(group: &Path) -> Option<&str> {
     group.file_name()?.to_str()?.strip_prefix("pagelab-limits-")?.split('-').next()
 }
@@ -94,13 +94,13 @@ fn the_limit_suffices_and_the_one_below_it_does_not() {
         assert!(at_peak("anonymous_bytes") >= 48 * M && at_peak("tables_bytes") > 0, "{found:#}");
         assert!(at_peak("total_bytes") >= at_peak("anonymous_bytes") + at_peak("kernel_bytes"), "{found:#}");
     }
-    // The shell that joins the group has memory too, and a kernel charges in batches of 256K a processor.
+    // The shell that joins the group needs memory too, and the kernel charges in batches of 256K per processor.
     let limit = of_policy(&document, "default")["limit_bytes"].as_u64().unwrap();
     assert!(ends_with(limit + M, &touch));
     assert!(!ends_with(44 * M, &touch));
 }
 
-/// A program that touches one page in each large one takes all of them under thp, where nothing limits it.
+/// A program that touches one page in each large page takes all large pages under thp, if there is no limit.
 #[test]
 fn memory_that_large_pages_waste_is_in_the_peak() {
     let python = python();
@@ -121,14 +121,15 @@ fn memory_that_large_pages_waste_is_in_the_peak() {
     assert!(bytes(base, "peak_bytes") < 24 * M && bytes(base, "limit_bytes") < 24 * M, "{document:#}");
     assert!(bytes(thp, "peak_bytes") >= 80 * M, "{document:#}");
     assert!(thp["at_peak"]["huge_bytes"].as_u64().unwrap() >= 80 * M, "{document:#}");
-    // The smallest limit is a matter of chance, but not as small as base pages permit, nor is it more than the peak and a little.
+    // Under thp the smallest limit is a matter of chance, but it is not below the limit under base.
     assert!(
         thp["why_none"].is_string() || bytes(thp, "limit_bytes") >= bytes(base, "limit_bytes") - 2 * M,
         "{document:#}"
     );
 }
 
-/// The group has the processes of the command only, and is removed with those that the command made in it.
+/// The group contains only the processes of the command. It is removed together with the groups that the command made
+/// in it.
 #[test]
 fn groups_are_removed_with_their_children_and_after_a_signal() {
     if !needs(&[root(), ("memory control groups of version 1", above().is_some())]) {
@@ -152,7 +153,7 @@ fn groups_are_removed_with_their_children_and_after_a_signal() {
     assert_eq!(leftovers(), Vec::<PathBuf>::new());
 }
 
-/// Memory that another group's limit keeps small is no answer, nor is that of a process that left the group.
+/// If another group's limit restricts the memory, or a process leaves the group, `limits` gives no answer.
 #[test]
 fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let python = python();
@@ -165,7 +166,7 @@ fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let ran = bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", leaves]).ran();
     ran.says(4, &["a process of it left its control group"]);
     let group = Group::with_limit(32 * M);
-    // Clean pages of files can be taken back, so that the limit is reached and nothing is killed.
+    // The kernel can take back clean file pages, so the limit is reached without killing a process.
     let file = bench.word("file");
     let mut written = File::create(&file).unwrap();
     written.write_all(&vec![1; 64 << 20]).unwrap();

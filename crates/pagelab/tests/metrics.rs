@@ -1,4 +1,4 @@
-//! `pagelab metrics`: figures of control groups, exact to the byte, in documents and for Prometheus.
+//! Tests of `pagelab metrics`: figures of control groups, exact to the byte, in documents and for Prometheus.
 
 mod common;
 
@@ -28,7 +28,7 @@ impl Group {
             .find(|group| fs::create_dir(&group.0).is_ok() && group.0.join("memory.stat").is_file())
     }
 
-    /// The end of its path, as labels have it.
+    /// The end of the group's path, as labels contain it.
     fn name(&self) -> String {
         format!("/{}", self.0.file_name().unwrap().to_str().unwrap())
     }
@@ -47,8 +47,8 @@ impl Drop for Group {
     }
 }
 
-/// Plants bytes of shared memory and of anonymous memory in base pages, and of anonymous memory in PMD leaves, in a process in the group.
-/// `copies` further processes share all of it.
+/// Starts a process in the group which has this amount of shared memory in base pages, anonymous memory in base pages, and anonymous
+/// memory in PMD leaves. `copies` further processes share all of it.
 fn planted(bench: &Bench, group: &Group, [shmem, small, large]: [u64; 3], copies: u64) -> Running {
     let compiled = bench.word("planted");
     if !Path::new(&compiled).exists() {
@@ -67,7 +67,7 @@ fn planted(bench: &Bench, group: &Group, [shmem, small, large]: [u64; 3], copies
     running
 }
 
-/// The document of a look.
+/// The document of one sample.
 fn document(bench: &Bench) -> Value {
     bench.pagelab(&["metrics", "--json"]).ran().json()
 }
@@ -97,7 +97,7 @@ fn samples(text: &str) -> BTreeMap<String, f64> {
     samples
 }
 
-/// The sample of a group of a test: by its metric, and the labels after its group.
+/// The sample of a test's group: found by its metric, and by the labels after that of the group.
 fn sample(samples: &BTreeMap<String, f64>, metric: &str, group: &Group, labels: &str) -> u64 {
     let start = format!("pagelab_cgroup_{metric}{{cgroup=\"");
     let end = format!("{}\"{labels}}}", group.name());
@@ -162,14 +162,14 @@ fn planted_memory_is_exported_to_the_byte_by_group_and_leaf() {
     assert!(shared(&other) >= 3 * 8 * M && shared(&one) < 8 * M, "{} {}", shared(&other), shared(&one));
     let proportional = sample(&samples, "proportional_bytes", &other, "");
     assert!((8 * M..12 * M).contains(&proportional), "shared memory counts once: {proportional}");
-    // The kernel's own count is kept for each processor, and can be off by some pages.
+    // The kernel keeps this count per processor, so it can be off by some pages.
     let charged = sample(&samples, "charged_anonymous_large_bytes", &one, "");
     assert!(charged.abs_diff(12 * M) <= 2 * M, "{charged}");
     let document = document(&bench);
     assert_eq!(bytes_in(group_in(&document, &one), "anonymous", 2 * M), 12 * M);
 }
 
-/// Whether it is a sample of the memory of a group by leaf.
+/// Whether the metric is for the memory of this group by leaf.
 fn is_leaf(name: &str, group: &Group) -> bool {
     name.starts_with("pagelab_cgroup_leaf_bytes{") && name.contains(&format!("{}\",", group.name()))
 }
@@ -243,7 +243,7 @@ fn looks_at_an_interval_are_documents_and_the_page_describes_them() {
         output.read_line(&mut line).unwrap();
     }
     drop(output);
-    // Its output has no reader any more.
+    // Nothing reads the output any more, so the command ends.
     watching.ran().says(0, &[]);
     let look: Value = serde_json::from_str(&line).unwrap();
     let formats = described_formats("pagelab.metrics/1");

@@ -1,5 +1,5 @@
-//! Output files that a user names: which links and FIFOs are followed, the owner of new files, and output that is written as it is
-//! produced.
+//! Tests of output files that a user names: which links and FIFOs are followed, the owner of new files, and output that is written
+//! as it is produced.
 
 mod common;
 
@@ -12,7 +12,7 @@ use common::*;
 /// The ID of the user without privileges.
 const NOBODY: u32 = 65534;
 
-/// Verbs with a file that they write; `FILE` is replaced by its path.
+/// Verbs that write a file. `FILE` is replaced by its path.
 const WRITING: [&[&str]; 7] = [
     &["compare", "-p", "default,base", "--html", "FILE", "--", "true"],
     &["compare", "-p", "default,base", "--csv", "FILE", "--", "true"],
@@ -104,8 +104,8 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
     assert_eq!(ran.stderr, whole, "a reader that goes is no error, and one that stays gets all");
 }
 
-/// Covers the files of a study next to its store, generated files, and the directory into which a model machine's traces are
-/// recorded.
+/// Covers the files of a study next to its store, generated files, and the directory into which traces for model machines
+/// are recorded.
 #[test]
 fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links() {
     if !needs(&[root()]) {
@@ -135,7 +135,7 @@ fn root_makes_and_replaces_nothing_through_a_directory_that_another_user_links()
     assert_eq!(fs::read_dir(precious.path()).unwrap().count(), 1, "the file of before");
 }
 
-/// Captures this process.
+/// Inspects this process and writes a capture of it.
 fn capture(bench: &Bench, directory: &str) -> Command {
     bench.pagelab(&["inspect", &std::process::id().to_string(), "--capture", directory])
 }

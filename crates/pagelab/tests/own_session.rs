@@ -1,4 +1,5 @@
-//! `compare --own-session`: the session of every run, the weight of its autogroup, and what is reported where it has no effect.
+//! Tests of `compare --own-session`: the session of every run, the weight of its autogroup, and what is reported if the weight
+//! has no effect.
 
 mod common;
 
@@ -9,7 +10,7 @@ use common::*;
 
 const SWITCH: &str = "/proc/sys/kernel/sched_autogroup_enabled";
 
-/// Whether the scheduler weighs the sessions of this process by their autogroups.
+/// The requirement that the scheduler weighs the sessions of this process by their autogroups.
 fn has_autogroups() -> (&'static str, bool) {
     let is_on = fs::read_to_string(SWITCH).is_ok_and(|switch| switch.trim() == "1");
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -22,18 +23,19 @@ fn has_autogroups() -> (&'static str, bool) {
 fn logging(bench: &Bench, name: &str, then: &str) -> String {
     let look = "$$ $(cut -d' ' -f6 /proc/$$/stat) $(sed 's/.* //' /proc/$$/autogroup)";
     let script = bench.script(name, &format!("echo {name} {look} >> {}\n{then}", bench.word("log")));
-    // A program of another user writes it too.
+    // A program of another user writes to the log too.
     let log = fs::File::options().create(true).append(true).open(bench.path("log")).unwrap();
     log.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666)).unwrap();
     script
 }
 
-/// What a run saw of itself.
+/// What a run found out about itself.
 struct Seen {
     name: String,
     pid: u32,
     session: u32,
-    /// None in the kernel's first autogroup, which has no weight: that of processes whose ancestors never made a session.
+    /// `None` in the kernel's first autogroup, which has no weight. It contains the processes none of whose ancestors
+    /// made a session.
     nice: Option<i32>,
 }
 
@@ -86,7 +88,7 @@ fn a_server_and_its_client_have_one_each() {
     let bench = Bench::new();
     let [server, client] =
         ["server", "client"].map(|name| logging(&bench, name, if name == "server" { "exec sleep 1000" } else { ":" }));
-    // Each server is ready when its own line is there.
+    // A server is ready when the log has a new line of a server.
     let log = bench.word("log");
     let ready = bench.script("ready", &format!("test $(grep -c ^server {log}) -gt $(grep -c ^client {log})"));
     let options = ["-p", "default,base", "--own-session", "--server", &server, "--ready", &ready];
@@ -112,7 +114,7 @@ fn another_users_command_has_the_top_weight_too() {
 
 #[test]
 fn without_root_the_session_has_the_usual_weight_and_that_is_reported() {
-    // Without root it takes no lease: another test may change settings.
+    // Without root a comparison takes no lease, so another test could change settings meanwhile.
     let _alone = is_root().then(Alone::wait);
     if !needs(&[root(), program("setpriv"), has_autogroups()]) {
         return;

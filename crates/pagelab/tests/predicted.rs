@@ -2,9 +2,9 @@
 //! under every policy.
 //!
 //! Both sides use the same addresses: programs run under `setarch --addr-no-randomize`, and the model places mappings as Linux does
-//! in that case. The programs are in tmpfs: elsewhere the kernel maps large folios of a file whole (`filemap_map_folio_range`,
-//! mm/filemap.c), and the folios depend on how the file was read into the page cache. Every other permitted difference is an
-//! [`Allowance`].
+//! in that case. The programs are in a tmpfs. On another file system the kernel maps large folios of a file whole
+//! (`filemap_map_folio_range`, mm/filemap.c), and which folios there are depends on how the file was read into the page cache.
+//! Every other permitted difference is an [`Allowance`].
 
 mod common;
 #[path = "predicted/pool.rs"]
@@ -23,16 +23,17 @@ use validation::launch::Launch;
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 /// The allowed relative error of a prediction.
 const TOLERANCE: f64 = 0.02;
-/// Faults that are not caused by the program's memory: those of the vDSO and its data, which QEMU does not have, those of code that
-/// libraries choose by the processor, and the few by which launches differ.
+/// Maximum number of measured faults that are not caused by the program's memory: faults on the vDSO and its data, which QEMU does
+/// not have, on code that libraries choose by the processor, and the few by which launches differ.
 const STRAY_FAULTS: f64 = 5.0;
 /// The size that `mthp-64k` asks for.
 const WINDOW_BYTES: f64 = 65536.0;
 /// The number of base pages in a window.
 const WINDOW_PAGES: f64 = 16.0;
 
-/// The environment of the built-in workloads: from the start, the heap has the largest size that it will ever need. Under QEMU the
-/// argument parser uses 100K more or less of it, which decides whether the end of the heap is given back, and a large page with it.
+/// The environment of the built-in workloads, with which the heap has its maximum size from the start. Otherwise the argument
+/// parser, which uses up to 100K more or less memory under QEMU, would decide whether the end of the heap is given back, and a
+/// large page with it.
 const LONG_HEAP: Variables = &[("GLIBC_TUNABLES", "glibc.malloc.top_pad=2097152")];
 
 /// Variables and their values.
@@ -41,16 +42,16 @@ type Variables = &'static [(&'static str, &'static str)];
 /// The allowed error of a prediction in addition to [`TOLERANCE`].
 struct Allowance {
     processes: f64,
-    /// The number of aligned windows of `mthp-64k` that may be used more or less than predicted, because the allocations of
-    /// programs may depend on their addresses, which differ under QEMU.
+    /// How many aligned windows of `mthp-64k` may be used more or less than predicted. The allocations of a program may
+    /// depend on its addresses, which differ under QEMU.
     windows: f64,
 }
 
-/// The results of a program on both sides.
+/// The results of a program when measured and when simulated.
 struct Compared {
     native: Value,
     simulated: Value,
-    /// Measured faults that are not the program's.
+    /// Measured faults that are due to launching the program.
     launch_faults: f64,
 }
 
@@ -86,7 +87,7 @@ fn compiled(bench: &Bench, name: &str) -> String {
     compiled
 }
 
-/// A launch with these variables in which the interpreter of a program maps the same on both sides.
+/// A launch with these variables, in which the dynamic linker of the program maps the same memory on both sides.
 fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch {
     let path = std::env::var("PATH").unwrap_or_default();
     let mut environment = vec![("PATH".to_owned(), path), ("HOME".to_owned(), bench.word(""))];
@@ -98,7 +99,7 @@ fn same_start(bench: &Bench, command: &[String], variables: Variables) -> Launch
     })
 }
 
-/// As [`same_start`], for a program whose allocations depend on its addresses.
+/// Like [`same_start`], but for a program whose allocations depend on its addresses.
 fn same_addresses(bench: &Bench, command: &[String]) -> Launch {
     same_start(bench, command, &[]).same_addresses(command).unwrap_or_else(|| {
         panic!("{command:?} maps differently under QEMU with every limit of its stack that was tried")
@@ -117,7 +118,7 @@ fn compared(bench: &Bench, policies: &[&str], commands: &[Vec<String>], launch: 
         simulated: exits_simulated,
         launch_faults: 0.0,
     };
-    // The launcher's faults, which do not occur in a recorded program: those before the execve.
+    // Faults before the execve are those of the launcher. A recorded program does not have them.
     let (native_faults, simulated_faults) = exits.faults("base");
     assert!(
         native_faults > simulated_faults && simulated_faults > 30.0,
@@ -146,7 +147,8 @@ fn simulated(bench: &Bench, policies: &[&str], command: &[String], launch: &Laun
 
 /// Runs a program under the policies.
 fn native(bench: &Bench, policies: &[&str], command: &[String], launch: &Launch) -> Value {
-    // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
+    // khugepaged would wake up in random trials, and the model's khugepaged runs on a different clock, so it is
+    // switched off.
     let still = ["--khugepaged", "off"];
     let policies = policies.join(",");
     let options = ["--json", "--prove-all", "--blocks", "2", "--min-blocks", "1", "-p", &policies];
@@ -160,7 +162,7 @@ fn native(bench: &Bench, policies: &[&str], command: &[String], launch: &Launch)
 }
 
 impl Compared {
-    /// A counted trial of the policy, and its simulation.
+    /// A counted trial under the policy, and the simulation under it.
     fn of(&self, policy: &str) -> (&Value, &Value) {
         arm(&self.native, policy);
         let trials = self.native["trials"].as_array().unwrap();
@@ -188,12 +190,12 @@ fn agrees(bench: &Bench, command: &[String], allowance: &Allowance) {
     agrees_when(&same_start(bench, command, &[]), bench, command, allowance);
 }
 
-/// As [`agrees`], for a program with this launch.
+/// Like [`agrees`], but for a program that is started with this launch.
 fn agrees_when(launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
     agrees_under(&POLICIES, launch, bench, command, allowance);
 }
 
-/// As [`agrees_when`], under these policies.
+/// Like [`agrees_when`], but under these policies.
 fn agrees_under(policies: &[&str], launch: &Launch, bench: &Bench, command: &[String], allowance: &Allowance) {
     let both = compared(bench, policies, &[command.to_vec()], launch).remove(0);
     let mut off = Vec::new();
@@ -246,7 +248,7 @@ fn mappings_that_come_and_go_are_predicted() {
     workload_agrees(&["mmap-churn", "--rounds", "10"], 1.0);
 }
 
-/// The order of loads and stores decides how many faults there are, and how the page is mapped.
+/// The order of loads and stores decides how many faults there are, and how the page is mapped in the end.
 #[test]
 fn loads_before_stores_are_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
@@ -256,7 +258,7 @@ fn loads_before_stores_are_predicted() {
     }
 }
 
-/// Memory that processes share and protect, of which parts are dropped and parts are advised.
+/// Two processes share and protect the memory. Parts of it are dropped, and parts are advised.
 #[test]
 fn memory_of_which_parts_are_shared_dropped_and_advised_is_predicted() {
     if can_compare() && needs(&[program("gcc")]) {
@@ -322,7 +324,7 @@ fn a_compiler_is_predicted() {
     }
 }
 
-/// Debian's Python is linked for a fixed address.
+/// Debian's Python is linked for a fixed address, so its layout is the same on both sides.
 #[test]
 fn python_is_predicted() {
     let Ok(path) = std::fs::canonicalize("/usr/bin/python3") else {
@@ -333,8 +335,8 @@ fn python_is_predicted() {
         let bench = Bench::in_memory();
         let python = copied(&bench, path.to_str().unwrap());
         let script = "print(sum(hash(str(i)) % 7 for i in range(30000)))";
-        // Python's own allocator aligns pools of 16K in arenas that start at any page. The page at which the interpreter of this
-        // processor ends decides which pages it uses.
+        // Python's own allocator aligns pools of 16K within arenas that may start at any page. Which pages it uses depends on
+        // the page at which the dynamic linker for this processor ends.
         let command = words_of(&[&python, "-c", script]);
         let launch = same_start(&bench, &command, &[("PYTHONMALLOC", "malloc")]);
         agrees_when(&launch, &bench, &command, &Allowance { processes: 1.0, windows: 0.0 });

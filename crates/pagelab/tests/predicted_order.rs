@@ -1,5 +1,5 @@
-//! Compares the model's predictions with the running kernel for programs in which the order of threads or processes matters: minor
-//! faults.
+//! Compares the number of minor faults that the model predicts with those on the running kernel, for programs in which the order
+//! of threads or processes matters.
 
 mod common;
 
@@ -10,9 +10,9 @@ use common::{Bench, Runs, arm, needs, observed, program, recording, root, words_
 use serde_json::Value;
 use validation::StablePageCache;
 
-/// The allowed relative difference of a prediction from the value of some trial.
+/// The allowed relative difference between a prediction and the nearest trial.
 const TOLERANCE: f64 = 0.02;
-/// The number of faults by which launches of a program with a thread differ.
+/// The number of faults by which launches of a program with a thread may differ.
 const STRAY_FAULTS: f64 = 10.0;
 
 fn can_compare() -> bool {
@@ -31,7 +31,7 @@ fn compiled(bench: &Bench, name: &str) -> String {
 
 /// Faults of a command under a policy.
 struct Faults {
-    /// The minimum and the maximum of the trials.
+    /// The minimum and the maximum over the trials.
     measured: [f64; 2],
     /// The simulated faults.
     simulated: f64,
@@ -44,7 +44,7 @@ fn simulated(bench: &Bench, policies: &[&str], command: &[String]) -> Value {
     bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--"]).args(command).ran().says(0, &[]);
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies.join(","), "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
-    // The traces of child processes of an earlier recording would be simulated too.
+    // The traces of child processes are removed, because `sim` would take them for part of a later recording.
     std::fs::read_dir(bench.path("")).unwrap().flatten().for_each(|entry| {
         if entry.file_name().to_string_lossy().starts_with("trace") {
             std::fs::remove_file(entry.path()).unwrap();
@@ -82,8 +82,8 @@ fn faults(policies: &[&str], native: &Value, simulated: &Value) -> Vec<Faults> {
     policies.iter().map(of).collect()
 }
 
-/// Compares the faults of a command, without those before the execve and around it, which `true` also has. `by_chance` is the
-/// number of faults that may differ between runs.
+/// Compares the measured and the simulated faults of a command. Faults before and around the execve, which `true` has too,
+/// are subtracted. `by_chance` is the number of faults that may differ between runs.
 fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) {
     let (exits, launched) = (words_of(&["/bin/true"]), ["base"]);
     let simulated = [simulated(bench, &launched, &exits), simulated(bench, policies, command)];
@@ -106,8 +106,8 @@ fn agrees(bench: &Bench, policies: &[&str], command: &[String], by_chance: f64) 
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
-/// The kernel is the first to touch the buffer. If the consumer came first, it would get the zero page, and the producer would then
-/// fault once for each page.
+/// The kernel touches the buffer first. If the consumer came first, it would get the zero page, and the producer would then have
+/// one more fault for each page.
 #[test]
 fn a_producer_that_reads_and_its_consumer_are_predicted() {
     if can_compare() {
@@ -116,8 +116,8 @@ fn a_producer_that_reads_and_its_consumer_are_predicted() {
     }
 }
 
-/// What is copied depends on which process stores while the other is alive. Under `thp` the kernel copies more 2M pages that belong
-/// to one process alone than the model does.
+/// Which pages are copied depends on which process stores while the other is alive. Under `thp` the kernel copies more 2M pages
+/// that belong to one process alone than the model does.
 #[test]
 fn a_parent_that_stores_before_its_child_is_predicted() {
     if can_compare() {
@@ -129,8 +129,8 @@ fn a_parent_that_stores_before_its_child_is_predicted() {
 /// The number of pages of a zstd buffer: 128K and a header.
 const BUFFER_PAGES: f64 = 33.0;
 
-/// Regression test: the last runs of a thread that waited while others continued were in the file after theirs, too late for the
-/// replay. Under other policies the kernel's own figure varies by a quarter between runs.
+/// Regression test: when a thread waited while other threads continued, its last runs came after theirs in the file, too late
+/// for the replay. Under other policies than `base`, the kernel's own number of faults varies by a quarter between runs.
 #[test]
 fn zstd_with_its_threads_is_predicted() {
     if can_compare() && needs(&[program("zstd")]) {
@@ -138,7 +138,8 @@ fn zstd_with_its_threads_is_predicted() {
         let lines: String = (0..200_000u32).map(|line| format!("{}\n", line.wrapping_mul(2_654_435_761))).collect();
         std::fs::write(bench.path("lines"), lines).unwrap();
         let command = words_of(&["zstd", "-3", "-q", "-c", "-T2", &bench.word("lines")]);
-        // The relative speed of the threads decides how many buffers are in flight: natively the number varies by one between runs.
+        // The relative speed of the threads decides how many buffers are in use at the same time. Natively that number varies by
+        // one between runs.
         agrees(&bench, &["base"], &command, BUFFER_PAGES);
     }
 }

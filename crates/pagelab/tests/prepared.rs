@@ -1,4 +1,4 @@
-//! The command that runs before each trial.
+//! Tests of `compare --prepare`, the command that runs before each trial.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use common::*;
 
-/// A setting that mthp-64k changes.
+/// A setting that the policy mthp-64k changes.
 const SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 
-/// The number of 4K pages that `tail -c 64M` must touch.
+/// The number of 4K pages that the preparation (`tail -c 64M`) must touch.
 const PREPARED_PAGES: f64 = 64.0 * 1024.0 / 4.0;
 
 /// A script that appends its name and the output of `command` to the log.
@@ -39,13 +39,13 @@ fn the_preparation_runs_untimed_before_each_trial_and_is_reported() {
     let document = bench.compare(&options, &words_of(&[&measured])).ran().json();
     let all_s = since.elapsed().as_secs_f64();
     let trials = document["trials"].as_array().unwrap();
-    // There are more trials if a setting of the host changed during one.
+    // If a setting of the host changed during a trial, there are more trials.
     assert!(trials.len() >= 6, "two arms, two blocks and a discarded one: {:#}", document["ended"]);
     for trial in trials {
         let faults = observed(trial, "minor_faults").unwrap();
         assert!(faults < PREPARED_PAGES, "{faults} faults: what prepares is not measured");
     }
-    // However busy the machine is: no trial contains the half second of sleep before it.
+    // However busy the machine is, the time of no trial contains the half second of sleep before it.
     let controls = document["control_trials"].as_array().unwrap();
     let (runs, all) = (trials.len() + controls.len(), trials.iter().chain(controls));
     let measured_s: f64 = all.map(|trial| observed(trial, "wall_s").unwrap()).sum();
@@ -117,7 +117,7 @@ fn its_failure_ends_the_comparison_and_loses_nothing() {
     assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3, "nothing more was run");
 }
 
-/// Its own children too, which have sessions of their own.
+/// Also covers children of the preparation, which have sessions of their own.
 #[test]
 fn nothing_of_it_is_left_behind() {
     let bench = Bench::new();

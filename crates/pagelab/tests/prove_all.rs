@@ -1,4 +1,5 @@
-//! `compare --prove-all`: all memory that is unmapped before the exit is sampled, and the output contains the cost.
+//! Tests of `compare --prove-all`: all memory that is unmapped before the exit is inspected, and the output contains
+//! what that costs.
 
 mod common;
 
@@ -7,10 +8,10 @@ use serde_json::Value;
 
 const ROUNDS: u64 = 300;
 const MAPPED_BYTES: u64 = 1 << 20;
-/// So much memory that the samples of the first milliseconds are only a small part.
+/// The memory that the workload unmaps before its exit. What is inspected in the first milliseconds is a small part of this.
 const GONE_BYTES: u64 = ROUNDS * MAPPED_BYTES;
 
-/// A workload with mappings of 1M that come and go.
+/// A workload that maps and unmaps 1M again and again.
 fn churn(bench: &Bench) -> Vec<String> {
     let (program, rounds) = (bench.word("pagelab"), ROUNDS.to_string());
     words_of(&[&program, "workload", "mmap-churn", "--bytes", "1M", "--rounds", &rounds, "--answer-only"])
@@ -20,7 +21,7 @@ fn freed_unseen(arm: &Value) -> Option<&Value> {
     arm["verdict"]["causes"].as_array().unwrap().iter().find(|cause| cause["code"] == "freed_before_exit")
 }
 
-/// The trials of `base`, which needs no privilege.
+/// The trials under `base`, which needs no privilege.
 fn of_base(document: &Value) -> impl Iterator<Item = &Value> {
     document["trials"].as_array().unwrap().iter().filter(|trial| trial["label"] == "base")
 }

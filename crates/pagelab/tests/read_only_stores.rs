@@ -1,4 +1,4 @@
-//! Stores that the reader cannot write: those of another user, and those on a read-only file system.
+//! Tests of stores that the reader cannot write: stores of another user, and stores on a read-only file system.
 
 mod common;
 
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use common::*;
 
-/// Commands that read stores in the directory `closed`, and a word that their output must contain.
+/// Commands that read the stores in the directory `closed`, each with a word that its output must contain.
 const READERS: [(&[&str], &str); 6] = [
     (&["list", "comparisons", "--store", "closed/results.sqlite"], "page-touch"),
     (&["show", "1", "--store", "closed/results.sqlite"], "base"),
@@ -20,7 +20,7 @@ const READERS: [(&[&str], &str); 6] = [
     (&["study", "merge", "closed/results.sqlite", "--store", "own/results.sqlite"], "0 comparisons added"),
 ];
 
-/// A bench with a comparison in a store in a directory of its own.
+/// A bench with a comparison in a store that has a directory of its own.
 fn bench() -> Bench {
     let bench = Bench::new();
     ["closed", "own"].iter().for_each(|name| fs::create_dir(bench.path(name)).unwrap());
@@ -71,7 +71,7 @@ fn reads_a_store_of_another_user_and_creates_nothing_next_to_it() {
     }
     let compare = ["compare", "--store", "closed/results.sqlite", "-p", "default,base", "--", "true"];
     bench.pagelab(&compare).as_nobody().ran().says(2, &["cannot write the store", "--store FILE"]);
-    // A directory that can be written, with a file that cannot: the reader must leave no log in it.
+    // The directory can be written, but the store in it cannot. The reader must leave no log in the directory.
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
     bench.pagelab(READERS[1].0).as_nobody().ran().says(0, &[]).prints(&["base"]);
     assert!(content(&closed) == before);
@@ -95,8 +95,8 @@ fn a_store_on_a_file_system_that_is_mounted_read_only_is_read() {
     assert!(content(&bench.path("closed")) == before);
 }
 
-/// While the owner writes to a store, there is a log, which others read through its index file. They cannot read a leftover log
-/// without an index.
+/// While the owner writes to a store, the store has a log, and other users read the log through its index. They cannot read a
+/// log that was left without an index.
 #[test]
 fn a_log_is_read_by_its_index_and_refused_without_one() {
     if !needs(&[root(), program("setpriv"), program("python3")]) {
@@ -122,7 +122,7 @@ time.sleep(1000)";
     let before = content(&closed);
     show().says(2, &["has a write-ahead log", "pagelab list comparisons --store", "copy the store and its log"]);
     assert!(content(&closed) == before);
-    // A user who can write to the directory moves the log into the store.
+    // A user who can write to both moves the content of the log into the store.
     bench.pagelab(READERS[0].0).ran().says(0, &[]);
     show().says(0, &[]).prints(&["base"]);
 }

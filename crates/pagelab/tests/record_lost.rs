@@ -1,4 +1,4 @@
-//! Recordings that cannot write their data, and leftovers of killed recordings.
+//! Tests of recordings that cannot write their data, and of leftovers of killed recordings.
 
 mod common;
 
@@ -48,10 +48,10 @@ fn a_full_disk_ends_with_2_and_lost_parts_are_reported() {
             "ended with exit status: 0",
         ],
     );
-    // The written part can be read, and is reported as cut off.
+    // The part that was written can be read, and is reported as cut off.
     let simulated = bench.pagelab(&["sim", "kept", "-p", "base", "--json"]).ran().json();
     assert_eq!(simulated["traces"][0]["cut_off"], true);
-    // The trace that cannot be completed is that of another process than the first.
+    // The trace that cannot be completed belongs to a process other than the first.
     let shell = format!("/usr/bin/perl -e '{script}'; exit 3");
     let command = record(&bench, &trace, &["/bin/sh", "-c", &shell]);
     let ran = on_a_small_disk(&bench, 128, &command, ":");
@@ -67,7 +67,7 @@ fn a_full_disk_ends_with_2_and_lost_parts_are_reported() {
     on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").says(0, &[]);
 }
 
-/// The temporary directories of a recording in these places.
+/// The temporary directories that a recording of this process has in these places.
 fn directories(places: &[PathBuf], process: u32) -> Vec<PathBuf> {
     let entries = places.iter().flat_map(|place| fs::read_dir(place).into_iter().flatten());
     let prefix = format!("pagelab-record-{process}-");
@@ -76,7 +76,8 @@ fn directories(places: &[PathBuf], process: u32) -> Vec<PathBuf> {
     entries.map(|entry| entry.unwrap().path()).filter(is_of_process).collect()
 }
 
-/// The processes whose working directory is the bench's: those of its recordings, whatever program they execute.
+/// The processes whose working directory is the bench's: the processes of its recordings, whatever program they
+/// execute.
 fn processes_in(bench: &Bench) -> Vec<(u32, String)> {
     let processes =
         fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
@@ -86,7 +87,7 @@ fn processes_in(bench: &Bench) -> Vec<(u32, String)> {
     processes.filter(is_in).map(|pid| (pid, line(pid))).collect()
 }
 
-/// A command that forks and execs without end, including detached children; or a machine that runs forever.
+/// A command that never ends: it forks and execs, also in detached children; or it is a machine that runs forever.
 fn endless(bench: &Bench, is_system: bool) -> Vec<String> {
     if is_system {
         let machine = "qemu-system-aarch64 -nodefaults -no-user-config -display none -m 64M -M virt -cpu cortex-a57";
@@ -109,7 +110,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
     if !needs(&[recording("qemu-x86_64"), program("setsid")]) {
         return;
     }
-    // Temporary files of root must be in a directory that only root can change.
+    // Root's temporary files must be in a directory that only root can change.
     let (bench, temporary) = (Bench::new(), tempfile::tempdir().unwrap());
     let has_machines = needs(&[recording("qemu-system-aarch64")]);
     let mut random = Random::new();
@@ -139,7 +140,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
         assert!(gone, "round {round}: left {:?}", processes_in(&bench));
         for trace in traces(&bench, &output).into_iter().take(4) {
             let checked = bench.pagelab(&["trace", "check", &trace]).ran();
-            // If it was killed while it wrote the header, nothing was recorded, and the file is refused.
+            // If the recording was killed while it wrote the header, nothing was recorded, and the file is refused.
             let has_begun = fs::metadata(bench.path(&trace)).unwrap().len() >= HEADER_BYTES;
             let is_sound = [Some(0), Some(1)].contains(&checked.code) || !has_begun && checked.code == Some(2);
             assert!(is_sound, "round {round}: {trace}: {checked}");
@@ -170,7 +171,8 @@ fn the_next_recording_removes_leftovers_of_a_killed_one() {
     if !(needs(&here) && needs(&[root(), program("unshare")])) {
         return;
     }
-    // A separate directory for shared memory, in which no other recording removes the leftovers of a killed one.
+    // The test has its own directory for shared memory, so that no other recording removes the leftovers of a killed
+    // one.
     let (bench, shared_memory) = (Bench::new(), tempfile::tempdir_in("/dev/shm").unwrap());
     let record = |output: &str, command: &[&str]| {
         let script = "mount --bind \"$0\" /dev/shm && exec \"$@\"";
@@ -180,7 +182,7 @@ fn the_next_recording_removes_leftovers_of_a_killed_one() {
         outer
     };
     let directories = |process: u32| directories(&[shared_memory.path().to_owned()], process);
-    // Each has a trace of its own, because of two recordings that write one file, one is refused.
+    // Each recording has a trace of its own: if two recordings wrote one file, one of them would be refused.
     let start = |output: &str| {
         let mut command = record(output, &["/bin/sleep", "6000"]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
@@ -197,7 +199,7 @@ fn the_next_recording_removes_leftovers_of_a_killed_one() {
     assert_eq!(directories(alive.id()).len(), 1, "another process uses it");
 }
 
-/// Ctrl-C on a terminal also reaches the program directly. SIGTERM from a supervisor reaches only pagelab.
+/// Ctrl-C on a terminal also reaches the program directly, but SIGTERM from a supervisor reaches only pagelab.
 #[test]
 fn a_stopped_recording_leaves_no_process() {
     if !needs(&[recording("qemu-x86_64"), program("setsid")]) {

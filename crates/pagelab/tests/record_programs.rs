@@ -1,4 +1,5 @@
-//! Programs that recorded programs execute. They run as without a recorder, each has a trace, and those without a trace are named.
+//! Tests with recorded programs that execute other programs. These run as without a recorder and have a trace each; those without
+//! a trace are named.
 
 mod common;
 
@@ -23,7 +24,7 @@ fn compiled(bench: &Bench, compiler: &str) -> String {
     output
 }
 
-/// `pagelab record` of a command. It writes the file `trace` in the bench.
+/// `pagelab record` of a command, which writes the file `trace` in the bench.
 fn record(bench: &Bench, command: &[&str]) -> Command {
     let mut record = bench.pagelab(&["record", "-o", &bench.word("trace"), "--"]);
     record.args(command).env("PAGELAB_QEMU_PLUGIN", testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))));
@@ -34,7 +35,7 @@ fn native(command: &[&str]) -> Ran {
     Command::new(command[0]).args(&command[1..]).ran()
 }
 
-/// The names of the traces after the first, in order.
+/// The names of all traces except the first, in order.
 fn others(bench: &Bench) -> Vec<String> {
     let names = fs::read_dir(bench.path("")).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let mut names: Vec<String> = names.filter(|name| name.starts_with("trace.")).collect();
@@ -88,7 +89,7 @@ fn every_program_that_is_executed_has_a_trace() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "chain", "3"]).ran();
-    // Three images of the first process, and a child of each except the last.
+    // The first process has three images, and each image except the last has a child.
     ran.says(23, &["executed 4 programs (exec), 4 recorded separately", "trace.PID.execN"]);
     let first = process(&bench, "trace")["process"].as_u64().unwrap();
     let (own, children): (Vec<String>, Vec<String>) =
@@ -109,7 +110,7 @@ fn every_program_that_is_executed_has_a_trace() {
         let child = process(&bench, &children[0])["process"].clone();
         serde_json::json!({ "process": child, "parent": first, "execs": 1 })
     });
-    // Each trace ends with the execve, whose program was recorded too.
+    // Each trace ends with an execve whose program was recorded too.
     let event = &execs(&bench, "trace")[0];
     assert_eq!((&event["program"], &event["unrecorded"]), (&"/proc/self/exe".into(), &Value::Null));
 
@@ -119,13 +120,13 @@ fn every_program_that_is_executed_has_a_trace() {
         (&4.into(), &Value::Array(vec![]))
     );
     let cell = &simulated["simulations"][0];
-    // The first process, and two children.
+    // The processes are the first one and its two children.
     assert_eq!((&cell["processes"], &cell["forks"], &cell["complete"]), (&3.into(), &0.into(), &true.into()));
-    // 3M, 2M and 1M are touched one after the other, and no image inherits memory of the previous one.
+    // The images touch 3M, 2M and 1M one after the other, and an image inherits no memory of the previous one.
     let (faults, peak) = (cell["anonymous_faults"].as_u64().unwrap(), cell["resident_peak_bytes"].as_u64().unwrap());
     assert!((6 << 8..(6 << 8) + 400).contains(&faults) && peak > 3 << 20 && peak < 6 << 20, "{cell:#}");
     assert!(cell["resident_bytes"].as_u64().unwrap() < 3 << 20, "{cell:#}");
-    // If one of their traces is missing, it is reported by name and count.
+    // If the trace of an executed program is missing, the program is named, and counted.
     fs::remove_file(bench.path(&own[1])).unwrap();
     let ran = bench.pagelab(&["sim", "trace", "-p", "base"]).ran();
     let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -149,7 +150,7 @@ fn records_programs_that_a_shell_and_make_execute() {
     let ran = record(&bench, &["/bin/sh", "-c", &command]).ran();
     ran.says(127, &["/nowhere/program", "executed 5 programs (exec), 5 recorded"]).prints(&["one", "two x", "three"]);
     others(&bench).iter().for_each(|name| sound(&bench, name));
-    // The image of the script is that of its interpreter. It is executed twice, because the interpreter executes another program.
+    // The image of a script is that of its interpreter. Two programs are executed, because the interpreter executes another one.
     let images: Vec<String> = others(&bench).into_iter().filter(|name| name.ends_with(".exec2")).collect();
     let [last] = &images[..] else { panic!("{images:?}") };
     assert_eq!(info(&bench, last)["header"]["command"], serde_json::json!(["/bin/echo", "two", "x"]));
@@ -159,7 +160,7 @@ fn records_programs_that_a_shell_and_make_execute() {
 
     fs::write(bench.path("Makefile"), "all: a b\na b:\n\t@/bin/echo $@ >$@\n").unwrap();
     others(&bench).iter().for_each(|name| fs::remove_file(bench.path(name)).unwrap());
-    // A shell for each rule, and the program that it executes.
+    // make starts a shell for each rule, and each shell executes a program.
     record(&bench, &["make", "-j2"]).ran().says(0, &["executed 4 programs (exec), 4 recorded"]);
     assert_eq!(fs::read_to_string(bench.path("b")).unwrap(), "b\n");
     let simulated = simulated(&bench);
@@ -175,7 +176,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
-    // The other user cannot read the directory of the build.
+    // The other user cannot read the directory of the build, so the plugin is copied.
     fs::copy(plugin, bench.path("recorder.so")).unwrap();
     fs::set_permissions(bench.path("recorder.so"), Permissions::from_mode(0o755)).unwrap();
     let other = bench.word("other");
@@ -198,7 +199,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
         fs::remove_file(bench.path("trace")).unwrap();
         fs::remove_file(&other).unwrap();
     }
-    // Root gains no privileges by it, so it is recorded.
+    // Executing the program gives root no new privileges, so the program is recorded.
     fs::copy(&path, &other).unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o4755)).unwrap();
     record(&bench, &[&path, "executes", &other]).ran().says(24, &["executed 1 program (exec), 1 recorded"]);
@@ -211,7 +212,7 @@ fn a_trace_that_is_there_already_is_named_and_the_program_runs() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
-    // A program cannot know the number of its next image in advance; every possible name is taken.
+    // The program cannot know the PID and number of its next image, so it takes every possible name.
     let script = "for n in 1 2; do : >\"$1.$$.exec$n\"; done; exec /bin/echo ran";
     let trace = bench.word("trace");
     let ran = record(&bench, &["/bin/sh", "-c", script, "sh", &trace]).ran();
@@ -229,7 +230,7 @@ fn a_thread_executes_a_program_and_the_others_end() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "of a thread"]).ran();
-    // The last data of the other thread is missing, because it was not written yet.
+    // The last data of the other thread is missing, because it had not been written yet.
     ran.says(24, &["cut off", "executed 1 program (exec), 1 recorded"]);
     let [program] = &others(&bench)[..] else { panic!("{:?}", others(&bench)) };
     sound(&bench, program);
@@ -255,7 +256,7 @@ fn programs_for_another_instruction_set_execute_their_own() {
     assert!(status.success());
     record(&bench, &[&path, "chain", "2"]).ran().says(23, &["executed 2 programs (exec), 2 recorded"]);
     record(&bench, &[&path, "hands over"]).ran().says(21, &[]).prints(&["argument 3: two words", "of pagelab 0"]);
-    // A program for this machine runs natively.
+    // A program for this machine's instruction set runs natively.
     let ran = record(&bench, &[&path, "executes", "/bin/true"]).ran();
     ran.says(0, &["1 not, which ran outside the emulation: /bin/true"]);
     if cfg!(target_arch = "x86_64") {

@@ -1,4 +1,5 @@
-//! The book's reference of commands and causes matches the output of this program, which also has manual pages and completions.
+//! Tests that the book's reference of commands and causes matches the output of this program, which also has manual pages and
+//! completions.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -15,7 +15,7 @@ use validation::scripts::Scripts;
 
 const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
 const SEEDS: RangeInclusive<u64> = 1..=14;
-/// Seeds whose scripts may differ, each for a known reason.
+/// Seeds whose scripts may differ from their simulations, each for a known reason.
 const KNOWN: [(u64, DifferenceKind); 1] = [(14, DifferenceKind::LaterStores)];
 
 fn can_compare() -> bool {
@@ -67,7 +67,8 @@ fn scripts_that_were_off_once_are_predicted() {
     if !can_compare() {
         return;
     }
-    // A mapping that grows into a hugetlb page is copied, so a page of it that was never touched has been read.
+    // A mapping that grows into a hugetlb page is copied into it. The copy reads pages of the mapping that were never
+    // touched.
     let texts = ["m 2 503 1 0\nm 1 1 3 0\nr 1 1 512\n"];
     let bench = Bench::in_memory();
     let _stable = StablePageCache::new(&bench.path("")).unwrap();

@@ -1,4 +1,4 @@
-//! Servers under a policy, driven by a client without the policy.
+//! Tests of servers that run under a policy, driven by a client that does not.
 
 mod common;
 
@@ -51,7 +51,7 @@ fn redis_under_policies_gives_its_throughput() {
     assert_eq!(throughput.unwrap()["direction"], "higher");
 }
 
-/// Redis and MariaDB disable THP for themselves. The policy stays in force, and the row reports the call.
+/// Redis and MariaDB disable THP for themselves. The policy stays in force, and its row reports the call.
 #[test]
 fn answers_a_program_that_turns_thp_off_and_reports_it() {
     let python = python();
@@ -108,7 +108,8 @@ fn reports_a_failed_server_soon() {
         (&waits, "sleep 1000", "true", &["server was not ready after 1 s"]),
         (&waits, "true", "false", &["exit status 1"]),
     ] {
-        // If a failing server were noticed too late, the failure would be a different one: the trial took too long.
+        // If a failing server were noticed too late, the reported failure would be another: that the trial took too
+        // long.
         let limits = ["--ready-time", "1s", "--trial-time", "8s"];
         let options = [&["-p", "default,base", "--server", server, "--ready", ready], &limits[..]].concat();
         let client = if client == "sleep" { words_of(&["sleep", "1000"]) } else { words_of(&[client]) };
@@ -128,7 +129,7 @@ fn reports_a_missing_server_probe_or_client_as_a_shell_does() {
     assert!(bench.listed().is_empty(), "nothing began");
 }
 
-/// When databases end, they free their buffers in many pieces, or drop their content first (MariaDB). This is not part of the timed
+/// When databases end, they free their buffers in many pieces, or drop their content first (MariaDB). That is not part of the timed
 /// section.
 #[test]
 fn sees_memory_that_a_server_frees_at_its_end() {
@@ -158,7 +159,7 @@ fn sees_memory_that_a_server_frees_at_its_end() {
     assert!(bytes >= (PIECES + POOL) << 20, "{bytes} bytes were seen: {document:#}");
 }
 
-/// The client's own children have sessions of their own. They are not traced and in no process group of pagelab.
+/// The client's own children have sessions of their own. They are neither traced nor in a process group of pagelab.
 #[test]
 fn a_killed_pagelab_leaves_nothing_of_a_client_behind() {
     let bench = Bench::new();

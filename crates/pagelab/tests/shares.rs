@@ -1,11 +1,12 @@
-//! `compare --shares`: windows of a program's memory that are large, and how much of the gain comes with how much of it.
+//! Tests of `compare --shares`: which windows of a program's memory are large, and how much of the gain comes with how
+//! much of the memory.
 
 mod common;
 
 use common::*;
 use serde_json::Value;
 
-/// Figures of a gain that is apportioned (fixtures/platform).
+/// A fake platform with a gain that can be apportioned (fixtures/platform).
 const SHARES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/shares.toml");
 /// Enough blocks for a confidence interval.
 const EIGHT: [&str; 4] = ["--blocks", "8", "--min-blocks", "8"];
@@ -21,7 +22,7 @@ fn faked(bench: &Bench, file: &str, options: &[&str]) -> Ran {
     bench.compare(&options, &words_of(&["true"])).ran()
 }
 
-/// The fixture with one text replaced by another.
+/// The fixture in which one text is replaced by another.
 fn changed(bench: &Bench, from: &str, to: &str) -> String {
     let text = std::fs::read_to_string(SHARES).unwrap();
     assert!(text.contains(from), "{from}");
@@ -102,13 +103,13 @@ fn what_cannot_be_divided_is_refused() {
     }
 }
 
-/// Whether the kernel gives PMD leaves to programs that ask for them, and a program can be compiled.
+/// The requirement that the kernel gives PMD leaves to programs that ask for them, and that programs can be compiled.
 fn has_large_pages() -> bool {
     let enabled = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").unwrap_or_default();
     needs(&[root(), program("gcc"), ("2M folios for programs that ask for them", !enabled.contains("[never]"))])
 }
 
-/// The program that prints how each 2M of its memory is mapped, on a kernel that has free blocks for it.
+/// Compiles the program that prints how each 2M of its memory is mapped, and frees large blocks for it.
 fn compiled(bench: &Bench) -> String {
     validation::free_large_blocks();
     let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/windows.c");
@@ -139,10 +140,10 @@ fn exactly_the_large_windows_have_large_pages() {
     ] {
         assert_eq!(mapped(policy, &[]), expected, "{policy}");
     }
-    // Windows of 4M: 64M are 16 of them, and the mapping grows into the other 16.
+    // The windows have 4M. 64M are 16 windows, and the mapping grows into 16 more.
     let grown = "LLss".repeat(16);
     assert_eq!(mapped("thp+windows-4096k-2m-55555555", &["moves"]), grown);
-    // Here the first mapping has 128M, so the memory by which it grows again belongs to the last window.
+    // Here the first mapping has 128M, so the memory by which it grows belongs to the last window.
     assert_eq!(mapped("thp+windows-4096k-2m-55555555", &["grows"]), "LLss".repeat(8) + &"s".repeat(32));
     for how in ["moves", "grows"] {
         assert_eq!(mapped("thp+windows-4096k-2m-ffffffff", &[how]), mapped("thp", &[how]), "{how}");

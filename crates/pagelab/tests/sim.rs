@@ -1,4 +1,4 @@
-//! `pagelab sim` as a command: real input, tables, JSON, and refused input.
+//! Tests of `pagelab sim` as a command: with real input, tables, JSON, and input that is refused.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -18,7 +18,8 @@ fn machines_and_policies_make_a_matrix_with_reasons() {
     assert_eq!(document["schema"], "pagelab.sim/1");
     let cells = document["traces"][0]["simulations"].as_array().unwrap();
     let faults: Vec<Option<u64>> = cells.iter().map(|cell| cell["faults"].as_u64()).collect();
-    // 1024 pages and one of code; 2M pages twice, and 64K pages in the aligned memory.
+    // Faults for 1024 pages of 4K, for two of 2M, or for 64 of 64K in the aligned memory, and in each case one for the
+    // code.
     assert_eq!(faults, [Some(1025), Some(3), None, Some(1025), Some(3), Some(65)]);
     assert!(cells[2]["unsupported"].as_str().unwrap().contains("no base pages of 64K"));
     assert_eq!(cells[0]["first_level"]["load"], 2048);
@@ -47,7 +48,7 @@ fn every_policy_has_a_verdict_and_causes() {
     assert!(text.contains("allocate multiples of the size"), "{text}");
 }
 
-/// Under a policy of large pages the program cannot disable them, as under `compare`, and this is reported.
+/// A program cannot disable the pages of a large-page policy. As under `compare`, its attempt is reported.
 #[test]
 fn calls_against_a_policy_are_answered_and_reported() {
     const BEGIN: u64 = 0x10_0000_0000;
@@ -125,7 +126,7 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
     assert_eq!(traced.json(&["-p", "base"])["traces"][0]["curves"], Value::Null);
     let curves = &traced.json(&["-p", "base", "--curves"])["traces"][0]["curves"];
     let points = curves["misses"][0]["points"].as_array().unwrap();
-    // 1024 pages in order, twice, and one of code: they fit into 2048 entries, but not into 512.
+    // 1024 pages in order, twice, and one page of code: they fit into 2048 TLB entries, but not into 512.
     let misses = |entries: u64| points.iter().find(|point| point["entries"] == entries).unwrap()["misses"].as_u64();
     assert_eq!((misses(2048), misses(512)), (Some(1025), Some(2049)));
     assert_eq!(curves["footprints"][0]["touched_bytes"], 1025 * 4096);
@@ -248,8 +249,8 @@ fn refuses_unreadable_traces_and_reports_missing_parts_of_damaged_ones() {
     let whole = fs::read(&traced.file).unwrap();
     let sim = |words: &[&str]| traced.bench.pagelab(&[&["sim"], words].concat()).ran();
     let newer = {
-        // The header is JSON in a block with a checksum. A version string of the same length is written, and the checksum is
-        // updated.
+        // The header is JSON in a block with a checksum. The test writes another version string of the same length, and
+        // updates the checksum.
         let text = b"pagelab.trace/";
         let at = whole.windows(text.len()).position(|window| window == text).unwrap();
         let mut newer = whole.clone();
@@ -274,13 +275,13 @@ fn refuses_unreadable_traces_and_reports_missing_parts_of_damaged_ones() {
     for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
         sim(&[path]).says(2, &[path, words]);
     }
-    // The file is cut off within its end. The rest of it is used.
+    // The end of the file is cut off. The rest of the trace is used.
     fs::write(&file, &whole[..whole.len() - 20]).unwrap();
     let cut = sim(&[&file, "-p", "base"]);
     assert_eq!(cut.code, Some(0), "{}", cut.stderr);
     assert!(cut.stdout.contains("the trace was cut off: its end is missing"), "{}", cut.stdout);
     says_incomplete(&sim, &file, "cut off");
-    // The file has a hole in the middle. The rest of it is used.
+    // The file has a hole in the middle. The rest of the trace is used.
     let mut holed = whole.clone();
     let middle = holed.len() / 2;
     holed[middle] ^= 0xff;
@@ -311,7 +312,7 @@ fn each_trace_must_have_an_answer() {
     fs::write(&text, "I  00400000,4\n S 10000000000,8\n").unwrap();
     let imported = traced.bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &high, &text]).ran();
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
-    // An address that Sv39 does not have: the first trace has a result, the second has none.
+    // The first trace has a result. The second has none, because it contains an address that Sv39 does not have.
     traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation reached the end"]);
     let ran = traced.sim(&[&high, "-p", "base", "-m", "sifive-u74,cascade-lake"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
@@ -360,7 +361,7 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
 fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
     let bench = Bench::new();
     let (text, file) = (bench.path("high.txt").display().to_string(), bench.path("high.trace").display().to_string());
-    // An address that Sv39 does not have and that belongs to neither stack nor program.
+    // An address that Sv39 does not have, and that belongs to neither the stack nor the program.
     fs::write(&text, "I  00400000,4\n S 10000000000,8\nI  00400004,4\n L 10000001000,8\n").unwrap();
     let imported = bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &file, &text]).ran();
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);

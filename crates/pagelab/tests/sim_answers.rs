@@ -1,4 +1,4 @@
-//! The result of `pagelab sim` as a sentence, and the kernel's cycles next to those of translation.
+//! Tests of the result of `pagelab sim` as a sentence, and of the kernel's cycles next to those of translation.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -9,8 +9,8 @@ use std::fs;
 use serde_json::Value;
 use traced::Traced;
 
-/// What share of the time translation takes, the best policy, its memory and the basis of the result: in text, in JSON and on the
-/// page.
+/// The sentence contains the share of the time that translation takes, the best policy, its memory and the basis of the result.
+/// It is in the text, in JSON and on the page.
 #[test]
 fn the_end_is_a_sentence_for_each_machine() {
     let traced = Traced::new();
@@ -69,7 +69,7 @@ fn the_time_of_the_program_decides_whether_page_size_matters() {
     }
 }
 
-/// 1025 faults that fill a 4K page each, compared with two 2M faults and that of the code.
+/// 1025 faults that fill a 4K page each are compared with two faults of 2M and one for the code.
 #[test]
 fn faults_and_zeroing_have_cycles_with_their_ground() {
     let traced = Traced::new();

@@ -1,4 +1,4 @@
-//! The machines of `pagelab sim`: machine files, listed machines, and policies that they cannot have.
+//! Tests of the machines of `pagelab sim`: machine files, listed machines, and policies that they do not support.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -11,7 +11,7 @@ use serde_json::Value;
 use trace::{Header, Kind, Recording};
 use traced::Traced;
 
-/// A valid machine file, in which tests make errors.
+/// A valid machine file, into which tests put errors.
 const MACHINE: &str = include_str!("../../../fixtures/machine.toml");
 
 #[test]
@@ -63,8 +63,8 @@ fn model_machines_are_listed_with_their_sources() {
     }
 }
 
-/// This host is available as a machine if a file describes it, with notes about properties that cannot be read. Otherwise it is
-/// refused, with a list of candidates.
+/// If a machine file describes this host's processor, the host is available as a machine, with notes about properties that
+/// cannot be read. Otherwise it is refused, with a list of candidates.
 #[test]
 fn this_host_is_a_machine_or_is_refused_with_candidates() {
     let traced = Traced::new();

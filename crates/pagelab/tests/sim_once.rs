@@ -1,4 +1,4 @@
-//! `pagelab sim` reads a trace once, whatever it shows of it.
+//! Tests that `pagelab sim` reads a trace once, whatever it shows about the trace.
 
 mod common;
 
@@ -12,7 +12,7 @@ use trace::{Call, Columns, Header, Kind, Recording};
 
 /// Where the memory of the program begins.
 const BEGIN: u64 = 0x10_0000_0000;
-/// Its pages.
+/// The number of pages that the program has.
 const PAGES: u64 = 2048;
 const ACCESSES: u64 = 600_000;
 
@@ -35,7 +35,8 @@ fn write(bench: &Bench, tells_of_memory: bool) -> u64 {
     fs::metadata(bench.path("a.trace")).unwrap().len()
 }
 
-/// How many bytes a command reads by all its system calls. The kernel still has the count of a process that has ended.
+/// How many bytes a command reads in all its system calls. The kernel keeps this count for a process that has ended
+/// until its parent waits for it.
 fn read_by(mut command: Command) -> u64 {
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
     waitid(Id::Pid(Pid::from_raw(child.id() as i32)), WaitPidFlag::WEXITED | WaitPidFlag::WNOWAIT).unwrap();

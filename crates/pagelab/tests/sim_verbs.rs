@@ -1,4 +1,4 @@
-//! `pagelab sim sweep`, `sim chase` and `sim --linux`.
+//! Tests of `pagelab sim sweep`, `sim chase` and `sim --linux`.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -42,7 +42,7 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
     let known = chosen.iter().filter(|geometry| geometry["page_bytes"] != 1 << 30);
     assert_eq!(known.clone().count(), 2 * 3 * 3);
     assert!(known.clone().all(|geometry| all.contains(geometry)));
-    // More ways than a stack of sixteen entries has, for one page size.
+    // More ways than a stack of sixteen entries can show, for one page size.
     let many = geometries(&["--sets", "16", "--ways", "1..128", "--pages", "4K"]);
     assert_eq!(many.len(), 128);
     assert!(many[..15].iter().all(|geometry| all.contains(geometry)));
@@ -96,7 +96,7 @@ fn further_folios_that_a_machine_cannot_have_are_refused() {
     let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("a kernel tries folios of 128K before those of 64K"), "{words}");
     also("\"16K\", \"32K\"", "base,mthp-64k").says(0, &[]);
-    // The file describes a kernel, independently of the machine that is simulated.
+    // The file describes a kernel, whatever machine is simulated.
     also("\"16K\"", "base,thp").says(0, &[]);
 }
 
@@ -130,9 +130,9 @@ fn a_small_chase_is_measured_and_modelled() {
     assert_eq!(sizes, [Some(64 << 10), Some(128 << 10)]);
     for (point, policy) in points.iter().flat_map(|point| ["base", "thp"].map(|policy| (point, policy))) {
         let (modelled, measured) = (&point["modelled"][policy], &point["measured"][policy]);
-        // 16 and 32 pages: the first level of Cascade Lake's TLB holds them all.
+        // The first-level TLB of Cascade Lake holds all 16 or 32 pages.
         assert_eq!((modelled["provenance"].as_str(), modelled["cycles"].as_f64()), (Some("modelled"), Some(0.0)));
-        // A point that this machine cannot measure has a reason.
+        // If this machine cannot measure a point, the document says why.
         let why = format!("not measured under {policy}: ");
         match measured["ns_per_load"].as_f64() {
             Some(ns) => assert!(ns > 0.0 && measured["provenance"] == "measured", "{measured}"),

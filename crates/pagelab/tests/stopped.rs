@@ -1,4 +1,5 @@
-//! Every running or waiting command ends on a signal, when its terminal is closed, and when its output has no reader.
+//! Tests that every running or waiting command ends on a signal, when its terminal is closed, and when its output has
+//! no reader.
 
 mod common;
 
@@ -13,7 +14,7 @@ use common::*;
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::pty::{Winsize, openpty};
 
-/// The timeout for any action on the slowest machine.
+/// The timeout for any action, on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// The signals that stop pagelab.
 const SIGNALS: [(&str, i32); 3] = [("INT", 2), ("TERM", 15), ("HUP", 1)];
@@ -56,7 +57,7 @@ fn every_verb_that_runs_a_command_ends_with_128_and_the_signal() {
         let mut run = bench.pagelab(&[&verb[..], &["--", &command]].concat());
         run.env("PAGELAB_QEMU_PLUGIN", &plugin);
         let mut running = run.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).begin();
-        // Another test may have the lease.
+        // Another test may hold the lease for a while.
         assert!(within(LIMIT, || begun.exists()), "{verb:?} does not begin");
         send(name, running.id());
         assert_eq!(code(&mut running), 128 + signal, "{verb:?} {name}");
@@ -109,7 +110,7 @@ fn rows_end_when_their_pipe_is_closed() {
     for options in [
         &["--every", "50ms"][..],
         &["--every", "50ms", "--json-lines"],
-        // There is no write that could fail for an hour.
+        // With an interval of an hour, no write could fail before.
         &["--every", "1h", "--json-lines"],
         &["--every", "50ms", "--json-lines", "--openmetrics", "metrics"],
     ] {
@@ -156,7 +157,7 @@ fn a_command_continues_when_the_pipe_of_its_rows_is_closed() {
 
 // ---- terminals ----
 
-/// A terminal whose other side only the test has open.
+/// A terminal of which only the test has the other side open.
 struct Terminal {
     screen: File,
     running: Running,
@@ -207,7 +208,7 @@ fn top_ends_when_its_terminal_is_closed() {
     let bench = Bench::new();
     let top = format!("exec {} top --every 300ms", bench.word("pagelab"));
     let deaf = format!("trap '' HUP; {top}");
-    // The kernel closes a terminal before it sends SIGHUP, so either may be noticed first.
+    // The kernel closes a terminal before it sends SIGHUP, so the command may notice either of them first.
     for (line, is_controlling, expected) in [(&top, true, &[128 + 1, 2][..]), (&deaf, true, &[2]), (&top, false, &[2])]
     {
         let mut terminal = Terminal::of(&bench, line, is_controlling);
@@ -233,7 +234,7 @@ fn a_signal_ends_top_in_the_middle_of_an_escape_sequence() {
         let mut terminal = Terminal::of(&bench, &format!("exec {} top --every 300ms", bench.word("pagelab")), true);
         terminal.sees("NAME");
         terminal.screen.write_all(b"\x1b[").unwrap();
-        // Two frames, in which top has read the beginning of the sequence. It redraws only what has changed.
+        // In the time of two frames, `top` has read the beginning of the sequence. It redraws only what has changed.
         std::thread::sleep(Duration::from_millis(600));
         send(name, terminal.running.id());
         terminal.sees(&format!("stopped by signal {signal}"));
@@ -257,7 +258,7 @@ fn rows_end_when_their_terminal_is_closed() {
     }
 }
 
-/// As after Ctrl-S, or with a terminal emulator that hangs.
+/// The terminal is as after Ctrl-S, or like a terminal emulator that hangs.
 #[test]
 fn a_signal_ends_top_and_rows_on_a_terminal_that_takes_no_output() {
     if !needs(&[program("setsid")]) {
@@ -276,8 +277,8 @@ fn a_signal_ends_top_and_rows_on_a_terminal_that_takes_no_output() {
         terminal
     });
     for terminal in &mut terminals {
-        // Unread output fills the terminal's buffer, and then a write blocks. The keys make `top` draw its help, and its rows
-        // again.
+        // Output that is not read fills the terminal's buffer, and then a write blocks. The keys make `top` draw its help,
+        // and its rows again.
         let pid = terminal.running.id();
         let waits = || std::fs::read_to_string(format!("/proc/{pid}/wchan")).is_ok_and(|at| at.contains("wait_woken"));
         let mut keys = b"?q".iter().cycle();

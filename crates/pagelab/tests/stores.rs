@@ -1,4 +1,5 @@
-//! Stores that another process or user has manipulated: malicious ones, and those that are removed or locked while pagelab works.
+//! Tests of stores that another process or user has manipulated: malicious ones, and stores that are removed or locked while
+//! pagelab works.
 
 mod common;
 
@@ -10,7 +11,7 @@ use common::*;
 
 const TWO: [&str; 2] = ["-p", "default,base"];
 
-/// Runs SQL on the bench's store, with another program.
+/// Runs SQL on the bench's store with another program than pagelab.
 fn sql(bench: &Bench, statements: &str) {
     let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
     let mut python = Command::new("python3");
@@ -26,7 +27,7 @@ fn a_store_with_an_endless_trigger_is_refused_by_whatever_opens_it() {
     let bench = Bench::new();
     bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
     fs::write(bench.store(), "").unwrap();
-    // pagelab makes the file a store when it opens it.
+    // When pagelab opens an empty file as a store, it makes it one.
     bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
     let endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n, n FROM c";
     sql(&bench, &format!("CREATE TRIGGER spin AFTER INSERT ON machines BEGIN INSERT INTO settings {endless}; END"));

@@ -1,5 +1,5 @@
-//! Studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines. Above 400 lines
-//! because all of it is the life of one study.
+//! Tests of studies from end to end: run, killed, run again, reported, exported, merged; on the host and on model machines. Above
+//! 400 lines because all of it is the life of one study.
 
 #[path = "../benches/study.rs"]
 mod bench;
@@ -16,7 +16,7 @@ use common::*;
 use serde_json::Value;
 use traced::Traced;
 
-/// Two commands under two policies, which need no privilege.
+/// A study of two commands under two policies, which need no privilege.
 const TINY: &str = r#"
 schema = "pagelab.study/1"
 name = "tiny"
@@ -47,7 +47,7 @@ stands_for = "471.omnetpp"
 missing = "it has no free counterpart"
 "#;
 
-/// Figures of three policies (fixtures/platform).
+/// A fake platform with figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
 
 fn written(bench: &Bench, name: &str, text: &str) -> String {
@@ -60,7 +60,7 @@ fn study(bench: &Bench, verb: &str, file: &str, options: &[&str]) -> Command {
     bench.pagelab(&[&["study", verb, file, "--store", &store], options].concat())
 }
 
-/// The rows of `study status`: workload and machine, and the state.
+/// The rows of `study status`: workload and machine, and the state of the row.
 fn states(bench: &Bench, file: &str) -> Vec<(String, String)> {
     let document = study(bench, "status", file, &["--json"]).ran().json();
     let text = |value: &Value| value.as_str().unwrap().to_owned();
@@ -79,7 +79,7 @@ fn trials(bench: &Bench, number: u64) -> Vec<(u64, u64, u64, f64)> {
 
 #[test]
 fn a_killed_study_resumes_without_repeating_trials() {
-    // Without root it takes no lease: another test may change settings.
+    // Without root a comparison takes no lease, so another test could change settings meanwhile.
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let file = written(&bench, "tiny.toml", TINY);
@@ -104,7 +104,7 @@ fn a_killed_study_resumes_without_repeating_trials() {
     ran.says(0, &["study tiny: workload 1 of 2: sleep"]).prints(&["2 of 4 rows are done"]);
     let after = trials(&bench, 1);
     assert_eq!(after[..before.len()], before, "what was finished is kept as it was");
-    // A trial during which settings were changed is attempted again.
+    // If settings changed during a trial, it is repeated as another attempt.
     let places: std::collections::BTreeSet<(u64, u64, u64)> =
         after.iter().map(|(arm, block, attempt, _)| (*arm, *block, *attempt)).collect();
     assert_eq!(places.len(), after.len(), "no trial twice: {after:?}");
@@ -139,7 +139,7 @@ fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
     let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
     ran.says(0, &[]).prints(&["pagelab compare", "sleep 0.05", "at most 20 min", "acme", "0 of 4 rows are done"]);
     assert!(!bench.path("results.sqlite").exists());
-    // A line break in an argument is quoted such that a shell reads it as a line break.
+    // A line break in an argument is quoted so that a shell reads it as a line break.
     let broken = TINY.replace("command = [\"true\"]", "command = [\"sh\", \"-c\", \"true\\ntrue\"]");
     let ran = study(&bench, "run", &written(&bench, "tiny.toml", &broken), &["--dry-run"]).ran();
     ran.says(0, &[]).prints(&[r"$'true\ntrue'"]);
@@ -401,7 +401,7 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
 
 #[test]
 fn reports_a_missing_answer_once() {
-    // Without root it takes no lease: another test may change settings.
+    // Without root a comparison takes no lease, so another test could change settings meanwhile.
     let _alone = is_root().then(Alone::wait);
     let bench = Bench::new();
     let text = TINY.replace("command = [\"true\"]", "command = [\"echo\", \"a\"]\nanswer = \"x(y)\"");
@@ -477,7 +477,7 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     let sqlite = |store: &str, statement: &str| {
         assert!(Command::new("sqlite3").args([store, statement]).status().unwrap().success());
     };
-    // As if only half of the shard had been copied.
+    // The store is left as if only half of the shard had been copied.
     sqlite(&into, "PRAGMA foreign_keys = ON; DELETE FROM trials WHERE comparison = 1 AND block > 3");
     merge(&[&one]).says(0, &[]).prints(&["0 comparisons added, 1 completed, 1 there already"]);
     sqlite(&into, "UPDATE trials SET exit_code = 7 WHERE comparison = 1 AND block = 2");

@@ -1,4 +1,4 @@
-//! Boots of one host in studies: with different memory sizes, and with different leaves in the direct map.
+//! Tests of studies over boots of one host: with different memory sizes, and with different leaves in the direct map.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 use common::*;
 use serde_json::Value;
 
-/// Figures of three policies (fixtures/platform).
+/// A fake platform with figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
 
 /// A study over these boots that measures one command.
@@ -25,8 +25,8 @@ fn study(bench: &Bench, words: &[&str]) -> Ran {
     bench.pagelab(&[&["study"], words, &["--store", &bench.store()]].concat()).ran()
 }
 
-/// Makes two boots: a measured one, and a copy of it as another boot, in which everything took twice the time. `first` and `other`
-/// are the arguments of `json_set` for the machine of each.
+/// Makes two boots: a measured one, and a copy of it as another boot in which everything took twice the time. `first` and `other`
+/// are the arguments of `json_set` that change the machine of each boot.
 fn two_boots(bench: &Bench, file: &str, first: &str, other: &str) {
     study(bench, &["run", file, "--fake-platform", THREE]);
     let copy = bench.word("other.sqlite");
@@ -67,7 +67,8 @@ fn boots_with_other_memory_are_arms_where_that_is_asked_and_never_pooled_otherwi
     let ratio = row["cells"][1]["effects"]["wall_s"]["ratio"].as_f64().unwrap();
     assert!((ratio - 2.0).abs() < 1e-6, "{row}");
     assert!(!row["machine"].as_str().unwrap().contains("12G"), "the host is one, whatever its memory: {row}");
-    // Two boots of one kernel with different memory: each comparison has a row of its own, and no row has figures of both arms.
+    // The study names two boots of different kernels, with different memory. Each comparison has a row of its own, and no row
+    // has figures of both arms.
     let kernels = "[boots.new]\nkernel = \"6.18\"\nbaseline = true\n[boots.old]\nkernel = \"6.1\"\n";
     let apart = rows(&bench, &written(&bench, kernels));
     let of_thp: Vec<&Value> = apart.iter().filter(|row| row["workload"] == "true under thp").collect();
@@ -117,7 +118,8 @@ fn shows_a_published_figure_with_boots_and_policies_and_counts_it_once() {
         )
     };
     let boots = "[boots.new]\nkernel = \"6.18\"\n[boots.old]\nkernel = \"6.1\"\nbaseline = true\n";
-    // Figures of the fake platform count as modelled. A published figure is shown next to them if it has the same metric.
+    // Figures of a fake platform count as modelled. A published figure is shown next to them only if it has the same
+    // metric.
     let of_policy = published("metric = \"wall_s\"\n");
     let text = format!("{boots}{of_policy}{}", published("boot = \"new\"\n"));
     let file = written(&bench, &text);
@@ -128,7 +130,7 @@ fn shows_a_published_figure_with_boots_and_policies_and_counts_it_once() {
     assert!((of_boot["ratio"].as_f64().unwrap() - 2.0).abs() < 1e-6, "{of_boot}");
     assert!(sets.iter().any(|set| set["policy"] == "thp"), "{sets:?}");
     assert!(report["answer"].to_string().contains("its one published figure"), "{}", report["answer"]);
-    // The heading names the columns.
+    // The table's heading names the columns.
     let text = study(&bench, &["report", &file, "--markdown"]);
     text.prints(&["| boot | geometric mean |"]);
 }

@@ -1,4 +1,5 @@
-//! Studies that count and weigh events, from end to end: counted once, stored, and weighed again with other costs.
+//! Tests of studies that count and weigh events, from end to end: counted once, stored, and weighed again with other
+//! costs.
 
 mod common;
 
@@ -7,7 +8,7 @@ use std::fs;
 use common::*;
 use serde_json::Value;
 
-/// The built-in study without the parts that must be measured, with little memory.
+/// The built-in study with little memory, and without the parts that must be measured.
 fn tiny(visit: &str) -> String {
     let built_in = include_str!("../../../studies/stage2-split.toml");
     let (_, counted) = built_in.split_once("\n[counted]\n").unwrap();
@@ -54,14 +55,15 @@ fn walks_are_counted_once_and_weighed_as_often_as_asked() {
     let rows = report["counted"]["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 3 * 3 * 3 * 3, "phases, backings, granules and variants");
     let visits = |at: usize| rows[at]["visits"].as_u64().unwrap();
-    // 4K pages, when logging is enabled: two walks of 262,657 entries, and one that reads only the tables.
+    // For 4K pages, when logging is enabled: two walks of 262,657 entries, or one of the two walks reads only the
+    // tables.
     assert_eq!((visits(0), visits(1)), (262_657 * 2, 262_657 + 513));
     let pages = &average(&report, "enable", "pages", "skip-level3")["instructions"];
     let thp = &average(&report, "enable", "thp", "skip-level3")["instructions"];
     let within =
         |range: &Value, low: f64, high: f64| range["low"].as_f64() > Some(low) && range["high"].as_f64() < Some(high);
     assert!(within(pages, 0.41, 0.45) && within(thp, 0.16, 0.19), "{pages} {thp}");
-    // The counts are stored, so other costs need no new ones.
+    // The counts are stored, so other costs need no new counts.
     fs::write(bench.path("tiny.toml"), tiny("instructions = [490, 511]")).unwrap();
     let again = study(&bench, "run", &file, &[]).ran();
     assert!(!again.stderr.contains("counting"), "{}", again.stderr);

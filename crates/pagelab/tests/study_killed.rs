@@ -1,4 +1,5 @@
-//! Studies that are killed at random moments and run again: nothing is measured twice or lost, and nothing is left over.
+//! Tests of studies that are killed at random moments and run again: no trial is measured twice or lost, and no process
+//! or file is left over.
 
 mod common;
 
@@ -11,10 +12,10 @@ use common::*;
 use serde_json::Value;
 use testing::Random;
 
-/// The timeout for any action on the slowest machine.
+/// The timeout for any action, on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Short workloads, one of which has an input that takes some time to make.
+/// A study of short workloads, one of which has an input that takes some time to make.
 const STUDY: &str = r#"
 schema = "pagelab.study/1"
 name = "killed"
@@ -55,7 +56,7 @@ fn size() -> (u32, u32) {
 
 struct Study {
     bench: Bench,
-    /// The cache with the inputs, in a directory that only its owner can change.
+    /// The cache directory with the inputs, which only its owner can change.
     cache: tempfile::TempDir,
     file: String,
     as_root: bool,
@@ -80,7 +81,7 @@ impl Study {
         command
     }
 
-    /// The stored trials, with the number of their comparison.
+    /// The stored trials, each with the number of its comparison.
     fn trials(&self) -> BTreeSet<(u64, String)> {
         if !self.bench.path("results.sqlite").exists() {
             return BTreeSet::new();
@@ -98,13 +99,13 @@ impl Study {
     }
 }
 
-/// The properties that identify a trial, and its start time.
+/// What identifies a trial, including its start time.
 fn key(trial: &Value) -> String {
     let of = |name: &str| trial[name].to_string();
     [of("label"), of("block"), of("attempt"), of("started_s")].join(" ")
 }
 
-/// The same without the start time: no trial with these properties may be measured again.
+/// The same without the start time. No two trials may be equal in this.
 fn places(trials: &BTreeSet<(u64, String)>) -> BTreeSet<(u64, String)> {
     trials.iter().map(|(number, key)| (*number, key.rsplit_once(' ').unwrap().0.to_owned())).collect()
 }
@@ -142,7 +143,7 @@ fn study_run_resumes_after_sigkill_without_repeating_or_losing_trials() {
                 0
             }
         };
-        // Every second study has stored a trial before it is killed.
+        // Every second time, the study is killed only after it has stored a trial.
         let stored: u64 = count(&study);
         if round % 2 == 1 {
             within(PATIENCE, || running.is_over() || count(&study) > stored);

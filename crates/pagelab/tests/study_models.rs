@@ -1,5 +1,5 @@
-//! Rows of studies on model machines: the inputs that identify them, recording and simulating again when an input has changed, and
-//! messages when that is not possible.
+//! Tests of studies on model machines: which inputs identify a row, that recording and simulating are repeated if an input has
+//! changed, and the messages if that is impossible.
 
 mod common;
 #[path = "common/traced.rs"]
@@ -69,7 +69,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
     let shown = row(bench, &file);
     assert_eq!(walks(bench, &file), before, "what is there is shown, and said to be of another one");
     assert_eq!(shown["notes"][0], "its figures are of other content of its trace");
-    // The file is no longer a trace, and the reason is stored.
+    // The file is no trace any more, and the reason is stored.
     study(bench, &["run", &file]).ran().says(1, &["simulating 1 of 1", "own"]);
     let (state_of, why) = state(bench, &file);
     assert!(state_of == "failed" && why.contains("a.trace"), "{state_of}: {why}");
@@ -112,7 +112,7 @@ fn a_machine_of_a_file_is_a_row_by_its_own_name() {
     assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
     study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
     assert_eq!(state(bench, &file).0, "done");
-    // Two names of one machine would give the same row twice.
+    // Two names of one machine would give two equal rows.
     fs::write(bench.path("my.toml"), MACHINE).unwrap();
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"./my.toml");
     study(bench, &["status", &file]).ran().says(2, &["cortex-a53 and ./my.toml are both \"cortex-a53\""]);
@@ -168,7 +168,7 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
     let notes = row(&bench, &file)["notes"].to_string();
     assert!(notes.contains("one address layout") && notes.contains("recorded on x86_64"), "{notes}");
     assert!(after > before + 1500.0, "{before} and {after}: what was recorded before is of another build");
-    // A failing program leaves its reason.
+    // If the program fails, the row has the reason.
     fs::write(bench.path("touches.c"), "int main(void) { return 3; }\n").unwrap();
     let built = Command::new("gcc").args(["-o", &program, &bench.word("touches.c")]).status().unwrap();
     assert!(built.success());
@@ -199,7 +199,7 @@ fn simulations_are_merged_once_and_conflicts_are_named() {
     let kept = "SELECT json_extract(outcome, '$.figures.walks') FROM study_simulations WHERE policy = 'thp'";
     let kept = Command::new("sqlite3").args([&into, kept]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), "7", "what is there stays");
-    // A failed simulation is replaced.
+    // A failed simulation is replaced by a new one.
     let failed = "UPDATE study_simulations SET outcome = '{\"outcome\":\"failed\",\"why\":\"x\"}' WHERE policy = 'thp'";
     assert!(Command::new("sqlite3").args([&into, failed]).status().unwrap().success());
     merge(&bench.store()).says(0, &[]).prints(&["1 simulations added, 1 there already"]);
@@ -253,7 +253,7 @@ fn instructions_that_are_recorded_have_units() {
     }
 }
 
-/// Code for the virt machine: loads from three pages of the third megabyte, again and again.
+/// Machine code for QEMU's `virt` machine: loads from three pages of the third megabyte, again and again.
 const LOADS: [u32; 5] = [
     0xd2a0_0000 | 0x4030 << 5,      // movz x0, #0x4030, lsl #16
     0xf940_0001,                    // ldr  x1, [x0]
@@ -276,7 +276,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
         fs::write(bench.path("modelled.toml"), text).unwrap();
         bench.word("modelled.toml")
     };
-    // A workload that cannot be recorded has a reason, under its name.
+    // A workload that cannot be recorded is reported under its name, with the reason.
     let program = study_of("[[workload]]\nname = \"own\"\ncommand = [\"true\"]\n");
     assert!(state(&bench, &program).1.contains("name a machine to record (`recorded`, a command of qemu-system-*)"));
     let nothing =
@@ -299,7 +299,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
     run().says(0, &["simulating 1 of 1"]);
     let row = row(&bench, &file);
     let walks = |at: usize| row["cells"][at]["medians"]["walks"].as_f64();
-    // Three pages of data and one of code, all in one 2M leaf.
+    // The walks are for three pages of data and one of code, all within one 2M leaf.
     assert_eq!([0, 1, 2, 3].map(walks), [Some(1.0), None, Some(1.0), Some(4.0)], "{row}");
     assert!(row["cells"][1]["standing"]["why"].as_str().unwrap().contains("models have no such policy"), "{row}");
     let recorded = row["origins"][0]["commands"][0].to_string();

@@ -1,4 +1,5 @@
-//! Studies whose workloads share the time: what ends them, what continues, and that a kill at any moment loses nothing.
+//! Tests of studies whose workloads share the time: what ends them, what continues, and that a kill at any moment loses
+//! nothing.
 
 mod common;
 
@@ -11,7 +12,7 @@ use common::*;
 use serde_json::Value;
 use testing::Random;
 
-/// Three workloads of a fake platform, whose clock needs no time.
+/// A study of three workloads on a fake platform, whose clock takes no real time.
 const FAKED: &str = r#"
 schema = "pagelab.study/1"
 name = "rounds"
@@ -33,10 +34,11 @@ name = "three"
 command = ["echo", "three"]
 "#;
 
-/// A platform on which base pages take a second, and THP on average the given time, with deviations of up to 14 %.
+/// A fake platform on which a trial takes a second under base pages, and on average the given time under THP, with
+/// deviations of up to 14 %.
 fn platform(bench: &Bench, thp_s: f64) -> String {
     let host = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/host/x86_64-6.18");
-    // 29 deviations, in an order that mixes them.
+    // 29 different deviations, in a mixed order.
     let deviation = |at: i32| f64::from(at * 11 % 29 - 14) / 100.0;
     let times: Vec<f64> = (0..29).map(|at| thp_s * (1.0 + deviation(at))).collect();
     let arm = |name: &str, wall_s: &[f64]| {
@@ -83,7 +85,7 @@ fn a_clear_answer_ends_the_study_early_with_the_minimum_of_blocks() {
     let again = run(&bench, &file, &platform, &[]);
     assert!(again.says(0, &[]).stderr.is_empty(), "nothing is left: {}", again.stderr);
     assert_eq!(self::ends(&bench), ends);
-    // Each workload to its own end: the time of each is up.
+    // Each workload runs to its own end: its time is up.
     let each = run(&bench, &file, &platform, &["--no-rounds"]);
     each.says(0, &["workload 1 of 3: one"]);
     let longer = self::ends(&bench);
@@ -119,7 +121,7 @@ fn an_open_answer_takes_all_the_time_and_names_the_max_time_that_decides_it() {
     assert!(after.iter().map(|one| one.0).sum::<u64>() > before.iter().map(|one| one.0).sum::<u64>());
 }
 
-/// Real workloads of a few hundredths of a second.
+/// A study of real workloads that take a few hundredths of a second.
 const REAL: &str = r#"
 schema = "pagelab.study/1"
 name = "rounds"

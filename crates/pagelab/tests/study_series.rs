@@ -1,4 +1,4 @@
-//! Series of sizes in studies: the derived values, the values of this host, and their comparison.
+//! Tests of series of sizes in studies: the derived values, the values of this host, and their comparison.
 
 mod common;
 

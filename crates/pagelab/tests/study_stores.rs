@@ -1,5 +1,5 @@
 //! Stores of studies that cannot be merged: of a later version, half copied, on a full disk, or from a host whose clock was set
-//! back. Each is named, the others are merged, and nothing is lost.
+//! back. Each of these stores is named, the other stores are merged, and nothing is lost.
 
 mod common;
 
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::*;
 
-/// Figures of three policies (fixtures/platform).
+/// A fake platform with figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
 
 const TINY: &str = r#"
@@ -24,7 +24,7 @@ name = "true"
 command = ["true"]
 "#;
 
-/// Makes a store with the figures of a fake platform, and the study's file.
+/// Makes a store with the figures of a fake platform, and writes the study's file.
 fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let file = bench.word("tiny.toml");
     fs::write(&file, TINY.replace("[sizes.standard]", &format!("seed = {seed}\n[sizes.standard]"))).unwrap();
@@ -94,7 +94,7 @@ fn a_clock_that_was_set_back_loses_nothing() {
     let bench = Bench::new();
     let (store, into) = (bench.store(), bench.word("into.sqlite"));
     let file = faked(&bench, &store, 1);
-    // As if the first comparison had started in a future year, and failed.
+    // The store is left as if its first comparison had started in a future year, and failed.
     sqlite(
         &store,
         "UPDATE comparisons SET started_unix_s = started_unix_s + 40000000, ended = 'failed', ended_message = 'x'",

@@ -1,4 +1,5 @@
-//! Suites and the inputs of their workloads: found, made once, identified by their hash, and reported if this machine lacks them.
+//! Tests of suites and of the inputs of their workloads: inputs are found, made once, identified by their hash, and reported if
+//! this machine cannot make them.
 
 mod common;
 
@@ -68,7 +69,7 @@ fn bench(study: &str, suite: &str) -> Bench {
     bench
 }
 
-/// `pagelab study VERB` without privileges: if it needs no setting changed, it then does not wait for the lease.
+/// `pagelab study VERB` without privileges, so that a verb that changes no setting does not wait for the lease.
 fn study(bench: &Bench, verb: &str, options: &[&str]) -> Command {
     let store = bench.store();
     let mut command =
@@ -104,7 +105,7 @@ fn an_input_is_made_once_and_its_hash_is_stored() {
     let hash = path.rsplit('/').nth(1).unwrap();
     assert!(ran.stderr.contains(hash) && hash.len() == 64, "{path}");
     assert_eq!(fs::read_to_string(path).unwrap(), "1\n2\n3\n");
-    // Results measured elsewhere are continued here: paths are not part of a measurement's identity.
+    // The results of the first run count, because paths are not part of a measurement's identity.
     study(&bench, "run", &[]).ran().says(0, &[]).prints(&["2 of 3 rows are done"]);
     assert_eq!((times_made(&bench), bench.listed().len()), (1, 2));
     fs::write(path, "4\n").unwrap();
@@ -151,7 +152,7 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
     let row = status["rows"].as_array().unwrap().iter().find(|row| row["workload"] == "sum").unwrap();
     assert!(row["state"] == "missing" && row["why"].as_str().unwrap().starts_with(why), "{row}");
     study(&bench, "report", &[]).ran().says(0, &[]).prints(&["the input numbers cannot be made:"]);
-    // It is tried again, and an obsolete reason is removed.
+    // Making the input is tried again, and the old reason is removed.
     fs::write(bench.path("made.ok"), "").unwrap();
     study(&bench, "run", &["--only", "sum"]).ran().says(0, &["making the input numbers"]);
     let made = names(&inputs);
@@ -239,7 +240,7 @@ fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
 #[test]
 fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
     let _alone = is_root().then(Alone::wait);
-    // Under `base` the kernel reports that this process has no THP, and otherwise that it has.
+    // Under `base` the kernel reports that the process has no THP, and under other policies that it has.
     let study_text = STUDY.replace("\"base\"]", "\"base\", \"default+no-guards\"]");
     let with = |answer: &str| {
         let workload = format!(
@@ -257,7 +258,7 @@ fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
     assert!(ran.stdout.contains("1 of 2 rows are done"), "{ran}");
     assert!(cells[1].contains("wrong answer: standard output differs"), "{cells:#?}");
     assert!(!cells[0].contains("wrong answer") && !cells[2].contains("wrong answer"), "{cells:#?}");
-    // The PID differs in every run, and is not part of the answer.
+    // The PID differs in every run, and is outside the part that counts as the answer.
     let (ran, cells) = with("(THP_enabled)");
     assert!(
         ran.stdout.contains("1 of 2 rows are done") && !cells.concat().contains("wrong answer"),
@@ -279,7 +280,7 @@ fn a_program_that_refuses_to_be_roots_is_another_users() {
         bench(STUDY, &suite.replace("\"sha256sum\", \"{numbers}\"", "\"id\", \"-u\", \"{numbers}\", \"--help\""));
     let words = ["study", "run", &bench.word("of-suite.toml"), "--store", &bench.store(), "--only", "sum"];
     let mut run = bench.pagelab(&words);
-    // The other user can read the directory, and only root can change it.
+    // The other user must be able to read the directory, and only root may change it.
     let cache = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     run.env("XDG_CACHE_HOME", cache.path()).env("MADE_LIST", "/dev/null");
     run.ran().says(0, &["making the input numbers, once"]).prints(&["1 of 3 rows are done"]);
@@ -301,7 +302,7 @@ fn programs_of_the_suites_run_and_answer() {
     let used = "name = \"specint-like\"\nonly = [\"network simplex\", \"libquantum\", \"gcc\", \"gnugo\", \"sjeng\", \"astar\"]";
     let parameters = "parameters = { nodes = 500, arcs = 3000, factored = 15, base = 8, functions = 2, moves = 2, plies = 3, searches = 1 }\nblocks";
     let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
-    // Another run, which was killed, may have left a directory.
+    // A run of another process that was killed may have left a directory.
     let homes = || -> BTreeSet<std::ffi::OsString> {
         let names = fs::read_dir("/tmp").unwrap().flatten().map(|one| one.file_name());
         names.filter(|name| name.to_string_lossy().starts_with("sjeng-home")).collect()
@@ -315,7 +316,8 @@ fn programs_of_the_suites_run_and_answer() {
         let row = document["rows"].as_array().unwrap().iter().find(|row| row["workload"] == name).unwrap();
         bench.stored(row["comparison"].as_u64().unwrap())["trials"][0]["answer"]["stdout_sha256"].clone()
     };
-    // The hash of `Raw nodes for depth 3: 8902`, which is the right number for chess, and that of empty output.
+    // The hash of `Raw nodes for depth 3: 8902`, the correct number of positions in chess, and the hash of empty
+    // output.
     assert_eq!(answer("sjeng"), "977e50f4eceeb46cc104dad00ff121be396a1ca818f81c44625b549eecb0b9f3");
     assert_ne!(answer("gnugo"), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", "it plays");
     assert!(homes().is_subset(&before), "the home of sjeng is gone with it");
@@ -331,7 +333,7 @@ fn databases_report_percentiles_with_their_throughput() {
     let used = "name = \"servers\"\nonly = [\"mysql\", \"postgresql\"]";
     let parameters = "parameters = { rows = 500, events = 60, scale = 1, transactions = 500 }\nblocks";
     let bench = bench(&STUDY.replace("name = \"small\"", used).replacen("blocks", parameters, 1), SUITE);
-    // The database's own user could not read a directory of the test.
+    // The database runs as a user of its own, who could not read a directory of the test.
     let cache = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     let run = |verb: &str, options: &[&str]| {
         let words = ["study", verb, &bench.word("of-suite.toml"), "--store", &bench.store()];

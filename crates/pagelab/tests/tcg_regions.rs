@@ -1,4 +1,5 @@
-//! Compares `pagelab list tcg-regions` with a started QEMU: one writable and executable mapping for each region.
+//! Tests that compare `pagelab list tcg-regions` with a started QEMU, which has one writable and executable mapping for
+//! each region.
 
 mod common;
 
@@ -8,16 +9,16 @@ use std::process::{Child, Command, Stdio};
 use common::*;
 use serde_json::Value;
 
-/// The size of a window, whatever the leaf size of this machine.
+/// The size of a window in these tests, whatever the leaf size of this machine.
 const PMD_BYTES: u64 = 2 << 20;
 
-/// A paused QEMU that ends with the thread that started it.
+/// A paused QEMU, which ends with the thread that started it.
 struct Paused(Child);
 
 impl Paused {
-    /// Returns when the monitor answers: by then the buffer is divided into regions.
+    /// Starts QEMU, and waits until its monitor answers. By then the buffer is divided into regions.
     fn start(tb_size_mib: u64, max_cpus: u64) -> Paused {
-        // A large number of processors is only declared, so that few threads are started.
+        // If the number of processors is large, most are only declared, so that few threads are started.
         let smp = if max_cpus <= 8 { max_cpus.to_string() } else { format!("1,maxcpus={max_cpus}") };
         let accelerator = format!("tcg,thread=multi,tb-size={tb_size_mib}");
         let mut command = Command::new("setpriv");
@@ -56,7 +57,7 @@ impl Drop for Paused {
     }
 }
 
-/// The buffers in the document. Checks that all its keys are documented.
+/// The buffers in the document of the list. Checks that all keys of the document are documented.
 fn listed(bench: &Bench, options: &[&str]) -> Vec<Value> {
     let document = bench.pagelab(&[&["list", "tcg-regions", "--json"], options].concat()).ran().json();
     let buffers = document["buffers"].as_array().unwrap().clone();
@@ -99,13 +100,13 @@ fn qemu_maps_its_code_as_the_rule_says() {
     }
 }
 
-/// The number of aligned windows in mappings.
+/// The number of aligned 2M windows that are completely within a mapping.
 fn free_windows(mappings: &[(u64, u64)]) -> u64 {
     let free = |(start, end): &(u64, u64)| (end / PMD_BYTES).saturating_sub(start.div_ceil(PMD_BYTES));
     mappings.iter().map(free).sum()
 }
 
-/// Since Linux 6.12 only mappings whose size is a multiple of 2M are aligned to it.
+/// Since Linux 6.12 the kernel aligns a mapping to 2M only if its size is a multiple of 2M.
 #[test]
 fn a_buffer_of_an_odd_size_is_where_the_kernel_places_it() {
     if !needs(&[program("qemu-system-aarch64"), program("setpriv")]) {

@@ -1,4 +1,4 @@
-//! `pagelab top`, in a real terminal (tmux) and without one.
+//! Tests of `pagelab top`, in a real terminal (tmux) and without one.
 
 mod common;
 #[path = "common/terminal.rs"]
@@ -14,7 +14,7 @@ use std::time::Duration;
 use common::{Bench, Runs, needs, program, within, wrap};
 use terminal::Typist;
 
-/// The timeout of a frame on the slowest machine.
+/// The timeout for a frame, on the slowest machine.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A terminal in a tmux server of its own.
@@ -71,9 +71,9 @@ impl Terminal {
         screen
     }
 
-    /// Waits until the shell has its terminal again: in cooked mode, with a cursor, and not on the alternate screen.
+    /// Waits until the shell has its terminal back: in cooked mode, with a cursor, and not on the alternate screen.
     fn is_restored(&self, code: u8) {
-        // Until it has left the terminal, it reads the typed keys.
+        // Until `top` has left the terminal, `top` reads the typed keys, not the shell.
         let left = || self.tmux(&["display-message", "-p", "#{alternate_on}"]).trim() == "0";
         assert!(within(PATIENCE, left), "it does not leave the terminal:\n{}", self.screen());
         self.runs("echo ended with $? ; stty -a | tr ' ;' '\\n\\n' | grep -cx -e icanon -e echo -e isig");
@@ -106,7 +106,7 @@ fn a_terminal_shows_processes_and_q_gives_it_back() {
     assert!(first.starts_with("pagelab top") && first.contains("every "), "{screen}");
     let selected = terminal.sees("q end  Enter inspect");
     assert!(selected.contains("faults") && selected.contains("PID"), "{selected}");
-    // Rates are shown from the second frame on.
+    // Rates are shown only from the second frame on.
     terminal.sees(" · over ");
     terminal.press(&["q"]);
     terminal.is_restored(0);
@@ -118,7 +118,7 @@ fn keys_sort_filter_inspect_and_ctrl_c_gives_the_terminal_back() {
         return;
     }
     let terminal = Terminal::new(100, 30);
-    // A name that no other process has.
+    // The process gets a name that no other process has.
     terminal.runs("cp $(command -v sleep) ./dozes && ./dozes 600 & clear; echo sleeps as $!.");
     let pid_of = |screen: &str| screen.split("sleeps as ").find_map(|part| part.split_once('.')?.0.parse::<u32>().ok());
     let pid = pid_of(&terminal.sees_where("the PID of sleep", |screen| pid_of(screen).is_some())).unwrap();
@@ -254,7 +254,7 @@ fn the_benchmark_runs() {
     assert!(share > 0.0 && share < 0.5, "{share}");
 }
 
-/// Memory for all its cells would be hundreds of gigabytes.
+/// Memory for all cells of such a terminal would be hundreds of gigabytes.
 #[test]
 fn a_terminal_of_any_size_is_drawn_in_bounded_memory() {
     if !needs(&[program("prlimit"), program("setsid"), program("stty")]) {

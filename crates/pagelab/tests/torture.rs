@@ -1,5 +1,5 @@
-//! The torture set: small programs that are hard to trace, under every policy. Their output must equal that without pagelab. Their
-//! sources are in `torture`, with one idea in each.
+//! The torture set: small programs that are hard to trace, run under every policy. Their output must be the same as without
+//! pagelab. Their sources are in `torture`, with one idea in each.
 //!
 //! The small size runs with all tests. `PAGELAB_TORTURE=full cargo test -p pagelab --test torture` runs the large one: 60,000
 //! mappings and 41 children, 50,000 signals, chains of 10,000 forks.
@@ -16,8 +16,8 @@ fn size() -> &'static str {
     if std::env::var_os("PAGELAB_TORTURE").is_some_and(|size| size == "full") { "100" } else { "2" }
 }
 
-/// Policies that together use every kind of action of the tracer. Those that this machine does not support are left out, and
-/// reported.
+/// Policies that together use every kind of action of the tracer. Policies that this machine does not support are left out,
+/// and reported.
 fn policies(bench: &Bench) -> Vec<String> {
     let wanted = [
         "default",
@@ -60,7 +60,8 @@ fn torture(name: &str) {
     torture_but(name, |_| true);
 }
 
-/// The same under the policies whose names `concerns` accepts: those that do not change the feature that the program tests.
+/// Like [`torture`], but only under the policies whose names `concerns` accepts. Left out are policies that change the feature
+/// that the program tests.
 fn torture_but(name: &str, concerns: impl Fn(&str) -> bool) {
     if !needs(&[program("gcc")]) {
         return;
@@ -81,8 +82,8 @@ fn torture_but(name: &str, concerns: impl Fn(&str) -> bool) {
     }
     let chosen = policies.join(",");
     let mut options = vec!["-p", &chosen, "--blocks", "1", "--min-blocks", "1"];
-    // `fork_chain` is a chain of short processes that outlives its first process. On a busy machine a comparison ends it before the
-    // last process prints.
+    // `fork_chain` is a chain of short processes that outlives its first process. On a busy machine a comparison ends the chain
+    // before the last process prints.
     if name != "fork_chain" {
         options.push("--check-output");
     }
@@ -112,13 +113,14 @@ fn sessions_a_terminal_and_job_control() {
 
 #[test]
 fn filters_of_the_programs_own() {
-    // Without a tracer, the filter of `exec -p base` prevents strict mode, as docs/explain/policies.md says.
+    // Without a tracer, the filter of `exec -p base` keeps the program from entering seccomp's strict mode, as
+    // docs/explain/policies.md says.
     torture_but("filters", |policy| policy != "base");
 }
 
 #[test]
 fn userfaultfd_brings_base_pages() {
-    // Memory that is populated beforehand is not missing, so there is no fault.
+    // Memory that the policy populates in advance causes no faults that the program could handle.
     torture_but("faults_of_its_own", |policy| !policy.contains("prefault"));
 }
 

@@ -1,4 +1,4 @@
-//! `pagelab trace` as a command, on traces that need no emulator.
+//! Tests of `pagelab trace` as a command, on traces that are made without an emulator.
 
 mod common;
 
@@ -48,7 +48,8 @@ fn region(pages: u64) -> Call {
     Call::Region { address: HEAP, bytes: pages * PAGE, protection: 3, name: "a heap".to_owned() }
 }
 
-/// Two threads. The thread that starts has its last block at the end of the file, so its events precede those of the other thread.
+/// A trace of two threads. The thread that starts first has its last block at the end of the file, so its events precede those of
+/// the other thread.
 fn threads() -> Bench {
     let mut made = Made::new(&Header::of("a test"));
     made.event(0, 0, 0, region(4096));
@@ -95,13 +96,13 @@ fn events_of_a_part_stand_where_they_stood_and_the_header_says_what_it_is() {
     assert_eq!(events, [(0, "region"), (0, "madvise"), (0, "munmap"), (0, "window"), (900, "munmap")]);
     let info = ran(&bench, &["trace", "info", "--json", "part"]).json();
     assert_eq!(info["header"]["part"]["from_instructions"], 200);
-    // The number of executed instructions of the other thread is known.
+    // The part contains no blocks of thread 1, but the total includes the instructions that thread 1 executed.
     assert_eq!((&info["total"]["instructions"], &info["total"]["recorded_instructions"]), (&3000.into(), &1800.into()));
     let printed = ran(&bench, &["trace", "info", "part"]).stdout;
     assert!(printed.contains("before instruction 200") && printed.contains("1,800 of 3,000 instructions"), "{printed}");
     let simulated = ran(&bench, &["sim", "part", "-m", "cascade-lake", "-p", "base"]).stdout;
     assert!(simulated.contains("the trace is a part of the run"), "{simulated}");
-    // Cutting a part out of a part gives the smaller of both.
+    // Cutting a part out of a part gives the smaller of the two.
     ran(&bench, &["trace", "cut", "part", "-o", "less", "--to", "5000"]);
     let less = ran(&bench, &["trace", "info", "--json", "less"]).json();
     assert_eq!(
@@ -115,7 +116,7 @@ fn runs_of_a_damaged_trace_keep_their_numbers() {
     let bench = threads();
     let mut bytes = fs::read(bench.path("trace")).unwrap();
     let before = lines(&bench, "trace");
-    // The first block of thread 0's runs.
+    // Finds the first block with runs of thread 0, to damage it.
     let magic = b"\x89PLTRC\r\n";
     let blocks: Vec<usize> = (0..bytes.len()).filter(|at| bytes[*at..].starts_with(magic)).collect();
     let damaged = blocks.iter().copied().filter(|at| bytes[at + 8] == 2 && bytes[at + 12] == 0).min().unwrap();
@@ -166,12 +167,12 @@ fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_els
     }
     let least = |page: u64| filtered.keys().filter(|key| key.0 == page).map(|key| key.1).min();
     assert_eq!([4096, 16384, 65536, 2 << 20, 32 << 20].map(least), [Some(16), None, Some(16), Some(8), None]);
-    // Events precede the same runs, and instruction counts are those of the whole trace.
+    // In the filtered trace, events still precede the same runs, and instruction counts are those of the whole trace.
     let events = |file: &str| lines(&bench, file).into_iter().filter(|line| line.get("event").is_some());
     assert!(events("trace").eq(events("filtered")));
     let total = |file: &str| ran(&bench, &["trace", "info", "--json", file]).json()["total"].clone();
     assert_eq!(total("trace")["recorded_instructions"], total("filtered")["recorded_instructions"]);
-    // A run after an event is kept, because the memory may be a different one.
+    // A run after an event is kept even if its page is the most recent one, because its memory may have been remapped.
     let kept: Vec<u64> = lines(&bench, "filtered")
         .iter()
         .filter(|line| line["thread"] == 0 && line["run"].is_u64())

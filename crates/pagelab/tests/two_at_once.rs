@@ -1,4 +1,4 @@
-//! Two pagelabs on one host: one lease, one store, nothing lost.
+//! Tests of two pagelabs on one host: they share one lease and one store, and nothing is lost.
 
 mod common;
 
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use common::*;
 use serde_json::Value;
 
-/// Starts a comparison, and waits until it reports that it waits for the lease.
+/// Starts a comparison, and waits until it reports that it is waiting for the lease.
 fn waiting(bench: &Bench, compare: &mut Command) -> Running {
     let errors = std::fs::File::create(bench.path("said")).unwrap();
     let running = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(errors).begin();
@@ -16,7 +16,7 @@ fn waiting(bench: &Bench, compare: &mut Command) -> Running {
     running
 }
 
-/// Its standard error so far.
+/// The standard error of the comparison so far.
 fn printed_errors(bench: &Bench) -> String {
     std::fs::read_to_string(bench.path("said")).unwrap_or_default()
 }
@@ -50,12 +50,12 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     std::fs::write(&go, "").unwrap();
     assert_eq!(patient.wait().code(), Some(0), "{}", printed_errors(&bench));
     assert_eq!(holder.wait().code(), Some(0));
-    // The share of memory in 64K folios depends on the free memory of the host.
+    // Which share of memory is in 64K folios depends on the free memory of the host.
     let verdict = &bench.stored(2)["arms"][1]["verdict"];
     assert!(verdict["coverage_ratio"].as_f64() > Some(0.0), "it waited for its own settings: {verdict:#}");
 }
 
-/// Under `thp` no setting needs to change if the host's setting is at least madvise.
+/// `thp` needs no change of settings if the host's setting is at least madvise.
 #[test]
 fn execs_that_change_nothing_run_together_but_not_with_a_comparison() {
     if !needs(&own_lease()) {
@@ -78,7 +78,7 @@ fn execs_that_change_nothing_run_together_but_not_with_a_comparison() {
     let who = [first.id(), second.id()].map(|id| format!("by process {id}"));
     hasty.says(2, &["exec -p default+no-huge", ", and one more", "are leased"]);
     assert!(who.iter().any(|who| hasty.stderr.contains(who)), "{hasty}");
-    // One is killed, and the kernel releases its part of the lock. The other one ends by itself.
+    // One of the two is killed, and the kernel releases its shared lock. The other one ends by itself.
     first.kill();
     let mut patient = bench.compare(&[&["-p", "base,default"][..], &QUICK].concat(), &words_of(&["true"]));
     let mut patient = waiting(&bench, &mut patient);
@@ -121,7 +121,7 @@ fn a_waiting_process_can_be_stopped() {
     assert!(printed_errors(&bench).contains("stopped by signal 2"), "{}", printed_errors(&bench));
 }
 
-/// Base needs no setting changed, but its trials depend on the settings.
+/// The policy `base` needs no change of settings, but the results of its trials depend on the settings.
 #[test]
 fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
     if !needs(&own_lease()) {

@@ -1,4 +1,4 @@
-//! Endless input, and system limits that are reached: pagelab neither waits nor grows without bound, and escape sequences in
+//! Tests of endless input and of system limits: pagelab neither waits nor grows without bound, and escape sequences in
 //! arguments do not move the cursor of a terminal.
 
 mod common;
@@ -8,7 +8,7 @@ use std::process::Command;
 
 use common::*;
 
-/// These FIFOs have no writer: opening one for reading would never return.
+/// These FIFOs have no writer, so opening one for reading would block forever.
 #[test]
 fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
     let bench = Bench::new();
@@ -40,7 +40,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
         ran.says(2, &["pipe"]);
         assert!(["a pipe", "regular file"].iter().any(|kind| ran.stderr.contains(kind)), "{words:?}: {ran}");
     }
-    // A suite in the directory of a study that names it.
+    // The suite is in the directory of a study that names it.
     fs::create_dir(bench.path("suites")).unwrap();
     fs::rename(bench.path("pipe.toml"), bench.path("suites/mine.toml")).unwrap();
     let study = "schema = \"pagelab.study/1\"\nname = \"a\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n\
@@ -101,7 +101,7 @@ fn threads_and_processes_that_cannot_be_started_are_an_error() {
     }
 }
 
-/// Error messages repeat arguments, including those of the command line parser.
+/// Error messages repeat arguments, also those of the command line parser.
 #[test]
 fn words_of_the_command_line_reach_no_terminal_as_they_are() {
     let bench = Bench::new();

@@ -1,4 +1,5 @@
-//! Policies that this machine or this user cannot use: rows with a reason and a remedy, never a fallback.
+//! Tests of policies that this machine or this user cannot use: they become rows with a reason and a remedy, and never
+//! fall back to another policy.
 
 mod common;
 
@@ -59,7 +60,8 @@ fn without_root_base_and_thp_run_and_are_proven_without_settings() {
     assert_eq!(settings(), before);
 }
 
-/// Free memory may be too fragmented for a pool of the largest pages. This is known only after asking the kernel for it.
+/// Free memory may be too fragmented for a pool of the largest pages. That is known only once the kernel has been asked
+/// for the pool.
 #[test]
 fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     if !needs(&own_lease()) {
@@ -80,7 +82,7 @@ fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     assert_eq!(settings(), before);
 }
 
-/// A hugetlb pool without pages: the size of its pages, and its file.
+/// A hugetlb pool without pages: the size of its pages, and the file of the pool's size.
 fn empty_pool() -> Option<(String, PathBuf)> {
     let pools = std::fs::read_dir("/sys/kernel/mm/hugepages").ok()?.flatten();
     pools.into_iter().find_map(|pool| {
@@ -91,9 +93,9 @@ fn empty_pool() -> Option<(String, PathBuf)> {
     })
 }
 
-/// The command, with a pool whose file accepts 1 as the number of pages and still reads 0, whatever memory is free.
-/// /proc/PID/oom_adj is mounted over the pool's file for this: it stores the 1 as 58 thousandths (proc_pid_oom_adj(5)), which is
-/// less than one of its own units.
+/// The command, run so that the pool's file accepts 1 as the number of pages and still reads 0, however much memory is free. For
+/// this, /proc/PID/oom_adj is mounted over the pool's file. It converts the 1 to 58 thousandths (proc_pid_oom_adj(5)), which is
+/// less than one of its own units, so reading gives 0.
 fn giving_none(pool: &Path, command: &Command) -> Command {
     let script = "mount --bind /proc/$$/oom_adj \"$0\" && exec \"$@\"";
     let mut unshared = Command::new("unshare");
@@ -102,7 +104,8 @@ fn giving_none(pool: &Path, command: &Command) -> Command {
     unshared
 }
 
-/// A user may execute a program without read permission, but cannot read its memory: unseen memory is no proof.
+/// A user may execute a program without being able to read it, and then cannot read the memory of the process. Memory
+/// that cannot be inspected proves nothing.
 #[test]
 fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
     if !needs(&[root(), program("setpriv")]) {

@@ -1,4 +1,4 @@
-//! Builds, arguments and environments as arms of one block: in a comparison, and in a study.
+//! Tests of variants: builds, arguments and environments as arms of one block, in a comparison and in a study.
 
 mod common;
 
@@ -7,10 +7,10 @@ use std::process::Command;
 use common::*;
 use serde_json::Value;
 
-/// Just enough blocks for a confidence interval.
+/// The smallest number of blocks that gives a confidence interval.
 const SIX: [&str; 4] = ["--blocks", "6", "--min-blocks", "6"];
 
-/// Two builds of one program. It walks over 8M as often as the build says, and prints that number.
+/// Makes two builds of one program. It walks over 8M as often as its build says, and prints that number.
 fn two_builds(bench: &Bench) -> bool {
     if !needs(&[program("gcc")]) {
         return false;
@@ -125,7 +125,7 @@ fn variants_that_make_no_sense_are_refused() {
     }
 }
 
-/// Two builds, one of which gives a wrong answer, under the policies of a fake platform.
+/// A study of two builds, one of which gives a wrong answer, under the policies of a fake platform.
 const BUILDS: &str = r#"
 schema = "pagelab.study/1"
 name = "builds"
@@ -197,7 +197,8 @@ fn a_study_compares_variants_under_each_policy_and_policies_within_each() {
     assert_eq!(variants["rows"][1]["workload"], "sort under thp");
     near(ratio(&variants["rows"][1], 1), 0.7 / 0.8);
     assert!(variants["rows"][1]["cells"][1]["coverage_ratio"].as_f64() == Some(1.0), "the proof of each arm");
-    // It is shown next to the variant's change; a fake platform confirms nothing.
+    // The published figure is shown next to the variant's change. Figures of a fake platform confirm no published
+    // figure.
     let published = &document["published"][0];
     near(published["ratio"].as_f64().unwrap(), 0.7 / 0.8);
     assert!(published["says"].as_str().unwrap().starts_with("not judged: a model"), "{published}");

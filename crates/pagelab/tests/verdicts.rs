@@ -1,4 +1,5 @@
-//! The basis of a verdict: the part of memory that was sampled, the reason why memory is not as the policy asks, and the peak size.
+//! Tests of what a verdict is based on: the memory that was inspected, the reason why memory is not as the policy asks, and the
+//! peak size.
 
 mod common;
 
@@ -9,7 +10,7 @@ use serde_json::Value;
 
 const PIECE_BYTES: u64 = 512 << 10;
 const TOTAL_BYTES: u64 = 100 << 20;
-/// The memory of a program in addition to its own mappings.
+/// The memory that a program has in addition to its own mappings.
 const LITTLE_BYTES: u64 = 4 << 20;
 
 /// Compiles a C program of the tracer's tests.
@@ -21,7 +22,7 @@ fn compiled(bench: &Bench, name: &str) -> String {
     output
 }
 
-/// `freed PIECE TOTAL HOW`
+/// A command line of the program `freed`: `freed PIECE TOTAL HOW`.
 fn pieces(bench: &Bench, piece_bytes: u64, how: &str) -> Vec<String> {
     let program = compiled(bench, "freed");
     words_of(&[&program, &piece_bytes.to_string(), &TOTAL_BYTES.to_string(), how])
@@ -46,7 +47,8 @@ fn is_about(bytes: u64, expected: u64) -> bool {
     (expected..expected + LITTLE_BYTES).contains(&bytes)
 }
 
-/// Memory that is left at the end proves nothing about memory that was freed earlier; `--prove-all` samples that too.
+/// Memory that is left at the end proves nothing about memory that was freed earlier. `--prove-all` inspects that
+/// memory too.
 #[test]
 fn memory_freed_in_small_pieces_is_unproven_without_prove_all() {
     if !needs(&[program("gcc")]) {
@@ -78,7 +80,7 @@ fn memory_freed_in_small_pieces_is_unproven_without_prove_all() {
     table.prints(&["base: not known whether it was in force", "M at the peak); add --prove-all"]);
 }
 
-/// Memory that exists at the end, or may exist, is sampled at the end.
+/// Memory that exists at the end, or may exist, is inspected at the end.
 #[test]
 fn memory_that_stays_is_proven() {
     if !needs(&[program("gcc")]) {
@@ -109,7 +111,7 @@ fn memory_that_exec_replaces_is_seen_with_prove_all() {
     assert!(verdict["holding"] == "held" && seen == least && is_about(least, TOTAL_BYTES), "{verdict:#}");
 }
 
-/// The program uses pieces smaller than a hugetlb page, which are not taken from the pool.
+/// The program maps and frees pieces smaller than a hugetlb page, which do not come from the pool.
 #[test]
 fn churn_below_a_page_of_the_pool_is_no_proof() {
     if !needs(&[root(), program("gcc")]) {
@@ -129,7 +131,8 @@ fn churn_below_a_page_of_the_pool_is_no_proof() {
     assert!(with["coverage_ratio"].as_f64().unwrap() < 0.1, "{with:#}");
 }
 
-/// The kernel records no peak of hugetlb pages: they are counted before a call frees some, whatever its size.
+/// The kernel records no peak of hugetlb pages, so they are counted before each call that frees some, whatever its
+/// size.
 #[test]
 fn the_peak_has_the_pages_of_a_pool_that_mremap_gives_back() {
     if !needs(&[root(), program("gcc")]) {
@@ -155,13 +158,13 @@ fn each_fate_of_a_large_page_has_its_own_cause() {
     }
     const LARGE_BYTES: u64 = 8 * (2 << 20);
     let bench = Bench::new();
-    // It would collapse the memory again.
+    // khugepaged would collapse the memory again.
     let without_khugepaged = ["--khugepaged", "off"];
     let program = compiled(&bench, "refilled");
     for (how, code, least_bytes) in [
         ("dropped", "refilled_after_drop", LARGE_BYTES / 2),
         ("halves", "refilled_after_drop", LARGE_BYTES),
-        // The kernel does not split a folio that another user has locked or holds a reference to (`madvise_free_huge_pmd`).
+        // The kernel does not split a folio to which another user holds a reference or a lock (`madvise_free_huge_pmd`).
         ("freed", "split_meanwhile", LARGE_BYTES * 3 / 4),
         ("moved", "folio_partly_mapped", LARGE_BYTES),
         ("cut", "leaf_split", LARGE_BYTES),
@@ -199,7 +202,8 @@ fn large_pages() -> (&'static str, bool) {
     ("large pages of 2M", size.trim() == "2097152")
 }
 
-/// Shared memory that is detached, or whose pages go, is no private memory that went unseen.
+/// If shared memory is detached, or its pages are removed, this must not look like private memory that was not
+/// inspected.
 #[test]
 fn freed_shared_memory_does_not_change_the_verdict_on_private_memory() {
     if !needs(&[program("gcc")]) {
@@ -221,7 +225,8 @@ fn freed_shared_memory_does_not_change_the_verdict_on_private_memory() {
     assert_eq!(without["holding"], "held", "{without:#}");
 }
 
-/// A request of io_uring drops memory without a call that stops. What was given is not advised again.
+/// A request of io_uring drops memory without a call at which the tracer could stop. An option that was given
+/// (`--prove-all`) is not advised again.
 #[test]
 fn names_how_memory_was_freed_without_a_call() {
     if !needs(&[program("gcc")]) {

@@ -1,4 +1,4 @@
-//! The messages of pagelab for programs that work against a policy, run in the background or share memory, and their appearance on
+//! Tests of messages: about programs that work against a policy, run in the background or share memory; and how messages look on
 //! various terminals.
 
 mod common;
@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use common::*;
 
-/// The work of the daemon takes much longer than the 0.2 s of CPU time that an idle process has.
+/// The daemon works much longer than 0.2 s of CPU time, up to which a process counts as idle.
 #[test]
 fn a_daemon_is_named_and_its_cpu_time_decides() {
     if !needs(&[program("gcc")]) {
@@ -29,7 +29,7 @@ fn a_daemon_is_named_and_its_cpu_time_decides() {
     assert_eq!((&document["design"]["primary"], &document["result"]["primary"]), (&"wall_s".into(), &"cpu_s".into()));
     for trial in document["trials"].as_array().unwrap() {
         let [outlived, cpu, wall] = ["outlived_cpu_s", "cpu_s", "wall_s"].map(|name| observed(trial, name).unwrap());
-        // The last sample of it is at most some hundredths of a second old.
+        // The last sample of the daemon's CPU time is at most some hundredths of a second old.
         assert!(outlived > 0.5 * cpu && outlived <= cpu && wall < cpu, "{outlived} of {cpu} s, {wall} s");
     }
     // A program in the foreground causes no such message.
@@ -83,7 +83,7 @@ fn reports_a_leased_setting_as_leased() {
     await_lease(&measuring);
     let holder = format!("leased by process {} (", measuring.id());
     let exec = || bench.pagelab(&["exec", "-p", "thp", "--", "true"]).as_nobody().ran();
-    // It holds the lease before it has changed the settings.
+    // The other process takes the lease before it changes the settings, so this may have to be tried again.
     let mut ran = exec();
     within(LIMIT, || {
         ran = exec();

@@ -1,4 +1,4 @@
-//! The built-in workloads as commands: their output, and their ends.
+//! Tests of the built-in workloads as commands: their output, and how they end.
 
 mod common;
 
@@ -90,7 +90,7 @@ fn a_process_of_one_thread_moves_its_break_and_forks() {
     }
 }
 
-/// Minor faults of a run without transparent huge pages, counted by the kernel for this process alone.
+/// Minor faults of a run without transparent huge pages, as the kernel counts them for this process.
 fn minor_faults_under_base(arguments: &str) -> f64 {
     let directory = tempfile::tempdir().unwrap();
     let output = Command::new(env!("CARGO_BIN_EXE_pagelab"))
@@ -108,10 +108,11 @@ fn minor_faults_under_base(arguments: &str) -> f64 {
 
 #[test]
 fn each_page_faults_once() {
-    // Pages of files that leave the page cache fault too.
+    // The lock is needed because file pages that leave the page cache cause faults too.
     let _alone = Alone::wait();
     let arguments = |seconds: f64| format!("page-faults --seconds {seconds} --answer-only");
-    // With this time there are two rounds, and with the shortest time one: the difference is a round of 64M.
+    // With this time the workload makes two rounds, and with the shortest time one. The difference is a round, which
+    // touches 64M.
     let base_pages = f64::from(64 << 20) / figure(&line("page-touch --bytes 64K"), "page_bytes");
     let (one, two) = (minor_faults_under_base(&arguments(0.01)), minor_faults_under_base(&arguments(0.05)));
     assert!((two - one - base_pages).abs() < 0.01 * base_pages, "{base_pages} pages: {one} faults, then {two}");
@@ -235,7 +236,7 @@ fn files_of_an_overlay_are_held_as_those_below_it() {
                   && mount -t overlay files -o lowerdir=lower,upperdir=upper,workdir=work files \
                   && exec \"$2\" workload page-cache --sizes 1,5K --directory files";
     let mut command = Command::new("unshare");
-    // Root makes files only where no other user can change the path.
+    // Root creates files only where no other user can change the path.
     let room = tempfile::tempdir().unwrap();
     command.args(["--mount", "sh", "-ec", script, "sh"]).arg(room.path()).arg(bench.program());
     let page = host::Host::open("/").unwrap().page_sizes().base.bytes();
@@ -243,7 +244,7 @@ fn files_of_an_overlay_are_held_as_those_below_it() {
     command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
 }
 
-/// In the namespace all other users of the host, including its root, have the same user ID.
+/// In the namespace, all other users of the host, including the host's root, have the same user ID.
 #[test]
 fn root_of_a_user_namespace_makes_files_where_the_user_who_made_it_does() {
     let bench = Bench::new();

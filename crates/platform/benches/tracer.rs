@@ -136,7 +136,7 @@ fn programs(arguments: &Arguments, folder: &Path) -> Result<(), Box<dyn Error>> 
             reads_frames: false,
             extract: None,
         };
-        let session = Session::new(Host::open("/")?).with_patience(PATIENCE, |_| ());
+        let session = Session::new(Host::open("/")?).with_patience(PATIENCE, |_, _| ());
         let mut platform = HostPlatform::new(session, work)?;
         let measured = rows(&program, arguments.rounds, &mut platform);
         platform.finish()?;

@@ -8,7 +8,7 @@ use study::comparison::Comparison;
 
 use crate::text::{command_line, printable};
 
-/// The advice in a sentence; empty where there is none.
+/// The advice in a sentence; empty if the comparison has none.
 pub fn short(comparison: &Comparison) -> String {
     match &comparison.advice {
         None => String::new(),
@@ -76,7 +76,7 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
     format!("{} pagelab exec -p {policy} -- {own} runs it that way", printable(&text))
 }
 
-/// What to do if the settings were tried while the kernel had too few free blocks.
+/// What to do if the settings were tried while the kernel had too few free blocks of this size.
 fn for_blocks(bytes: u64, list: &str) -> String {
     format!(
         "when settings were tried, the kernel found no free block for up to {} of larger pages; {}; then {list}",
@@ -85,7 +85,7 @@ fn for_blocks(bytes: u64, list: &str) -> String {
     )
 }
 
-/// How much memory gets its pages with the setting, compared with the policy.
+/// How much memory gets large pages with the setting, compared with the policy.
 fn effect(tried: &Tried, bytes: u64) -> String {
     let Policy { granularity, .. } = &tried.policy;
     let [by_policy, by_default, bytes] = [tried.large.by_policy, tried.large.by_default, bytes].map(format_bytes);
@@ -103,7 +103,7 @@ fn settings(n: usize) -> String {
     if n == 1 { "1 setting".into() } else { format!("{n} settings") }
 }
 
-/// A setting that was tried, and the outcome.
+/// A setting that was tried, and its outcome.
 pub fn row(tried: &Tried, attempt: &Attempt) -> String {
     let outcome = match &attempt.outcome {
         Outcome::Ran { large_bytes, .. } if tried.holds(&attempt.outcome) => {

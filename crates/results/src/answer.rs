@@ -1,9 +1,9 @@
-//! The result of a simulation in a few sentences per machine: which share of the program's time translation takes, and so
-//! whether page size matters; which policy is best, with how much memory, and on which assumptions.
+//! The result of a simulation ([`Answer`]), a few sentences per machine: which share of the program's time address translation
+//! takes, and so whether page size matters; which policy is best, with how much memory, and on which assumptions.
 //!
-//! The share is a bound: the model counts the cycles of walks as if a core did nothing else meanwhile. If something cannot be
-//! concluded, the sentence gives the reason: policies that the model cannot distinguish, a policy that a machine does not support,
-//! or one that was not in force.
+//! The share is an upper bound: the model counts the cycles of walks as if the core did nothing else meanwhile. If something
+//! cannot be concluded, the sentence gives the reason: policies that the model cannot distinguish, a policy that a machine does
+//! not support, or a policy that was not in force.
 
 mod lead;
 mod run_time;
@@ -18,7 +18,7 @@ use crate::text::{enumerate, printable};
 pub use run_time::{CLOCK_HZ, RunTime};
 use words::{change, change_in_words, held, lost_in_words, memory, not_in_force};
 
-/// The practical band: a change of the time below this share does not matter.
+/// The practical band: a change of run time by less than this share does not matter.
 pub const BAND_RATIO: f64 = 0.01;
 /// The policy with which others are compared, if it was simulated.
 const REFERENCE: &str = "base";
@@ -31,41 +31,42 @@ pub struct Answer {
     /// The result in words.
     pub sentence: String,
     /// The policies that lose the fewest cycles to translation: several if the model cannot distinguish them, none if
-    /// there is nothing to compare.
+    /// nothing can be compared.
     pub best: Vec<String>,
-    /// The policy with which they are compared.
+    /// The policy with which the others are compared.
     pub reference: Option<String>,
-    /// Cycles lost under the first of them relative to the reference, if walks are done one at a time; `None` if the
-    /// reference loses none.
+    /// Cycles lost to translation under the first policy in `best`, relative to the reference, if walks are done one at
+    /// a time; `None` if the reference loses no cycles.
     pub lost_ratio: Option<f64>,
-    /// Peak memory of the first of them relative to the reference.
+    /// Peak memory of the first policy in `best`, relative to the reference.
     pub resident_ratio: Option<f64>,
-    /// The policies with the fewest cycles including the kernel's at faults; empty if these are unknown.
+    /// The policies with the fewest cycles for translation and the kernel's work at faults; empty if the kernel's
+    /// cycles are unknown.
     pub best_with_kernel: Vec<String>,
-    /// The program's time in cycles of the machine; `None` if the time is neither known nor can be assumed.
+    /// The program's time in cycles of the machine; `None` if the time is unknown and cannot be assumed.
     pub time_cycles: Option<f64>,
-    /// The share of the time that each policy saves over the reference, by translation and, if known, at faults; negative if it costs
-    /// time.
+    /// The share of the program's time that each policy saves over the reference: in translation and, if known, at faults. Negative
+    /// if the policy costs time.
     pub saved: Vec<(String, f64)>,
-    /// Shares of the program's time; `None` if the time is neither known nor can be assumed.
+    /// Shares of the program's time; `None` if the time is unknown and cannot be assumed.
     pub shares: Option<Shares>,
 }
 
-/// Shares of the program's time under the reference, if walks are done one at a time.
+/// Shares of the program's time, if walks are done one at a time.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Shares {
-    /// Translation under the reference: at most this.
+    /// Upper bound on the share of translation under the reference.
     pub translation: f64,
-    /// Translation under the best policy: at most this.
+    /// Upper bound on the share of translation under the best policy.
     pub best_translation: f64,
-    /// The kernel's work at faults under the reference, if its costs are known.
+    /// The kernel's work at faults under the reference, if the machine file gives its costs.
     pub kernel: Option<f64>,
-    /// Whether a policy changes the time by the practical band or more, by translation and, if known, faults.
+    /// Whether some policy changes the time by at least the practical band, by translation and, if known, by faults.
     pub page_size_matters: bool,
 }
 
-/// The result of each machine of a trace, in the order of its cells. `is_part`: whether the figures cover only a part
-/// of the trace.
+/// The result of each machine of a trace, in the order of its cells. `is_part`: the figures cover only a part of the
+/// trace.
 pub fn answers(cells: &[Cell], machines: &[Machine], is_part: bool, time: &RunTime) -> Vec<Answer> {
     let of_machine = |cells: &[Cell]| {
         let machine = machines.iter().find(|machine| machine.name == cells[0].machine);
@@ -74,7 +75,7 @@ pub fn answers(cells: &[Cell], machines: &[Machine], is_part: bool, time: &RunTi
     cells.chunk_by(|one, other| one.machine == other.machine).map(of_machine).collect()
 }
 
-/// A policy with figures.
+/// A policy and its figures.
 #[derive(Clone, Copy)]
 struct Entry<'a> {
     policy: &'a str,
@@ -82,18 +83,18 @@ struct Entry<'a> {
 }
 
 impl Entry<'_> {
-    /// Cycles lost to translation: the minimum and the maximum.
+    /// Cycles lost to translation: the minimum (all walkers always busy) and the maximum (one walk at a time).
     fn lost(&self) -> [f64; 2] {
         [self.cost.least_lost_cycles as f64, self.cost.most_lost_cycles as f64]
     }
 
-    /// Cycles of translation (one walk at a time) and of the kernel.
+    /// Cycles of translation (one walk at a time) plus cycles of the kernel; `None` if the kernel's are unknown.
     fn with_kernel(&self) -> Option<f64> {
         self.cost.kernel.map(|kernel| self.cost.most_lost_cycles as f64 + kernel.total() as f64)
     }
 }
 
-/// The policies of one machine: those with figures, and the others with their reasons.
+/// The policies of one machine: those with figures, and those left out with the reason.
 struct Candidates<'a> {
     name: &'a str,
     machine: Option<&'a Machine>,
@@ -152,7 +153,7 @@ impl<'a> Candidates<'a> {
         self.entries.iter().find(|entry| entry.policy == REFERENCE).or(self.entries.first()).copied()
     }
 
-    /// The sentences about at least two policies.
+    /// The sentences if at least two policies have figures.
     fn result(&self, reference: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let best = self.best(Entry::lost);
         let Some(first) = best.first().copied() else { return Vec::new() };
@@ -180,7 +181,7 @@ impl<'a> Candidates<'a> {
         sentences
     }
 
-    /// The sentences about the only policy with figures.
+    /// The sentences if only one policy has figures.
     fn alone(&self, only: Entry<'a>, answer: &mut Answer) -> Vec<String> {
         let cycles = self.time.cycles(only.cost);
         answer.time_cycles = cycles;
@@ -200,8 +201,8 @@ impl<'a> Candidates<'a> {
         ]
     }
 
-    /// The policies with the fewest cycles by all `N` counts, the one with the fewest first, including those that
-    /// cannot be distinguished from it.
+    /// The policies with the fewest cycles: the one with the fewest first, then those that none of the `N` counts
+    /// distinguishes from it.
     fn best<const N: usize>(&self, of: impl Fn(&Entry<'a>) -> [f64; N]) -> Vec<Entry<'a>> {
         let last = |entry: &&Entry<'a>| of(entry)[N - 1];
         let Some(first) = self.entries.iter().min_by(|one, two| last(one).total_cmp(&last(two))) else {
@@ -214,7 +215,7 @@ impl<'a> Candidates<'a> {
         std::iter::once(first).chain(equal).copied().collect()
     }
 
-    /// The first sentence if no share of the time is known.
+    /// The first sentence if the share of translation in the time is unknown.
     fn of_translation_alone(&self, best: &[Entry<'a>], reference: Entry<'a>) -> String {
         let count = self.entries.len();
         let equal = || format!("equal within what the model can tell ({})", self.why_equal(best));
@@ -239,7 +240,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// Why policies are not distinguished: their counts are close, or the overlap of walks decides.
+    /// Why policies are called equal: their counts are close, or which is better depends on how far walks overlap.
     fn why_equal(&self, best: &[Entry<'a>]) -> String {
         let percent = figure::plain(MIN_DIFFERENCE_RATIO * 100.0);
         let near = |bound: usize| {
@@ -264,7 +265,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The result including the cycles of the kernel. `first`: the best by translation alone.
+    /// The result including the kernel's cycles. `first`: the best policy by translation alone.
     fn of_the_kernel(
         &self,
         reference: Entry<'a>,
@@ -292,7 +293,7 @@ impl<'a> Candidates<'a> {
         format!("W{}, {cheapest}{change}", &with[1..])
     }
 
-    /// Which figures of the machine are assumed, and what is assumed for every machine.
+    /// Which figures of this machine are assumed, and what is assumed for every machine.
     fn assumed(&self) -> String {
         let hidden = "that a core waits for each walk, one after the other";
         let assumed: Vec<&MachineFigure> = self.figures().filter(|figure| is_assumed(figure)).collect();
@@ -314,7 +315,8 @@ impl<'a> Candidates<'a> {
         )
     }
 
-    /// A sentence if most of the lost cycles are hits in the second level: then the cost of a hit decides, and not that of a walk.
+    /// A sentence if most of the lost cycles are hits in the second-level TLB: the result then depends on the cost of such a hit
+    /// more than on that of a walk.
     fn mostly_hits(&self, entry: Entry<'_>) -> Option<String> {
         let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
         let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
@@ -338,7 +340,7 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Prefixes of keys in a machine file, and the parts that they belong to.
+/// Prefixes of keys in a machine file, each with the part of the machine that the keys describe.
 const PARTS: [(&str, &str); 6] = [
     ("formats", "page tables"),
     ("tlb[", "TLBs"),
@@ -380,7 +382,7 @@ fn less(best: Entry<'_>, reference: Entry<'_>) -> String {
     )
 }
 
-/// A sentence if the model's bound exceeds the time.
+/// A sentence if the model's bound on translation exceeds the program's time.
 fn contradicted(reference: Entry<'_>, cycles: f64) -> Option<String> {
     (reference.cost.most_lost_cycles as f64 > cycles).then(|| {
         "Translation alone would take longer than that time: walks overlap, or the time is of a faster processor, so the share says \

@@ -1,4 +1,4 @@
-//! Arms over boots: the merged comparison as tables, a sentence, and a JSON document.
+//! A comparison merged over boots ([`Merged`]): as tables, a sentence, and a JSON document.
 
 pub mod csv;
 
@@ -28,7 +28,7 @@ impl<const N: usize> Grid<N> {
     }
 }
 
-/// The arms, then the boots of each host, then what cannot be concluded.
+/// The document for the terminal: the arms, then the boots of each host, then what cannot be concluded.
 pub fn render(merged: &Merged, width: usize) -> String {
     let mut text = format!("{}\n", outcomes(merged).render(width));
     for host in hosts(merged) {
@@ -57,7 +57,7 @@ fn hosts(merged: &Merged) -> Vec<&str> {
     hosts
 }
 
-/// What cannot be concluded, in sentences.
+/// Sentences about what cannot be concluded.
 pub(crate) fn notes(merged: &Merged) -> Vec<String> {
     let arms = merged.design.arms.iter().zip(&merged.arms);
     let wrong = arms.filter_map(|(arm, of_boots)| match &of_boots.outcome {
@@ -68,7 +68,7 @@ pub(crate) fn notes(merged: &Merged) -> Vec<String> {
     wrong.chain(sentences(&merged.limits, &merged.design.arms)).collect()
 }
 
-/// The results over boots for the primary metric and the outcomes, one row per arm.
+/// The results over boots for the primary metric, with the outcomes, one row per arm.
 pub(crate) fn outcomes(merged: &Merged) -> Grid<7> {
     let Grid { header: [policy, boots, hosts, median, change, range], rows } = arms(merged, &merged.design.primary);
     let words = merged.arms.iter().enumerate().map(|(arm, of_boots)| word(merged, arm, &of_boots.outcome));
@@ -116,14 +116,14 @@ pub(crate) fn boots(merged: &Merged) -> Grid<7> {
     Grid { rows: rows.collect(), header: header.map(String::from) }
 }
 
-/// The direct map of a boot, and whether pagelab changed it.
+/// The sizes that map the direct map in a boot, and whether pagelab changed them.
 fn direct_map(boot: &Boot) -> String {
     let shares = boot.direct_map();
     let shares = if shares.is_empty() { shares } else { format!(": {shares}") };
     boot.demoted_to.map_or(format!("as booted{shares}"), |leaf| format!("demoted to {leaf}{shares}"))
 }
 
-/// The boots of one host, without the column of the host.
+/// The boots of one host; the column with the host is left out.
 fn of_host(merged: &Merged, host: &str) -> Grid<6> {
     let Grid { header: [_, header @ ..], rows } = boots(merged);
     let rows = rows.into_iter().filter(|row| row[0] == host).map(|[_, row @ ..]| row);
@@ -161,7 +161,7 @@ fn outcome_word(outcome: &Outcome) -> String {
     }
 }
 
-/// The worst holding of the policy in the arm's boots, or that the baseline's policy was not held; `None` where both were.
+/// The worst holding of the arm's policy over its boots, or that the baseline's policy did not hold; `None` if both held.
 fn not_held(merged: &Merged, arm: usize) -> Option<&'static str> {
     let of_arm = merged.boots.iter().filter(|boot| boot.arm == arm);
     let holdings: Vec<Holding> = of_arm.map(|boot| boot.holding.unwrap_or(Holding::Unknown)).collect();
@@ -171,7 +171,7 @@ fn not_held(merged: &Merged, arm: usize) -> Option<&'static str> {
     worst.map(|(_, word)| word).or_else(of_baseline)
 }
 
-/// One sentence that states the result.
+/// The result in one sentence.
 pub fn conclude(merged: &Merged) -> String {
     let baseline = printable(merged.design.arms.get(merged.design.baseline).map_or("?", |arm| arm.label.as_str()));
     let boots_of_baseline = merged.arms.get(merged.design.baseline).map_or(0, |arm| arm.boots);
@@ -192,7 +192,7 @@ pub fn conclude(merged: &Merged) -> String {
     }
 }
 
-/// The conclusions, and if there are any, what remains undecided.
+/// The conclusions; if there are any, they end with what remains undecided.
 fn claims(merged: &Merged) -> Vec<String> {
     let claims: Vec<String> = merged
         .design
@@ -221,7 +221,7 @@ fn claims(merged: &Merged) -> Vec<String> {
     claims.into_iter().chain(open).collect()
 }
 
-/// The document; `design`, `invocation` and `boots` can be parsed again and merged with others.
+/// The JSON document. Its `design`, `invocation` and `boots` can be parsed again and merged with others.
 pub fn document(merged: &Merged) -> Value {
     let arms = merged.design.arms.iter().zip(&merged.arms).enumerate();
     let limits = merged.limits.iter().map(|limit| {
@@ -295,7 +295,7 @@ mod tests {
         assert!(text.ends_with('.') && text.contains("Undecided: "), "{text}");
     }
 
-    /// A host without an id is named after its processor.
+    /// A host without an ID is named after its processor, which can have a long name.
     #[test]
     fn a_long_name_of_a_host_breaks_no_column() {
         let mut merged = sample();

@@ -3,18 +3,18 @@
 /// The work of khugepaged on the host during the trials of an arm that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Collapses {
-    /// Trials in which the host's counter was available.
+    /// Trials for which the host's counter was available.
     pub of_trials: usize,
-    /// Trials in which khugepaged created large pages.
+    /// Trials during which khugepaged created large pages.
     pub trials: usize,
-    /// Minimum number of pages that it created in one of these; 0 if there are none.
+    /// Minimum number of pages created, over the trials in which any were created; 0 if there are none.
     pub least: u64,
-    /// Maximum number of pages that it created in one of these.
+    /// Maximum number of pages created in a trial.
     pub most: u64,
 }
 
 impl Collapses {
-    /// `khugepaged made 1 to 3 large pages in 2 of the 8 trials, ...`; `None` if it made none.
+    /// `khugepaged made 1 to 3 large pages in 2 of the 8 trials, ...`; `None` if no page was created.
     pub fn describe(&self) -> Option<String> {
         let Collapses { of_trials, trials, least, most } = *self;
         let pages = match (least, most) {

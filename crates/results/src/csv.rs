@@ -1,6 +1,6 @@
-//! The observations as comma-separated values (RFC 4180): one row per trial and metric.
+//! The observations of a comparison as comma-separated values (RFC 4180): one row per trial and metric.
 //!
-//! `docs/reference/formats/compare-csv.md` describes the columns. Version 1; columns may be added at the end.
+//! `docs/reference/formats/compare-csv.md` describes the columns. This is version 1; columns may be added at the end.
 
 use std::io::{self, Write};
 
@@ -38,8 +38,8 @@ pub const COLUMNS: [&str; 23] = [
     "variant",
 ];
 
-/// Writes the header, and a row per observation in execution order. A trial without observations has one row with
-/// empty metric columns. An arm that this machine cannot run has no trials, hence no rows.
+/// Writes the header, and a row per observation in execution order. A trial without observations gets one row with
+/// empty metric columns. An unsupported arm has no trials, hence no rows.
 pub fn write(comparison: &Comparison, mut out: impl Write) -> io::Result<()> {
     write_row(&mut out, COLUMNS.map(String::from))?;
     let rows = rows::rows(comparison);

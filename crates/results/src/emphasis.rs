@@ -5,27 +5,25 @@ use crate::text::fold;
 /// How a part of a line is emphasised.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Emphasis {
-    /// Not at all.
     #[default]
     None,
-    /// Stronger than the surrounding text.
+    /// Stronger than the text around it.
     Strong,
-    /// Weaker than the surrounding text.
+    /// Weaker than the text around it.
     Faint,
     /// A gain.
     Good,
     /// A loss, or a failure.
     Bad,
-    /// To be read with care.
+    /// Something to be read with care.
     Doubtful,
 }
 
-/// A part of a line with one emphasis. The text is safe to print.
+/// A part of a line with one emphasis.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Span {
-    /// The text, without line breaks.
+    /// The text, without line breaks; safe to print.
     pub text: String,
-    /// Its emphasis.
     pub emphasis: Emphasis,
 }
 
@@ -49,7 +47,7 @@ pub fn without_emphasis(lines: &[Line]) -> String {
     lines.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// Folds a text that begins with `lead`, and emphasises the lead.
+/// Folds a text that begins with `lead`. Only the lead is emphasised.
 pub(crate) fn folded(lead: Span, rest: &str, width: usize, indent: usize) -> Vec<Line> {
     let is_visible = |c: &char| !c.is_whitespace();
     let mut left = lead.text.chars().filter(is_visible).count();

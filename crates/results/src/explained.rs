@@ -1,4 +1,5 @@
-//! `compare --explain`: by what an arm's user time changes, as sentences, lines and a table.
+//! `compare --explain`: how much of an arm's change of user time comes from reach, and how much from placement, as
+//! sentences and a table.
 
 pub(crate) mod document;
 
@@ -12,12 +13,12 @@ use study::stats::{self, ArmAnalysis, Parts, Share};
 use crate::figure;
 use crate::text::printable;
 
-/// Largest share of memory that may keep its leaves without a reservation.
+/// Maximum share of memory that may become large later than at its first touch, without a reservation in the sentence.
 const MAX_LATE_RATIO: f64 = 0.1;
-/// The arm with the frames is proven if it has at least this share of the coverage of the policy itself.
+/// The control arm with the policy's frames is proven if it has at least this share of the policy's own coverage.
 const PROVEN_SHARE: f64 = 0.9;
 
-/// An arm with its parts.
+/// An arm whose effect is split, its control arm with the frames, and the analysis with the parts.
 pub(crate) struct Explained<'a> {
     comparison: &'a Comparison,
     pub arm: usize,
@@ -25,7 +26,7 @@ pub(crate) struct Explained<'a> {
     analysis: &'a ArmAnalysis,
 }
 
-/// The arms whose effects are split, or were to be.
+/// The arms whose effects are split, or could not be split.
 pub(crate) fn explained(comparison: &Comparison) -> Vec<Explained<'_>> {
     let Some(analysis) = &comparison.analysis else { return Vec::new() };
     let of_arm = |arm: usize| {
@@ -40,7 +41,8 @@ pub fn sentences(comparison: &Comparison) -> Vec<String> {
     explained(comparison).iter().filter_map(Explained::sentence).collect()
 }
 
-/// Where the frames of each arm's memory are: `base in 750 (33 would hold it), thp in 34 (33 would hold it)`.
+/// Over how many blocks of physical memory each arm's frames are scattered:
+/// `base in 750 (33 would hold it), thp in 34 (33 would hold it)`.
 pub fn scatter(comparison: &Comparison) -> Option<String> {
     let block = comparison.machine.page_sizes.pmd?;
     let blocks: Vec<String> = (0..comparison.design.arms.len())
@@ -53,13 +55,13 @@ pub fn scatter(comparison: &Comparison) -> Option<String> {
         .then(|| format!("blocks of {block} of physical memory in which the memory was: {}", blocks.join(", ")))
 }
 
-/// Medians of the blocks that hold an arm's memory, and of the fewest that could.
+/// Medians of the number of blocks that hold an arm's memory, and of the smallest number that could hold it.
 pub(crate) fn scatter_of(comparison: &Comparison, arm: usize) -> Option<[f64; 2]> {
     let [blocks, least] = [names::FRAME_BLOCKS, names::MIN_FRAME_BLOCKS].map(|name| median(comparison, arm, name));
     Some([blocks?, least?])
 }
 
-/// The median of an observation over the trials of an arm that count.
+/// The median of an observation over the counted trials of an arm.
 fn median(comparison: &Comparison, arm: usize, metric: &str) -> Option<f64> {
     let trials = stats::counted_trials(comparison, arm);
     stats::median(&mut trials.iter().filter_map(|record| record.value(metric)).collect::<Vec<f64>>())
@@ -93,7 +95,7 @@ impl Explained<'_> {
         }
     }
 
-    /// `: 4.6 (3.1 to 6.0) by reach, ...`, or why there are no parts.
+    /// `: 4.6 (3.1 to 6.0) by reach, ...`, or why the change has no parts.
     fn split(&self, parts: &Parts) -> String {
         if let Some(why) = self.unseparated() {
             return format!("; {why}");
@@ -105,7 +107,7 @@ impl Explained<'_> {
         format!(": {}, {}", part(reach, sign, "reach"), part(placement, sign, "placement of frames"))
     }
 
-    /// Why reach and placement are not separated.
+    /// Why reach and placement are not separated; `None` if they are.
     fn unseparated(&self) -> Option<String> {
         if let Some(Unsupported { reason, .. }) = self.unsupported() {
             let reason = printable(reason);
@@ -136,7 +138,7 @@ impl Explained<'_> {
             return "system time is unchanged".into();
         }
         let sign = system.ratio.signum();
-        // The interval is symmetric, and no time can shrink by more than all of it.
+        // The interval is symmetric, so its lower end can be below -100 %, which no time can reach.
         let bounded = if sign < 0.0 { Share { low: system.low.map(|low| low.max(-1.0)), ..system } } else { system };
         let (near, far) = ends(bounded, sign);
         let word = if system.ratio < 0.0 { "less" } else { "more" };
@@ -160,7 +162,7 @@ impl Explained<'_> {
             .unwrap_or_default()
     }
 
-    /// What limits the parts.
+    /// What limits the claim about the parts.
     fn reservations(&self) -> Vec<String> {
         if self.unsupported().is_some() {
             return Vec::new();
@@ -187,7 +189,7 @@ impl Explained<'_> {
         unproven.into_iter().chain(late).chain(guest).collect()
     }
 
-    /// Why the verdict on the control arm is unknown.
+    /// Why the verdict on the control arm with the frames is unknown.
     fn unproven(&self) -> &'static str {
         let causes = self.verdicts(self.frames).flat_map(|verdict| &verdict.causes);
         let is_hidden = causes.map(|share| &share.cause).any(|cause| *cause == Cause::FoliosInvisible);
@@ -231,14 +233,15 @@ impl Explained<'_> {
     }
 }
 
-/// Reach, rounded so that the printed parts add up to the printed whole.
+/// Reach, rounded so that the printed parts add up to the printed total.
 fn reach_as_printed(parts: &Parts) -> Option<Share> {
     let tenths = |share: Share| (share.ratio * 1000.0).round();
     let ratio = (tenths(parts.user) - tenths(parts.placement?)) / 1000.0;
     parts.reach.map(|reach| Share { ratio, ..reach })
 }
 
-/// `4.6 (3.1 to 6.0) by reach`; `reach is not shown (-0.3 to 1.2)`. Positive is in the direction of the whole.
+/// `4.6 (3.1 to 6.0) by reach`; `reach is not shown (-0.3 to 1.2)`. A positive part has the direction of the total
+/// change.
 fn part(share: Share, sign: f64, name: &str) -> String {
     let (near, far) = ends(share, sign);
     match (share.is_shown(), share.low) {
@@ -257,7 +260,7 @@ fn in_full(share: Share) -> String {
     }
 }
 
-/// The bounds in per cent, times the sign, the smaller first.
+/// Both bounds in per cent, each multiplied by `sign`, the smaller first.
 pub(crate) fn ends(share: Share, sign: f64) -> (String, String) {
     let bounds = [share.low, share.high].map(|bound| bound.unwrap_or(f64::NAN) * sign);
     (percent(bounds[0].min(bounds[1])), percent(bounds[0].max(bounds[1])))
@@ -272,7 +275,7 @@ fn open_range(share: Share) -> String {
     format!("{} to {}", end(share.low), end(share.high))
 }
 
-/// Never a signed zero; a minus sign that belongs to the number.
+/// A ratio in per cent. Zero never gets a sign.
 pub(crate) fn percent(ratio: f64) -> String {
     let text = format!("{:.1}", ratio * 100.0);
     if text == "-0.0" { "0.0".into() } else { text }

@@ -5,7 +5,7 @@ use study::comparison::{Contention, Design, Khugepaged};
 use study::metric::{Direction, Metric, Unit, names};
 use study::stats::Effect;
 
-/// Upper limit for the number of blocks in advice.
+/// Maximum number of blocks that advice names.
 pub(crate) const MAX_BLOCKS: u32 = 1000;
 
 /// The display name of a metric.
@@ -47,11 +47,11 @@ pub(crate) fn title(metric: &str) -> String {
     title.to_string()
 }
 
-/// The metric of this name: from the design, or else one that every trial can have.
+/// The metric with this name: that of the design, or else one that every trial can have.
 pub(crate) fn metric(metrics: &[Metric], name: &str) -> Metric {
     let known = Metric::of_every_trial();
     let found = metrics.iter().chain(&known).find(|metric| metric.name == name).cloned();
-    // The program's own times are part of a design only on request.
+    // The program's own times are in a design only on request.
     found.unwrap_or_else(|| {
         let unit = match name {
             _ if name.ends_with("_per_s") => Unit::Custom,
@@ -81,7 +81,8 @@ pub(crate) fn proof(design: &Design) -> String {
     proof.to_owned()
 }
 
-/// A precision as `--precision` takes it, `0.47%`: two digits, rounded down, because a larger value would not suffice.
+/// A precision in the form that `--precision` takes, `0.47%`: two digits, rounded down because a larger value would not
+/// suffice.
 pub(crate) fn precision(ratio: f64) -> String {
     let percent = ratio * 100.0;
     if !(percent.is_finite() && percent > 0.0) {
@@ -91,7 +92,7 @@ pub(crate) fn precision(ratio: f64) -> String {
     format!("{}%", plain((percent / step).floor() * step))
 }
 
-/// The state of khugepaged during the trials.
+/// What was done with khugepaged during the trials.
 pub(crate) fn khugepaged(design: &Design) -> &'static str {
     match design.khugepaged {
         Khugepaged::AsIs => "as it is: it makes large pages when it wakes up, in some trials and not in others",
@@ -99,7 +100,7 @@ pub(crate) fn khugepaged(design: &Design) -> &'static str {
     }
 }
 
-/// The session of every run.
+/// Whether each run has a session of its own.
 pub(crate) fn session(design: &Design) -> String {
     match &design.own_session {
         Some(own) => format!("{} (--own-session)", own.describe()),
@@ -107,7 +108,7 @@ pub(crate) fn session(design: &Design) -> String {
     }
 }
 
-/// How much of the processors other work left, and the advice that follows.
+/// How much processor time other work left, and the advice that follows from it.
 pub(crate) fn contention(contention: &Contention) -> String {
     contention.advice().unwrap_or_else(|| contention.describe())
 }
@@ -144,7 +145,7 @@ pub(crate) fn tick(value: f64, unit: Unit) -> String {
 }
 
 fn bytes(value: f64) -> String {
-    // Saturates: a negative value or one beyond 64 bits cannot come from a byte counter.
+    // The cast saturates; no byte counter gives a negative value or one beyond 64 bits.
     format_bytes(value.round() as u64)
 }
 
@@ -165,7 +166,7 @@ pub(crate) fn significant(value: f64, digits: usize) -> String {
     format!("{value:.*}", digits.saturating_sub(before_point).min(6))
 }
 
-/// Decimal thousands: `950`, `12.3k`, `1.23M`; a fraction of one half can come from the median of an even number of values.
+/// Decimal thousands: `950`, `12.3k`, `1.23M`. The median of an even number of counts can end in one half.
 fn count(value: f64) -> String {
     match value.abs() {
         v if v >= 999.5e6 => format!("{}G", significant(value / 1e9, 3)),
@@ -190,7 +191,7 @@ fn grouped(value: f64) -> String {
 /// An effect in percent, with as many digits as its interval justifies.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Change {
-    /// The estimate; -10 means a tenth less.
+    /// The estimate: -10 means a tenth less.
     pub(crate) percent: f64,
     /// Bounds of the interval, in percent.
     pub(crate) interval: Option<(f64, f64)>,
@@ -237,7 +238,7 @@ impl Change {
 
     fn signed(&self, percent: f64) -> String {
         let text = format!("{percent:+.*}", self.digits);
-        // Never a signed zero.
+        // Zero never gets a sign.
         if text.trim_start_matches(['+', '-']).chars().all(|c| c == '0' || c == '.') {
             text.trim_start_matches(['+', '-']).to_string()
         } else {

@@ -1,4 +1,4 @@
-//! Operations of `std::fs` for paths in which other users may plant links.
+//! Operations like those of `std::fs`, for paths in which other users may plant links.
 //!
 //! [`place`] resolves the path and holds its directory open; the last component is then used relative to that directory.
 //! Everything that root writes, creates, renames or removes by name uses this module or [`output`]. Clippy rejects the functions
@@ -17,11 +17,11 @@ use tempfile::TempDir;
 use crate::output::{self, Output};
 use crate::place::{self, Caller, End, Error, Missing, Owner, Place, new_file, parent};
 
-/// Modes of files that everybody may use, before the umask applies.
+/// Modes of files and directories that everyone may use, before the umask applies.
 const DIRECTORY: Missing = Missing::Make(Mode::from_bits_truncate(0o777));
 const FILE: Mode = Mode::from_bits_truncate(0o666);
 
-/// Writes a file atomically: it exists completely or not at all ([`Output`]).
+/// Writes a file atomically: after an error or a crash the path has its old content ([`Output`]).
 pub fn write(path: &Path, content: &[u8]) -> Result<(), output::Error> {
     let mut output = Output::create(path)?;
     output.write_all(content).map_err(|error| output::Error { path: path.to_path_buf(), why: error.into() })?;
@@ -39,8 +39,8 @@ pub fn create_new(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Creates a file that only its owner can read, and missing parent directories, regardless of the umask. It is an error if the name
-/// exists, or if its directory belongs to another user, who could read the file.
+/// Creates a file that only its owner can read, whatever the umask, and its missing parent directories. It is an error if the name
+/// exists, or if its directory belongs to another user, who could replace the file, or would own it if root created it.
 pub fn create_private(path: &Path) -> io::Result<File> {
     let caller = Caller::of_process();
     let (directory, name) = parent(path, Missing::MakePrivate)?;
@@ -75,15 +75,15 @@ pub fn make_directories(path: &Path) -> Result<(), Error> {
     Place::directory(path, &Caller::of_process(), DIRECTORY).map(drop)
 }
 
-/// Creates a directory if it is missing, and returns its path without links. For root, the directory must be one whose
-/// path no other user can change, so that names in it can be used directly.
+/// Creates a directory if it is missing, and returns its path without links. For root, no other user may be able to
+/// change that path, so that names in the directory can be used directly.
 pub fn sheltered_directory(path: &Path) -> Result<PathBuf, Error> {
     sheltered(path, DIRECTORY)
 }
 
 /// Creates a directory for temporary files that only its owner can enter, in an existing directory. It is removed when
-/// the value is dropped. For root, the parent must be one whose path no other user can change, so that names below it
-/// can be used directly.
+/// the value is dropped. For root, no other user may be able to change the parent's path, so that names below it can be
+/// used directly.
 #[expect(clippy::disallowed_methods, reason = "no other user can change the path of the directory above")]
 pub fn temporary_directory(parent: &Path, prefix: &str) -> io::Result<TempDir> {
     let parent = sheltered(parent, Missing::Refuse)?;
@@ -125,7 +125,7 @@ fn ignore_missing(removed: io::Result<()>) -> io::Result<()> {
 }
 
 fn sheltered(path: &Path, missing: Missing) -> Result<PathBuf, Error> {
-    // Starts at the root directory, so that every directory on the way is checked.
+    // The walk starts at the root directory, so that every directory on the way is checked.
     let absolute = std::path::absolute(path).map_err(|source| Error::System { part: path.to_path_buf(), source })?;
     let found = Place::directory(&absolute, &Caller::of_process(), missing)?;
     if found.is_sheltered { Ok(found.path) } else { Err(Error::Unsheltered { directory: path.to_path_buf() }) }

@@ -10,14 +10,14 @@ use study::variant::Variant;
 use crate::figure;
 use crate::text::printable;
 
-/// If the fragmentation is lower than requested by more than this, in percentage points, a warning explains how to reach it.
-/// Smaller differences occur because other programs allocate and free memory in the meantime.
+/// If the fragmentation is more than this lower than requested, in percentage points, a warning explains how to reach it.
+/// Smaller differences occur because other programs allocate and free memory meanwhile.
 const SHORTFALL_PERCENT: f64 = 5.0;
 
 /// How scarce PMD-sized pages were on the host: kernel counters, averaged over the counted trials of an arm.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(crate) struct Scarcity {
-    /// Faults that fell back to smaller pages, because they did not get a PMD-sized one (`thp_fault_fallback`).
+    /// Faults that got smaller pages because no PMD-sized page was free (`thp_fault_fallback`).
     pub mean_fault_fallbacks: f64,
     /// Allocations that waited for direct compaction (`compact_stall`).
     pub mean_compaction_stalls: f64,
@@ -26,7 +26,7 @@ pub(crate) struct Scarcity {
 }
 
 impl Scarcity {
-    /// The averages over some trials; `None` if no trial has the counters.
+    /// The averages over trials; `None` if no trial has the counters.
     pub fn of(records: &[&TrialRecord]) -> Option<Scarcity> {
         let mean = |metric| {
             let values: Vec<f64> = records.iter().filter_map(|record| record.value(metric)).collect();
@@ -63,7 +63,7 @@ fn rounded(count: f64) -> f64 {
     (count * 10.0).round() / 10.0
 }
 
-/// The requested fragmentation in words, as the description of free memory.
+/// The requested fragmentation in words.
 pub(crate) fn request(request: Option<Fragmented>) -> String {
     match request {
         Some(Fragmented { percent, block }) => {
@@ -73,8 +73,8 @@ pub(crate) fn request(request: Option<Fragmented>) -> String {
     }
 }
 
-/// Notes and warnings about the requested and the reached fragmentation. If any variant requests a fragmentation of its own,
-/// there is a note for each variant, otherwise one for all arms. Empty if no fragmentation was requested.
+/// Notes and warnings about the requested and the reached fragmentation, one for all arms. If any variant requests a
+/// fragmentation of its own, one for each variant. Empty if no fragmentation was requested.
 pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     let design = &comparison.design;
     let first_of_variants = design.variants().into_iter().find_map(|variant| variant.fragmented);
@@ -92,7 +92,7 @@ pub(crate) fn notes(comparison: &Comparison) -> Vec<String> {
     }
     let of_variant = |variant: &Variant| {
         let requested = variant.fragmented.or(design.fragmented);
-        // Without a request, the share of blocks below the size in the first request is shown.
+        // For a variant without a request, the share is that of the block size in the first request.
         let block = requested.map_or(block, |requested| requested.block);
         let has_variant = |arm: &Arm| arm.variant.as_ref().is_some_and(|one| one.name == variant.name);
         Some((printable(&variant.name), requested, block, reached(comparison, block, &has_variant)?))
@@ -132,8 +132,8 @@ fn shortfall(least_percent: f64, percent: u32) -> Option<String> {
     })
 }
 
-/// The share of free memory in blocks smaller than `block` at the start of trials, over all trials of the selected arms: minimum
-/// and maximum, in percent.
+/// The share of free memory in blocks smaller than `block` when trials started: minimum and maximum over all trials of the
+/// selected arms, in percent.
 fn reached(comparison: &Comparison, block: PageSize, is_selected: &dyn Fn(&Arm) -> bool) -> Option<(f64, f64)> {
     let base = comparison.machine.page_sizes.base;
     let of_selected = |record: &&TrialRecord| comparison.design.arms.get(record.trial.arm).is_some_and(is_selected);
@@ -143,8 +143,8 @@ fn reached(comparison: &Comparison, block: PageSize, is_selected: &dyn Fn(&Arm) 
     percents.iter().copied().reduce(f64::min).zip(percents.iter().copied().reduce(f64::max))
 }
 
-/// The share of free memory in blocks smaller than `block`, from the number of free blocks of each buddy order. `None` if no
-/// memory is free.
+/// The share of free memory in blocks smaller than `block`, computed from the number of free blocks of each buddy order.
+/// `None` if no memory is free.
 fn ratio(free_blocks_by_order: &[u64], base: PageSize, block: PageSize) -> Option<f64> {
     let bytes = |(order, count): (usize, &u64)| *count as f64 * (base.bytes() << order) as f64;
     let all: f64 = free_blocks_by_order.iter().enumerate().map(bytes).sum();

@@ -7,15 +7,15 @@ use crate::text::{fold, printable};
 
 /// Minimum width of a table whose cells are folded.
 const MIN_FOLDED: usize = 60;
-/// Minimum width of a table in whose cells words may be broken. Words of headings are never broken.
+/// Minimum width of a table in which words of cells may be broken. Words of headings are never broken.
 const MIN_BROKEN_WORDS: usize = 80;
 /// Characters of padding per table column.
 const PADDING: usize = 2;
 /// Characters between two table columns.
 const BETWEEN: usize = 1;
 
-/// A table in lines of at most `width` characters. Cells are folded, and control characters in them escaped. A word that is longer
-/// than a line is not broken.
+/// A table in lines of at most `width` characters. Cells are folded, and their control characters are escaped. A word that is
+/// longer than a line is kept whole.
 ///
 /// If the columns do not fit next to each other, each row becomes a paragraph: its first cell, followed by the other
 /// cells with their headings.
@@ -24,7 +24,7 @@ pub fn plain<const N: usize>(header: [&str; N], rows: impl IntoIterator<Item = [
     laid_out(&header, rows, width, |table, rows| keep_words(table, &header, rows, width))
 }
 
-/// Same as [`plain`], but only cells of the last column are folded: names and figures stay whole.
+/// Same as [`plain`], but folds only cells of the last column: names and figures stay whole.
 pub fn last_folded<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -38,7 +38,7 @@ pub fn last_folded<const N: usize>(
     })
 }
 
-/// Same as [`last_folded`], but cells of the last two columns are folded.
+/// Same as [`last_folded`], but folds cells of the last two columns.
 pub fn last_two_folded<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
@@ -78,8 +78,8 @@ fn laid_out(
     if is_readable(header, &rows, &text, width) { text } else { paragraphs(header, &rows, width) }
 }
 
-/// Whether a table is readable: its lines fit, and no word of its headings is broken; on a medium terminal no word of a cell is
-/// broken, and on a narrow one no cell is folded.
+/// Whether a table is readable. Its lines must fit, and no word of a heading may be broken. On a medium terminal no word of a
+/// cell may be broken, and on a narrow one no cell may be folded.
 fn is_readable(header: &[&str], rows: &[Vec<String>], text: &str, width: usize) -> bool {
     let cells = || rows.iter().flatten();
     let headings: Vec<&str> = text.lines().take_while(|line| !line.starts_with('─')).collect();
@@ -118,7 +118,8 @@ fn table(header: &[&str], rows: &[Vec<String>], width: usize) -> Table {
     table
 }
 
-/// Makes columns wide enough for every word of headings and cells if that fits, otherwise for those of headings if that fits.
+/// Makes columns wide enough for every word of headings and cells if such a table fits; otherwise wide enough for every word
+/// of headings, if that fits.
 fn keep_words(table: &mut Table, header: &[&str], rows: &[Vec<String>], width: usize) {
     let word_width = |text: &str| text.split_whitespace().map(|word| word.chars().count()).max().unwrap_or(0) + PADDING;
     let heading_widths: Vec<usize> = header.iter().map(|title| word_width(title)).collect();

@@ -1,4 +1,4 @@
-//! Files on hugetlbfs and tmpfs, as a table and as a part of documents.
+//! The memory that files on hugetlbfs and tmpfs hold, as a table and as a part of documents.
 
 use policy::held_files::{HeldFile, HeldFiles};
 use policy::size::{PageSize, format_bytes};
@@ -12,7 +12,7 @@ const MAX_ROWS: usize = 20;
 /// Maximum number of processes named for a file.
 const MAX_HOLDERS: usize = 4;
 
-/// The table of files on hugetlbfs, with what to do; empty if there are no files and all could be read.
+/// The table of files on hugetlbfs, with what to do about them; empty if there are no files and all could be read.
 pub fn hugetlb_table(all: &HeldFiles, width: usize) -> String {
     let bytes = all.files.iter().map(|file| file.bytes).sum();
     let head = format!("on hugetlbfs {} {} of the pools' pages", hold(all), format_bytes(bytes));
@@ -23,8 +23,8 @@ pub fn hugetlb_table(all: &HeldFiles, width: usize) -> String {
     listed(all, head, table, advice, width)
 }
 
-/// The table of files on tmpfs that hold more than their length, with what to do; empty if there are none and all could
-/// be read.
+/// The table of files on tmpfs that hold more memory than their length, with what to do about them; empty if there are
+/// no such files and all could be read.
 pub fn tmpfs_table(all: &HeldFiles, base: PageSize, width: usize) -> String {
     let bytes = all.files.iter().map(|file| file.bytes).sum();
     let surplus = all.files.iter().map(|file| file.surplus_bytes(base)).sum();
@@ -91,7 +91,7 @@ fn holders(pids: &[u32], unseen_processes: u64) -> String {
     }
 }
 
-/// The files as a part of a document (docs/reference/formats/inspect.md).
+/// The files as a part of a JSON document (docs/reference/formats/inspect.md).
 pub fn json(all: &HeldFiles) -> Value {
     let files = all.files.iter().map(|file| {
         json!({

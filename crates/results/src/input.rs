@@ -1,4 +1,4 @@
-//! Reads files named by the user: only regular files, of a bounded size if read as a whole.
+//! Reads files that the user names: only regular files, and only up to a maximum size if read as a whole.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -8,7 +8,7 @@ use std::path::Path;
 use nix::fcntl::OFlag;
 use policy::size::format_bytes;
 
-/// Maximum bytes of a definition: a study, a suite, a machine or a kernel. The longest of pagelab's own has 16K.
+/// Maximum bytes of a definition: a study, a suite, a machine or a kernel. The longest that pagelab comes with has 16K.
 pub const MAX_DEFINITION_BYTES: u64 = 4 << 20;
 
 /// Why a file cannot be read.
@@ -23,7 +23,7 @@ pub enum Error {
     },
     #[error("expected at most {}, found more; is it the right file?", format_bytes(*max_bytes))]
     TooLarge {
-        /// The limit.
+        /// The maximum size of the input.
         max_bytes: u64,
     },
     #[error("expected text in UTF-8, found an invalid byte at offset {offset}")]
@@ -43,7 +43,7 @@ impl From<Error> for io::Error {
     }
 }
 
-/// Opens a regular file. Anything else is refused without blocking: opening a pipe would wait for its writer.
+/// Opens a regular file. Refuses anything else without blocking: opening a pipe would wait for its writer.
 pub fn open(path: &Path) -> Result<File, Error> {
     match open_any(path)? {
         (file, None) => Ok(file),
@@ -51,7 +51,8 @@ pub fn open(path: &Path) -> Result<File, Error> {
     }
 }
 
-/// Opens a regular file, or a character device such as `/dev/mem`, which has no end: the caller must limit how much it reads.
+/// Opens a regular file, or a character device such as `/dev/mem`. A device has no end, so the caller must limit how much it
+/// reads.
 pub fn open_memory(path: &Path) -> Result<File, Error> {
     match open_any(path)? {
         (file, None | Some(CHARACTER_DEVICE)) => Ok(file),
@@ -61,7 +62,7 @@ pub fn open_memory(path: &Path) -> Result<File, Error> {
 
 const CHARACTER_DEVICE: &str = "a character device";
 
-/// Opens whatever exists, without blocking, and returns its kind if it is not a regular file.
+/// Opens whatever exists, without blocking. Also returns what it is, if it is not a regular file.
 #[expect(clippy::disallowed_methods, reason = "it only reads, the file that its user names")]
 fn open_any(path: &Path) -> Result<(File, Option<&'static str>), Error> {
     let flags = OFlag::O_NONBLOCK | OFlag::O_NOCTTY;
@@ -138,7 +139,7 @@ mod tests {
         let most = vec![b'#'; MAX_DEFINITION_BYTES as usize];
         assert_eq!(read(&most).unwrap().len(), most.len());
         assert!(read(&[&most[..], b"#"].concat()).unwrap_err().contains("at most 4M"));
-        // As large as a file can be declared, without a byte on the disk.
+        // A sparse file of 1T, which takes no space on the disk.
         File::create(&path).unwrap().set_len(1 << 40).unwrap();
         assert!(read_definition(&path).unwrap_err().to_string().contains("at most 4M"));
     }

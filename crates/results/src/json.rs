@@ -1,7 +1,8 @@
 //! The comparison as one JSON document, schema `pagelab.compare/1`.
 //!
 //! `docs/reference/formats/compare.md` describes it. Its layout is independent of `study`'s types; the words for
-//! outcomes, causes and warnings are theirs. Unknown values are `null`; a metric that was not observed is absent.
+//! outcomes, causes and warnings are those of `study`. Unknown values are `null`; a metric that was not observed is
+//! absent.
 
 use policy::cause::CauseShare;
 use policy::census::{Census, Folio};
@@ -68,7 +69,7 @@ pub fn document(comparison: &Comparison) -> Value {
     })
 }
 
-/// The advice, with its text and that of each setting.
+/// The advice: its text as a whole, and the text of each setting.
 fn advice(advice: &Advice) -> Value {
     let mut value = plain(advice);
     if let Advice::Tried(tried) = advice {
@@ -92,7 +93,7 @@ fn design(design: &Design) -> Value {
         "precision_ratio": design.precision_ratio,
         "band_ratio": design.band_ratio,
         "confidence_ratio": design.confidence,
-        // Readers that store all numbers as floating-point cannot represent 64-bit integers.
+        // As text, because readers that store all numbers as floating-point cannot represent 64-bit integers.
         "seed": design.seed.to_string(),
         "prove_all": design.prove_all,
         "khugepaged": plain(&design.khugepaged),
@@ -103,7 +104,7 @@ fn design(design: &Design) -> Value {
     })
 }
 
-/// How much of the processors other work left, and whether that makes wall times unsteady.
+/// How much processor time other work left, and whether that makes wall times unsteady.
 fn contention(contention: &Contention) -> Value {
     let mut value = plain(contention);
     value["is_high"] = contention.is_high().into();
@@ -114,7 +115,7 @@ fn fragmented(request: Option<Fragmented>) -> Value {
     request.map_or(Value::Null, |request| json!({ "percent": request.percent, "block_bytes": request.block.bytes() }))
 }
 
-/// The variant behind a name.
+/// One variant of the design, by its name.
 fn variant(variant: &Variant) -> Value {
     json!({
         "variant": variant.name,
@@ -125,7 +126,7 @@ fn variant(variant: &Variant) -> Value {
     })
 }
 
-/// Changes between arms of which none is the baseline.
+/// Changes between arms other than the baseline.
 fn part(part: &variants::Part) -> Value {
     let arm = |row: Row<'_>| {
         json!({
@@ -213,7 +214,7 @@ fn effects(analysis: &ArmAnalysis) -> Map<String, Value> {
     analysis.effects.iter().map(|(metric, one)| (metric.clone(), effect(one))).collect()
 }
 
-/// The cost of the tracer's stops for an arm: against the bare arm, and against the baseline's cost.
+/// The cost of the tracer's stops for an arm: against the bare arm, and against the baseline.
 fn tracer_cost(analysis: &ArmAnalysis) -> Map<String, Value> {
     let cost =
         |cost: &TracerCost| json!({ "of_bare": interval(&cost.of_bare), "bound": cost.bound.as_ref().map(interval) });
@@ -352,7 +353,8 @@ fn answered(calls: &[AnsweredCall]) -> Vec<Value> {
     calls.iter().map(|answered| json!({ "call": answered.call, "times": answered.times })).collect()
 }
 
-/// The distinct settings, to which states refer by index: they are many and rarely change.
+/// The distinct settings of all trials. A state refers to its settings by index, because settings are long and rarely
+/// change.
 #[derive(Default)]
 struct Settings<'a> {
     distinct: Vec<&'a std::collections::BTreeMap<String, String>>,

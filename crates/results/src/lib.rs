@@ -1,8 +1,8 @@
 //! Stores comparisons, and renders them in every form.
 //!
 //! The document is [`study::comparison::Comparison`]. [`store`] stores it raw in SQLite. [`screen`], [`table`], [`sentence`],
-//! [`advice`], [`json`], [`csv`] and [`html`] only render it: outcomes and verdicts come from `study`. The document
-//! of a simulation is [`simulation::Document`], and [`answer`] is its result. The formats are described in
+//! [`advice`], [`json`], [`csv`] and [`html`] only render it: its outcomes and verdicts come from `study`. The document of a
+//! simulation is [`simulation::Document`], and [`answer`] puts its result into sentences. The formats are described in
 //! `docs/reference/formats`.
 //!
 //! Text from outside (command lines, messages, settings) is never shown verbatim: control characters are escaped in the
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     const STORE: &str = include_str!("../../../docs/reference/formats/store.md");
-    /// The exports: JSON, CSV, boots as CSV, and the pages to which they refer.
+    /// Documentation of the formats: JSON, CSV, boots as CSV, and the pages to which these refer.
     const EXPORTS: &str = concat!(
         include_str!("../../../docs/reference/formats/compare.md"),
         include_str!("../../../docs/reference/formats/compare-csv.md"),
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn every_column_and_key_of_the_exports_is_documented() {
         fn keys(value: &serde_json::Value, found: &mut Vec<String>) {
-            // Keys below these are data: metrics, paths, sizes.
+            // The values of these keys are maps whose keys are data: metrics, paths, sizes.
             const DATA: [&str; 5] = ["medians", "effects", "tracer_cost", "settings", "direct_map_bytes"];
             match value {
                 serde_json::Value::Object(fields) => {
@@ -110,13 +110,13 @@ mod tests {
         keys(&json::document(&sample::with_controls()), &mut names);
         names.extend(csv::COLUMNS.map(String::from));
         names.extend(boots::csv::COLUMNS.map(String::from));
-        // Details of causes and warnings, which also have a text for readers.
+        // Details of causes and warnings. The text of a cause or warning also contains them.
         const DETAILS: [&str; 5] = ["counter", "times", "ratio", "count", "of"];
         let missing = |name: &&String| !documented(name, EXPORTS) && !DETAILS.contains(&name.as_str());
         assert_eq!(names.iter().filter(missing).collect::<Vec<_>>(), [""; 0]);
     }
 
-    /// A document can come from a file, so its parts may be inconsistent.
+    /// A document can come from a file, so its parts may contradict each other.
     #[test]
     fn a_document_that_contradicts_itself_is_shown() {
         let mut comparison = sample::comparison();

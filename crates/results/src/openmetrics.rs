@@ -1,8 +1,7 @@
-//! The text that Prometheus and the textfile collector of node_exporter read
-//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//! Text that Prometheus and the textfile collector of node_exporter read (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 //!
-//! The collector reads Prometheus' older text format. The two differ in the name of a counter in its `# TYPE` line, with `_total` or
-//! without it, so counters have no such line: both readers then take them as values without a type, and `rate()` works.
+//! The collector reads an older text format of Prometheus. The two formats differ in the name of a counter in its `# TYPE` line:
+//! with `_total` or without. So counters get no such line: both readers then take them as values without a type, and `rate()` works.
 
 use std::fmt::Write;
 
@@ -11,38 +10,35 @@ use crate::text::printable;
 /// The labels of a sample.
 pub type Labels = Vec<(&'static str, String)>;
 
-/// What the values of a family are.
+/// Whether the values of a family are a state or a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A value of now.
+    /// A value at the time of the sample.
     Gauge,
     /// A count since boot.
     Counter,
 }
 
-/// Samples of one name.
+/// A metric family: all samples with the same name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Family {
-    /// The name: that of a counter ends in `_total`, and otherwise the name ends in its unit, if it has one.
+    /// The name. A counter's ends in `_total`; any other name ends in its unit, if it has one.
     pub name: &'static str,
-    /// The description.
     pub help: &'static str,
-    /// What the values are.
+    /// Whether the values are a state or a count.
     pub kind: Kind,
-    /// The samples; labels occur once.
+    /// The samples, each with different labels.
     pub samples: Vec<(Labels, Value)>,
 }
 
 /// The value of a sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Value {
-    /// A count.
     Count(u64),
-    /// A measured value.
     Measured(f64),
 }
 
-/// Units that names of families end in.
+/// Units in which names of families can end.
 const UNITS: [&str; 2] = ["bytes", "seconds"];
 
 impl Family {
@@ -72,7 +68,7 @@ impl Family {
     }
 }
 
-/// The text. Families without samples are included, so that a reader knows that there are none.
+/// The text. Families without samples are included, so that a reader sees that they exist.
 pub fn text(families: &[Family]) -> String {
     let mut text = String::new();
     // Writing to a string cannot fail.

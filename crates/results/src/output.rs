@@ -1,9 +1,9 @@
-//! Creates files at paths named by the user: the previous file stays until the new one is complete.
+//! Creates files at paths named by the user ([`Output`]): the previous file stays until the new one is complete.
 //!
-//! pagelab often runs as root, in directories that others may write. So [`place`] follows the path, a file is written
-//! under a temporary name next to the path and renamed, and it gets the owner that it would otherwise have had. A run
-//! that is killed leaves such a temporary file; the next run of the same user removes it. Anything that is not a file
-//! (a pipe, a terminal, /dev/stdout) is written directly.
+//! pagelab often runs as root, in directories that others may write. So [`place`] resolves the path, the file is
+//! written under a temporary name in the same directory and then renamed, and it gets the owner that it would otherwise
+//! have had. A run that is killed leaves its temporary file; the next run of the same user removes it. A path that is
+//! not a regular file (a pipe, a terminal, /dev/stdout) is written directly.
 
 mod error;
 mod leftovers;
@@ -23,7 +23,7 @@ pub use error::{Error, Why};
 
 use crate::place::{self, Caller, End, Missing, Owner, Place, new_file};
 
-/// A file that is being written. It is removed unless it is finished.
+/// A file that is being written. It is removed if it is dropped before [`Output::finish`].
 #[derive(Debug)]
 pub struct Output {
     /// The path as given by the user.
@@ -33,7 +33,7 @@ pub struct Output {
 
 #[derive(Debug)]
 enum Target {
-    /// A temporary file that is renamed to the path at the end.
+    /// A temporary file that replaces the file at the path at the end.
     Replacement(Box<Replacement>),
     /// Something other than a file: a pipe, a device, a descriptor.
     Stream(File),
@@ -69,7 +69,7 @@ impl Output {
         finished.map_err(|why| Error { path: self.path, why })
     }
 
-    /// Whether output is written directly: a process may read it meanwhile, and stop reading.
+    /// Whether output is written directly, so that another process may read it before the end, or stop reading it.
     pub fn is_stream(&self) -> bool {
         matches!(self.target, Target::Stream(_))
     }
@@ -96,7 +96,7 @@ pub fn check(path: &Path) -> Result<(), Error> {
     let caller = Caller::of_process();
     let checked = WriteMode::of(&caller, path).and_then(|way| match way {
         WriteMode::Descriptor(number) => open_descriptor(&number).map(drop),
-        // Opening a pipe would signal its reader that data is coming.
+        // Opening the pipe would tell its reader that data is coming.
         WriteMode::Stream(place) => {
             let (write, effective) = (AccessFlags::W_OK, AtFlags::AT_EACCESS);
             faccessat(&place.directory, place.name.as_os_str(), write, effective).map_err(Why::from)
@@ -109,16 +109,17 @@ pub fn check(path: &Path) -> Result<(), Error> {
 /// A regular file that is written in place, because a recorder opens it by its name.
 #[derive(Debug)]
 pub struct InPlace {
-    /// Its path, without links.
+    /// Path of the file, without links.
     pub path: PathBuf,
     /// Device and inode.
     pub identity: (u64, u64),
-    /// Whether it did not exist before.
+    /// Whether the file was created here.
     pub is_new: bool,
 }
 
 impl InPlace {
-    /// Checks that a path is a writable regular file. Creates it if it does not exist, and otherwise leaves it unchanged.
+    /// Checks that a path is a writable regular file. Creates the file if it does not exist; leaves an existing file
+    /// unchanged.
     pub fn prepare(path: &Path) -> Result<InPlace, Error> {
         InPlace::prepare_for(&Caller::of_process(), path, are_hard_links_protected())
             .map_err(|why| Error { path: path.to_path_buf(), why })
@@ -144,7 +145,8 @@ impl InPlace {
     }
 }
 
-/// Opens a file that [`InPlace`] has prepared, for reading and writing. Fails if the name now refers to another file.
+/// Opens a file that [`InPlace::prepare`] has returned, for reading and writing. Fails if the name now refers to
+/// another file.
 pub fn open_in_place(path: &Path, identity: (u64, u64)) -> io::Result<File> {
     let (directory, name) = place::parent(path, Missing::Refuse)?;
     let flags = OFlag::O_RDWR | OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK | OFlag::O_CLOEXEC;
@@ -164,8 +166,8 @@ fn open_no_link(path: &Path) -> io::Result<File> {
     Ok(File::from(openat(&directory, name, flags, Mode::empty())?))
 }
 
-/// Gives a file that root has just created to the owner of another file. A file of another user, or one with several hard links,
-/// keeps its owner. Refuses a path whose last component is a symbolic link.
+/// Gives a file that root has just created the owner of the file `other`. A file that belongs to another user, or has several
+/// hard links, keeps its owner. Refuses a path whose last component is a symbolic link.
 pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     let caller = Caller::of_process();
     if caller.user != 0 {
@@ -177,13 +179,13 @@ pub fn give_as(path: &Path, other: &Path) -> io::Result<()> {
     if is_new_of_root { Ok(place::give(&file, Owner { user: other.st_uid, group: other.st_gid })?) } else { Ok(()) }
 }
 
-/// The way in which output is written.
+/// How output reaches its path.
 enum WriteMode {
     /// To a descriptor of this process.
     Descriptor(OsString),
-    /// Directly, to what exists at the path.
+    /// Directly, to the pipe or device at the path.
     Stream(Place),
-    /// To a new file that is renamed.
+    /// To a new file that is renamed to the path.
     Replacement(Place),
 }
 
@@ -209,8 +211,8 @@ impl WriteMode {
     }
 }
 
-/// The replacement of a file belongs to the file's owner. In a directory in which others may create files, that may be
-/// an attacker who has prepared the file.
+/// Refuses to replace a file of another user in a directory in which others may create files: the replacement would
+/// belong to the file's owner, who may be an attacker that put the file there.
 fn refuse_foreign_file(caller: &Caller, directory: &FileStat, there: &FileStat) -> Result<(), Why> {
     let is_own = caller.is_own(there.st_uid) || there.st_uid == directory.st_uid;
     let is_planted = place::is_shared(directory) && (caller.user == 0 || place::is_sticky(directory));
@@ -222,12 +224,12 @@ fn are_hard_links_protected() -> bool {
     std::fs::read_to_string("/proc/sys/fs/protected_hardlinks").is_ok_and(|value| value.trim() != "0")
 }
 
-/// Whether only the caller could have created a name for a file in a directory.
+/// Whether only the caller can have created the names in a directory.
 fn is_sheltered(caller: &Caller, directory: &FileStat) -> bool {
     directory.st_uid == caller.user && !place::is_shared(directory)
 }
 
-/// Opens the file that was checked for writing, and fails if another file has replaced it meanwhile.
+/// Opens for writing the file that was checked; fails if another file has replaced it meanwhile.
 fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
     let flags_of_check = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     let there = openat(&place.directory, place.name.as_os_str(), flags_of_check, Mode::empty())?;
@@ -235,12 +237,12 @@ fn open_again(place: &Place, flags: OFlag) -> Result<File, Why> {
     if place.there.as_ref().map(identity) != Some(identity(&fstat(&there)?)) {
         return Err(Why::System(io::Error::other("it was replaced while it was checked")));
     }
-    // A signal must be able to interrupt this call, because a pipe may never get a reader.
+    // This call may wait forever for the reader of a pipe, so it is not repeated when a signal interrupts it.
     Ok(place::reopen(&there, OFlag::O_WRONLY | flags)?)
 }
 
-/// Standard output and standard error are duplicated, so that earlier output is kept; any other descriptor is reopened
-/// in order to append.
+/// Opens a descriptor of this process. Standard output and standard error are duplicated, so that earlier output is
+/// kept; any other descriptor is reopened for appending.
 #[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
 fn open_descriptor(number: &OsStr) -> Result<File, Why> {
     let cloned = |descriptor: io::Result<OwnedFd>| descriptor.map(File::from).map_err(Why::from);
@@ -255,14 +257,14 @@ fn open_descriptor(number: &OsStr) -> Result<File, Why> {
     }
 }
 
-/// A temporary file, which is removed unless it is renamed to its place.
+/// A temporary file, which is removed unless it is renamed to its path.
 #[derive(Debug)]
 struct Replacement {
     place: Place,
     file: File,
-    /// Its temporary name; `None` once it is renamed.
+    /// The temporary name; `None` once the file is renamed.
     name: Option<OsString>,
-    /// Owner to set at the end.
+    /// Owner to set when the file is complete.
     owner: Option<Owner>,
     mode: Option<Mode>,
 }
@@ -284,7 +286,7 @@ impl Replacement {
             }
             None => (in_directory, None),
         };
-        // If the mode is set at the end, other users must not read the file before.
+        // If the mode is set only at the end, other users must not be able to read the file before.
         let at_first = Mode::from_bits_truncate(if mode.is_some() { 0o600 } else { 0o666 });
         loop {
             let name = leftovers::new_name();
@@ -304,10 +306,10 @@ impl Replacement {
 
     fn finish(mut self) -> Result<(), Why> {
         self.owner.map_or(Ok(()), |owner| place::give(&self.file, owner))?;
-        // After chown, which clears mode bits.
+        // After chown, because chown clears mode bits.
         self.mode.map_or(Ok(()), |mode| fchmod(&self.file, mode))?;
         match self.file.sync_all() {
-            // Some file systems do not support it (fsync(2)).
+            // Some file systems do not support fsync (fsync(2)).
             Err(error) if error.kind() != io::ErrorKind::InvalidInput => return Err(error.into()),
             _ => {}
         }

@@ -1,7 +1,7 @@
-//! Tables of plain columns as Parquet files, for DuckDB, pandas and other readers.
+//! Writes tables of plain columns as Parquet files ([`ParquetFile`]), for DuckDB, pandas and other readers.
 //!
-//! Unsigned numbers and text are marked by the format's logical types (INTEGER, STRING), columns are compressed with
-//! zstd, and no column has nulls (<https://github.com/apache/parquet-format>, LogicalTypes.md).
+//! Unsigned numbers and text have the logical types of the format (INTEGER, STRING), columns are compressed with zstd,
+//! and no column has nulls (<https://github.com/apache/parquet-format>, LogicalTypes.md).
 
 use std::borrow::Cow;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub enum ColumnType {
     Text,
 }
 
-/// The values of a column for some rows.
+/// The values of one column in a row group.
 #[derive(Clone, Debug)]
 pub enum Column {
     /// Values of a [`ColumnType::U32`].
@@ -47,7 +47,7 @@ pub enum Column {
     Text(Vec<Cow<'static, str>>),
 }
 
-/// A file that is being written.
+/// A Parquet file that is being written.
 pub struct ParquetFile<W: Write + Send> {
     writer: SerializedFileWriter<W>,
 }
@@ -61,8 +61,8 @@ impl<W: Write + Send> ParquetFile<W> {
         Ok(ParquetFile { writer: SerializedFileWriter::new(to, Arc::new(schema), Arc::new(properties))? })
     }
 
-    /// Writes rows as one row group: groups of some hundred thousand rows are read fastest. Columns of other types or lengths than
-    /// the file's are an error.
+    /// Writes rows as one row group. Files are read fastest with groups of some hundred thousand rows. It is an error if types or
+    /// lengths of the columns do not match the file's.
     pub fn write(&mut self, columns: &[Column]) -> Result<(), ParquetError> {
         let mut group = self.writer.next_row_group()?;
         for column in columns {

@@ -2,9 +2,9 @@
 //!
 //! Every component is opened relative to the previous directory, which is held open, so concurrent renames have no
 //! effect. A symbolic link is followed if it belongs to root or to the user who runs pagelab. Root follows no link in
-//! or below a directory of another user, who could place root's existing links there; and in directories that others
-//! may write, root follows no link with several hard links, because any user can create a hard link to a link if
-//! `fs.protected_hardlinks` is off.
+//! or below a directory of another user, because that user could have moved a link of root's there. In directories that
+//! others may write, root follows no link that has several hard links, because without `fs.protected_hardlinks` any
+//! user can create a hard link to root's link.
 
 mod caller;
 mod error;
@@ -28,7 +28,7 @@ pub use error::Error;
 
 /// Maximum number of links followed in one path, the same as in the kernel (path_resolution(7)).
 const MAX_LINKS: u32 = 40;
-/// The directories of the descriptors of this process and of this thread (proc(5)).
+/// The directories in which a process finds its own descriptors (proc(5)).
 const DESCRIPTORS: [&str; 2] = ["/proc/self/fd", "/proc/thread-self/fd"];
 
 /// File type bits of the mode.
@@ -39,15 +39,15 @@ pub fn kind(stat: &FileStat) -> SFlag {
 /// What to do if a directory on the way is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// It is an error.
+    /// Missing directories are an error.
     Refuse,
     /// Create it with these permissions, subject to the umask.
     Make(Mode),
-    /// Create it for its owner only (0700); an error if it would belong to another user.
+    /// Create it for its owner only (0700). It is an error if the new directory would belong to another user.
     MakePrivate,
 }
 
-/// The last component of a path, and the directory in which it is, held open.
+/// The last component of a path, and its directory, which is held open.
 #[derive(Debug)]
 pub struct Place {
     /// The directory, opened with O_PATH.
@@ -56,7 +56,7 @@ pub struct Place {
     pub directory_stat: FileStat,
     /// The name in the directory.
     pub name: OsString,
-    /// Status of the existing entry, which is not a symbolic link.
+    /// Status of the existing entry, which is never a symbolic link; `None` if there is no entry.
     pub there: Option<FileStat>,
     /// For root: whether no other user can rename or replace any directory on the way. Only then is [`Place::path`] as
     /// safe as the open directory.
@@ -75,7 +75,7 @@ pub(crate) struct OpenDirectory {
     pub path: PathBuf,
 }
 
-/// The result of resolving a path.
+/// What a path leads to.
 #[derive(Debug)]
 pub enum End {
     /// A name in a directory.
@@ -115,26 +115,26 @@ impl Place {
     }
 }
 
-/// Opens the directory of a path, and returns it with the last component, which is not followed.
+/// Opens the directory of a path. The last component is returned unresolved.
 pub(crate) fn parent(path: &Path, missing: Missing) -> io::Result<(OwnedFd, &OsStr)> {
     let name = path.file_name().ok_or(Error::Directory)?;
     let directory = Place::directory(path.parent().unwrap_or(Path::new("")), &Caller::of_process(), missing)?.directory;
     Ok((directory, name))
 }
 
-/// Creates a new file; fails if the name exists, even as a dangling link.
+/// Creates a new file; fails if the name exists, even if it is a dangling link.
 pub(crate) fn new_file(directory: &OwnedFd, name: &OsStr, mode: Mode) -> nix::Result<File> {
     let new = OFlag::O_RDWR | OFlag::O_CREAT | OFlag::O_EXCL | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
     Ok(File::from(openat(directory, name, new, mode)?))
 }
 
-/// Reopens a file through its O_PATH descriptor, so it is the same file even if another one has its name now.
+/// Opens again, with other flags, the file of an O_PATH descriptor, even if another file has its name now.
 #[expect(clippy::disallowed_methods, reason = "a descriptor of this process")]
 pub fn reopen(descriptor: &OwnedFd, flags: OFlag) -> nix::Result<File> {
     Ok(File::from(open(&descriptor_path(descriptor), flags | OFlag::O_CLOEXEC, Mode::empty())?))
 }
 
-/// The path of a descriptor of this process. Opening it needs no lookup by the file's name.
+/// The path of a descriptor of this process. Opening this path opens the same file without a lookup by the file's name.
 pub fn descriptor_path(descriptor: &impl std::os::fd::AsRawFd) -> PathBuf {
     PathBuf::from(format!("{}/{}", DESCRIPTORS[0], descriptor.as_raw_fd()))
 }
@@ -143,7 +143,7 @@ fn current_directory(path: &Path) -> Result<PathBuf, Error> {
     std::env::current_dir().map_err(|source| Error::System { part: path.to_path_buf(), source })
 }
 
-/// A path that is being resolved.
+/// The state of resolving a path.
 struct Walk {
     caller: Caller,
     missing: Missing,
@@ -160,7 +160,8 @@ struct Walk {
 }
 
 impl Walk {
-    /// A walk that has the whole path before it. A relative one begins at the current directory, whose ancestors are not checked.
+    /// A walk that has the whole path before it. A relative path begins at the current directory, whose ancestors are not
+    /// checked.
     fn to(path: &Path, caller: Caller, missing: Missing) -> Result<Walk, Error> {
         let mut walk = if path.is_absolute() {
             Walk::begin("/", "/".into(), caller, missing)?
@@ -202,7 +203,7 @@ impl Walk {
             if self.is_of_descriptors() {
                 return Ok(End::Descriptor(name));
             }
-            // A slash at the end of the target makes it a directory.
+            // A trailing slash makes the target of the link a directory.
             if self.follow(&name, &link)? {
                 return Err(Error::Directory);
             }
@@ -219,7 +220,7 @@ impl Walk {
         }
     }
 
-    /// Follows a link, or enters a directory, which is created if it is missing.
+    /// Follows a link, or enters a directory. A missing directory is created.
     fn step(&mut self, name: &OsStr, stat: Option<&FileStat>) -> Result<(), Error> {
         match stat {
             Some(stat) if kind(stat) == SFlag::S_IFLNK => self.follow(name, stat).map(drop),
@@ -241,13 +242,13 @@ impl Walk {
         Error::System { part: self.real.clone(), source: errno.into() }
     }
 
-    /// Whether the current directory is that of this process's descriptors.
+    /// Whether the current directory lists the descriptors of this process.
     fn is_of_descriptors(&self) -> bool {
         let identity = (self.stat.st_dev, self.stat.st_ino);
         DESCRIPTORS.iter().any(|path| fs::metadata(path).is_ok_and(|one| (one.dev(), one.ino()) == identity))
     }
 
-    /// Returns whether the target ends with a slash.
+    /// Follows a link. Returns whether its target ends with a slash.
     fn follow(&mut self, name: &OsStr, link: &FileStat) -> Result<bool, Error> {
         let path = self.real.join(name);
         if link.st_uid != 0 && link.st_uid != self.caller.user {
@@ -284,7 +285,7 @@ impl Walk {
         Ok(())
     }
 
-    /// Takes the owner and the permissions of the current directory into account.
+    /// Updates `trusted` and `sheltered` by the owner and the permissions of the current directory.
     fn check(&mut self) {
         self.trusted = self.trusted && self.caller.trusts(&self.stat);
         self.sheltered = self.sheltered && self.caller.is_sheltered_in(&self.stat);
@@ -310,8 +311,8 @@ impl Walk {
         }
     }
 
-    /// Changes the owner of the current directory, which was just made. If it is not empty, the owner of its parent has put another
-    /// directory in its place.
+    /// Changes the owner of the current directory, which was just created. If the directory is not empty, the owner of its parent
+    /// has put another directory in its place, and this fails.
     fn give(&mut self, owner: Owner) -> Result<(), Error> {
         let readable = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
         let opened = openat(&self.directory, ".", readable, Mode::empty()).map_err(|errno| self.failed_here(errno))?;

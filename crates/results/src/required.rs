@@ -1,4 +1,4 @@
-//! Whether memory meets requirements, as text and as a part of the document.
+//! Whether memory meets requirements (`--require`), as text and as a part of JSON documents.
 
 mod arms;
 
@@ -11,15 +11,15 @@ use crate::text::{fold, printable};
 
 pub use arms::{ArmJudgement, ArmRequirement, UnanswerableRequirement};
 
-/// The largest number of causes that are shown as text; JSON has all.
+/// Maximum number of causes in the text; JSON has all.
 const MAX_CAUSES: usize = 3;
 
-/// A line for each requirement, and below it what is missing and why.
+/// A line for each requirement. If it is not met, lines with the causes follow.
 pub fn text(judgements: &[Judgement], width: usize) -> String {
     folded(judgements.iter().flat_map(|one| lines(one, one.requirement.to_string(), "")), width)
 }
 
-/// As [`text`], for the arms of a comparison.
+/// Like [`text`], but for the arms of a comparison.
 pub fn text_of_arms(judgements: &[ArmJudgement], width: usize) -> String {
     let lines = judgements.iter().flat_map(|ArmJudgement { arm, trials, judgement }| {
         let of_trials = if *trials > 1 { format!(" in the worst of {trials} trials") } else { String::new() };
@@ -32,7 +32,7 @@ fn folded(lines: impl Iterator<Item = (String, usize)>, width: usize) -> String 
     lines.map(|(line, indent)| fold(&printable(&line), width, indent)).collect::<Vec<_>>().join("\n")
 }
 
-/// Lines, each with the indentation of what follows it.
+/// Lines of text, each with the indentation of its continuation lines.
 fn lines(judgement: &Judgement, required: String, of_trials: &str) -> Vec<(String, usize)> {
     let Judgement { bytes, of_bytes, off_by_bytes, .. } = judgement;
     let (bytes, of) = (format_bytes(*bytes), format_bytes(*of_bytes));
@@ -58,12 +58,12 @@ fn share(judgement: &Judgement) -> Option<f64> {
     (judgement.of_bytes > 0).then(|| judgement.bytes as f64 / judgement.of_bytes as f64)
 }
 
-/// The requirements as a part of the document.
+/// The judgements as a part of a JSON document.
 pub fn document(judgements: &[Judgement]) -> Value {
     judgements.iter().map(one).collect()
 }
 
-/// The requirements of the arms of a comparison as a part of the document.
+/// The judgements of the arms of a comparison as a part of a JSON document.
 pub fn document_of_arms(judgements: &[ArmJudgement]) -> Value {
     let with_arm = |ArmJudgement { arm, trials, judgement }: &ArmJudgement| {
         let mut value = one(judgement);

@@ -1,4 +1,5 @@
-//! One row per arm: the results of the trials that count.
+//! One [`Row`] for each arm of a comparison: what every renderer shows about the arm, computed from the trials that
+//! count.
 
 mod causes;
 
@@ -21,19 +22,19 @@ use causes::with_remedy;
 
 pub use causes::cause_clause;
 
-/// An arm and everything that is shown about it.
+/// An arm, its counted trials and its analysis: everything that tables, sentences and pages show about it.
 pub(crate) struct Row<'a> {
     /// Index of the arm.
     pub index: usize,
     pub arm: &'a Arm,
     pub admission: Option<&'a Admission>,
-    /// `None` until a block is complete.
+    /// `None` until the first block is complete.
     pub analysis: Option<&'a ArmAnalysis>,
-    /// Its trials in the blocks that count.
+    /// The arm's accepted trials in the blocks that count ([`counted_blocks`]).
     pub counted: Vec<&'a TrialRecord>,
-    /// The verdict that represents these trials (`stats::deciding`); `None` without trials.
+    /// The verdict that represents the counted trials (`stats::deciding`); `None` without trials.
     pub deciding: Option<&'a Verdict>,
-    /// Message about its trial that was ended because it took too long, if there is one.
+    /// The message about a trial of this arm that was ended because it took too long, if there is one.
     pub too_slow: Option<String>,
     comparison: &'a Comparison,
 }
@@ -77,13 +78,14 @@ pub(crate) fn rows(comparison: &Comparison) -> Vec<Row<'_>> {
     comparison.design.compared().map(row).collect()
 }
 
-/// Whether no setting changed during the trial.
+/// Whether no setting changed during the trial. A trial during which one changed is rejected.
 pub(crate) fn accepted(record: &TrialRecord) -> bool {
     record.rejected.is_empty()
 }
 
-/// The blocks, except the first, with accepted trials of the baseline and of another arm; in a boot with one arm, its blocks
-/// except the first. The analysis counts the same blocks, except those in which the baseline's own answer deviates.
+/// The blocks that count: all but block 0 that have accepted trials of the baseline and of another arm. In a boot with only
+/// one arm, all its blocks but block 0. The analysis counts the same blocks, except those in which the baseline's own answer
+/// deviates.
 fn counted_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     let outcome = |arm: usize| Some(&comparison.analysis.as_ref()?.arms.get(arm)?.outcome);
     let admitted = |arm: &usize| matches!(comparison.admissions.get(*arm), Some(Admission::Admitted { .. }));
@@ -101,12 +103,13 @@ fn counted_blocks(comparison: &Comparison) -> BTreeSet<u32> {
     arms_of.iter().filter(counts).map(|(block, _)| *block).collect()
 }
 
-/// Name of the primary metric: the analysis's, which may differ from the design's.
+/// Name of the primary metric in the analysis, which may differ from the one in the design.
 pub(crate) fn primary(comparison: &Comparison) -> &str {
     comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary)
 }
 
-/// The display name of a metric; with a server, whose time it is.
+/// The display name of a metric. If the command is a server with a client, the name says whether the time is the
+/// server's or the client's.
 pub(crate) fn title(comparison: &Comparison, metric: &str) -> String {
     let of = match metric {
         _ if comparison.invocation.client.is_none() => "",
@@ -123,7 +126,7 @@ pub(crate) fn headline_metrics(comparison: &Comparison) -> Vec<Metric> {
     comparison.design.headline_metrics()
 }
 
-/// Every observed metric, those of the design first and in its order.
+/// Every observed metric: first those of the design, in the design's order.
 pub(crate) fn observed_metrics(comparison: &Comparison) -> Vec<Metric> {
     let observations = || comparison.trials.iter().flat_map(|record| &record.observations);
     let observed: BTreeSet<&str> = observations().map(|observation| observation.metric.as_str()).collect();
@@ -180,8 +183,8 @@ impl Row<'_> {
         self.analysis?.effects.get(metric)
     }
 
-    /// The effect of the tracer's stops alone on a metric: for the baseline relative to a bare run, for another arm
-    /// relative to the baseline's. `None` if it was not measured, or if the arm stops as the baseline does.
+    /// How much the tracer's stops alone change a metric: for the baseline relative to a bare run, for another arm
+    /// relative to the baseline. `None` if this was not measured, or if the arm stops as often as the baseline.
     pub fn cost(&self, metric: &str) -> Option<Change> {
         let analysis = self.analysis?;
         let cost = analysis.tracer_cost.get(metric)?;
@@ -200,25 +203,25 @@ impl Row<'_> {
         found
     }
 
-    /// The holding over the trials that count, as determined by `study`; `None` without trials.
+    /// Whether the policy held over the counted trials, as determined by `study`; `None` without trials.
     pub fn holding(&self) -> Option<Holding> {
         self.deciding.map(|verdict| verdict.holding)
     }
 
-    /// Whether the policy was shown to be in force, or requests nothing.
+    /// Whether the policy was shown to be in force, or requests nothing. Also true without trials.
     pub fn is_held(&self) -> bool {
         matches!(self.holding(), None | Some(Holding::Held | Holding::NotAsked))
     }
 
-    /// The share of the concerned memory that is mapped as requested in at least nine of ten trials that count,
-    /// consistent with the holding; `None` if the policy requests nothing, if no memory is concerned, or if the share
-    /// is unknown.
+    /// The share of the memory concerned by the policy that is mapped as requested. At least nine of ten counted trials
+    /// reach this share, as [`Row::holding`] requires; `None` if the policy requests nothing, if it concerns no memory,
+    /// or if the share is unknown.
     pub fn coverage_ratio(&self) -> Option<f64> {
         let known = |verdict: &&Verdict| !matches!(verdict.holding, Holding::NotAsked | Holding::Unknown);
         self.deciding.filter(known)?.coverage_ratio()
     }
 
-    /// The share over all trials that count; `None` if the policy requests nothing or no memory is concerned. Memory
+    /// The mean share over all counted trials; `None` if the policy requests nothing or concerns no memory. Memory
     /// whose mapping is unknown is not counted.
     pub fn mean_coverage_ratio(&self) -> Option<f64> {
         if matches!(self.holding(), None | Some(Holding::NotAsked)) {
@@ -229,12 +232,13 @@ impl Row<'_> {
         (concerned > 0.0).then(|| sum(|record| record.verdict.covered_bytes) / concerned)
     }
 
-    /// The peak memory and how much of it was inspected, in the trial of the deciding verdict.
+    /// The peak memory, and how much of it was inspected, in the trial with the deciding verdict.
     pub fn peak(&self) -> Option<Peak> {
         self.deciding?.peak
     }
 
-    /// `12M of 493M`; if the peak is only known within bounds, both: `12M of 40M to 493M`.
+    /// `12M of 493M`: memory inspected, of the peak. If the peak is known only within bounds, both bounds:
+    /// `12M of 40M to 493M`.
     pub fn peak_seen(&self) -> Option<String> {
         let Peak { seen_bytes, least_bytes, most_bytes } = self.peak()?;
         let [seen, least, most] = [seen_bytes, least_bytes, most_bytes].map(policy::size::format_bytes);
@@ -251,21 +255,23 @@ impl Row<'_> {
         }
     }
 
-    /// If the trials differ in the share mapped as requested: which trial the verdict represents, and the average.
+    /// If the trials differ in the share mapped as requested: which trials the verdict represents, and the average
+    /// share.
     pub fn spread(&self) -> Option<String> {
         let (least, mean) = (figure::share(self.coverage_ratio()?), figure::share(self.mean_coverage_ratio()?));
         let worst = if self.counted.len() < 10 { "run" } else { "tenth of the runs" };
         (least != mean).then(|| format!("in the worst {worst}, {mean} on average"))
     }
 
-    /// Causes over all trials that count. If the policy was not shown to be in force, a proof from some of the trials is left out.
+    /// Causes over all counted trials. A cause that proves a policy is left out if only some trials have it and the policy was not
+    /// shown to be in force.
     pub fn causes(&self) -> Vec<CauseShare> {
         let mut causes = stats::causes(&self.counted);
         causes.retain(|share| self.is_held() || share.cause != Cause::ProvenByThpDisable);
         causes
     }
 
-    /// The clauses about one of its causes, with the bytes of a run.
+    /// A cause in words, with its bytes per run and its remedy.
     pub fn cause_clause(&self, share: &CauseShare) -> String {
         with_remedy(share, " a run", self.remedy(&share.cause))
     }
@@ -277,7 +283,7 @@ impl Row<'_> {
         of_cause(cause)
     }
 
-    /// Calls that were answered instead of passed to the kernel: the maximum number in a trial.
+    /// Calls that pagelab answered instead of passing them to the kernel, each with its maximum number in a trial.
     pub fn answered(&self) -> Vec<AnsweredCall> {
         let mut times_of: BTreeMap<&str, u64> = BTreeMap::new();
         for answered in self.counted.iter().flat_map(|record| &record.verdict.answered) {
@@ -287,12 +293,12 @@ impl Row<'_> {
         times_of.into_iter().map(|(call, times)| AnsweredCall { call: call.to_string(), times }).collect()
     }
 
-    /// How scarce large pages were on the host meanwhile; `None` if no trial has the counters.
+    /// How scarce large pages were on the host during the counted trials; `None` if no trial has the counters.
     pub fn scarcity(&self) -> Option<Scarcity> {
         Scarcity::of(&self.counted)
     }
 
-    /// The work of khugepaged on the host meanwhile; `None` if no trial has the counter.
+    /// The work of khugepaged on the host during the counted trials; `None` if no trial has the counter.
     pub fn collapses(&self) -> Option<Collapses> {
         let counts: Vec<u64> = self
             .counted
@@ -309,7 +315,7 @@ impl Row<'_> {
         })
     }
 
-    /// What mapped the memory in a trial, averaged over those that count.
+    /// What mapped the memory in a trial: the mean over the counted trials.
     pub fn census(&self) -> Census {
         let mut sum = Census::default();
         self.counted.iter().for_each(|record| sum.merge(&record.census));
@@ -372,7 +378,7 @@ impl Row<'_> {
     }
 }
 
-/// Description of a change that the tracer's own stops could have caused.
+/// The outcome of an arm whose change could be caused by the tracer's own stops.
 pub(crate) const WITHIN_TRACER_COST: &str = "unproven: the tracer's cost";
 
 /// The warnings with their remedies; if consecutive warnings share a remedy, only the last one has it.
@@ -388,7 +394,8 @@ pub(crate) fn warnings(comparison: &Comparison) -> Vec<(&Warning, Option<String>
     warnings.into_iter().zip(remedies).collect()
 }
 
-/// Whether the comparison has done what a warning advises: a command before each trial that touches memory.
+/// Whether the comparison already does what the warning advises, which is to touch memory with a command before each
+/// trial.
 fn is_remedied(comparison: &Comparison, warning: &Warning) -> bool {
     let prepare = comparison.invocation.prepare.iter().flatten();
     matches!(warning, Warning::FreeMemoryReported { .. }) && prepare.into_iter().any(|word| word == "page-touch")

@@ -1,5 +1,6 @@
-//! A realistic comparison for the tests: six arms and fifteen blocks that count. One arm is unsupported, one not held,
-//! one undecided, and one is an A/A arm; above 400 lines because all of it is one comparison.
+//! A realistic comparison for the tests: six arms, and fifteen blocks that count. One arm is unsupported, one did not
+//! hold, one is undecided, and one is an A/A arm. This file has more than 400 lines because all of it is one
+//! comparison.
 
 use std::sync::Arc;
 
@@ -108,7 +109,6 @@ impl Noise {
     }
 }
 
-/// The sample comparison.
 pub(crate) fn comparison() -> Comparison {
     let mut comparison = empty();
     let mut noise = Noise(7);
@@ -182,7 +182,7 @@ fn admission(policy: &str) -> Admission {
     Admission::Admitted { mechanism: mechanism.to_string() }
 }
 
-/// glibc's tunable had no effect, and the setting for every program holds.
+/// Advice in which glibc's tunable had no effect, and the setting for every program gave the policy's pages.
 fn advice() -> Advice {
     let tried = |changes: Change, large_bytes| Attempt {
         changes: vec![changes],
@@ -246,7 +246,7 @@ fn reject(mut record: TrialRecord) -> TrialRecord {
     record
 }
 
-/// A trial with the arm's properties.
+/// A trial of this arm.
 fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialRecord {
     let character = &characters()[trial.arm];
     let cpu_s = 3.1 * character.time_ratio * drift * (1.0 + character.noise_ratio * noise.normal());
@@ -316,7 +316,8 @@ fn verdict(character: &Character) -> Verdict {
     Verdict { holding, concerned_bytes, covered_bytes, peak: Some(peak), causes, answered }
 }
 
-/// The sample with a bare arm and a sham arm of `thp`, which lost only because of its stops.
+/// The sample with two control arms: a bare arm, and a sham arm of `thp`, which shows that `thp` loses only because of
+/// its stops.
 pub(crate) fn with_controls() -> Comparison {
     let mut comparison = comparison();
     let needs_stops = |policy: &Policy| !matches!(policy.granularity, Granularity::Default);
@@ -345,7 +346,7 @@ pub(crate) fn with_controls() -> Comparison {
     comparison
 }
 
-/// The sample with throughput and latency, which the user requested but which are not primary.
+/// The sample with throughput and latency, which the user requested in addition to the primary metric.
 pub(crate) fn with_own_metrics() -> Comparison {
     let mut comparison = comparison();
     comparison.design.metrics.push(Metric::new("rps", Unit::Custom, Direction::Higher));
@@ -359,7 +360,7 @@ pub(crate) fn with_own_metrics() -> Comparison {
     comparison
 }
 
-/// The sample with a hostile string wherever text can come from outside.
+/// The sample with a malicious string in every text that can come from outside.
 pub(crate) fn hostile() -> Comparison {
     let hostile = "</pre><script>alert(1)</script>\" onload='x' \x1b[2J\u{202e}&lt;\u{fffd}";
     let mut comparison = comparison();

@@ -1,5 +1,5 @@
-//! The first screen of a comparison: one line per policy, the sentence, what changes how both are to be read, and the advice. Everything
-//! else is in [`crate::table`].
+//! The first screen of a comparison: one line per policy, the result in a sentence, the notes that change how these are to be read, and
+//! the advice. Everything else is in [`crate::table`].
 
 mod columns;
 
@@ -18,17 +18,17 @@ use columns::Column;
 
 /// Minimum width for which lines are laid out; a narrower terminal wraps them itself.
 const MIN_WIDTH: usize = 40;
-/// Maximum width of a sentence's line; longer ones are hard to read.
+/// Maximum width of a sentence's line; longer lines are hard to read.
 const MAX_SENTENCE: usize = 100;
 
-/// Where the screen is shown, and what shows the rest.
+/// The terminal on which the screen is shown, and the command for the rest.
 #[derive(Clone, Copy, Debug)]
 pub struct Place<'a> {
     /// Columns of the terminal.
     pub width: usize,
-    /// Whether sentences are folded; a pipe gets each on one line.
+    /// Whether sentences are folded into lines. In a pipe each sentence is one line.
     pub is_folded: bool,
-    /// The command that shows everything.
+    /// The command line that shows everything.
     pub full: &'a str,
 }
 
@@ -60,7 +60,7 @@ pub fn render(comparison: &Comparison, place: Place<'_>) -> Vec<Line> {
     lines
 }
 
-/// `more (2 columns, 5 notes, why 2 policies are unsupported): pagelab show 3 --full`
+/// `more (2 columns, 5 notes, why 2 policies are unsupported): pagelab show 3 --full`: what the screen leaves out.
 fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) -> String {
     let unsupported: Vec<String> = rows.iter().filter(|row| row.unsupported().is_some()).map(Row::label).collect();
     let others = notes.iter().map(Note::hidden).sum::<usize>() - unsupported.len();
@@ -86,8 +86,9 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) ->
     }
 }
 
-/// A table with one line per row. `headings` have a title and when its column is left out: of a terminal that is too narrow the columns
-/// with the highest number first, those with 0 never; their titles are returned too. The first two columns are text, the others figures.
+/// A table with one line per row, and the titles of the columns that were left out. A heading is a title and a number: if the terminal
+/// is too narrow, the columns with the highest number are left out first; those with 0 always stay. The first two columns are text, the
+/// others figures.
 pub fn table_of<const N: usize>(
     headings: [(&str, u8); N],
     rows: &[[String; N]],
@@ -147,7 +148,7 @@ fn table(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Column> {
     columns
 }
 
-/// The metrics that the program prints, without the one that decides (`--metric`).
+/// The metrics that the program prints, without the primary metric if the program prints that too (`--metric`).
 fn printed(design: &Design, primary: &Metric) -> Vec<Metric> {
     let general = Metric::of_every_trial();
     let is_printed = |metric: &&Metric| {
@@ -158,7 +159,7 @@ fn printed(design: &Design, primary: &Metric) -> Vec<Metric> {
     design.metrics.iter().filter(is_printed).cloned().collect()
 }
 
-/// The place of the first column of [`printed`], after the change of the primary metric.
+/// Position of the first [`printed`] column: after the change of the primary metric.
 const FIRST_PRINTED: usize = 4;
 
 const POLICY: &str = "policy";
@@ -178,7 +179,7 @@ fn verdict(row: &Row<'_>) -> Span {
     Span::new(row.verdict(" "), emphasis)
 }
 
-/// The outcome in one or two words; what an unproven one is about is in a note.
+/// The outcome in one or two words. A note explains an outcome that is unproven.
 fn outcome(row: &Row<'_>) -> Span {
     let outcome = row.outcome();
     let word = outcome.split(": ").next().unwrap_or_default();

@@ -1,4 +1,4 @@
-//! The result in one sentence.
+//! The result of a comparison in one sentence ([`conclude`]).
 
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Ended};
@@ -18,13 +18,13 @@ pub fn conclude(comparison: &Comparison) -> String {
     Conclusion { comparison, rows: rows::rows(comparison), is_brief: false }.sentence()
 }
 
-/// As [`conclude`], but without the facts that the table of policies shows: coverage, memory that hardly differs, and the changes of the
+/// Like [`conclude`], but without what the table of policies already shows: coverage, memory that hardly differs, and the changes of the
 /// beaten policies.
 pub fn headline(comparison: &Comparison) -> String {
     Conclusion { comparison, rows: rows::rows(comparison), is_brief: true }.sentence()
 }
 
-/// The claim of a sentence, and the figures and reservations that follow it.
+/// Splits a sentence into its claim, and the figures and reservations that follow.
 pub fn claim_and_rest(sentence: &str) -> (&str, &str) {
     let end = [" (", ";"].into_iter().filter_map(|end| sentence.find(end)).min();
     sentence.split_at(end.unwrap_or(sentence.len()))
@@ -61,7 +61,8 @@ impl Conclusion<'_> {
         }
     }
 
-    /// No arm is best: undecided arms come first, then decided ones, then those without valid figures.
+    /// The sentence if no arm is best. It is about the undecided arms if there are any, else about the decided ones;
+    /// failing these, it says why no figure counts.
     fn no_best(&self) -> String {
         if !self.with(|outcome| matches!(outcome, Outcome::Better { .. })).is_empty() {
             return self.better_without_best();
@@ -90,7 +91,7 @@ impl Conclusion<'_> {
         let (tied, open): (Vec<&Row<'_>>, Vec<&Row<'_>>) = rivals.partition(is_better);
         let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
         let tie = if tied.is_empty() { String::new() } else { format!(", tied with {}", names(&tied)) };
-        // A rival may be too noisy to be compared with anything.
+        // A tied arm without a change that is shown may be too noisy to be compared with anything.
         let open = if open.is_empty() { String::new() } else { format!("; {} may be as good", names(&open)) };
         let change = self.gain(row).or_else(|| self.change(row));
         let change = change.map(|change| format!(": {change}")).unwrap_or_default();
@@ -109,7 +110,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// The baseline's own policy was not in force, so no arm is called best.
+    /// The sentence if the baseline's own policy was not in force, so that no arm may be called best.
     fn better_without_best(&self) -> String {
         let better = self.with(|outcome| matches!(outcome, Outcome::Better { .. }));
         let changes = better.iter().filter_map(|row| Some(format!("{} ({})", asked(row), self.change(row)?)));
@@ -144,7 +145,7 @@ impl Conclusion<'_> {
         )
     }
 
-    /// The changes could be caused by the tracer itself.
+    /// The sentence if all changes could be caused by the tracer itself.
     fn within_cost(&self) -> Option<String> {
         let rows = self.with(|outcome| *outcome == Outcome::WithinTracerCost);
         let far = self.farthest(&rows)?;
@@ -228,7 +229,7 @@ impl Conclusion<'_> {
                 _ => {}
             }
         }
-        // The reason of a failure names the arm with the wrong or late answer, if that is the reason.
+        // If the comparison failed because of a wrong or late answer, its end already names that arm.
         if matches!(self.comparison.ended, Ended::Failed { .. } | Ended::TooSlow { .. }) {
             return clauses;
         }
@@ -243,7 +244,8 @@ impl Conclusion<'_> {
         clauses
     }
 
-    /// `of that gain, mthp-64k brings 62 % (48 to 79 %)`: the shares of the policies that are better, and beaten by the best.
+    /// `of that gain, mthp-64k brings 62 % (48 to 79 %)`: the share of the best gain that each other better policy reaches,
+    /// if the best beats it.
     fn gain_shares(&self) -> Option<String> {
         let beaten = self.with(|outcome| *outcome == Outcome::Better { best: false });
         let mut shares: Vec<_> = beaten.iter().filter_map(|row| Some((row, row.analysis?.gain_share?))).collect();
@@ -255,7 +257,8 @@ impl Conclusion<'_> {
             .then(|| format!("of that gain, {}", enumerate(&shares.iter().map(share).collect::<Vec<_>>())))
     }
 
-    /// The policies about which the main clause makes a statement: the best, or without one all that have a figure that counts.
+    /// The policies about which the main clause makes a statement: the best one; without a best, all policies with a figure
+    /// that counts.
     fn claimed(&self) -> Vec<&Row<'_>> {
         let best: Vec<&Row<'_>> = best(self.comparison).into_iter().filter_map(|arm| self.rows.get(arm)).collect();
         if !best.is_empty() {
@@ -333,7 +336,7 @@ fn held(row: &Row<'_>) -> String {
     }
 }
 
-/// The share of the memory that got a policy's pages, where it was not shown to be in force: `thp was in force on 63 % of the memory`.
+/// How much of the memory got a policy's pages if the policy was not shown to be in force: `thp was in force on 63 % of the memory`.
 /// Notes below the sentence of the screen give the share too, with its cause, so a brief sentence names only a share of 0.
 fn not_held(row: &Row<'_>, is_brief: bool) -> Option<String> {
     if row.is_held() {

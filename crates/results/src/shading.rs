@@ -1,13 +1,13 @@
 //! A figure over two axes as shaded cells: an SVG picture, an HTML page, and lines for the terminal.
 //!
-//! Shades are only visual: every cell has its text, and the picture shows its meaning on hover.
+//! Shades carry no information of their own: every cell also has text, and the picture explains it on hover.
 
 use crate::text::{escape, printable};
 
-/// A cell: its shade and its text.
+/// A cell: its shade, its text and an explanation.
 #[derive(Clone, Debug)]
 pub struct Cell {
-    /// From 0 (empty) to 1 (full).
+    /// The shade, from 0 (empty) to 1 (full).
     pub share: f64,
     /// Text of a few characters.
     pub text: String,
@@ -18,13 +18,13 @@ pub struct Cell {
 /// A table of cells. A cell that is `None` is not drawn.
 #[derive(Clone, Debug)]
 pub struct Shading {
-    /// Title, one line.
+    /// The title, in one line.
     pub title: String,
-    /// Meaning of the rows.
+    /// What the rows are, for the heading of the axis.
     pub rows_are: String,
-    /// Meaning of the columns.
+    /// What the columns are, for the heading of the axis.
     pub columns_are: String,
-    /// Meaning of the shade, as in "free windows".
+    /// What the shade measures, as in "free windows".
     pub shade_is: String,
     /// The names of the columns.
     pub columns: Vec<String>,
@@ -32,7 +32,7 @@ pub struct Shading {
     pub rows: Vec<(String, Vec<Option<Cell>>)>,
 }
 
-/// Shades of the terminal, from empty to full, with the smallest share of each.
+/// Shades for the terminal from empty to full, each with the smallest share that it represents.
 const SHADES: [(char, f64); 5] = [(' ', 0.0), ('░', f64::MIN_POSITIVE), ('▒', 0.5), ('▓', 0.75), ('█', 0.95)];
 
 const CELL: (f64, f64) = (82.0, 40.0);
@@ -87,7 +87,7 @@ fn shade(share: f64) -> char {
     SHADES.iter().rev().find(|(_, least)| share >= *least).map_or(' ', |(shade, _)| *shade)
 }
 
-/// The picture as one SVG file, light or dark according to the reader's colour scheme.
+/// The picture as one SVG file that follows the reader's colour scheme, light or dark.
 pub fn svg(shading: &Shading) -> String {
     let width = LEFT + CELL.0 * shading.columns.len() as f64 + MARGIN;
     let height = TOP + CELL.1 * shading.rows.len() as f64 + 66.0;

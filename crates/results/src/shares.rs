@@ -1,4 +1,4 @@
-//! `compare --shares`: how much of a policy's gain comes with how much of its memory, as sentences and lines.
+//! `compare --shares`: how much of a policy's gain comes with how much of its large memory, as sentences and lines.
 
 pub(crate) mod document;
 
@@ -13,26 +13,26 @@ use crate::figure;
 use crate::rows;
 use crate::text::printable;
 
-/// An arm with its curve.
+/// An arm and the curve of its gain over the share of its memory that is large.
 pub(crate) struct Apportioned<'a> {
     comparison: &'a Comparison,
     pub arm: usize,
     pub curve: &'a Curve,
 }
 
-/// The arms whose gain is apportioned, or was to be.
+/// The arms whose gain is apportioned, or could not be.
 pub(crate) fn apportioned(comparison: &Comparison) -> Vec<Apportioned<'_>> {
     let arms = comparison.analysis.iter().flat_map(|analysis| analysis.arms.iter().enumerate());
     arms.filter_map(|(arm, analysis)| Some(Apportioned { comparison, arm, curve: analysis.curve.as_ref()? })).collect()
 }
 
-/// For each policy the answer, then a line for each share. Empty without `--shares`.
+/// For each policy a sentence with the answer, then a line for each share. Empty without `--shares`.
 pub fn sentences(comparison: &Comparison) -> Vec<String> {
     let known = apportioned(comparison);
     known.iter().flat_map(Apportioned::sentences).chain(unmeasured(comparison)).collect()
 }
 
-/// Shares that cannot be measured here.
+/// The reason if shares cannot be measured on this machine.
 fn unmeasured(comparison: &Comparison) -> Option<String> {
     let arms = comparison.design.arms.iter().zip(&comparison.admissions);
     let mut reasons = arms.filter_map(|(arm, admission)| match (&arm.role, admission) {
@@ -52,12 +52,12 @@ impl Apportioned<'_> {
         printable(&self.comparison.design.arms[arm].label)
     }
 
-    /// The measured shares between the ends.
+    /// The points of measured shares, without the two ends: no large memory, and all of it.
     pub fn between(&self) -> impl Iterator<Item = &CurvePoint> {
         self.curve.points.iter().filter(|point| self.is_between(point))
     }
 
-    /// Whether a point is neither end.
+    /// Whether the point is a measured share: neither of the two ends.
     pub fn is_between(&self, point: &CurvePoint) -> bool {
         matches!(self.comparison.design.arms[point.arm].role, Role::Share { .. })
     }
@@ -122,14 +122,14 @@ impl Apportioned<'_> {
         format!("{label}: {} {}{gain}{seen}{peak}.", self.metric(), self.change(point))
     }
 
-    /// `61 % (50 to 72)`; `None` where the gain is not apportioned.
+    /// `61 % (50 to 72)`; `None` if the gain is not apportioned.
     pub fn gain(&self, point: &CurvePoint) -> Option<String> {
         let is_apportioned = matches!(self.curve.enough, Enough::Share { .. });
         let Share { ratio, low, high } = point.gain.filter(|_| is_apportioned)?;
         Some(format!("{} % ({} to {})", whole(ratio), whole(low?), whole(high?)))
     }
 
-    /// Why a point does not count.
+    /// Why a point does not count: its arm did not get the requested share.
     pub fn not_as_asked(&self, point: &CurvePoint) -> Option<String> {
         if point.is_as_asked {
             return None;
@@ -149,19 +149,19 @@ impl Apportioned<'_> {
         ))
     }
 
-    /// The median of the peak memory.
+    /// The median of the peak memory of an arm.
     pub fn peak(&self, arm: usize) -> Option<String> {
         let trials = stats::counted_trials(self.comparison, arm);
         let mut peaks: Vec<f64> = trials.iter().filter_map(|record| record.value(names::PEAK_RESIDENT_BYTES)).collect();
         stats::median(&mut peaks).map(|bytes| figure::short(bytes, Unit::Bytes))
     }
 
-    /// The name of the metric that decides.
+    /// The name of the primary metric.
     pub fn metric(&self) -> String {
         figure::title(rows::primary(self.comparison))
     }
 
-    /// The change with its interval, in per cent.
+    /// The change at a point with its interval, in per cent.
     pub fn change(&self, point: &CurvePoint) -> String {
         let (low, high) = ends(point.change, 1.0);
         let estimate = percent(point.change.ratio);
@@ -172,7 +172,7 @@ impl Apportioned<'_> {
     }
 }
 
-/// What follows from uniform accesses.
+/// What follows if accesses are uniform.
 const UNIFORM: &str = "Accesses are uniform over the windows, so hottest first brings no more than any other order.";
 
 /// Per cent without decimals.

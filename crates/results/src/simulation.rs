@@ -1,5 +1,5 @@
-//! Results of simulations of traces, as plain data: the simulator fills it in, and this crate renders it. Every figure
-//! of a [`Document`] is modelled.
+//! Results of simulations of traces, as plain data ([`Document`]): the simulator fills it in, and this crate renders
+//! it. Every figure is modelled.
 
 mod shading;
 
@@ -34,13 +34,14 @@ pub struct Trace {
     pub command: Vec<String>,
     /// Other information in the trace: name and value.
     pub facts: Vec<(String, String)>,
-    /// Remarks that are needed to read its figures.
+    /// Remarks that are needed to read the figures of this trace.
     pub notes: Vec<String>,
     /// The result of each machine, one sentence each.
     pub answers: Vec<String>,
     /// Each machine under each policy, machine by machine.
     pub cells: Vec<Cell>,
-    /// Variation of figures over address space layouts, if requested: each machine under each policy that ran.
+    /// Variation of figures over address space layouts, if requested: one entry for each machine and policy that was
+    /// simulated.
     pub spreads: Vec<Spread>,
     /// Misses of LRU TLBs of every geometry, if requested.
     pub sweep: Option<Sweep>,
@@ -60,9 +61,9 @@ pub struct Cell {
 /// Why there is no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The machine does not support the policy, for this reason.
+    /// The machine does not support the policy; the text says why.
     Refused(String),
-    /// The simulation ended before the trace did, for this reason: its counts so far are not a result.
+    /// The simulation ended before the trace did, so its counts are not a result; the text says why.
     Stopped(String),
 }
 
@@ -75,7 +76,6 @@ impl Missing {
         }
     }
 
-    /// The reason.
     pub fn why(&self) -> &str {
         match self {
             Missing::Refused(why) | Missing::Stopped(why) => why,
@@ -90,11 +90,11 @@ pub struct Cost {
     pub page_bytes: u64,
     /// Whether the policy held.
     pub verdict: Verdict,
-    /// The unit per 1000 of which rates are given.
+    /// The unit to which rates refer: a rate is a count per 1000 of it.
     pub per: Per,
-    /// TLB misses of the first level.
+    /// Misses in the first-level TLBs.
     pub first_level_misses: u64,
-    /// TLB misses of the second level.
+    /// Misses in the second-level TLB.
     pub second_level_misses: u64,
     /// Page walks.
     pub walks: u64,
@@ -116,7 +116,7 @@ pub struct Cost {
     pub held_unmapped_peak_bytes: u64,
     /// Maximum bytes of page tables, including those kept for THP leaves.
     pub table_peak_bytes: u64,
-    /// Memory at the end by what maps it, smallest leaves first.
+    /// Memory mapped at the end, by the kind of leaf, smallest leaves first.
     pub mapped: Vec<Mapped>,
     /// Every count, by its name in the JSON document.
     pub figures: Vec<(String, u64)>,
@@ -134,20 +134,20 @@ pub struct KernelCycles {
 }
 
 impl KernelCycles {
-    /// The sum of all three.
+    /// The sum of all three parts.
     pub fn total(self) -> u64 {
         self.fault.saturating_add(self.zeroing).saturating_add(self.copying)
     }
 }
 
-/// The unit per 1000 of which rates are given, and its count.
+/// The unit to which rates refer, and how often it occurs in the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Per {
     /// Instructions of the program.
     Instructions(u64),
     /// Runs of accesses to one 4K page, if the trace does not count instructions.
     Runs(u64),
-    /// The trace has neither.
+    /// The trace has neither instructions nor runs.
     #[default]
     Nothing,
 }
@@ -184,16 +184,16 @@ impl Per {
 pub struct Mapped {
     /// Bytes of a leaf.
     pub leaf_bytes: u64,
-    /// Bytes of its contiguous group; equal to `leaf_bytes` without a group.
+    /// Bytes of the contiguous group of leaves; equal to `leaf_bytes` without a group.
     pub group_bytes: u64,
-    /// Bytes mapped in this way.
+    /// Bytes that leaves of this kind map.
     pub bytes: u64,
 }
 
 /// Misses of LRU TLBs over geometries and page sizes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sweep {
-    /// The unit per 1000 of which rates are given.
+    /// The unit to which rates refer.
     pub per: Per,
     /// Misses by page size, sets and ways, ascending.
     pub geometries: Vec<TlbGeometry>,
@@ -225,7 +225,8 @@ impl Sweep {
         self.geometries.iter().filter(move |geometry| geometry.page_bytes == page_bytes)
     }
 
-    /// Entries and misses for a page size: one set of up to eight ways, then more sets of eight ways.
+    /// Entries and misses for a page size, for a curve: TLBs of one set with up to eight ways, then TLBs of several
+    /// sets with eight ways.
     pub fn curve(&self, page_bytes: u64) -> Vec<(u64, u64)> {
         let on_curve = |geometry: &&TlbGeometry| {
             geometry.ways == CURVE_WAYS
@@ -253,14 +254,14 @@ impl Sweep {
         }
     }
 
-    /// The smallest and the greatest nonzero rate per 1000 of any geometry; `None` if there are no misses.
+    /// The smallest and the greatest nonzero rate per 1000 over all geometries; `None` if there are no misses.
     pub fn rates(&self) -> Option<(f64, f64)> {
         let missing = self.geometries.iter().map(|geometry| geometry.misses).filter(|misses| *misses > 0);
         let (least, most) = missing.fold((u64::MAX, 0), |(least, most), misses| (least.min(misses), most.max(misses)));
         (most > 0).then(|| (self.per.rate(least), self.per.rate(most)))
     }
 
-    /// Position of a count of misses between the fewest and the most of the trace, on a logarithmic scale: 0 to 1.
+    /// Where a count of misses is between the fewest and the most of the trace, from 0 to 1 on a logarithmic scale.
     pub fn heat(&self, misses: u64) -> f64 {
         let Some((least, most)) = self.rates() else { return 0.0 };
         // If all nonzero counts are equal, there is no range.
@@ -272,20 +273,20 @@ impl Sweep {
     }
 }
 
-/// The smallest TLB with few misses.
+/// The smallest TLB with a given rate of misses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmallestTlb {
-    /// One of the swept geometries, but not the smallest.
+    /// This many entries: one of the swept geometries, but not the smallest.
     Entries(u64),
-    /// It has at most the entries of the smallest swept geometry.
+    /// At most this many entries: already the smallest swept geometry is sufficient.
     AtMost(u64),
-    /// It has more entries than this, the largest swept geometry.
+    /// More entries than this: the largest swept geometry is not sufficient.
     MoreThan(u64),
-    /// There is none: the first touches of all pages are more misses.
+    /// No TLB is sufficient: the first touches of all pages alone are more misses.
     FirstTouches,
 }
 
-/// Ways of the TLBs of [`Sweep::curve`] with eight entries or more.
+/// Ways of the TLBs in [`Sweep::curve`] that have eight entries or more.
 pub const CURVE_WAYS: u32 = 8;
 
 /// A pointer chase over buffers of growing size: measured on a processor, and modelled.
@@ -301,7 +302,7 @@ pub struct Knees {
     pub facts: Vec<(String, String)>,
     /// Remarks that are needed to read the figures.
     pub notes: Vec<String>,
-    /// Measured nanoseconds per load by buffer size; empty if nothing could be measured.
+    /// Measured nanoseconds per load by buffer size; empty if loads could not be measured.
     pub measured_ns: Vec<Line>,
     /// Modelled cycles lost per load.
     pub modelled_cycles: Vec<Line>,
@@ -327,22 +328,22 @@ pub struct Machine {
     pub figures: Vec<MachineFigure>,
 }
 
-/// A number of a machine.
+/// A number of a machine, with its source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineFigure {
     /// Key in the machine file.
     pub key: String,
     /// The number as text.
     pub value: String,
-    /// Its source, or why it is assumed.
+    /// The source of the number, or why the number is assumed.
     pub provenance: Provenance,
 }
 
-/// The basis of a number.
+/// Where a number of a machine comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Provenance {
     Source(String),
-    /// It is assumed, for this reason.
+    /// The number is assumed, for this reason.
     Assumed(String),
 }
 
@@ -357,7 +358,7 @@ pub fn rate_in_words(rate: f64) -> String {
     }
 }
 
-/// `held 97 %`, or the holding only; `cannot start` for a program that the base pages of the policy keep from starting.
+/// `held 97 %`, or the holding alone. `cannot start` if the program cannot start with the policy's base pages.
 pub fn verdict_in_words(verdict: &Verdict) -> String {
     match verdict.coverage_ratio() {
         _ if verdict.causes.iter().any(|share| share.cause.prevents_start()) => "cannot start".to_owned(),

@@ -1,12 +1,12 @@
-//! Variation of the figures of a simulation over address space layouts, as plain data.
+//! How the figures of a simulation vary over address space layouts, as plain data ([`Spread`]).
 
 use policy::size::format_bytes;
 use study::metric::Unit;
 
 use crate::figure;
 
-/// Minimum ratio by which the cycles of two policies must differ to be distinguished: the model's counts agree with a
-/// kernel's within this ratio.
+/// Minimum ratio by which the cycles of two policies must differ to be distinguished, because the model's counts agree
+/// with a kernel's only within this ratio.
 pub const MIN_DIFFERENCE_RATIO: f64 = 0.02;
 
 /// The cost of one machine under one policy over address space layouts.
@@ -18,26 +18,26 @@ pub struct Spread {
     pub policy: String,
     /// Number of simulations that reached the end of the trace.
     pub layouts: u32,
-    /// All counts.
+    /// The variation of each count.
     pub figures: Vec<FigureSpread>,
 }
 
 /// The values of a figure over address space layouts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FigureSpread {
-    /// Its name in the JSON document.
+    /// The name of the figure in the JSON document.
     pub name: String,
     /// Value without randomisation.
     pub fixed: u64,
     /// Minimum over all randomised layouts.
     pub least: u64,
-    /// Median; the lower one of two middle values.
+    /// Median; of two middle values the lower one.
     pub median: u64,
     /// Maximum over all randomised layouts.
     pub most: u64,
 }
 
-/// The figures of a [`Spread`] that tables show: display name, and name in the JSON document.
+/// The figures that tables show: display name, and name in the JSON document.
 const SPREAD: [(&str, &str); 6] = [
     ("faults", "faults"),
     ("resident", "resident_peak_bytes"),
@@ -53,7 +53,8 @@ impl Spread {
         self.figures.iter().find(|figure| figure.name == name)
     }
 
-    /// The range of the cycles lost to translation, in words; `None` if layouts do not differ in more than the model can tell.
+    /// The range of the cycles lost to translation, in words; `None` if layouts differ by no more than the model can
+    /// distinguish.
     pub fn loss_in_words(&self) -> Option<String> {
         let FigureSpread { least, most, .. } = self.figure("most_lost_cycles")?;
         let differs = *most as f64 > *least as f64 * (1.0 + MIN_DIFFERENCE_RATIO);
@@ -64,7 +65,7 @@ impl Spread {
     /// Column headings for [`Spread::shown`].
     pub const HEADER: [&'static str; 6] = ["policy", "figure", "not randomised", "least", "median", "most"];
 
-    /// Rows for tables.
+    /// The rows below [`Spread::HEADER`].
     pub fn shown(&self) -> Vec<[String; 6]> {
         let row = |(place, (shown, name)): (usize, &(&str, &str))| {
             let figure = self.figure(name)?;

@@ -1,4 +1,4 @@
-//! Everything about a comparison as a table for the terminal. The first screen is [`crate::screen`].
+//! Everything about a comparison as a table for the terminal (`show --full`). The first screen is [`crate::screen`].
 
 pub(crate) mod notes;
 
@@ -15,28 +15,28 @@ use notes::{COST, notes};
 
 /// Minimum layout width; a narrower terminal wraps the lines itself.
 const MIN_WIDTH: usize = 40;
-/// Minimum width of the table; on a narrower terminal each policy is a paragraph.
+/// Minimum width of a table with columns; on a narrower terminal each policy is a paragraph.
 const MIN_TABLE: usize = 80;
-/// Maximum width of a line; longer ones are hard to read.
+/// Maximum width of a line; longer lines are hard to read.
 const MAX_WIDTH: usize = 200;
 
-/// Maximum bytes of a cell's text: laying out a word in a column takes time quadratic in its length. A row with a
-/// longer text, which no terminal has room for, becomes a paragraph.
+/// Maximum bytes of a cell's text, because laying out a word in a column takes time quadratic in its length. A row with
+/// a longer text becomes a paragraph.
 pub(crate) const MAX_CELL: usize = 4096;
 
-/// Only a rule below the header.
+/// The only rule is the one below the header.
 pub(crate) const STYLE: TableStyle = TableStyle::new()
     .header_separator(LineStyle::none().fill('─').junction('─'))
     .header_lines(ContentLineStyle::none())
     .content_lines(ContentLineStyle::none());
 
-/// The table, one row per policy, in lines of at most `width` columns (40 to 200; below 80, and where no table fits, one paragraph per policy).
-/// It is followed by the reasons of unsupported rows, the causes of policies that were not held, and the warnings with
-/// their remedies.
+/// The table in lines of at most `width` columns (40 to 200), one row per policy. If `width` is below 80 or no table fits, each policy is a
+/// paragraph. It is followed by the reasons of unsupported rows, the causes of policies that were not held, and the warnings with their
+/// remedies.
 ///
-/// A row has one line each for the primary metric, the requested metrics (`--metric`, `--repeat-inside`), wall time,
-/// CPU time, user time and system time, and one for the effect of the tracer's stops on the primary metric. Only a
-/// single word of a note that is longer than a line, such as a path, exceeds the width.
+/// A row has one line each for the primary metric, the requested metrics (`--metric`, `--repeat-inside`), wall time, CPU time, user time
+/// and system time, and one for the effect of the tracer's stops on the primary metric. Only a word longer than a line, such as a path in a
+/// note, exceeds the width.
 pub fn render(comparison: &Comparison, width: usize) -> String {
     let width = width.clamp(MIN_WIDTH, MAX_WIDTH);
     let rows = rows::rows(comparison);
@@ -58,7 +58,7 @@ pub fn render(comparison: &Comparison, width: usize) -> String {
     text
 }
 
-/// The headline metrics, and user time and system time.
+/// The headline metrics, followed by user time and system time.
 fn detailed_metrics(comparison: &Comparison) -> Vec<Metric> {
     let mut metrics = rows::headline_metrics(comparison);
     for name in [names::USER_S, names::SYSTEM_S] {
@@ -69,14 +69,15 @@ fn detailed_metrics(comparison: &Comparison) -> Vec<Metric> {
     metrics
 }
 
-/// The widest layout that fits.
+/// The widest layout that fits, as text; `None` if none fits.
 fn table(comparison: &Comparison, rows: &[Row<'_>], width: usize, metrics: &[Metric]) -> Option<String> {
     let layouts = [true, false].map(|wide| Layout { wide, headline: metrics.to_vec() }.table(comparison, rows));
     let fits = |table: &Table| table.lines().all(|line| line.trim_end().chars().count() <= width);
     layouts.into_iter().find(fits).map(|table| table.trim_fmt() + "\n")
 }
 
-/// The content of the table, one paragraph per policy: the outcome, a line per metric, the rest.
+/// The content of the table without columns, one paragraph per policy: the outcome, a line per metric, and the
+/// remaining cells.
 fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize, headline: Vec<Metric>) -> String {
     let layout = Layout { wide: false, headline };
     let interval = format!("{} interval", figure::confidence(comparison.design.confidence));
@@ -103,7 +104,7 @@ fn paragraphs(comparison: &Comparison, rows: &[Row<'_>], width: usize, headline:
 }
 
 struct Layout {
-    /// Whether page tables and peak memory have a column each, and nothing is folded.
+    /// Whether page tables and peak memory each have a column, and no cell is folded.
     wide: bool,
     /// The metrics with a line in each row.
     headline: Vec<Metric>,
@@ -171,13 +172,13 @@ impl Layout {
         }
         let needed = row.what_would_settle_it().map(|what| format!("\n{what}")).unwrap_or_default();
         let outcome = row.outcome();
-        // On two lines it is hardly wider than other outcomes.
+        // Broken into two lines, this outcome is hardly wider than others.
         let outcome = outcome.replace(": the ", ": the\n");
         cells.push(Cell::new(format!("{outcome}{needed}")));
         cells
     }
 
-    /// Name, typical value, change and interval of each observed metric, and of the tracer's cost.
+    /// For each observed metric, and for the tracer's cost: name, typical value, change and interval.
     fn metric_lines(&self, row: &Row<'_>) -> Vec<[String; 4]> {
         let line = |metric: &Metric| {
             let typical = figure::short(row.typical(&metric.name)?, metric.unit);
@@ -209,7 +210,7 @@ impl Layout {
         (!parts.is_empty()).then(|| parts.join(", "))
     }
 
-    /// If space is short, the parts of a long label are placed below each other.
+    /// The label of an arm. If space is short, the parts of a long label are placed below each other.
     fn policy(&self, row: &Row<'_>) -> String {
         if self.wide { row.label() } else { row.label().replace('+', "\n+").replace(" (", "\n(") }
     }

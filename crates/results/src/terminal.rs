@@ -6,7 +6,7 @@ const COLUMN: f64 = 8.4;
 const LINE: f64 = 19.0;
 const MARGIN: f64 = 18.0;
 
-/// An SVG of the text with columns of equal width in any font; a line that begins with `$ ` is a command.
+/// The text as an SVG whose columns have equal width in any font. A line that begins with `$ ` is a command.
 pub fn picture(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     let columns = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);

@@ -9,8 +9,8 @@ fn disturbs(c: char) -> bool {
         || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }
 
-/// Escapes everything that would move a terminal's cursor or reorder the displayed text: `\n`, `\x1b`, `\u202e`. For
-/// text from outside.
+/// Escapes text from outside: everything that would move a terminal's cursor or reorder the displayed text (`\n`,
+/// `\x1b`, `\u202e`).
 pub fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -26,8 +26,8 @@ pub fn printable(text: &str) -> String {
     safe
 }
 
-/// Same as [`printable`], but line breaks and tabs are kept: for the final output to a terminal. Text from outside that
-/// is part of a line must already have been escaped by [`printable`].
+/// Same as [`printable`], but keeps line breaks and tabs: for the final output to a terminal. Text from outside within
+/// a line must already have been escaped by [`printable`].
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     if !text.chars().any(|c| disturbs(c) && !matches!(c, '\n' | '\t')) {
         return text.into();
@@ -36,8 +36,8 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     text.split('\n').map(part).collect::<Vec<_>>().join("\n").into()
 }
 
-/// Escapes the characters of a JSON document that a terminal would act on, as `\u009b`, which is equivalent in JSON.
-/// Serde only escapes those below U+0020.
+/// Escapes the characters of a JSON document that a terminal would act on, as `\u009b`, which means the same in JSON.
+/// Serde escapes only those below U+0020.
 pub fn printable_json(document: &str) -> Cow<'_, str> {
     if !document.chars().any(|c| disturbs(c) && c != '\n') {
         return document.into();
@@ -46,8 +46,8 @@ pub fn printable_json(document: &str) -> Cow<'_, str> {
     document.chars().map(escaped).collect::<String>().into()
 }
 
-/// Converts text to ASCII, for terminals without other characters: characters with which tables and figures are drawn
-/// are replaced by ones of the same width, so that columns stay aligned; any other character is escaped (`\\u00e9`).
+/// Converts text to ASCII, for terminals that show nothing else. Characters with which tables and figures are drawn are
+/// replaced by characters of the same width, so that columns stay aligned; any other character is escaped (`\\u00e9`).
 pub fn ascii(text: &str) -> Cow<'_, str> {
     if text.is_ascii() {
         return text.into();
@@ -104,7 +104,7 @@ fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         word.to_string()
     } else if word.chars().any(disturbs) {
-        // A `\` of the word itself must be distinguishable from those that `printable` writes.
+        // A `\` of the word itself must be distinguishable from those that `printable` adds.
         format!("$'{}'", printable(&word.replace('\\', "\\\\").replace('\'', "\\'")))
     } else {
         format!("'{}'", word.replace('\'', r"'\''"))
@@ -151,8 +151,8 @@ pub(crate) fn enumerate(words: &[String]) -> String {
 
 /// UTC date and time of seconds since 1970, as `2026-03-21 14:05 UTC`.
 ///
-/// The calendar is the proleptic Gregorian one; days are counted in eras of 400 years that begin on 1 March, so that
-/// the leap day is the last of its year.
+/// The calendar is the proleptic Gregorian one. Days are counted in eras of 400 years that begin on 1 March, so that a
+/// leap day is the last day of its year.
 pub(crate) fn date_time(unix_s: i64) -> String {
     let (days, second) = (unix_s.div_euclid(86_400), unix_s.rem_euclid(86_400));
     let since_march_0 = days + 719_468;

@@ -1,4 +1,4 @@
-//! Changes between arms of which none is the baseline: variants under the other policies, and policies within the other
+//! Changes between arms other than the baseline: variants under the other policies, and policies within the other
 //! variants.
 
 use std::collections::BTreeSet;
@@ -10,15 +10,15 @@ use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::text::printable;
 
-/// A part of a comparison with variants, as a comparison of its own.
+/// A part of a comparison with variants, as a comparison of its own with its own baseline.
 pub(crate) struct Part {
-    /// Description of its arms: `variants under thp`, `policies within new`.
+    /// What the part compares: `variants under thp`, `policies within new`.
     pub of: String,
-    /// The part; each arm is labelled by what distinguishes it.
+    /// The part. Each arm's label is only what distinguishes it within the part.
     pub slice: Comparison,
 }
 
-/// The parts whose baseline is not the comparison's own; empty if there is one policy, or no variant.
+/// The parts whose baseline is not the comparison's own; empty if there is only one policy, or no variant.
 pub(crate) fn parts(comparison: &Comparison) -> Vec<Part> {
     let design = &comparison.design;
     let Some(baseline) = design.arms.get(design.baseline) else { return Vec::new() };
@@ -44,7 +44,7 @@ pub(crate) fn parts(comparison: &Comparison) -> Vec<Part> {
 }
 
 impl Part {
-    /// The rows that are compared with the part's baseline.
+    /// The rows other than the part's baseline.
     pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
         let baseline = self.slice.design.baseline;
         rows::rows(&self.slice).into_iter().filter(move |row| row.index != baseline)

@@ -1,5 +1,5 @@
-//! The name of a temporary file identifies the process that created it: files of a killed process can be removed, and
-//! files of a running one are kept.
+//! Identifies the process that created a temporary file ([`Writer`]) in the file's name, so that files of a killed
+//! process can be removed, and files of a running process are kept.
 
 use std::fs;
 use std::io;
@@ -18,10 +18,10 @@ const SCOPE_BYTES: usize = 8;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Writer {
     process: u32,
-    /// When it started, in clock ticks since boot (proc(5), `starttime`).
+    /// When the process started, in clock ticks since boot (proc(5), `starttime`).
     start_ticks: u64,
-    /// The scope in which PID and start time are valid: a hash of the boot ID (which implies the host) and of the PID
-    /// and time namespaces.
+    /// Hash of the boot ID (which implies the host) and of the PID and time namespaces: PID and start time are valid
+    /// only within these.
     scope: String,
 }
 
@@ -42,13 +42,13 @@ impl Writer {
         Ok(Writer { process, start_ticks, scope })
     }
 
-    /// Prefix of the file names of this process; letters and digits must follow.
+    /// Prefix of the names of files that this process creates; letters and digits must follow.
     pub fn prefix(&self, kind: &str) -> String {
         let Writer { process, start_ticks, scope } = self;
         format!("{kind}{process}-{start_ticks}-{scope}-")
     }
 
-    /// The writer of a file of this name; `None` if the name has another form.
+    /// The process that created a file with this name; `None` if the name has another form.
     pub fn of(name: &str, kind: &str) -> Option<Writer> {
         let [process, start_ticks, scope, rest] = name.strip_prefix(kind)?.split('-').collect::<Vec<_>>()[..] else {
             return None;
@@ -63,8 +63,8 @@ impl Writer {
         Some(Writer { process, start_ticks, scope: scope.to_owned() })
     }
 
-    /// Whether this process has certainly ended. `this` is the calling process. A writer on another host, in an earlier
-    /// boot or in another container may still be running.
+    /// Whether the process has certainly ended. `this` is the calling process. A process on another host, in an earlier
+    /// boot or in another container may still be running, so false.
     pub fn is_gone(&self, this: &Writer) -> bool {
         let Ok(process) = i32::try_from(self.process) else { return false };
         if self.scope != this.scope || process == 0 {
@@ -77,7 +77,7 @@ impl Writer {
         }
     }
 
-    /// The same PID and start time on another host, for tests.
+    /// A process with the same PID and start time on another host, for tests.
     #[cfg(test)]
     pub(crate) fn elsewhere(&self) -> Writer {
         Writer { scope: "0".repeat(2 * SCOPE_BYTES), ..self.clone() }

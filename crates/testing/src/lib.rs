@@ -1,5 +1,5 @@
-//! Helpers for the tests of every crate: reporting a skipped test, printing a seed with which a random test can be repeated, and
-//! finding the recorder, which tests use but do not build.
+//! Helpers for the tests of every crate. They report a skipped test, print a seed with which a random test can be repeated, and
+//! find the recorder, which tests use but do not build.
 //!
 //! `cargo xtask test` counts the lines that [`skip`] writes, and `cargo xtask tidy` finds tests that report a skip in another way.
 //! No program depends on this crate.
@@ -20,13 +20,13 @@ use proptest::test_runner::{Config, RngSeed};
 /// The variable that sets the seed of random tests.
 pub const SEED: &str = "PAGELAB_TEST_SEED";
 
-/// The variable that names the file to which [`skip`] appends a line. If it is not set, nothing is written.
+/// The variable that names the file to which [`skip`] appends a line. If it is not set, no line is written.
 pub const SKIPS: &str = "PAGELAB_TEST_SKIPS";
 
 /// Reports that a test, or a part of it, cannot run here, and what it needs: `skip("root, to mount")`.
 ///
-/// A line of the file named by [`SKIPS`] contains the test program, the test and what it needs, separated by tabs. The program has
-/// nextest's name (`study::runner`) if nextest runs it, and otherwise the name of its file.
+/// Appends a line to the file named by [`SKIPS`]: the test program, the test and what the test needs, separated by tabs. If
+/// nextest runs the test, the program has nextest's name for it (`study::runner`), and otherwise the name of its file.
 pub fn skip(needs: impl Display) {
     let needs = needs.to_string();
     println!("skipped: needs {needs}");
@@ -38,7 +38,7 @@ pub fn skip(needs: impl Display) {
     }
 }
 
-/// The name of the running test program: nextest's, or that of its file without cargo's hash.
+/// The name of the running test program: nextest's name, or that of its file without cargo's hash.
 fn program() -> String {
     if let Ok(name) = std::env::var("NEXTEST_BINARY_ID") {
         return name;
@@ -62,7 +62,8 @@ pub fn recorder(program: &Path) -> PathBuf {
     recorder::next_to(program).unwrap_or_else(|problem| panic!("{problem}"))
 }
 
-/// The seed of a random test: the value of [`SEED`], or a new one in each run. It is printed, so that a failure can be repeated.
+/// The seed of a random test: the value of [`SEED`], or a new seed in each run. It is printed, so that a failure can be
+/// repeated.
 ///
 /// # Panics
 /// The variable is not a number.
@@ -101,7 +102,8 @@ impl Random {
         ((u128::from(bits) * u128::from(end)) >> 64) as u64
     }
 
-    /// A number that is close to normally distributed, with mean 0 and deviation 1: the sum of twelve uniform ones, minus six.
+    /// A number that is close to normally distributed, with mean 0 and deviation 1: the sum of twelve uniform numbers, minus
+    /// six.
     pub fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.below(1 << 32) as f64 / (1u64 << 32) as f64).sum::<f64>() - 6.0
     }

@@ -1,5 +1,5 @@
-//! Input that is almost valid: valid input with a few changes, made from a seed that is printed. A parser must return a result
-//! or an error for each of them.
+//! Input that is almost valid: valid input with a few changes. The changes follow from a seed that is printed. For each input,
+//! a parser must return a result or an error.
 
 use serde_json::{Map, Number, Value};
 
@@ -43,7 +43,7 @@ const WORDS: [&str; 16] = [
     "true",
 ];
 
-/// The length of a text that is far too long, in bytes.
+/// The length of a text that no parser expects, in bytes.
 const LONG: u64 = 200_000;
 
 impl Random {
@@ -142,7 +142,7 @@ impl Random {
         }
     }
 
-    /// Changes a few lines of a text with `key = value` lines: values, keys, whole lines and their order.
+    /// Changes a few lines of a text that has lines like `key = value`: values, keys, whole lines, and their order.
     pub fn change_lines(&mut self, text: &str) -> String {
         let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
         for _ in 0..=self.below(3) {
@@ -162,7 +162,7 @@ impl Random {
     }
 
     fn changed_line(&mut self, line: &str) -> String {
-        // Change one part of the line: a number, a word, or other text.
+        // Changes one part of the line: a number, a word, or other text.
         let parts: Vec<&str> = line.split_inclusive([' ', ',', '=', '"', '[', ']', '{', '}']).collect();
         let changed = self.index(parts.len());
         let value = match self.below(4) {

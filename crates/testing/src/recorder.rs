@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-/// The file of the recorder, and cargo's list of the files that it was built from.
+/// The file of the recorder, and the file in which cargo lists the sources of the recorder.
 const FILE: &str = "libpagelab_qemu_plugin.so";
 const SOURCES: &str = "libpagelab_qemu_plugin.d";
 
@@ -56,7 +56,7 @@ fn modified(path: &Path) -> io::Result<SystemTime> {
     fs::metadata(path)?.modified()
 }
 
-/// The dependencies in a rule of a makefile, after the colon; blanks in names have a backslash.
+/// The dependencies in a makefile rule, after the colon. A blank in a name has a backslash before it.
 fn sources_of(rule: &str) -> Vec<PathBuf> {
     let Some((_, files)) = rule.split_once(": ") else { return Vec::new() };
     let files = files.replace("\\ ", "\0");

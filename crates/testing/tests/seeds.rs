@@ -1,11 +1,11 @@
-//! The seed that a failed test printed repeats the test.
+//! Tests that the seed printed by a failed test repeats that test.
 
 use std::process::Command;
 
 use proptest::prelude::*;
 use testing::{Random, SEED};
 
-/// The output of a test of this program, with the given seed or a random one.
+/// Runs a test of this program with the given seed, or with a random one, and returns its output.
 fn printed(test: &str, seed: Option<u64>) -> String {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--ignored", "--exact", test, "--nocapture"]).env_remove(SEED);

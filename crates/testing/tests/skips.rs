@@ -1,4 +1,4 @@
-//! A skipped test writes a line to the file of skips.
+//! Tests that a skipped test writes a line to the file of skips.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! The lock of tests that use the whole host.
+//! The lock of tests that need the whole host for themselves ([`Alone`]).
 
 use std::cell::Cell;
 use std::fs::File;
@@ -8,17 +8,18 @@ use std::io::{self, Write as _};
 const LOCK: &str = "/run/pagelab-test.lock";
 
 thread_local! {
-    /// Whether a value of this thread has the lock.
+    /// Whether this thread has the lock.
     static HAS_LOCK: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this exists, no other test compares or changes settings, or drops the page cache. A second one in the same thread does nothing.
+/// While this exists, no other test compares, changes settings, or drops the page cache. If the same thread makes a second one, that one
+/// does nothing.
 #[derive(Debug)]
 pub struct Alone(Option<File>);
 
 impl Alone {
-    /// Waits for the lock; processes get it in the order of their requests. Without write access to `/run` there is no lock, but then
-    /// no test can change a setting.
+    /// Waits for the lock. Processes get it in the order of their requests. Without write access to `/run` there is no lock, but then
+    /// no test can change a setting either.
     pub fn wait() -> Alone {
         let lock = |file: &File| loop {
             match file.lock() {
@@ -29,7 +30,7 @@ impl Alone {
         Alone::lock(lock).unwrap_or_else(|| panic!("{LOCK} cannot be locked"))
     }
 
-    /// The lock, if it is free.
+    /// The lock, if it is free now.
     pub(crate) fn try_now() -> Option<Alone> {
         Alone::lock(|file| file.try_lock().is_ok())
     }
@@ -42,7 +43,7 @@ impl Alone {
         if !lock(&file) {
             return None;
         }
-        // For people who look at what a test waits for.
+        // The name of the test in the lock file is for people who want to know what another test waits for.
         let test = std::thread::current().name().unwrap_or_default().to_string();
         let _ = file.set_len(0);
         let _ = write!(file, "the test {test} of process {}", std::process::id());

@@ -1,30 +1,31 @@
-//! Known kinds of differences between measured and simulated figures.
+//! Known kinds of differences between measured and simulated figures ([`DifferenceKind`]).
 //!
-//! A script whose figures differ is shrunk to a minimum, a shorter script that still differs. The minimum shows whether the
-//! difference is of a known kind.
+//! A script whose figures differ is shrunk to a shorter script whose figures still differ, the *minimum*. The minimum shows
+//! whether the difference is of a known kind.
 
 use crate::script::{Op, Script, Touch};
 use crate::scripts::Difference;
 
-/// A known reason why the measured figures of a script differ from the simulated ones. All occur only under hugetlb policies.
+/// A known reason why the measured figures of a script differ from the simulated ones. All kinds occur only under hugetlb
+/// policies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DifferenceKind {
-    /// The tracer replaces a call of the program by several calls, and the witness does not inspect the memory between them. So
-    /// page tables that exist only between these calls are not measured, and the measured verdict may be `unknown`.
+    /// The tracer replaces a call of the program by several calls, and memory is not inspected between these calls. So page
+    /// tables that exist only between these calls are not measured, and the measured verdict may be `unknown`.
     ///
     /// An example is mmap with MAP_FIXED and MAP_POPULATE: the tracer maps and populates the memory at another address and moves
     /// it into place (mremap). If the populated memory has only zero pages, the verdict is not `unknown` and only the page tables
     /// differ.
     UnseenBetweenSteps,
-    /// Spurious faults: the program loads from a hugetlb page, changes its protection or forks, and then stores to several places
-    /// in the page. The first store makes the page writable. Natively, some of the later stores fault nevertheless, which no rule
-    /// of the kernel explains. Their number is random.
+    /// Spurious faults: the program loads from a hugetlb page, changes the page's protection or forks, and then stores to several
+    /// places in the page. The first store makes the page writable. Natively, some of the later stores fault all the same, in a
+    /// random number of cases. No known rule of the kernel explains this.
     LaterStores,
 }
 
 impl DifferenceKind {
-    /// The kind of the differences of a script; `None` if it is unknown. The kind must explain every difference of the script and
-    /// of `minimum`, the shrunk script. `minimum` must also match the pattern of the kind.
+    /// The kind of a script's differences; `None` if it is unknown. A kind must explain every difference of the script and of
+    /// `minimum`, the shrunk script, and `minimum` must match the pattern of the kind.
     pub fn of(
         differences: &[Difference],
         minimum: &Script,
@@ -42,7 +43,7 @@ impl DifferenceKind {
         })
     }
 
-    /// Whether this kind explains the difference: the policy, the figure and the direction.
+    /// Whether this kind explains the difference, judging by the policy, the figure, and which side is larger.
     pub fn explains(self, difference: &Difference) -> bool {
         difference.policy.starts_with("hugetlb-")
             && match self {

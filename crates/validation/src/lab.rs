@@ -1,5 +1,5 @@
-//! Runs a program on the running kernel and simulates its recorded trace. The measured figures come from `pagelab compare
-//! --prove-all`, the simulated ones from `pagelab record` and `pagelab sim`.
+//! Runs a program on the running kernel and simulates its recorded trace ([`Lab`]). The measured figures come from
+//! `pagelab compare --prove-all`, the simulated ones from `pagelab record` and `pagelab sim`.
 
 use std::fmt;
 use std::fs::File;
@@ -17,14 +17,14 @@ const MACHINE: &str = "cascade-lake";
 /// What a program did to memory under a policy. All counts are sums over its processes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Figures {
-    /// Minor faults. The native number includes the faults of the launch, which the recorded program does not have.
+    /// Minor faults. The measured number includes the faults of launching the program, which do not occur in a recorded
+    /// program.
     pub faults: u64,
-    /// Bytes of memory that the policy applies to. `covered_bytes` is the part that was mapped as the policy asks. Both are sampled
-    /// just before memory is unmapped, and at the end.
+    /// Bytes of memory that the policy applies to, sampled just before memory is unmapped, and at the end.
     pub concerned_bytes: u64,
-    /// See `concerned_bytes`.
+    /// The part of `concerned_bytes` that was mapped as the policy asks, sampled at the same moments.
     pub covered_bytes: u64,
-    /// Bytes of page tables: the peak of each process, without the root table.
+    /// Bytes of page tables without the root table: the sum of the peaks of all processes.
     pub table_bytes: u64,
     /// Whether the policy held: `held`, `partly`, `not_held`, `unknown`.
     pub holding: String,
@@ -36,9 +36,9 @@ pub type Trials = Result<Vec<Figures>, NoTrials>;
 /// Why a policy has no trial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NoTrials {
-    /// The machine does not support the policy; the reason.
+    /// The machine does not support the policy; the string is the reason.
     Unsupported(String),
-    /// The program behaved differently under this policy: the outcome and its message.
+    /// The program behaved differently under this policy; the strings are the outcome and its message.
     Wrong(String, String),
     /// The document has no counted trial of the policy.
     Absent,
@@ -61,11 +61,12 @@ impl std::error::Error for NoTrials {}
 pub enum Problem {
     /// A command could not be started.
     Start(String, std::io::Error),
-    /// The page cache of the files of a directory could not be kept as it is.
+    /// The page cache of the files in a directory could not be kept as it is.
     Cache(PathBuf, std::io::Error),
-    /// A command failed: its name, its exit code if it has one, and the last lines of its standard error.
+    /// A command failed. The fields are its name, its exit code if it has one, and the last lines of its standard
+    /// error.
     Failed(String, Option<i32>, String),
-    /// The output of a command lacks an expected field: the command, and the problem.
+    /// The output of a command lacks an expected field. The strings are the command and the problem.
     Unread(String, String),
     /// A policy has no trial.
     NoTrials(NoTrials),
@@ -167,7 +168,8 @@ impl Lab {
         let compared: Vec<&str> = policies.iter().copied().chain(other).collect();
         let (compared, runs) = (compared.join(","), runs.to_string());
         let mut arguments: Vec<&str> = vec!["compare", "--store", &store, "--json", "--prove-all", "--check-output"];
-        // It is random in which trials khugepaged wakes up, and the model's khugepaged runs on a different clock.
+        // khugepaged would wake up in random trials, and the model's khugepaged runs on a different clock, so it is
+        // switched off.
         arguments.extend(["--khugepaged", "off", "--blocks", &runs, "--min-blocks", &runs, "-p", &compared]);
         let limit = format!("{}s", self.limit_s);
         arguments.extend(["--trial-time", &limit]);
@@ -209,7 +211,7 @@ impl Lab {
         Err(Problem::Failed(name.to_owned(), output.status.code(), errors))
     }
 
-    /// The command with a timeout that is long enough for many trials.
+    /// The command under a timeout that is long enough for many trials.
     fn limited(&self, command: &Command) -> Command {
         let mut limited = Command::new("timeout");
         limited.args(["--kill-after=20", &(self.limit_s * 40).to_string()]);

@@ -1,7 +1,7 @@
-//! How a program is started natively and under QEMU, so that its memory layout is the same on both sides.
+//! Starts a program natively and under QEMU so that its memory layout is the same on both sides ([`Launch`]).
 //!
-//! This removes what a trace does not record: randomised addresses, different environments, allocations of the interpreter that
-//! depend on the processor, and the effect of addresses on programs whose allocations depend on them.
+//! This removes differences that a trace does not record: randomised addresses, different environments, allocations of the
+//! dynamic linker that depend on the processor, and the effect of addresses on programs whose allocations depend on them.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -12,19 +12,20 @@ const BASE_BYTES: u64 = 4096;
 /// The step between the stack limits that are tried. It is a multiple of 2M, so that the alignment for large pages does not change.
 const LARGE_BYTES: u64 = 2 << 20;
 
-/// How a program is started.
+/// How a program is started: its environment, and a command that starts it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// The whole environment: no other variable is set.
     pub environment: Vec<(String, String)>,
-    /// Arguments in front of the native command.
+    /// The command that starts the native program, with its arguments.
     pub wrapper: Vec<String>,
 }
 
 /// The point up to which the mappings of a program are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Until {
-    /// The call `set_robust_list`, which the interpreter makes after it has allocated the memory of the first thread.
+    /// The call `set_robust_list`, which the dynamic linker makes after it has allocated the memory of the first
+    /// thread.
     Program,
     /// The end of the program.
     End,
@@ -45,11 +46,14 @@ impl Launch {
         Launch { environment, wrapper: ["setarch", "--addr-no-randomize"].map(str::to_owned).into() }
     }
 
-    /// A launch in which the interpreter of a program maps the same lengths in the same order on both sides; `None` if none was
-    /// found. The interpreter allocates memory for the vDSO, which QEMU 7.2 does not have, and for the names of the processor's
-    /// library directories, which differ. The difference is some 900 bytes. It can make one side map one page more, which moves all
-    /// later mappings by a page. The length of `LD_LIBRARY_PATH` decides where that happens, and with some lengths it happens on
-    /// neither side. `libraries` returns a value that is the given number of bytes longer than its shortest value.
+    /// A launch in which the dynamic linker of a program maps the same lengths in the same order on both sides; `None` if none was
+    /// found.
+    ///
+    /// The dynamic linker allocates memory for the vDSO, which QEMU 7.2 does not have, and for the names of the processor's library
+    /// directories, which differ between the sides. The difference is some 900 bytes. It can make one side map one page more, which
+    /// moves all later mappings by a page. The length of `LD_LIBRARY_PATH` decides whether that happens, and with some lengths it
+    /// happens on neither side. `libraries` returns a value for that variable which is the given number of bytes longer than its
+    /// shortest value.
     pub fn same_start(&self, command: &[String], libraries: impl Fn(usize) -> String) -> Option<Launch> {
         let padded = |bytes| {
             let mut launch = self.clone();
@@ -63,8 +67,10 @@ impl Launch {
         (0..4096).step_by(64).map(padded).find(is_same)
     }
 
-    /// A launch for a program whose allocations depend on its addresses; `None` if none was found. It sets the stack limit, below
-    /// which mmap places memory, such that the program maps the same from its beginning to its end as it does at QEMU's addresses.
+    /// A launch for a program whose allocations depend on its addresses; `None` if none was found.
+    ///
+    /// The launch sets the stack limit, because mmap places memory below the area that is reserved for the stack. With the right
+    /// limit, the program maps the same memory from its beginning to its end as at QEMU's addresses.
     pub fn same_addresses(&self, command: &[String]) -> Option<Launch> {
         const MIN_GAP_BYTES: u64 = 128 << 20;
         const GUARD_BYTES: u64 = 1 << 20;
@@ -93,10 +99,10 @@ impl Launch {
         command
     }
 
-    /// Whether the program makes exactly the expected mappings natively.
+    /// Whether the program, when run natively, makes exactly the expected mappings.
     fn maps_natively(&self, command: &[String], until: Until, expected: &[Growth]) -> bool {
         let arguments = self.wrapper.iter().cloned().chain(["strace".to_owned()]).chain(command.iter().cloned());
-        // A difference is known before the program ends.
+        // A difference is often visible before the program ends, so reading stops there.
         let continues = |growth: &[Growth]| expected.starts_with(growth);
         self.trace_growth(&arguments.collect::<Vec<_>>(), until, continues).is_some_and(|growth| growth == expected)
     }
@@ -106,8 +112,8 @@ impl Launch {
         self.trace_growth(&arguments.collect::<Vec<_>>(), until, |_| true)
     }
 
-    /// The mappings that a traced command makes, in order, read from the output of strace on standard error. Reading stops as soon
-    /// as `continues` returns false; `None` if there are no mappings.
+    /// How the memory of a command grows, in order, read from the output of strace on standard error. Reading stops as soon as
+    /// `continues` returns false; `None` if there are no mappings.
     fn trace_growth(
         &self,
         arguments: &[String],
@@ -116,7 +122,7 @@ impl Launch {
     ) -> Option<Vec<Growth>> {
         let mut traced = Command::new(&arguments[0]);
         traced.args(&arguments[1..]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        // A process group of its own, because the children of strace do not end with it.
+        // In a process group of its own, because the children of strace do not end when strace is killed.
         let mut child = self.in_environment(&mut traced).process_group(0).spawn().ok()?;
         let lines = BufReader::new(child.stderr.take()?).split(b'\n').map_while(Result::ok);
         let lines = lines.map(|line| String::from_utf8_lossy(&line).into_owned());
@@ -127,7 +133,7 @@ impl Launch {
     }
 }
 
-/// How memory grows by the calls in these lines of strace output.
+/// How memory grows by the calls in these lines of strace's output.
 fn growth(lines: impl Iterator<Item = String>, continues: impl Fn(&[Growth]) -> bool) -> Vec<Growth> {
     let mut heap_end = None;
     let mut growth = Vec::new();

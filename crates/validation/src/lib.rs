@@ -3,7 +3,7 @@
 //!
 //! [`lab`] runs both and reads their figures. [`launch`] starts a program so that its memory layout is the same on both sides.
 //! [`script`] makes random programs, which `shrink` reduces, and [`scripts`] finds the figures that differ. [`kinds`] lists the
-//! differences whose reasons are known. `cargo xtask truth` and tests use this crate. It depends on no other crate of this
+//! differences whose reasons are known. `cargo xtask truth` and tests use this crate, which depends on no other crate of this
 //! workspace.
 
 #![forbid(unsafe_code)]

@@ -1,4 +1,5 @@
-//! Free memory for large pages, and the page cache while faults are counted.
+//! Makes free memory for large pages ([`free_large_blocks`]), and keeps the page cache stable while faults are counted
+//! ([`StablePageCache`]).
 
 use std::cell::Cell;
 use std::fs;
@@ -11,23 +12,25 @@ use crate::alone::Alone;
 const LARGE_ORDER: usize = 9;
 /// The size of base pages in bytes.
 const BASE_BYTES: u64 = 4096;
-/// Free memory in large blocks that suffices for any test, in bytes.
+/// Free memory in large blocks that is enough for any test, in bytes.
 const ENOUGH_BYTES: u64 = 4 << 30;
 thread_local! {
-    /// Whether a value of this thread keeps the page cache as it is.
+    /// Whether this thread has a [`StablePageCache`].
     static IS_STABLE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// While this exists, nothing drops the page cache, and no other test compares. On a fault in a file the kernel maps the cached pages
-/// around it. drop_caches marks the dirty pages that it cannot drop, all of a tmpfs among them, with a flag that also means readahead,
-/// and pages with that flag are not mapped around a fault (`lru_deactivate_file`, mm/swap.c; `next_uptodate_folio`, mm/filemap.c):
-/// Python in a tmpfs then has 1,484 instead of 843 faults until its file is written again.
+/// While this exists, nothing drops the page cache, and no other test compares.
+///
+/// On a fault in a file, the kernel also maps the cached pages around the fault. drop_caches cannot drop dirty pages, among them all
+/// pages of a tmpfs. It sets a flag on those that also means readahead, and pages with this flag are not mapped around a fault
+/// (`lru_deactivate_file`, mm/swap.c; `next_uptodate_folio`, mm/filemap.c). For example, Python in a tmpfs then has 1,484 instead of
+/// 843 faults until its file is written again.
 #[derive(Debug)]
 pub struct StablePageCache(#[allow(dead_code, reason = "held, not read")] Alone);
 
 impl StablePageCache {
-    /// Frees large blocks, writes the executable files of a directory again, and reads the libraries of this process, so that none of
-    /// their pages is marked.
+    /// Frees large blocks, writes the executable files in a directory again, and reads the libraries of this process, so that none of
+    /// their pages has the flag.
     ///
     /// # Errors
     /// A file cannot be written or read.
@@ -59,15 +62,15 @@ impl Drop for StablePageCache {
 }
 
 /// Frees the page cache and compacts memory, unless there are enough free blocks of 2M, or another test has the host to itself.
-/// Builds and other tests fill all memory with page cache. A fault without advice then finds no block, because the kernel does not
-/// reclaim memory for it. Needs root; without it nothing happens.
+/// This is needed because builds and other tests fill all memory with page cache, and a fault without advice then finds no block:
+/// the kernel does not reclaim memory for it. Needs root; without root it does nothing.
 pub fn free_large_blocks() {
     if IS_STABLE.get() || large_free_bytes().is_some_and(|bytes| bytes >= ENOUGH_BYTES) {
         return;
     }
     let Some(_alone) = Alone::try_now() else { return };
     for name in ["drop_caches", "compact_memory"] {
-        // Without root this cannot be written.
+        // Without root this write fails.
         let _ = fs::write(format!("/proc/sys/vm/{name}"), "1");
     }
 }

@@ -1,7 +1,8 @@
-//! Random programs of system calls and memory accesses, written as scripts for `crates/pagelab/tests/programs/script.c`.
+//! Random programs of system calls and memory accesses ([`Script`]), written as scripts for the interpreter
+//! `crates/pagelab/tests/programs/script.c`.
 //!
 //! A script is a list of arbitrary operations. Its text contains only calls that the kernel lets succeed, and only accesses that
-//! the protection of the memory allows. A script therefore still runs when operations are taken out, which shrinking needs.
+//! the protection of the memory allows. So a script still runs after operations were taken out of it, which shrinking relies on.
 
 use std::fmt::Write as _;
 
@@ -15,30 +16,31 @@ const HEAP: usize = 0;
 const LOADS: u8 = 1;
 const STORES: u8 = 2;
 const BOTH: u8 = LOADS | STORES;
-/// The largest nesting depth of forks.
+/// Maximum nesting depth of forks.
 const DEPTH: usize = 2;
-/// The longest text of a script, in bytes: the size of the interpreter's buffer.
+/// Maximum length of a script's text in bytes: the size of the interpreter's buffer.
 const TEXT_BYTES: usize = 30_000;
 
-/// An operation. Offsets and lengths are in base pages; a part that is outside the slot is left out.
+/// An operation. Offsets and lengths are in base pages. If an operation extends beyond its slot, the part outside is
+/// left out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "fields of one meaning in all of them")]
 pub enum Op {
     /// Maps memory and assigns it to the slot.
     Map { slot: usize, pages: usize, protection: u8, kind: MappingKind },
-    /// Maps memory in place of a part of the slot.
+    /// Maps memory over a part of the slot.
     Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: MappingKind },
     /// Unmaps a part of the slot.
     Unmap { slot: usize, offset: usize, pages: usize },
     /// Resizes the whole slot with mremap.
     Remap { slot: usize, pages: usize },
-    /// Changes the protection of a part.
+    /// Changes the protection of a part of the slot.
     Protect { slot: usize, offset: usize, pages: usize, protection: u8 },
-    /// Calls madvise on a part.
+    /// Calls madvise on a part of the slot.
     Advise { slot: usize, offset: usize, pages: usize, advice: Advice },
     /// Moves the end of the heap with brk.
     Heap { pages: usize },
-    /// Accesses every `step`-th page of a part.
+    /// Accesses every `step`-th page of a part of the slot.
     Touch { slot: usize, offset: usize, pages: usize, step: usize, touch: Touch },
     /// Forks. The child executes the operations up to the matching `End`, and the parent waits for it.
     Fork,
@@ -46,7 +48,7 @@ pub enum Op {
     End,
 }
 
-/// The kind of a mapping, numbered as the interpreter does.
+/// The kind of a mapping. The numbers are those of the interpreter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "flags of mmap(2) by their names")]
 pub enum MappingKind {
@@ -57,7 +59,7 @@ pub enum MappingKind {
     Stack = 4,
 }
 
-/// madvise advice, with the numbers of `include/uapi/asm-generic/mman-common.h`.
+/// Advice for madvise. The numbers are those of `include/uapi/asm-generic/mman-common.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "values of madvise(2) by their names")]
 pub enum Advice {
@@ -76,7 +78,7 @@ pub enum Touch {
     Store,
     /// One instruction that loads and stores.
     Add,
-    /// A store by the kernel, in a system call.
+    /// A store that the kernel makes in a system call.
     Kernel,
 }
 
@@ -94,7 +96,7 @@ struct Slot {
 }
 
 impl Script {
-    /// Makes the script of a seed.
+    /// The script of this seed.
     pub fn random(seed: u64) -> Script {
         let random = &mut Pcg64::seed_from_u64(seed);
         let count = 4 + below(random, 22);
@@ -162,7 +164,7 @@ fn op(random: &mut Pcg64) -> Op {
     }
 }
 
-/// A length near one at which behaviour changes: a page, a 64K folio, the range of a page table.
+/// A length near one at which the kernel behaves differently: a page, a 64K folio, the range of a page table.
 fn pages(random: &mut Pcg64) -> usize {
     let pages = match below(random, 10) {
         0..=1 => 1 + below(random, 8),
@@ -225,7 +227,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
             slots[slot] = Slot { pages: vec![Some(protection); pages], shared, is_single_vma: true };
         }
         Op::Over { slot, offset, pages, protection, kind } => {
-            // Shared memory in the middle of private memory would give the slot two kinds.
+            // Shared memory over a part of a slot of private memory would give the slot two kinds of memory.
             let kind = if kind == MappingKind::Shared { MappingKind::Private } else { kind };
             if slots[slot].shared {
                 return;
@@ -272,7 +274,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
         }
         Op::Heap { pages } => {
             let heap = &mut slots[HEAP];
-            // After parts were mapped over or unmapped, other mappings are in the way.
+            // If parts were mapped over or unmapped, mappings other than the heap's are in the way of brk.
             if heap.is_single_vma {
                 let _ = writeln!(text, "b {pages}");
                 heap.pages.resize(pages, Some(BOTH));
@@ -297,7 +299,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
 }
 
 impl Slot {
-    /// The mapped runs of a range whose protection satisfies `allows`: offsets and lengths.
+    /// The runs of mapped pages in a range whose protection satisfies `allows`, as offsets and lengths.
     fn runs(&self, offset: usize, pages: usize, allows: impl Fn(u8) -> bool) -> Vec<(usize, usize)> {
         let end = (offset + pages).min(self.pages.len());
         let mut runs: Vec<(usize, usize)> = Vec::new();
@@ -310,7 +312,7 @@ impl Slot {
         runs
     }
 
-    /// Sets the protection of pages. A slot that is changed in part is no longer a single mapping.
+    /// Sets the protection of pages. If only a part of the slot changes, the slot is no longer a single VMA.
     fn set(&mut self, offset: usize, pages: usize, protection: Option<u8>) {
         self.is_single_vma &= pages == self.pages.len() && protection.is_some();
         self.pages[offset..offset + pages].fill(protection);

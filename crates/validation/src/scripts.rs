@@ -1,4 +1,5 @@
-//! Runs scripts natively and compares them with their simulations: every figure must be equal, to the fault and to the byte.
+//! Runs scripts natively and compares them with their simulations ([`Scripts`]): every figure must be equal, to the fault
+//! and to the byte.
 
 use std::fmt;
 use std::path::Path;
@@ -8,7 +9,7 @@ use crate::lab::{Figures, Lab, Problem};
 use crate::launch::Launch;
 use crate::script::Script;
 
-/// Further runs of a script whose first run differed. One that agrees is enough.
+/// How often a script is run again if its first run differed. One run that agrees is enough.
 const REPEATS: usize = 3;
 
 /// Runs scripts and simulates them.
@@ -17,7 +18,8 @@ pub struct Scripts<'a> {
     lab: Lab,
     launch: Launch,
     policies: &'a [&'a str],
-    /// For each policy, the native faults of a launch: how many more an empty script has natively than in its simulation.
+    /// For each policy, how many more faults an empty script has natively than in its simulation: the faults of launching
+    /// it, one number for each measured launch.
     launch_faults: Vec<Vec<u64>>,
     /// The simulated figures of the empty script, for each policy.
     empty: Vec<Figures>,
@@ -46,8 +48,8 @@ impl fmt::Display for Difference {
 impl<'a> Scripts<'a> {
     /// Compiles the interpreter from its source and runs an empty script.
     pub fn new(lab: Lab, source: &Path, policies: &'a [&'a str]) -> Result<Scripts<'a>, Problem> {
-        // pagelab's child touches every arena of its allocator before the execve (`__malloc_fork_unlock_child`), and the number of
-        // arenas that its threads have made is random.
+        // pagelab's child touches every arena of its allocator before the execve (`__malloc_fork_unlock_child`). The number of
+        // arenas that pagelab's threads have made is random, so it is limited to one.
         let one_arena = ("MALLOC_ARENA_MAX", "1".to_owned());
         let environment = [("PATH", std::env::var("PATH").unwrap_or_default()), ("HOME", lab.argument("")), one_arena];
         let launch = Launch::new(environment.map(|(name, value)| (name.to_owned(), value)).into());
@@ -61,8 +63,8 @@ impl<'a> Scripts<'a> {
         Ok(scripts)
     }
 
-    /// Measures the faults of a launch under a policy. They are faults of pagelab: what its child touches before the execve depends
-    /// on what pagelab did before.
+    /// Measures the faults of a launch under a policy. These are faults of pagelab: which memory its child touches before the
+    /// execve depends on what pagelab did before.
     fn measure_launch(&mut self, number: usize) -> Result<(), Problem> {
         let trials = self.measured("", &self.policies[number..=number], REPEATS)?;
         let more = |trial: &Figures| trial.faults.saturating_sub(self.empty[number].faults);
@@ -86,7 +88,7 @@ impl<'a> Scripts<'a> {
         Ok(all)
     }
 
-    /// Shrinks a script for as long as one of these figures still differs under the same policy.
+    /// Shrinks a script as long as one of these figures still differs under the same policy.
     pub fn shrink(&mut self, script: &Script, differences: &[Difference]) -> Script {
         let is_same = |one: &Difference| {
             differences.iter().any(|other| (&other.policy, other.figure) == (&one.policy, one.figure))
@@ -114,8 +116,8 @@ impl<'a> Scripts<'a> {
     /// The figures for which no trial agrees with the simulation.
     fn differs(&self, number: usize, trials: &[Figures], simulated: &Figures) -> Vec<Difference> {
         let policy = self.policies[number].to_owned();
-        // Subtracts the launch's faults: those of the launch with which the result equals the simulation, otherwise those of the
-        // first launch.
+        // Subtracts the launch's faults. Of the measured launches, uses the one with which the result equals the simulation; if
+        // there is none, the first.
         let faults = |trial: &Figures| {
             let all =
                 self.launch_faults[number].iter().map(|launch_faults| trial.faults.saturating_sub(*launch_faults));

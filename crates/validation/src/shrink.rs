@@ -1,10 +1,10 @@
-//! Shrinks a script: removes and reduces its operations for as long as it still shows the difference.
+//! Shrinks a script: removes and reduces its operations as long as it still shows the difference.
 
 use crate::script::{MappingKind, Op, Script, Touch};
 
 impl Script {
-    /// A minimal script for which `fails` still returns true. Removes operations first, then reduces the lengths of those that are
-    /// left.
+    /// A minimal script for which `fails` still returns true. First removes operations, then reduces the lengths of the operations
+    /// that are left.
     pub fn shrink(&self, mut fails: impl FnMut(&Script) -> bool) -> Script {
         let mut ops = self.0.clone();
         let mut chunk = ops.len().div_ceil(2).max(1);

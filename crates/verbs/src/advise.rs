@@ -1,4 +1,4 @@
-//! `pagelab advise`: the one setting to adopt, seen to work.
+//! `pagelab advise`: finds the one setting to adopt for a program, and shows that it works.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -110,7 +110,7 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    // Written first: the measurement takes minutes and may be interrupted.
+    // The files are written first, because the measurement takes minutes and may be interrupted.
     if let Some(directory) = write {
         write_files(&directory, attempt, &comparison.invocation.command)?;
     }
@@ -127,7 +127,7 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The policy that a user named for the advice on a stored comparison.
+/// The policy that the user chose for the advice on a stored comparison, instead of the one that won.
 fn chosen(policies: &[Policy]) -> Result<Option<Policy>, Failure> {
     match policies {
         [] => Ok(None),
@@ -155,10 +155,10 @@ fn advise_on_stored(
     let advice = advice(&comparison, &mut work, Waiting { patience, lease: None }, true, chosen)?;
     found.advise(number, &advice).map_err(Failure::input)?;
     comparison.advice = Some(advice);
-    // The advice on a policy that the user chose says nothing about its gain.
+    // If the user chose the policy, the advice does not mention its gain, so the comparison's result is printed too.
     let result = chosen.map(|_| format!("comparison {number}: {}", results::sentence::headline(&comparison)));
     let attempts = results::advice::attempts(&comparison);
-    // A single attempt that holds is the advice.
+    // If there was one attempt and it holds, the advice already says everything about it.
     let is_known = attempts.len() == 1 && comparison.advice.as_ref().is_some_and(|advice| advice.holding().is_some());
     let attempts = if is_known { Vec::new() } else { attempts };
     let lines = result.into_iter().chain([results::advice::short(&comparison)]).chain(attempts);
@@ -198,7 +198,7 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
     let invocation = &comparison.invocation;
     let words: Vec<OsString> = invocation.pagelab.iter().skip(2).map(OsString::from).collect();
     let arguments = match invocation.pagelab.get(1).map(String::as_str) {
-        // The program of a guest's kernel is not tried on this one.
+        // A comparison that was measured in a guest is refused: its program may need the guest's kernel.
         Some("compare") => Some(compare::parsed(words)?).filter(|compare| compare.guests.kernels.is_empty()),
         Some("advise") => {
             let line = Line::try_parse_from(separator::inserted::<Advise>(words)?)

@@ -1,9 +1,9 @@
 //! Text about the programs that recorded processes have executed.
 
-/// Programs listed by name; the others are only counted.
+/// Maximum number of programs listed by name; the others are only counted.
 const MAX_PROGRAMS: usize = 8;
 
-/// Lists programs, each with a remark and how often it was executed, most frequent first.
+/// Lists programs, most frequent first, each with a remark and how often it was executed.
 pub fn programs_by_times<'a>(programs: impl Iterator<Item = (&'a str, Option<&'a str>, u64)>) -> String {
     let mut programs: Vec<_> = programs.collect();
     programs.sort_by_key(|(.., times)| std::cmp::Reverse(*times));

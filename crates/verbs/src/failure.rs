@@ -22,7 +22,6 @@ pub enum Failure {
     Input(String),
     #[error("{message}")]
     Unrunnable {
-        /// The error message.
         message: String,
         /// The exit code that a shell uses: 127 if the command does not exist, 126 if it cannot be executed.
         code: u8,
@@ -30,7 +29,6 @@ pub enum Failure {
     /// A built-in workload failed or computed a wrong answer.
     #[error("{message}")]
     Workload {
-        /// The error message.
         message: String,
         /// The workload's exit code for this failure.
         code: u8,
@@ -102,7 +100,7 @@ impl Failure {
         }
     }
 
-    /// Whether a failure in a guest says nothing about guests with other kernels.
+    /// Whether a failure in a guest may be due to its kernel, so that guests with other kernels can still be booted.
     pub fn concerns_one_kernel(&self) -> bool {
         matches!(self, Failure::Command(_) | Failure::NothingAdmitted(_) | Failure::NoResult(_))
     }
@@ -113,7 +111,8 @@ impl Failure {
     }
 }
 
-/// Formats an error and its causes without repetition: most messages already contain the message of their cause.
+/// Formats an error and its causes without repetition, because most messages already contain the message of their
+/// cause.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut error_chain = error.to_string();
     let mut cause = error.source();
@@ -128,8 +127,9 @@ pub fn error_chain(error: &dyn Error) -> String {
     error_chain
 }
 
-/// Writes lines to standard error, with control characters escaped so that they cannot move a terminal's cursor. If there is
-/// no reader (`2>&1 | head`), only the output is lost: `eprintln!` would panic before settings are restored.
+/// Writes lines to standard error, with control characters escaped so that they cannot move a terminal's cursor. If standard
+/// error has no reader (`2>&1 | head`), the output is lost and nothing else happens; `eprintln!` would panic, before
+/// settings are restored.
 pub fn report(line: impl Display) {
     let line = line.to_string();
     let line = results::printable_lines(&line);

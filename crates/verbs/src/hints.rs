@@ -1,10 +1,10 @@
-//! Hints for command lines that cannot be parsed: the words that other tools have for what is asked.
+//! Hints for command lines that cannot be parsed because they use words of other tools.
 
 use std::ffi::OsString;
 
 use clap::error::ErrorKind;
 
-/// Options that other tools have, and those of `pagelab compare`.
+/// Options of other tools, each with the option of `pagelab compare` to use instead.
 const OPTIONS: [(&str, &str); 7] = [
     ("--iterations", "--blocks N"),
     ("--min-runs", "--min-blocks N"),
@@ -15,7 +15,7 @@ const OPTIONS: [(&str, &str); 7] = [
     ("--warmup", "none: the first block is run and not counted"),
 ];
 
-/// What a command line that was refused with an error of this kind may have meant.
+/// What the user may have meant by a command line that clap refused with an error of this kind.
 pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
     let verb = words.get(1)?;
     match kind {

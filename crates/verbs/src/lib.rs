@@ -1,5 +1,5 @@
-//! The verbs of pagelab, and its command line: a folder for each verb. A library, so that its code can be optimised for size although the
-//! program (`crates/pagelab`) is linked for speed.
+//! The command line of pagelab and its verbs, one folder for each verb. This is a library, so that its code can be optimised for size
+//! although the rest of the program (`crates/pagelab`) is optimised for speed.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::disallowed_methods))]
 

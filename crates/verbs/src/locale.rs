@@ -1,4 +1,4 @@
-//! Reduces text to the characters that the locale has.
+//! Reduces text to the characters that the locale supports.
 
 use std::borrow::Cow;
 
@@ -14,7 +14,7 @@ pub fn has_unicode() -> bool {
     is_utf8(locale.as_deref())
 }
 
-/// Whether a locale is UTF-8. If none is set, UTF-8 is assumed, as systemd does.
+/// Whether a locale uses UTF-8. If no locale is set, UTF-8 is assumed, as systemd does.
 fn is_utf8(locale: Option<&str>) -> bool {
     locale.is_none_or(|name| {
         let name = name.to_ascii_lowercase();

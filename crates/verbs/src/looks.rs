@@ -1,4 +1,5 @@
-//! Looks at fixed intervals, until the process that is looked at ends, a signal arrives or the output has no reader.
+//! Calls a function at fixed intervals ([`at_intervals`]), to inspect a process until the process ends, a signal
+//! arrives, or the output has no reader.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,11 +10,11 @@ use tracer::signals;
 use crate::failure::Failure;
 use crate::output::Reader;
 
-/// The longest time until a signal or a closed pipe is noticed.
+/// Maximum time until a signal or a closed pipe is noticed.
 const SIGNAL_PATIENCE: Duration = Duration::from_millis(100);
 
-/// Looks once every `interval`, with the time since the first look, until `look` breaks or [`must_end`]. Returns what `look` broke
-/// with.
+/// Calls `look` once every `interval`, with the time since the first call, until it breaks or [`must_end`] is true. Returns the
+/// value with which `look` broke.
 pub fn at_intervals<T>(
     interval: Duration,
     is_over: &AtomicBool,
@@ -25,14 +26,15 @@ pub fn at_intervals<T>(
             return Ok(Some(end));
         }
         looks += 1;
-        // Each look has a fixed time, however long the previous one took.
+        // Calls are at multiples of the interval, however long each takes. After a call that is late, the next one
+        // comes a whole interval later.
         let next = began + interval * looks;
         wait(if next < Instant::now() { Instant::now() + interval } else { next }, is_over);
     }
     Ok(None)
 }
 
-/// Waits until the given time, or until the looks must end.
+/// Waits until this time, or until there must be no further looks.
 pub fn wait(until: Instant, is_over: &AtomicBool) {
     while let Some(left) = until.checked_duration_since(Instant::now()) {
         if must_end(is_over) {
@@ -42,12 +44,13 @@ pub fn wait(until: Instant, is_over: &AtomicBool) {
     }
 }
 
-/// The interval of looks. A longer one than 30 years is not needed, and would not fit into a time.
+/// The interval between looks, at most 30 years: a longer one would not fit into an `Instant`.
 pub fn interval(every_s: f64) -> Duration {
     Duration::from_secs_f64(every_s.min(1e9))
 }
 
-/// Whether the looks must end: the process has ended, a signal stops pagelab, or standard output has no reader.
+/// Whether there must be no further looks: the process has ended, a signal stops pagelab, or standard output has no
+/// reader.
 fn must_end(is_over: &AtomicBool) -> bool {
     is_over.load(Ordering::SeqCst) || signals::arrived().is_some() || Reader::of_stdout() == Reader::Gone
 }

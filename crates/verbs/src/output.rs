@@ -1,4 +1,4 @@
-//! Writes results: to the terminal, files, and the store.
+//! Writes the results of verbs: to the terminal, to files, and to the store.
 
 use std::borrow::Cow;
 use std::io::{IsTerminal, Write};
@@ -18,7 +18,7 @@ pub fn open_store(path: Option<&Path>) -> Result<Store, Failure> {
     open(&store_path(path)?)
 }
 
-/// Opens the named store, or the default one, for reading. Returns the path if it does not exist.
+/// Opens the named store, or the default one, for reading. If the store does not exist, the inner error is its path.
 pub fn find_store(path: Option<&Path>) -> Result<Result<Store, PathBuf>, Failure> {
     let path = store_path(path)?;
     Ok(read_store(&path)?.ok_or(path))
@@ -60,7 +60,7 @@ pub fn write(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()
     write_update(file, content).map(drop)
 }
 
-/// As [`write()`], for a file that is written repeatedly: returns whether it still has a reader.
+/// Like [`write()`], but for a file that is written repeatedly: returns whether the file still has a reader.
 pub fn write_update(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Result<()>) -> Result<Reader, Failure> {
     let failed = |error: std::io::Error| {
         Failure::input(output::Error { path: file.to_path_buf(), why: output::Why::from(error) })
@@ -68,7 +68,7 @@ pub fn write_update(file: &Path, content: &dyn Fn(&mut dyn Write) -> std::io::Re
     let mut to = std::io::BufWriter::new(Output::create(file).map_err(Failure::input)?);
     match content(&mut to).and_then(|()| to.flush()) {
         Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe && to.get_ref().is_stream() => {
-            // The rest of the buffer has no reader: drop it unwritten.
+            // The rest of the buffer has no reader. It must be dropped unwritten, because writing it would fail again.
             drop(to.into_parts());
             Ok(Reader::Gone)
         }
@@ -90,7 +90,7 @@ pub enum Reader {
 }
 
 impl Reader {
-    /// Whether standard output has a reader, by poll(2), without a write.
+    /// Whether standard output has a reader, determined by poll(2) without writing.
     pub fn of_stdout() -> Reader {
         let stdout = std::io::stdout();
         let mut polled = [PollFd::new(stdout.as_fd(), PollFlags::empty())];
@@ -107,7 +107,7 @@ impl Reader {
         match printed {
             Ok(()) => Ok(Reader::Present),
             Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
-            // A closed terminal returns EIO, but so may a disk; `of_stdout` distinguishes them.
+            // A write to a closed terminal gives EIO, and so may a write to a disk; `of_stdout` distinguishes the two.
             Err(_) if Reader::of_stdout() == Reader::Gone => Ok(Reader::Gone),
             Err(error) => Err(Failure::Input(format!("standard output cannot be written: {error}"))),
         }
@@ -119,12 +119,12 @@ pub fn ignore_closed_pipe(printed: std::io::Result<()>) -> Result<(), Failure> {
     Reader::of(printed).map(drop)
 }
 
-/// Prints text, or a document (`json`), which is UTF-8 whatever the locale. Control characters are escaped.
+/// Prints text, or a document (`json`). A document is UTF-8 whatever the locale. Control characters are escaped.
 pub fn print(text: &str, json: bool) -> Result<(), Failure> {
     print_update(text, json).map(drop)
 }
 
-/// As [`print()`], for periodic output: returns whether it still has a reader.
+/// Like [`print()`], but for periodic output: returns whether standard output still has a reader.
 pub fn print_update(text: &str, json: bool) -> Result<Reader, Failure> {
     let mut out = std::io::stdout().lock();
     Reader::of(if json {
@@ -172,8 +172,8 @@ pub fn is_set(variable: &str) -> bool {
     std::env::var_os(variable).is_some_and(|value| !value.is_empty())
 }
 
-/// Wraps lines that are longer than the terminal is wide. Lines indented by four spaces are kept: they are commands to be
-/// copied, or have been wrapped already.
+/// Wraps lines that are longer than the terminal is wide. Lines indented by four spaces are kept as they are, because
+/// they are commands to be copied, or have been wrapped already.
 fn wrapped_lines(text: &str) -> Cow<'_, str> {
     let width = terminal_width();
     let is_long = |line: &str| line.chars().count() > width && !line.starts_with("    ");
@@ -185,14 +185,14 @@ fn wrapped_lines(text: &str) -> Cow<'_, str> {
     lines.collect::<Vec<_>>().join("\n").into()
 }
 
-/// Wraps a sentence between words on a terminal; elsewhere, the sentence stays one line.
+/// Wraps a sentence between words if standard output is a terminal; otherwise the sentence stays on one line.
 pub fn folded(sentence: String) -> String {
     if std::io::stdout().is_terminal() { results::fold(&sentence, terminal_width().min(100), 0) } else { sentence }
 }
 
-/// The width of the terminal in columns. If standard output is not a terminal: that of COLUMNS, or 100.
+/// The width of the terminal in columns. If standard output is not a terminal: the value of COLUMNS, or 100.
 pub fn terminal_width() -> usize {
-    /// Below this a value of COLUMNS is a mistake.
+    /// A smaller value of COLUMNS is taken as a mistake.
     const MIN_WIDTH: usize = 20;
     if !std::io::stdout().is_terminal() {
         let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());

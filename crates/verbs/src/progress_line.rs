@@ -1,4 +1,5 @@
-//! A progress line on the terminal; elsewhere, as in the log of a CI job, a line a minute.
+//! Shows progress on standard error ([`ProgressLine`]): on a terminal in one line; elsewhere, as in the log of a CI
+//! job, with a line per minute.
 
 use std::cell::Cell;
 use std::io::IsTerminal;
@@ -16,11 +17,11 @@ const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Progress on standard error.
 pub enum ProgressLine {
-    /// One line that is overwritten.
+    /// A terminal: one line that is overwritten.
     Line(ProgressBar),
-    /// One line per text: the terminal cannot overwrite (`TERM=dumb`).
+    /// A terminal that cannot overwrite (`TERM=dumb`): one line per text.
     Lines,
-    /// No terminal: a line each [`LOG_INTERVAL`], the last at this time.
+    /// No terminal: a line every [`LOG_INTERVAL`]. The last line was written at this time.
     Log(Cell<Instant>),
 }
 
@@ -48,7 +49,7 @@ impl ProgressLine {
         }
     }
 
-    /// Whether each text can be given to [`ProgressLine::set`], because few of them stay.
+    /// Whether [`ProgressLine::set`] may be called often. If not, each text becomes a line that stays.
     pub fn overwrites(&self) -> bool {
         !matches!(self, ProgressLine::Lines)
     }

@@ -1,4 +1,5 @@
-//! Publishes comparisons and merged boots: as a table or a document on standard output, as CSV, and as an HTML report.
+//! Publishes comparisons and merged boots in the requested [`Forms`]: as a table or a document on standard output, as
+//! CSV, and as an HTML report.
 
 use std::io::IsTerminal;
 use std::path::PathBuf;
@@ -53,7 +54,7 @@ impl Forms {
         can_be_written([&self.html, &self.csv].into_iter().flatten())
     }
 
-    /// ` --store FILE`, where a store was named.
+    /// ` --store FILE` if a store was named; else empty.
     pub fn store_words(&self) -> String {
         let store = self.store.as_ref().map(|store| vec!["--store".to_owned(), store.display().to_string()]);
         store.map(|words| format!(" {}", results::command_line(&words))).unwrap_or_default()
@@ -72,7 +73,7 @@ pub fn publish_comparison(comparison: &Comparison, forms: &Forms) -> Result<(), 
     publish_with_resumptions(comparison, &[], forms)
 }
 
-/// As [`publish_comparison`], for one that was interrupted and resumed.
+/// Like [`publish_comparison`], but for a comparison that was interrupted and resumed.
 fn publish_with_resumptions(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
     let printed = if forms.json {
         let mut document = results::json::document(comparison);
@@ -153,7 +154,7 @@ fn print_text(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms
     let full = full_command(comparison, forms);
     let place = Place { width: terminal_width(), is_folded: std::io::stdout().is_terminal(), full: &full };
     let plain = |text: String| text.lines().map(|line| vec![Span::plain(line)]).collect::<Vec<Line>>();
-    // The limits of an emulated clock are long: the screen has them in short.
+    // The notes on the limits of an emulated clock are long; the first screen has a short form of them.
     let is_emulated = Clock::of(&comparison.machine) != Clock::Real;
     let emulated = is_emulated.then_some("emulated, so no figure is a time (--full says more)");
     let warning = unmeasured_warning(comparison).or(emulated).map(str::to_owned);
@@ -197,7 +198,7 @@ fn full_text(comparison: &Comparison) -> String {
     format!("{}\n\n{}", table.trim_end(), sentences.join("\n").trim_end())
 }
 
-/// The command that shows everything about a comparison; only the option, if the comparison is not stored.
+/// The command that shows everything about a comparison. If the comparison is not stored, only the option to use.
 fn full_command(comparison: &Comparison, forms: &Forms) -> String {
     if comparison.id == 0 {
         return "--full".to_owned();
@@ -205,7 +206,8 @@ fn full_command(comparison: &Comparison, forms: &Forms) -> String {
     format!("pagelab show {} --full{}", comparison.id, forms.store_words())
 }
 
-/// A warning above all figures: they come from a fake platform, or from an emulator, whose times mean nothing.
+/// A warning to print above all figures if they come from a fake platform, or from an emulator whose times mean
+/// nothing.
 fn warning(comparison: &Comparison) -> Option<&'static str> {
     unmeasured_warning(comparison).or_else(|| Clock::of(&comparison.machine).limits())
 }
@@ -217,7 +219,7 @@ fn unmeasured_warning(comparison: &Comparison) -> Option<&'static str> {
     is_modelled.then_some("NO FIGURE BELOW WAS MEASURED: all come from a fake platform, for tests of pagelab")
 }
 
-/// Publishes a stored comparison: as arms over boots if its design is over boots, otherwise as policies.
+/// Publishes a stored comparison. If its design is over boots, it is shown as arms over boots, with this one boot.
 pub fn publish_stored(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
     match Part::of(comparison).filter(|_| comparison.design.is_over_boots()) {
         Some(part) => publish_merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),

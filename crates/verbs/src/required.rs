@@ -1,11 +1,11 @@
-//! `--require` of verbs: the exit code of requirements that are not met.
+//! The exit code of `--require`, for all verbs that have it.
 
 use crate::failure::Failure;
 
-/// The outcome of requirements: whether each is met, `None` where that is not known, and its text.
+/// The outcome of requirements. Each is given by whether it is met, `None` if that is unknown, and its text.
 ///
 /// # Errors
-/// [`Failure::Unmet`] unless each is met.
+/// [`Failure::Unmet`] unless each requirement is met.
 pub fn exit(judged: impl Iterator<Item = (Option<bool>, String)>) -> Result<(), Failure> {
     let judged: Vec<_> = judged.collect();
     let of = |is_met: Option<bool>, what: &str| {

@@ -32,8 +32,8 @@ pub fn insert(words: &[OsString], mut cli: Command) -> Option<Result<Vec<OsStrin
     Some(Ok([before, &["--".into()], command].concat()))
 }
 
-/// The words after a verb, with the `--` that its command line may lack. Arguments that a user wrote are stored as they are, and parsed
-/// again later.
+/// The words after a verb, with the `--` that the command line may lack. Used for arguments that are stored as the user wrote them and
+/// parsed again later.
 ///
 /// # Errors
 /// A word of the command is also an option of the verb.
@@ -44,7 +44,8 @@ pub fn inserted<A: Args>(words: Vec<OsString>) -> Result<Vec<OsString>, Failure>
     insert(&line, cli).map_or(Ok(words), |separated| Ok(separated?.split_off(2)))
 }
 
-/// The place of the first word that is neither an option nor the value of one; `None` if there is none, or an option is unknown.
+/// The position of the first word that is neither an option nor the value of an option; `None` if there is none, or if an option
+/// is unknown.
 fn first_positional(verb: &Command, words: &[OsString]) -> Option<usize> {
     let mut at = 0;
     loop {
@@ -61,7 +62,7 @@ fn first_positional(verb: &Command, words: &[OsString]) -> Option<usize> {
     }
 }
 
-/// The option of the verb that a word names.
+/// The option of the verb that a word is.
 fn option<'a>(verb: &'a Command, word: &str) -> Option<&'a Arg> {
     let of = |names: &dyn Fn(&Arg) -> bool| verb.get_arguments().find(|argument| names(argument));
     match word.strip_prefix("--") {

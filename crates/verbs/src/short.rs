@@ -1,4 +1,4 @@
-//! Formats figures in few columns.
+//! Formats figures so that they take few columns.
 
 /// A rate: `0/s`, `2.5/s`, `12.3k/s`; `-` if unknown.
 pub fn rate(per_s: Option<f64>) -> String {

@@ -1,4 +1,4 @@
-//! The memory of a process by size, and the size classes of tables.
+//! The memory of a process by size ([`Sizes`]), and the size classes that tables show.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use policy::size::PageSize;
 /// The present memory of a process, by the leaves that map it and the folios that hold it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sizes {
-    /// Without zero pages, which use no memory.
+    /// The census without zero pages, which use no memory.
     census: Census,
 }
 
@@ -27,7 +27,7 @@ pub enum Class {
 }
 
 impl Sizes {
-    /// The sizes in a census.
+    /// The sizes of the memory in a census.
     pub fn of(census: &Census) -> Sizes {
         let mut sizes = Sizes::default();
         for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
@@ -90,7 +90,7 @@ fn class_of(leaf: PageSize, kernel: &PageSizes) -> Class {
         Some(pmd) if leaf == pmd => Class::Pmd,
         Some(pmd) if leaf > pmd => Class::Larger,
         Some(_) => Class::Contiguous,
-        // Without THP, larger leaves are hugetlb.
+        // On a kernel without THP, leaves larger than the base page are hugetlb.
         None => Class::Larger,
     }
 }

@@ -1,4 +1,4 @@
-//! The status line on the terminal: it is hidden while other output is written.
+//! The status line on the terminal, which is hidden while other output is written.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -13,8 +13,8 @@ pub fn put(line: ProgressBar) {
     *SHOWN.lock().unwrap_or_else(PoisonError::into_inner) = Some(line);
 }
 
-/// Redraws a line periodically as long as it exists. If no thread can be started for that, it is redrawn only when its text
-/// changes.
+/// Redraws a line periodically as long as it exists. If no thread can be started for that, the line is redrawn only when
+/// its text changes.
 pub fn tick(line: &ProgressBar, every: Duration) {
     let line = line.downgrade();
     let draw = move || {

@@ -1,4 +1,4 @@
-//! Keeps the end of a program's output, which a thread reads.
+//! Keeps the end of a program's output, which a thread reads ([`Tail`]).
 
 use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};

@@ -19,7 +19,7 @@ pub fn to_run_as(named: Option<&str>) -> Result<Option<User>, Failure> {
     }
 }
 
-/// The variables of `--env`; a name without a value takes pagelab's own value.
+/// The environment variables of `--env`. A name without a value takes the value in pagelab's own environment.
 pub fn variables(options: &[Variable]) -> Result<Variables, Failure> {
     options.iter().map(|option| option.resolve(std::env::var_os(&option.name))).collect()
 }

@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 use crate::failure::report;
 use crate::short;
 
-/// How often a log gets a line about one wait.
+/// How often a log gets a line while pagelab waits.
 const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Reports which process holds the lease, and when this process gives up. A log gets the first report, and then one a minute.
+/// Reports which process holds the lease, and when this process stops waiting. A log gets the first report, and then one per
+/// minute.
 pub fn report_lease_holder(holder: &str, left: Duration) {
     static LAST: Mutex<Option<Instant>> = Mutex::new(None);
     let Ok(mut last) = LAST.lock() else { return };

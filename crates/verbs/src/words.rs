@@ -95,7 +95,7 @@ pub fn parse_trial_time(text: &str) -> Result<TrialTime, WordError> {
 pub struct Variable {
     /// The name of the variable.
     pub name: String,
-    /// Its value; `None` means pagelab's own value.
+    /// The value of the variable; `None` means the value in pagelab's own environment.
     pub value: Option<OsString>,
 }
 

@@ -13,7 +13,7 @@ use super::target::Target;
 pub enum Profile {
     /// Full optimisation.
     Release,
-    /// Less optimisation, so that the programs that are tested in guests build in less than ten minutes.
+    /// Less optimisation, so that programs for tests in guests build in less than ten minutes.
     Guest,
 }
 
@@ -51,7 +51,8 @@ impl Artifact {
     }
 }
 
-/// Builds a part in a separate target directory and returns its file. The file is stripped and contains no path of this machine.
+/// Builds a part in a target directory of its own, and returns the file. The file is stripped and contains no path of this
+/// machine.
 pub fn build(
     root: &Path,
     target: &Target,
@@ -82,7 +83,7 @@ pub fn build(
     Ok(place.join(target.triple).join(profile.name()).join(part.file()))
 }
 
-/// The record: the tools and sources that the parts are made with, one per line.
+/// The record of a build: the tools and sources with which the parts are made, one per line.
 pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit) -> Result<String, String> {
     let mut record = compiler.version(root)?;
     let _ = writeln!(record, "standard library: {}", compiler.library);
@@ -91,7 +92,7 @@ pub fn record(root: &Path, target: &Target, compiler: &Compiler, commit: &Commit
     Ok(record)
 }
 
-/// The directories of this machine and the paths that replace them in the program.
+/// Directories of this machine, each with the path that replaces it in the program.
 fn paths(root: &Path, compiler: &Compiler, place: &Path) -> Vec<(PathBuf, &'static str)> {
     let home = std::env::var_os("HOME").map(PathBuf::from).unwrap_or_default();
     let cargo = std::env::var_os("CARGO_HOME").map_or_else(|| home.join(".cargo"), PathBuf::from);
@@ -104,7 +105,7 @@ fn flags(part: Artifact, paths: &[(PathBuf, &'static str)]) -> Vec<String> {
     let mut flags = prefixes("--remap-path-prefix=", paths);
     let others = ["-Cstrip=symbols", "-Clink-arg=-Wl,--build-id=none"];
     flags.extend(others.map(str::to_owned));
-    // QEMU brings its own C library, so it cannot load a plugin with a static one.
+    // QEMU has a C library of its own, so it cannot load a plugin that has a static one.
     flags.push(format!("-Ctarget-feature={}crt-static", if part == Artifact::Program { '+' } else { '-' }));
     flags
 }

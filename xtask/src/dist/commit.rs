@@ -1,4 +1,4 @@
-//! The commit that is built, its time, and whether files differ from it.
+//! The commit that is built ([`Commit`]), its time, and whether files differ from it.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,11 +10,11 @@ const DIGITS: usize = 12;
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Commit {
-    /// The full hash.
+    /// The full hash of the commit.
     pub name: String,
     /// The time of the commit, in seconds since 1970.
     pub time_s: u64,
-    /// Whether tracked files differ from it.
+    /// Whether tracked files differ from the commit.
     pub changed: bool,
 }
 
@@ -35,7 +35,8 @@ impl Commit {
         if self.changed { format!("{short}, with changes") } else { short.to_owned() }
     }
 
-    /// The version of the packages: the version of the workspace, the time of the commit, which orders packages, and its hash.
+    /// The version of the packages. It consists of the version of the workspace, the time of the commit, by which packages are
+    /// ordered, and the commit's hash.
     pub fn version(&self, of_workspace: &str) -> String {
         let changed = if self.changed { ".changed" } else { "" };
         format!("{of_workspace}+{}.{}{changed}", day_and_minute(self.time_s), self.short())

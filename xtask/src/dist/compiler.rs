@@ -1,5 +1,5 @@
-//! Finds the compiler, and the standard library for its target. The library is either installed with rustc already, or comes from
-//! Debian's packages of one version, or is built from the library's source in those packages.
+//! Finds a compiler, and a standard library for its target ([`Compiler`]). The library is installed with rustc already, or comes
+//! from Debian's packages of one version, or is built from the library's source in those packages.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,8 @@ use crate::debian::{Archive, unpack};
 
 /// The directory in the cache into which Debian's compiler is unpacked.
 const ROOM: &str = "rust";
-/// A file in that directory that lists the packages. It is written last.
+/// A file in that directory that lists the packages. It is written last, so that it exists only if everything was
+/// unpacked.
 const PACKAGES: &str = "packages";
 
 /// A compiler for one target.
@@ -19,9 +20,9 @@ const PACKAGES: &str = "packages";
 pub struct Compiler {
     /// Path of rustc, or `None` for the one that cargo uses by default.
     pub rustc: Option<PathBuf>,
-    /// The origin of its standard library, as text.
+    /// Where its standard library comes from, as text.
     pub library: String,
-    /// The standard library is built from its source (`-Zbuild-std`).
+    /// Whether the standard library is built from its source (`-Zbuild-std`).
     pub builds_library: bool,
     /// The prefix of the paths of the library's source files.
     pub sysroot: PathBuf,
@@ -29,7 +30,7 @@ pub struct Compiler {
 
 impl Compiler {
     /// Finds the first of these that is available: the compiler in use, if it has the target's library; Debian's compiler with the
-    /// packaged library; Debian's compiler with a library that is built. With `again`, newer packages are fetched.
+    /// packaged library; Debian's compiler with a library that is built. If `again` is true, newer packages are fetched.
     pub fn find(root: &Path, target: &Target, cache: &Path, again: bool) -> Result<Compiler, String> {
         let sysroot = sysroot(root)?;
         if has_library(&sysroot, target) {
@@ -45,7 +46,7 @@ impl Compiler {
         })
     }
 
-    /// The version of the compiler, and its origin.
+    /// The version of the compiler, and where it comes from.
     pub fn version(&self, root: &Path) -> Result<String, String> {
         let rustc = self.rustc.as_deref().unwrap_or(Path::new("rustc"));
         output(Command::new(rustc).arg("-vV").current_dir(root))
@@ -134,7 +135,7 @@ fn libraries(here: &Archive, flavour: &str) -> Result<Vec<String>, String> {
     Ok(found)
 }
 
-/// The archive of a target, if it has the library of exactly this version.
+/// The archive of a target, if it has the library in exactly this version.
 fn with_library(
     cache: &Path,
     release: &str,
@@ -155,7 +156,7 @@ fn source_version(version: &str) -> &str {
     built_again.map_or(version, |(source, _)| source)
 }
 
-/// The newer of Debian's two compilers: stable releases have a second one, with which browsers are built.
+/// The newer of Debian's two compilers. Stable releases have a second one, with which browsers are built.
 fn newest(here: &Archive) -> Result<(&'static str, String), String> {
     let mut found = Vec::new();
     for flavour in ["-web", ""] {
@@ -171,7 +172,8 @@ fn numbers(version: &str) -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// Writes a script that runs the unpacked compiler with its own libraries. Other programs of the machine do not use them.
+/// Writes a script that runs the unpacked compiler with the compiler's own libraries. No other program on the machine
+/// uses these.
 fn script(room: &Path, work: &Work) -> Result<(), String> {
     use std::os::unix::fs::PermissionsExt;
     let text = "#!/bin/sh\nroom=$(dirname \"$(readlink -f \"$0\")\")/tree/usr\n\
@@ -182,7 +184,8 @@ fn script(room: &Path, work: &Work) -> Result<(), String> {
     fs::set_permissions(room.join("rustc"), executable).map_err(|error| format!("{}: {error}", room.display()))
 }
 
-/// The Debian release of this machine. A compiler of another release does not run on it.
+/// The Debian release of this machine. The compiler must come from it, because one from another release does not run
+/// here.
 fn release(text: &str) -> Result<String, String> {
     let value = |key: &str| {
         let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));

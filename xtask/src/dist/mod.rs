@@ -1,5 +1,5 @@
-//! `cargo xtask dist`: builds the static, stripped program and its packages for other machines. They are bit-for-bit reproducible
-//! from the same compiler and commit.
+//! `cargo xtask dist`: builds the static, stripped program and its packages for other machines. The same compiler and commit give
+//! bit-for-bit the same files.
 
 mod build;
 mod commit;
@@ -32,7 +32,7 @@ const USAGE: &str = "usage: cargo xtask dist [--target TRIPLE]... [--maintainer 
                    13, run them there as root and as a user, remove them, and report leftovers; needs root and debootstrap
 Packages (.deb and .tar.gz) are in target/dist/TRIPLE/packages: the program with the book, and the recorder's plugin.";
 
-/// The directory of the packages, below that of a target.
+/// The directory of the packages, relative to that of a target.
 const PACKAGES: &str = "packages";
 
 /// The parsed command line.
@@ -77,7 +77,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
-/// Installs the packages for this machine's architecture.
+/// Tests the installation of the packages for this machine's architecture.
 fn test_installation(root: &Path) -> ExitCode {
     let here = TARGETS.iter().find(|target| target.is_here());
     let packages = here.map(|target| place(root).join(target.triple).join(PACKAGES));
@@ -93,7 +93,7 @@ fn test_installation(root: &Path) -> ExitCode {
     }
 }
 
-/// The program for guests: like a release build, but with less optimisation, so that it builds faster.
+/// Builds the program for guests: like a release build, but with less optimisation, so that it builds faster.
 pub fn for_guests(root: &Path, target: &Target, compiler: &Compiler) -> Result<PathBuf, String> {
     let commit = Commit::of(root)?;
     build::build(root, target, compiler, (Artifact::Program, Profile::Guest, &commit), &root.join("target/guest"))
@@ -106,7 +106,7 @@ fn place(root: &Path) -> PathBuf {
 fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, String> {
     let cache = cache()?.join("pagelab");
     let compiler = Compiler::find(root, target, &cache, arguments.again)?;
-    // Read only once, because the checkout may change during a build.
+    // The commit is read only once, because the checkout may change during a build.
     let commit = Commit::of(root)?;
     let mut record = build::record(root, target, &compiler, &commit)?;
     let make_at = |place: &Path| {
@@ -123,7 +123,8 @@ fn make(root: &Path, target: &Target, arguments: &Arguments) -> Result<String, S
     Ok(format!("{}\n{record}", lines.join("\n")))
 }
 
-/// Builds the program and the plugin in a directory and packs them. Returns the paths of the program and its packages.
+/// Builds the program and the plugin in a directory, and packs them. Returns the paths of the program and of the
+/// packages.
 fn build_and_pack(
     root: &Path,
     target: &Target,
@@ -156,7 +157,7 @@ fn read(path: &PathBuf) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// The offset of the first difference of two files, `None` if they are equal.
+/// The offset of the first difference between two files; `None` if they are equal.
 fn first_difference(one: &[u8], other: &[u8]) -> Option<usize> {
     let differing = one.iter().zip(other).position(|(one, other)| one != other);
     differing.or_else(|| (one.len() != other.len()).then(|| one.len().min(other.len())))

@@ -1,16 +1,16 @@
-//! The architectures for which packages are built.
+//! The architectures for which packages are built ([`Target`]).
 
 use crate::test::packages::is_in_path;
 
 #[derive(Debug, PartialEq)]
 pub struct Target {
-    /// rustc's name of the target.
+    /// rustc's name of the target (its triple).
     pub triple: &'static str,
     /// Debian's name of the architecture.
     pub architecture: &'static str,
-    /// The C compiler and linker for it on a machine of another architecture.
+    /// The C compiler and linker for this target, on a machine of another architecture.
     pub gcc: &'static str,
-    /// The Debian packages with that compiler.
+    /// The Debian packages of that compiler.
     pub packages: &'static str,
 }
 
@@ -58,7 +58,7 @@ impl Target {
         ))
     }
 
-    /// Whether programs for it run on this machine.
+    /// Whether programs for this target run on this machine.
     pub fn is_here(&self) -> bool {
         self.triple.starts_with(std::env::consts::ARCH)
             || (self.architecture == "riscv64" && std::env::consts::ARCH == "riscv64")

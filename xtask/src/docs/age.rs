@@ -1,4 +1,4 @@
-//! The age of an output: the number of commits since it was made that changed the code it shows.
+//! The age of an output ([`Age`]): the number of commits that have changed the code that it shows since it was made.
 
 use std::fmt;
 use std::path::Path;
@@ -9,13 +9,13 @@ use super::mark::Mark;
 /// The age of an output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Age {
-    /// The number of commits since then that changed its code, tests excluded. `None` if this history does not contain the commit
-    /// that made the output, because the history is shallow or the commit was never part of it.
+    /// The number of commits that have changed the code since then, changes of tests excluded. `None` if the history does not
+    /// contain the commit with which the output was made, because the history is shallow or the commit was never part of it.
     commits: Option<usize>,
 }
 
 impl Age {
-    /// Whether its code has changed since.
+    /// Whether the code has changed since the output was made.
     pub fn is_older(self) -> bool {
         self.commits != Some(0)
     }

@@ -1,5 +1,5 @@
-//! The marks of outputs: a comment in front of an output states the command that made it, the date, the host, and the code that it
-//! shows.
+//! The marks of outputs ([`Mark`]). A mark is a comment in front of an output which names the command that made the output, the
+//! date, the host, and the code that the output shows.
 //!
 //! ```text
 //! <!-- output
@@ -10,7 +10,7 @@
 //! code: crates/paging crates/verbs/src/table
 //! -->
 //! ```
-//! `host: any` means that the output is the same on every machine: `cargo xtask docs --make` makes it again.
+//! `host: any` means that the output is the same on every machine, so `cargo xtask docs --make` can make it again.
 
 use std::collections::BTreeMap;
 
@@ -26,9 +26,9 @@ pub struct Mark {
     pub line: usize,
     /// The line after the end of the mark.
     pub after: usize,
-    /// The command that printed the output, for a shell.
+    /// The command that printed the output, as a shell command line.
     pub command: String,
-    /// The commit of the program that printed it.
+    /// The commit of the program that printed the output.
     pub commit: String,
     /// The date in ISO 8601 format.
     pub date: String,
@@ -53,7 +53,7 @@ impl Mark {
     }
 }
 
-/// All marks of a page. An error names the line.
+/// All marks of a page. An error names the line in which the mark is wrong.
 pub fn read(page: &str) -> Result<Vec<Mark>, String> {
     let lines: Vec<&str> = page.lines().collect();
     let mut marks = Vec::new();

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The version that the book is written for. It is built from the registry once, in target/.
+/// The version for which the book is written. It is built from the registry once, in target/.
 const VERSION: &str = "0.5.4";
 
-/// The mdBook of an earlier run, or an installed one of this version; otherwise installs it.
+/// The mdBook of an earlier run, or an installed one of this version; if there is neither, installs it.
 pub fn find_or_install(root: &Path) -> Result<PathBuf, String> {
     let directory = root.join("target").join(format!("mdbook-{VERSION}"));
     let candidates = [directory.join("bin/mdbook"), PathBuf::from("mdbook")];
@@ -28,7 +28,7 @@ fn is_usable(program: &Path) -> bool {
     output.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).trim() == format!("mdbook v{VERSION}"))
 }
 
-/// Builds the book in this directory; warnings are errors.
+/// Builds the book in this directory. Warnings are errors.
 pub fn build(mdbook: &Path, book: &Path) -> Result<(), String> {
     let output = Command::new(mdbook).arg("build").arg(book).output();
     let output = output.map_err(|error| format!("cannot run {}: {error}", mdbook.display()))?;

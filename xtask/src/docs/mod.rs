@@ -66,8 +66,8 @@ pub fn site(root: &Path) -> Result<PathBuf, String> {
     Ok(site)
 }
 
-/// Prints a line for each output. An output that is older than its code is no error, because measurements are dated. An empty
-/// output is an error.
+/// Prints a line for each output. It is no error if an output is older than its code, because measurements are dated. An
+/// empty output is an error.
 fn check(root: &Path) -> Result<(), String> {
     let (mut older, mut empty, mut total) = (0, 0, 0);
     for (page, marks) in marked_pages(root)? {
@@ -90,7 +90,7 @@ fn check(root: &Path) -> Result<(), String> {
     }
 }
 
-/// Builds the program that prints the outputs, and makes the repeatable outputs again.
+/// Builds the program that prints the outputs, and makes the repeatable outputs again with it.
 fn make(root: &Path) -> Result<(), String> {
     let program = Program::build(root)?;
     let mut reference = std::process::Command::new(program.directory.join("pagelab"));

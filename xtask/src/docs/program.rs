@@ -1,9 +1,9 @@
-//! The pagelab program that makes the outputs of pages.
+//! The pagelab program that makes the outputs in pages ([`Program`]).
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A program, and the commit that it was built from.
+/// A program, and the commit from which it was built.
 pub struct Program {
     /// The directory of `pagelab`, for `PATH`.
     pub directory: PathBuf,
@@ -12,7 +12,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The existing debug build of this checkout.
+    /// The debug build of this checkout that already exists.
     pub fn of_checkout(root: &Path) -> Program {
         let (_, commit) = crate::command::stamp(root);
         let commit = commit.split(' ').next().unwrap_or_default().to_owned();
@@ -25,7 +25,7 @@ impl Program {
         Ok(Program::of_checkout(root))
     }
 
-    /// The program with this path. Refused if its name is not the one that pages call it by.
+    /// The program with this path. Refused if its file name differs from `pagelab`, by which pages call it.
     pub fn named(file: &str) -> Result<Program, String> {
         let path = std::fs::canonicalize(file).map_err(|error| format!("{file}: {error}"))?;
         if path.file_name().is_none_or(|name| name != "pagelab") {

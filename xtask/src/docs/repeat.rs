@@ -1,7 +1,7 @@
-//! Makes outputs that are the same on every machine again, with their commands.
+//! Makes those outputs of the book again that are the same on every machine, by running their commands ([`all`]).
 //!
-//! The commands of a page run one after the other, as a reader types them, in a temporary directory for this page: a command may
-//! read a file that an earlier one wrote. The directory initially contains only links to the repository's files.
+//! The commands of a page run one after the other, as a reader would type them, in a temporary directory for this page. So a
+//! command may read a file that an earlier command wrote. The directory initially contains only links to the repository's files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -12,18 +12,19 @@ use super::age::{self, Age};
 use super::mark::{self, Mark};
 use super::program::Program;
 
-/// The page with every repeatable output replaced by the current output of its command. Lines `$ command` above an output stay. A
-/// mark also stays if its output has not changed and its code has not either.
+/// The page, with every repeatable output replaced by the current output of its command. Lines `$ command` above an output stay.
+/// The mark of an output changes only if the output or the code that it shows has changed.
 pub fn all(root: &Path, program: &Program, page: &str) -> Result<String, String> {
     chosen(root, program, page, Mark::is_repeatable)
 }
 
-/// As [`all`], for the outputs whose marks are chosen.
+/// Like [`all`], but replaces only the outputs whose marks satisfy `is_chosen`.
 pub fn chosen(root: &Path, program: &Program, page: &str, is_chosen: impl Fn(&Mark) -> bool) -> Result<String, String> {
     let mut lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let mut marks = mark::read(page)?;
     marks.retain(is_chosen);
-    // From the last to the first, so that a change in length does not move the lines that follow.
+    // The outputs are replaced from the last to the first, so that a change in length does not move lines that are
+    // still to be replaced.
     for (mark, made) in outputs(root, program, marks, &lines)?.iter().rev() {
         let (begin, end) = place(&lines, mark)?;
         let changed = lines[begin..end] != made[..];
@@ -55,8 +56,8 @@ fn outputs(
     made.collect()
 }
 
-/// Whether a mark's output has no lines other than those of its commands. An output without a fence is a part of the page, for
-/// example a table.
+/// Whether the output of a mark has no lines other than those of its commands. An output without a fence is a part of the page
+/// itself, for example a table.
 pub fn is_empty(page: &str, mark: &Mark) -> bool {
     let lines: Vec<String> = page.lines().map(str::to_owned).collect();
     let is_blank = |line: &&String| line.trim().is_empty();

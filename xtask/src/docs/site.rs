@@ -1,4 +1,4 @@
-//! Checks the links of the built site: the target file must exist, and the heading in it.
+//! Checks the links of the built site: the linked file must exist, and the heading in it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,7 +19,8 @@ pub fn broken_links(site: &Path) -> Result<Vec<String>, String> {
         pages.iter().map(|(file, text)| (file, values(text, " id=\"").collect())).collect();
     let mut broken = Vec::new();
     for (page, text) in &pages {
-        // mdBook writes the page for missing addresses for the root of a server.
+        // mdBook's page for missing addresses assumes that the site is at the root of a server, so its links cannot be
+        // checked here.
         if page.ends_with("404.html") {
             continue;
         }

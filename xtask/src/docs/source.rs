@@ -1,7 +1,8 @@
-//! The source of the site: a copy of docs/ in which links to files of the repository point to copies of them.
+//! Makes the source of the site ([`copy`]): a copy of docs/ in which links to files of the repository point to copies of these
+//! files.
 //!
-//! A page in the repository links to `../../machines/zen3.toml` by its relative path, which a forge shows. A site contains only the
-//! files of the book, so such files are copied to `repository/` in it.
+//! A page in the repository links to a file such as `../../machines/zen3.toml` by its relative path, which works on a forge. A site
+//! contains only the files of the book, so these files are copied to `repository/` in the site.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -10,12 +11,13 @@ use std::path::{Path, PathBuf};
 use super::mark;
 use crate::tidy::links;
 
-/// Pages outside of docs/ that are also pages of the book.
+/// Pages outside of docs/ that are pages of the book, too.
 const PAGES_OUTSIDE: [&str; 1] = ["ARCHITECTURE.md"];
-/// The front page of the book, which replaces that of the repository as the target of links.
+/// The front page of the book. Links to the repository's front page are changed to it.
 const FRONT: &str = "README.md";
 
-/// Copies docs/ and the files that pages link to into `book`: the pages to `src`, and `book.toml` next to it.
+/// Copies docs/, and the files to which pages link, into `book`: pages into `src`, and `book.toml` next to that
+/// directory.
 pub fn copy(root: &Path, book: &Path) -> Result<(), String> {
     let source = book.join("src");
     let _ = fs::remove_dir_all(&source);
@@ -58,11 +60,11 @@ fn in_book(path: &str) -> String {
         Some(page) => page.to_owned(),
         None => format!("repository/{path}"),
     };
-    // mdBook renames the page in this way, but does not adjust the links to it.
+    // mdBook renames the page in this way, but does not change the links to it.
     path.strip_suffix("README.md").map(|directory| format!("{directory}index.md")).unwrap_or(path)
 }
 
-/// A page in the form for the site. Adds the repository files that it links to to `linked`.
+/// A page as the site needs it. Adds the repository files to which the page links to `linked`.
 fn page_of(root: &Path, path: &str, linked: &mut BTreeSet<String>) -> Result<String, String> {
     let text = fs::read_to_string(root.join(path)).map_err(|error| format!("{path}: {error}"))?;
     let mut found = Vec::new();
@@ -96,7 +98,8 @@ fn with_captions(path: &str, text: &str) -> Result<String, String> {
     }))
 }
 
-/// The page with links that leave docs/ rewritten for the book. Adds the repository files that they point to to `found`.
+/// The page, with links that leave docs/ rewritten for the book. Adds the repository files to which they point to
+/// `found`.
 fn relinked(path: &str, text: &str, found: &mut Vec<String>) -> String {
     let from = in_book(path);
     let mut prose = links::prose(text).peekable();

@@ -1,5 +1,5 @@
-//! `cargo xtask docs --studies`: writes the reports of studies into the book, from the store of the user that runs it. A page shows
-//! the report in the form of a mail as its output; the HTML report and a picture of its beginning are separate files.
+//! `cargo xtask docs --studies`: writes the reports of studies into the book, from the store of the user that runs it. The output
+//! on a page is the report in the form of a mail. The HTML report, and a picture of its beginning, are separate files.
 
 use std::fs;
 use std::path::Path;
@@ -10,7 +10,7 @@ use super::repeat;
 
 /// The directory of the pages. Each page is named after its study.
 pub const PAGES: &str = "docs/evidence/studies";
-/// The prefix of the command in an output's mark.
+/// How the command in an output's mark begins.
 const REPORT: &str = "pagelab study report";
 /// Width and height of a picture, in pixels.
 const PICTURE: (u32, u32) = (1200, 1600);
@@ -31,12 +31,12 @@ pub fn make(root: &Path, program: &Program) -> Result<(), String> {
     Ok(())
 }
 
-/// Writes the report of a page's study, and its picture. The report shows its command, so the command must not contain a path of
-/// this machine.
+/// Writes the report of the page's study, and the picture of the report. The report shows its command, so the command must not
+/// contain a path of this machine.
 fn report(root: &Path, program: &Program, page: &Path) -> Result<(), String> {
     let picture = page.with_extension("png");
     let name = page.file_stem().unwrap_or_default().to_string_lossy();
-    // mdBook writes the page itself to the same name with `.html`.
+    // mdBook writes the page itself under the same name with `.html`, so the report gets another name.
     let html = page.with_file_name(format!("{name}-report.html"));
     let mut command = Command::new("pagelab");
     command.current_dir(root).env("PATH", program.path()).args(["study", "report", "--html"]);

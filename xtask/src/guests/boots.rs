@@ -1,5 +1,5 @@
-//! The boots of a guest: one for most checks, which ends with a reset; one after the reset; one whose clock counts instructions;
-//! one whose memory has not been used; two with different leaf sizes in the direct map; and one with disks.
+//! The boots of a guest ([`Boots`]): one for most checks, which ends with a reset; one after the reset; one whose clock counts
+//! instructions; one whose memory has not been used; two with different leaf sizes in the direct map; and one with disks.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub struct Boots<'a> {
     pub kernel: &'a Path,
     /// The guest's memory in QEMU's syntax, if it is not the default of each boot.
     pub memory: Option<&'a str>,
-    /// The content of its initial file system.
+    /// The programs and files in the guest's initial file system.
     pub programs: &'a Programs,
     /// The directory of the logs.
     pub logs: &'a Path,
@@ -48,7 +48,7 @@ impl Boots<'_> {
         Ok(all)
     }
 
-    /// Reads what the guest printed in each boot from the logs of earlier boots.
+    /// Reads from the logs of earlier boots what the guest printed in each boot.
     pub fn read(&self) -> Result<Vec<(Stage, BootOutput)>, String> {
         let mut all: Vec<(Stage, BootOutput)> = Vec::new();
         for stage in Stage::ALL.into_iter().filter(|stage| self.scope.has(*stage)) {
@@ -72,7 +72,7 @@ impl Boots<'_> {
         self.logs.join(format!("{}.{}.log", self.name, stage.name()))
     }
 
-    /// Additional files in the initial file system of a boot, or why the boot is left out.
+    /// Additional files for the initial file system of a boot; an error says why the boot is left out.
     fn kept(&self, stage: Stage, before: &[(Stage, BootOutput)]) -> Result<Vec<(&'static str, Vec<u8>)>, String> {
         match stage {
             Stage::Together if self.scope.is_small => Ok(vec![("checks/small", Vec::new())]),
@@ -128,8 +128,9 @@ impl Boots<'_> {
     }
 }
 
-/// The part of a check whose boot is not made. Boots with different direct maps are left out on architectures where the kernel has
-/// no option for it. The boot that counts instructions is left out if the first boot found no KVM in the guest, or none that works.
+/// The output in place of a boot that is not made, which says what it needs; `None` if the boot is made. Boots with different
+/// direct maps are left out if the architecture's kernel has no option for them. The boot that counts instructions is left out if
+/// the first boot found no KVM in the guest, or none that works.
 fn skipped_part(board: &Board, stage: Stage, before: &[(Stage, BootOutput)]) -> Option<CheckOutput> {
     if matches!(stage, Stage::WithGigabyte | Stage::WithoutGigabyte) && board.architecture != "amd64" {
         let needs = "x86-64, where `nogbpages` makes a boot without leaves of 1G".to_owned();

@@ -1,5 +1,5 @@
-//! Reads a guest's registers and physical memory with the gdb remote protocol (the GDB manual, appendix "GDB Remote Serial
-//! Protocol") while the guest is stopped.
+//! Reads a guest's registers and physical memory while the guest is stopped ([`Debugger`]), by the gdb remote protocol
+//! (the GDB manual, appendix "GDB Remote Serial Protocol").
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -40,8 +40,8 @@ impl Debugger {
         Ok(little_endian(&bytes))
     }
 
-    /// The number of a register. Registers are described in several documents. In each of them they are numbered consecutively,
-    /// except where `regnum` gives a number.
+    /// The number of a register in the protocol. Several documents describe registers. In each document they are numbered
+    /// consecutively, unless `regnum` gives a number.
     fn number_of(&mut self, name: &str) -> Result<u64, String> {
         let target = self.document("target.xml")?;
         let included = target.split("<xi:include href=\"").skip(1).filter_map(|rest| rest.split('"').next());
@@ -90,7 +90,7 @@ impl Debugger {
         self.send(packet)?;
         loop {
             let answer = self.receive(packet)?;
-            // The stub also sends unsolicited stop replies.
+            // The stub in QEMU also sends stop replies that were not asked for, which are skipped.
             if packet == "?" || !answer.starts_with('T') {
                 return Ok(answer);
             }
@@ -118,7 +118,7 @@ impl Debugger {
 
 impl Drop for Debugger {
     fn drop(&mut self) {
-        // Resumes the guest.
+        // Detaches, which resumes the guest.
         let _ = self.ask("D");
     }
 }

@@ -1,4 +1,4 @@
-//! The disks of a guest, each with a file system, and the modules with which it mounts them.
+//! The disks of a guest, each with a file system, and the modules that the guest needs to mount them.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -7,15 +7,16 @@ use std::process::Command;
 use crate::command::succeed;
 use crate::test::packages::is_in_path;
 
-/// The file systems in the order of the disks, with the program that makes one and its package.
+/// The file systems, in the order of the disks, each with the program that makes it and the package of that program.
 const FILE_SYSTEMS: [(&str, &str, &str); 3] =
     [("ext4", "mkfs.ext4", "e2fsprogs"), ("xfs", "mkfs.xfs", "xfsprogs"), ("btrfs", "mkfs.btrfs", "btrfs-progs")];
 
-/// Larger than the smallest file system that `mkfs.xfs` makes, and than two files of a PMD leaf of 512M.
+/// The size of a disk. It is larger than the smallest file system that `mkfs.xfs` makes, and than two files of the size
+/// of a 512M PMD leaf.
 const DISK_BYTES: u64 = 2 << 30;
 
-/// The modules of disks, file systems and zram. crc32c is needed by the file systems, and lzo-rle by zram; the kernel would request them
-/// by name from modprobe, which the guest lacks.
+/// The modules for disks, file systems and zram. The file systems need crc32c, and zram needs lzo-rle; the kernel would request these
+/// two by name from modprobe, which the guest does not have.
 const MODULES: [&str; 12] = [
     "virtio_pci",
     "virtio_blk",

@@ -1,4 +1,5 @@
-//! The initial file system of a guest: busybox, pagelab, the programs of the checks, and the scripts of the checks.
+//! The initial file system of a guest ([`Programs`]): busybox, pagelab, the programs of the checks, and the scripts of
+//! the checks.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -12,20 +13,20 @@ use crate::cache::Work;
 use crate::debian::{Archive, unpack_file};
 use crate::dist::Target;
 
-/// The files that all guests of one architecture have in common.
+/// The files that the guests of one architecture have in common.
 #[derive(Debug, Default)]
 pub struct Programs {
     files: Vec<(String, Vec<u8>)>,
-    /// The directory on this machine of the compiled programs, their inputs, and busybox.
+    /// The directory on this machine with the compiled programs, their inputs, and busybox.
     place: PathBuf,
     busybox: PathBuf,
 }
 
-/// The path of busybox in its package, since and before Debian merged /bin into /usr/bin.
+/// The path of busybox in its package: since Debian merged /bin into /usr/bin, and before that.
 const BUSYBOX: [&str; 2] = ["./usr/bin/busybox", "./bin/busybox"];
 
 impl Programs {
-    /// Reads pagelab, with its libraries if it has any, and busybox, and compiles the other programs.
+    /// Reads pagelab, with its libraries if it is linked dynamically, and busybox, and compiles the other programs.
     pub fn make(root: &Path, target: &Target, pagelab: &Path, busybox: &Path) -> Result<Programs, String> {
         let place = root.join("target/guests/programs").join(target.architecture);
         fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
@@ -55,7 +56,7 @@ impl Programs {
             fs::write(&path, &content).map_err(|error| format!("cannot write {}: {error}", path.display()))?;
             files.push((format!("programs/{name}"), content));
         }
-        // A file that was extracted from a package is not executable.
+        // The busybox that was extracted from its package is not executable, so an executable copy is made.
         let runnable = place.join("busybox");
         let ready = fs::copy(busybox, &runnable)
             .and_then(|_| fs::set_permissions(&runnable, fs::Permissions::from_mode(0o755)));
@@ -63,7 +64,7 @@ impl Programs {
         Ok(Programs { files, place, busybox: runnable })
     }
 
-    /// Translates a program's command line in a guest into one for this machine.
+    /// Translates a program's command line in the guest into one with the paths of this machine.
     pub fn here(&self, words: &str) -> Vec<String> {
         let here = |word: &str| match (word.strip_prefix("/programs/"), word) {
             (Some(name), _) => self.place.join(name).display().to_string(),
@@ -73,7 +74,7 @@ impl Programs {
         words.split(' ').map(here).collect()
     }
 
-    /// Makes the initial file system with these checks, in this order, and with other files.
+    /// Makes the initial file system of a boot, with these checks in this order, and with further files.
     pub fn initrd(&self, checks: &[(&str, &str)], others: &[(&str, &[u8])]) -> Vec<u8> {
         let mut order: Vec<&str> = checks.iter().map(|(name, _)| *name).collect();
         order.push("");
@@ -94,12 +95,12 @@ impl Programs {
     }
 }
 
-/// The parent directories of a file, the outermost first.
+/// All directories above a file, the outermost first.
 fn above(name: &str) -> Vec<String> {
     name.match_indices('/').map(|(at, _)| name[..at].to_owned()).collect()
 }
 
-/// A static busybox. It is fetched if it is missing, and again with `again`.
+/// A static busybox. It is fetched if it is missing, or if `again` is true.
 pub fn busybox(cache: &Path, target: &'static Target, again: bool) -> Result<PathBuf, String> {
     let place = cache.join("busybox");
     fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
@@ -124,14 +125,15 @@ fn sources(directory: &Path) -> Result<Vec<PathBuf>, String> {
     Ok(sources)
 }
 
-/// A copy of a program without symbols and debugging information, which are two thirds of it.
+/// A copy of a program without symbols and debugging information, which are two thirds of the file.
 fn stripped(program: &Path, place: &Path) -> Result<PathBuf, String> {
     let copy = place.join("pagelab");
     crate::command::succeed(Command::new("strip").arg("-o").arg(&copy).arg(program))?;
     Ok(copy)
 }
 
-/// The loader and the libraries of a program of this machine, by their paths without a leading `/`. A static program has none.
+/// The loader and the libraries of a program for this machine, by their paths without the leading `/`. Empty for a static
+/// program.
 fn libraries(program: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
     let output = Command::new("ldd").arg(program).output().map_err(|error| format!("cannot run ldd: {error}"))?;
     let text = String::from_utf8_lossy(&output.stdout);

@@ -1,4 +1,4 @@
-//! Debian's kernels, fetched once and kept in the cache.
+//! Debian's kernels for guests ([`Kernel`]), fetched once and kept in the cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,11 @@ use crate::debian::{Archive, unpack_file, unpack_matching};
 use crate::dist::Target;
 use crate::linux::{Granule, KernelBuild, Linux, UNCHANGED};
 
-/// The directory of modules below a root.
+/// The directory of modules, relative to a root directory.
 const MODULES: &str = "lib/modules";
 
-/// Patterns for the modules that a guest of `compare --kernel` loads, those of the check `capabilities` (disks, file systems and
-/// zram), the dependencies of both, and the list of built-in modules.
+/// Patterns for the modules to unpack: those that a guest of `compare --kernel` loads, those of the check `capabilities` (disks,
+/// file systems and zram), the dependencies of both, and the list of built-in modules.
 const MODULE_PATTERNS: [&str; 19] = [
     "*/modules.builtin",
     "*/kernel/arch/*/lib/*",
@@ -37,7 +37,7 @@ const MODULE_PATTERNS: [&str; 19] = [
     "*/kernel/net/9p/*",
 ];
 
-/// The file that has the patterns with which a kernel's modules were unpacked.
+/// The file in which the patterns are stored with which a kernel's modules were unpacked.
 const PATTERNS_FILE: &str = "module-patterns";
 
 /// An entry of `guests.toml`.
@@ -45,7 +45,7 @@ const PATTERNS_FILE: &str = "module-patterns";
 #[serde(deny_unknown_fields)]
 pub struct Guest {
     pub name: String,
-    /// Debian's name of its architecture.
+    /// Debian's name of the guest's architecture.
     pub architecture: String,
     /// The Debian release that has the kernel.
     pub release: String,
@@ -55,7 +55,7 @@ pub struct Guest {
     pub memory: Option<String>,
     /// The base page size of a kernel that is built from the release's source, if there is no package or it cannot be fetched.
     pub built: Option<Granule>,
-    /// CI runs this guest.
+    /// Whether CI runs this guest.
     #[serde(default)]
     pub in_ci: bool,
 }
@@ -77,11 +77,11 @@ pub fn all() -> Vec<Guest> {
 #[derive(Debug)]
 pub struct Kernel {
     pub image: PathBuf,
-    /// The package of the image or of its source, with its version.
+    /// The package of the image, or of the source from which the image is built, with its version.
     pub package: String,
 }
 
-/// The kernel of a guest. It is fetched or built if it is missing. With `again`, the newest one is fetched.
+/// The kernel of a guest. It is fetched or built if it is missing. If `again` is true, the newest kernel is fetched.
 pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) -> Result<Kernel, String> {
     let (granule, because) = match (&guest.package, guest.built) {
         (None, Some(granule)) => (granule, String::new()),
@@ -95,7 +95,7 @@ pub fn fetch(guest: &Guest, target: &'static Target, cache: &Path, again: bool) 
     Ok(Kernel { image: image.path, package: format!("{}, base pages of {granule}{because}", image.package) })
 }
 
-/// Why a built kernel replaces that of the package. The text becomes part of the kernel's displayed name.
+/// Why a built kernel replaces the one from the package. The text becomes part of the kernel's displayed name.
 fn in_place_of_package(problem: &str) -> String {
     let first_line = problem.lines().next().unwrap_or_default();
     format!(", with a small configuration, in place of the package's kernel: {first_line}")
@@ -117,7 +117,8 @@ fn fetch_package(guest: &Guest, target: &Target, cache: &Path, again: bool) -> R
     Ok(Kernel { image, package })
 }
 
-/// Whether the modules of a kernel and the list of built-in ones are present, unpacked with these patterns.
+/// Whether the modules of a kernel and the list of its built-in modules are present, unpacked with the current
+/// patterns.
 fn has_modules(place: &Path) -> bool {
     if fs::read_to_string(place.join(PATTERNS_FILE)).ok() != Some(MODULE_PATTERNS.join("\n")) {
         return false;
@@ -128,7 +129,7 @@ fn has_modules(place: &Path) -> bool {
 
 fn replace(guest: &Guest, target: &Target, cache: &Path, place: &Path, work: &Work) -> Result<(), String> {
     let archive = Archive::open(cache, &guest.release, target.architecture, false)?;
-    // The cached lists may name a package that has been removed meanwhile; then they are fetched again.
+    // The cached lists may name a package that has been removed from the archive; then the lists are fetched again.
     let fetched = |archive: &Archive| -> Result<Fetched, String> {
         let Packages { image, others, version } = packages(archive, guest)?;
         let others = others.iter().map(|package| archive.fetch(package, work)).collect::<Result<_, _>>()?;
@@ -173,11 +174,11 @@ fn put_modules(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<
     fs::rename(from, all.join(version))
 }
 
-/// Where packages have the configuration of their kernel.
+/// Where packages put the configuration of their kernel.
 const CONFIGURATION_PATTERNS: [&str; 2] = ["./boot/config-*", "./usr/lib/modules/*/config"];
 
-/// Moves the configuration to the place, relative to the image, where `pagelab compare --kernel` searches for it. A package without one
-/// is no error: then configurations are not compared.
+/// Moves the configuration to the place, relative to the image, where `pagelab compare --kernel` searches for it. A package without a
+/// configuration is no error; configurations are then not compared.
 fn put_configuration(unpacked: &Path, version: &str, place: &Path) -> std::io::Result<()> {
     let name = format!("config-{version}");
     let places = [unpacked.join("boot").join(&name), unpacked.join("usr").join(MODULES).join(version).join("config")];
@@ -195,7 +196,7 @@ struct Packages {
     version: String,
 }
 
-/// Their files.
+/// The files of these packages.
 struct Fetched {
     image: PathBuf,
     others: Vec<PathBuf>,
@@ -211,8 +212,8 @@ fn packages(archive: &Archive, guest: &Guest) -> Result<Packages, String> {
     Ok(packages_of(image, &parts))
 }
 
-/// The packages that a package `linux-image` consists of. Newer ones are split: `linux-binary` contains the image, `linux-modules`
-/// the modules, and a `linux-base` of the same version the list of built-in modules.
+/// The packages into which a package `linux-image` is split. Newer ones are split: `linux-binary` contains the image,
+/// `linux-modules` the modules, and a `linux-base` of the same version the list of built-in modules.
 fn packages_of(image: String, dependencies: &[String]) -> Packages {
     let part = |beginning: &str| dependencies.iter().find(|name| name.starts_with(beginning)).cloned();
     let version = image.trim_start_matches("linux-image-").to_owned();

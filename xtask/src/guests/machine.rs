@@ -1,4 +1,4 @@
-//! Boots a guest in QEMU, reads its console, and ends it at its timeout.
+//! Boots a guest in QEMU, reads its console, and ends it at its timeout ([`run`]).
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -19,14 +19,16 @@ pub struct Board {
     pub architecture: &'static str,
     /// QEMU's program, and the package that contains it.
     pub program: (&'static str, &'static str),
-    /// The machine and its processor. arm64 has EL2, for KVM, and a cheap implementation of pointer authentication, which otherwise
-    /// takes half of the time. It has no 52-bit physical addresses: with them QEMU 7.2 never returns from a stage 2 fault. For
-    /// pages of 16K `lpa2=off` removes them; for pages of 64K a different processor does.
+    /// QEMU's options for the machine and its processor.
+    ///
+    /// arm64 has EL2, for KVM, and an inexpensive implementation of pointer authentication, which would otherwise take half of the
+    /// time. It has no 52-bit physical addresses, because with them QEMU 7.2 never returns from a stage 2 fault. For pages of 16K
+    /// `lpa2=off` removes them; for pages of 64K another processor is used.
     options: &'static [&'static str],
     /// The kernel's name of the console device.
     console: &'static str,
-    /// Further words of the kernel's command line. At boot on x86-64 the kernel waits for timer ticks, and panics if QEMU delivers
-    /// none meanwhile, which happens on a busy host.
+    /// Further words of the kernel's command line. At boot on x86-64, the kernel waits for timer ticks and panics if QEMU delivers
+    /// none in time, which happens on a busy host. These words prevent that.
     arguments: &'static str,
 }
 
@@ -63,7 +65,8 @@ const ARM64_OF_64K: Board = Board {
 };
 
 impl Board {
-    /// The board for an architecture and a kernel: one that is built with this size of base pages, or a package's.
+    /// The board for an architecture and a kernel. `built` is the base page size of a kernel that is built here; `None`
+    /// means a package's kernel.
     pub fn of(architecture: &str, built: Option<Granule>) -> Option<&'static Board> {
         if (architecture, built) == ("arm64", Some(Granule::K64)) {
             return Some(&ARM64_OF_64K);
@@ -96,16 +99,16 @@ pub struct Boot<'a> {
     pub memory: &'a str,
     /// Disk images, which the guest sees as virtio disks and which stay as they are.
     pub disks: &'a [PathBuf],
-    /// Use one processor whose clock advances by one nanosecond per instruction.
+    /// Whether to use one processor whose clock advances by one nanosecond per instruction.
     pub counts: bool,
 }
 
 /// How a guest ended.
 #[derive(Debug, PartialEq)]
 pub enum End {
-    /// It powered off or crashed.
+    /// The guest powered off or crashed.
     Off,
-    /// It reached its timeout.
+    /// The guest reached its timeout.
     TooSlow,
 }
 
@@ -133,7 +136,8 @@ pub fn run(boot: &Boot) -> Result<(String, End), String> {
     }
     command.arg("-kernel").arg(boot.kernel).arg("-initrd").arg(boot.initrd);
     let Board { console, arguments, .. } = boot.board;
-    // No randomisation: the addresses of mappings decide which of them can use large pages, and different runs are compared.
+    // Without address randomisation: the addresses of mappings decide which of them can use large pages, and results of
+    // different runs are compared.
     command
         .args(["-append", &format!("console={console} loglevel=4 panic=-1 norandmaps {arguments} {}", boot.arguments)]);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(file.try_clone().map_err(log)?);
@@ -172,7 +176,7 @@ fn listen(
         if let (Some(words), Some(keyboard)) = (text.trim().strip_prefix(REQUEST), keyboard.as_mut()) {
             let answer = answer(boot.board, socket, words);
             writeln!(log, "{answer}")?;
-            // If the guest no longer reads its console, its end shows that.
+            // If the guest does not read its console any more, its end shows that, so this error is ignored.
             let _ = writeln!(keyboard, "{answer}").and_then(|()| keyboard.flush());
         }
     }
@@ -201,7 +205,7 @@ struct Guest(Child);
 impl Guest {
     /// The standard input of the guest's console, and the lines that the guest prints until it ends.
     fn console(&mut self) -> (Option<ChildStdin>, Receiver<Vec<u8>>) {
-        // A guest that prints faster than its output is read has to wait.
+        // The channel is bounded: a guest that prints faster than its output is read has to wait.
         let (sender, lines) = sync_channel(1024);
         if let Some(output) = self.0.stdout.take() {
             std::thread::spawn(move || {
@@ -232,7 +236,7 @@ pub fn last_line(console: &str) -> String {
     panic.or(lines.last()).map_or("nothing".to_owned(), |line| (*line).to_owned())
 }
 
-/// Waits for another run of the same guest to end, and locks it until the returned file is closed.
+/// Waits until no other run uses the same guest, and locks the guest until the returned file is closed.
 pub fn lock_guest(path: &Path) -> Result<File, String> {
     let locked = File::create(path).and_then(|file| file.lock().map(|()| file));
     locked.map_err(|error| format!("cannot lock {}: {error}", path.display()))

@@ -8,17 +8,18 @@ use super::check::boots::{BOOTS, REPORT};
 use super::stage::{BootOutput, Stage};
 use super::transcript::{CheckOutput, CommandOutput};
 
-/// The time limit of the study's quick size, and the longer limit that is used here.
+/// The time limit of the study's quick size; the longer limit that replaces it here follows.
 const QUICK_TIME: &str = "max_time = \"15s\"";
 const LONGER_TIME: &str = "max_time = \"3m\"";
 
-/// The study of both boots. Its quick size is meant for real processors; an emulated one takes longer for a block.
+/// The study of both boots. Its quick size is meant for real processors, and an emulated processor takes longer for a
+/// block.
 pub fn study() -> String {
     include_str!("../../../studies/direct-map.toml").replace(QUICK_TIME, LONGER_TIME)
 }
 
-/// Appends the report over both stores to the output of the guest. `pagelab` is the guest's program. It can run on this machine
-/// only if the guest has the same architecture.
+/// Appends the report over both stores to the output of the guest. `pagelab` is the guest's program, which can run on this
+/// machine only if the guest has the same architecture.
 pub fn report(pagelab: &Path, outputs: &mut [(Stage, BootOutput)]) -> Result<(), String> {
     let parts: Vec<&CheckOutput> =
         outputs.iter().flat_map(|(_, output)| &output.parts).filter(|part| part.check == "boots").collect();

@@ -1,4 +1,5 @@
-//! `cargo xtask guests`: runs pagelab on Debian's kernels and on one that is built, each in QEMU with the same list of checks.
+//! `cargo xtask guests`: runs pagelab on Debian's kernels and on one that is built here, each in QEMU with the same list of
+//! checks.
 
 mod boots;
 mod capabilities;
@@ -115,8 +116,8 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-/// Fetches the kernel that the tests of `compare --kernel` boot: that of CI's guest with this machine's architecture, if there is
-/// one.
+/// Fetches the kernel that the tests of `compare --kernel` boot: the kernel of CI's guest with this machine's architecture, if
+/// there is such a guest.
 pub fn fetch_for_tests() -> Result<(), String> {
     let is_here = |guest: &Guest| Target::named(&guest.architecture).is_ok_and(Target::is_here);
     let guest = kernel::all().into_iter().find(|guest| guest.in_ci && is_here(guest));
@@ -124,7 +125,8 @@ pub fn fetch_for_tests() -> Result<(), String> {
 }
 
 /// Runs the smaller checks in the guests of CI, and returns each check with its result. A guest that cannot be fetched is skipped.
-/// A guest with this machine's architecture has the program that was built for the tests, so that pagelab is not built again.
+/// A guest with this machine's architecture gets the program that was already built for the tests, so that pagelab is not built
+/// again.
 pub fn small(root: &Path) -> Vec<(String, Outcome)> {
     let limit = Duration::from_secs(600);
     let guests: Vec<Guest> = kernel::all().into_iter().filter(|guest| guest.in_ci).collect();
@@ -153,7 +155,7 @@ pub fn small(root: &Path) -> Vec<(String, Outcome)> {
 #[derive(Debug)]
 struct GuestResults {
     kernel: Kernel,
-    /// The commit that pagelab reports as its source.
+    /// The commit from which pagelab was built, as pagelab reports it.
     commit: String,
     log: PathBuf,
     /// The date of the boots.
@@ -232,7 +234,7 @@ fn run_checks(root: &Path, guest: &Guest, fetched: Fetched, arguments: &Argument
     Ok(GuestResults { kernel, commit: crate::command::commit_in(version), log, date, outcomes, capabilities })
 }
 
-/// The date of a boot's log, if the log is not older than the kernel.
+/// The date of a boot's log; an error if the log is older than the kernel.
 fn log_date(log: &Path, kernel: &Path) -> Result<String, String> {
     let time = |path: &Path| {
         let found = fs::metadata(path).and_then(|found| found.modified());

@@ -1,4 +1,4 @@
-//! Records the programs of guests on this machine, under QEMU's user-mode emulation, and simulates them.
+//! Records the guests' programs on this machine under QEMU's user-mode emulation, and simulates the traces.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use super::transcript::{CheckOutput, CommandOutput};
 use crate::dist::Target;
 use crate::test::packages::is_in_path;
 
-/// Appends the simulation of each program to the output of the guest, or why there is none.
+/// Appends to the output of the guest the simulation of each program, or why there is none.
 pub fn simulate(root: &Path, target: &Target, programs: &Programs, outputs: &mut [(Stage, BootOutput)]) {
     let parts = outputs.iter_mut().flat_map(|(_, output)| &mut output.parts);
     let Some(part) = parts.into_iter().find(|part| part.check == "model" && !part.ran.is_empty()) else { return };
@@ -58,7 +58,8 @@ pub fn build(root: &Path) -> Result<PathBuf, String> {
     Ok(root.join("target/debug"))
 }
 
-/// Records a program and simulates it on a machine whose Linux file has these keys. Returns the document of `pagelab sim`.
+/// Records a program, and simulates it on a kernel with the properties in a file for `sim --linux`. Returns the document
+/// of `pagelab sim`.
 fn record_and_simulate(
     directory: &Path,
     machine: &str,
@@ -72,7 +73,7 @@ fn record_and_simulate(
     let (trace, file) = (place.join("trace"), place.join("linux.toml"));
     fs::write(&file, linux).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
     let mut record = Command::new(&pagelab);
-    // QEMU by default reports this machine's page size to programs.
+    // Without this variable, QEMU reports this machine's page size to programs.
     record.env("QEMU_PAGESIZE", page.to_string());
     record.args(["record", "--no-native-run", "--output"]).arg(&trace);
     record.arg("--plugin").arg(directory.join("libpagelab_qemu_plugin.so")).arg("--").args(words);

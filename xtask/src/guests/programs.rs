@@ -1,4 +1,4 @@
-//! The programs that are compared with the model: their names, their sources, and their input files.
+//! The guests' programs that are compared with the model: their names, their sources, and their input files.
 
 use std::path::{Path, PathBuf};
 
@@ -26,12 +26,12 @@ pub fn sources(root: &Path) -> Vec<PathBuf> {
     compiled.filter_map(|(name, _)| of(name)).collect()
 }
 
-/// The number of lines to sort. With 20,000, the heap of sort ends just below a multiple of 64K under QEMU's user emulation. On a
-/// kernel it is one folio larger, because glibc allocates another 1.4K there for the vDSO and `rseq`, which QEMU 7.2 does not
-/// provide.
+/// The number of lines for `sort` to sort. With 20,000 lines, the heap of sort ends just below a multiple of 64K under QEMU's
+/// user emulation. On a kernel it would then be one folio larger, because glibc allocates another 1.4K there for the vDSO and
+/// `rseq`, which QEMU 7.2 does not provide.
 const LINES: u64 = 21_000;
 
-/// The input files of the programs: a script, and lines to sort.
+/// The input files of the programs, by name: a script, and lines to sort.
 pub fn inputs() -> [(&'static str, Vec<u8>); 3] {
     let hash = "BEGIN { for (i = 0; i < 20000; i++) of[i * 7 % 20011] = i \" \" i * i; print of[7] }\n";
     let line = |number: u64| format!("{:08x} of {number}\n", number.wrapping_mul(2_654_435_761) as u32);

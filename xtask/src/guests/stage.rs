@@ -1,22 +1,22 @@
-//! The boots of a guest: name, kernel arguments and memory of each.
+//! The boots of a guest ([`Stage`]): the name, the kernel arguments and the memory of each.
 
 use super::transcript::CheckOutput;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stage {
-    /// The first boot. The last of its checks resets the guest.
+    /// The first boot, with most checks. The last of its checks resets the guest.
     Together,
-    /// After the reset, with the files that a disk would have kept.
+    /// The boot after the reset, with the files that a disk would have kept.
     AfterReset,
     /// With a clock that counts instructions.
     Counted,
     /// With memory that has not been used yet.
     Fresh,
-    /// With leaves of 1G in the direct map, where the memory has room for them.
+    /// With leaves of 1G in the direct map, if the memory has room for them.
     WithGigabyte,
     /// Without leaves of 1G in the direct map.
     WithoutGigabyte,
-    /// With disks and modules for the matrix of capabilities.
+    /// With disks and modules, for the matrix of capabilities.
     Capabilities,
 }
 
@@ -50,8 +50,9 @@ impl Stage {
         if self == Stage::WithoutGigabyte { "nogbpages" } else { "" }
     }
 
-    /// The guest's memory in QEMU's syntax. The largest mapping of the checks is four pages of 32M and a copy of it. Leaves of 1G
-    /// need memory in addition to the first GiB. So do pools of 1G: the memory of a trial, and its copy after a fork.
+    /// The guest's memory in QEMU's syntax. The largest mapping of the checks is four pages of 32M, of which there is also a
+    /// copy. Leaves of 1G need memory above the first GiB. So do pools of 1G pages: one page for the memory of a trial, and one
+    /// for its copy after a fork.
     pub fn memory(self) -> &'static str {
         match self {
             Stage::WithGigabyte | Stage::WithoutGigabyte => "3G",
@@ -64,8 +65,8 @@ impl Stage {
 /// The output of a boot.
 #[derive(Clone, Debug)]
 pub struct BootOutput {
-    /// The parts of its checks.
+    /// The outputs of its checks.
     pub parts: Vec<CheckOutput>,
-    /// Why the output does not contain the other checks.
+    /// Why the output lacks the other checks.
     pub unreached: String,
 }

@@ -10,7 +10,7 @@ use super::check::sysroot::{CHECK, COMPARISON, WORKLOAD};
 use super::stage::{BootOutput, Stage};
 use super::transcript::CommandOutput;
 
-/// Appends the output of such a comparison to that of the guest. `pagelab` is the guest's program.
+/// Appends the output of a comparison with a sysroot to the output of the guest. `pagelab` is the guest's program.
 pub fn compare(root: &Path, kernel: &Path, pagelab: &Path, outputs: &mut [(Stage, BootOutput)]) -> Result<(), String> {
     let parts = outputs.iter_mut().flat_map(|(_, output)| &mut output.parts);
     let Some(part) = parts.into_iter().find(|part| part.check == CHECK && !part.ran.is_empty()) else {

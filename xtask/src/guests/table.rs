@@ -1,5 +1,5 @@
-//! The table of guests and checks. The last result of each guest is stored with its date in `docs/evidence/guests.json`, and shown
-//! in `docs/evidence/guests.md`.
+//! The table of guests and checks ([`Row`]). The last result of each guest is stored with its date in `docs/evidence/guests.json`,
+//! and shown in `docs/evidence/guests.md`.
 
 use std::fmt::Write;
 use std::fs;
@@ -38,7 +38,7 @@ pub fn keep(root: &Path, row: Row, order: &[String]) -> Result<(), String> {
     rows.push(row);
     rows.sort_by_key(|row| order.iter().position(|name| *name == row.guest));
     let text = serde_json::to_string_pretty(&rows).map_err(|error| error.to_string())? + "\n";
-    // The message of a failure may contain a path in the home directory of the user.
+    // The message of a failure may contain a path in the user's home directory, which is replaced.
     let home = std::env::var("HOME").ok().filter(|home| home.len() > 1);
     let write = |path: &Path, text: &str| {
         let text = home.as_deref().map_or_else(|| text.to_owned(), |home| text.replace(home, "~"));

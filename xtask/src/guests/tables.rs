@@ -1,8 +1,9 @@
-//! Reads a process's page tables in a guest as the architecture defines them, independently of the code under test.
+//! Reads a process's page tables in a guest as the architecture defines them ([`entries`]), independently of the code
+//! under test.
 
 use super::debugger::Debugger;
 
-/// A guest's request: the entries that map a range of the process that runs on its last processor.
+/// What a guest requests: the entries that map a range of the process that is running on the guest's last processor.
 #[derive(Debug, PartialEq)]
 pub struct TableRequest {
     pub address: u64,
@@ -49,8 +50,8 @@ impl Format {
         }
     }
 
-    /// The frame in an entry that maps a page: the first frame of the group that the entry belongs to. A NAPOT entry encodes the
-    /// size of the group in the low bits of its address: 64K is 0b1000 (RISC-V Privileged, Svnapot).
+    /// The frame in an entry that maps a page; for an entry of a contiguous group, the first frame of the group. A NAPOT entry
+    /// encodes the size of its group in the low bits of the address: 64K is 0b1000 (RISC-V Privileged, Svnapot).
     fn frame(self, entry: u64, shift: u32) -> u64 {
         let frame = self.table(entry) >> shift;
         let is_napot = self == Format::Riscv && entry >> 63 == 1;
@@ -71,12 +72,13 @@ pub fn entries(guest: &mut Debugger, architecture: &str, request: &TableRequest)
     let shift = request.page.trailing_zeros();
     let (format, mut root, bits) = match architecture {
         "arm64" => {
-            // A kernel that is its own hypervisor (HCR_EL2.E2H) keeps the tables of its processes in EL2's registers.
+            // A kernel that runs in EL2 as its own hypervisor (HCR_EL2.E2H) keeps the tables of its processes in EL2's
+            // registers.
             let is_host = guest.register(request.processor, "HCR_EL2").is_ok_and(|control| control >> 34 & 1 == 1);
             let level = if is_host { "EL2" } else { "EL1" };
             let root = guest.register(request.processor, &format!("TTBR0_{level}"))?;
             let control = guest.register(request.processor, &format!("TCR_{level}"))?;
-            // The root table has its minimal size, and is aligned to it.
+            // The root table has the smallest possible size, and is aligned to that size.
             (Format::Arm64, root & 0x0000_ffff_ffff_ffc0, 64 - (control & 63) as u32)
         }
         "riscv64" => {

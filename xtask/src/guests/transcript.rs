@@ -1,8 +1,8 @@
-//! Parses the console output of a guest: the checks, and in each the output of its commands.
+//! Parses the console output of a guest: the checks, and in each check the output of its commands ([`CheckOutput`]).
 
-/// The prefix of the lines of `init.sh`, in contrast to the output of commands.
+/// The prefix of lines that `init.sh` prints, by which they differ from the output of commands.
 const MARK: &str = "@@ ";
-/// The largest part of the output of a failed command that is repeated in a message, in characters.
+/// How many characters of a failed command's output a message repeats at most.
 const MAX_PRINTED: usize = 400;
 
 /// A command that ran in a guest, and its output.
@@ -14,7 +14,7 @@ pub struct CommandOutput {
     pub output: String,
     /// Standard error.
     pub error: String,
-    /// Exit code, `None` if the guest ended first.
+    /// The exit code; `None` if the guest ended first.
     pub code: Option<i32>,
 }
 
@@ -23,11 +23,11 @@ pub struct CommandOutput {
 pub struct CheckOutput {
     /// The name of the check.
     pub check: String,
-    /// What it needs and was not available.
+    /// What the check needed and was not available.
     pub needs: Vec<String>,
-    /// Its commands, in order.
+    /// The commands of the check, in order.
     pub ran: Vec<CommandOutput>,
-    /// The guest continued after the check.
+    /// Whether the guest continued after the check.
     pub is_complete: bool,
 }
 
@@ -38,7 +38,7 @@ impl CheckOutput {
         if ran.code.is_none() { Err(format!("{name} did not end")) } else { Ok(ran) }
     }
 
-    /// The standard output of a command that succeeded. If it failed, the error contains its output.
+    /// The standard output of a command that succeeded. If the command failed, the error contains its output.
     pub fn output(&self, name: &str) -> Result<&str, String> {
         let ran = self.of(name)?;
         if ran.code == Some(0) {

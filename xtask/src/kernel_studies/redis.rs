@@ -1,5 +1,5 @@
-//! Records Redis for the model: the system's server, on this machine, while the system's client sends requests to it. Both run
-//! under QEMU's user-mode emulation.
+//! Records Redis for the model ([`record`]): the server of the guests' system runs on this machine, while the system's client
+//! sends requests to it. Both run under QEMU's user-mode emulation.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use crate::test::packages::is_in_path;
 
-/// The file name of the trace, which the study refers to.
+/// The file name of the trace, by which the study refers to it.
 pub const TRACE: &str = "redis.trace";
 /// The port that the server listens on.
 const PORT: &str = "17398";
-/// The timeout for the server to start, and for it to exit.
+/// The timeout for the server to start, and also for it to exit.
 const TIMEOUT: Duration = Duration::from_secs(300);
-/// The arguments of the client, the same as in the study's workload.
+/// The arguments of the client in each benchmark, the same as in the study's workload.
 const BENCHMARKS: [&[&str]; 2] = [
     &["-c", "4", "-n", "4000", "-r", "20000", "-d", "100", "-t", "set", "-q"],
     &["-c", "4", "-n", "4000", "-r", "20000", "-t", "get", "-q"],
@@ -28,19 +28,19 @@ pub fn record(programs: &Path, system: &Path, place: &Path) -> Result<(), String
     record.current_dir(place).args(["record", "--no-native-run", "--output", TRACE, "--plugin"]);
     record.arg(programs.join("libpagelab_qemu_plugin.so")).arg("--sysroot").arg(system).arg("--");
     record.arg(system.join("usr/bin/redis-server")).args(["--port", PORT, "--save", "", "--appendonly", "no"]);
-    // At its start the server tests for a copy-on-write bug of old arm64 kernels, and QEMU's emulation fails that test. The bug
-    // does not matter here, because nothing is saved.
+    // When the server starts, it tests for a copy-on-write bug of old arm64 kernels, and under QEMU's emulation that test
+    // fails. The bug does not matter here, because nothing is saved.
     record.args(["--ignore-warnings", "ARM64-COW-BUG"]);
     let mut server = Server(record.stdout(Stdio::null()).spawn().map_err(|error| format!("pagelab record: {error}"))?);
     server.until("redis-server does not start", || client(system, "redis-cli", &["ping"]).is_ok())?;
     BENCHMARKS.iter().try_for_each(|words| client(system, "redis-benchmark", words))?;
-    // The server does not answer when it shuts down.
+    // The server shuts down without answering, so this error is ignored.
     let _ = client(system, "redis-cli", &["shutdown", "nosave"]);
     let status = server.0.wait().map_err(|error| format!("pagelab record: {error}"))?;
     if status.success() { Ok(()) } else { Err(format!("pagelab record of redis-server: {status}")) }
 }
 
-/// The recorder with the server. Both are killed when this is dropped.
+/// The running recorder, with the server in it. Both are killed when this is dropped.
 struct Server(Child);
 
 impl Server {

@@ -1,5 +1,5 @@
-//! The system of the guests: a static pagelab and busybox, and Redis with its libraries, unpacked from Debian's packages without
-//! configuring them.
+//! The root file system of the guests ([`make`]): a static pagelab and busybox, and Redis with its libraries, unpacked from
+//! Debian's packages without configuring them.
 
 use std::fs;
 use std::io;
@@ -12,14 +12,15 @@ use crate::dist::{self, Compiler, Target};
 use crate::guests::initrd;
 use crate::linux::RELEASE;
 
-/// The packages in the system besides pagelab and busybox. Their dependencies are added.
+/// The packages in the system, in addition to pagelab and busybox. Their dependencies are added.
 const PACKAGES: [&str; 3] = ["base-files", "redis-server", "redis-tools"];
 /// Directories that a guest uses as mount points or writes to.
 const EMPTY: [&str; 7] = ["dev", "proc", "root", "run", "sys", "tmp", "var/tmp"];
-/// Links to busybox, made for programs that no package contains.
+/// Names of programs that no package contains; each becomes a link to busybox.
 const BUSYBOX_LINKS: [&str; 4] = ["sh", "ip", "true", "sleep"];
 
-/// Makes the system if it is missing, or from newer packages with `again`. Puts pagelab into it, and returns its directory.
+/// Makes the system if it is missing, or, if `again` is true, from newer packages. Puts pagelab into it, and returns its
+/// directory.
 pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Result<PathBuf, String> {
     let target = Target::named("arm64")?;
     let pagelab = match given {
@@ -54,7 +55,7 @@ pub fn make(root: &Path, cache: &Path, again: bool, given: Option<&Path>) -> Res
     Ok(system)
 }
 
-/// Replaces a program atomically: a guest that has the old file open keeps it.
+/// Replaces a program atomically, so that a guest that has the old file open keeps the old content.
 fn put(program: &Path, at: &Path) -> io::Result<()> {
     let new = at.with_extension("new");
     fs::copy(program, &new)?;

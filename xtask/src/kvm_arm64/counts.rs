@@ -1,4 +1,4 @@
-//! The counters of a kernel that counts its own stage 2 walks (count.patch).
+//! The counters of a kernel that counts its own stage 2 walks ([`Counts`], count.patch).
 
 use serde::{Deserialize, Serialize};
 
@@ -9,9 +9,9 @@ pub struct Counts {
     pub split_visits: u64,
     /// Entries that were written into new tables before they were linked.
     pub built_entries: u64,
-    /// Tables that were allocated for them.
+    /// Tables that were allocated for these entries.
     pub tables: u64,
-    /// Blocks that were replaced by a table. Each is invalidated once.
+    /// Blocks that were replaced by a table. Each of them is invalidated once.
     pub blocks: u64,
 }
 

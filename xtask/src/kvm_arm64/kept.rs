@@ -13,7 +13,7 @@ const RECORDS: &str = "docs/evidence/kvm-arm64.json";
 /// The page made from them.
 const PAGE: &str = "docs/evidence/kvm-arm64.md";
 
-/// Replaces the previous record with the same base pages, and writes the page.
+/// Replaces the stored record with the same base page size, and writes the page.
 pub fn keep(root: &Path, record: Record) -> Result<(), String> {
     let kept = root.join(RECORDS);
     let mut all = read(&kept)?;
@@ -34,7 +34,7 @@ pub fn show(root: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// The stored records; none if there is no file.
+/// The stored records; empty if there is no file.
 fn read(kept: &Path) -> Result<Vec<Record>, String> {
     match fs::read_to_string(kept) {
         Ok(text) => serde_json::from_str(&text).map_err(|error| format!("{}: {error}", kept.display())),

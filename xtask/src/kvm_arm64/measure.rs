@@ -1,4 +1,5 @@
-//! Runs a kernel in QEMU. Measures the phases of `kvm-dirty-log` in instructions, or reads the counters of a kernel that has them.
+//! Runs a kernel in QEMU ([`Bench`]), and measures the phases of `kvm-dirty-log` in instructions, or reads the counters of a
+//! kernel that has them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -24,17 +25,18 @@ const CHECK: &str = "split";
 /// The kind of measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
-    /// The duration of the phases, with a clock that counts instructions.
+    /// The duration of the phases, by a clock that counts instructions.
     Instructions,
-    /// The kernel's counters. A kernel with counters executes other instructions than one without them.
+    /// The kernel's counters. A kernel with counters executes other instructions than a kernel without, so the two are
+    /// measured separately.
     Counts,
 }
 
 /// The guest's memory in addition to the logged memory. The first GiB contains the kernel and the last one the struct pages, so
-/// neither can hold a page of 1G.
+/// neither can hold a 1G page.
 const OTHER_BYTES: u64 = 2 << 30;
 
-/// The reported phases: their name, the phase of the document, and the run that contains it.
+/// The reported phases: the name, the name of the phase in the document, and the run that contains it.
 const PHASES: [(&str, &str, &str); 4] = [
     ("protect", "enable", "protect"),
     ("enable", "enable", "enable"),
@@ -79,11 +81,12 @@ pub struct Memory {
     pub gigabyte_bytes: u64,
 }
 
-/// The default size for base pages and THP. Each base page takes several faults, which execute most of all instructions.
+/// The default size for base pages and THP. It is small, because each base page takes several faults, which execute most
+/// of all instructions.
 const BYTES: u64 = 256 << 20;
 
 impl Memory {
-    /// The sizes for kernels with these base pages.
+    /// The sizes for kernels with base pages of this size.
     pub fn of(granule: Granule, bytes: Option<u64>, gigabytes: u64) -> Result<Memory, String> {
         let block = granule.block_bytes();
         let bytes = bytes.unwrap_or(BYTES.max(block));
@@ -149,7 +152,7 @@ impl Bench {
         self.board.processor()
     }
 
-    /// Measures a kernel with a clock that counts instructions.
+    /// Measures a kernel with a clock that counts instructions, and returns its output.
     pub fn instructions(&self, variant: &str, image: &Path) -> Result<GuestOutput, String> {
         let mut seen = GuestOutput { phases: Vec::new(), commit: String::new() };
         for backings in self.boots() {
@@ -167,7 +170,7 @@ impl Bench {
         Ok(seen)
     }
 
-    /// Runs the same once on a kernel with counters.
+    /// Runs the same phases once on a kernel with counters, and returns the counts.
     pub fn counts(&self, variant: &str, image: &Path) -> Result<Vec<Counted>, String> {
         let mut all = Vec::new();
         for backings in self.boots() {
@@ -182,7 +185,8 @@ impl Bench {
         Ok(all)
     }
 
-    /// The backings of each boot. 1G pages have a separate boot, which allocates the pool before anything else.
+    /// The backings that each boot measures. 1G pages have a boot of their own, which allocates the pool before
+    /// anything else.
     fn boots(&self) -> &'static [&'static [&'static str]] {
         if self.granule == Granule::K4 { &[&["base", "thp"], &["hugetlb-1g"]] } else { &[&["base", "thp"]] }
     }
@@ -226,7 +230,8 @@ impl Bench {
     }
 }
 
-/// Instructions of a phase in each cycle: QEMU's clock advances by one nanosecond per instruction.
+/// Instructions of a phase in each cycle. QEMU's clock advances by one nanosecond per instruction, so times in
+/// nanoseconds are instructions.
 fn instructions_of(document: &Value, phase: &str) -> Result<Vec<u64>, String> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let found =

@@ -1,6 +1,6 @@
-//! `cargo xtask kvm-arm64`: measures KVM's eager splitting on arm64 with the kernel's own code. It compares Linux without changes,
-//! with a walk that skips levels, and with a walk that also skips children. Each is built from source and run in QEMU, whose clock
-//! counts instructions.
+//! `cargo xtask kvm-arm64`: measures KVM's eager splitting on arm64 with the kernel's own code. It compares three kernels: Linux
+//! without changes, Linux with a walk that skips levels, and Linux with a walk that also skips children. Each kernel is built from
+//! source and run in QEMU, whose clock counts instructions.
 
 mod counts;
 mod kept;
@@ -49,7 +49,7 @@ pub struct Variant {
     counting: (&'static str, &'static [Patch]),
 }
 
-/// All variants. The others are compared with the first.
+/// All variants. The first is the one with which the others are compared.
 pub const VARIANTS: [Variant; 3] = [
     Variant { name: UNCHANGED, patches: &[], counting: ("as-it-is-counting", &[COUNT]) },
     Variant { name: "skip-levels", patches: &[SKIP_LEVELS], counting: ("skip-levels-counting", &[SKIP_LEVELS, COUNT]) },
@@ -165,7 +165,7 @@ fn parse(words: &[String]) -> Result<Arguments, String> {
     Ok(arguments)
 }
 
-/// The number of bytes of a size in whole M or G.
+/// The bytes of a size that is given in whole M or G.
 fn size(text: &str) -> Result<u64, String> {
     let of = |unit: char, shift: u32| -> Option<u64> {
         let count: u64 = text.strip_suffix(unit)?.parse().ok()?;

@@ -1,4 +1,5 @@
-//! Reads from the study the published results of the walk, and the costs that the study assumes for events of KVM.
+//! Reads from the study the published results of the walk, and the costs that the study assumes for events in KVM
+//! ([`Published`]).
 
 use std::fs;
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Published {
         self.published.iter().filter(is_it).map(words).collect::<Vec<_>>().join("; ")
     }
 
-    /// The cost that the study assumes for a sum of events, each with its number.
+    /// The cost that the study assumes for a sum of events. Each event has a number by which its cost is multiplied.
     pub fn cost(&self, events: &[(&str, f64)]) -> String {
         let of = |(event, times): &(&str, f64)| {
             let range = self.counted.cost.iter().find(|cost| cost.event == *event)?.instructions?;

@@ -1,4 +1,4 @@
-//! The results of a measurement.
+//! A measurement of KVM's eager split, with its results ([`Record`]).
 
 use std::path::Path;
 use std::process::Command;
@@ -39,7 +39,7 @@ pub struct Kernel {
     pub variant: String,
     /// The duration of its phases.
     pub phases: Vec<Phase>,
-    /// The counts of the same kernel with counters.
+    /// The counts of the kernel that is the same except that it has counters.
     pub counted: Vec<Counted>,
 }
 
@@ -67,7 +67,7 @@ impl Record {
 }
 
 impl Kernel {
-    /// The instructions of a phase in the first cycle.
+    /// The instructions of a phase in the first cycle; `None` if the phase was not measured.
     pub fn instructions(&self, backing: &str, name: &str) -> Option<f64> {
         let phase = self.phases.iter().find(|phase| phase.backing == backing && phase.name == name)?;
         phase.instructions.first().map(|count| *count as f64)

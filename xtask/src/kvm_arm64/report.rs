@@ -1,4 +1,5 @@
-//! The page that shows measurements: instructions, savings, counts, and the cost of an event.
+//! The page about measurements of KVM's eager split ([`page`]): instructions, savings, counts, and the cost of an
+//! event.
 
 use std::fmt::Write;
 
@@ -9,16 +10,16 @@ use super::published::Published;
 use super::record::{Kernel, Record};
 use crate::linux::Granule;
 
-/// The names of a backing: in a run, on the page, and in the study.
+/// The names of each backing: in a run, on the page, and in the study.
 const BACKINGS: [(&str, &str, &str); 3] =
     [("base", "pages", "pages"), ("thp", "THP", "thp"), ("hugetlb-1g", "1G", "1g")];
 
-/// A row of the table of instructions.
+/// A row of the table of instructions: a sum of phases, minus another phase.
 struct Row {
     name: &'static str,
-    /// Phases that are added up.
+    /// The phases whose instructions are added up.
     added: &'static [&'static str],
-    /// A phase that is subtracted.
+    /// The phase whose instructions are subtracted.
     subtracted: Option<&'static str>,
     /// The name of the row in the study, if it has one.
     studied: Option<&'static str>,
@@ -100,7 +101,7 @@ pub fn section(record: &Record, published: &Published) -> String {
     text
 }
 
-/// Whether on every kernel the second cycle with THP took at least a twentieth more in `clear` than the first.
+/// Whether, with THP, the second cycle took at least a twentieth more in `clear` than the first cycle on every kernel.
 fn second_cycles_take_more(record: &Record) -> bool {
     let is_clear = |phase: &&Phase| phase.backing == "thp" && phase.name == "clear";
     let takes_more =
@@ -160,7 +161,7 @@ fn counted(kernel: &Kernel, backing: &str) -> Option<Counts> {
     kernel.counted.iter().find(|one| one.backing == backing).map(|one| one.counts)
 }
 
-/// The costs of events: instructions divided by counts.
+/// The cost of each kind of event: instructions divided by the number of events.
 fn events(record: &Record, published: &Published) -> String {
     let [Some(plain), Some(levels)] = [0, 1].map(|index| record.kernels.get(index)) else { return String::new() };
     let split = |kernel: &Kernel, backing: &str| {
@@ -180,15 +181,16 @@ fn events(record: &Record, published: &Published) -> String {
 
     let skipped = minus(visits(plain), visits(levels));
     let visit = over(minus(split(plain, "base"), split(levels, "base")), skipped);
-    // With base pages and skipped levels nothing else is left: tables are put into the cache, and not used.
+    // With base pages and skipped levels, only this work is left: tables are put into the cache, and not used.
     let filling = minus(split(levels, "base"), times(visit, visits(levels)));
     let entry = |backing| over(minus(split(levels, backing), filling), built(backing));
-    // The cost of splitting THP blocks, minus the cost of as many entries when a block of 1G is replaced by a table for all of
-    // them.
+    // The cost of splitting THP blocks, minus the cost of writing as many entries. The second is measured where a block of 1G
+    // is replaced by a table that has all these entries.
     let of_entries = times(entry("hugetlb-1g"), built("thp"));
     let besides_entries = minus(minus(split(levels, "thp"), filling), of_entries);
     let pages = memory.bytes as f64 / granule.page_bytes() as f64;
-    // With a single table, its cost cannot be separated from other work that is done once and has no cost in the study.
+    // If a single table was needed, its cost cannot be separated from other work that is done once and that has no cost
+    // in the study.
     let (table, of_table) = match cached {
         1 => (
             "the one table that is allocated and zeroed for the cache, with all else that the split does once",
@@ -331,7 +333,7 @@ mod tests {
         for event in ["split_visit", "protect_visit", "protect_change", "built_entry", "split_block", "table"] {
             assert_ne!(published.cost(&[(event, 1.0)]), "a time", "{event}");
         }
-        // The count for a table of 4K, 608.5.
+        // The cost of a 4K table is 608.5, which is shown as a range of whole numbers.
         assert_eq!(published.cost(&[("table", 1.0), ("zeroed_line", 4096.0 / LINE_BYTES)]), "608 to 609");
     }
 

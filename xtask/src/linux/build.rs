@@ -1,4 +1,4 @@
-//! One build: the configuration, make, and the image, which is stored with a note of its inputs.
+//! One build of Linux: the configuration, make, and the image, which is stored with a list of its inputs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,9 +10,9 @@ use super::{Granule, KernelBuild};
 use crate::cache::{Work, put};
 use crate::dist::Target;
 
-/// The configuration of every kernel.
+/// The part of the configuration that every kernel has.
 const COMMON: &str = include_str!("../../linux/common.config");
-/// The additional configuration of an architecture, with Debian's and Linux's name of it.
+/// For each architecture, Debian's name of it, Linux's name of it, and the part of the configuration that only it has.
 const CONFIGURATIONS: [(&str, &str, &str); 2] = [
     ("arm64", "arm64", include_str!("../../linux/arm64.config")),
     ("riscv64", "riscv", include_str!("../../linux/riscv64.config")),
@@ -29,7 +29,7 @@ const MODULES: &str = "modules.builtin";
 #[derive(Debug)]
 pub struct Image {
     pub path: PathBuf,
-    /// The package of its source, with its version.
+    /// The package of the kernel's source, with its version.
     pub package: String,
 }
 
@@ -40,15 +40,15 @@ pub struct Order<'a> {
     /// Linux's name of the architecture.
     architecture: &'static str,
     fragment: String,
-    /// The inputs of the image, as text.
+    /// The inputs of the image, as text. An existing image with the same inputs is used again.
     inputs: String,
     images: PathBuf,
-    /// The name of the image.
+    /// The name of the image's file.
     name: String,
 }
 
 impl<'a> Order<'a> {
-    /// The order for a kernel from a source. Images are stored below `place`.
+    /// The order for a kernel from this source. Images are stored below `place`.
     pub fn new(place: &Path, source: &'a Source, wanted: KernelBuild<'a>) -> Result<Order<'a>, String> {
         let (architecture, common) = configuration(wanted.target, wanted.granule)?;
         let fragment = common + wanted.options;
@@ -71,7 +71,7 @@ impl<'a> Order<'a> {
         Some(self.images.join("lib/modules").join(release.trim()).join(MODULES))
     }
 
-    /// Builds the image. Only one kernel is built in a place at a time.
+    /// Builds the image. In each place only one kernel is built at a time.
     pub fn make(&self, place: &Path) -> Result<Image, String> {
         let work = Work::begin(place)?;
         for (tool, package) in TOOLS {
@@ -129,7 +129,7 @@ impl<'a> Order<'a> {
         Err(format!("{package} lacks these options or their dependencies: {}", missing_options.join(", ")))
     }
 
-    /// make, for this build, independent of the programs of this machine.
+    /// The command `make` for this build, which does not depend on the programs of this machine.
     fn command(&self, build: &Path) -> Command {
         let mut make = Command::new("make");
         make.args(["--silent", "-C"]).arg(&self.source.tree).arg(format!("O={}", build.display()));
@@ -138,7 +138,7 @@ impl<'a> Order<'a> {
         if !target.is_here() {
             make.arg(format!("CROSS_COMPILE={}", target.gcc.trim_end_matches("gcc")));
         }
-        // The image does not depend on this machine, the user or the date.
+        // These variables make the image independent of this machine, the user and the date.
         let variables = [("USER", "pagelab"), ("HOST", "pagelab"), ("TIMESTAMP", "1970-01-01"), ("VERSION", "1")];
         make.envs(variables.map(|(name, value)| (format!("KBUILD_BUILD_{name}"), value)));
         make.env_remove("MAKEFLAGS").env_remove("MFLAGS");
@@ -146,7 +146,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// The compiler's version, on which the build depends.
+/// The compiler's version, which is one of the build's inputs.
 fn compiler(target: &Target) -> Result<String, String> {
     let program = target.compiler()?;
     let output = Command::new(program).arg("--version").output();
@@ -166,7 +166,8 @@ fn configuration(target: &Target, granule: Granule) -> Result<(&'static str, Str
     Ok((linux, format!("{own}{COMMON}{pages}")))
 }
 
-/// The base page size, preceded by the architecture unless that is arm64, which supports several sizes.
+/// The base page size in the name of a kernel, preceded by the architecture unless that is arm64, the only one that
+/// supports several sizes.
 fn pages_of(wanted: KernelBuild) -> String {
     match wanted.target.architecture {
         "arm64" => wanted.granule.to_string(),
@@ -174,7 +175,8 @@ fn pages_of(wanted: KernelBuild) -> String {
     }
 }
 
-/// The lines of a fragment that are missing from the configuration made from it; an option that is switched off has a line too.
+/// The lines of a fragment that are missing from the configuration that was made from the fragment. An option that is switched off
+/// has a line too.
 fn missing_options<'a>(fragment: &'a str, made: &str) -> Vec<&'a str> {
     let is_off = |line: &str| line.starts_with("# CONFIG_") && line.ends_with(" is not set");
     let options = fragment.lines().filter(|line| line.starts_with("CONFIG_") || is_off(line));

@@ -1,5 +1,5 @@
-//! Builds Linux for arm64 and riscv64 from Debian's source package, with a small configuration, a base page size, and patches.
-//! Images are cached together with a list of their inputs.
+//! Builds Linux for arm64 and riscv64 from Debian's source package, with a small configuration, a base page size, and patches
+//! ([`Linux`]). Images are cached together with a list of their inputs.
 
 mod build;
 mod source;
@@ -15,7 +15,7 @@ use source::Source;
 use crate::dist::Target;
 use crate::test::packages::is_in_path;
 
-/// The release whose source is used. It is the stable one, so that the patches continue to apply.
+/// The Debian release whose source is used: the stable one, so that the patches continue to apply.
 pub const RELEASE: &str = "trixie";
 
 /// The name of a kernel without patches.
@@ -51,7 +51,7 @@ impl Granule {
         }
     }
 
-    /// Bytes mapped by a block one level above base pages: a table is one page of 8-byte entries.
+    /// Bytes mapped by a block entry one level above base pages. A table is one page of 8-byte entries.
     pub fn block_bytes(self) -> u64 {
         self.page_bytes() * (self.page_bytes() / 8)
     }
@@ -83,7 +83,7 @@ pub struct KernelBuild<'a> {
     pub target: &'static Target,
     /// The base page size.
     pub granule: Granule,
-    /// The name of this variant, which ends the kernel's release.
+    /// The name of this variant, with which the kernel's release string ends.
     pub variant: &'a str,
     /// Lines of its configuration that follow those of its architecture and of all kernels.
     pub options: &'a str,
@@ -99,8 +99,8 @@ pub struct Linux {
 }
 
 impl Linux {
-    /// Opens the source. It is fetched if it is missing, and with `again` if Debian has a newer one. If that fails, the existing
-    /// source is used.
+    /// Opens the source. It is fetched if it is missing, or, if `again` is true, if Debian has a newer one. If fetching fails,
+    /// the existing source is used.
     pub fn open(release: &str, cache: &Path, again: bool) -> Result<Linux, String> {
         let place = cache.join("linux").join(release);
         let source = Source::fetch(release, cache, &place, again)?;
@@ -112,11 +112,12 @@ impl Linux {
         &self.source.package
     }
 
-    /// The image of a kernel, built unless it exists for exactly this source, configuration, compiler and patches.
+    /// The image of a kernel. It is built, unless it exists for exactly this source, configuration, compiler and
+    /// patches.
     pub fn image(&self, wanted: KernelBuild) -> Result<Image, String> {
         let order = Order::new(&self.place, &self.source, wanted)?;
         match order.existing_image() {
-            // Does not wait for another run that builds a kernel.
+            // An existing image is returned at once, even if another run is building a kernel.
             Some(image) => Ok(image),
             None => order.make(&self.place),
         }

@@ -1,4 +1,5 @@
-//! The kernel source. It is fetched and unpacked once, and patched in place, so that make rebuilds only for files that change.
+//! The kernel source ([`Source`]). It is fetched and unpacked once, and patched in place, so that make compiles only files
+//! that have changed.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -19,7 +20,7 @@ const NEEDED_BYTES: u64 = 4 << 30;
 /// An unpacked source.
 #[derive(Debug)]
 pub struct Source {
-    /// Its package, with the version.
+    /// The package of the source, with its version.
     pub package: String,
     /// Path of the source tree.
     pub tree: PathBuf,
@@ -44,8 +45,8 @@ impl Source {
         Ok(Source { package, tree, originals: place.join("originals") })
     }
 
-    /// Applies exactly these patches to the source of the package, and reverts others. Files that are already correct are left
-    /// alone.
+    /// Applies exactly these patches to the source of the package, and reverts all others. Files that are already correct are
+    /// not touched.
     pub fn patch(&self, patches: &[Patch], work: &Work) -> Result<(), String> {
         let cannot = |path: &Path| {
             let path = path.display().to_string();
@@ -92,7 +93,7 @@ fn replace(release: &str, cache: &Path, place: &Path, work: &Work) -> Result<(),
         let name = name.ok_or_else(|| format!("{NEWEST} of {} depends on no source", archive.name()))?;
         Ok((archive.fetch(&name, work)?, name))
     };
-    // The cached lists may name a package that has been removed meanwhile; then they are fetched again.
+    // The cached lists may name a package that has been removed from the archive; then the lists are fetched again.
     let (file, name) = of(false).or_else(|problem| {
         println!("{problem}; the lists may be old");
         of(true)
@@ -165,7 +166,7 @@ fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::copy(from, to).map(drop)
 }
 
-/// The files below a directory, relative to it; none if it does not exist.
+/// The files below a directory, relative to it; empty if it does not exist.
 fn below(directory: &Path) -> std::io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     let mut left = vec![PathBuf::new()];

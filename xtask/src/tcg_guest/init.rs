@@ -3,10 +3,10 @@
 use dynasmrt::aarch64::Aarch64Relocation;
 use dynasmrt::{DynasmApi, DynasmLabelApi, VecAssembler, dynasm};
 
-/// The line that the guest prints when it has started; `pagelab workload tcg-boot` waits for it.
+/// The line that the guest prints when it has started. `pagelab workload tcg-boot` waits for it.
 pub(super) const READY_LINE: &str = "pagelab guest: init reached, powering off\n";
 
-/// The load address of the file: any except 0.
+/// The load address of the file, which may be any address except 0.
 const BASE: u64 = 0x40_0000;
 /// Sizes of the ELF header and of the one program header (elf(5)).
 const HEADERS_BYTES: u64 = 64 + 56;
@@ -21,8 +21,8 @@ pub fn program() -> Vec<u8> {
     file
 }
 
-/// As process 1 it calls write(1, READY_LINE) and reboot(POWER_OFF). As any other process it exits at once, so that it cannot power
-/// off a real machine by mistake. If the reboot fails it exits, and the guest's kernel panics.
+/// The machine code. As process 1, it calls write(1, READY_LINE) and reboot(POWER_OFF). As any other process it exits at once, so
+/// that it cannot power off a real machine by mistake. If the reboot fails it exits, and the guest's kernel panics.
 fn code() -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
     let length = READY_LINE.len() as u32;
@@ -37,7 +37,7 @@ fn code() -> Vec<u8> {
         ; movz x2, length
         ; mov x8, 64 // write
         ; svc 0
-        // The magic numbers and LINUX_REBOOT_CMD_POWER_OFF of linux/reboot.h.
+        // The magic numbers of reboot(2), and LINUX_REBOOT_CMD_POWER_OFF, from linux/reboot.h.
         ; movz x0, 0xdead
         ; movk x0, 0xfee1, lsl 16
         ; movz x1, 0x1969

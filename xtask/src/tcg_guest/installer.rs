@@ -1,5 +1,5 @@
-//! The second guest: Debian's installer, until udev has set up the devices. It makes QEMU translate three times as much code as a
-//! kernel alone, and runs it four times as long.
+//! The second guest, which boots Debian's installer until udev has set up the devices. QEMU translates three times as much code
+//! for it as for a kernel alone, and runs it four times as long.
 
 use std::fs::File;
 use std::io::Write;
@@ -10,8 +10,8 @@ use guest::cpio;
 
 use super::init::READY_LINE;
 
-/// Replaces the installer's own init. It does the same until the devices are set up, then the same as the first guest's program. It
-/// does so only as process 1, so that it cannot power off a real machine by mistake.
+/// A script that replaces the installer's own init. It does the same until the devices are set up, and then what the program of the
+/// first guest does. It does this only as process 1, so that it cannot power off a real machine by mistake.
 const SCRIPT: &str = "#!/bin/sh
 [ $$ = 1 ] || exit 1
 mount -t tmpfs run /run
@@ -20,8 +20,8 @@ mount -t sysfs sysfs /sys
 /lib/debian-installer/start-udev
 ";
 
-/// Makes the initrd from the installer's compressed one. It is decompressed, so that the guest does not spend its time on that, and
-/// one file is appended. A later file replaces an earlier one with the same name
+/// Makes the initrd from the installer's compressed one. It is decompressed, so that the guest spends no time on that, and the
+/// script is appended: a later file replaces an earlier file with the same name
 /// (Documentation/driver-api/early-userspace/buffer-format.rst).
 pub fn make(compressed: &Path, initrd: &Path) -> Result<(), String> {
     let cannot = |error: std::io::Error| format!("cannot unpack {}: {error}", compressed.display());

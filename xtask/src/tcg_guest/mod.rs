@@ -1,8 +1,9 @@
 //! `cargo xtask tcg-guest`: makes the arm64 Linux guest that `pagelab workload tcg-boot` boots, without root.
 //!
-//! The kernel is that of Debian's installer, from a package for all architectures, so that apt needs no foreign one. The first
-//! initrd contains a single program, assembled here, which prints that it was reached and powers off. The second initrd is the
-//! installer's, which does more work before that. The third one is a whole Debian. It is large, and made only on request.
+//! The kernel is that of Debian's installer. It comes from a package for all architectures, so that apt needs no foreign
+//! architecture. There are three initrds. The first contains a single program, assembled here, which prints that it was
+//! reached and powers off. The second is the installer's, which does more work before that. The third is a whole Debian, which
+//! is large and made only on request.
 
 mod init;
 mod installer;
@@ -18,23 +19,23 @@ use guest::cpio;
 use crate::cache::{Work, cache, put};
 use crate::debian::{Archive, unpack_file};
 
-/// The kernel, by the name that `pagelab workload tcg-boot` expects.
+/// The file name of the kernel, as `pagelab workload tcg-boot` expects it.
 const KERNEL: &str = "linux";
-/// The initrd of `tcg-boot --until devices`.
+/// The file name of the initrd for `tcg-boot --until devices`.
 const INSTALLER: &str = "initrd-installer";
-/// A file with the name of the package that both come from.
+/// A file with the name of the package from which the kernel and the installer come.
 const PACKAGE: &str = "package";
-/// The initrd of `tcg-boot --until system`.
+/// The file name of the initrd for `tcg-boot --until system`.
 const SYSTEM: &str = "initrd-system";
-/// A file with the description of that initrd.
+/// A file with the description of the whole Debian.
 const SYSTEM_NAME: &str = "system";
 
 /// Selects the parts of the guest to make.
 #[derive(Clone, Copy, Debug)]
 pub struct GuestParts {
-    /// Make existing parts again.
+    /// Whether to make existing parts again.
     pub again: bool,
-    /// Make the whole Debian too.
+    /// Whether to make the whole Debian too.
     pub system: bool,
 }
 
@@ -122,7 +123,7 @@ fn package_name(release: &str) -> Result<String, String> {
     }
 }
 
-/// The value of a key of os-release(5), empty if the key is missing.
+/// The value of a key of os-release(5); empty if the key is missing.
 fn value<'a>(release: &'a str, key: &str) -> &'a str {
     let line = release.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix('='));
     line.map(|value| value.trim_matches('"')).unwrap_or_default()

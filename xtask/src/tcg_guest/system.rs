@@ -1,4 +1,5 @@
-//! The largest guest: boots a whole Debian and shuts it down. It makes QEMU translate ten times as much code as a kernel alone.
+//! The largest guest, which boots a whole Debian and shuts it down. QEMU translates ten times as much code for it as for a
+//! kernel alone.
 //!
 //! It contains the packages that debootstrap installs and some services. The packages are unpacked but not configured, because
 //! configuring runs arm64 programs. systemd boots the system anyway: it creates users and directories at the first boot.
@@ -25,13 +26,13 @@ const PACKAGES: [&str; 9] = [
     "rsyslog",
     "unattended-upgrades",
 ];
-/// Services that configuring their packages would enable.
+/// Services that would be enabled by configuring their packages.
 const SERVICES: [&str; 6] =
     ["cron", "e2scrub_reap", "networking", "rsyslog", "systemd-networkd", "unattended-upgrades"];
-/// Directories that the boot does not read, and that would only fill the guest's memory.
+/// Directories that are left out, because the boot does not read them and they would only fill the guest's memory.
 const LEFT_OUT: [&str; 5] = ["boot", "usr/share/doc", "usr/share/man", "usr/share/locale", "usr/share/info"];
 
-/// A unit that prints that the system is up, and shuts it down.
+/// The systemd unit that prints that the system is up, and shuts it down.
 fn unit() -> String {
     format!(
         "[Unit]\nDescription=Powers off as soon as the system is up\nAfter=multi-user.target\n\n[Service]\nType=oneshot\n\
@@ -56,7 +57,7 @@ pub fn make(archive: &Archive, work: &Work, initrd: &Path) -> Result<String, Str
     Ok(name(archive, &packages))
 }
 
-/// The release, the architecture, the number of packages, and a hash of their versions.
+/// A description in one word: the release, the architecture, the number of packages, and a hash of their versions.
 fn name(archive: &Archive, packages: &[PathBuf]) -> String {
     let files = packages.iter().flat_map(|package| package.file_name());
     // FNV-1a, 64 bits (Fowler, Noll, Vo). It only distinguishes builds; it is not a security measure.
@@ -84,11 +85,11 @@ fn configure(root: &Path) -> io::Result<()> {
     symlink("sbin/init", root.join("init"))?;
     let files = [
         ("etc/systemd/system/pagelab.service", unit()),
-        // Keeps systemd's messages off the console, which is for the line of the unit.
+        // Keeps systemd's messages off the console, on which only the line of the unit is expected.
         ("etc/systemd/system.conf.d/pagelab.conf", "[Manager]\nShowStatus=no\n".to_owned()),
         ("etc/hostname", "debian\n".to_owned()),
         ("etc/fstab", String::new()),
-        // Must exist: without it the first boot asks questions on the console.
+        // This file must exist. Without it the first boot asks questions on the console.
         ("etc/machine-id", format!("{:032x}\n", 0x7061_6765_6c61_6221_u64)),
     ];
     files.iter().try_for_each(|(name, content)| fs::write(root.join(name), content))

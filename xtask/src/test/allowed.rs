@@ -1,4 +1,4 @@
-//! The tests that may be skipped on the CI machine, and the reasons: `allowed_skips.toml`.
+//! The tests that may be skipped on the CI machine, and why ([`Expected`], `allowed_skips.toml`).
 
 use serde::Deserialize;
 
@@ -9,9 +9,9 @@ const FILE: &str = include_str!("allowed_skips.toml");
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct AllowedSkips {
-    /// Helper tests that other tests start, and tools for manual use.
+    /// Ignored tests that are expected: helpers that other tests start, and tools for manual use.
     ignored: Vec<Allowed>,
-    /// Features that a machine or a kernel may lack.
+    /// Missing features that are expected, because a machine or a kernel may lack them.
     needs: Vec<Allowed>,
 }
 
@@ -19,7 +19,7 @@ struct AllowedSkips {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Allowed {
-    /// A part of the test's name, or of its need.
+    /// A part of the test's name, or of what it needs.
     text: String,
     reason: String,
 }
@@ -85,7 +85,7 @@ mod tests {
         }
     }
 
-    /// The names of the ignored tests of a file.
+    /// The names of the ignored tests in a file.
     fn ignored(code: &str) -> impl Iterator<Item = &str> {
         code.split("\n#[ignore").skip(1).chain(code.split("\n    #[ignore").skip(1)).filter_map(|rest| {
             let (_, rest) = rest.split_once("fn ")?;

@@ -1,4 +1,5 @@
-//! Steps that run at the same time as the tests, because they measure no times: fuzz targets, documentation tests, guests.
+//! Steps that run at the same time as the tests: fuzz targets, documentation tests, guests. They may, because they measure
+//! no times.
 
 use std::fs;
 use std::path::Path;
@@ -9,8 +10,8 @@ use super::fuzz;
 use super::steps::Steps;
 use super::tally::{Failure, Tally};
 
-/// Runs these steps one after the other, with the processor time that the tests leave. Runs the documentation tests only with
-/// `with_documentation`: without nextest, cargo runs them with the other tests.
+/// Runs these steps one after the other, with the processor time that the tests leave. The documentation tests are run only
+/// with `with_documentation`, because without nextest cargo runs them with the other tests.
 pub fn run(root: &Path, skips: &Path, with_documentation: bool, steps: &Steps) -> Tally {
     if let Err(problem) = lower_priority() {
         println!("fuzz targets, documentation and guests run at the priority of the tests: {problem}");

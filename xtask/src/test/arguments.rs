@@ -20,11 +20,11 @@ pub enum Selection {
     Soak(Soak),
 }
 
-/// Options of a soak: the tests, several times.
+/// Options of a soak, which runs tests many times.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Soak {
     pub runs: u32,
-    /// Whether other threads keep the processors busy meanwhile.
+    /// Whether further threads keep the processors busy meanwhile.
     pub load: bool,
     pub tests: Tests,
 }

@@ -1,4 +1,5 @@
-//! Runs tests with `cargo test`, all of a program's in one process, and sets the signal dispositions that tests start with.
+//! Runs tests with `cargo test`, which runs all tests of a program in one process, and sets the signal dispositions with
+//! which tests start.
 
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
@@ -21,7 +22,7 @@ pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: 
     let mut command = answering_signals(command);
     command.stdout(writer.try_clone().map_err(io)?).stderr(writer);
     let mut child = command.spawn().map_err(io)?;
-    // The command holds the write end of the pipe. Without it, reading ends when the tests end.
+    // The command also holds the write end of the pipe. After it is dropped, reading ends when the tests end.
     drop(command);
     let mut output = libtest::Output::default();
     for line in BufReader::new(reader).split(b'\n') {
@@ -33,9 +34,9 @@ pub fn cargo_test(root: &Path, options: &[&str], modules: Option<&Path>, skips: 
     Ok(output.end(child.wait().map_err(io)?.success()))
 }
 
-/// The command with the default actions for SIGHUP, SIGINT and SIGTERM. A shell ignores signals for processes that it starts in the
-/// background, ignored signals are inherited, and tests send these signals. The command is unchanged if `env` does not have this
-/// option (coreutils before 8.31).
+/// The command, changed so that it has the default actions for SIGHUP, SIGINT and SIGTERM, which tests send. A shell ignores
+/// signals in processes that it starts in the background, and ignored signals are inherited. The command is unchanged if `env` does
+/// not have this option (coreutils before 8.31).
 pub fn answering_signals(command: Command) -> Command {
     const DEFAULT: &str = "--default-signal=HUP,INT,TERM";
     if !Command::new("env").args([DEFAULT, "true"]).status().is_ok_and(|status| status.success()) {

@@ -1,16 +1,18 @@
 //! Checks that the fuzz targets still compile. `cargo fuzz` runs them.
 //!
-//! They are checked but not linked: libFuzzer is C++ that takes minutes to compile, and no test runs a target.
+//! The targets are checked but not linked, because libFuzzer is C++ that takes minutes to compile, and no test runs a
+//! target.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::tally::{Failure, Skip, SkipReason, Tally};
 
-/// A path without a library: nothing is linked, so libFuzzer is not built (its build.rs).
+/// With this variable libFuzzer is not built (see its build.rs). The path names no library, because nothing is linked.
 const NO_LIBFUZZER: (&str, &str) = ("CUSTOM_LIBFUZZER_PATH", "/nowhere/libfuzzer.a");
 
-/// Checks the fuzz targets of all crates. A package whose dependencies cannot be fetched counts as skipped.
+/// Checks the fuzz targets of all crates. If the dependencies of a package cannot be fetched, the package counts as
+/// skipped.
 pub fn check(root: &Path) -> Tally {
     let mut tally = Tally::default();
     for directory in directories(root) {
@@ -34,9 +36,9 @@ pub fn check(root: &Path) -> Tally {
 
 /// Why targets were not checked.
 enum NotChecked {
-    /// This machine lacks something; what.
+    /// This machine lacks something, which the text names.
     Needs(String),
-    /// The targets do not compile.
+    /// The targets do not compile; the text is the error.
     Failed(String),
 }
 

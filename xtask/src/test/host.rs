@@ -1,5 +1,5 @@
-//! Finds host state that makes tests fail or wait: folio sizes enabled for all programs, settings that a lease left
-//! changed, or a process that holds the lease.
+//! Finds host state that makes tests fail or wait ([`obstacles`]): folio sizes enabled for all programs, settings that
+//! a lease left changed, or a process that holds the lease.
 
 use std::fs;
 use std::path::Path;
@@ -8,19 +8,19 @@ use serde::Deserialize;
 
 /// The directory with a subdirectory for each folio size.
 const FOLIOS: &str = "sys/kernel/mm/transparent_hugepage";
-/// The lock file of pagelab's lease, which names its holder.
+/// The lock file of pagelab's lease, which contains its holder.
 const LOCK: &str = "run/pagelab/lease.lock";
-/// The journal of settings that a lease has changed and not restored.
+/// The journal of settings that a lease has changed and not restored yet.
 const JOURNAL: &str = "var/lib/pagelab/lease.jsonl";
 
-/// The holder of the lease, from the lock file.
+/// The holder of the lease, according to the lock file.
 #[derive(Deserialize)]
 struct Holder {
     pid: u32,
     command: String,
 }
 
-/// The obstacles for tests on the host below `root`, one per line, each with advice.
+/// What hinders tests on the host below `root`, one text each, with advice.
 pub fn obstacles(root: &Path) -> Vec<String> {
     let holder = holder(root);
     let left = || {
@@ -29,7 +29,7 @@ pub fn obstacles(root: &Path) -> Vec<String> {
             .then(|| format!("/{JOURNAL}: a lease ended without restoring its settings; run pagelab restore"))
     };
     let mut found = folios_for_all_programs(root);
-    // The holder restores the settings that it has changed.
+    // While there is a holder, changed settings are no finding of their own, because the holder restores them.
     found.extend(holder.or_else(left));
     found
 }
@@ -66,7 +66,7 @@ fn read(root: &Path, path: &str) -> String {
 mod tests {
     use super::*;
 
-    /// The findings on a host with these files, in a temporary directory.
+    /// The obstacles on a host with these files, in a temporary directory.
     fn host(name: &str, files: &[(&str, &str)]) -> Vec<String> {
         let root = std::env::temp_dir().join(format!("xtask-host-{name}-{}", std::process::id()));
         for (path, text) in files {
@@ -104,7 +104,7 @@ mod tests {
         let found = host("held", &files);
         assert!(found.len() == 2 && found[0].contains("hugepages-64kB/enabled is `always`"), "{found:?}");
         assert!(found[1].contains("process 4711 (pagelab compare)"), "{found:?}");
-        // If the holder is gone, the settings in its journal have not been restored.
+        // If the holder has ended, the settings in its journal have not been restored.
         let found = host("left", &[(LOCK, lock), (JOURNAL, "{}\n")]);
         assert!(found.len() == 1 && found[0].ends_with("pagelab restore"), "{found:?}");
     }

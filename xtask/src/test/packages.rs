@@ -8,9 +8,10 @@ use std::process::Command;
 
 /// A package, and how to detect that it is installed.
 struct Package {
-    /// Its name in Debian.
+    /// The package's name in Debian.
     name: &'static str,
-    /// A program or a file of the package. A program is searched in PATH and in the administrator's directories.
+    /// A program or a file of the package, by which it is found to be installed. A program is searched in PATH and in
+    /// the administrator's directories.
     marker: &'static str,
     /// What tests use it for.
     reason: &'static str,
@@ -78,10 +79,11 @@ const PACKAGES: [Package; 39] = [
     Package { name: "xz-utils", marker: "xz", reason: "a compressor as a measured command" },
 ];
 
-/// The script that Debian runs to decide whether a package may start its service (invoke-rc.d(8)).
+/// The script that Debian runs to decide whether the installation of a package may start its service (invoke-rc.d(8)).
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 
-/// Installs missing packages if this is root on Debian; otherwise prints their names. Returns those that are still missing.
+/// Installs missing packages if this is root on Debian; otherwise prints their names. Returns the packages that are still
+/// missing.
 pub fn install_or_name() -> Vec<String> {
     let missing: Vec<&Package> = PACKAGES.iter().filter(|package| !is_there(package)).collect();
     if !missing.is_empty() && is_debian_root() {
@@ -96,7 +98,8 @@ pub fn install_or_name() -> Vec<String> {
     still_missing.map(|package| format!("{} ({}); apt-get install {0}", package.name, package.reason)).collect()
 }
 
-/// Whether every package must be installed, so that no test is skipped: on a CI machine that can install them all.
+/// Whether every package must be installed, so that no test is skipped. True on a CI machine that can install all
+/// packages.
 pub fn must_have_all() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true") && is_debian_root()
 }
@@ -145,8 +148,8 @@ fn apt_get(arguments: &[&str]) -> Result<(), String> {
     crate::command::succeed(&mut command).map_err(|problem| format!("apt-get {}: {problem}", arguments[0]))
 }
 
-/// Prevents newly installed packages from starting their services until this is dropped: a system redis would use the port and the
-/// memory that tests need. An existing policy is kept.
+/// While this exists, newly installed packages do not start their services: a system redis would use the port and the memory that
+/// tests need. An existing policy is kept.
 struct ServicesStayOff {
     made: bool,
 }

@@ -9,7 +9,7 @@ use super::suite::Run;
 use super::tally::{Failure, Tally};
 use super::{close, report, rules};
 
-/// Only unit tests: those that change settings, start servers or boot guests are in `tests` directories.
+/// Only unit tests. Tests that change settings, start servers or boot guests are in `tests` directories.
 const UNIT_TESTS: [&str; 3] = ["--workspace", "--lib", "--bins"];
 
 /// Runs the rules, rustfmt, clippy and the unit tests.

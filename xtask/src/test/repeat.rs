@@ -4,7 +4,7 @@
 const SEED: &str = "seed ";
 /// The variable that sets the seed of a test (`testing::SEED`).
 const SEED_VARIABLE: &str = "PAGELAB_TEST_SEED";
-/// The suffix of the name of a crate with documentation tests (`super::libtest`).
+/// The suffix by which the name of a crate's documentation tests is marked (`super::libtest`).
 const DOCUMENTATION: &str = " (documentation)";
 
 /// The command for a test, which is identified by its program and its name, separated by a blank; `None` if there is no such

@@ -1,5 +1,5 @@
-//! Parses nextest's report in JUnit's format, `target/nextest/PROFILE/junit.xml`: each test with its outcome, its time and, if it
-//! failed, its output.
+//! Parses nextest's report in JUnit's format, `target/nextest/PROFILE/junit.xml`: each test ([`Case`]) with its outcome, its time
+//! and, if it failed, its output.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -23,7 +23,7 @@ pub fn cases(report: &str) -> Vec<Case> {
     report.split("<testcase ").skip(1).map(case).collect()
 }
 
-/// The passed and the failed cases; a failure includes the state of the host before it.
+/// The cases that passed, and those that failed. Each failure has the state of the host before it.
 pub fn tally(cases: &[Case], host: &Watched) -> Tally {
     let mut tally = Tally::default();
     for case in cases {
@@ -51,7 +51,7 @@ fn case(text: &str) -> Case {
     }
 }
 
-/// The output of a failed test, and the reason of the failure.
+/// The output of a failed test, followed by the reason of the failure.
 fn output(body: &str) -> String {
     let between = |name: &str| {
         let text = body.split_once(&format!("<{name}"))?.1.split_once(&format!("</{name}>"))?.0;
@@ -97,7 +97,8 @@ fn time(text: &str) -> Option<SystemTime> {
     Some(UNIX_EPOCH + Duration::from_secs(u64::try_from(unix_s).ok()?) + Duration::from_secs_f64(fraction_s))
 }
 
-/// Days of the Gregorian calendar, counted in years that begin in March, so that a leap day is the last of its year.
+/// The days of a date in the Gregorian calendar since 1970. Years are taken to begin in March, so that a leap day is
+/// the last day of its year.
 fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
@@ -145,7 +146,7 @@ mod tests {
 
     #[test]
     fn days_are_counted_across_leap_years() {
-        // date -u -d DAY +%s, divided by 86400.
+        // The expected numbers are those of `date -u -d DAY +%s`, divided by 86400.
         let days = [((1970, 1, 1), 0), ((2000, 2, 29), 11016), ((2026, 11, 26), 20783), ((2100, 3, 1), 47541)];
         for ((year, month, day), expected) in days {
             assert_eq!(days_since_1970(year, month, day), expected, "{year}-{month}-{day}");

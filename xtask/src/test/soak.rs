@@ -1,7 +1,7 @@
 //! `cargo xtask test --soak N`: runs the tests many times, and prints how often each failed.
 //!
 //! Each complete run is recorded as a line of `target/soak/KEY/runs.jsonl`, so that an interrupted soak can be resumed. The key
-//! identifies the source and the tests: runs of another commit are not counted.
+//! identifies the source and the tests, so runs of another commit are not counted.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -39,9 +39,9 @@ struct Completed {
 #[serde(deny_unknown_fields)]
 struct Failed {
     test: String,
-    /// The seed of a random test.
+    /// The seed of the test, if it is a random test.
     seed: Option<u64>,
-    /// The file with its output, and the state of the host before it.
+    /// The file with the test's output, and the state of the host before the failure.
     log: PathBuf,
 }
 

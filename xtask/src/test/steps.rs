@@ -1,9 +1,10 @@
-//! The steps of a run, and their durations.
+//! The steps of a run, and their durations ([`Steps`]).
 
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The steps that have ended, in order of their ends. Some run at the same time, so their sum can exceed the duration of the run.
+/// The steps that have ended, in the order in which they ended. Some run at the same time, so their sum can exceed the duration
+/// of the run.
 #[derive(Debug)]
 pub struct Steps {
     begun: Instant,

@@ -17,7 +17,8 @@ use crate::command::succeed;
 pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, String> {
     let skips = empty_skips(root)?;
     let nextest = Nextest::find_or_install(root);
-    // Builds everything once, at full priority: a build at the lowest priority would hold cargo's lock for a long time.
+    // Everything is built once, at full priority. If a step at the lowest priority built it, that would hold cargo's
+    // lock for a long time.
     steps.take("build", || build_tests(root))?;
     let mut tally = std::thread::scope(|scope| {
         let apart = scope.spawn(|| apart::run(root, &skips, nextest.is_ok(), steps));
@@ -39,8 +40,8 @@ pub fn run(root: &Path, modules: Option<&Path>, steps: &Steps) -> Result<Tally, 
     Ok(tally)
 }
 
-/// Builds the programs and the recorder, which tests start. This must be the whole workspace: for a subset of packages, cargo
-/// selects other features of shared dependencies and compiles them twice.
+/// Builds the programs and the recorder, which tests start. The whole workspace must be built: for a subset of packages,
+/// cargo selects other features of shared dependencies and compiles them a second time.
 pub fn build_programs(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["build", "--workspace", "--quiet"]))
 }
@@ -49,7 +50,7 @@ pub fn build_tests(root: &Path) -> Result<(), String> {
     succeed(crate::cargo(root).args(["test", "--workspace", "--no-run", "--quiet"]))
 }
 
-/// Empties the file of skips, and returns its path.
+/// Makes an empty file of skips, and returns its path.
 pub fn empty_skips(root: &Path) -> Result<PathBuf, String> {
     let skips = root.join("target/test-skips.txt");
     fs::write(&skips, "").map_err(|error| format!("{}: {error}", skips.display()))?;
@@ -73,7 +74,7 @@ fn by_nextest(root: &Path, nextest: &Nextest, modules: Option<&Path>, skips: &Pa
 /// The parameters of a run of nextest.
 #[derive(Debug, Default)]
 pub struct Run<'a> {
-    /// Arguments of nextest that select what to build and run; the whole workspace if empty.
+    /// Arguments of nextest that select what to build and run. If empty, the whole workspace.
     pub arguments: &'a [String],
     /// The directory of the Python modules for tests.
     pub modules: Option<&'a Path>,
@@ -106,7 +107,8 @@ impl Run<'_> {
         };
         command.envs(self.skips.map(|skips| (SKIPS, skips)));
         command.envs(self.modules.map(|directory| (modules::MODULES, directory)));
-        // One more than there are processors, because tests of signals, terminals and Slurm wait most of the time.
+        // One thread more than there are processors, because tests of signals, terminals and Slurm wait most of the
+        // time.
         let processors = std::thread::available_parallelism().map_or(1, NonZero::get);
         command.arg("--test-threads").arg((processors + 1).to_string());
         validation::free_large_blocks();

@@ -1,7 +1,7 @@
-//! The outcome of the tests: which passed, which failed, and which did not run.
+//! The outcome of the tests ([`Tally`]): which passed, which failed, and which did not run.
 //!
 //! A test that cannot run here reports it with `testing::skip`, which adds a line to a file, and returns. nextest and cargo count
-//! it as passed. Here it counts as skipped, and so does a test that is marked `#[ignore]`.
+//! such a test as passed. Here it counts as skipped, and so does a test that is marked `#[ignore]`.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -20,9 +20,9 @@ pub struct Skip {
 /// Why a test did not run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SkipReason {
-    /// It needs something that is not available.
+    /// The test needs this, which is not available.
     Needs(String),
-    /// It is marked `#[ignore]`.
+    /// The test is marked `#[ignore]`.
     Ignored,
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Skip {
 pub struct Failure {
     /// The name of what failed.
     pub test: String,
-    /// The reason, if the output does not contain it.
+    /// The reason of the failure, if the output does not contain it.
     pub why: Option<String>,
     /// The state of the host before the failure.
     pub host: Option<String>,
@@ -77,9 +77,9 @@ impl fmt::Display for Failure {
 pub struct Tally {
     /// Tests that ended without a failure. Until [`Tally::read_skips`], these include tests that called `testing::skip`.
     pub passed: BTreeSet<String>,
-    /// Tests that did not run, in order. A test that lacks several things is listed once.
+    /// Tests that did not run, in order. A test is listed once, even if it lacks several things.
     pub skips: Vec<Skip>,
-    /// The tests that failed, and the programs that did not end.
+    /// Tests that failed, and test programs that did not end.
     pub failed: Vec<Failure>,
 }
 
@@ -91,7 +91,7 @@ impl Tally {
         self.failed.extend(other.failed);
     }
 
-    /// Adds a check of a guest. The parts of it that could not run are added as skips with names of their own.
+    /// Adds a check of a guest. Parts of the check that could not run are added as skips, under names of their own.
     pub fn add_guest(&mut self, check: String, outcome: Outcome) {
         println!("{check} {outcome}");
         let mut skip = |test: String, what: String| self.skips.push(Skip { test, why: SkipReason::Needs(what) });
@@ -105,8 +105,8 @@ impl Tally {
         }
     }
 
-    /// Moves the tests that wrote lines to the file of skips from the passed ones to the skipped ones. A failed test stays a
-    /// failure. Lines from a child process of a test are ignored.
+    /// Moves tests that have written a line to the file of skips from the passed tests to the skipped ones. A failed test
+    /// stays a failure. Lines from a child process of a test are ignored.
     pub fn read_skips(&mut self, file: &str) {
         for line in file.lines() {
             let mut parts = line.splitn(3, '\t');

@@ -1,4 +1,4 @@
-//! Tables of the durations of tests and steps, and an estimate for the next run.
+//! Tables of the durations of tests and steps, and an estimate of the duration of the next run.
 
 use std::fmt::Write;
 use std::fs;
@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use super::report::Case;
 
-/// The number of tests in the table of the slowest.
+/// The number of tests in the table of the slowest tests.
 const SLOWEST: usize = 30;
-/// The duration of a whole run on two processors of a shared machine, from a fresh clone (`.ci/run`, 2026-11).
+/// How long a whole run takes from a fresh clone, on two processors of a shared machine (`.ci/run`, 2026-11).
 const FRESH_CLONE: Duration = Duration::from_secs(30 * 60);
 
-/// The slowest tests, one per line, and the total time.
+/// The slowest tests, one per line, and the total time of all tests.
 pub fn slowest(cases: &[Case]) -> String {
     let mut cases: Vec<&Case> = cases.iter().collect();
     cases.sort_by(|a, b| b.time_s.total_cmp(&a.time_s));
@@ -34,7 +34,8 @@ pub fn steps(steps: &[(&str, Duration)]) -> String {
     text
 }
 
-/// The expected duration of a run: that of the last whole run in this checkout, which is stored below `target`.
+/// How long a run is expected to take: as long as the last whole run in this checkout, which [`keep`] stored below
+/// `target`, or [`FRESH_CLONE`] if none is stored.
 pub fn expected(root: &Path) -> String {
     let last = fs::read_to_string(file(root)).ok().and_then(|text| text.trim().parse().ok());
     match last.map(Duration::from_secs) {

@@ -1,4 +1,4 @@
-//! Watches the host while tests run, so that a failure can be shown with the state of the host before it.
+//! Watches the state of the host while tests run ([`Watch`]), so that a failure can be shown with the state before it.
 
 use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -17,7 +17,7 @@ pub struct Watch {
     thread: JoinHandle<Vec<(SystemTime, HostState)>>,
 }
 
-/// The states of the host over time: at least one, in order of time.
+/// The states of the host, at least one, in order of time.
 #[derive(Debug)]
 pub struct Watched {
     states: Vec<(SystemTime, HostState)>,
@@ -58,7 +58,7 @@ impl Watched {
         format!("{into_run_s} s into the run: {}", state.describe(first))
     }
 
-    /// The share of the time in which a process held the lease of the settings, as a ratio.
+    /// The share of the time during which a process held the lease of the settings, as a ratio.
     pub fn lease_held_ratio(&self) -> f64 {
         let held = self.states.iter().filter(|(_, state)| state.is_lease_held()).count();
         held as f64 / self.states.len() as f64

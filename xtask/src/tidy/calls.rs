@@ -6,17 +6,18 @@ use super::tree::{File, Tree};
 
 /// The crate that may name ptrace and seccomp.
 const TRACER: &str = "crates/tracer/";
-/// Prefixes of words that name these calls.
+/// Prefixes of words that name calls for tracing.
 const TRACING: [&str; 7] =
     ["libc::ptrace", "sys::ptrace", "PTRACE_", "SECCOMP_", "SYS_ptrace", "SYS_seccomp", "PR_SET_SECCOMP"];
 
-/// The crates that only read.
+/// Crates that may only read.
 const READERS: [&str; 2] = ["crates/host/", "crates/census/"];
 /// The crate that may write system settings.
 const LEASE: &str = "crates/lease/";
-/// Files that ask the kernel to free or compact memory once. There is no value to restore, so this is not a setting.
+/// Files that ask the kernel to free or compact memory once. That leaves no value to restore, so it does not count as a
+/// setting.
 const FREEING_MEMORY: [&str; 2] = ["crates/platform/src/direct_map/splitting.rs", "crates/validation/src/memory.rs"];
-/// Prefixes of words that open files for writing, or change directories.
+/// Prefixes of words that open files for writing, or that change directories.
 const OPENING: [&str; 10] = [
     "fs::write",
     "fs::rename",
@@ -31,13 +32,13 @@ const OPENING: [&str; 10] = [
 ];
 /// Calls that write to an open file.
 const WRITING: [&str; 3] = ["write_all", "libc::write", "unistd::write"];
-/// Prefixes of literals with the paths of system settings.
+/// Prefixes of string literals with paths of system settings.
 const SETTINGS: [&str; 2] = ["\"/sys/", "\"/proc/sys/"];
 
-/// The directories that may read the page information of other processes: the census, and the code that finds out whether one page
-/// is present.
+/// The directories that may read the page information of other processes: the census, and the code that finds out whether a single
+/// page is present.
 const PAGE_READERS: [&str; 2] = ["crates/census/", "crates/host/src/maps/"];
-/// Suffixes of the names of these files in a format string (`/proc/{pid}/smaps`).
+/// Suffixes of format strings that name these files (`/proc/{pid}/smaps`).
 const PAGE_FILES: [&str; 3] = ["}/smaps", "}/pagemap", "}/numa_maps"];
 
 /// Findings about such calls in the sources of the crates.

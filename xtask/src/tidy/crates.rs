@@ -8,8 +8,8 @@ use serde::Deserialize;
 use super::Finding;
 use super::tree::Tree;
 
-/// The crates that each crate of the workspace may use, in its tests too. The purpose of a crate is to forbid dependencies, so a
-/// new crate must be listed here.
+/// For each crate of the workspace, the crates that it may use, including those that only its tests use. The purpose of a crate
+/// is to forbid dependencies, so a new crate must be listed here.
 const MAY_USE: [(&str, &[&str]); 19] = [
     ("validation", &[]),
     ("guest", &["testing"]),
@@ -46,7 +46,7 @@ const MAY_USE: [(&str, &[&str]); 19] = [
             "testing",
         ],
     ),
-    // The others are for its tests: the program itself has no code but a call of `verbs`.
+    // The program itself only calls `verbs`; the other crates are for its tests.
     (
         "pagelab",
         &[
@@ -67,16 +67,16 @@ const MAY_USE: [(&str, &[&str]); 19] = [
     ("xtask", &["validation", "guest"]),
 ];
 
-/// External crates for storing and drawing. Only one crate of the workspace may use them.
+/// External crates for storing and drawing, which only the crate `results` may use.
 const ONLY_RESULTS: [&str; 4] = ["rusqlite", "arrow", "parquet", "plotters"];
 
 /// A crate of the workspace.
 #[derive(Clone, Debug)]
 pub struct Member {
     pub name: String,
-    /// Its directory, relative to the workspace.
+    /// The directory of the crate, relative to the workspace.
     pub directory: String,
-    /// The root files of its library and programs, relative to the workspace.
+    /// The root files of the crate's library and programs, relative to the workspace.
     pub roots: Vec<String>,
     pub dependencies: Vec<Dependency>,
 }
@@ -87,7 +87,7 @@ pub struct Dependency {
     pub package: String,
     /// The name of the crate in source code.
     pub extern_name: String,
-    /// Whether only tests, benches and examples use it.
+    /// Whether only tests, benches and examples use the dependency.
     pub only_tests: bool,
 }
 

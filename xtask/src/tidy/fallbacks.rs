@@ -1,5 +1,5 @@
-//! Finds silent fallbacks: an error of reading system state is replaced by an empty value, without a comment that says why this is
-//! correct.
+//! Finds silent fallbacks: code that replaces an error of reading system state by an empty value, without a comment that says why
+//! this is correct.
 
 use std::ops::RangeInclusive;
 
@@ -40,12 +40,12 @@ fn unexplained(file: &File) -> Vec<Finding> {
     if file.path.split('/').any(is_of_tests) {
         return Vec::new();
     }
-    // The compiler rejects a file that cannot be parsed.
+    // A file that cannot be parsed is not reported here, because the compiler rejects it.
     let Ok(parsed) = syn::parse_file(&file.text) else { return Vec::new() };
     let mut fallbacks = Fallbacks::default();
     fallbacks.visit_file(&parsed);
     let lines: Vec<&str> = file.text.lines().collect();
-    // Lines count from 1, so the line above the first has the index of the first minus two.
+    // Lines are counted from 1, so the line above the first one has an index that is smaller by two.
     let has_comment = |of: &&RangeInclusive<usize>| {
         let around = of.start().saturating_sub(2)..*of.end();
         lines.get(around).is_some_and(|lines| lines.iter().any(|line| line.contains("//")))
@@ -55,7 +55,7 @@ fn unexplained(file: &File) -> Vec<Finding> {
     bare.map(|of| Finding::new(&file.path, *of.end(), message)).collect()
 }
 
-/// The lines of expressions that read and end in `unwrap_or_default`.
+/// The lines of each expression that reads and ends in `unwrap_or_default`.
 #[derive(Default)]
 struct Fallbacks(Vec<RangeInclusive<usize>>);
 
@@ -78,7 +78,7 @@ impl<'ast> Visit<'ast> for Fallbacks {
     }
 }
 
-/// Whether an expression reads, or drops an error, and its first line.
+/// Whether an expression reads system state, whether it drops an error, and its first line.
 struct Reads {
     is_found: bool,
     first: usize,

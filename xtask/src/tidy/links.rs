@@ -1,4 +1,4 @@
-//! Checks links in Markdown files: the files and headings must exist.
+//! Checks links in Markdown files: the linked files and headings must exist.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -20,7 +20,7 @@ fn check_file(tree: &Tree, file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The lines outside of fenced code, with inline code removed.
+/// The lines outside of fenced code, without inline code, and their numbers.
 pub fn prose(text: &str) -> impl Iterator<Item = (String, usize)> {
     let mut fenced = false;
     text.lines().zip(1..).filter_map(move |(line, number)| {
@@ -55,7 +55,8 @@ fn problem(tree: &Tree, from: &str, target: &str) -> Option<String> {
     (!found).then(|| format!("the link {target} names a heading that {path} does not have"))
 }
 
-/// `target` relative to the file `from`; `None` if it is outside the repository.
+/// The path `target`, which is relative to the file `from`, relative to the repository; `None` if it is outside the
+/// repository.
 pub fn resolve(from: &str, target: &str) -> Option<String> {
     let mut parts: Vec<&str> = from.split('/').collect();
     parts.pop();

@@ -1,4 +1,5 @@
-//! The rules of the workspace that no compiler checks, as functions from a tree of files to findings.
+//! The rules of the workspace that no compiler checks. Each rule is a function from a tree of files to a list of
+//! [`Finding`].
 
 mod arrows;
 mod calls;

@@ -1,13 +1,13 @@
-//! Finds property tests whose failure cannot be repeated: they must use `testing::properties`, which prints the seed and writes nothing
-//! into the source tree.
+//! Finds property tests whose failures cannot be repeated. They must use `testing::properties`, which prints the seed and writes
+//! nothing into the source tree.
 
 use super::Finding;
 use super::tree::{File, Tree};
 
-/// The start of property tests.
+/// The text with which property tests begin.
 const MACRO: &str = concat!("proptest", "! {");
 
-/// Findings about the line after each start, and about files of regressions.
+/// Findings about the line that follows this text, and about files of regressions.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let written = tree.files.iter().filter(|file| file.path.contains("proptest-regressions/"));
     let written = written.map(|file| Finding::new(&file.path, 0, "a property test wrote it; use testing::properties"));

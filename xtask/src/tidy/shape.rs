@@ -4,9 +4,9 @@ use super::Finding;
 use super::arrows::{Module, Source};
 use super::tree::{File, Tree};
 
-/// The largest number of lines of a file without a reason.
+/// Maximum number of lines of a file that gives no reason for its length.
 const MAX_LINES: usize = 400;
-/// The phrase in the first comment of a longer file that introduces the reason.
+/// The phrase in the first comment of a longer file with which the reason begins.
 const REASON: &str = "400 lines because";
 
 /// Findings about the style of source.
@@ -42,7 +42,8 @@ fn globs(source: &Source) -> Vec<Finding> {
     lines(source, message, |module| &module.contents.super_globs)
 }
 
-/// The errors of a library must be types. A program may use text.
+/// Findings for errors in libraries that are text. The errors of a library must be types; those of a program may be
+/// text.
 fn text_errors(source: &Source) -> Vec<Finding> {
     if !source.is_library() {
         return Vec::new();
@@ -51,7 +52,7 @@ fn text_errors(source: &Source) -> Vec<Finding> {
     lines(source, message, |module| &module.contents.text_errors)
 }
 
-/// A finding for each of these lines in a crate's modules.
+/// For each module of a crate, a finding for each line that `of` gives.
 fn lines(source: &Source, message: &str, of: impl Fn(&Module) -> &Vec<usize>) -> Vec<Finding> {
     let places = source.modules().flat_map(|module| of(module).iter().map(move |line| (module, *line)));
     places.map(|(module, line)| Finding::new(&module.file, line, message)).collect()

@@ -1,4 +1,4 @@
-//! Finds tests that do not run and report it without `testing::skip`: the tally would count them as passed.
+//! Finds tests that do not run and report that without `testing::skip`. The tally would count them as passed.
 
 use super::Finding;
 use super::tree::{File, Tree};
@@ -7,12 +7,12 @@ use super::tree::{File, Tree};
 const PRINTS: [&str; 4] = ["println!", "eprintln!", "print!", "eprint!"];
 /// Words with which a test reports that it does not run.
 const WORDS: [&str; 4] = ["skipped", "skipping", "not tested", "not run"];
-/// The directory of the helper, which prints them for all tests.
+/// The directory of the helper `testing::skip`, which prints these words for all tests.
 const HELPER: &str = "crates/testing/src/";
-/// The largest number of lines of a printing statement that is read.
+/// Maximum number of lines that are read of a printing statement.
 const STATEMENT_LINES: usize = 6;
 
-/// Findings about tests, and about manifests that make the helper a dependency of programs.
+/// Findings about tests, and about manifests that make the helper a dependency of a program.
 pub fn check(tree: &Tree) -> Vec<Finding> {
     let tests = tree.files.iter().filter(|file| file.is_rust() && !file.path.starts_with(HELPER));
     let manifests = tree.files.iter().filter(|file| file.path.ends_with("/Cargo.toml"));
@@ -27,7 +27,7 @@ fn check_tests(file: &File) -> Vec<Finding> {
     (first..code.len()).filter(prints).filter_map(finding).collect()
 }
 
-/// The first line of tests: the first line of a file in `tests/`, or that of `#[cfg(test)]`.
+/// The first line that belongs to tests: the first line of a file in `tests/`, or the line of `#[cfg(test)]`.
 fn first_test_line(file: &File) -> Option<usize> {
     let is_of_tests = |part: &str| part == "tests" || part == "tests.rs" || part.ends_with("_tests.rs");
     if file.path.split('/').any(is_of_tests) {
@@ -42,7 +42,7 @@ fn has_macro(line: &str, name: &str) -> bool {
         .any(|(at, _)| !line[..at].ends_with(|before: char| before.is_alphanumeric() || before == '_'))
 }
 
-/// The problem of the printing statement that starts in a line.
+/// What is wrong with the printing statement that starts in a line; `None` if nothing is.
 fn problem(text: &[&str], code: &[&str], line: usize) -> Option<&'static str> {
     let end =
         (line..text.len()).take(STATEMENT_LINES).find(|at| code[*at].trim_end().ends_with([';', ','])).unwrap_or(line);
@@ -56,7 +56,7 @@ fn problem(text: &[&str], code: &[&str], line: usize) -> Option<&'static str> {
     returns.then_some("a test that prints and returns counts as passed; report what it needs with testing::skip")
 }
 
-/// Only tests may depend on the helper.
+/// A finding if a manifest makes the helper a dependency of more than tests.
 fn check_manifest(file: &File) -> Option<Finding> {
     let (mut section, mut lines) = ("", file.text.lines().zip(1..));
     let (_, number) = lines.find(|(line, _)| {
@@ -76,7 +76,7 @@ mod tests {
         check(&Tree::of(&[(path, source)])).len()
     }
 
-    /// Assembled from two parts, so that this file does not contain the macro.
+    /// A printing statement. It is assembled from two parts, so that this file does not contain the macro.
     fn printing(what: &str) -> String {
         format!("fn test() {{\n    {}\n}}\n", what.replace("PRINT", concat!("print", "ln!")))
     }

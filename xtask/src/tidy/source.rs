@@ -10,7 +10,7 @@ const UNFINISHED: [&str; 3] = ["todo!", "unimplemented!", "dbg!"];
 const INPUT_OUTPUT: [&str; 5] = ["fs", "process", "net", "env", "os"];
 /// Types that read a clock.
 const CLOCKS: [&str; 2] = ["Instant", "SystemTime"];
-/// The directories in which neither is allowed.
+/// The directories in which neither I/O nor clocks are allowed.
 const PURE: [&str; 3] = ["crates/policy/src/", "crates/study/src/", "crates/paging/src/"];
 
 /// Findings about source code.

@@ -3,7 +3,7 @@
 use super::Finding;
 use super::tree::{File, Tree};
 
-/// Words that promise work, assembled from two parts so that this file does not contain them.
+/// Words that promise work. Each is assembled from two parts, so that this file does not contain it.
 const PROMISES: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("XX", "X")];
 /// Prefixes of paths that exist on one machine only.
 const MACHINE_PATHS: [&str; 5] = [

@@ -1,4 +1,4 @@
-//! The files of the workspace, and Rust source without its comments and literals.
+//! The files of the workspace ([`Tree`]), and Rust source without its comments and literals.
 
 use std::path::Path;
 use std::process::Command;
@@ -98,7 +98,7 @@ fn without_comments_and_literals(text: &str) -> String {
     code
 }
 
-/// The length of the comment or literal that starts at `at`; 0 if there is none.
+/// The length of the comment or literal that starts at this character; 0 if none starts there.
 fn blank_length(characters: &[char], at: usize) -> usize {
     let rest = &characters[at..];
     let before = at.checked_sub(1).map(|index| characters[index]);

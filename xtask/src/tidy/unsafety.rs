@@ -50,7 +50,7 @@ fn unexplained(file: &File) -> Vec<Finding> {
     findings
 }
 
-/// The line and the lines above that belong to it: comments, attributes, and the start of its statement.
+/// The line, and the lines above that belong to it: comments, attributes, and the start of its statement.
 fn comments_above<'a>(code: &'a [&'a str], text: &'a [&'a str], index: usize) -> impl Iterator<Item = &'a str> {
     let belongs = |above: &usize| {
         let (code, text) = (code[*above].trim(), text[*above].trim());

@@ -1,5 +1,5 @@
-//! Checks that crates whose code may run as root deny the functions that `clippy.toml` disallows: those that write by path, where
-//! another user can plant a link.
+//! Checks that crates whose code may run as root deny the functions that `clippy.toml` disallows. These functions write by path,
+//! and another user may plant a link there.
 
 use super::Finding;
 use super::crates::Workspace;

@@ -13,13 +13,14 @@ pub struct Arguments {
     pub job: Job,
     /// The selected policies, in the order of the table.
     pub policies: Vec<&'static str>,
-    /// The directory of pagelab and its recorder. If `None`, they are built for release.
+    /// The directory of pagelab and its recorder. If `None`, both are built for release.
     pub built: Option<PathBuf>,
 }
 
 #[derive(Debug, PartialEq)]
 pub enum Job {
-    /// Make the table, of these programs or of all. Rows of the same kernel and commit are not measured again, except with `again`.
+    /// Make the table, for these programs or for all. Unless `again` is true, a row of the same kernel and commit is not measured
+    /// again.
     Table { names: Vec<String>, again: bool },
     /// Run random programs.
     Random(RandomScripts),
@@ -28,7 +29,7 @@ pub enum Job {
 /// Selects random programs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RandomScripts {
-    /// The seed of the first program. The next programs use the seeds after it.
+    /// The seed of the first program. The programs after it use the following seeds.
     pub seed: u64,
     pub until: Until,
 }

@@ -1,5 +1,5 @@
-//! Prepares a program: makes a directory in tmpfs with a copy of it, its libraries and its input files, and determines how it is
-//! started.
+//! Prepares a program for the truth table ([`Bench`]): makes a directory in a tmpfs with a copy of the program, its libraries
+//! and its input files, and determines how to start it.
 
 use std::fmt;
 use std::fs;
@@ -13,16 +13,16 @@ use validation::launch::Launch;
 use super::programs::{DIRECTORY, Program};
 use super::tools::Tools;
 
-/// A tmpfs. On other file systems the kernel maps a large folio of a file whole at one fault, and the folios of a file depend on
-/// how it was read.
+/// A tmpfs. On another file system the kernel maps a large folio of a file whole at one fault, and which folios a file has
+/// depends on how the file was read.
 const MEMORY: &str = "/dev/shm";
 
 /// Why a program is not in the table.
 #[derive(Debug)]
 pub enum NotReady {
-    /// It is not installed.
+    /// The program is not installed.
     Missing(String),
-    /// It or its input could not be made.
+    /// The program or its input could not be made.
     Failed(String),
 }
 
@@ -37,12 +37,12 @@ impl fmt::Display for NotReady {
 
 /// A program that is ready to run. Its directory is removed when this is dropped.
 pub struct Bench {
-    /// Where it is measured and simulated.
+    /// How the program is measured and simulated.
     pub lab: Lab,
     pub command: Vec<String>,
-    /// The launch with which it maps the same on both sides.
+    /// How the program is started, so that it maps the same memory on both sides.
     pub launch: Launch,
-    /// What could not be made equal on both sides.
+    /// What could not be made equal on both sides, if anything.
     pub differs: Option<&'static str>,
     _directory: Directory,
 }
@@ -77,7 +77,7 @@ impl Bench {
         let place = directory.0.display().to_string();
         let filled = |word: &str| word.replace(DIRECTORY, &place);
         if let Some(user) = &program.user {
-            // The user writes its trace there.
+            // The recording runs as that user, and writes its trace to this directory.
             make(&["chown".to_owned(), user.clone(), place.clone()], program)?;
         }
         for (name, content) in &program.files {
@@ -102,7 +102,7 @@ impl Bench {
             [("PATH".to_owned(), std::env::var("PATH").unwrap_or_default()), ("HOME".to_owned(), place.clone())];
         let own = program.environment.iter().map(|(name, value)| (name.clone(), filled(value)));
         let launch = Launch::new(environment.into_iter().chain(own).collect());
-        // A program of another user would have to be traced as that user.
+        // A program of another user would have to be traced as that user, so its mappings are not compared.
         let is_matched = has_interpreter && program.user.is_none() && !program.in_place;
         let (launch, differs) = match_start(launch, &command, is_matched.then_some(&libraries), program.addresses);
         let lab = Lab {
@@ -118,7 +118,7 @@ impl Bench {
     }
 }
 
-/// The launch with which a program maps the same on both sides; otherwise the plain launch, and what differs.
+/// The launch with which a program maps the same on both sides. If there is none, the plain launch, and what differs.
 fn match_start(
     launch: Launch,
     command: &[String],
@@ -126,7 +126,7 @@ fn match_start(
     by_addresses: bool,
 ) -> (Launch, Option<&'static str>) {
     let Some(libraries) = libraries else { return (launch, None) };
-    // The same directory with a longer name.
+    // Names the same directory, with a path that is longer by this number of bytes.
     let named = |bytes: usize| format!("{}/{}", libraries.display(), "./".repeat(bytes / 2));
     let Some(started) = launch.same_start(command, named) else {
         let mut launch = launch;

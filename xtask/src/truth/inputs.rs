@@ -1,12 +1,12 @@
-//! The input files of the programs of the truth table. They are generated, and the same on every machine.
+//! The input files of programs in the truth table. They are generated, and the same on every machine.
 
 use serde::Deserialize;
 
-/// The content of a file. Numbers are counts of lines, functions or rows.
+/// What a file contains. The numbers are those of lines, functions or rows.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 pub enum Content {
-    /// Lines, each with a number of up to ten digits that is unrelated to that of the line before.
+    /// Lines, each with a number of up to ten digits. The numbers of consecutive lines are unrelated.
     Lines(u32),
     /// Lines of JSON, each an object with a number, a name and a list.
     Json(u32),

@@ -1,4 +1,4 @@
-//! The cells of the table: a measured and a simulated figure, and whether they agree.
+//! The cells of the truth table ([`Cell`]): a measured and a simulated figure, and whether the two agree.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use validation::lab::Figures;
 
 /// The allowed relative difference of a figure.
 const TOLERANCE: f64 = 0.02;
-/// Faults that are not caused by the program's memory: those of the vDSO and its data, which QEMU does not have, those of code that
+/// Faults that are not caused by the program's memory: faults on the vDSO and its data, which QEMU does not have, on code that
 /// libraries choose by the processor, and the few by which launches differ.
 const STRAY_FAULTS: f64 = 5.0;
 const BASE_BYTES: f64 = 4096.0;
@@ -16,9 +16,9 @@ const BASE_BYTES: f64 = 4096.0;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
-    /// Minor faults, without those of the launch.
+    /// Minor faults, without those of launching the program.
     Faults,
-    /// Bytes mapped as the policy asks, sampled before they are unmapped and at the end of each process.
+    /// Bytes that are mapped as the policy asks, sampled before memory is unmapped and at the end of each process.
     CoveredBytes,
     /// Bytes that the policy applies to: all private anonymous memory and hugetlb pages.
     ConcernedBytes,
@@ -43,7 +43,8 @@ impl Figure {
         }
     }
 
-    /// The allowed difference in addition to [`TOLERANCE`]: stray faults, and the base pages that they map.
+    /// The allowed difference of a figure in addition to [`TOLERANCE`], which stray faults and the base pages that they
+    /// map can cause.
     fn stray(self) -> f64 {
         match self {
             Figure::Faults => STRAY_FAULTS,
@@ -53,7 +54,7 @@ impl Figure {
     }
 }
 
-/// A figure on both sides.
+/// The values of a figure on both sides.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Cell {
@@ -66,7 +67,7 @@ pub enum Cell {
 /// The spread of a figure over several runs, or over the traces of several runs.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
-    /// The median; the lower one of an even number of values.
+    /// The median; of two middle values the lower one.
     pub median: f64,
     pub least: f64,
     pub most: f64,
@@ -92,8 +93,8 @@ impl fmt::Display for Spread {
 }
 
 impl Cell {
-    /// Compares a figure of trials with that of simulations, one for each trace. `launch_faults` is the native number of faults of
-    /// a launch.
+    /// Compares a figure of native trials with that of the simulations, one for each trace. `launch_faults` is the native number
+    /// of faults of launching a program.
     pub fn new(figure: Figure, trials: &[Figures], simulated: &[Figures], launch_faults: f64) -> Cell {
         let number = |of: fn(&Figures) -> u64, less: f64| Cell::Number {
             measured: Spread::of(trials.iter().map(|trial| of(trial) as f64 - less)),
@@ -113,9 +114,9 @@ impl Cell {
         }
     }
 
-    /// Whether both agree. A number agrees if the median of the traces differs from the median of the runs by at most the tolerance
-    /// or the stray faults, or if it is between the minimum and the maximum of the runs, extended by the stray faults. A word
-    /// agrees if it was measured in some run.
+    /// Whether both sides agree. Numbers agree if the median over the traces differs from the median over the runs by at most the
+    /// tolerance or the stray faults, or if it is between the minimum and the maximum of the runs, extended by the stray faults.
+    /// Words agree if the simulated word was measured in some run.
     pub fn agrees(&self, figure: Figure) -> bool {
         match self {
             Cell::Number { measured, simulated } => {
@@ -128,7 +129,7 @@ impl Cell {
     }
 }
 
-/// The most frequent verdict of the traces.
+/// The most frequent verdict over the traces.
 fn most_frequent(simulated: &[Figures]) -> String {
     let count = |word: &str| simulated.iter().filter(|trace| trace.holding == word).count();
     let most = simulated.iter().max_by_key(|trace| count(&trace.holding));

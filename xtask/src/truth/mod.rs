@@ -1,6 +1,6 @@
-//! `cargo xtask truth`: the truth table, which compares native runs of programs on the running kernel with their simulations. The
-//! model was not tuned for these programs. `cargo xtask truth --random` does the same for random programs, for some minutes or a
-//! number of programs.
+//! `cargo xtask truth`: makes the truth table, which compares native runs of programs on the running kernel with their
+//! simulations. The model was not tuned for these programs. `cargo xtask truth --random` does the same for random programs, for
+//! some minutes or a number of programs.
 //!
 //! A *cell* of the table is one figure of one program under one policy, measured and simulated. A cell is *off* if the two do not
 //! agree ([`Cell::agrees`]). `reasons.toml` has the known reasons why cells are off.
@@ -32,9 +32,11 @@ use tools::Tools;
 
 /// The policies of the table, unless the arguments select some of them.
 pub const POLICIES: [&str; 4] = ["base", "mthp-64k", "thp", "hugetlb-2m"];
-/// Number of native runs of a program under a policy if a cell was off after one run. They show the spread on the kernel.
+/// The number of native runs of a program under a policy if a cell was off after one run. The runs show how far figures
+/// vary on the kernel.
 const RUNS: usize = 10;
-/// Number of traces of a program of which a cell is still off after those runs. A recording is one run, and partly random too.
+/// The number of traces of a program of which a cell is still off after those runs. A recording is a run too, and partly
+/// random.
 const TRACES: usize = 3;
 
 /// Makes the table, or compares random programs. Fails if a cell is off without a known reason.
@@ -61,7 +63,8 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
 }
 
 /// Prints each row as soon as it is made, and then a summary. Returns whether every cell that is off has a reason, and every
-/// reason has a cell that is off. `again` measures every program, even if `target/truth` has its row from this kernel and commit.
+/// reason has a cell that is off. If `again` is true, measures every program, even if `target/truth` has its row from this kernel
+/// and commit.
 fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[&'static str]) -> Result<bool, String> {
     let (programs, reasons) = (programs::named(names)?, Reasons::read()?);
     let made_with = tools::provenance(root);
@@ -98,7 +101,7 @@ fn table(root: &Path, tools: &Tools, names: &[String], again: bool, policies: &[
     Ok(summarize(&rows, &variant_rows, &reasons))
 }
 
-/// The native faults of a launch ([`launch_faults`]), for each user that runs programs.
+/// For each user that runs programs, the native faults of launching a program ([`launch_faults`]).
 type Launches = BTreeMap<Option<String>, f64>;
 
 /// Makes the row of a program. If that fails, the row has the reason instead of cells.
@@ -120,8 +123,8 @@ fn measure(
     }
 }
 
-/// The native faults of a launch: those before the execve, which a recording does not have. They are the native faults of a
-/// program that only exits, minus its simulated ones.
+/// The native faults of launching a program, which happen before the execve, so that a recording does not have them. They
+/// are measured with a program that only exits: its native faults minus its simulated ones.
 fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> Result<f64, Problem> {
     if let Some(faults) = launches.get(&program.user) {
         return Ok(*faults);
@@ -130,7 +133,7 @@ fn launch_faults(program: &Program, tools: &Tools, launches: &mut Launches) -> R
     let exits = Program::only_exits(program.user.clone());
     let bench = Bench::new(&exits, tools).map_err(|why| failed(why.to_string()))?;
     let columns = cells(&bench, &["base"], 0.0)?;
-    // The first figure is that of faults.
+    // The first figure of a column is the number of faults.
     let cell = columns.first().and_then(|(_, cells)| cells.as_ref().ok()?.first().map(|(_, cell)| cell.clone()));
     let Some(Cell::Number { measured, simulated }) = cell else { return Err(failed("faults".to_owned())) };
     let faults = measured.median - simulated.median;
@@ -179,14 +182,15 @@ fn is_off(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> bool {
     judged.is_ok_and(|cells| cells.iter().any(|(figure, cell)| !cell.agrees(*figure)))
 }
 
-/// The cells of a program under one policy, from its native trials and its simulations, one for each trace.
+/// The cells of a program under one policy, from its native trials, and from its simulations, of which there is one for
+/// each trace.
 fn judged_of(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> Result<Vec<(Figure, Cell)>, String> {
     let trials = trials.as_ref().map_err(ToString::to_string)?;
     Ok(FIGURES.map(|figure| (figure, Cell::new(figure, trials, simulated, launch_faults))).into())
 }
 
-/// Prints how many cells agree, the reasons of those that are off, and the necessary changes to the list of reasons. Returns
-/// whether no changes are necessary. `variant_rows` are the rows of variants without a supposed cause.
+/// Prints how many cells agree, the reasons of those that are off, and which changes the list of reasons needs. Returns
+/// whether it needs none. `variant_rows` are the rows of variants of programs, which lack a supposed cause.
 fn summarize(rows: &[Row], variant_rows: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));

@@ -1,4 +1,4 @@
-//! The list of programs (`programs.toml`).
+//! The programs of the truth table ([`Program`], `programs.toml`).
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ const LIST: &str = include_str!("programs.toml");
 /// The placeholder for the directory of a program's files in its arguments.
 pub const DIRECTORY: &str = "{dir}";
 
-/// A program of the table. The start of the list explains the keys.
+/// A program of the table. The comment at the start of `programs.toml` explains the keys.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Program {
@@ -22,7 +22,7 @@ pub struct Program {
     pub package: String,
     /// The program file.
     pub run: String,
-    /// The program finds its own files relative to its path, so it is not copied.
+    /// Whether the program is not copied, because it finds its own files relative to its path.
     #[serde(default)]
     pub in_place: bool,
     #[serde(default)]
@@ -42,7 +42,7 @@ pub struct Program {
     pub environment: BTreeMap<String, String>,
     /// The user that runs it.
     pub user: Option<String>,
-    /// Its allocations depend on its addresses.
+    /// Whether the program's allocations depend on its addresses.
     #[serde(default)]
     pub addresses: bool,
     /// The timeout of a native run, in seconds.
@@ -55,7 +55,7 @@ fn usual_limit_s() -> u64 {
 }
 
 impl Program {
-    /// A program that only exits, with which the faults of a launch are measured.
+    /// A program that only exits, with which the faults of launching a program are measured.
     pub fn only_exits(user: Option<String>) -> Program {
         Program {
             name: "true".to_owned(),

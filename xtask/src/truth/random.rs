@@ -1,5 +1,5 @@
-//! Runs random programs of system calls and memory accesses natively, and compares them with their simulations. A program that
-//! differs is shrunk and printed.
+//! Runs random programs of system calls and memory accesses natively, and compares them with their simulations ([`run`]). A
+//! program that differs is shrunk and printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -49,11 +49,11 @@ fn run_given(scripts: &mut Scripts, file: &PathBuf) -> Result<bool, String> {
     let off = scripts.differences(&text).map_err(|problem| problem.to_string())?;
     print(&off);
     println!("{}", if off.is_empty() { "agrees" } else { "differs" });
-    // The script is not known to be minimal, so its difference is not assigned a kind.
+    // The given script need not be minimal, so its differences are not assigned to a kind.
     Ok(off.is_empty())
 }
 
-/// Tries one script after the other while `continues` returns true for the number of scripts so far.
+/// Tries one script after the other. Stops when `continues` returns false for the number of scripts so far.
 fn run_random(
     scripts: &mut Scripts,
     directory: &Path,

@@ -1,4 +1,4 @@
-//! The known reasons why cells differ (`reasons.toml`).
+//! The known reasons why cells of the truth table are off ([`Reasons`], `reasons.toml`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use super::row::Row;
 
 const LIST: &str = include_str!("reasons.toml");
 
-/// Why cells of a program differ.
+/// Why cells of a program are off.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Reason {
@@ -19,20 +19,20 @@ pub struct Reason {
     pub figures: Vec<Figure>,
     /// The reason.
     pub because: String,
-    /// The cause is random, so the cells may also agree.
+    /// Whether the cause is random, so that the cells may also agree.
     #[serde(default)]
     pub by_chance: bool,
-    /// A variant of the program without the cause, for which the cells agree.
+    /// A variant of the program that lacks the cause. If the reason is right, its cells agree.
     pub without: Option<Without>,
 }
 
-/// A variant of a program of the table.
+/// A variant of a program in the table.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Without {
     /// What the variant lacks, in a few words.
     pub what: String,
-    /// Environment variables in addition to those of the program.
+    /// Environment variables of the variant, in addition to those of the program.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
     /// Arguments that replace those of the program.
@@ -61,7 +61,7 @@ struct List {
     reason: Vec<Reason>,
 }
 
-/// A cell that differs: program, policy, figure.
+/// A cell that is off: program, policy, figure.
 pub type Miss = (String, String, Figure);
 
 /// The list of reasons.
@@ -75,7 +75,7 @@ impl Reasons {
         Ok(Reasons(list.reason))
     }
 
-    /// The reason why a cell differs.
+    /// The reason why a cell is off; `None` if the list has none.
     pub fn of(&self, miss: &Miss) -> Option<&str> {
         self.reason(miss).map(|reason| reason.because.as_str())
     }
@@ -87,7 +87,7 @@ impl Reasons {
         self.0.iter().find(concerns)
     }
 
-    /// The variants of these programs without the supposed causes, each once.
+    /// The variants that the reasons of these programs name, each once.
     pub fn without(&self, programs: &[Program]) -> Vec<Program> {
         let mut found: Vec<Program> = Vec::new();
         for program in programs {
@@ -101,7 +101,7 @@ impl Reasons {
         found
     }
 
-    /// The reasons that these rows of variants do not confirm: cells that differ in them too.
+    /// Reasons that the rows of variants do not confirm, because cells are off in the variant too.
     pub fn unconfirmed(&self, rows: &[Row]) -> Vec<String> {
         let mut unconfirmed = Vec::new();
         for row in rows {
@@ -130,8 +130,7 @@ impl Reasons {
         unconfirmed
     }
 
-    /// The necessary changes to the list: differing cells without a reason, and reasons without a differing cell among the cells in
-    /// `looked`.
+    /// Which changes the list needs: cells that are off and have no reason, and reasons for none of whose cells in `looked` is off.
     pub fn unsettled(&self, misses: &BTreeSet<Miss>, looked: &BTreeSet<Miss>) -> Vec<String> {
         let cell = |(program, policy, figure): &Miss| format!("{program} under {policy}, {}", figure.name());
         let without = misses.iter().filter(|miss| self.of(miss).is_none());

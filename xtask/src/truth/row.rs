@@ -1,4 +1,4 @@
-//! A row of the table: the measurements of a program under the policies, stored in a file, and printed.
+//! A row of the truth table ([`Row`]): the cells of a program under the policies, stored in a file, and printed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 
 use super::judge::{Cell, FIGURES, Figure};
 
-/// A policy, with the cells of a program under it or why there are none.
+/// A policy, and the cells of a program under it or why there are none.
 pub type Column = (String, Result<Vec<(Figure, Cell)>, String>);
 
-/// A program of the table, with its cells or why it has none.
+/// A program of the table, and its cells or why it has none.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
     pub program: String,
     /// The kind of program.
     pub kind: String,
-    /// The kernel and the commit with which it was measured. A row of another kernel or commit is measured again.
+    /// The kernel and the commit with which the program was measured. If either has changed, it is measured again.
     pub made_with: (String, String),
     /// For each policy, the cells or why there are none.
     pub policies: Vec<Column>,
-    /// What could not be made equal on both sides.
+    /// What could not be made equal on both sides, if anything.
     pub differs: Option<String>,
 }
 
@@ -37,7 +37,7 @@ impl Row {
         }
     }
 
-    /// The cells, each with its policy and whether both sides agree.
+    /// The cells, each with its policy, and with whether both sides agree.
     pub fn cells(&self) -> impl Iterator<Item = (&str, Figure, bool)> {
         let cells = self.policies.iter().filter_map(|(policy, cells)| Some((policy, cells.as_ref().ok()?)));
         cells.flat_map(|(policy, cells)| {
@@ -94,7 +94,7 @@ pub fn head() -> String {
     format!("| program | policy | {} |\n|{}\n", names.join(" | "), "---|".repeat(names.len() + 2))
 }
 
-/// A cell as two Markdown cells; bold if they do not agree.
+/// A cell of the truth table as two cells in Markdown: measured and simulated. They are bold if they do not agree.
 fn shown(figure: Figure, cell: &Cell) -> String {
     let (measured, simulated) = match cell {
         Cell::Number { measured, simulated } => (measured.to_string(), simulated.to_string()),

@@ -1,11 +1,11 @@
-//! The tools that make the table: pagelab and its recorder, and other programs.
+//! The tools with which the truth table is made ([`Tools`]): pagelab and its recorder, and other programs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::test::packages::is_in_path;
 
-/// The other programs that a comparison needs, each with its package.
+/// The other programs that the table needs, each with its package.
 const PROGRAMS: [(&str, &str); 7] = [
     ("setarch", "util-linux"),
     ("prlimit", "util-linux"),
@@ -16,7 +16,7 @@ const PROGRAMS: [(&str, &str); 7] = [
     ("gcc", "gcc"),
 ];
 
-/// The suffix of the commit if the source has changed.
+/// The suffix of the commit's name if the source has changed since.
 const CHANGED: &str = " with changes";
 
 /// The file name of the recorder.
@@ -30,7 +30,7 @@ pub struct Tools {
 }
 
 impl Tools {
-    /// The tools in a directory; otherwise builds them for release.
+    /// The tools in the directory `built`; without one, builds them for release.
     pub fn ready(root: &Path, built: Option<&Path>) -> Result<Tools, String> {
         if !cfg!(target_arch = "x86_64") {
             return Err("expected x86-64, which the model of the kernel describes".to_owned());
@@ -55,7 +55,7 @@ impl Tools {
     }
 }
 
-/// Builds both, and returns their directory.
+/// Builds pagelab and the recorder, and returns their directory.
 fn build(root: &Path) -> Result<PathBuf, String> {
     let mut cargo = crate::cargo(root);
     let status = cargo.args(["build", "--release", "--quiet", "-p", "pagelab", "-p", "qemu-plugin"]).status();
@@ -66,7 +66,7 @@ fn build(root: &Path) -> Result<PathBuf, String> {
     }
 }
 
-/// The provenance of the table: the kernel, and pagelab's commit.
+/// Where a row comes from: the kernel, and pagelab's commit.
 pub fn provenance(root: &Path) -> (String, String) {
     let printed = |command: &mut Command| {
         let output = command.output().map(|output| output.stdout).unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Environment of a command that runs as another user: that user's own, and the named variables.
+//! Tests of the environment of a command that runs as another user: it has that user's own environment, and the
+//! variables that were named.
 
 use super::*;
 

@@ -1,4 +1,5 @@
-//! Inputs of a workload that root runs as another user: links that this user plants among them do not lead root anywhere.
+//! Tests of inputs of a workload that root runs as another user: links that this user plants among the inputs do not lead
+//! root anywhere.
 
 use std::path::PathBuf;
 
@@ -6,7 +7,7 @@ use tempfile::TempDir;
 
 use super::*;
 
-/// A study with one workload of the user `nobody`, whose input is a file.
+/// A study with one workload of the user `nobody`, whose input is a file made by a script.
 const STUDY: &str = r#"
 schema = "pagelab.study/1"
 name = "planted"
@@ -39,7 +40,7 @@ command = ["sh", "WORKLOAD", "{numbers}"]
 input = "{numbers}"
 "#;
 
-/// The study, a cache that only root can change, and a directory with a file that only root can access.
+/// The study, a cache that only root can change, and a directory with a precious file that only root can access.
 struct Case {
     bench: Bench,
     cache: TempDir,
@@ -47,7 +48,8 @@ struct Case {
 }
 
 impl Case {
-    /// `script` makes the input, and `workload` is run with its path. In both, `PRECIOUS` is replaced by the path of root's file.
+    /// `script` makes the input, and `workload` is run with the input's path. In both, `PRECIOUS` is replaced by the path of
+    /// root's precious file.
     fn new(script: &str, workload: &str) -> Option<Case> {
         if !needs(&[root(), program("setpriv")]) {
             return None;
@@ -76,7 +78,7 @@ impl Case {
         study
     }
 
-    /// Runs the study with more blocks, so that something is left to run.
+    /// Runs the study again with more blocks, so that there is something left to run.
     fn again(&self, blocks: u32) -> Ran {
         let study = STUDY.replace("blocks = 2", &format!("blocks = {blocks}"));
         fs::write(self.bench.path("planted.toml"), study).unwrap();
@@ -94,13 +96,13 @@ impl Case {
         entries.into_iter().find(|path| path.is_dir()).unwrap()
     }
 
-    /// Whether root's file is unchanged, and the only one in its directory.
+    /// Whether root's precious file is unchanged, and still the only file in its directory.
     fn is_untouched(&self) -> bool {
         fs::read_to_string(self.file()).unwrap() == "precious"
             && fs::read_dir(self.precious.path()).unwrap().count() == 1
     }
 
-    /// Runs a shell as `nobody` in the input's directory; `$hash` is the only name in it.
+    /// Runs a shell as `nobody` in the input's directory. `$hash` is the only name in that directory.
     fn as_nobody(&self, text: &str) {
         let mut planting = Command::new("sh");
         planting.args(["-ec", &format!("hash=$(ls); {text}")]).current_dir(self.directory());
@@ -137,7 +139,8 @@ fn root_gives_away_no_file_behind_a_link_in_an_input() {
 fn links_and_fifos_planted_in_a_made_input_are_not_opened() {
     let Some(case) = Case::new("seq $1", "true") else { return };
     case.study("run").ran().says(0, &["the input numbers has the hash"]);
-    // If the copy for a trial is a link, the link is removed and its target stays. A FIFO next to the content is not part of it.
+    // If the copy for a trial is a link, the link is removed and its target stays. A FIFO in the input's directory is not part
+    // of its content.
     case.as_nobody(&format!("ln -s {} $hash.trial; mkfifo $hash/pipe", case.precious.path().display()));
     case.again(3).says(0, &[]);
     assert!(case.is_untouched());

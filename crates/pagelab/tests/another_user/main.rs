@@ -1,5 +1,5 @@
-//! Commands that run as another user. They get nothing of root's: not its terminal, not its environment, and no privilege by exec.
-//! Otherwise they behave as usual.
+//! Tests of commands that run as another user. Such a command gets nothing of root's: not its terminal, not its environment, and
+//! no privilege by exec. In everything else it behaves as usual.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -22,10 +22,10 @@ use terminal::{PATIENCE, Typist};
 /// A policy that traces the command, and one that does not.
 const POLICIES: [&str; 2] = ["base", "default+no-huge"];
 
-/// The options for the other user.
+/// The options that select the other user.
 const NOBODY: [&str; 2] = ["--user", "nobody"];
 
-/// A bench with a compiled program of this directory that every user can execute.
+/// A bench with a compiled program of this directory, which every user can execute.
 fn bench_with(name: &str, mode: u32) -> (Bench, String) {
     let bench = Bench::new();
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(format!("{name}.c"));
@@ -41,7 +41,7 @@ fn can_become_another() -> bool {
     needs(&[root(), program("gcc"), program("setsid")])
 }
 
-/// `pagelab exec` as nobody.
+/// `pagelab exec` that runs a command as the user `nobody`.
 fn exec(bench: &Bench, policy: &str, command: &[&str]) -> Command {
     bench.pagelab(&[&["exec", "-p", policy][..], &NOBODY, &["--"], command].concat())
 }

@@ -1,4 +1,4 @@
-//! Relaying between root's terminal and the command: typed keys, output, sizes, stops and ends.
+//! Tests of the relay between root's terminal and the command's: typed keys, output, sizes, stops and ends.
 
 use super::*;
 
@@ -42,7 +42,8 @@ fn as_the_same_user_the_terminal_is_the_same_and_a_key_arrives_once() {
     }
 }
 
-/// The command's terminal is still pagelab's, which passes typed keys on.
+/// Standard input and output of the command are no terminal here. pagelab still passes on what is typed at its own
+/// terminal, and each key reaches the command only once.
 #[test]
 fn a_key_reaches_a_command_without_a_terminal_once() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -67,7 +68,8 @@ fn a_key_reaches_a_command_without_a_terminal_once() {
         let (command, _) = of_keys.iter().find(|(_, line)| line.starts_with(&keys)).expect("the command");
         common::await_stop(*command);
         typist.types("fg\n");
-        // The shell prints the job before it gives it the terminal. When the command continues, it has done so.
+        // The shell prints the job before it gives the terminal to it. Once the command continues, the job has the
+        // terminal.
         assert!(within(PATIENCE, || !common::is_stopped(*command)), "{policy}");
         typist.types("\x03");
         assert!(has_printed("interrupt 2"), "{policy}");
@@ -115,7 +117,7 @@ fn streams_that_are_no_terminals_stay_what_they_are() {
         typist.types(&format!("{exec} {standing} it | cat\n"));
         typist.sees("terminal=some streams=101");
         typist.sees("NEXT> ");
-        // A password is read from the terminal, whatever the standard input is.
+        // A password is read from the terminal even if the standard input is something else.
         typist.types(&format!("echo piped | {exec} sh -c 'echo ask; read word </dev/tty; echo the word is $word'\n"));
         typist.sees("ask\r");
         typist.types("secret\n");
@@ -147,19 +149,20 @@ fn a_shell_stops_and_resumes_it() {
         typist.types("\x04");
         typist.sees("end after 0");
         typist.sees("NEXT> ");
-        // A process that reads in the background is stopped. A shell reports it by its name.
+        // A process that reads the terminal from the background is stopped. The shell then reports it by its name.
         typist.types(&format!("set -b; {line} cat &\n"));
         typist.sees("Stopped");
         typist.types("fg\n");
         typist.sees("cat\r\n");
         typist.types("typed\n");
         typist.sees("typed\r\ntyped\r\n");
-        typist.types("\x04"); // before it is in front this key would mean the end to pagelab's terminal
+        typist.types("\x04"); // before cat is in the foreground, pagelab's terminal would take this key as end of input
         typist.sees("NEXT> ");
     }
 }
 
-/// The modes are restored even if pagelab is killed: then the process between the terminals restores them.
+/// The modes of the terminal are restored even if pagelab is killed: the process between the two terminals then
+/// restores them.
 #[test]
 fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
     if !can_become_another() || !needs(&[program("bash")]) {
@@ -169,7 +172,7 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
     for (policy, signal) in
         POLICIES.iter().flat_map(|policy| ["TERM", "HUP", "QUIT", "KILL"].map(|signal| (policy, signal)))
     {
-        // A shell that does not change the modes, and so does not restore them either.
+        // A shell that does not change the modes, and so does not restore them either, runs the command.
         let line = format!("{} exec -p {policy} --user nobody -- {keys}; echo over; sleep 600", bench.word("pagelab"));
         let mut sh = Command::new("sh");
         sh.args(["-c", &line]).current_dir(bench.path("")).env_remove("SUDO_UID");
@@ -178,7 +181,7 @@ fn every_end_gives_the_terminal_its_modes_back_and_leaves_nothing() {
         assert!(!typist.is_cooked(), "{policy} {signal}: keys are passed on untouched");
         let ours = common::processes_with(&format!("--user nobody -- {keys}"));
         let is_pagelab = |line: &str| line.starts_with(&bench.word("pagelab"));
-        // The process between the terminals has the same command line, and is a child of pagelab.
+        // The process between the terminals has the same command line as pagelab, and is its child.
         let pagelab =
             ours.iter().filter(|(_, line)| is_pagelab(line)).find(|(pid, _)| parent(*pid) == typist.command.id());
         send(signal, pagelab.expect("pagelab").0);

@@ -1,8 +1,8 @@
-//! The session of the command has neither root's terminal nor root's privileges.
+//! Tests that the session of another user's command has neither root's terminal nor root's privileges.
 
 use super::*;
 
-/// The session in the last line of the output of `standing`.
+/// The session in the last line that the program `standing` printed.
 fn session(printed: &str) -> Option<u32> {
     printed.trim_end().rsplit_once("session=")?.1.parse().ok()
 }
@@ -39,7 +39,7 @@ fn without_a_terminal_among_its_streams_a_command_has_none() {
     for policy in POLICIES {
         for user in [&NOBODY[..], &[]] {
             let file = bench.word("printed");
-            // As under sudo, without naming a user.
+            // Without `user`, pagelab takes the user from SUDO_UID, as under sudo.
             let words = [&[bench.word("pagelab").as_str(), "exec", "-p", policy][..], user].concat().join(" ");
             let line = format!("{words} -- {standing} it </dev/null >{file} 2>&1");
             let mut redirected = Command::new("sh");
@@ -58,7 +58,7 @@ fn everything_that_a_comparison_runs_is_apart_and_gains_nothing() {
     if !can_become_another() {
         return;
     }
-    // Set-user-ID root: a process that executes it would have all privileges.
+    // The program has the set-user-ID bit of root, so a process that executes it would have all privileges.
     let (bench, standing) = bench_with("standing", 0o4755);
     let file = bench.word("printed");
     fs::write(&file, "").unwrap();

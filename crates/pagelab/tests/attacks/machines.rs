@@ -10,7 +10,7 @@ fn file(path: &str) -> String {
     fs::read_to_string(format!("{}/../../{path}", env!("CARGO_MANIFEST_DIR"))).unwrap()
 }
 
-/// Tries changes of a file with each of these command lines.
+/// Changes the file in many ways, and runs each of these command lines on it.
 fn attacked(name: &'static str, text: &str, all: &[&[&str]]) {
     if !can_attack() {
         return;

@@ -1,5 +1,6 @@
-//! Runs the program with files that are almost valid. It must end with a result or an error, in bounded time and memory, and must
-//! not write their content to the terminal unescaped. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
+//! Tests that run the program on files that are almost valid. The program must end with a result or an error, in bounded time and
+//! memory, and must not write content of the file to the terminal unescaped. `PAGELAB_TEST_TIMES=100` tries a hundred times as
+//! many files.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -13,7 +14,7 @@ use std::process::Command;
 
 use common::{Bench, Ran, Runs, needs, program, wrap};
 
-/// Limits of memory and time for a run, far above the needs of any of these files. A run that does not end, or that takes all
+/// Limits of memory and time for a run, far above what any of these files needs. A run that does not end, or that takes all
 /// memory, fails.
 const LIMITS: [&str; 3] = ["--as=2147483648", "--cpu=60", "--core=0"];
 
@@ -22,7 +23,7 @@ fn can_attack() -> bool {
     needs(&[program("prlimit")])
 }
 
-/// A bench with the name of the file that is changed.
+/// A bench, with the name of the file that is changed.
 struct Attack {
     bench: Bench,
     file: &'static str,

@@ -22,14 +22,14 @@ fn changed_tables_end_with_an_answer_or_an_error() {
         for number in 0..mutation::count(4) {
             let mut image = sound.clone();
             for _ in 0..=random.below(4) {
-                // Most of an image is zero, so an existing entry is chosen.
+                // Most of an image is zero, so an entry that is not zero is chosen.
                 let entries: Vec<usize> = (0..image.len() / 8).filter(|at| image[at * 8..][..8] != [0; 8]).collect();
                 let Some(at) = entries.get(random.below(entries.len().max(1) as u64) as usize) else { break };
                 let entry = &mut image[at * 8..][..8];
                 match random.below(3) {
                     0 => entry.copy_from_slice(&random.number().to_le_bytes()),
                     1 => entry[random.below(8) as usize] ^= 1 << random.below(8),
-                    // Points to any table of the image, including itself and the root.
+                    // The entry then points to any table of the image, including its own table and the root.
                     _ => entry[1..4].copy_from_slice(&[random.below(8) as u8 * 16, 0, 0]),
                 }
             }

@@ -1,4 +1,4 @@
-//! Attacks with traces in which headers, events and runs are changed, with correct checksums.
+//! Attacks with traces in which headers, events and runs are changed, while all checksums are correct.
 
 use serde_json::{Value, json};
 use testing::{Random, mutation};
@@ -27,7 +27,7 @@ struct Block {
 }
 
 impl Block {
-    /// The bytes of the block as number `number` of a file.
+    /// The bytes of the block, as the block with this number in a file.
     fn to_bytes(&self, number: u64) -> Vec<u8> {
         let Block { holds, thread, first, count, ref payload } = *self;
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(payload));
@@ -142,7 +142,7 @@ fn changed_traces_with_right_checksums_end_with_an_answer_or_an_error() {
     }
 }
 
-/// An error message of serde for a damaged trace contains the text that serde found.
+/// serde's error message for a damaged trace quotes text from the trace.
 #[test]
 fn escape_sequences_of_a_trace_reach_no_terminal() {
     if !can_attack() {

@@ -1,4 +1,4 @@
-//! A bench: the program in a temporary directory.
+//! A directory of its own for each test, with a copy of the program ([`Bench`]).
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
@@ -11,10 +11,11 @@ use tempfile::TempDir;
 use super::settings::{await_lease_in, leaseholder_in, settings_at_rest_in};
 use super::{Running, Runs, Settings, Still, ran_freely};
 
-/// Few blocks, because the tests do not check precision.
+/// Few blocks, because these tests do not check precision.
 pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
 
-/// Executes a command with the directories `run` and `lib` of a bench mounted over those of the lease and of its journal.
+/// A script that executes a command with the directories `run` and `lib` of a bench mounted over those of the lease and
+/// of its journal.
 const WITH_OWN_LEASE: &str =
     "mount --bind \"$0/run\" /run/pagelab && mount --bind \"$0/lib\" /var/lib/pagelab && exec \"$@\"";
 
@@ -34,8 +35,8 @@ impl Bench {
         Bench::at(tempfile::tempdir_in("/dev/shm").expect("a directory"))
     }
 
-    /// A bench whose pagelabs have a lease of their own, while the test holds that of the host. No other pagelab makes them wait,
-    /// takes the lease between two of them, or restores settings that they leave. Needs root and unshare.
+    /// A bench whose pagelabs have a lease of their own, while the test holds the host's lease. So no other pagelab makes them
+    /// wait, takes the lease between two of them, or restores settings that they leave. Needs root and unshare.
     pub fn with_own_lease() -> Bench {
         let bench = Bench { still: Some(Still::wait()), ..Bench::new() };
         for directory in ["run", "lib"] {
@@ -47,7 +48,7 @@ impl Bench {
     fn at(directory: TempDir) -> Bench {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
         let bench = Bench { directory, still: None };
-        // A hard link if the file system allows it, because the program is large when it is built for tests.
+        // A hard link, if the file system allows it, because a test build of the program is large.
         let original = env!("CARGO_BIN_EXE_pagelab");
         fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
         bench
@@ -78,7 +79,8 @@ impl Bench {
         path.display().to_string()
     }
 
-    /// A built-in workload of 48 MiB, which takes some hundredths of a second: the program itself has some 3 MiB that no policy makes large.
+    /// A built-in workload that touches 48 MiB, which takes some hundredths of a second. The program's own memory, which no policy makes
+    /// large, is only some 3 MiB.
     pub fn touch(&self) -> Vec<String> {
         let program = self.word("pagelab");
         [&program, "workload", "page-touch", "--bytes", "48M", "--answer-only"].map(str::to_string).to_vec()
@@ -89,7 +91,7 @@ impl Bench {
         self.pagelab_by(&[], words)
     }
 
-    /// A pagelab command with these words, executed through another program.
+    /// Like [`Bench::pagelab`], but executed through another program.
     pub fn pagelab_by(&self, program: &[&str], words: &[&str]) -> Command {
         let pagelab = self.word("pagelab");
         let line = [program, &[pagelab.as_str()], words].concat();
@@ -110,12 +112,13 @@ impl Bench {
         command
     }
 
-    /// `pagelab compare` with the bench's store, these options, and a command. The kernel has free blocks for large pages.
+    /// `pagelab compare` with the bench's store, these options, and a command. Frees large blocks first, so that large
+    /// pages can be allocated.
     pub fn compare(&self, options: &[&str], command: &[String]) -> Command {
         self.advised(&[&["--no-advice"], options].concat(), command)
     }
 
-    /// The same, with advice.
+    /// Like [`Bench::compare`], but with advice.
     pub fn advised(&self, options: &[&str], command: &[String]) -> Command {
         validation::free_large_blocks();
         let mut compare = self.pagelab(&["compare", "--store", &self.store()]);
@@ -150,7 +153,7 @@ impl Bench {
     }
 }
 
-/// The output of a command on a terminal with this number of columns, including standard error.
+/// The output of a command, including standard error, on a terminal with this number of columns.
 pub fn on_terminal(bench: &Bench, columns: usize, environment: &str, words: &str) -> String {
     let line = format!("stty cols {columns} rows 50; exec env {environment} {} {words}", bench.program().display());
     let mut script = Command::new("script");

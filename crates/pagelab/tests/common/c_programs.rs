@@ -1,4 +1,4 @@
-//! C programs that are written by tests.
+//! Compiles C programs that tests write.
 
 use std::process::Command;
 
@@ -15,7 +15,7 @@ pub fn c_program(bench: &Bench, name: &str, body: &str) -> Vec<String> {
     vec![program]
 }
 
-/// C code that maps `length` bytes, makes a call about them, and touches them.
+/// C code that maps `length` bytes, makes a call about this memory, and touches it.
 pub fn touches(length: &str, flags: &str, call: &str) -> String {
     format!(
         "char *at = mmap(0, {length}, PROT_READ | PROT_WRITE, {flags} | MAP_ANONYMOUS, -1, 0); {call}; \

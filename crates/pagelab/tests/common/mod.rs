@@ -1,4 +1,5 @@
-//! Helpers of the tests of the whole program: the program in a directory of its own, runs of it, and the host's settings.
+//! Helpers for the tests of the whole program: a directory with the program for each test, runs of commands, and the
+//! host's settings.
 #![allow(dead_code, unused_imports, reason = "every test program uses a part of it")]
 
 mod bench;
@@ -19,11 +20,12 @@ pub use processes::*;
 pub use runs::*;
 pub use settings::*;
 
-/// The timeout for an event that must happen, on the slowest machine and while others hold the lease. If it takes longer, something
-/// hangs. No test checks that something takes less time.
+/// The timeout for an event that must happen, on the slowest machine and while other processes hold the lease. If it takes longer,
+/// something hangs. No test checks that something takes less time.
 pub const LIMIT: Duration = Duration::from_secs(900);
 
-/// The text of the pages of the book that describe files and documents. The title of one of them contains this schema.
+/// The text of the pages of the book that describe files and documents. The title of one of these pages must contain
+/// `schema`.
 pub fn described_formats(schema: &str) -> String {
     let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/formats");
     let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());

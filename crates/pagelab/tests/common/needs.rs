@@ -1,4 +1,4 @@
-//! The requirements of a test, and whether they are met here.
+//! The requirements of a test, and whether this machine meets them ([`needs`]).
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -35,7 +35,7 @@ pub fn own_lease() -> [(&'static str, bool); 2] {
     [root(), program("unshare")]
 }
 
-/// A QEMU into which the recorder can be loaded.
+/// The requirement of a QEMU into which the recorder can be loaded.
 pub fn recording(emulator: &'static str) -> (&'static str, bool) {
     let help = Command::new(emulator).arg("--help").output().map(|output| output.stdout).unwrap_or_default();
     match String::from_utf8_lossy(&help).lines().any(|line| line.starts_with("-plugin ")) {
@@ -46,7 +46,7 @@ pub fn recording(emulator: &'static str) -> (&'static str, bool) {
 }
 
 /// The path of the Python interpreter itself. The `python3` in PATH may be a script of a version manager, which forks many times
-/// before it starts the interpreter. Its pages would be counted with the program's.
+/// before it starts the interpreter; the pages of the forks would be counted with the program's.
 pub fn python() -> Option<String> {
     let output = Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().ok()?;
     let path = String::from_utf8(output.stdout).ok()?.trim().to_string();

@@ -1,4 +1,4 @@
-//! Reads Parquet files with other tools.
+//! Reads Parquet files with other tools, for the tests.
 
 use std::fs;
 use std::process::Command;
@@ -22,11 +22,10 @@ except ImportError:
 print(count, repr(float(total)), metrics, counted)
 "#;
 
-/// The variable with which `cargo xtask test` passes a directory with DuckDB, which it installs from the Python package index.
+/// The variable in which `cargo xtask test` passes a directory with DuckDB, which it installs from the Python package index.
 const MODULES: &str = "PAGELAB_TEST_MODULES";
 
-/// Checks that other tools read the same from a Parquet file as from the CSV file of the same samples, with one row for each
-/// sample.
+/// Checks that other tools read the same samples from a Parquet file as from a CSV file, with one row for each sample.
 pub fn is_read_by_others(parquet: &str, csv: &str) {
     let python = |code: &str, argument: &str| {
         let mut command = Command::new("python3");

@@ -1,4 +1,4 @@
-//! Processes by PID: signals, states, descendants.
+//! Processes by PID, for the tests: signals, states, descendants.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -66,7 +66,7 @@ pub fn processes_with(word: &str) -> Vec<(u32, String)> {
     found
 }
 
-/// Waits until a condition is true, but at most this long. Returns whether it is true.
+/// Waits until a condition is true, but no longer than `patience`. Returns whether it became true.
 pub fn within(patience: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let deadline = Instant::now() + patience;
     while !condition() {

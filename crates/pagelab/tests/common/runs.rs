@@ -1,4 +1,4 @@
-//! Runs of a command, and their results.
+//! Runs commands for the tests ([`Runs`]), and gives their results ([`Ran`]).
 
 use std::io::{ErrorKind, Read};
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Output, Stdio};
@@ -13,7 +13,7 @@ use super::{LIMIT, has, is_root, send, within};
 /// The ID of the user without privileges.
 const NOBODY: &str = "65534";
 
-/// Runs commands. Each has a timeout, and none outlives its test.
+/// Runs commands. Each has a timeout, and no command outlives its test.
 pub trait Runs {
     /// Runs the command until it ends, without input.
     fn ran(&mut self) -> Ran;
@@ -29,7 +29,8 @@ impl Runs for Command {
 
     fn begin(&mut self) -> Running {
         let busy = |error: &std::io::Error| error.kind() == ErrorKind::ExecutableFileBusy;
-        // Another test that forks meanwhile can still have a bench's copy of the program open for writing.
+        // Executing the program may fail for a moment: if another test has just forked, its child can still have a
+        // bench's copy of the program open for writing.
         let child = (0..50).find_map(|_| match self.spawn() {
             Err(error) if busy(&error) => {
                 std::thread::sleep(Duration::from_millis(100));
@@ -49,7 +50,7 @@ impl Runs for Command {
     }
 }
 
-/// Appends a command to another one, and copies its environment and directory.
+/// Appends a command to another one, which gets its environment and directory.
 pub fn wrap(outer: &mut Command, inner: &Command) {
     outer.arg(inner.get_program()).args(inner.get_args());
     for (name, value) in inner.get_envs() {
@@ -61,13 +62,14 @@ pub fn wrap(outer: &mut Command, inner: &Command) {
     outer.current_dir(inner.get_current_dir().expect("the bench's directory"));
 }
 
-/// Runs a comparison without privileges if the test has any: if it needs no setting changed, it then does not wait for the lease.
+/// Runs a comparison, without privileges if the test has any. Then a comparison that changes no setting does not wait for the
+/// lease.
 pub fn ran_freely(mut command: Command) -> Ran {
     if is_root() && has("setpriv") { command.as_nobody().ran() } else { command.ran() }
 }
 
-/// A started program. If it still runs when the test ends, which happens if the test fails, it is killed together with its
-/// descendants. A watchdog is not a descendant, and restores the settings.
+/// A started program. If the program still runs when this is dropped, because the test failed, it is killed together with
+/// its descendants. Its watchdog is not a descendant, and restores the settings.
 pub struct Running {
     child: Child,
     command: String,
@@ -90,7 +92,7 @@ impl Running {
         self.child.try_wait().unwrap().is_some()
     }
 
-    /// Waits until it ends.
+    /// Waits until the program ends.
     pub fn wait(&mut self) -> ExitStatus {
         let is_over = within(LIMIT, || self.is_over());
         assert!(is_over, "it still runs after {LIMIT:?}: {}", self.command);
@@ -103,7 +105,7 @@ impl Running {
         self.wait();
     }
 
-    /// Waits for its end and for the end of its output.
+    /// Waits until the program has ended and its output is closed.
     pub fn ran(mut self) -> Ran {
         let (stdout, stderr) = (drain(self.child.stdout.take()), drain(self.child.stderr.take()));
         let status = self.wait();
@@ -170,7 +172,7 @@ impl Ran {
         self
     }
 
-    /// Checks that standard output contains all of these parts, however its lines are wrapped.
+    /// Checks that standard output contains all of these parts, wherever its lines are wrapped.
     pub fn prints(&self, parts: &[&str]) -> &Ran {
         let printed = words(&self.stdout);
         parts.iter().for_each(|part| assert!(printed.contains(part), "no {part:?} in {self}"));

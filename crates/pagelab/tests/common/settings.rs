@@ -1,4 +1,4 @@
-//! The host's settings, and the locks that control who may change them.
+//! The host's settings for the tests, and the locks that control who may change them.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -21,7 +21,7 @@ pub struct Still {
 }
 
 impl Still {
-    /// Waits for the lease, and frees large blocks that another test or a build has taken. Needs root.
+    /// Waits for the lease, and frees large blocks, because another test or a build may have used them up. Needs root.
     pub fn wait() -> Still {
         let alone = Alone::wait();
         let lease = lease();
@@ -44,35 +44,37 @@ fn locked(path: &Path, patience: Duration) -> File {
     file
 }
 
-/// Waits until the run holds the lease: it is about to change a setting, or has changed some.
+/// Waits until the run holds the lease. It is then about to change a setting, or has changed some.
 pub fn await_lease(child: &Running) {
     await_lease_in(Path::new(LEASE), child);
 }
 
-/// As [`await_lease`], for the lease of a directory.
+/// Like [`await_lease`], but for the lease of a directory.
 pub(super) fn await_lease_in(directory: &Path, child: &Running) {
-    // Another comparison on this host may hold it for a while.
+    // Another comparison on this host may hold the lease for a while.
     assert!(within(LIMIT, || leaseholder_in(directory) == Some(child.id())), "it never had the lease");
 }
 
-/// The process that holds the lease of the host's settings, from the lock file.
+/// The process that holds the lease of the host's settings, according to the lock file.
 pub fn leaseholder() -> Option<u32> {
     leaseholder_in(Path::new(LEASE))
 }
 
-/// As [`leaseholder`], for the lease of a directory.
+/// Like [`leaseholder`], but for the lease of a directory.
 pub(super) fn leaseholder_in(directory: &Path) -> Option<u32> {
     let text = fs::read_to_string(directory.join("lease.lock")).ok()?;
     serde_json::from_str::<Value>(&text).ok()?["pid"].as_u64()?.try_into().ok()
 }
 
-/// The settings while no pagelab holds the lease. Waits for the end of an active watchdog, or of another comparison on this host.
+/// The settings at a moment when no pagelab holds the lease. Waits for the end of an active watchdog, or of another comparison on
+/// this host.
 pub fn settings_at_rest() -> Settings {
     let _lease = lease();
     settings()
 }
 
-/// The settings while no process holds the lease of a directory. Settings that an earlier holder left changed are not restored.
+/// The settings at a moment when no process holds the lease of a directory. Settings that an earlier holder left changed are
+/// not restored.
 pub(super) fn settings_at_rest_in(directory: &Path) -> Settings {
     let _lock = locked(&directory.join("lease.lock"), LIMIT);
     settings()
@@ -81,7 +83,7 @@ pub(super) fn settings_at_rest_in(directory: &Path) -> Settings {
 /// Settings with their values.
 pub type Settings = Vec<(PathBuf, String)>;
 
-/// Every THP, mTHP and hugetlb setting with its value, read independently of pagelab.
+/// Every THP, mTHP and hugetlb setting with its value, read without pagelab.
 pub fn settings() -> Settings {
     let mut found = Vec::new();
     for directory in ["/sys/kernel/mm/transparent_hugepage", "/sys/kernel/mm/hugepages"] {
@@ -101,7 +103,7 @@ fn collect(directory: &Path, found: &mut Vec<(PathBuf, String)>) {
     }
 }
 
-/// Reads a file unless it is a counter, which is no setting.
+/// Reads a file unless it is a counter, because a counter is no setting.
 fn read(path: &Path, found: &mut Vec<(PathBuf, String)>) {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let counts = ["pages_collapsed", "full_scans", "free_hugepages", "resv_hugepages", "surplus_hugepages"];

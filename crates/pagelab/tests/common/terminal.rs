@@ -1,4 +1,4 @@
-//! A terminal with a user that types and reads: the master side of a pseudo-terminal.
+//! A terminal with a user who types and reads ([`Typist`]): the master side of a pseudo-terminal.
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use nix::sys::termios::{LocalFlags, tcgetattr};
 
 use crate::common::{Running, Runs, wrap};
 
-/// The timeout of an answer, on the slowest machine, after another process's lease.
+/// The timeout for an answer, on the slowest machine, after another process has released the lease.
 pub const PATIENCE: Duration = Duration::from_secs(300);
 
 /// A terminal on which one command runs as session leader.
@@ -30,7 +30,8 @@ impl Typist {
         let size = Winsize { ws_row: 30, ws_col: 90, ws_xpixel: 0, ws_ypixel: 0 };
         let pair = openpty(Some(&size), None).expect("a pseudo-terminal");
         for end in [&pair.master, &pair.slave] {
-            // If a program inherited this side, it would keep the terminal open and never see a hangup.
+            // If a program inherited the master side, the terminal would stay open, and the program would never see a
+            // hangup.
             fcntl(end, FcntlArg::F_SETFD(FdFlag::FD_CLOEXEC)).expect("a flag of a descriptor");
         }
         let terminal = || Stdio::from(pair.slave.try_clone().unwrap());
@@ -71,7 +72,7 @@ impl Typist {
         }
     }
 
-    /// Waits for the end of the command. Returns the output until then, without the lines about processes that pagelab waited for.
+    /// Waits for the end of the command. Returns the output until then, without the lines that report waiting for another pagelab.
     pub fn sees_the_end(&mut self) -> String {
         while let Ok(bytes) = self.shown.recv_timeout(PATIENCE) {
             self.unread.push_str(&String::from_utf8_lossy(&bytes));

@@ -1,4 +1,4 @@
-//! A trace for simulations.
+//! A trace for tests of simulations ([`Traced`]).
 #![allow(dead_code, reason = "every test program uses a part of it")]
 
 use std::fmt::Write as _;

@@ -1,4 +1,4 @@
-//! Arms over boots: the arm of this boot, and boots of several hosts.
+//! Tests of arms over boots: the arm of this boot, and boots of several hosts.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
             assert_eq!(document["boots"][0]["trials"], 2);
             let again = bench.pagelab(&["merge", &bench.store()]).ran();
             again.says(0, &[]).prints(&["was measured in one boot only"]);
-            // Runs the arm alone, which joins those that were requested together.
+            // Runs only this arm, which is then merged with the boots that requested all arms together.
             let alone = bench.compare(&["--arm-of-boot", "-p", policy, "--min-blocks", "3"], &bench.touch()).ran();
             alone.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
             let document = &bench.stored(2);
@@ -36,7 +36,7 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
     bench.compare(&["--arm-of-boot", "-p", "thp"], &bench.touch()).ran().says(2, &["thp does not depend on the boot"]);
 }
 
-/// Boots in the format of `compare --arm-of-boot --json`.
+/// A document of boots in the format of `compare --arm-of-boot --json`.
 fn boots(arms: &[(&str, usize, f64)]) -> Value {
     let metric = json!({ "name": "wall_s", "unit": "seconds", "direction": "lower" });
     let labels = ["direct-map-1g", "direct-map-2m"];

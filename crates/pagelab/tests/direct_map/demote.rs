@@ -1,4 +1,4 @@
-//! Demotion of one leaf of this host's direct map, and refused demotions.
+//! Tests of demoting one leaf of this host's direct map, and of refused demotions.
 
 use super::*;
 
@@ -25,8 +25,8 @@ fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
     assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]), "nothing was split");
 }
 
-/// The one test that changes the direct map of the host. It splits one 2M leaf, which only a reboot restores. If the leaf is part
-/// of a 1G leaf, that is split too.
+/// This is the only test that changes the direct map of the host. It splits one 2M leaf, and a 1G leaf if the 2M leaf is part of
+/// one. Only a reboot restores them.
 #[test]
 fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back() {
     if !(needs(&[counts_leaves(), secret_memory()]) && needs(&own_lease())) {
@@ -52,7 +52,7 @@ fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back()
     assert!(splits(1 << 30) <= Some(1), "{done:#}");
     let of_4k = |document: &Value| document["leaves"][0]["bytes"].as_u64().unwrap();
     assert_eq!(of_4k(&after), of_4k(&before) + (2 << 20), "{before:#}\n{after:#}");
-    // Every later result of this boot records the demotion, and warns of it where it can matter.
+    // Every later result of this boot records the demotion, and warns of it if it can matter.
     let options = [&["-p", "default,base"][..], &["--min-blocks", "1", "--blocks", "1"]].concat();
     let ran = bench.compare(&options, &bench.touch()).ran();
     let counted: u64 = after["leaves"].as_array().unwrap().iter().map(|leaf| leaf["bytes"].as_u64().unwrap()).sum();

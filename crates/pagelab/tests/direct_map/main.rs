@@ -1,4 +1,4 @@
-//! The kernel's direct map: its status, refused demotions, the demotion of one leaf, and arms over boots.
+//! Tests of the kernel's direct map: its status, refused demotions, the demotion of one leaf, and arms over boots.
 
 #[path = "../common/mod.rs"]
 mod common;

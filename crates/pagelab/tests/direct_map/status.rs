@@ -1,4 +1,4 @@
-//! The status of the direct maps of captured hosts.
+//! Tests of the status of the direct maps of captured hosts.
 
 use super::*;
 
@@ -68,7 +68,7 @@ fn a_boot_option_that_is_given_is_not_asked_for_again() {
     assert_eq!(remedy("quiet\n"), "boot with nogbpages");
 }
 
-/// A machine of 8G whose counters reported 10G at boot. From the counters alone, a demotion to 2M could not be distinguished from
+/// The counters of this machine with 8G reported 10G at boot. From the counters alone, a finished demotion to 2M would look like
 /// one that is half finished.
 #[test]
 fn bytes_split_by_a_demotion_prove_leaves_where_counters_start_too_high() {

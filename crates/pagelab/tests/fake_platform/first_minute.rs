@@ -1,4 +1,4 @@
-//! What a new user meets first: pagelab alone, commands without `--`, one policy, limits, and failures.
+//! Tests of what a new user sees first: pagelab alone, commands without `--`, one policy, limits, and failures.
 
 use super::common::*;
 use super::{EIGHT, THREE, faked, has_fake_platform, written};

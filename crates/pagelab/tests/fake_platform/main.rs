@@ -1,4 +1,5 @@
-//! The output, the files and the exit codes of a comparison, with the figures of a fake platform: without a lease, root or time.
+//! Tests of the output, the files and the exit codes of a comparison with the figures of a fake platform, which needs no lease,
+//! root or time.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -8,7 +9,7 @@ mod first_minute;
 use common::*;
 use serde_json::Value;
 
-/// Figures of three policies (fixtures/platform).
+/// A fake platform with figures of three policies (fixtures/platform).
 const THREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fixtures/platform/three-policies.toml");
 /// Enough blocks for a confidence interval.
 const EIGHT: [&str; 4] = ["--blocks", "8", "--min-blocks", "8"];

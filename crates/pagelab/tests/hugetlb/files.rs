@@ -1,12 +1,12 @@
-//! Files on hugetlbfs: who has the pages of a pool.
+//! Tests of files on hugetlbfs: which files and processes have the pages of a pool.
 
 use std::fs;
 
 use super::pools::Pages;
 use crate::common::*;
 
-/// Makes files in a mount of its own: one that no process has, one that a process maps and has closed, one that is open. Then runs
-/// pagelab with each line of its third argument.
+/// A script that makes three files on a hugetlbfs of its own: one that no process has open, one that a process maps and has
+/// closed, and one that a process has open. Then it runs pagelab with each line of its third argument.
 const DRIVER: &str = "\
 import mmap, os, subprocess, sys
 where, pagelab, calls = sys.argv[1:4]

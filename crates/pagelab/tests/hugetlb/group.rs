@@ -1,4 +1,4 @@
-//! A control group with limits on hugetlb pages.
+//! A control group with limits on hugetlb pages, for the tests.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use crate::common::{needs, within, wrap};
 
-/// The unified hierarchy, alone or next to those of version 1.
+/// Where the unified hierarchy is mounted: alone, or next to the hierarchies of version 1.
 const HIERARCHIES: [&str; 2] = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"];
 
-/// A group with the hugetlb controller, removed when this is dropped. The test must hold the lock of tests that change settings,
-/// because the controller is switched on for all groups.
+/// A control group with the hugetlb controller, removed when this is dropped. The test must hold the lock of tests that change
+/// settings, because the controller is switched on for all groups.
 pub struct Group {
     directory: PathBuf,
-    /// The file in which the controller was switched on, if it was not before.
+    /// The file in which the controller was switched on; `None` if it was on before.
     switched_on: Option<PathBuf>,
 }
 
@@ -36,7 +36,7 @@ impl Group {
         group.file("max").is_file().then_some(group)
     }
 
-    /// A file of the group for pages of 2M: `max`, `rsvd.max`.
+    /// A file of the group about 2M pages: `max`, `rsvd.max`.
     pub fn file(&self, name: &str) -> PathBuf {
         self.directory.join(format!("hugetlb.2MB.{name}"))
     }

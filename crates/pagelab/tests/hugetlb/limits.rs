@@ -1,10 +1,11 @@
-//! A program that runs without a policy also runs under it, whatever the limits of its control group.
+//! Tests that a program that runs without a policy also runs under a hugetlb policy, whatever the limits of its control
+//! group.
 
 use super::group::Group;
 use crate::common::*;
 
-/// Touches 40 MiB, shares them with a process that it forks, drops and maps memory again; both processes write everywhere. Prints a
-/// sum that depends on every byte.
+/// A program that touches 40 MiB, shares them with a process that it forks, and drops and maps memory again. Both processes write
+/// everywhere. It prints a sum that depends on every byte.
 const PROGRAM: &str = "\
 import mmap, os, sys
 def make(mib):
@@ -20,7 +21,7 @@ if not child: os._exit(seen % 251)
 print(seen, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 ";
 
-/// Whether hugetlb limits can be tested, with the lock that this needs.
+/// A bench if hugetlb limits can be tested here, with the lock that this needs.
 pub fn bench() -> Option<Bench> {
     let mut needed = own_lease().to_vec();
     needed.push(program("python3"));
@@ -67,7 +68,8 @@ fn a_group_without_room_for_a_page_does_not_have_the_policy() {
     assert_eq!(settings(), before);
 }
 
-/// The program has a page for part of its memory, and ordinary memory for the rest. Without the limit it would have the pages.
+/// Under the limit, part of the program's memory gets hugetlb pages, and the rest is ordinary memory. Without the limit, all
+/// would get hugetlb pages.
 #[test]
 fn a_limit_within_the_programs_need_is_a_cause_and_kills_nothing() {
     let Some(bench) = bench() else { return };
@@ -84,7 +86,7 @@ fn a_limit_within_the_programs_need_is_a_cause_and_kills_nothing() {
     }
 }
 
-/// What the limit leaves out is reported as such, whatever the pool has.
+/// Memory that gets no hugetlb page because of the limit has the cause `pool_limited`, however many pages the pool has.
 #[test]
 fn a_comparison_under_a_limit_says_what_was_left_out() {
     let Some(bench) = bench() else { return };
@@ -103,13 +105,15 @@ fn a_comparison_under_a_limit_says_what_was_left_out() {
     assert!(!causes.iter().any(|cause| cause["code"] == "pool_exhausted"), "the pool had pages: {arm:#}");
 }
 
-/// Another process of the group takes the room between two calls of the program. Only a page that is present is safe.
+/// Between two calls of the program, another process of the group uses up the limit. Only pages that are already
+/// present are safe then.
 #[test]
 fn a_program_whose_room_is_taken_by_another_lives() {
     let Some(bench) = bench() else { return };
     let Some(group) = Group::new("taken") else { return };
     group.limit("max", 44 << 20);
-    // The other has a mapping of its own from the pool that pagelab makes, and touches it once the first one has mapped its memory.
+    // The other process maps memory from the pool that pagelab makes, and touches it once the first process has mapped its own
+    // memory.
     let script = "import mmap, os\n\
                   m = mmap.mmap(-1, 24 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n\
                   other = os.fork()\n\

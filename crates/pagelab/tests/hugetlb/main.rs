@@ -1,4 +1,5 @@
-//! Hugetlb pools as programs meet them: limits of control groups, files that hold pages, and requests that the pool refused.
+//! Tests of hugetlb pools as programs use them: limits of control groups, files that hold pages, and requests that the
+//! kernel refused.
 
 #[path = "../common/mod.rs"]
 mod common;

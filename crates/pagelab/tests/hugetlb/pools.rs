@@ -1,4 +1,4 @@
-//! What a hugetlb pool has, and who has its pages.
+//! Tests of what is reported about a hugetlb pool: how many pages it has, and which processes have them.
 
 use std::fs;
 
@@ -8,7 +8,7 @@ use crate::common::*;
 
 pub const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Pages of 2M that the host has more, until this is dropped. Other tests wait.
+/// Adds 2M pages to the host's pool until this is dropped. Other tests wait meanwhile.
 pub struct Pages {
     _still: Still,
 }
@@ -35,7 +35,7 @@ pub fn pool_in(pools: &Value) -> &Value {
     pools.as_array().unwrap().iter().find(|pool| pool["size_bytes"] == 2 << 20).unwrap()
 }
 
-/// Maps 4 pages, touches 3, and waits.
+/// A program that maps 4 pages, touches 3 of them, and waits.
 const PROGRAM: &str = "import mmap, time\n\
                        m = mmap.mmap(-1, 8 << 20, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\n\
                        for at in range(0, 6 << 20, 4096): m[at] = 1\n\

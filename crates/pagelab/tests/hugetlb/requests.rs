@@ -1,4 +1,4 @@
-//! A program's own requests for pages of a pool that the kernel refuses.
+//! Tests of a program's own requests for pages of a hugetlb pool, which the kernel refuses.
 
 use serde_json::Value;
 
@@ -7,8 +7,8 @@ use super::limits::bench;
 use super::pools::pool_in;
 use crate::common::*;
 
-/// Requests more pages than any host has, twice by mmap and once by shmget, and files of a size that no kernel has. Then uses
-/// ordinary memory. Prints the errors.
+/// A program that requests more pages than any host has, twice by mmap and once by shmget, and a file with a page size that
+/// no kernel has. Then it uses ordinary memory. It prints the errors.
 const PROGRAM: &str = "\
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -32,7 +32,7 @@ fn python() -> [&'static str; 4] {
     ["--", "python3", "-c", PROGRAM]
 }
 
-/// Checks that a program gets the errors that it would get alone.
+/// Checks that the program gets the same errors as without pagelab.
 fn as_alone(bench: &Bench, ran: &Ran) -> String {
     let alone = std::process::Command::new("python3").args(&python()[2..]).current_dir(bench.path("")).ran();
     let first = ran.stdout.lines().next().unwrap_or_default();
@@ -96,7 +96,7 @@ fn exec_and_compare_report_requests_under_every_policy() {
     assert!(refused.iter().all(|cause| cause["bytes"].is_null()), "it explains no memory: {causes:#?}");
 }
 
-/// The pool has the pages, and the limit of reservations does not let the program have them.
+/// The pool has the pages, but the limit of reservations does not let the program have them.
 #[test]
 fn a_limit_that_refuses_a_request_is_named() {
     let Some(bench) = bench() else { return };
@@ -122,7 +122,7 @@ fn a_limit_that_refuses_a_request_is_named() {
     assert_eq!((&limit["limit_bytes"], &limit["size_bytes"]), (&(4 << 20).into(), &(2 << 20).into()), "{limit:#}");
 }
 
-/// What the program gets is no refusal.
+/// A request that succeeds is not reported as refused.
 #[test]
 fn a_request_that_is_granted_is_not_reported() {
     let Some(bench) = bench() else { return };

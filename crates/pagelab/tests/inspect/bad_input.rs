@@ -1,4 +1,5 @@
-//! Processes that cannot be inspected are refused with a remedy, and changes during the inspection are reported.
+//! Tests that processes that cannot be inspected are refused with a remedy, and that changes during the inspection are
+//! reported.
 
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
@@ -60,7 +61,8 @@ fn sizes_alone_name_no_causes_and_say_what_was_not_read() {
 #[test]
 fn a_zombie_is_called_one() {
     let bench = Bench::new();
-    // The shell starts a child that ends, and then execs a program that does not wait for it.
+    // The shell starts a child that ends, and then execs a program that does not wait for the child, which stays a
+    // zombie.
     let mut parent = Command::new("sh");
     parent.args(["-c", "true & exec sleep 60"]).stdin(Stdio::null());
     let parent = parent.begin();
@@ -86,7 +88,7 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     refused.says(2, &["Permission denied", "root", "same user"]);
     let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
     all.prints(&["could not be inspected", "Permission denied"]);
-    // A user can inspect their own programs without root: leaves are exact, and folios are reported as unseen.
+    // Without root, users can inspect their own programs: leaves are exact, and folios are reported as not visible.
     let program = bench.word("pagelab");
     let touch = [&program, "workload", "page-touch", "--bytes", "128M", "--answer-only"];
     let own = bench.pagelab(&[&["inspect", "--json", "--"], &touch[..]].concat()).as_nobody().ran();
@@ -161,7 +163,8 @@ fn reports_a_pid_that_another_process_reuses() {
     if !again() {
         return testing::skip("a kernel that gives a process its number (clone3 with set_tid)");
     }
-    // The process is replaced between two samples: pagelab is stopped meanwhile, because for a moment no process has the number.
+    // The process is replaced by another one with the same PID between two samples. pagelab is stopped meanwhile, because for a
+    // moment no process has the PID.
     let mut watching = bench.pagelab(&["inspect", &pid, "--every", "5s"]);
     let mut watching = watching.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     let mut stdout = BufReader::new(watching.stdout());
@@ -171,8 +174,8 @@ fn reports_a_pid_that_another_process_reuses() {
     send("CONT", watching.id());
     assert!(within(LIMIT, || watching.is_over()));
     watching.ran().says(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
-    // Within one: an answer, or a refusal; never an answer made of two processes. Reading 4000 regions takes half a second, so that nearly
-    // every attempt stops it in between.
+    // If the process is replaced during an inspection, there is an answer or a refusal, but never an answer that mixes two processes.
+    // Reading 4000 regions takes half a second, so nearly every attempt stops pagelab during the inspection.
     let was_replaced = within(LIMIT, || {
         let looking = bench.pagelab(&["inspect", &pid]).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
         std::thread::sleep(Duration::from_millis(150));

@@ -1,4 +1,4 @@
-//! Programs whose LOAD segments are aligned to less than a base page of other kernels.
+//! Tests with programs whose LOAD segments are aligned to less than the base page size of other kernels.
 
 use std::path::Path;
 use std::process::Command;
@@ -71,8 +71,8 @@ fn a_policy_with_base_pages_that_the_program_refuses_is_not_held() {
     }
 }
 
-/// Links a program that compares the page of the system as jemalloc does. Without optimisation a compiler may compare in a way that
-/// is not known.
+/// Links a program that compares the system's page size as jemalloc does. Without optimisation, a compiler may make the comparison
+/// in a form that pagelab does not recognise.
 fn with_jemalloc(bench: &Bench, page_bytes: u64, options: &[&str]) -> String {
     let (source, output) = (bench.word("like.c"), bench.word(&format!("like-{page_bytes}")));
     let code = format!(
@@ -109,7 +109,7 @@ fn jemalloc_is_named_with_the_page_that_it_was_built_for() {
         return;
     }
     text.prints(&["jemalloc in ", "like-4096 was built for base pages of 4K: it refuses larger ones"]);
-    // Another comparison: the file shows jemalloc alone.
+    // The comparison has a form that pagelab does not recognise, so the file only shows that it contains jemalloc.
     let hidden = bench.pagelab(&["inspect", "--", &with_jemalloc(&bench, 5000, &[])]).ran();
     hidden.prints(&[
         "like-5000 refuses base pages larger than those that it was built for; the file does not show which",

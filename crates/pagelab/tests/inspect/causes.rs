@@ -1,4 +1,4 @@
-//! Provokes every cause that user space can determine, and checks that it is reported with its evidence.
+//! Tests that provoke every cause that user space can determine, and check that it is reported with its evidence.
 
 use std::fs;
 
@@ -14,7 +14,8 @@ pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
 pub const THP: &str = "/sys/kernel/mm/transparent_hugepage";
 
-/// THP for memory that asks for it, while no other test or pagelab fragments memory, measures, or changes settings.
+/// Enables THP for memory that asks for it, and waits until no other test or pagelab fragments memory, measures, or
+/// changes settings. `None` if this machine cannot do it.
 pub fn for_advised() -> Option<Advised> {
     if !needs(&[root(), program("gcc")]) {
         return None;
@@ -29,14 +30,14 @@ pub fn for_advised() -> Option<Advised> {
     })
 }
 
-/// The lease, and a khugepaged that sleeps. Otherwise it would collapse pages that a test provoked to be small. On a tmpfs it also
-/// fills the large-page slot in which a file ends, and removes the leaves that mapped it before.
+/// Holds the lease, with khugepaged asleep. Otherwise khugepaged would collapse pages that a test made small on purpose. On a
+/// tmpfs it also fills the large-page slot in which a file ends, and removes the leaves that mapped the slot before.
 pub struct Advised {
     _still: Still,
     _khugepaged: KhugepagedHold,
 }
 
-/// A setting that is restored when this is dropped.
+/// A setting with a changed value, which is restored when this is dropped.
 pub struct Set {
     path: String,
     before: String,
@@ -59,12 +60,12 @@ impl Drop for Set {
     }
 }
 
-/// Checks the single cause of the region: its code, its bytes, and words of its evidence.
+/// Provokes a cause and checks that it is the only cause of the region: its code, its bytes, and words of its evidence.
 pub fn assert_cause(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Option<Value> {
     Some(assert_cause_of(name, &Provoked::start(name)?, code, bytes, evidence))
 }
 
-/// The same for memory that is already provoked.
+/// Like [`assert_cause`], but for memory that has been provoked already.
 pub fn assert_cause_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = provoked.region();
     let found = causes(&region);
@@ -133,7 +134,7 @@ fn reports_history_as_far_as_it_is_visible() {
     let arena = may_be("arena", "grew_in_steps", SIZE, &[]);
     assert_eq!(arena["kind"], "glibc_arena", "{arena:#}");
     assert!(arena["recognised_by"].as_str().unwrap().contains("HEAP_MAX_SIZE"));
-    // The first and the last part of it are in no slot.
+    // The first and the last part of the moved memory are in no slot.
     assert_cause("moved", "moved_out_of_place", SIZE - HUGE, &["out of place"]);
     assert_cause("dropped", "folio_partly_mapped", SIZE - SIZE / HUGE * 4096, &["thp_split_pmd"]);
     assert_cause("refilled", "refilled_after_drop", SIZE / HUGE * 4096, &[]);
@@ -146,7 +147,8 @@ fn reports_history_as_far_as_it_is_visible() {
     );
 }
 
-/// Checks a region whose past is not visible: a fact about its pages is named first, and the cause is among the candidates.
+/// Checks a region whose history is not visible: the cause that is named first is a fact about its pages, and `code` is
+/// among the candidates.
 fn may_be(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Value {
     let region = Provoked::start(name).unwrap().region();
     let found = causes(&region);
@@ -230,7 +232,7 @@ fn reports_merged_pages() {
     assert!(merged_cause().unwrap().3.contains("KSM:"));
     drop(merged);
     if run.before == "0" {
-        // Unmerges what is left: the counts of pages would stay until KSM runs again.
+        // Unmerges all pages; otherwise the counts of merged pages would stay until KSM runs again.
         fs::write(format!("{KSM}/run"), "2").unwrap();
     }
 }

@@ -1,6 +1,8 @@
-//! Captured trees with random damage. Each must be inspected or refused, in bounded memory and time.
+//! Tests with captured trees that are damaged at random. Each tree must be inspected or refused, in bounded memory and
+//! time.
 //!
-//! The seed is printed, and `PAGELAB_TEST_SEED=N` repeats it. `PAGELAB_TORTURE=full` makes many more trees.
+//! The seed is printed, and `PAGELAB_TEST_SEED=N` repeats the test with it. `PAGELAB_TORTURE=full` makes many more
+//! trees.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,7 +27,7 @@ const ASKED: [&[&str]; 5] = [
     &["direct-map", "status", "--root", "tree"],
 ];
 
-/// Numbers that replace others.
+/// Numbers with which the test replaces numbers in files.
 const NUMBERS: [&str; 12] = [
     "0",
     "1",
@@ -53,17 +55,17 @@ const ADDRESSES: [&str; 10] = [
     "ffffffffffffffff",
 ];
 
-/// A tree and its damage.
+/// A tree, and the damage done to it so far.
 struct Damaged {
     root: PathBuf,
     /// The directory in which replaced files are kept.
     aside: PathBuf,
-    /// The damage in order: the name in the tree and a description.
+    /// The damage in order: the name of the file in the tree, and a description.
     done: Vec<(PathBuf, String)>,
 }
 
 impl Damaged {
-    /// Replaces a file or directory.
+    /// Replaces a file or directory by what `put` makes.
     fn replace(&mut self, name: &Path, what: String, put: impl FnOnce(&Path)) {
         let path = self.root.join(name);
         fs::rename(&path, self.aside.join(self.done.len().to_string())).unwrap();
@@ -88,9 +90,9 @@ impl Damaged {
     fn damage(&mut self, names: &[PathBuf], random: &mut Random) {
         let name: &PathBuf = chosen(names, random);
         let path = self.root.join(name);
-        // It may have disappeared with its directory.
+        // The name may have disappeared, if its directory was replaced.
         let Ok(there) = fs::symlink_metadata(&path) else { return };
-        // Nor is a file that was made large damaged again, which takes longer than all the rest.
+        // A file that was made large is not damaged again, because that takes longer than all other damage.
         if there.is_file() && there.len() < 1 << 20 && random.below(4) > 0 {
             let mut bytes = fs::read(&path).unwrap();
             let what = damage_content(&mut bytes, random);
@@ -119,7 +121,7 @@ impl Damaged {
     }
 }
 
-/// The relative path from the directory of a name to the root of the tree.
+/// The relative path from the directory that contains a name to the root of the tree.
 fn up(name: &Path) -> PathBuf {
     name.components().skip(1).map(|_| "..").collect()
 }
@@ -184,7 +186,7 @@ fn number(bytes: &mut Vec<u8>, is_digit: fn(&u8) -> bool, numbers: &[&str], rand
     format!("{new} at {start}")
 }
 
-/// Every file and directory below the root; those of the process are returned separately.
+/// Every file and directory below the root. Those of the process are returned separately.
 fn names(root: &Path) -> (Vec<PathBuf>, Vec<PathBuf>) {
     let (mut found, mut next) = (Vec::new(), vec![root.to_owned()]);
     while let Some(directory) = next.pop() {

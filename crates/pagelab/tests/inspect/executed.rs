@@ -1,4 +1,4 @@
-//! Every remedy of the catalogue is executed by a test, or there is a reason why none does.
+//! Tests that every remedy of the catalogue is executed by a test, or that a reason is given why no test does.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -6,9 +6,9 @@ use std::path::Path;
 
 /// Whether a test executes a remedy.
 enum Executed {
-    /// The test of this name.
+    /// The test with this name executes the remedy.
     By(&'static str),
-    /// None, for this reason.
+    /// No test executes the remedy, for this reason.
     Not(&'static str),
 }
 
@@ -16,7 +16,7 @@ use Executed::{By, Not};
 
 const OF_A_TRIAL: Executed = Not("it changes what is measured, and not the program's memory");
 
-/// The remedies of causes, by the causes' names.
+/// The remedies of causes, identified by the causes' names.
 const CAUSES: &[(&str, Executed)] = &[
     ("no_aligned_slot", By("remedies_of_places_work")),
     ("mapping_too_small", Not("inspect compares with a size that fits, and no_aligned_slot has the same change")),
@@ -73,7 +73,7 @@ const CAUSES: &[(&str, Executed)] = &[
     ("peak_uncertain", OF_A_TRIAL),
 ];
 
-/// The switches of programs, by a part of their description.
+/// The switches of programs, identified by a part of their description.
 const SWITCHES: &[(&str, Executed)] = &[
     ("| start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1 |", By("switches_of_malloc_work")),
     ("GLIBC_TUNABLES=glibc.malloc.top_pad=67108864 |", By("switches_of_malloc_work")),
@@ -94,7 +94,8 @@ fn lists(list: &'static [(&str, Executed)]) -> BTreeSet<&'static str> {
     list.iter().map(|(name, _)| *name).collect()
 }
 
-/// The rows of the tables of the catalogue, in which a compiler-checked list puts every cause and every switch.
+/// The rows of the tables in the catalogue. A list whose completeness the compiler checks puts every cause and every
+/// switch there.
 fn rows(text: &str) -> Vec<Vec<&str>> {
     let rows = text.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| cause |"));
     rows.map(|line| line.trim_matches('|').split(" | ").map(str::trim).collect()).collect()

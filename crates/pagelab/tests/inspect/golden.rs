@@ -1,5 +1,5 @@
-//! Compares the inspection of captures with stored, manually checked results. `fixtures/inspect/README.md` describes where the
-//! captures come from.
+//! Compares the inspection of captures with stored results that were checked by hand. `fixtures/inspect/README.md` describes
+//! where the captures come from.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::causes::for_advised;
 use super::provoked::{Provoked, causes, region_at, sums_agree};
 use crate::common::{Bench, Runs};
 
-/// The captured process, and the host capture to which it is added; `None` for captures that are complete.
+/// The captured process, and the captured host to which it is added; `None` for a capture that is complete by itself.
 const CASES: [(&str, Option<&str>); 8] = [
     ("x86_64-6.1-guard", None),
     ("aarch64-6.12-refilled", None),
@@ -52,7 +52,7 @@ fn captured_processes_are_inspected_as_before() {
         assert_eq!(ran.code, Some(0), "{case}: {ran}");
         let page = fs::read_to_string(bench.path("map.html")).unwrap();
         assert!(page.contains("</html>") && page.contains("from a capture"), "{case}");
-        // Each window has a cause of its own; the sums of smaps have none.
+        // In the map each window has a cause of its own, while the sums of smaps have no causes by window.
         let is_cut = page.contains("; not larger: one allocation, cut by a guard page");
         assert_eq!(is_cut, case.ends_with("-guard") && !case.contains("6.1-"), "{case}");
     }
@@ -98,7 +98,7 @@ fn collapsing_gains_memory_and_refusals_have_their_reason() {
     assert!(one["gained_bytes"].as_u64().unwrap() > 0 && one["took_s"].as_f64().unwrap() > 0.0, "{one:#}");
     let left = region_at(&document["processes"][0], provoked.address)["could_be_larger_bytes"].as_u64().unwrap();
     assert_eq!(left, (16 << 20) - one["gained_bytes"].as_u64().unwrap());
-    // In a reserved range, only the populated memory is collapsed.
+    // Only the populated memory of a reserved range is collapsed.
     let arena = Provoked::start("arena").unwrap();
     let ran = arena.bench.pagelab(&["inspect", &arena.pid(), "--collapse"]).ran();
     ran.prints(&["16M gained of 16M asked for"]);

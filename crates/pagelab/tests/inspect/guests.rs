@@ -1,4 +1,4 @@
-//! The second stage of a process with a KVM virtual machine.
+//! Tests of the second stage of a process with a KVM virtual machine.
 
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
@@ -47,11 +47,11 @@ fn can_open_kvm() -> bool {
     std::fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok()
 }
 
-/// In a mount namespace of its own: mounts debugfs, or takes it away.
+/// A script that runs in a mount namespace of its own: it mounts debugfs and executes a command.
 const MOUNT: &str = "mount -t debugfs none /sys/kernel/debug || exit 77; exec \"$@\"";
 const UNMOUNT: &str = "while umount /sys/kernel/debug 2>/dev/null; do :; done; exec \"$@\"";
 
-/// The process as `inspect` sees it after a script. `None` where debugfs cannot be mounted.
+/// The process as `inspect` sees it after a script; `None` if debugfs cannot be mounted.
 fn inspected(bench: &Bench, script: &str, pid: &str) -> Option<Value> {
     let mut command = bench.pagelab_by(&["unshare", "-m", "sh", "-c", script, "sh"], &["inspect", pid, "--json"]);
     let ran = command.ran();
@@ -64,7 +64,7 @@ fn leaf_bytes(process: &Value, leaf_bytes: u64) -> u64 {
     leaf.map_or(0, |leaf| leaf["leaves"].as_u64().unwrap() * leaf_bytes)
 }
 
-/// While the dirty log is on, KVM maps by 4K what the host maps by 2M.
+/// While dirty logging is enabled, KVM maps memory by 4K that the host maps by 2M.
 #[test]
 fn the_second_stage_is_by_4k_while_the_host_is_by_2m() {
     let here = [root(), program("unshare"), ("/dev/kvm", can_open_kvm()), ("x86-64", cfg!(target_arch = "x86_64"))];
@@ -92,7 +92,8 @@ fn the_second_stage_is_by_4k_while_the_host_is_by_2m() {
     assert!(last["second_stage"]["text"].as_str().unwrap().ends_with("by 4K (KVM, debugfs)"), "{last:#}");
 }
 
-/// A program that reads KVM's statistics by itself has a descriptor of them, which works without debugfs.
+/// A program that reads KVM's statistics itself has a descriptor of them, through which `inspect` reads them without
+/// debugfs.
 #[test]
 fn the_second_stage_is_read_by_the_descriptor_that_the_process_has() {
     let here = [root(), program("unshare"), ("/dev/kvm", can_open_kvm()), ("x86-64", cfg!(target_arch = "x86_64"))];

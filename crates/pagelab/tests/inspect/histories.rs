@@ -1,6 +1,6 @@
-//! Random histories of calls on real memory: no cause may be named that did not happen, and one that did must be among those named.
-//! What happened is known from the script; what is there now is read from pagemap and kpageflags, without pagelab.
-//! `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
+//! Tests with random histories of calls on real memory. A cause that did not happen must not be named, and a cause that did happen
+//! must be among those named. What happened is known from the script; the present state is read from pagemap and kpageflags,
+//! without pagelab. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -17,9 +17,9 @@ use super::causes::for_advised;
 use super::provoked::causes;
 use crate::common::{Bench, Runs, needs, program, root};
 
-/// Regions of one program.
+/// The number of regions in one program.
 const REGIONS: usize = 8;
-/// Base pages of a slot.
+/// The number of base pages in a slot (an aligned range that one large page could map).
 const SLOT_PAGES: u64 = 512;
 const PAGE: u64 = 4096;
 
@@ -27,15 +27,15 @@ const PAGE: u64 = 4096;
 const COMPOUND: u64 = 1 << 15 | 1 << 16;
 const ZERO_PAGE: u64 = 1 << 24;
 
-/// A region, and what was done to it.
+/// A region, and the operations on it so far.
 struct History {
     pages: u64,
-    /// Advice by page: `h`, `n`, or none.
+    /// The advice of each page: `h`, `n`, or none.
     advice: Vec<char>,
-    /// Whether a page can be read and written.
+    /// For each page, whether it can be read and written.
     accessible: Vec<bool>,
     script: String,
-    /// Causes that the calls so far are.
+    /// The causes that the operations so far may have.
     happened: BTreeSet<&'static str>,
     is_touched: bool,
 }
@@ -68,7 +68,7 @@ impl History {
             };
             history.operate(operation, number, offset, length);
         }
-        // What was never advised has that for its cause, whatever happened.
+        // Memory that was never advised has that as its cause, whatever happened to it. So it is advised at the end.
         history.operate('a', number, 0, pages);
         history
     }
@@ -77,7 +77,7 @@ impl History {
         (0..self.pages as usize).all(of)
     }
 
-    /// Adds an operation to the script, unless the program cannot do it, with what it may cause.
+    /// Adds an operation to the script, and the causes that it may have, unless the program cannot do it.
     fn operate(&mut self, operation: char, number: usize, offset: u64, length: u64) {
         let range = offset as usize..(offset + length) as usize;
         let is_whole = length == self.pages;
@@ -85,7 +85,8 @@ impl History {
         if touches && !range.clone().all(|page| self.accessible[page]) {
             return;
         }
-        // A mapping that is cut cannot be moved by one call, and one with a hole is not worth it.
+        // A mapping with a cut cannot be moved by one call. A mapping with a hole could be moved in pieces, which is
+        // not worth the effort here.
         let is_one = self.all(|page| self.accessible[page] && self.advice[page] == self.advice[0]);
         if (operation == 'm' && !is_one) || (is_whole && matches!(operation, 'g' | 'u' | 'o')) {
             return;
@@ -129,18 +130,18 @@ impl History {
         self.happened.extend(causes);
     }
 
-    /// A cut of the mapping, for now or for good: leaves at its ends are split, and slots end there. What is left of it may have
-    /// room for smaller sizes only, which are switched off.
+    /// A cut in the mapping, even if it is gone later: leaves at its ends are split, and slots end there. The pieces may have
+    /// room only for smaller sizes, which are switched off.
     fn cut(&mut self, may_refuse: bool) {
         self.happen(&["mapping_cut", "no_aligned_slot", "mapping_too_small", "size_disabled"]);
         if may_refuse {
             self.happen(&["advised_against"]);
         }
-        // A touch while the mapping had no slot there was one before it was eligible.
+        // If the region is touched while the cut leaves no slot, that touch is one before the memory was eligible.
         self.happen(&["touched_before_eligible"]);
     }
 
-    /// What the present pages of the region show, as the causes that are facts.
+    /// What the present pages of the region show, as the causes that are facts about pages.
     fn facts(&self, pid: u32, address: u64) -> BTreeSet<&'static str> {
         let (pagemap, flags) = (open(&format!("/proc/{pid}/pagemap")), open("/proc/kpageflags"));
         let entry = |file: &File, number: u64| {
@@ -162,7 +163,7 @@ impl History {
         facts
     }
 
-    /// What is wrong with a cause that was named for the region.
+    /// Why a cause that was named for the region is wrong; `None` if it may be right.
     fn wrong(&self, facts: &BTreeSet<&str>, cause: &str, or: &[String]) -> Option<&'static str> {
         let is_so = |code: &str| self.happened.contains(code) || facts.contains(code);
         let has_history = |code: &String| self.happened.contains(code.as_str());
@@ -178,7 +179,7 @@ fn open(path: &str) -> File {
     File::open(path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
-/// The regions of a process, checked one by one.
+/// Checks each region of a process.
 fn check(process: &Value, addresses: &[u64], histories: &[History], facts: &[BTreeSet<&str>], how: &str) -> usize {
     let mut named = 0;
     for ((history, address), facts) in histories.iter().zip(addresses).zip(facts) {
@@ -204,8 +205,8 @@ fn check(process: &Value, addresses: &[u64], histories: &[History], facts: &[BTr
     named
 }
 
-/// How often a large page could not be allocated since the boot, for any program. A history in which that happened is not what its
-/// calls say.
+/// How often a large page could not be allocated since boot, for any program. If that happened during a history, its calls do not
+/// explain the state.
 fn fallbacks() -> u64 {
     let text = fs::read_to_string("/proc/vmstat").unwrap();
     let names = ["thp_fault_fallback ", "thp_collapse_alloc_failed "];
@@ -213,7 +214,7 @@ fn fallbacks() -> u64 {
     text.lines().filter_map(count).sum()
 }
 
-/// Makes the regions of the histories, and inspects the program both as a running process and as a command.
+/// Executes the histories, and inspects the program twice: as a running process and as a command.
 fn try_histories(bench: &Bench, program: &str, histories: &[History]) -> usize {
     let script = bench.word("script");
     fs::write(&script, histories.iter().map(|history| history.script.as_str()).collect::<String>()).unwrap();
@@ -239,9 +240,9 @@ fn try_histories(bench: &Bench, program: &str, histories: &[History]) -> usize {
     let (line, document) = ran.stdout.split_once('\n').unwrap_or_else(|| panic!("{ran}"));
     let process = &serde_json::from_str::<Value>(document).unwrap()["processes"][0];
     let numbers: Vec<u64> = line.split_ascii_whitespace().map(|word| word.parse().unwrap()).collect();
-    // A fork can have more memory at its end than the process that is to be inspected.
+    // The largest process may be a fork, which can have more memory at its end than the process that is to be checked.
     let is_it = process["pid"].as_u64() == Some(numbers[0]) && fallbacks() == before;
-    // The same calls leave the same state, but for the contents of frames.
+    // The same calls leave the same state, apart from the contents of frames.
     named + if is_it { check(process, &numbers[1..], histories, &facts, "as a command") } else { 0 }
 }
 
@@ -257,7 +258,7 @@ fn no_cause_is_named_that_did_not_happen() {
     let mut random = Random::new();
     let (mut named, at_start) = (0, fallbacks());
     for _ in 0..testing::mutation::count(4) {
-        // Other tests get the lease in between.
+        // The lease is taken anew each time, so that other tests can have it in between.
         let Some(_still) = for_advised() else { return };
         let all: Vec<History> = (0..REGIONS).map(|number| History::random(&mut random, number)).collect();
         named += try_histories(&bench, &histories, &all);

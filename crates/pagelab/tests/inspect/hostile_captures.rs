@@ -1,4 +1,5 @@
-//! Captured trees from an attacker. Such trees made earlier versions hang, take all memory, or show other files.
+//! Tests with captured trees made by an attacker. With such trees earlier versions hung, took all memory, or showed
+//! other files.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +16,7 @@ use nix::unistd::mkfifo;
 use super::golden;
 use crate::common::{Bench, Ran, Runs, within, wrap};
 
-/// The name of a file outside of every tree, which is also its content.
+/// The name, and also the content, of a file outside of every captured tree.
 pub const OUTSIDE: &str = "outside_of_the_tree";
 
 /// Makes that file in the directory of a bench.
@@ -76,14 +77,14 @@ fn mapping(start: u64, end: u64) -> String {
 
 #[test]
 fn a_mapping_with_a_wrong_address_takes_no_memory() {
-    // Addresses that no user space has are refused when they are read. Possible ones are inspected.
+    // Addresses that user space cannot have are refused when they are read. All other addresses are inspected.
     for (start, end) in [(0x1000, 1 << 57), (0x1000, 1 << 63), (0x1001, 0x3000), (0x2000, 0x1000)] {
         let tree = Tree::new().changed("proc/100/maps", |maps| mapping(start, end) + &maps);
         tree.inspected(&[]).says(2, &["tree/proc/100/maps", &format!("{start:x}-{end:x}")]);
     }
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 1 << 56));
     tree.inspected(&["--regions"]).says(0, &[]).prints(&["17.5M resident"]);
-    // A tree whose captured pages are in no mapping is inspected, and this is reported.
+    // If captured pages are in no mapping, the tree is inspected, and this is reported.
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 0x2000));
     tree.inspected(&[]).says(0, &[]).prints(&["0 resident", "partial: 17.5M of the captured pages are in no mapping"]);
     let tree = Tree::new().changed("proc/100/maps", |maps| mapping(0x1000, 0x5000_0000_0000) + &maps);
@@ -152,7 +153,7 @@ fn links_inside_of_a_tree_are_followed() {
 #[test]
 fn a_file_that_is_refused_is_never_taken_for_an_absent_one() {
     const THP: &str = "sys/kernel/mm/transparent_hugepage";
-    // All of these files are optional for the code that reads them.
+    // The code that reads these files treats each of them as optional.
     for name in ["enabled", "khugepaged/max_ptes_none", "khugepaged/pages_collapsed", "shmem_enabled"] {
         let tree = Tree::new().with(&format!("{THP}/{name}"), |path| symlink("/dev/null", path).unwrap());
         tree.inspected(&[]).says(2, &[name, "a link leads out of the captured tree"]);
@@ -167,7 +168,7 @@ fn a_file_that_is_refused_is_never_taken_for_an_absent_one() {
         fs::File::create(path).unwrap().set_len((1 << 30) + 1).unwrap();
     });
     tree.inspected(&[]).says(2, &["proc/100/smaps", "expected at most 1G"]);
-    // A missing file is reported as unknown.
+    // If a file is missing, what it contains is reported as unknown.
     let tree = Tree::new().with("proc/100/smaps", |_| ());
     tree.inspected(&[]).says(0, &[]).prints(&["flags of mappings could not be read", "No such file"]);
 }
@@ -210,13 +211,13 @@ fn smaps_is_read_line_by_line() {
         let mut file = std::io::BufWriter::new(fs::File::create(path).unwrap());
         (0..mappings).for_each(|number| write!(file, "{}{entry}", of(number)).unwrap());
     });
-    // Of the smaps of the capturing process, only the base page size is read.
+    // Only the base page size is read from the capturing process's smaps, so the first lines of that file are enough.
     let tree = tree.changed("proc/self/smaps", |smaps| smaps.lines().take(8).collect::<Vec<_>>().join("\n") + "\n");
     let own = fs::OpenOptions::new().append(true).open(tree.root.join("proc/self/smaps")).unwrap();
     own.set_len(1 << 30).unwrap();
     let tree = tree.changed("proc/100/pagelab-pages", |_| "pagelab.capture/1\n".into());
     tree.inspected(&[]).says(0, &[]).prints(&["advice and flags: VmFlags in smaps"]);
-    // A file with a single line.
+    // A sparse file of 1G, which is a single line.
     let tree = tree.with("proc/100/smaps", |path| fs::File::create(path).unwrap().set_len(1 << 30).unwrap());
     tree.inspected(&[]).says(0, &[]).prints(&["expected lines of at most 64K, found a longer one"]);
 }

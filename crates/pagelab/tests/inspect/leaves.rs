@@ -1,4 +1,5 @@
-//! A leaf is what maps memory, a folio is how it is held: memory that has large folios and no large leaves is not called large.
+//! Tests that leaves and folios are distinguished: a leaf is what maps memory, a folio is how the memory is allocated. Memory
+//! with large folios and without large leaves is not called large.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +11,7 @@ use super::causes::{SIZE, assert_cause_of, for_advised};
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, Runs};
 
-/// Bytes that PMD leaves map, by the kernel's own count.
+/// Bytes that PMD leaves map at an address, by the kernel's own count.
 fn mapped_by_pmd(pid: &str, address: u64) -> u64 {
     let smaps = fs::read_to_string(format!("/proc/{pid}/smaps")).unwrap();
     let of_mapping = smaps.split(&format!("{address:x}-")).nth(1).unwrap();

@@ -1,4 +1,5 @@
-//! `pagelab inspect`, on programs whose pages are small for one cause each, provoked on the running kernel.
+//! Tests of `pagelab inspect` on programs whose memory has small pages for one cause each, provoked on the running
+//! kernel.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,4 +1,5 @@
-//! Names of files and mount points may contain any bytes except zero. Names must not change any figure or cause.
+//! Tests with names of files and mount points, which may contain any byte except zero. A name must not change any
+//! figure or cause.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +11,7 @@ use super::causes::SIZE;
 use super::provoked::{Provoked, causes};
 use crate::common::{Bench, Still, needs, program, root};
 
-/// Names that are not UTF-8, or that the kernel escapes in its tables.
+/// Names that are not UTF-8, or in which the kernel escapes characters.
 const NAMES: [&[u8]; 3] = [b"not\xff\xfeUTF-8", b"a - b", b"back\\040slash\ttab"];
 
 /// The properties of a region, without its name and its address.
@@ -18,7 +19,7 @@ fn diagnosis(region: &Value) -> Value {
     let mut region = region.clone();
     let causes_without_evidence: Vec<(String, u64, Vec<String>)> =
         causes(&region).into_iter().map(|(code, bytes, or, _)| (code, bytes, or)).collect();
-    // The physical placement of pages is random.
+    // These properties depend on addresses, or on the physical placement of pages, which is random.
     for name in ["start", "end", "text", "recognised_by", "causes", "cuts", "tlb_runs"] {
         region.as_object_mut().unwrap().remove(name);
     }

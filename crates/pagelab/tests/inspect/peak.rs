@@ -1,4 +1,4 @@
-//! What a command frees before it ends is seen while it runs.
+//! Tests that memory that a command frees before it ends is seen while the command runs.
 
 use crate::causes::Set;
 use crate::common::{Bench, Runs, Still, needs, python, root};
@@ -39,7 +39,7 @@ fn a_command_that_keeps_its_memory_is_shown_once() {
     assert!(document["peak"].is_null(), "{document:#}");
 }
 
-/// Python, the lock on settings, and a pool of 64M.
+/// Python's path, the lock on settings, and a pool of 64M; `None` if one of them is missing.
 fn python_and_pool() -> Option<(String, Still, Set)> {
     let python = python();
     if !needs(&[root(), ("python3", python.is_some())]) {
@@ -52,7 +52,7 @@ fn python_and_pool() -> Option<(String, Still, Set)> {
     Some((python?, still, Pool::with(32)?))
 }
 
-/// statm and VmHWM leave out hugetlb pages.
+/// statm and VmHWM leave out hugetlb pages, so the peak must be found in another way.
 #[test]
 fn a_peak_of_hugetlb_pages_is_seen_too() {
     let Some((python, _still, _pool)) = python_and_pool() else { return };
@@ -63,7 +63,8 @@ fn a_peak_of_hugetlb_pages_is_seen_too() {
     ran.says(0, &[]).prints(&["required 2M>=64M: met", "VmHWM, which leaves out hugetlb pages"]);
 }
 
-/// mmap reserves the pages of shared memory, which are no longer free then, and it can be touched.
+/// mmap reserves the hugetlb pages of shared memory. They are then not free any more, although the program can still
+/// touch them.
 #[test]
 fn reserved_pages_of_a_pool_are_not_missing() {
     let Some((python, _still, _pool)) = python_and_pool() else { return };

@@ -1,4 +1,4 @@
-//! What each capability is needed for: docs/guide/privileges.md, and the unit in it.
+//! Tests of what each capability is needed for: docs/guide/privileges.md, and the systemd unit on that page.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 use crate::common::{Bench, LIMIT, Running, Runs, c_program, needs, program, root, send, within, wrap};
 
 const PAGE: &str = include_str!("../../../../docs/guide/privileges.md");
-/// The unit of the page.
+/// The systemd unit on the page.
 fn unit() -> &'static str {
     let blocks = PAGE.split("```").find(|block| block.contains("[Service]"));
     blocks.expect("a unit").trim_start()
@@ -33,7 +33,7 @@ fn with_capabilities(capabilities: &[String], command: &Command) -> Command {
     outer
 }
 
-/// A process of root with this name, which no other process has, and 8M in base pages.
+/// A process of root with 8M in base pages, under a name that no other process has.
 fn process_of_root(bench: &Bench, name: &str) -> Running {
     let up = bench.path("up");
     let body = "char *at = mmap(0, 8 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); memset(at, 1, 8 << 20); \
@@ -66,7 +66,7 @@ fn the_capabilities_of_the_page_suffice_and_fewer_do_not() {
     };
     assert!(sees_folios(&all));
     assert!(!sees_folios(&all[..2]));
-    // New kernels accept CAP_SYS_ADMIN in place of CAP_SYS_PTRACE.
+    // New kernels accept CAP_SYS_ADMIN in place of CAP_SYS_PTRACE, so it must be left out too.
     for too_few in [&all[..1], &all[1..2], &[all[0].clone(), all[2].clone()]] {
         inspect(too_few).says(2, &["CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"]);
     }
@@ -120,7 +120,7 @@ fn systemd_accepts_the_unit() {
     }
     let bench = Bench::new();
     let file = bench.path("pagelab-inspect@.service");
-    // systemd looks for the program.
+    // systemd checks that the program exists.
     fs::write(&file, unit().replace("/usr/bin/pagelab", &bench.word("pagelab"))).unwrap();
     let ran = Command::new("systemd-analyze").arg("verify").arg(&file).ran();
     let about_it: Vec<&str> = ran.stderr.lines().filter(|line| line.contains("pagelab-inspect@")).collect();

@@ -1,10 +1,10 @@
-//! Processes are found by their names.
+//! Tests that processes are found by their names.
 
 use std::process::{Command, Stdio};
 
 use crate::common::{Bench, LIMIT, Running, Runs, within};
 
-/// A sleeping process whose program has this name.
+/// A sleeping process, whose program file has this name.
 fn sleeping(bench: &Bench, name: &str) -> Running {
     let program = bench.path(name);
     if !program.exists() {
@@ -19,7 +19,7 @@ fn sleeping(bench: &Bench, name: &str) -> Running {
 #[test]
 fn a_name_selects_its_process_and_several_have_a_row_each() {
     let bench = Bench::new();
-    // Longer than the 15 bytes that the kernel keeps, so that the program's file decides.
+    // The name is longer than the 15 bytes that the kernel keeps, so the name of the program's file decides.
     let name = format!("sleeper-by-name-{}", std::process::id());
     let one = sleeping(&bench, &name);
     let first = one.id().to_string();
@@ -34,7 +34,7 @@ fn a_name_selects_its_process_and_several_have_a_row_each() {
         let ran = bench.pagelab(&[&["inspect", &name], option].concat()).ran();
         ran.says(2, &[option[0], "needs one process", &first, &second, "give the PID"]);
     }
-    // The kernel's own name of the processes, cut after 15 bytes.
+    // The kernel's own name of the processes is cut after 15 bytes.
     bench.pagelab(&["inspect", &name[..15]]).ran().prints(&[&first, &second]);
 }
 
@@ -50,7 +50,7 @@ fn openmetrics_need_no_interval_but_json_lines_do() {
     assert!(std::fs::read_to_string(&file).unwrap().contains("name=\"true\""));
 }
 
-/// The last thread that ends is rarely the first one.
+/// The thread that ends last is rarely the first one.
 #[test]
 fn a_program_of_many_threads_is_seen_at_its_end() {
     if !crate::common::needs(&[crate::common::program("gcc")]) {

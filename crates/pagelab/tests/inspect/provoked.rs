@@ -1,4 +1,4 @@
-//! A program whose memory has small pages for one cause, and the output of `inspect` for it.
+//! A program whose memory has small pages for a single cause ([`Provoked`]), and the output of `inspect` for it.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -20,24 +20,26 @@ pub struct Provoked {
 const REFUSED: i32 = 77;
 
 impl Provoked {
-    /// Starts it. If this kernel does not allow it, reports a skip and returns `None`.
+    /// Starts the program for this cause. If this kernel does not allow it, reports a skip and returns `None`.
     pub fn start(cause: &str) -> Option<Provoked> {
         Provoked::with(cause, None)
     }
 
-    /// The same for a cause that needs a file.
+    /// Like [`Provoked::start`], but for a cause that needs a file.
     pub fn with(cause: &str, file: Option<&Path>) -> Option<Provoked> {
         Provoked::mended(cause, file, &[])
     }
 
-    /// The same with these environment variables; `MEND` has changes of its source.
+    /// Like [`Provoked::with`], but with these environment variables. `MEND` contains the changes of the program's source
+    /// that a remedy demands.
     pub fn mended(cause: &str, file: Option<&Path>, environment: &[(String, String)]) -> Option<Provoked> {
         let mut command = Command::new(compiled());
         command.arg(cause).args(file).envs(environment.iter().cloned());
         Provoked::by(Bench::new(), command, cause)
     }
 
-    /// The same in a mount namespace of its own, with a file of this size on a tmpfs that is mounted there.
+    /// Like [`Provoked::with`], but in a mount namespace of its own, with a file of this size on a tmpfs that is mounted
+    /// there.
     pub fn on_tmpfs(cause: &str, mount_point: &Path, options: &str, bytes: u64) -> Option<Provoked> {
         let script =
             "mount -t tmpfs -o \"$3\" tmpfs \"$1\" && truncate -s \"$2\" \"$1/file\" && exec \"$4\" \"$5\" \"$1/file\"";
@@ -66,7 +68,7 @@ impl Provoked {
         self.running.id().to_string()
     }
 
-    /// The output of `inspect` for the process.
+    /// The process in the output of `inspect`.
     pub fn inspected(&self) -> Value {
         let ran = self.bench.pagelab(&["inspect", &self.pid(), "--json"]).ran();
         assert_eq!(ran.code, Some(0), "{ran}");
@@ -75,13 +77,13 @@ impl Provoked {
         process
     }
 
-    /// The output of `inspect` for the memory.
+    /// The provoked memory in the output of `inspect`.
     pub fn region(&self) -> Value {
         region_at(&self.inspected(), self.address)
     }
 }
 
-/// Checks that the causes of all regions add up to what could be larger.
+/// Checks that the causes of all regions add up to the memory that could be larger.
 pub fn sums_agree(process: &Value) {
     let mut all = 0;
     for region in process["regions"].as_array().unwrap() {
@@ -94,7 +96,7 @@ pub fn sums_agree(process: &Value) {
     assert_eq!(Some(all), process["could_be_larger_bytes"].as_u64(), "{process:#}");
 }
 
-/// The program, compiled once for a test.
+/// The path of the program, which is compiled once for each test program.
 pub fn compiled() -> &'static Path {
     static COMPILED: OnceLock<(Bench, PathBuf)> = OnceLock::new();
     let (_, compiled) = COMPILED.get_or_init(|| {
@@ -117,7 +119,8 @@ pub fn region_at(process: &Value, address: u64) -> Value {
     regions.iter().find(holds).unwrap_or_else(|| panic!("nothing at {address:#x} in {process:#}")).clone()
 }
 
-/// The causes of a region: code, bytes, the codes of causes that cannot be distinguished from it, and the evidence as one text.
+/// The causes of a region. Each has its code, its bytes, the codes of causes that cannot be distinguished from it, and its
+/// evidence as one text.
 pub fn causes(region: &Value) -> Vec<(String, u64, Vec<String>, String)> {
     let code = |cause: &Value| cause["code"].as_str().unwrap().to_string();
     let causes = region["causes"].as_array().unwrap().iter().map(|one| {

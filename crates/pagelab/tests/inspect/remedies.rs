@@ -1,5 +1,5 @@
-//! Every remedy that `inspect` prints is executed: a program provokes the cause, the test reads the remedies from the document,
-//! makes exactly the changes of each, and the same memory must then be mapped by large pages.
+//! Tests that execute every remedy that `inspect` prints. A program provokes the cause, the test reads the remedies from the
+//! document and makes exactly the changes of each, and then the same memory must be mapped by large pages.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::shared::Mounted;
 use super::switches::Pool;
 use crate::common::{Bench, LIMIT, Runs, needs, program, within};
 
-/// Provokes a cause, follows each of its remedies, and returns how many there were.
+/// Provokes a cause, follows each of its remedies, and returns their number.
 fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     let provoked = Provoked::with(name, file)?;
     let region = provoked.region();
@@ -24,7 +24,8 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     let remedies: Vec<Value> = cause["remedies"].as_array().unwrap().clone();
     let provoked_text = candidate(cause).map(|candidate| candidate["text"].as_str().unwrap().to_owned());
     drop(provoked);
-    // Other conditions are those of another candidate, or of memory that a switch may not reach.
+    // A remedy with another condition is for another candidate cause, or for memory that a switch may not reach, and is
+    // left out.
     let holds = |only: &Value| {
         only.as_str().is_none_or(|only| match only.split_once(' ') {
             Some(("if", text)) => text.starts_with("it is mapped in pieces") || Some(text) == provoked_text.as_deref(),
@@ -36,7 +37,7 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     for remedy in &certain {
         let before = fallbacks();
         let region = after(name, file, remedy);
-        // A fault that found no free block is no fault of the remedy.
+        // If a fault found no free block, the remedy is not to blame.
         let (large, fell_back) = (large_bytes(&region), HUGE * (fallbacks() - before));
         let resident = region["resident_bytes"].as_u64().unwrap();
         assert!(
@@ -47,7 +48,8 @@ fn follow(name: &str, file: Option<&Path>, code: &str) -> Option<usize> {
     Some(certain.len())
 }
 
-/// The changes of a remedy: settings are restored when this is dropped, the others are for the next start.
+/// The changes that a remedy demands. Settings are changed until this is dropped; the other changes are for the next
+/// start of the program.
 #[derive(Default)]
 pub struct Followed {
     settings: Vec<Set>,
@@ -58,7 +60,7 @@ pub struct Followed {
 }
 
 impl Followed {
-    /// Makes the changes; `None` where this machine cannot make one of them.
+    /// Makes the changes; `None` if this machine cannot make one of them.
     pub fn remedy(remedy: &Value) -> Option<Followed> {
         let mut followed = Followed::default();
         let word = |value: &Value| value.as_str().unwrap().to_owned();
@@ -80,9 +82,9 @@ impl Followed {
     }
 }
 
-/// The region of the program that runs after the changes of a remedy.
+/// The region of the program when it runs again with the changes of a remedy.
 fn after(name: &str, file: Option<&Path>, remedy: &Value) -> Value {
-    // What a file holds keeps its pages.
+    // A file keeps the pages that it has, so it must be emptied.
     if let Some(file) = file.filter(|_| name.starts_with("tmpfs")) {
         let bytes = fs::metadata(file).unwrap().len();
         fs::File::create(file).unwrap().set_len(bytes).unwrap();
@@ -102,7 +104,7 @@ fn remount(file: &str, huge: &str) {
     assert!(status.success());
 }
 
-/// How often the kernel found no free block of PMD size, for memory without and with a file.
+/// How often the kernel found no free block of PMD size, for anonymous memory and for file memory.
 pub fn fallbacks() -> u64 {
     let counters = fs::read_to_string("/proc/vmstat").unwrap();
     let is_counted = |line: &&str| line.starts_with("thp_fault_fallback ") || line.starts_with("thp_file_fallback ");
@@ -115,7 +117,7 @@ pub fn large_bytes(region: &Value) -> u64 {
     rows.filter(|row| row["leaf_bytes"].as_u64() == Some(HUGE)).map(|row| row["bytes"].as_u64().unwrap()).sum()
 }
 
-/// Follows the remedies of each cause, and checks their number, so that none is lost unseen.
+/// Follows the remedies of each cause, and checks their number, so that no remedy is lost unnoticed.
 fn follow_all(provocations: &[(&str, &str, usize)]) {
     for (name, code, remedies) in provocations {
         if let Some(followed) = follow(name, None, code) {
@@ -170,7 +172,7 @@ fn remedies_of_histories_work() {
     }
 }
 
-/// Whether the kernel maps the zero page for pieces of a split page that hold only zeros.
+/// Whether this kernel maps the zero page in place of the pages of a split folio that hold only zeros.
 fn maps_zeroes() -> bool {
     fs::read_to_string("/proc/vmstat").unwrap().contains("thp_underused_split_page")
 }
@@ -251,7 +253,7 @@ fn a_page_that_ksm_merged_is_large_where_ksm_does_not_run() {
         cause.map(|cause| cause["remedies"].as_array().unwrap().clone())
     };
     assert!(within(LIMIT, || remedies().is_some()), "{:#}", merged.region());
-    // Its memory is not from malloc.
+    // The program's memory does not come from malloc, so remedies with a condition are left out.
     let remedies = remedies().unwrap().into_iter().filter(|remedy| remedy["only"].is_null()).collect::<Vec<_>>();
     drop(merged);
     for remedy in &remedies {

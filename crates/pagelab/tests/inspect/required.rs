@@ -1,4 +1,4 @@
-//! `--require`: exit codes, figures and causes, and the memory of guests judged by their regions.
+//! Tests of `--require`: exit codes, figures and causes, and the memory of guests, which is judged by its regions.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -24,8 +24,8 @@ impl Group {
             .find(|group| fs::create_dir(&group.0).is_ok() && group.0.join("memory.stat").is_file())
     }
 
-    /// The share of the group's anonymous memory that is transparent huge pages, as managers of virtual machines judge it: in memory.stat
-    /// of version 1 and 2.
+    /// Which share of the group's anonymous memory consists of transparent huge pages, as managers of virtual machines compute it: from
+    /// memory.stat of version 1 or 2.
     fn thp_share(&self) -> f64 {
         let text = fs::read_to_string(self.0.join("memory.stat")).unwrap();
         let value = |names: [&str; 2]| -> f64 {
@@ -42,7 +42,7 @@ impl Drop for Group {
     }
 }
 
-/// A process with a virtual machine in a group.
+/// A process with a virtual machine, in a control group.
 fn monitor(bench: &Bench, group: &Group, words: [&str; 4]) -> Running {
     let compiled = bench.word("monitor");
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs/monitor.c");
@@ -60,7 +60,7 @@ fn monitor(bench: &Bench, group: &Group, words: [&str; 4]) -> Running {
     monitor
 }
 
-/// The exit code and the judgements.
+/// The exit code, and the judgement of each requirement.
 fn judged(bench: &Bench, words: &[&str], requirements: &[&str]) -> (Option<i32>, Vec<Value>) {
     let mut command = bench.pagelab(&[&["inspect"], words, &["--json"]].concat());
     for requirement in requirements {
@@ -71,8 +71,9 @@ fn judged(bench: &Bench, words: &[&str], requirements: &[&str]) -> (Option<i32>,
     (ran.code, document["requirements"].as_array().cloned().unwrap_or_default())
 }
 
-/// Three guests without huge pages in control groups whose share of huge pages passes 95 %, because of the monitor's own heap, because
-/// the guest's memory is that of a memfd and not anonymous, and because of another guest; and one the other way round.
+/// In three cases a guest has no huge pages, and yet more than 95 % of its control group are huge pages: because of the monitor's own
+/// heap, because the guest's memory is a memfd and not anonymous, or because of another guest in the group. In a fourth case it is the
+/// other way round.
 #[test]
 fn guest_memory_is_judged_by_its_regions_and_not_by_the_control_group() {
     let can_open_kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
@@ -168,7 +169,7 @@ fn groups_of_processes_are_judged_together() {
         .says(2, &["cannot be used with"]);
 }
 
-/// The code blocks of the guide.
+/// The code blocks of the guide about `--require`.
 fn examples() -> Vec<String> {
     let page = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/guide/gate.md")).unwrap();
     page.split("```").skip(1).step_by(2).map(|block| block.split_once('\n').unwrap().1.to_owned()).collect()

@@ -1,4 +1,4 @@
-//! Switches of servers and allocators that take pages of a pool.
+//! Tests of the switches of servers and allocators that make these use hugetlb pages.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -9,10 +9,11 @@ use super::causes::{Set, THP, for_advised};
 use super::switches::{Filled, Pool, always, pooled};
 use crate::common::{Bench, has, needs};
 
-/// The condition of memory that the kernel merges, where it grew in pieces.
+/// The condition of a remedy for memory that grew in pieces, which the kernel merges.
 const IN_PIECES: &str = "if it is mapped in pieces of 2M or more";
 
-/// A server as another user: PostgreSQL refuses root. Its backend maps the shared memory that it has filled.
+/// A server that runs as another user, because PostgreSQL refuses root. The inspected backend maps the shared memory
+/// that it has filled.
 const POSTGRESQL: &str = r#"
     as="setpriv --reuid=65534 --regid=65534 --clear-groups"; export PATH=$(echo /usr/lib/postgresql/*/bin):$PATH
     test -d data || { mkdir data; chown 65534 data; $as initdb -N -D data -U test -A trust >log 2>&1; }
@@ -24,7 +25,7 @@ const POSTGRESQL: &str = r#"
         $as psql -h "$PWD/data" -U test -AtqX postgres
     kill -INT $server; wait $server"#;
 
-/// A server without tables of its own, and one table that fills most of the buffer pool.
+/// A server with one table, which fills most of the buffer pool.
 const MARIADB: &str = r#"
     rm -rf data; mkdir data
     mariadbd --no-defaults --user=root --datadir="$PWD/data" --socket="$PWD/socket" --skip-networking --skip-grant-tables \
@@ -35,7 +36,8 @@ const MARIADB: &str = r#"
          insert into t select repeat('x', 4000) from seq_1_to_13000" >>log 2>&1
     echo $server; read end; kill -9 $server; wait 2>/dev/null"#;
 
-/// A guest that does not run, with all its memory. Pages of the pool need hugetlbfs at the path of the switch.
+/// A guest that is stopped and has all its memory. To use hugetlb pages, QEMU needs a hugetlbfs at the path in the
+/// switch.
 const QEMU: &str = r#"
     start() {
         mkdir -p dev && mount --bind /dev dev && mount -t tmpfs none /dev && mkdir /dev/hugepages || exit 3
@@ -51,7 +53,7 @@ const MIMALLOC: &str = "#include <stdio.h>\n#include <stdlib.h>\n#include <strin
     int main(void) { for (int i = 0; i < 60000; i++) memset(malloc(1000), 1, 1000);\n\
     printf(\"%d\\n\", getpid()); fflush(stdout); char end; while (read(0, &end, 1) > 0); return 0; }\n";
 
-/// Whether the pool of 2M pages is empty, which is what the tests restore.
+/// Whether the pool of 2M pages is empty, which is the state that the tests restore.
 fn has_empty_pool() -> bool {
     needs(&[("an empty pool of 2M", Pool::empty().is_some())])
 }
@@ -80,7 +82,7 @@ fn mariadb_takes_pages_of_a_pool() {
     if !needs(&[("MariaDB", has("mariadbd") && has("mariadb"))]) || !has_empty_pool() {
         return;
     }
-    // Some versions disable THP for themselves, so that `always` is no remedy.
+    // Some versions disable THP for themselves, so for them `always` is no remedy.
     let holds = &["if it is the buffer pool"];
     let remedy = format!("{}; then start the server with --large-pages (if it is the buffer pool)", pooled());
     Filled { bench: Bench::new(), script: MARIADB, holds }.follow(&[&remedy]);
@@ -109,7 +111,7 @@ fn a_guest_takes_pages_of_a_pool() {
     if !needs(&[("qemu-system-x86_64", has("qemu-system-x86_64")), ("/dev/kvm", kvm)]) || !has_empty_pool() {
         return;
     }
-    // QEMU advises the memory of guests, so that it is small only where the size is switched off.
+    // QEMU advises the memory of guests, so that memory has small pages only if the size is switched off.
     let path = format!("{THP}/enabled");
     let _never = Set::to(&path, "never");
     Filled { bench: Bench::new(), script: QEMU, holds: &[] }.follow(&[

@@ -1,4 +1,4 @@
-//! Shared memory and files: each kind has settings of its own, and the file offset must fit the address.
+//! Tests with shared memory and files: each kind has settings of its own, and the file offset must fit the address.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -46,7 +46,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
     let region = given.region();
     assert_eq!((causes(&region).len(), region["could_be_larger_bytes"].as_u64()), (0, Some(0)), "{region:#}");
     drop(given);
-    // The pages exist, but no leaf can map them.
+    // The large pages exist, but at this address no leaf can map them.
     let beyond = Provoked::with("tmpfs_out_of_place", Some(&advise.file())).unwrap();
     let region = beyond.region();
     let found = causes(&region);
@@ -81,7 +81,7 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
     ]) {
         return;
     }
-    // A memfd has no path. The setting for a file with a path is that of its mount.
+    // For a memfd, which has no path, the general setting decides; for a file with a path, the option of its mount.
     let bench = Bench::new();
     let named = Mounted::with(&bench, "huge=never");
     assert_cause_of("memfd", &Provoked::start("memfd").unwrap(), "shared_disabled", SIZE, &["/shmem_enabled: "]);
@@ -150,7 +150,7 @@ fn swapped_out_pages_leave_holes() {
     assert!(found[0].3.contains("Swap: 8192 kB"), "{found:?}");
 }
 
-/// A page of a file counts whole, however short the file is.
+/// A file holds whole pages, however short it is.
 #[test]
 fn short_files_that_hold_large_pages_are_listed_with_or_without_a_process() {
     let Some(_still) = for_advised() else { return };

@@ -1,4 +1,5 @@
-//! Causes that depend on the supply of the kernel: the limit of a control group, and fragmented memory.
+//! Tests of causes that depend on the kernel's supply of large pages: the limit of a control group, and fragmented
+//! memory.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -17,8 +18,8 @@ use crate::common::{Bench, Runs, needs, within};
 struct Group(PathBuf);
 
 impl Group {
-    /// The directory of memory control groups, the limit file, the file that triggers reclaim, and the value to write to it: in
-    /// version 1 and 2.
+    /// For version 1 and version 2: the directory of memory control groups, the limit file, the file that triggers reclaim, and
+    /// the value to write to it.
     const PLACES: [[&str; 4]; 2] = [
         ["/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.force_empty", "0"],
         ["/sys/fs/cgroup", "memory.max", "memory.reclaim", "64M"],
@@ -62,7 +63,7 @@ impl Drop for Group {
 #[test]
 fn a_limit_that_admits_no_large_page() {
     let Some(_alone) = for_advised() else { return };
-    // The size of the program's memory, plus less than a large page.
+    // The limit is the size of the program's memory, plus less than a large page.
     let Some(group) = Group::new("limit") else { return };
     group.limit(SIZE + HUGE);
     let Some(provoked) = Provoked::with("charged", Some(&group.tasks())) else { return };
@@ -86,7 +87,8 @@ fn a_page_that_is_mostly_zero_is_split() {
     if !needs(&[("pages that are mostly zero are split (shrink_underused: 1, Linux 6.12)", word.trim() == "1")]) {
         return;
     }
-    // A page counts as underused if more than that number of its base pages are zero (`thp_underused`, mm/huge_memory.c).
+    // A large page counts as underused if more than that number of its base pages are zero (`thp_underused`,
+    // mm/huge_memory.c).
     let _few = Set::to(&format!("{THP}/khugepaged/max_ptes_none"), "64");
     let Some(group) = Group::new("underused") else { return };
     let before = fallbacks();
@@ -113,7 +115,7 @@ fn a_page_that_is_mostly_zero_is_split() {
     assert_eq!(large_bytes(&region), SIZE, "{region:#}");
 }
 
-/// The fallback counters for large pages since boot.
+/// The counters of faults that fell back from large pages, since boot.
 fn fallbacks() -> Vec<String> {
     let counters = ["anon_fault_fallback", "anon_fault_fallback_charge"];
     counters.map(|name| fs::read_to_string(format!("{THP}/hugepages-2048kB/stats/{name}")).unwrap_or_default()).into()
@@ -123,7 +125,7 @@ fn fallbacks() -> Vec<String> {
 fn a_command_whose_counters_rule_out_what_did_not_happen() {
     let Some(_alone) = for_advised() else { return };
     let bench = Bench::new();
-    // No fault fell back while it ran, whatever fell back since boot.
+    // While the command ran, no fault fell back, although some may have since boot.
     let before = fallbacks();
     let ran = bench.pagelab(&["inspect", "--json", "--", compiled().to_str().unwrap(), "advised_late"]).ran();
     // The output of the command comes first.
@@ -134,9 +136,9 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
     let code = "touched_before_eligible".to_string();
     let found = regions.iter().flat_map(causes).find(|one| one.0 == code || one.2.contains(&code)).unwrap();
     assert_eq!(found.1, SIZE, "{found:?}");
-    // It is the only cause if no leaf was split meanwhile: those of other programs count too.
+    // This is the only cause if no leaf was split meanwhile. The counter also counts splits in other programs.
     assert_eq!(found.0 == code, found.3.contains("thp_split_pmd: 0 since"), "{found:?}");
-    // The counters are those of the whole host, and another program's large page may fall back meanwhile.
+    // The counters are for the whole host, so a large page of another program may have fallen back meanwhile.
     if fallbacks() == before {
         assert!(!found.2.iter().any(|code| code.ends_with("fell_back")), "{found:?}");
     }
@@ -146,7 +148,7 @@ fn a_command_whose_counters_rule_out_what_did_not_happen() {
 #[test]
 fn memory_in_small_pieces_is_moved_together() {
     let Some(_alone) = for_advised() else { return };
-    // A fault does not compact memory.
+    // With this setting a fault does not compact memory.
     let _defrag = Set::to(&format!("{THP}/defrag"), "never");
     let scattered = Provoked::start("scattered").unwrap();
     let bench = Bench::new();
@@ -154,7 +156,7 @@ fn memory_in_small_pieces_is_moved_together() {
     let mut pieces = pieces.stdin(Stdio::piped()).stdout(Stdio::piped()).begin();
     let mut line = String::new();
     BufReader::new(pieces.stdout()).read_line(&mut line).unwrap();
-    // The program takes the free blocks until a fault finds none, and then touches its memory.
+    // The program first takes the free blocks until a fault finds none, and then touches the memory to be tested.
     let provoked = Provoked::start("in_pieces").unwrap();
     let region = provoked.region();
     let fell_back = "allocation_fell_back".to_string();
@@ -165,17 +167,17 @@ fn memory_in_small_pieces_is_moved_together() {
         evidence.contains("free blocks of 2M or more: ") && evidence.contains("anon_fault_fallback: "),
         "{evidence}"
     );
-    // Both programs go on holding their memory, and the pages between the free ones of `scattered` can be moved.
+    // Both programs still hold their memory, but the pages of `scattered` between the free ones can be moved.
     let freeing = remedies_that_free_blocks(&region);
     assert_eq!(freeing.len(), 1, "{region:#}");
     Followed::remedy(&freeing[0]).unwrap();
     let region = Provoked::start("huge").unwrap().region();
-    // Another program may take a block first.
+    // Another program may take one of the freed blocks.
     assert!(large_bytes(&region) >= SIZE - 2 * HUGE, "after {:#}: {region:#}", freeing[0]);
     drop(scattered);
 }
 
-/// The remedies of a region's causes that act on the whole system once.
+/// The remedies of a region's causes that free blocks, which act once on the whole system.
 fn remedies_that_free_blocks(region: &Value) -> Vec<Value> {
     let causes = region["causes"].as_array().unwrap().iter();
     let mut remedies: Vec<Value> = causes.flat_map(|one| one["remedies"].as_array().unwrap().clone()).collect();

@@ -1,6 +1,6 @@
-//! Switches of real programs: `inspect` prints a remedy for the largest cause of a program, the program is started again as the
-//! remedy demands, and at least three quarters of that memory must then be mapped by large pages: a server may keep the rest in memory
-//! that the switch does not concern, and which is there at some moments only.
+//! Tests of the switches of real programs. `inspect` prints a remedy for the largest cause of a program, and the program is started
+//! again as the remedy demands. At least three quarters of that memory must then be mapped by large pages. A server may have the rest
+//! in memory that the switch does not concern, and that exists only for some time.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -12,16 +12,17 @@ use super::causes::{HUGE, Set, THP, for_advised};
 use super::remedies::{Followed, fallbacks, large_bytes};
 use crate::common::{Bench, Running, Runs, has, needs, python};
 
-/// A program that prints its PID when its memory is filled, and keeps it until its input ends. `"$@"` are further arguments.
+/// A program that prints its PID when its memory is filled, and keeps the memory until its input ends. In `script`, `"$@"`
+/// are further arguments.
 pub struct Filled<'a> {
     pub bench: Bench,
     pub script: &'a str,
-    /// The conditions of remedies that hold for its memory.
+    /// The conditions of remedies that apply to this program's memory.
     pub holds: &'a [&'a str],
 }
 
 impl Filled<'_> {
-    /// Starts it with these arguments and variables, and inspects it.
+    /// Starts the program with these arguments and variables, and inspects it.
     fn inspected(&self, followed: &Followed) -> Value {
         let mut command = Command::new("bash");
         command.args(["-c", self.script, "bash"]).args(&followed.arguments);
@@ -37,8 +38,8 @@ impl Filled<'_> {
         ran.json()["processes"][0].take()
     }
 
-    /// Follows each remedy of the largest cause that a user can apply without the source and whose condition holds, and checks
-    /// their texts, in which `N` is the number of pages that a pool gets.
+    /// Follows each remedy of the largest cause whose condition applies, and that a user can follow without changing the
+    /// source. Also checks the texts of these remedies, in which `N` replaces the number of pages that a pool gets.
     pub fn follow(&self, expected: &[&str]) {
         let process = self.inspected(&Followed::default());
         let all = process["regions"].as_array().unwrap().iter().flat_map(|region| region["causes"].as_array().unwrap());
@@ -60,7 +61,7 @@ impl Filled<'_> {
             validation::free_large_blocks();
             let process = self.inspected(&followed);
             let large: u64 = process["regions"].as_array().unwrap().iter().map(large_bytes).sum();
-            // What found no free block is no fault of the remedy.
+            // If a fault found no free block, the remedy is not to blame.
             let fell_back = HUGE * (fallbacks() - before);
             assert!(
                 (large + fell_back) * 4 >= bytes * 3,
@@ -71,7 +72,7 @@ impl Filled<'_> {
     }
 }
 
-/// A remedy's text with `N` in place of the pages that it adds to a pool.
+/// The text of a remedy, with `N` in place of the number of pages that it adds to a pool.
 fn without_pages(text: &str) -> String {
     match text.split_once(" + ").and_then(|(before, rest)| Some((before, rest.split_once("))")?.1))) {
         Some((before, after)) => format!("{before} + N)){after}"),
@@ -79,12 +80,12 @@ fn without_pages(text: &str) -> String {
     }
 }
 
-/// The command that adds pages to the pool.
+/// The instruction that adds pages to the pool, as a remedy's text contains it.
 pub fn pooled() -> String {
     format!("as root: echo $(($(cat {path}) + N)) > {path}", path = Pool::PATH)
 }
 
-/// The setting of all sizes.
+/// The instruction that enables all sizes, as a remedy's text contains it.
 pub fn always() -> String {
     format!("as root: echo always > {THP}/enabled")
 }
@@ -143,7 +144,7 @@ fn python_follows_the_switches_of_its_allocator_and_of_malloc_together() {
     python.follow(&["start it with PYTHONMALLOC=malloc GLIBC_TUNABLES=glibc.malloc.hugetlb=1 (if malloc made it)"]);
 }
 
-/// The pool of 2M pages, empty.
+/// The pool of 2M pages, which must be empty.
 pub struct Pool;
 
 impl Pool {
@@ -153,7 +154,7 @@ impl Pool {
         fs::read_to_string(Pool::PATH).is_ok_and(|pages| pages == "0\n").then_some(Pool)
     }
 
-    /// Gives it pages until this is dropped; `None` where the kernel finds too few.
+    /// Adds pages to the pool until this is dropped; `None` if the kernel finds too few.
     pub fn with(pages: u64) -> Option<Set> {
         validation::free_large_blocks();
         let set = Set::to(Pool::PATH, &pages.to_string());

@@ -1,4 +1,4 @@
-//! The tables, process trees, and commands that are inspected when they end.
+//! Tests of tables, of process trees, and of commands that are inspected when they end.
 
 use crate::common::{Bench, Runs, needs, program, root};
 
@@ -39,7 +39,7 @@ fn all_processes_are_sorted_by_what_could_be_larger() {
     assert_eq!(document["schema"], "pagelab.inspect/1");
     let processes = document["processes"].as_array().unwrap();
     assert!(processes.iter().all(|one| one["regions"].is_null()));
-    // A process that is about to end has no memory any more.
+    // Only a process that is about to end has no memory.
     assert!(processes.iter().any(|one| one["resident_bytes"].as_u64() > Some(0)), "{document:#}");
     let ran = bench.pagelab(&["inspect", "--all"]).ran();
     assert_eq!(ran.code, Some(0), "{ran}");

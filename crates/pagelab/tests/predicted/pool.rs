@@ -1,4 +1,5 @@
-//! The effect of a hugetlb policy on a program's calls, for one way of mapping memory at a time (`programs/pool.c`).
+//! Tests of what a hugetlb policy does to a program's calls, for one way of mapping memory at a time
+//! (`programs/pool.c`).
 
 use std::path::Path;
 use std::process::Command;
@@ -8,7 +9,7 @@ use crate::{STRAY_FAULTS, can_compare, compared, near, same_start};
 
 const POLICY: &str = "hugetlb-2m";
 
-/// The ways of the program, and the number of processes in each.
+/// The ways of mapping memory that the program has, and the number of processes in each.
 const WAYS: [(&str, f64); 12] = [
     ("reserved", 1.0),
     ("pieces", 1.0),

@@ -1,4 +1,4 @@
-//! Rules of the kernel, each with a program that depends on it.
+//! Tests of rules of the kernel, each with a program that depends on one rule.
 
 use crate::common::{Bench, needs, program};
 use crate::{Allowance, POLICIES, STRAY_FAULTS, agrees_under, can_compare, compared, compiled, near, same_start};
@@ -23,7 +23,7 @@ fn memory_that_a_child_does_not_get_is_predicted() {
     is_predicted("fork_advice", &POLICIES, 3.0);
 }
 
-/// Splits map the zero page in place of zeros.
+/// When the kernel splits a folio, it maps the zero page in place of pages that hold only zeros.
 #[test]
 fn folios_that_are_split_are_predicted() {
     is_predicted("splits", &POLICIES, 1.0);
@@ -34,7 +34,7 @@ fn large_pages_that_a_program_asks_for_are_predicted() {
     is_predicted("collapse", &POLICIES, 1.0);
 }
 
-/// No policy concerns shared memory.
+/// No policy concerns shared memory, so one policy is enough.
 #[test]
 fn shared_memory_is_predicted() {
     is_predicted("shared", &POLICIES[..1], 2.0);
@@ -46,7 +46,8 @@ fn locked_memory_is_predicted() {
     is_predicted("locked", &POLICIES[..3], 2.0);
 }
 
-/// Behind the interpreter QEMU has two pages that no program has on Linux, and they are locked too. Only faults are compared.
+/// QEMU maps two pages behind the dynamic linker that no program has on Linux, and they are locked too. So only faults are
+/// compared.
 #[test]
 fn locking_all_memory_is_predicted() {
     if can_compare() && needs(&[program("gcc")]) {

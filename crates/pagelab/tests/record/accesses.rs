@@ -1,8 +1,9 @@
-//! The recorded accesses are complete: with `--lossless` each one as it was, and otherwise in the runs that it is part of.
+//! Tests that the recorded accesses are complete: with `--lossless` each access as it was, and otherwise each access
+//! within a run.
 
 use super::*;
 
-/// Records the program with known accesses, for one instruction set.
+/// Records the program whose accesses are known, for one instruction set.
 fn exact(compiler: &'static str, emulator: &'static str) {
     if !needs(&[recording(emulator), program(compiler)]) {
         return;
@@ -24,12 +25,12 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     assert!(name == emulator && version.as_str().unwrap().starts_with(|first: char| first.is_ascii_digit()), "{info}");
     let exits: Vec<&Value> = events(&lines, "exit").collect();
     assert_eq!((exits.len(), &exits[0]["status"]), (1, &Value::from(42)));
-    // The program's own file and its stack were mapped from the start.
+    // The program's own file and its stack are mapped from the start.
     let regions: Vec<&Value> = events(&lines, "region").collect();
     assert!(regions.iter().any(|region| region["name"].as_str().unwrap().ends_with("exact.c.out")), "{regions:?}");
     let stack = regions.iter().find(|region| region["name"] == "[stack]").expect("the stack");
     let (address, bytes) = (stack["address"].as_u64().unwrap(), stack["bytes"].as_u64().unwrap());
-    // 128K of the stack exist beforehand, and the arguments and the environment are above them.
+    // The stack has 128K from the start, and above that the arguments and the environment.
     assert!(bytes > 128 << 10 && bytes < 2 << 20, "{stack}");
     let used = (bytes >> 12) - 32;
     let written = of_kind(&lines, "kernel store", address + (128 << 10), used);
@@ -82,13 +83,13 @@ fn lossless_keeps_every_address() {
     assert_eq!(info(&bench, "trace")["total"]["instructions"], instructions);
 }
 
-/// Merges runs as far as possible, in the order of their first accesses. A recorder may end a run early at any point, and such an
-/// end becomes invisible. Pages are numbered in the order in which they appear.
+/// Merges runs as far as possible, in the order of their first accesses, so that early ends become invisible: a recorder may end
+/// a run at any point. Pages are numbered in the order in which they appear.
 #[derive(Default)]
 struct Longest {
     pages: std::collections::HashMap<u64, usize>,
     runs: Vec<(usize, String, u64)>,
-    /// The index of the current run of data, and that of the current run of fetches.
+    /// The indexes of the current run of data and of the current run of fetches.
     current: [Option<usize>; 2],
 }
 
@@ -100,7 +101,7 @@ impl Longest {
         match current.map(|index| &mut self.runs[index]) {
             Some(run) if run.0 == page && (run.1.starts_with("kernel") == kind.starts_with("kernel")) => {
                 if run.1 != kind && !run.1.contains('+') {
-                    // A kind that combines loads and stores starts with the one that came first.
+                    // A kind that combines loads and stores starts with the kind of the first access.
                     let last = kind.split('+').find(|part| *part != run.1).unwrap();
                     run.1 = format!("{}+{last}", run.1);
                 }
@@ -114,7 +115,7 @@ impl Longest {
     }
 }
 
-/// The merged runs of a program, either as recorded, or computed from every address.
+/// The runs of a program, merged as far as possible: either as they were recorded, or as computed from every access.
 fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, String, u64)> {
     record(bench, if lossless { &["--lossless"] } else { &[] }, &[path]).ran().says(code, &[]);
     let mut longest = Longest::default();
@@ -125,7 +126,7 @@ fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, 
             Some(accesses) => accesses.iter().enumerate().for_each(|(index, access)| {
                 let kind = match access[2].as_bool().unwrap() {
                     true => "store",
-                    // The load of an instruction that also stores to this address.
+                    // This load belongs to an instruction that also stores to the address.
                     false if index == 0 && kind.starts_with("store") => "store+load",
                     false => "load",
                 };
@@ -152,7 +153,7 @@ fn runs_are_what_every_address_makes() {
     let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
     same(&longest(&bench, &path, 42, false), &longest(&bench, &path, 42, true));
     if !qemu_before(&bench, 8) {
-        // These versions leave the address of libraries to the kernel, and it is different each time.
+        // These versions of QEMU leave the address of libraries to the kernel, so the address differs each time.
         return;
     }
     let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
@@ -167,7 +168,7 @@ fn accesses_around_faults_are_what_every_address_makes() {
         return;
     }
     let bench = Bench::new();
-    // The program is written for x86-64: its faults are between the accesses of one block.
+    // The program is written for x86-64, because its faults must be between the accesses of one block.
     let path = compiled(&bench, "gcc", "around_faults.c", &["-O1", "-static"]);
     let [runs, reference] = [false, true].map(|lossless| {
         let mut runs = longest(&bench, &path, 0, lossless);
@@ -199,7 +200,7 @@ fn windows_are_marked() {
     let fetched = info["threads"][0]["fetches"].as_u64().unwrap();
     assert!((2500..4500).contains(&fetched), "{fetched}");
     assert!(info["threads"][0]["instructions"].as_u64() > Some(30_000));
-    // The trace also contains threads that end before the recorded window.
+    // The trace also contains threads that ended before the recorded window.
     record(&bench, &["--skip", "1000000000"], &[&path, "threads"]).ran().says(0, &["no accesses were recorded"]);
     let threads = self::info(&bench, "trace")["threads"].clone();
     let threads = threads.as_array().unwrap();
@@ -213,6 +214,7 @@ fn measures_the_cost_of_recording() {
         return;
     }
     let cost = cost::compare(Path::new(env!("CARGO_BIN_EXE_pagelab")), Some(&plugin()), &[], 1).unwrap();
-    // The values are not judged, because other tests run at the same time and this plugin may be built without optimisation.
+    // The values themselves are not checked, because other tests run at the same time and this plugin may be built without
+    // optimisation.
     assert!(cost.ratio.is_finite() && cost.accesses > 1_000_000, "{} {}", cost.ratio, cost.accesses);
 }

@@ -1,4 +1,4 @@
-//! System calls, and the memory that the kernel accesses for them.
+//! Tests of recorded system calls, and of the memory that the kernel accesses for them.
 
 use super::*;
 
@@ -28,7 +28,8 @@ fn calls_that_change_the_address_space_have_arguments_and_results() {
     has("munmap", -22, &[("address", 1)]);
     has("prctl", 0, &[("option", 29), ("argument", 77)]);
     has("brk", end as i64, &[("address", end)]);
-    // With one thread, no mapping of another thread has to be seen, and the order numbers increase.
+    // With one thread, no thread uses a mapping of another, so there is no event for that; and the order numbers
+    // increase.
     assert_eq!(events(&lines, "seen").count(), 0);
     let orders: Vec<u64> = lines.iter().filter_map(|line| line["event"]["order"].as_u64()).collect();
     assert!(orders.iter().copied().eq(0..orders.len() as u64), "{orders:?}");
@@ -51,14 +52,14 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     assert_eq!(by_kernel("kernel load", written), [0, 1, 2, 0]);
     assert_eq!(by_kernel("kernel store", read_into), [0, 1, 2]);
     assert_eq!(by_kernel("kernel store", parts), [0, 2]);
-    // Failed calls write nothing.
+    // Calls that fail write nothing to memory.
     assert_eq!(by_kernel("kernel store", status), [0]);
     for own in ["load", "store", "load+store", "store+load"] {
         for begin in [written, read_into, parts] {
             assert_eq!(by_kernel(own, begin), [0u64; 0], "{own}");
         }
     }
-    // An event ends the runs: accesses after it are not part of a run before it.
+    // An event ends the current runs, so that accesses after the event are in new runs.
     assert_eq!(by_kernel("store", late), [0, 0]);
     let unmapped = events(&lines, "munmap").find(|event| event["address"] == late + 4096).unwrap();
     let of_late = |line: &&Value| line["run"].is_u64() && line["address"] == late;

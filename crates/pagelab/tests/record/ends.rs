@@ -1,4 +1,4 @@
-//! The ends of recorded programs, and the part of their traces that is complete.
+//! Tests of how recorded programs end, and which part of their traces is then complete.
 
 use trace::{Block, Call, Kind, Run};
 
@@ -52,8 +52,8 @@ fn a_program_that_closes_everything_is_recorded_to_its_end() {
     assert_eq!(events(&lines, "exit").next().unwrap()["status"], 7);
 }
 
-/// Records a program until it has printed a line, waits for some more milliseconds, and ends pagelab or the emulator with a signal.
-/// Returns the number in the line.
+/// Records a program until it has printed a line, waits this number of milliseconds, and ends pagelab or the emulator with a
+/// signal. Returns the number in the line.
 fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, signal: &str) -> (u64, Ran) {
     let mut command = record(bench, options, what);
     command.stdout(std::process::Stdio::piped()).stderr(std::process::Stdio::piped());
@@ -69,9 +69,9 @@ fn ended(bench: &Bench, options: &[&str], what: &[&str], milliseconds: u64, sign
     (line.trim().parse().unwrap(), running.ran())
 }
 
-/// The number of regions in a file, and the number of runs of stores of its first thread. Checks that these runs access `pages`
-/// pages from `begin` on, one after the other in a loop: none is missing or duplicated. There can be millions of them, too many for
-/// a dump.
+/// The number of regions in a trace, and the number of store runs of its first thread. Checks that these runs access `pages` pages
+/// from `begin` on, one after the other in a loop, with none missing or duplicated. There can be millions of runs, too many for a
+/// dump.
 fn whole_blocks(path: &Path, begin: u64, pages: u64) -> (usize, u64) {
     let mut reader = trace::Reader::new(std::fs::File::open(path).unwrap()).unwrap();
     let (mut regions, mut stores, first) = (0, 0, begin >> trace::PAGE_SHIFT);
@@ -111,7 +111,7 @@ fn a_killed_program_keeps_its_whole_blocks_and_missing_parts_are_reported() {
         let (regions, stores) = whole_blocks(&bench.path("trace"), begin, 64);
         assert!(regions > 2, "{regions}");
         assert!(milliseconds < 300 || stores > 64, "{stores}");
-        // A truncated trace can be simulated.
+        // A trace that is cut off can still be simulated.
         let simulated = bench.pagelab(&["sim", "trace", "-p", "base", "--json"]).ran().json();
         assert_eq!(simulated["traces"][0]["cut_off"], true);
     }
@@ -140,11 +140,11 @@ fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
     assert!(whole > 0, "QEMU failed each time");
 }
 
-/// An assertion of QEMU 7.2 fails in one of about a thousand such ends, with any plugin that takes some time at the end: other threads
-/// run on meanwhile. Three in a row are expected once in a thousand million tests.
+/// The message of an assertion in QEMU 7.2. It fails in one of about a thousand ends of this kind, with any plugin that takes some
+/// time at the end, because other threads run on meanwhile. Three failures in a row are expected once in a thousand million tests.
 const QEMU_FAILED: &str = "rcu_read_unlock: Assertion";
 
-/// The PID of a forked process and the address of its memory, which it prints at its end.
+/// The PID of a forked process, and the address of its memory, which the process prints at its end.
 fn printed_by_child(ran: &Ran) -> (u64, u64) {
     let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let &[child, shared] = &printed[..] else { panic!("{ran}") };
@@ -178,7 +178,7 @@ fn a_forked_process_finishes_its_trace_without_its_first_thread() {
     let (child, shared) = printed_by_child(&ran);
     let trace = format!("trace.{child}");
     ran.says(0, &[&format!("{trace}: the forked process still runs")]);
-    // Its output is closed before the last part of its trace is written.
+    // The output of the process is closed before the last part of its trace is written, so this waits for the trace.
     let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
     assert!(common::within(common::LIMIT, is_whole));
     let lines = dumped(&bench, &trace);
@@ -199,7 +199,8 @@ fn a_program_for_another_machine_is_named_when_it_takes_over() {
     let lines = dumped(&bench, "trace");
     let exec = events(&lines, "exec").next().unwrap();
     assert_eq!(exec["program"], other.as_str());
-    // If the host can run it (binfmt_misc), the recording ends there. Otherwise the call fails and the program continues.
+    // If the host can run the foreign program (binfmt_misc), the recording ends there. Otherwise the exec fails and the
+    // recorded program continues.
     match ran.code {
         Some(42) => drop(ran.says(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
         _ => {

@@ -1,4 +1,4 @@
-//! Trace files: cut, printed as tables, damaged, and with extreme numbers.
+//! Tests of trace files: cut, printed as tables, damaged, and with extreme numbers.
 
 use super::*;
 
@@ -22,7 +22,7 @@ fn a_part_of_a_trace_is_a_trace() {
     let one = cut(&["--thread", "2"]);
     assert_eq!(one["threads"][2]["runs"], whole["threads"][2]["runs"]);
     assert_eq!(one["total"]["runs"], whole["threads"][2]["runs"]);
-    // Another thread mapped its memory, and that event is kept.
+    // The event by which another thread mapped the memory of this thread is kept.
     assert_eq!(one["threads"][0]["events"], whole["threads"][0]["events"]);
     let missing = bench.pagelab(&["trace", "cut", "trace", "-o", "missing", "--thread", "1", "--thread", "9"]).ran();
     missing.says(2, &["trace: it has no thread 9 (--thread); it has 0 to 3"]);

@@ -1,8 +1,8 @@
-//! Recordings of whole machines, by physical addresses.
+//! Tests of recordings of whole machines, by physical addresses.
 
 use super::*;
 
-/// Records a bare machine with its own page of code.
+/// Records a bare machine that runs this code.
 fn record_machine(bench: &Bench, options: &[&str], emulator: &str, machine: &[&str], code: &[u8]) -> Ran {
     std::fs::write(bench.path("code"), code).unwrap();
     let mut command = vec![emulator, "-nodefaults", "-no-user-config", "-display", "none", "-m", "64M"];
@@ -10,8 +10,8 @@ fn record_machine(bench: &Bench, options: &[&str], emulator: &str, machine: &[&s
     record(bench, &[options, &["--system"]].concat(), &command).ran()
 }
 
-/// Code for the virt machine: stores a word to the third megabyte, loads from the next page, reads the serial port, and switches
-/// the machine off (PSCI SYSTEM_OFF).
+/// Machine code for QEMU's `virt` machine: stores a word to the third megabyte, loads from the next page, reads the serial port,
+/// and switches the machine off (PSCI SYSTEM_OFF).
 const ARM_CODE: [u32; 8] = [
     0xd2a0_0000 | 0x4030 << 5, // movz x0, #0x4030, lsl #16
     0xd2a0_0001 | 0x0900 << 5, // movz x1, #0x0900, lsl #16
@@ -53,7 +53,8 @@ fn a_machine_is_recorded_with_physical_addresses() {
         );
         let info = info(&bench, "trace");
         assert_eq!((&info["header"]["system"], &info["header"]["architecture"]), (&true.into(), &"aarch64".into()));
-        // QEMU 10 starts the block with the device access twice more: for that instruction alone, and for those after it.
+        // QEMU 10 executes the beginning of the block with the device access two more times: for that instruction alone,
+        // and for the instructions after it.
         let again = if options.is_empty() && !qemu_before(&bench, 10) { 3 } else { 0 };
         assert_eq!((&info["total"]["instructions"], &info["total"]["data_accesses"]), (&(8 + again).into(), &2.into()));
         assert_eq!((&info["outside_accesses"], &info["outside_instructions"]), (&1.into(), &0.into()));
@@ -61,14 +62,14 @@ fn a_machine_is_recorded_with_physical_addresses() {
     bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
 }
 
-/// The first processor runs an endless loop; the second is off.
+/// The first processor runs an endless loop, and the second is off.
 #[test]
 fn a_machine_ends_when_as_much_is_recorded_as_was_asked_for() {
     if !needs(&[recording("qemu-system-aarch64")]) {
         return;
     }
     let bench = Bench::new();
-    // b .+4, and back
+    // The code is `b .+4` and a branch back.
     let code: Vec<u8> = [0x1400_0001u32, 0x1400_0000 | 0x3ff_ffff].iter().flat_map(|word| word.to_le_bytes()).collect();
     let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
     let machine = ["-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-device", &loader];
@@ -81,7 +82,7 @@ fn a_machine_ends_when_as_much_is_recorded_as_was_asked_for() {
         ran.says(0, &["instructions of each processor are recorded (--max), so the machine was ended"]);
         sound(&bench, "trace");
         let fetches = info(&bench, "trace")["total"]["fetches"].as_u64().unwrap();
-        // A block is recorded as a whole.
+        // A block is recorded as a whole, so a few more instructions may be recorded.
         assert!((recorded..recorded + 20).contains(&fetches), "{options:?}: {fetches}");
     }
 }
@@ -94,7 +95,7 @@ fn a_machine_is_simulated_under_its_direct_map() {
     let bench = Bench::new();
     let code: Vec<u8> = ARM_CODE.iter().flat_map(|word| word.to_le_bytes()).collect();
     let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
-    // The later -m takes effect: 2G from address 1G on, so that every page size fits.
+    // The last -m takes effect: the machine has 2G from address 1G on, so that every page size fits.
     let machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "2G", "-device", &loader];
     record_machine(&bench, &[], "qemu-system-aarch64", &machine, &code).says(0, &[]);
     let sim = |policies: &str| bench.pagelab(&["sim", "trace", "-m", "cortex-a57", "-p", policies, "--json"]).ran();
@@ -106,7 +107,8 @@ fn a_machine_is_simulated_under_its_direct_map() {
         .zip(simulations.iter().map(|of| of["mapped"][0]["leaf_bytes"].as_u64().unwrap()))
         .map(|([walks, references], leaf_bytes)| [leaf_bytes, walks, references])
         .collect();
-    // Two pages of data and one of code, all within 2M: the first walk reads every level, the others read only the last table.
+    // Two pages of data and one of code are all within 2M: the first walk reads every level, the other walks read only the
+    // last table.
     assert_eq!(found, [[1 << 12, 3, 4 + 2], [1 << 21, 1, 3], [1 << 30, 1, 2]]);
     sim("base").says(2, &["physical addresses", "direct-map-2m"]);
 }
@@ -117,7 +119,7 @@ fn a_machine_that_is_killed_has_its_whole_blocks() {
         return;
     }
     let bench = Bench::new();
-    // The code stores to one page after the other, prints a character, and loops forever.
+    // Machine code that stores to one page after the other, prints a character, and loops forever.
     const CODE: [u32; 10] = [
         0xd2a0_0000 | 0x4030 << 5,         // movz x0, #0x4030, lsl #16
         0xd280_0001 | 64 << 5,             // movz x1, #64
@@ -144,7 +146,7 @@ fn a_machine_that_is_killed_has_its_whole_blocks() {
         .stderr(std::process::Stdio::piped());
     let running = command.begin();
     let pagelab = running.id();
-    // Before it executes QEMU, the child is a fork of pagelab.
+    // Before the child executes QEMU, it is a fork of pagelab.
     let is_machine = || {
         let words = emulator(pagelab).and_then(|pid| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).ok());
         words.is_some_and(|words| words.contains("-qmp"))
@@ -152,7 +154,7 @@ fn a_machine_that_is_killed_has_its_whole_blocks() {
     assert!(common::within(common::LIMIT, is_machine));
     let has_stored = || std::fs::read_to_string(bench.path("serial")).is_ok_and(|written| written == "x");
     assert!(common::within(common::LIMIT, has_stored));
-    // While it loops it executes instructions, after which a block must be written.
+    // The loop executes instructions too, and after a number of instructions the plugin must write a block.
     std::thread::sleep(std::time::Duration::from_millis(500));
     assert!(Command::new("kill").args(["-KILL", &emulator(pagelab).unwrap()]).status().unwrap().success());
     cut_off(&bench, "trace", &running.ran(), 137);
@@ -180,7 +182,7 @@ fn counts_instructions_of_firmware_and_records_its_accesses() {
     let bench = Bench::new();
     let mut firmware = vec![0; 1 << 16];
     firmware[..PC_CODE.len()].copy_from_slice(&PC_CODE);
-    // The first instruction jumps to the beginning.
+    // The first instruction, at the reset vector, jumps to the beginning.
     firmware[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
     let exit = "isa-debug-exit,iobase=0xf4,iosize=1";
     let machine = ["-bios", &bench.word("code"), "-device", exit];
@@ -191,12 +193,12 @@ fn counts_instructions_of_firmware_and_records_its_accesses() {
     assert_eq!(data, [(0, "store".to_owned(), 1), (1, "load".to_owned(), 1)]);
     assert_eq!(lines.iter().find(|line| line["run"].is_u64()).unwrap()["address"], 0x1_0000);
     let info = info(&bench, "trace");
-    // Blocks are counted when they start: the block in which the machine ends counts as a whole, including the instruction after
-    // the exit. QEMU 10 ends blocks at the device access, and may have ended there.
+    // A block is counted when it starts, so the block in which the machine ends counts as a whole, including the instruction
+    // after the exit. QEMU 10 ends blocks at a device access, so its block may have ended there.
     let (outside, executed) = (info["outside_instructions"].as_u64(), info["total"]["instructions"].as_u64());
     assert!(executed == Some(8) || executed == Some(7) && !qemu_before(&bench, 8), "{info}");
     assert_eq!((fetched, outside), (0, executed));
-    // If this QEMU cannot tell which of two memory ranges an address belongs to, recording is refused.
+    // If this QEMU does not show to which of two memory ranges an address belongs, recording is refused.
     let split = ["-m", "4G", "-bios", &bench.word("code"), "-device", exit];
     let ran = record_machine(&bench, &[], "qemu-system-x86_64", &split, &firmware);
     match ran.code {
@@ -217,7 +219,7 @@ fn refuses_commands_that_are_no_machine() {
         let kvm = ["qemu-system-x86_64", "-accel", "kvm"];
         record(&bench, &["--system"], &kvm).ran().says(2, &["kvm", "-accel tcg"]);
         if needs(&[("/dev/kvm", Path::new("/dev/kvm").exists())]) {
-            // pagelab asks QEMU itself about settings in a file.
+            // Settings in a file are not visible in the arguments, so pagelab asks QEMU itself.
             std::fs::write(bench.path("config"), "[machine]\n  accel = \"kvm\"\n").unwrap();
             let kvm = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-readconfig", &bench.word("config")];
             record(&bench, &["--system"], &kvm).ran().says(2, &["KVM is on", "-accel tcg"]);

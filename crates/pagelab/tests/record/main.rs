@@ -1,4 +1,4 @@
-//! Recording with the real QEMU, and the output of the trace verbs for the recordings.
+//! Tests of recording with the real QEMU, and of the trace verbs on the recordings.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -29,7 +29,7 @@ fn plugin() -> PathBuf {
     testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")))
 }
 
-/// Compiles a C program of this directory, and returns its path.
+/// Compiles a C program from this directory, and returns its path.
 fn compiled(bench: &Bench, compiler: &str, name: &str, options: &[&str]) -> String {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/programs").join(name);
     let output = bench.word(&format!("{compiler}-{name}.out"));
@@ -38,14 +38,14 @@ fn compiled(bench: &Bench, compiler: &str, name: &str, options: &[&str]) -> Stri
     output
 }
 
-/// `pagelab record` of a command with these options. It writes the file `trace` in the bench.
+/// `pagelab record` of a command with these options, which writes the file `trace` in the bench.
 fn record(bench: &Bench, options: &[&str], command: &[&str]) -> Command {
     let mut record = bench.pagelab(&["record", "-o", &bench.word("trace")]);
     record.args(options).arg("--").args(command).env("PAGELAB_QEMU_PLUGIN", plugin());
     record
 }
 
-/// The PID of the emulator of a running `pagelab record`: the child of its child, the subreaper.
+/// The PID of the emulator of a running `pagelab record`. It is the child of pagelab's child, the subreaper.
 fn emulator(pagelab: u32) -> Option<String> {
     let child_of = |pid: &str| {
         let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
@@ -58,7 +58,7 @@ fn can_record() -> bool {
     needs(&[recording("qemu-x86_64"), program("gcc")])
 }
 
-/// Whether the trace was recorded by an older QEMU than this version.
+/// Whether the QEMU that recorded the trace is older than this version.
 fn qemu_before(bench: &Bench, version: u64) -> bool {
     let info = info(bench, "trace");
     let recorded_version = info["header"]["emulator"]["version"].as_str().unwrap();
@@ -73,7 +73,7 @@ fn sound(bench: &Bench, name: &str) {
     bench.pagelab(&["trace", "check", name]).ran().says(0, &[]);
 }
 
-/// The lines of `trace dump --json` after the first one.
+/// All lines of `trace dump --json` except the first one.
 fn dumped(bench: &Bench, name: &str) -> Vec<Value> {
     let ran = bench.pagelab(&["trace", "dump", "--json", name]).ran();
     ran.says(0, &[]);
@@ -90,7 +90,7 @@ fn is_own(line: &Value) -> bool {
     line["run"].is_u64() && !line["kind"].as_str().unwrap().starts_with("kernel")
 }
 
-/// The runs of data, with page numbers relative to the first page of data, and the number of all fetches.
+/// The runs of data, with page numbers relative to the first page of data, and the total number of fetches.
 fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
     let of = |line: &Value, key: &str| line[key].as_u64().unwrap();
     let (fetches, data): (Vec<&Value>, Vec<&Value>) =
@@ -102,27 +102,28 @@ fn runs(lines: &[Value]) -> (Vec<(u64, String, u64)>, u64) {
     (data.iter().map(page_and_count).collect(), fetches.iter().map(|line| of(line, "accesses")).sum())
 }
 
-/// The pages from `begin` on that runs of a kind access, numbered from 0, among `pages` pages.
+/// The pages that runs of this kind access, among the `pages` pages from `begin` on, which are numbered from 0.
 fn of_kind(lines: &[Value], kind: &str, begin: u64, pages: u64) -> Vec<u64> {
     let own = lines.iter().filter(|line| line["run"].is_u64() && line["kind"] == kind);
     let addresses = own.map(|line| line["address"].as_u64().unwrap());
     addresses.filter(|address| (begin..begin + pages * 4096).contains(address)).map(|at| (at - begin) >> 12).collect()
 }
 
-/// The addresses that the runs of a thread access.
+/// The page addresses that the runs of a thread access.
 fn touched(lines: &[Value], thread: u64) -> std::collections::BTreeSet<u64> {
     let own = lines.iter().filter(|line| line["thread"] == thread && line["run"].is_u64() && line["kind"] != "fetch");
     own.map(|line| line["address"].as_u64().unwrap()).collect()
 }
 
-/// The pages of data to which a thread has stored, among `pages` pages from `begin` on, in order.
+/// The pages of data to which a thread has stored, in order, among the `pages` pages from `begin` on.
 fn order(lines: &[Value], thread: u64, begin: u64, pages: u64) -> Vec<u64> {
     let of = |line: &&Value| line["run"].is_u64() && line["thread"] == thread && line["kind"] == "store";
     let addresses = lines.iter().filter(of).map(|line| line["address"].as_u64().unwrap());
     addresses.filter_map(|address| address.checked_sub(begin).map(|at| at >> 12).filter(|page| *page < pages)).collect()
 }
 
-/// Checks that a recording ended with this code before its last blocks were written, reports that, and is damaged only at its end.
+/// Checks that a recording ended with this exit code before its last blocks were written, that this is reported, and that the
+/// trace is damaged only at its end.
 fn cut_off(bench: &Bench, trace: &str, ran: &Ran, code: i32) {
     let missing = "up to 4,194,304 instructions of each thread are missing";
     ran.says(code, &[&bench.word(trace), "its last accesses", "cut off", missing]);

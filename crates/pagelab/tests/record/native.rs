@@ -1,4 +1,4 @@
-//! The CPU time of the recorded command in a run without the recorder.
+//! Tests of the CPU time that the recorded command takes in a run without the recorder.
 
 use std::fs;
 use std::process::Stdio;
@@ -8,7 +8,7 @@ use study::stats::median;
 
 use super::*;
 
-/// The note of a recording of a shell's line, with these options.
+/// The note in the trace of a recorded shell command, with these options.
 fn note_of(bench: &Bench, options: &[&str], line: &str) -> Value {
     let recorded = record(bench, options, &["sh", "-c", line]).ran();
     assert!(recorded.code.is_some(), "{recorded}");
@@ -32,7 +32,7 @@ fn why(note: &Value) -> &str {
     note["unknown"].as_str().unwrap_or_else(|| panic!("{note}"))
 }
 
-/// A loop of a shell that takes some time.
+/// A shell loop that takes some time.
 const BUSY: &str = "i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done";
 
 #[test]
@@ -97,8 +97,8 @@ fn a_run_that_was_another_one_gives_no_time() {
     assert!(why(&otherwise).contains("ended differently (exit status 1, recorded: code 0)"), "{otherwise}");
     let stopped = note_of(&bench, &[], "kill -TERM $$");
     assert!(why(&stopped).contains("was stopped"), "{stopped}");
-    // Both runs take three seconds of CPU time, as a server does that is driven for a time. The start of the recorder, which takes longer
-    // on a busy host, is a small part of them.
+    // Both runs take three seconds of CPU time, as with a server that is driven for a given time. Starting the recorder, which takes
+    // longer on a busy host, is a small part of that.
     let for_a_time = note_of(&bench, &[], "(ulimit -t 3; while :; do :; done); true");
     assert!(why(&for_a_time).contains("works for a time, and not for a result, or it waits"), "{for_a_time}");
     let left = note_of(&bench, &[], "sleep 3 & true");
@@ -108,7 +108,7 @@ fn a_run_that_was_another_one_gives_no_time() {
     assert!(time["why"].as_str().unwrap().contains("leaves processes running"), "{time}");
 }
 
-/// The recorded run finds its work to do, the second one does not.
+/// The recorded run does some work, and the second run finds that work done.
 #[test]
 fn a_run_that_found_its_work_done_gives_no_time() {
     if !can_record() {
@@ -136,7 +136,7 @@ fn input_is_read_again_only_from_a_file() {
         noted(&bench)
     };
     let file = || Stdio::from(fs::File::open(bench.path("input")).unwrap());
-    // `wc` must find three lines in either run.
+    // `wc` must find three lines in each run.
     let lines = "[ \"$(wc -l)\" -eq 3 ]";
     assert!(with(file(), lines)["measured"].is_object());
     let pipe = || {
@@ -147,6 +147,7 @@ fn input_is_read_again_only_from_a_file() {
     assert!(with(pipe(), "true")["measured"].is_object(), "a pipe that the command does not read");
     let note = with(pipe(), "cat > /dev/null");
     assert!(why(&note).contains("reads its standard input, which was not a file"), "{note}");
-    // A program that reads nothing where there is nothing has another exit code.
+    // The second run cannot read the lines from the pipe again, so `wc` counts differently and the exit code is another
+    // one.
     assert!(why(&with(pipe(), lines)).contains("ended differently"));
 }

@@ -1,4 +1,4 @@
-//! Threads and forked processes, and programs with libraries or an interpreter.
+//! Tests with threads and forked processes, and with programs that have libraries or an interpreter.
 
 use super::*;
 
@@ -20,7 +20,7 @@ fn every_thread_has_its_stream() {
     for thread in 1..4u64 {
         let pages = touched(&lines, thread);
         assert!((0..64).all(|page| pages.contains(&(shared + page * 4096))), "{thread}: {pages:x?}");
-        // A thread records the mapping before its first access.
+        // A thread that accesses memory mapped by another thread records that mapping before its first access.
         let seen = lines.iter().find(|line| line["thread"] == thread && line["event"]["call"] == "seen");
         let seen = &seen.unwrap()["event"];
         assert!(seen["run"] == 0 && seen["order"].as_u64() > Some(mapped), "{seen}");
@@ -45,7 +45,7 @@ fn many_threads_share_the_memory_of_few() {
     sound(&bench, "trace");
     let info = info(&bench, "trace");
     assert_eq!(info["threads"].as_array().unwrap().len(), 301);
-    // Nothing is lost: every thread has the accesses of its loop, and those of its start and end.
+    // No access is lost: every thread has the accesses of its loop, and those of its start and end.
     let accesses = |thread: usize| info["threads"][thread]["data_accesses"].as_u64().unwrap();
     assert!((1..=300).all(|thread| (5000..12_000).contains(&accesses(thread))), "{info:#}");
     assert!(recorded_kib < plain_kib + (128 << 10), "{plain_kib} {recorded_kib}");
@@ -69,20 +69,20 @@ fn a_forked_process_has_a_trace_of_its_own() {
     assert!(events(&parents, "clone").any(|event| event["result"] == child));
     let pages = |lines: &[Value]| (0..64).filter(|page| touched(lines, 0).contains(&(shared + page * 4096))).count();
     assert_eq!(pages(&childs), 64);
-    // QEMU 10 may have mapped this memory in place of another mapping.
+    // QEMU 10 may have mapped this memory in place of another mapping, so its accesses are not checked there.
     assert!(pages(&parents) == 0 || !qemu_before(&bench, 8));
-    // Inherited memory is a region from the start.
+    // Memory that a child inherits is a region from the start of its trace.
     let inherited = events(&childs, "region").find(|region| {
         let (address, bytes) = (region["address"].as_u64().unwrap(), region["bytes"].as_u64().unwrap());
         address <= shared && shared + 64 * 4096 <= address + bytes
     });
     assert!(inherited.is_some());
-    // The process to which each file belongs.
+    // The PID of the process to which a trace file belongs.
     let process = |trace: &str| info(&bench, trace)["header"]["process"].clone();
     let parent = process("trace")["process"].as_u64().unwrap();
     assert_eq!(process("trace"), serde_json::json!({ "process": parent, "parent": null }));
     assert_eq!(process(&child_trace), serde_json::json!({ "process": child, "parent": parent }));
-    // It starts with its parent's heap and stack.
+    // A forked process starts with the heap and the stack of its parent.
     let names: Vec<&str> = events(&childs, "region").map(|region| region["name"].as_str().unwrap()).collect();
     assert!(["[heap]", "[stack]"].iter().all(|name| names.contains(name)), "{names:?}");
     assert_eq!(events(&childs, "exit").next().unwrap()["status"], 3);

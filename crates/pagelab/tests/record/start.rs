@@ -1,4 +1,4 @@
-//! The start of a recorded program, and errors that are reported before anything is recorded.
+//! Tests of the start of a recorded program, and of errors that are reported before anything is recorded.
 
 use super::*;
 
@@ -76,13 +76,13 @@ fn explains_why_a_program_cannot_be_recorded() {
     let mut no_plugin = record(&bench, &["--plugin", &bench.word("text")], &[&path]);
     refused(&mut no_plugin, &["before anything was recorded"]);
     assert!(!bench.path("trace").exists());
-    // PATH contains only the program's directory, so that there is no QEMU.
+    // PATH contains only the program's own directory, so that QEMU is not found.
     let mut nothing = record(&bench, &[], &[&path]);
     refused(nothing.env("PATH", bench.path("")), &["qemu-x86_64 is not installed", "apt-get install qemu-user"]);
     let mute = bench.script("qemu-x86_64", "echo qemu-x86_64 version 10.0.2");
     let mut built_without = record(&bench, &[], &[&path]);
     refused(built_without.env("PATH", bench.path("")), &[&mute, "10.0.2", "without plugins", "--enable-plugins"]);
-    // A QEMU that is newer than the tested versions and rejects the plugin.
+    // This QEMU is newer than the tested versions, and rejects the plugin.
     let (version, help) = ("--version) echo qemu-x86_64 version 12.0.1", "--help) echo '-plugin x'");
     let newer = bench.script("qemu-x86_64", &format!("case $1 in {version};; {help};; *) exit 9;; esac"));
     let mut too_new = record(&bench, &[], &[&path]);
@@ -125,7 +125,7 @@ fn an_old_trace_stays_until_something_is_recorded() {
             refused(&mut record(&bench, &system, &no_machine), "before anything was recorded");
         }
     }
-    // An existing file is overwritten in place, even through links and if it has other names.
+    // An existing file is overwritten in place, even if the path leads through links or the file has other hard links.
     std::fs::write(bench.path("old"), "old".repeat(1 << 20)).unwrap();
     std::fs::hard_link(bench.path("old"), bench.path("other name")).unwrap();
     std::os::unix::fs::symlink(bench.path("old"), bench.path("trace")).unwrap();

@@ -1,4 +1,5 @@
-//! A Slurm cluster with one node, in a directory of its own: munged, slurmctld and slurmd from Debian's packages.
+//! A Slurm cluster with one node for the tests, in a directory of its own: munged, slurmctld and slurmd from Debian's
+//! packages.
 
 use std::fs::{self, File, Permissions};
 use std::net::TcpListener;
@@ -13,16 +14,16 @@ use crate::common::*;
 
 /// The timeout for any action of Slurm, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Its services, which are not in every user's PATH.
+/// Slurm's services, which are not in every user's PATH.
 const SERVICES: [&str; 3] = ["munged", "slurmctld", "slurmd"];
 
-/// A cluster. When this is dropped, it ends together with its jobs.
+/// A running cluster. When this is dropped, the cluster ends together with its jobs.
 pub struct Cluster {
     directory: TempDir,
     services: Vec<Child>,
 }
 
-/// Two free ports below those that the kernel gives to others (`ip_local_port_range`).
+/// Two free ports below the range from which the kernel gives ports to other programs (`ip_local_port_range`).
 fn free_ports() -> [u16; 2] {
     let first = 10_000 + (std::process::id() % 10_000) as u16 * 2;
     let mut free = (first..32_768).filter(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
@@ -117,7 +118,7 @@ PartitionName=pagelab-64 Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         self.services.push(command.spawn().unwrap());
     }
 
-    /// The path of a file in its directory.
+    /// The path of a file in the directory of the cluster.
     pub fn path(&self, name: &str) -> String {
         self.directory.path().join(name).display().to_string()
     }
@@ -129,7 +130,7 @@ PartitionName=pagelab-64 Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         command.ran().stdout
     }
 
-    /// The jobs that wait or run: number (with that of the task), name, state, reason.
+    /// The jobs that wait or run: the number of the job and of its task, the name, the state, the reason.
     pub fn queue(&self) -> Vec<String> {
         let queue = self.ask("squeue", &["--noheader", "--array", "--format=%i %j %T %r"]);
         queue.lines().map(|line| line.trim().to_owned()).collect()
@@ -141,7 +142,7 @@ PartitionName=pagelab-64 Nodes=ALL Default=YES MaxTime=INFINITE State=UP
         assert!(within(PATIENCE, is_there), "{job} is not {words}: {:?}\n{}", self.queue(), self.logs());
     }
 
-    /// Waits until no job waits or runs.
+    /// Waits until no job is waiting or running.
     pub fn await_end(&self) {
         assert!(within(PATIENCE, || self.queue().is_empty()), "{:?}\n{}", self.queue(), self.logs());
     }

@@ -1,4 +1,5 @@
-//! Studies on a real Slurm: submitted, killed and requeued, on a node that is drained, and merged from complete shards.
+//! Tests of studies on a real Slurm: submitted, killed and requeued, on a node that is drained, and merged from
+//! complete shards.
 
 mod cluster;
 #[path = "../common/mod.rs"]
@@ -15,7 +16,7 @@ use cluster::{Cluster, slurm_is_here};
 use common::*;
 use traced::Traced;
 
-/// Two commands, of which the first takes some time, and a workload that cannot run.
+/// A study of two commands, of which the first takes some time, and of a workload that cannot run.
 const TINY: &str = r#"
 schema = "pagelab.study/1"
 name = "tiny"
@@ -61,7 +62,7 @@ fn with_disk(bench: &Bench) {
     fs::set_permissions(bench.path("disk"), std::os::unix::fs::PermissionsExt::from_mode(0o777)).unwrap();
 }
 
-/// A verb of `study` on the bench's store, with Slurm, as the user without privileges.
+/// A verb of `study` on the bench's store, on the cluster, as the user without privileges.
 fn study(bench: &Bench, cluster: &Cluster, words: &[&str]) -> Ran {
     privileged(bench, cluster, words).as_nobody().ran()
 }
@@ -95,7 +96,7 @@ fn trials(bench: &Bench, store: &Path) -> u64 {
         .unwrap_or(0)
 }
 
-/// The trials of the store's first comparison: arm, block, attempt.
+/// The places of the trials in the store's first comparison: arm, block, attempt.
 fn places(bench: &Bench, store: &Path) -> Vec<(u64, u64, u64)> {
     let store = store.display().to_string();
     let shown = bench.pagelab(&["show", "1", "--store", &store, "--json"]).ran().json();
@@ -187,7 +188,8 @@ fn a_study_runs_on_nodes_and_is_merged() {
     again.says(1, &["tasks have no result"]).prints(&["0 comparisons added, 0 completed, 1 there already"]);
 }
 
-/// Array indices are below two on this cluster, and the study has three tasks: they become two arrays, one after the other.
+/// On this cluster array indices are below two, and the study has three tasks. So they become two arrays, of which the
+/// second waits for the first.
 #[test]
 fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() {
     if !slurm_is_here() {
@@ -239,7 +241,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     let local = bench.path("disk").join("pagelab-1-tiny-standard-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
     assert!(within(LIMIT, || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
-    // Like a failure of the node: no process can save anything.
+    // All processes of the task are killed, as in a failure of the node, so none can save anything.
     let tasks = processes_with("--task 0");
     tasks.iter().filter(|(_, line)| line.contains(&bench.word(""))).for_each(|(pid, _)| send("KILL", *pid));
     cluster.await_end();
@@ -253,7 +255,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     };
     assert!(within(LIMIT, is_queued), "it is not queued again");
     assert!(within(LIMIT, || has_begun(before.len() as u64 + 2)), "{:?}", cluster.queue());
-    // Like a preemption: the task gets a signal, and saves its trials.
+    // The task gets a signal, as in a preemption, and saves its trials.
     cluster.ask("scontrol", &["requeue", "1_0"]);
     let shard = shard(&bench, "tiny-standard-0.sqlite");
     assert!(within(LIMIT, || shard.exists()), "{}", printed(&bench, "tiny-standard-0"));
@@ -264,7 +266,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     merged.says(1, &["1 of 2 tasks have no result"]).prints(&["1 comparisons added", "task 1, true on host"]);
     let after = places(&bench, &bench.path("results.sqlite"));
     assert!(after.starts_with(&between), "what was finished is kept as it was");
-    // A block that was disturbed is run again as another attempt, which is not a duplicate.
+    // A block that was disturbed is run again as another attempt, which does not count as a duplicate.
     let distinct: std::collections::BTreeSet<_> = after.iter().collect();
     assert_eq!(distinct.len(), after.len(), "no trial twice");
     assert!(!local.exists());
@@ -294,7 +296,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     let log = printed(&bench, "tiny-standard-merge-");
     assert!(log.contains("all 2 tasks are done"), "{log}");
 
-    // One shard was copied only half, and the other is an unfinished temporary copy.
+    // Only half of the first shard was copied, and the second shard is still a temporary copy.
     fs::remove_file(bench.path("results.sqlite")).unwrap();
     let whole = fs::read(&first).unwrap();
     fs::write(&first, &whole[..whole.len() / 2]).unwrap();
@@ -314,7 +316,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
 }
 
-/// An example script for sites, in which one thing is changed for the test.
+/// An example of a site's script, with one text changed for the test.
 fn example(bench: &Bench, name: &str, from: &str, to: &str) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../studies/slurm");
     let text = fs::read_to_string(examples.join(name)).unwrap();
@@ -328,7 +330,7 @@ fn settings_granted_by_a_prolog_are_measured_and_taken_back() {
     if !slurm_is_here() || !needs(&[("folios of 64K", Path::new(size).exists())]) {
         return;
     }
-    // The scripts change settings, and the test holds the lease meanwhile; `restore` would wait for it.
+    // The scripts change settings, so the test holds the lease meanwhile. `restore` would wait for it.
     let _still = Still::wait();
     let before = settings();
     let bench = bench();
@@ -359,14 +361,15 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let text = TINY.replace("\"base\"]", "\"mthp-64k\", \"hugetlb-2m\"]").replace("0.05", "0.2");
     let file = written(&bench, &text.replace("blocks = 6", "blocks = 200"));
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
-    // For root, the directory for temporary files must be one that only root can change.
+    // Root uses a directory for temporary files only if no other user can change it.
     let disk = tempfile::tempdir().unwrap();
     privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().says(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
-    // Another comparison on this host may hold it for a while.
+    // Another comparison on this host may hold the lease for a while.
     assert!(within(LIMIT, has_lease), "it never had the lease: {}", printed(&bench, "tiny"));
-    // A write to a setting ends before the process stops: who was restoring must have stopped before the settings are read.
+    // A process that is writing a setting stops only after the write. So every process that may restore settings must have
+    // stopped before the settings are read.
     let stopped = within(LIMIT, || {
         let running = || own().filter(|(pid, _)| !is_stopped(*pid)).collect::<Vec<_>>();
         let all_stop = within(LIMIT, || {
@@ -382,7 +385,7 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
         is_changed
     });
     assert!(stopped, "no setting was ever changed: {}", printed(&bench, "tiny"));
-    // Kills the task and its watchdog like a cgroup: neither can act between the two kills.
+    // Kills the task and its watchdog as a control group would: neither can act between the two kills.
     own().for_each(|(pid, _)| send("KILL", pid));
     assert!(settings() != before, "who was killed restored something");
     cluster.ask("scancel", &["1"]);

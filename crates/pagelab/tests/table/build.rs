@@ -1,4 +1,4 @@
-//! Tables that are built: legal in every format, counted, and drawn.
+//! Tests of `table build`: the tables are legal in every format, counted, and drawn.
 
 use super::*;
 

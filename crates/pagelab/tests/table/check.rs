@@ -1,4 +1,4 @@
-//! Images of tables, and the errors in them.
+//! Tests of `table check`: images of tables, and the errors in them.
 
 use super::*;
 
@@ -6,10 +6,11 @@ use super::*;
 fn every_kind_of_damage_is_named_at_its_address() {
     const BASE: u64 = 0x8000_0000;
     let bench = Bench::new();
-    // The root, one table of each level below it, and the leaves in the last.
+    // These are the root, one table of each level below it, and the leaves in the last table.
     let pages: &[&str] = &["--map", "0:0x40000000:64K:rw", "--largest", "4K"];
     let (last, middle) = (0x3000usize, 0x2000usize);
-    // Format, description of the damage, options of the mapping, offset, change, and the rule that it breaks.
+    // Format, description of the damage, options of the mapping, offset of the entry, change to the entry, and the rule
+    // that is then broken.
     type Damage<'a> = (&'a str, &'a str, &'a [&'a str], usize, fn(u64) -> u64, &'a str);
     let damages: [Damage<'_>; 17] = [
         ("x86-64+phys46", "reserved", pages, last + 8, |entry| entry | 1 << 50, "address-too-large"),
@@ -44,7 +45,8 @@ fn every_kind_of_damage_is_named_at_its_address() {
         let near = |fault: &&Value| fault["rule"] == rule;
         let fault = faults.as_array().unwrap().iter().find(near).unwrap();
         let address = u64::from_str_radix(&fault["entry_address"].as_str().unwrap()[2..], 16).unwrap();
-        // A group is reported by the address of its first entry, or by that of the entry that differs.
+        // A fault in a group of entries is reported at the address of the group's first entry, or of the entry that
+        // differs.
         assert!(address == BASE + at as u64 || address == BASE + (at as u64 & !0x7f), "{what}: {fault:#}");
         let text = table_in(&bench, &["check", &path, "-f", format, "--root", root, "--base", "0x80000000"]);
         text.says(1, &["not legal"]).prints(&[&format!("error: {rule}"), &format!("{address:#x}")]);

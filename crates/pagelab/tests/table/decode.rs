@@ -1,4 +1,4 @@
-//! Entries and addresses, explained field by field and level by level.
+//! Tests of `table decode`: entries and addresses, explained field by field and level by level.
 
 use super::*;
 
@@ -137,7 +137,7 @@ fn an_address_is_looked_up_level_by_level() {
     let document = table(&["decode", "--format", "arm64-16k-48", "--va", "0x812345678abc", "--json"]).json();
     let address = &document["address"];
     assert_eq!(address["canonical"], true);
-    // 1 bit, then eleven each, and an offset of 14 (Arm ARM D8.2).
+    // The first index has 1 bit, the others eleven bits each, and the offset 14 bits (Arm ARM D8.2).
     let va: u64 = 0x8123_4567_8abc;
     let expected: Vec<Value> = [(47, 1), (36, 11), (25, 11), (14, 11)]
         .map(|(shift, bits): (u32, u32)| Value::from(va >> shift & ((1 << bits) - 1)))

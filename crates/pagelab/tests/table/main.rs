@@ -1,4 +1,4 @@
-//! `pagelab table`: the output of its subcommands, round trips through images, and refused input.
+//! Tests of `pagelab table`: the output of its subcommands, round trips through images, and refused input.
 
 #[path = "../common/mod.rs"]
 mod common;
@@ -21,7 +21,7 @@ fn table_in(bench: &Bench, words: &[&str]) -> Ran {
     bench.pagelab(&[&["table"][..], words].concat()).ran()
 }
 
-/// The lines of the output, with one space between words in place of the alignment.
+/// The lines of the output, with one space between words instead of the alignment.
 fn squeezed(ran: &Ran) -> Vec<String> {
     assert_eq!(ran.code, Some(0), "{ran}");
     assert!(ran.stdout.lines().all(|line| line.chars().count() <= 100), "wider than 100 columns: {ran}");
@@ -29,7 +29,7 @@ fn squeezed(ran: &Ran) -> Vec<String> {
     lines.filter(|line| !line.is_empty() && !line.starts_with('─')).collect()
 }
 
-/// Every format without options, and some with.
+/// Every format without options, and some formats with options.
 fn formats(bench: &Bench) -> Vec<String> {
     let listed = bench.pagelab(&["list", "formats", "--json"]).ran().json();
     assert_eq!(listed["schema"], "pagelab.list-formats/1");
@@ -105,7 +105,7 @@ fn a_split_has_the_counts_of_kvm_and_reports_the_savings() {
     ]);
 }
 
-/// Every key of every document is described on a page about formats.
+/// Every key of every document is described on a page about formats in the book.
 #[test]
 fn every_key_is_documented() {
     fn keys(value: &Value, found: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! Arguments that no subcommand accepts.
+//! Tests of arguments that the subcommands of `table` refuse.
 
 use super::*;
 

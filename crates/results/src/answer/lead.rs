@@ -17,8 +17,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The share of the time that a policy saves over the reference by translation and, if all costs are known, at faults;
-    /// negative if it costs time.
+    /// The share of the time that a policy saves over the reference in translation and, if all costs are known, at faults.
+    /// Negative if the policy costs time.
     pub(super) fn saved(&self, entry: Entry<'a>, reference: Entry<'a>, cycles: f64) -> f64 {
         let is_known = self.entries.iter().all(|entry| entry.cost.kernel.is_some());
         let total = |entry: Entry<'a>| {
@@ -49,7 +49,8 @@ impl<'a> Candidates<'a> {
         format!("{}, so page size does not matter{what} there{memory}", self.translation_is(shares))
     }
 
-    /// No policy saves much translation, but some policy changes the time by the kernel's work at faults.
+    /// The sentence if no policy saves much translation, but some policy changes the time by the kernel's work at
+    /// faults.
     fn matters_with_faults(&self, best: &[Entry<'a>], reference: Entry<'a>, shares: &Shares, cycles: f64) -> String {
         let saved = |entry: &&Entry<'a>| self.saved(**entry, reference, cycles);
         let by_saved = |one: &&Entry<'a>, two: &&Entry<'a>| saved(one).total_cmp(&saved(two));
@@ -78,7 +79,8 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The bound on the time that the best policy saves, if translation takes a share that matters.
+    /// The sentence if translation takes a share of the time that matters: an upper bound on the time that the best
+    /// policy saves.
     fn gain(&self, best: &[Entry<'a>], reference: Entry<'a>, shares: &Shares) -> String {
         let has_reference = best.iter().any(|entry| entry.policy == reference.policy);
         let names = enumerate(&names(best));
@@ -115,7 +117,8 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Whether no policy saves much translation, but the kernel's work at faults changes the time.
+/// Whether the kernel's work at faults changes the time by the practical band or more, although no policy saves that
+/// much translation.
 pub(super) fn leads_with_faults(shares: Shares) -> bool {
     shares.page_size_matters && shares.translation - shares.best_translation < BAND_RATIO
 }

@@ -1,4 +1,4 @@
-//! The CPU time of a simulated program, of which translation takes a share.
+//! The CPU time of a simulated program ([`RunTime`]), of which translation takes a share.
 
 use crate::figure;
 use crate::simulation::{Cost, Per};
@@ -6,32 +6,33 @@ use crate::text::printable;
 use study::metric::Unit;
 use study::stats::median;
 
-/// The assumed clock of every machine, in Hz: that of the kernel's costs in machine files.
+/// The assumed clock of every machine, in Hz: the clock at which the kernel's costs in machine files were taken.
 pub const CLOCK_HZ: f64 = 2.5e9;
 
-/// The CPU time of all threads of a program, as far as the trace covers it, and where the time comes from.
+/// The CPU time of all threads of a program, over the part of the run that the trace covers, and where the time comes
+/// from.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RunTime {
-    /// The user has given it.
+    /// The user has given the time.
     Given {
         /// In seconds.
         cpu_s: f64,
     },
-    /// It was measured in runs without the recorder.
+    /// The time was measured in runs without the recorder.
     Measured {
-        /// In seconds, each run, shortest first. If a part was recorded, it is the user time, scaled: faults are not spread over a run
-        /// like instructions.
+        /// Seconds of each run, shortest first. If only a part of the run was recorded, this is the user time, scaled to that part;
+        /// faults are left out because they are not spread over a run like instructions.
         runs_s: Vec<f64>,
-        /// The processor's display name; empty if that is not known.
+        /// The processor's display name; empty if unknown.
         processor: String,
-        /// The machines that describe this processor.
+        /// The machine files that describe this processor.
         machines: Vec<String>,
-        /// The recorded share of the instructions by which the time was scaled, if a part was recorded.
+        /// The recorded share of the instructions, by which the time was scaled; `None` if all was recorded.
         recorded_ratio: Option<f64>,
     },
-    /// It is not known, for this reason. Each instruction is assumed to take a cycle.
+    /// The time is unknown. Each instruction is assumed to take one cycle.
     Assumed {
-        /// Why the time is not known.
+        /// Why the time is unknown.
         why: String,
     },
 }
@@ -43,7 +44,7 @@ impl Default for RunTime {
 }
 
 impl RunTime {
-    /// The known time in seconds: of several runs, the median.
+    /// The time in seconds if it is known; of several runs the median.
     pub fn cpu_s(&self) -> Option<f64> {
         match self {
             RunTime::Given { cpu_s } => Some(*cpu_s),
@@ -61,7 +62,7 @@ impl RunTime {
         }
     }
 
-    /// The time and where it comes from, for a table of facts.
+    /// The time, and where it comes from, for a table of facts.
     pub fn in_words(&self) -> String {
         let source = self.source();
         let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
@@ -74,7 +75,7 @@ impl RunTime {
         }
     }
 
-    /// Cycles of the time with these costs; `None` if the time is neither known nor can be assumed.
+    /// The time in cycles, with the counts of this cost; `None` if the time is unknown and cannot be assumed.
     pub(super) fn cycles(&self, cost: &Cost) -> Option<f64> {
         let kernel = cost.kernel.map_or(0.0, |kernel| kernel.total() as f64);
         let cycles = match (self, cost.per) {
@@ -88,7 +89,7 @@ impl RunTime {
         (cycles > 0.0).then_some(cycles)
     }
 
-    /// A sentence on the time on a machine.
+    /// A sentence about the time on a machine.
     pub(super) fn sentence(&self, machine: &str, cost: &Cost) -> String {
         let known = || {
             let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
@@ -129,7 +130,7 @@ impl RunTime {
     }
 }
 
-/// A difference between the runs from which shares depend on the run.
+/// If the longest run takes this many times as long as the shortest, a note says how much the shares depend on the run.
 const MIN_SPREAD_RATIO: f64 = 1.05;
 
 /// `median of 5 runs, 350.0 ms to 660.0 ms: with the shortest, shares are 1.29 times as large`

@@ -1,4 +1,4 @@
-//! The sentences about made-up simulations.
+//! The sentences about invented simulations.
 
 use super::words::at_most;
 use super::*;
@@ -6,7 +6,7 @@ use crate::simulation::{KernelCycles, Missing, Per};
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::Verdict;
 
-/// A policy that loses at most this many cycles in a million instructions, and at least half of them.
+/// A cost of at most this many cycles lost in a million instructions, and at least half as many.
 fn cost(most_lost_cycles: u64) -> Cost {
     Cost {
         page_bytes: 4096,
@@ -56,7 +56,7 @@ fn machine() -> Machine {
     }
 }
 
-/// A time in which a million instructions take a cycle each.
+/// An unknown time, for which each of a million instructions is assumed to take a cycle.
 fn assumed() -> RunTime {
     RunTime::Assumed { why: "this is a test".to_owned() }
 }
@@ -86,7 +86,7 @@ fn page_size_does_not_matter_where_translation_hardly_takes_time() {
     let shares = answer.shares.unwrap();
     assert_eq!((shares.translation, shares.best_translation), (0.002, 0.0002));
     assert_eq!((shares.kernel, shares.page_size_matters), (Some(0.0015), false));
-    // Without the kernel's costs, only translation is known not to matter.
+    // Without the kernel's costs, the sentence says only that page size does not matter to translation.
     let unknown = |cost: Cost| Cost { kernel: None, ..cost };
     let answer = answer_of(&[cell("base", unknown(cost(200_000))), cell("thp", unknown(thp))], &given(100.0));
     assert!(answer.sentence.contains("so page size does not matter to translation there; memory"), "{answer:?}");
@@ -96,7 +96,7 @@ fn page_size_does_not_matter_where_translation_hardly_takes_time() {
 fn bounds_are_rounded_up() {
     let shown = [0.0, 0.0, 0.000_001, 0.002, 0.002_01, 0.0999, 0.1, 0.123, 1.7].map(at_most);
     assert_eq!(shown, ["0 %", "0 %", "0.1 %", "0.2 %", "0.3 %", "10 %", "10 %", "12.3 %", "100 %"]);
-    // Bounds are shown to a tenth, and so is their difference: it fits them, and not what was rounded.
+    // Bounds are rounded up to a tenth of a percent. The printed difference is that of the printed bounds: 20.7 - 0.5.
     assert_eq!(
         (at_most(0.2061), at_most(0.0049), words::less_by(0.2061, 0.0049)),
         ("20.7 %".into(), "0.5 %".into(), "20.2 %".into())
@@ -143,7 +143,7 @@ fn the_time_has_its_source() {
                     own page sizes (median of 3 runs, 300.0 µs to 700.0 µs: with the shortest, shares are 1.33 times as \
                     large), on such a processor (a fast one). With";
     assert!(answer.sentence.contains(expected), "{}", answer.sentence);
-    // The kernel's 150,000 cycles come on top of the million.
+    // The kernel's 150,000 cycles are in addition to the million.
     let answer = answer_of(&cells, &measured(Some(0.25)));
     assert_eq!(answer.shares.unwrap().translation, 200_000.0 / 1_150_000.0);
     assert!(answer.sentence.contains("scaled by instructions, 25 % of which are in the trace"), "{}", answer.sentence);
@@ -212,7 +212,8 @@ fn calls_indistinguishable_policies_equal() {
     let equal = "translation is at most 8 % of this program's time on m, and no policy has less: thp and base are equal within \
                  what the model can tell (2 %)";
     assert!(near.sentence.contains(equal), "{}", near.sentence);
-    // With overlapping walks the other one is better.
+    // `base` loses 50,000 to 100,000 cycles and `thp` 60,000 to 80,000: which one is better depends on how far walks
+    // overlap.
     let crossing = Cost { least_lost_cycles: 60_000, ..cost(80_000) };
     let crossed = answer_of(&[cell("base", cost(100_000)), cell("thp", crossing)], &given(2.1));
     assert!(crossed.sentence.contains("(2 %, or how far walks overlap decides)"), "{}", crossed.sentence);

@@ -1,4 +1,4 @@
-//! Figures of the answer as text.
+//! Figures of a simulation's answer as text.
 
 use policy::size::format_bytes;
 
@@ -8,7 +8,7 @@ use crate::simulation::{Cost, Per, rate_in_words};
 use crate::text::printable;
 
 impl Answer {
-    /// `-5.3 %`: the bound on the change of the program's time under a policy; empty for the reference, and if the time is not known.
+    /// `-5.3 %`: the bound on the change of the program's time under a policy. Empty for the reference, or if the time is unknown.
     pub fn change_in_words(&self, policy: &str) -> String {
         let saved = self.saved.iter().find(|(known, _)| known == policy).map(|(_, saved)| *saved);
         saved.map_or(String::new(), |saved| match -saved * 100.0 {
@@ -17,13 +17,13 @@ impl Answer {
         })
     }
 
-    /// `≤ 12.4 %`: the bound on the share of the program's time that lost cycles take; empty if the time is not known.
+    /// `≤ 12.4 %`: the bound on the share of the program's time that lost cycles take. Empty if the time is unknown.
     pub fn share_in_words(&self, lost_cycles: u64) -> String {
         self.time_cycles.map_or(String::new(), |cycles| format!("≤ {}", at_most(lost_cycles as f64 / cycles)))
     }
 }
 
-/// `not in force: mappings smaller than one page`; for a program that cannot start, only that.
+/// `not in force: mappings smaller than one page`. For a program that cannot start, this is the only reason given.
 pub(super) fn not_in_force(cost: &Cost) -> String {
     match cost.verdict.causes.first().map(|share| &share.cause) {
         Some(cause) if cause.prevents_start() => printable(&cause.describe()),
@@ -32,23 +32,24 @@ pub(super) fn not_in_force(cost: &Cost) -> String {
     }
 }
 
-/// `0.2 %`, `12.4 %`: a bound, so rounded up.
+/// `0.2 %`, `12.4 %`: rounded up, because it is an upper bound.
 pub(super) fn at_most(ratio: f64) -> String {
     format!("{} %", figure::plain(tenths_of_percent(ratio) / 10.0))
 }
 
-/// `30.1 %`: how much less the second share is, as the difference of what [`at_most`] prints for the two.
+/// `30.1 %`: how much less the second share is. It is the difference of the two shares as [`at_most`] prints them.
 pub(super) fn less_by(share: f64, best: f64) -> String {
     format!("{} %", figure::plain((tenths_of_percent(share) - tenths_of_percent(best)) / 10.0))
 }
 
-/// A share that is exact in decimal stays as it is, in spite of its last bits.
+/// A share in tenths of a percent, rounded up. The subtraction keeps a share that is exact in decimal from being
+/// rounded up because of its last binary digits.
 fn tenths_of_percent(ratio: f64) -> f64 {
     (ratio.min(1.0) * 1000.0 - 1e-6).max(0.0).ceil()
 }
 
-/// `up to 3.1 % less`, `5.0 % more`: how a policy that saves this share of the time changes it. Translation is a bound, so what is saved
-/// is one too.
+/// `up to 3.1 % less`, `5.0 % more`: how a policy changes the time if it saves this share of it. The share of translation is an upper
+/// bound, so a saving is one too.
 pub(super) fn change_in_words(saved: f64) -> String {
     match saved {
         saved if saved.abs() < 0.0005 => format!("<0.1 % {}", if saved < 0.0 { "more" } else { "less" }),
@@ -98,7 +99,7 @@ pub(super) fn lost_in_words(cost: &Cost, cycles: u64) -> String {
     }
 }
 
-/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, and other held memory.
+/// `, for 1.2 times the peak memory (5.57M against 4.88M)`, followed by memory that is held and not mapped.
 pub(super) fn memory(best: &Cost, reference: &Cost) -> String {
     let (peak, before) = (best.resident_peak_bytes, reference.resident_peak_bytes);
     let unmapped = unmapped(best);

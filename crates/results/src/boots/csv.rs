@@ -1,6 +1,6 @@
-//! Boots as comma-separated values (RFC 4180): one row per boot, arm and metric.
+//! A comparison merged over boots as comma-separated values (RFC 4180): one row per boot, arm and metric.
 //!
-//! `docs/reference/formats/boots-csv.md` describes the columns. Version 1; columns may be added at the end.
+//! `docs/reference/formats/boots-csv.md` describes the columns. This is version 1; columns may be added at the end.
 
 use std::io::{self, Write};
 
@@ -29,8 +29,8 @@ pub const COLUMNS: [&str; 15] = [
     "holding",
 ];
 
-/// Writes the header, and a row per boot, arm and metric in chronological order. A boot without observations has one
-/// row, without a metric.
+/// Writes the header, and a row per boot, arm and metric in chronological order. A boot without observations gets one
+/// row with empty metric columns.
 pub fn write(merged: &Merged, mut out: impl Write) -> io::Result<()> {
     write_row(&mut out, COLUMNS.map(String::from))?;
     for boot in &merged.boots {

@@ -1,4 +1,4 @@
-//! What differs between two matrices, as text.
+//! How two matrices of capabilities differ, as text.
 
 use policy::capability::{Cell, Matrix, changes};
 
@@ -6,7 +6,7 @@ use super::notes::{Notes, short};
 use crate::grid::plain;
 use crate::{fold, printable};
 
-/// One row for each cell that differs, and the reasons below.
+/// One row for each cell that differs, and the reasons below the table.
 pub fn text(before: &Matrix, after: &Matrix, width: usize) -> String {
     let mut notes = Notes::default();
     let heading = format!("before: Linux {}; after: Linux {}", printable(&before.kernel), printable(&after.kernel));

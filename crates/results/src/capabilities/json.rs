@@ -1,4 +1,4 @@
-//! The matrix as a document.
+//! The matrix of capabilities as a JSON document.
 
 use policy::capability::Matrix;
 use serde_json::Value;
@@ -6,13 +6,13 @@ use serde_json::Value;
 /// The schema of the document.
 pub const SCHEMA: &str = "pagelab.capabilities/1";
 
-/// Why a document is not a matrix.
+/// Why a JSON document is not a matrix of capabilities.
 #[derive(Debug, thiserror::Error)]
 pub enum DocumentError {
-    /// It has no such shape.
+    /// The text is not JSON, or the document lacks fields of a matrix or has wrong values in them.
     #[error("expected a document of `pagelab capabilities --json`: {0}")]
     Shape(#[from] serde_json::Error),
-    /// It is a document of something else, or of another version.
+    /// The document is of another kind, or of another version.
     #[error("expected the schema {SCHEMA}, found {0:?}; write it again with this pagelab")]
     Schema(String),
 }
@@ -24,7 +24,7 @@ pub fn document(matrix: &Matrix) -> serde_json::Result<Value> {
     Ok(document)
 }
 
-/// The matrix of a document.
+/// Parses the JSON document of a matrix.
 pub fn parse(text: &str) -> Result<Matrix, DocumentError> {
     let document: Value = serde_json::from_str(text)?;
     match document["schema"].as_str() {

@@ -1,4 +1,5 @@
-//! The matrix of capabilities: which page each kind of memory can get.
+//! The matrix of capabilities, which page each kind of memory can get on a kernel: as text, as JSON, and the
+//! differences of two.
 
 pub mod diff;
 pub mod json;

@@ -1,10 +1,10 @@
-//! The notes below a table: reasons, each with a letter.
+//! The notes below a table of capabilities ([`Notes`]): reasons, each with a letter.
 
 use nix::errno::Errno;
 use policy::capability::{Cell, Matrix, Outcome, Refusal};
 use policy::cause::Cause;
 
-/// Reasons in the order in which cells first name them.
+/// Reasons, in the order in which cells first refer to them.
 #[derive(Debug, Default)]
 pub struct Notes(Vec<String>);
 
@@ -45,7 +45,7 @@ pub fn short(matrix: &Matrix, cell: &Cell, notes: &mut Notes) -> String {
     if cell.depends_on_free_memory { format!("{text}*") } else { text }
 }
 
-/// Why memory has not got its size; `None` if it has.
+/// Why memory did not get the size; `None` if it did.
 pub fn reason_of(outcome: &Outcome) -> Option<String> {
     let (cause, refusal, setting, large_ratio) = match outcome {
         Outcome::Large { .. } | Outcome::FolioOnly { .. } => return None,
@@ -53,7 +53,7 @@ pub fn reason_of(outcome: &Outcome) -> Option<String> {
         Outcome::Refused { cause, refusal, setting, large_ratio } => (cause, refusal, setting, large_ratio),
     };
     let mut text = match refusal {
-        // The cause of a refused call repeats its error number.
+        // The cause of a refused call already contains the call's error number.
         Some(Refusal { call, errno: Some(errno) }) if matches!(cause, Cause::AdviceRefused { .. }) => {
             format!("{call}: {}", Errno::from_raw(*errno).desc())
         }

@@ -1,4 +1,4 @@
-//! The matrix as text: a table for each size, or for several sizes whose cells are equal.
+//! The matrix of capabilities as text: a table for each size, or for several sizes whose cells are equal.
 
 use policy::capability::{Contiguous, Matrix, Memory, Outcome, SettingsMode, Way};
 use policy::size::PageSize;
@@ -31,7 +31,7 @@ pub fn text(matrix: &Matrix, width: usize) -> String {
     parts.join("\n\n")
 }
 
-/// The words of cells, and what they mean.
+/// The words of cells, each with its meaning.
 pub const LEGEND: [(&str, &str); 7] = [
     ("leaf", "a leaf of the size maps it; 2M: a larger one, of that size"),
     ("folio", "folios of the size, whole and aligned, mapped by base-page leaves; f2M: larger ones, of that size"),
@@ -56,8 +56,8 @@ pub fn heading(matrix: &Matrix) -> String {
     format!("Linux {kernel}, {}; {settings}; {contiguous}{folios}", printable(&matrix.architecture))
 }
 
-/// Two spaces between columns, or one where a long row needs the room: nine ways fit into a mail. A narrower terminal gets a paragraph
-/// for each row.
+/// The table, with two spaces between columns, or one if the table is too wide otherwise: nine columns must fit into a mail. On a
+/// narrower terminal each row is a paragraph.
 fn columns(headings: &[String], rows: Vec<Vec<String>>, width: usize) -> String {
     let lines = || std::iter::once(headings).chain(rows.iter().map(Vec::as_slice));
     let column_width = |at: usize| lines().filter_map(|line| line.get(at)).map(String::len).max().unwrap_or(0);
@@ -80,7 +80,7 @@ pub fn ways(matrix: &Matrix) -> Vec<Way> {
     Way::ALL.into_iter().filter(|way| matrix.cells.iter().any(|cell| cell.way == *way)).collect()
 }
 
-/// The rows of each size; sizes whose rows are equal and follow one another are together.
+/// The rows of each size. Consecutive sizes with equal rows are combined.
 pub fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Vec<String>>)> {
     let mut groups: Vec<(Vec<PageSize>, Vec<Vec<String>>)> = Vec::new();
     for size in matrix.sizes() {
@@ -93,7 +93,7 @@ pub fn grouped(matrix: &Matrix, notes: &mut Notes) -> Vec<(Vec<PageSize>, Vec<Ve
     groups
 }
 
-/// The rows of a size, without memory that cannot have it in any way.
+/// The rows of one size, without kinds of memory that cannot have this size in any way.
 fn rows(matrix: &Matrix, size: PageSize, notes: &mut Notes) -> Vec<Vec<String>> {
     let ways = ways(matrix);
     let is_available = |memory: &&Memory| {

@@ -1,4 +1,4 @@
-//! The parts of an effect, in JSON.
+//! `compare --explain` in JSON: the parts of an effect.
 
 use serde_json::{Value, json};
 use study::comparison::Comparison;
@@ -7,7 +7,7 @@ use study::stats::{Parts, Share};
 
 use super::scatter_of;
 
-/// The object of a compared arm with `explained` and `frame_blocks`.
+/// Adds the fields `explained` and `frame_blocks` to the object of a compared arm.
 pub(crate) fn of_arm(comparison: &Comparison, arm: usize, mut object: Value) -> Value {
     let analysis = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm));
     object["explained"] = analysis.and_then(|analysis| analysis.parts.as_ref()).map(parts).into();
@@ -15,7 +15,7 @@ pub(crate) fn of_arm(comparison: &Comparison, arm: usize, mut object: Value) -> 
     object
 }
 
-/// The object of a control arm with `frames_of` and `frame_blocks`.
+/// Adds the fields `frames_of` and `frame_blocks` to the object of a control arm.
 pub(crate) fn of_control(comparison: &Comparison, arm: usize, mut object: Value) -> Value {
     object["frames_of"] = match comparison.design.arms[arm].role {
         Role::Frames { of } => of.into(),
@@ -25,7 +25,7 @@ pub(crate) fn of_control(comparison: &Comparison, arm: usize, mut object: Value)
     object
 }
 
-/// The change of user time, its parts, and that of system time, as shares of the baseline's.
+/// The change of user time, its parts, and the change of system time, as shares of the baseline's user time.
 fn parts(parts: &Parts) -> Value {
     let share = |share: Share| json!({ "ratio": share.ratio, "low_ratio": share.low, "high_ratio": share.high });
     json!({
@@ -37,7 +37,7 @@ fn parts(parts: &Parts) -> Value {
     })
 }
 
-/// Medians of the blocks of PMD size that hold the memory, and of the fewest that could.
+/// Medians over trials: the blocks of PMD size that hold the memory, and the fewest that could hold it.
 fn frame_blocks(comparison: &Comparison, arm: usize) -> Value {
     let scatter = scatter_of(comparison, arm);
     scatter.map_or(Value::Null, |[blocks, least]| json!({ "median": blocks, "least": least }))

@@ -6,8 +6,8 @@ use super::*;
 /// The unprivileged user.
 const NOBODY: u32 = 65534;
 
-/// A directory owned by root with a file, and one of the unprivileged user with links into it: to a file, a directory,
-/// and a missing name.
+/// A directory of root with a file, and a directory of the unprivileged user with links into it: to a file, to a
+/// directory, and to a missing name.
 struct Planted {
     precious: TempDir,
     foreign: TempDir,
@@ -57,7 +57,7 @@ fn no_function_follows_a_link_of_another_user() {
     );
     assert!(remove_file(&through).is_err() && remove_tree(&planted.at("up/inner")).is_err());
     assert!(planted.is_unchanged());
-    // The link itself is removed, renamed or replaced.
+    // The link itself is removed, renamed or replaced, not its target.
     rename(&planted.at("own"), &planted.at("file")).unwrap();
     rename(&planted.at("dangling"), &planted.at("moved")).unwrap();
     remove_file(&planted.at("moved")).unwrap();
@@ -134,7 +134,8 @@ fn only_a_directory_whose_path_no_other_user_can_change_is_sheltered() {
     sheltered_directory(&own).unwrap();
 }
 
-/// Regression test: the directory of a path was resolved by way of an entry with a fixed name, which may be a link.
+/// Regression test: the directory of a path was resolved through an entry with a fixed name, and that entry may be a
+/// link.
 #[test]
 fn entries_of_a_directory_do_not_decide_where_files_are_made_in_it() {
     let Some(planted) = Planted::new() else { return };
@@ -150,7 +151,7 @@ fn entries_of_a_directory_do_not_decide_where_files_are_made_in_it() {
     assert!(planted.is_unchanged());
 }
 
-/// The new directory belongs to the user who called sudo, who can rename what is in it.
+/// The new directory belongs to the user who called sudo, and that user can rename what is in it.
 #[test]
 fn a_directory_that_was_given_away_is_sheltered_no_more() {
     if Caller::of_process().user != 0 {
@@ -163,7 +164,7 @@ fn a_directory_that_was_given_away_is_sheltered_no_more() {
     assert_eq!(fs::metadata(&made.path).unwrap().uid(), NOBODY);
     assert!(!made.is_sheltered);
     assert!(!Place::directory(&made.path, &sudo, DIRECTORY).unwrap().is_sheltered, "as when it is there already");
-    // A link whose target ends with a slash is a directory, whether it exists or not.
+    // A link whose target ends with a slash counts as a directory, even if the target does not exist.
     symlink("missing/", shared.path().join("link")).unwrap();
     let found = Place::find(&shared.path().join("link"), &sudo, Missing::Refuse);
     assert!(matches!(found, Err(Error::Directory)), "{found:?}");

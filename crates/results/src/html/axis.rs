@@ -2,15 +2,15 @@
 
 use study::stats;
 
-/// An interval or spread of more than this many times the usual width does not widen the axis.
+/// The axis ignores the end of an interval that is more than this many times the usual width away.
 const FAR: f64 = 6.0;
-/// An increase of more than this many times the next largest change does not widen the axis.
+/// The axis ignores an increase that is more than this many times the next largest change.
 const FAR_CHANGE: f64 = 8.0;
-/// The largest increase is compared with at least this many percent.
+/// In this comparison, the next largest change counts as at least this many percent.
 const MIN_INCREASE: f64 = 10.0;
 
-/// The range of an axis of changes in percent, each with its interval. It contains all estimates except increases far above all
-/// others, cuts off intervals far wider than usual, and extends to at least `least` on both sides.
+/// The range of an axis of changes in percent, each with its interval. It contains all estimates, except increases far larger
+/// than all other changes. Intervals far wider than usual are cut off. The range extends to at least `least` on both sides.
 pub fn of_changes(changes: &[(f64, Option<(f64, f64)>)], least: f64) -> (f64, f64) {
     let mut estimates: Vec<f64> = changes.iter().map(|(estimate, _)| *estimate).filter(|one| one.is_finite()).collect();
     estimates.sort_by(f64::total_cmp);
@@ -35,7 +35,8 @@ pub fn of_changes(changes: &[(f64, Option<(f64, f64)>)], least: f64) -> (f64, f6
     with_margin(&ends, 0.04)
 }
 
-/// The range of an axis of samples in groups of different levels: of each group, all samples that are not far outside its quartiles.
+/// The range of an axis of samples, in groups that may differ in level. It contains, of each group, all samples that are not far
+/// outside the group's quartiles.
 pub fn of_samples<'a>(groups: impl IntoIterator<Item = &'a [f64]>) -> Option<(f64, f64)> {
     let near: Vec<f64> = groups.into_iter().flat_map(near).collect();
     if near.is_empty() {
@@ -49,7 +50,7 @@ fn near(group: &[f64]) -> Vec<f64> {
     sorted.sort_by(f64::total_cmp);
     let Some(last) = sorted.len().checked_sub(1) else { return sorted };
     let (low, high) = (sorted[last / 4], sorted[last - last / 4]);
-    // Samples that are nearly all the same have no spread to compare with.
+    // Samples that are nearly equal have no spread to compare with, so 1 % of their value is used.
     let far = FAR * (high - low).max(high.abs() * 0.01);
     sorted.retain(|value| (low - far..=high + far).contains(value));
     sorted

@@ -1,4 +1,4 @@
-//! Arms over boots as one HTML file.
+//! A comparison merged over boots as one HTML file.
 
 use study::stats::boots::Merged;
 
@@ -53,7 +53,7 @@ fn limits(merged: &Merged) -> String {
     }
 }
 
-/// The other metrics, one table each.
+/// The metrics other than the primary one, one table each.
 fn figures(merged: &Merged) -> String {
     let others = merged.design.metrics.iter().filter(|metric| {
         metric.name != merged.design.primary && merged.arms.iter().any(|arm| arm.medians.contains_key(&metric.name))

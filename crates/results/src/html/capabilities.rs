@@ -1,4 +1,4 @@
-//! The matrix of capabilities as one HTML file.
+//! The matrix of capabilities (which page each kind of memory can get) as one HTML file.
 
 use policy::capability::{Cell, Matrix, Outcome, Way};
 use policy::size::PageSize;
@@ -8,7 +8,7 @@ use super::tables::wide;
 use crate::capabilities::{LEGEND, Notes, grouped, heading, reason_of, short, ways};
 use crate::text::{escape, printable};
 
-/// Renders the page. `pagelab` is the command that made it, and its version.
+/// Renders the page. `pagelab` is the command line that made the matrix, and the version.
 pub fn report(matrix: &Matrix, pagelab: (&[String], &str)) -> String {
     let mut notes = Notes::default();
     let sizes: String =
@@ -30,7 +30,8 @@ fn header(matrix: &Matrix, words: &[String]) -> String {
     )
 }
 
-/// `Linux 6.18.44 gave 2M in 42 of 63 combinations of memory and way`: at the size of a PMD leaf, or else the largest.
+/// `Linux 6.18.44 gave 2M in 42 of 63 combinations of memory and way`: for the size of a PMD leaf, or without one for
+/// the largest size.
 fn answer(matrix: &Matrix) -> String {
     let release = matrix.kernel.split(' ').next().unwrap_or_default();
     let Some(size) = matrix.pmd.filter(|pmd| matrix.sizes().contains(pmd)).or(matrix.sizes().last().copied()) else {
@@ -43,7 +44,7 @@ fn answer(matrix: &Matrix) -> String {
     format!("Linux {} gave {size} in {large} of {tried} combinations of memory and way", printable(release))
 }
 
-/// The table of sizes whose cells are equal.
+/// The table of several sizes whose cells are equal.
 fn of_sizes(matrix: &Matrix, sizes: &[PageSize], notes: &mut Notes) -> String {
     let Some(first) = sizes.first() else { return String::new() };
     let named = sizes.iter().map(PageSize::to_string).collect::<Vec<_>>().join(", ");
@@ -72,7 +73,7 @@ fn of_sizes(matrix: &Matrix, sizes: &[PageSize], notes: &mut Notes) -> String {
     section(&named, &format!("size-{}", first.bytes()), &body)
 }
 
-/// A cell with the colour of its outcome, which its words have too. Its reason is shown where a pointer rests on it.
+/// A cell. Its colour and its words both show the outcome; the reason appears on hover.
 fn cell(matrix: &Matrix, cell: &Cell, notes: &mut Notes) -> String {
     let colour = match &cell.outcome {
         Outcome::Large { leaf, .. } if *leaf >= cell.size => "color-mix(in srgb,var(--good) 30%,transparent)",

@@ -17,11 +17,11 @@ const LINE: f64 = 36.0;
 /// Number of shades for page sizes in the style sheet.
 const SHADES: usize = 6;
 
-/// A kind of memory: a part of a bar. The derived order is that of the parts in a bar, the largest pages first.
+/// A kind of memory, drawn as one part of a bar. Its order is that of the parts: the largest pages first.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Anonymous, shared or hugetlb memory. `size` is the effective size: that of the folio if it is mapped completely, else that
-    /// of the leaf.
+    /// Anonymous, shared or hugetlb memory. `size` is the effective size: that of the folio if the folio is mapped completely,
+    /// else that of the leaf.
     Program { size: std::cmp::Reverse<PageSize>, shape: Shape, leaf: PageSize },
     /// File pages and the zero page.
     Other,
@@ -43,8 +43,8 @@ enum Shape {
 }
 
 impl Shape {
-    /// The CSS class of its pattern; `None` for a plain fill. Patterns distinguish the shapes even without colour. Shades
-    /// distinguish the sizes.
+    /// The CSS class of the pattern for this shape; `None` for a plain fill. Patterns distinguish shapes even without
+    /// colour; shades distinguish sizes.
     fn pattern(self) -> Option<&'static str> {
         match self {
             Shape::Hugetlb => Some("dotted"),
@@ -84,8 +84,8 @@ impl Kind {
         }
     }
 
-    /// CSS classes: the shade of the size, and the pattern of the shape. `sizes` are all effective sizes of the figure,
-    /// ascending.
+    /// CSS classes of a part: the shade for its size, and the pattern for its shape. `sizes`: all effective sizes in
+    /// the figure, ascending.
     fn classes(&self, sizes: &[PageSize]) -> (String, Option<&'static str>) {
         match self {
             Kind::Other => ("other".to_string(), None),
@@ -185,7 +185,7 @@ impl<'a> Bars<'a> {
         format!("<ul class=\"legend\">{}</ul>\n", kinds.iter().map(entry).collect::<String>())
     }
 
-    /// The content of the figure as text, for readers who do not see it.
+    /// The content of the figure as text, for readers who cannot see it.
     fn description(&self) -> String {
         let arm = |(row, kinds): &(&Row<'_>, BTreeMap<Kind, u64>)| {
             let parts: Vec<String> =

@@ -1,4 +1,4 @@
-//! By what each arm's user time changes (`compare --explain`).
+//! What an arm's change of user time consists of (`compare --explain`), for the page.
 
 use study::comparison::Comparison;
 
@@ -8,7 +8,7 @@ use crate::explained::{explained, scatter_of, sentences};
 use crate::figure;
 use crate::text::escape;
 
-/// The sentences, and a table of the parts. Empty without `--explain`.
+/// The sentences, and a table of reach and placement. Empty without `--explain`.
 pub(super) fn explanation(comparison: &Comparison) -> String {
     let sentences = sentences(comparison);
     let sentences: String = sentences.iter().map(|one| format!("<p>{}</p>\n", escape(&typeset(one)))).collect();

@@ -35,7 +35,7 @@ pub(super) fn figure(comparison: &Comparison, rows: &[Row<'_>], metric: &Metric,
     Some(figure.finish())
 }
 
-/// `None` if there is no change.
+/// The scale that contains all changes; `None` if there is no change.
 fn scale<'a>(comparison: &Comparison, changes: impl Iterator<Item = &'a Change>) -> Option<Scale> {
     let changes: Vec<_> = changes.map(|change| (change.percent, change.interval)).collect();
     let is_finite = changes.iter().any(|(estimate, _)| estimate.is_finite());

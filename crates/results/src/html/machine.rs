@@ -1,4 +1,4 @@
-//! The machine of the comparison, and its exact invocation.
+//! The machine of the comparison, and the command lines that made it, for its page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -39,7 +39,7 @@ pub(super) fn machine(comparison: &Comparison) -> String {
     list(&facts) + &settings(&states)
 }
 
-/// Values that change without being set: their range, or their first and last value.
+/// Values that change by themselves during the run, as a range or as first and last value.
 fn moments(states: &[&State], first: &State, last: &State) -> Vec<(&'static str, String)> {
     let ends = |of: fn(&State) -> f64| {
         let values = states.iter().map(|state| of(state));
@@ -62,7 +62,7 @@ fn moments(states: &[&State], first: &State, last: &State) -> Vec<(&'static str,
     ]
 }
 
-/// Every setting before the first trial, and its other values later.
+/// Every setting before the first trial, and any other value that it had later.
 fn settings(states: &[&State]) -> String {
     let mut values: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     let paths: BTreeSet<&str> = states.iter().flat_map(|state| state.settings.keys()).map(String::as_str).collect();
@@ -98,7 +98,7 @@ fn settings(states: &[&State]) -> String {
     )
 }
 
-/// The command lines and the design.
+/// The command lines, and the design of the comparison.
 pub(super) fn invocation(comparison: &Comparison) -> String {
     let (invocation, design) = (&comparison.invocation, &comparison.design);
     let percent = |ratio: f64| format!("{} %", figure::plain(ratio * 100.0));

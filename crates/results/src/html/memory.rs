@@ -1,4 +1,4 @@
-//! The memory cost of a policy: the peak resident set, and the page tables.
+//! A figure of the memory cost of each policy: the peak resident set, and the page tables.
 
 use study::metric::{Unit, names};
 
@@ -9,7 +9,7 @@ use crate::rows::Row;
 const LABEL: f64 = 142.0;
 const TOP: f64 = 26.0;
 const LINE: f64 = 30.0;
-/// Left edges, metrics and titles of the two panels.
+/// The two panels: left edge, metric and title.
 const PANELS: [(f64, &str, &str); 2] =
     [(LABEL, names::PEAK_RESIDENT_BYTES, "peak memory"), (360.0, names::PAGE_TABLE_SEEN_BYTES, "page tables")];
 const BAR: f64 = 138.0;

@@ -1,7 +1,7 @@
 //! The comparison as one HTML file, readable without network and without script.
 //!
-//! Everything from outside is escaped. In case that fails, a content security policy in the page forbids scripts and
-//! requests.
+//! Everything from outside is escaped. In case escaping fails, a content security policy in the page forbids scripts
+//! and requests.
 
 mod axis;
 pub mod boots;
@@ -32,7 +32,6 @@ use parts::{
     unwrapped,
 };
 
-/// Renders the page.
 pub fn report(comparison: &Comparison) -> String {
     let rows = rows::rows(comparison);
     let sections = [
@@ -84,7 +83,7 @@ fn capitalised(sentence: &str, comparison: &Comparison) -> String {
     }
 }
 
-/// The commands of the variants, and the changes against other baselines than the comparison's.
+/// The commands of the variants, and the changes against baselines other than that of the comparison.
 fn variants(comparison: &Comparison) -> String {
     let builds = crate::variants::builds(comparison);
     if builds.is_empty() {
@@ -120,7 +119,7 @@ fn facts(comparison: &Comparison) -> String {
     )
 }
 
-/// The settings that give the program the pages of the winning policy, and a list of what was tried.
+/// The settings that give the program the pages of the winning policy, and a list of all settings that were tried.
 fn advice(comparison: &Comparison) -> String {
     let short = crate::advice::short(comparison);
     let Some(answer) = short.strip_prefix("advice: ") else { return String::new() };

@@ -1,4 +1,4 @@
-//! Parts shared by the pages.
+//! Parts shared by the HTML pages.
 
 use study::comparison::Ended;
 
@@ -40,10 +40,10 @@ pub fn section(title: &str, id: &str, body: &str) -> String {
     format!("<section aria-labelledby=\"{id}\">\n<h2 id=\"{id}\">{}</h2>\n{body}</section>\n", escape(title))
 }
 
-/// A title of more letters than this is set smaller, so that it fits into two lines.
+/// A title with more characters than this is set smaller, so that it fits into two lines.
 const LONG_TITLE: usize = 64;
 
-/// The title on the page: its answer.
+/// The title on the page, which states the answer.
 pub fn title(answer: &str) -> String {
     let class = if answer.chars().count() > LONG_TITLE { " class=\"long\"" } else { "" };
     format!("<h1{class}>{}</h1>\n", escape(&typeset(answer)))
@@ -59,7 +59,7 @@ pub fn lead(text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("<p class=\"lead\">{}</p>\n", escape(&typeset(text))) }
 }
 
-/// What follows a claim as a sentence of its own: ` (a); b.` becomes `A; b.`
+/// Turns the rest of a sentence after its claim into a sentence: ` (a); b.` becomes `A; b.`
 pub fn unwrapped(rest: &str) -> String {
     let rest = rest.trim_start_matches([' ', ';']);
     let mut depth = 0;
@@ -93,7 +93,7 @@ pub fn ended(ended: &Ended) -> String {
 
 /// A remedy as a sentence.
 pub fn remedy(remedy: &str) -> String {
-    // No full stop after a command, because it would be copied with it.
+    // No full stop after a command, because it would be copied with the command.
     let stop = if remedy.starts_with("as root: echo ") { "" } else { "." };
     format!("{}{stop}", capitalised_first(remedy))
 }
@@ -118,7 +118,7 @@ pub fn list(facts: &[(&str, String)]) -> String {
 pub fn marked(text: &str) -> String {
     let parts: Vec<String> = text.split('`').map(escape).collect();
     if parts.len().is_multiple_of(2) {
-        return parts.join("`"); // One backtick has no partner.
+        return parts.join("`"); // A backtick without a partner: nothing is marked.
     }
     let part = |(at, part): (usize, &String)| {
         if at % 2 == 1 { format!("<code>{part}</code>") } else { part.clone() }

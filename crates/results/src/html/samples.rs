@@ -1,4 +1,4 @@
-//! Every sample of one metric in execution order, which makes drift visible.
+//! A figure with every sample of one metric in execution order, which makes drift visible.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = WIDTH - 6.0;
 const TOP: f64 = 26.0;
 const BOTTOM: f64 = 262.0;
-/// Up to this many blocks, their numbers fit next to each other.
+/// Maximum number of blocks whose numbers fit next to each other.
 const NUMBERS: usize = 20;
 
 /// A sample of an arm.
@@ -60,7 +60,7 @@ pub(super) fn figure(comparison: &Comparison, metric: &Metric, id: &str) -> Opti
     Some(figure.finish())
 }
 
-/// The samples of each arm; the discarded ones only if there are no others.
+/// The samples of each arm. Discarded samples are used only if there are no others.
 fn groups(comparison: &Comparison, samples: &[Sample<'_>]) -> Vec<Vec<f64>> {
     let of_arm = |arm: usize, counts: bool| {
         let own = samples.iter().filter(move |sample| sample.record.trial.arm == arm);

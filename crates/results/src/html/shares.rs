@@ -1,4 +1,5 @@
-//! How much of the memory brings how much of the gain (`compare --shares`): a picture and a table for each policy.
+//! How much of the memory brings how much of the gain (`compare --shares`), for the page: a picture and a table for
+//! each policy.
 
 use study::comparison::Comparison;
 use study::stats::CurvePoint;
@@ -61,7 +62,7 @@ fn axes(figure: &mut Figure, x: &Scale, y: &Scale) {
     figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 38.0), Anchor::Middle, "share of the large memory");
 }
 
-/// The band and the line in it.
+/// The curve as a line, in the band of its interval.
 fn line(figure: &mut Figure, of: &Apportioned<'_>, look: &Look, (x, y): (&Scale, &Scale)) {
     let at = |share: f64, change: f64| format!("{} {}", round(x.at(share * 100.0)), round(y.at(change * 100.0)));
     let points = &of.curve.line;

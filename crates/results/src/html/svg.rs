@@ -1,8 +1,8 @@
-//! The small subset of SVG that the report needs.
+//! The small subset of SVG that the report needs ([`Figure`]).
 //!
-//! Written by hand, because figures take their colours from the page's style sheet (light, dark and print), contain a
-//! title and a description for screen readers, and show the figures of every mark on hover without a script. The
-//! plotters crate writes fixed colours and supports none of these.
+//! Written by hand, because the figures take their colours from the page's style sheet (light, dark and print), contain
+//! a title and a description for screen readers, and show the values of every mark on hover without a script. The
+//! plotters crate writes fixed colours and supports none of this.
 
 use crate::text::{escape, printable};
 
@@ -33,7 +33,7 @@ pub(super) struct Scale {
     coordinates: (f64, f64),
 }
 
-/// The end of an axis that a value is beyond.
+/// The end of an axis beyond which a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Beyond {
     Low,
@@ -41,7 +41,7 @@ pub(super) enum Beyond {
 }
 
 impl Scale {
-    /// The scale that maps `values` to `coordinates`; equal values are separated slightly.
+    /// The scale that maps the range `values` to the range `coordinates`. A range of equal values is widened slightly.
     pub fn new(values: (f64, f64), coordinates: (f64, f64)) -> Scale {
         let (low, high) = values;
         let apart = if high > low { high } else { low + low.abs().max(1e-9) };
@@ -54,7 +54,8 @@ impl Scale {
         self.coordinates.0 + share * (self.coordinates.1 - self.coordinates.0)
     }
 
-    /// Coordinate of a value, or of the end of the axis that it is beyond, and on which side that is.
+    /// Coordinate of a value. A value beyond the axis gets the coordinate of the end of the axis, and the side on which
+    /// it is beyond.
     pub fn within(&self, value: f64) -> (f64, Option<Beyond>) {
         match value {
             low if low < self.values.0 => (self.coordinates.0, Some(Beyond::Low)),
@@ -82,7 +83,7 @@ impl Scale {
 
 fn every(step: f64, low: f64, high: f64) -> Vec<f64> {
     let (first, last) = ((low / step - 1e-9).ceil() as i64, (high / step + 1e-9).floor() as i64);
-    // A page cannot show more than this, whatever the values.
+    // Limits the number of ticks, whatever the values.
     (first..=last.min(first.saturating_add(50))).map(|n| n as f64 * step).collect()
 }
 
@@ -108,7 +109,8 @@ impl Figure {
         ));
     }
 
-    /// A horizontal interval. An end that is not beyond the axis has a bar of `cap` to both sides, the other one an arrow.
+    /// A horizontal interval. An end on the axis gets a bar that reaches `cap` to both sides; an end beyond the axis gets
+    /// an arrow.
     pub fn whisker(&mut self, class: &str, scale: &Scale, (low, high): (f64, f64), y: f64, cap: f64) {
         let ends = [scale.within(low), scale.within(high)];
         self.line(class, (ends[0].0, y), (ends[1].0, y));
@@ -155,8 +157,8 @@ impl Figure {
         ));
     }
 
-    /// An arm's label at the left: smaller if it is long; if that is not enough, shortened in the middle and shown in full on hover.
-    /// Long labels differ at either end: in the command, or in the policy under which it ran.
+    /// An arm's label at the left. A long label is set smaller; if that is not enough, it is shortened in the middle and shown in
+    /// full on hover. The middle, because long labels differ at their ends: in the command, or in the policy under which it ran.
     pub fn label(&mut self, at: (f64, f64), label: &str) {
         const USUAL: usize = 16;
         const LONGEST: usize = 20;
@@ -187,12 +189,12 @@ impl Figure {
     }
 }
 
-/// A tenth of a unit is finer than any screen shows.
+/// Rounds to a tenth of a unit, which is finer than any screen shows.
 pub(super) fn round(coordinate: f64) -> f64 {
     if coordinate.is_finite() { (coordinate * 10.0).round() / 10.0 } else { 0.0 }
 }
 
-/// The appearance of an arm in every figure: a colour and a marker, so that arms can be distinguished by either one.
+/// The appearance of an arm in every figure. Colour and marker each suffice to distinguish arms.
 #[derive(Clone, Copy)]
 pub(super) struct Look {
     colour: usize,
@@ -201,7 +203,7 @@ pub(super) struct Look {
 
 /// Colours of the style sheet other than the baseline's.
 const COLOURS: usize = 6;
-/// Markers other than the baseline's. Their number and that of the colours are coprime, so 42 arms have distinct looks
+/// Markers other than the baseline's. Their number and the number of colours are coprime: 42 arms have distinct looks
 /// if one of the two is shifted after each round.
 const MARKERS: usize = 7;
 

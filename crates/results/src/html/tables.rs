@@ -1,4 +1,4 @@
-//! Tables of the report.
+//! Tables of a comparison's page.
 
 use study::comparison::{Admission, Comparison};
 use study::metric::{Metric, names};
@@ -10,7 +10,8 @@ use crate::figure::{self, Change};
 use crate::rows::{self, Row};
 use crate::text::{escape, times};
 
-/// The result, one row per policy. The metric that decides comes first, so that a telephone shows it.
+/// The result, one row per policy. The primary metric is the first column, because a telephone shows only the first
+/// columns without scrolling.
 pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
     let headline = rows::headline_metrics(comparison);
     let heading = |title: &str| format!("<th scope=\"col\">{title}</th>");
@@ -65,7 +66,7 @@ fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
     format!("<tr{class}>{cells}</tr>\n")
 }
 
-/// The heading of an arm's row; a label of moderate length is not broken at hyphens.
+/// The heading of an arm's row. A label of moderate length is not broken at its hyphens.
 fn name(row: &Row<'_>) -> String {
     let class = if row.label().chars().count() <= 24 { " class=\"name\"" } else { "" };
     format!("<th scope=\"row\"{class}>{}</th>", escape(&row.arm.label))
@@ -102,7 +103,7 @@ fn estimate(change: Change) -> String {
     format!("<b class=\"change\">{}</b>{range}", escape(&typeset(&change.estimate())))
 }
 
-/// The verdict of each arm, how its policy was applied, and why it did not hold.
+/// One row per arm: the verdict, how the policy was applied, and why it did not hold.
 pub(super) fn verdicts(rows: &[Row<'_>]) -> String {
     let head = ["policy", "pages", "of the peak looked at", "how it was applied", "what is not as asked, and why"]
         .map(|title| format!("<th scope=\"col\">{title}</th>"))
@@ -192,7 +193,7 @@ fn figure_row(metric: &Metric, rows: &[&Row<'_>]) -> String {
 fn percent(row: &Row<'_>, metric: &str) -> String {
     let Some(change) = row.effect(metric).map(Change::of) else { return String::new() };
     let estimate = change.estimate();
-    // Counts that are always the same need no interval.
+    // Counts that never vary need no interval.
     let range = change.range().filter(|range| *range != format!("{0} to {0}", estimate.trim_end_matches(" %")));
     let range = range.map(|range| format!(" ({range})")).unwrap_or_default();
     format!("<small>{}</small>", escape(&typeset(&format!("{estimate}{range}"))))
@@ -223,7 +224,7 @@ pub(super) fn rejected(comparison: &Comparison) -> String {
     wide("A setting changed while they ran; each was repeated", head, &body)
 }
 
-/// A table that scrolls on its own if the page is too narrow for it.
+/// A table that scrolls by itself if the page is too narrow for it.
 pub(super) fn wide(caption: &str, head: &str, body: &str) -> String {
     format!(
         "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption><span>{0}</span></caption>\n\

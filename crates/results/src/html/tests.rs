@@ -4,7 +4,7 @@ use std::process::Command;
 use super::*;
 use crate::sample;
 
-/// Elements in the order of their start tags; panics if one is not closed.
+/// The names of the elements in the order of their start tags; panics if an element is not closed.
 pub(super) fn elements(html: &str) -> Vec<String> {
     const VOID: [&str; 4] = ["meta", "br", "hr", "wbr"];
     let (mut open, mut all): (Vec<String>, Vec<String>) = (Vec::new(), Vec::new());
@@ -181,7 +181,8 @@ fn runs(program: &str) -> bool {
     Command::new(program).arg("--version").output().is_ok_and(|output| output.status.success())
 }
 
-/// The output of the browser for a page. A browser that crashes or hangs is started anew, with another profile: it is not what is tested.
+/// The output of the browser for a page. A browser that crashes or hangs is started again with a new profile, because the browser is not
+/// what is tested.
 pub(super) fn browse(browser: &str, home: &Path, arguments: &[&str], page: &Path) -> Option<String> {
     (0..3).find_map(|attempt| {
         let profile = home.join(format!("profile-{attempt}"));
@@ -218,7 +219,7 @@ fn write_the_sample() {
     std::fs::write(path, report(&comparison)).unwrap();
 }
 
-/// Such a number comes from a store that another program changed.
+/// A block number this large can only come from a store that another program changed.
 #[test]
 fn a_block_of_any_number_is_drawn() {
     let mut comparison = sample::comparison();

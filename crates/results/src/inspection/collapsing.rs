@@ -9,7 +9,7 @@ use crate::text::{fold, printable};
 /// A warning that precedes every result.
 const CHANGES: &str = "MADV_COLLAPSE changes how the process is mapped, and cannot be undone";
 
-/// Bytes in the addresses of a region that are mapped by leaves of this size or larger.
+/// Bytes within the address range of a collapse that are mapped by leaves of this size or larger.
 fn by_leaves(inspection: &Inspection, collapsed: &Collapsed, leaf: PageSize) -> u64 {
     let inside = |region: &&Region| region.start < collapsed.end && region.end > collapsed.start;
     let bytes = |region: &Region| region.census.bytes_where(|mapping| mapping.leaf >= leaf);
@@ -42,7 +42,7 @@ pub fn text(before: &Inspection, after: &Inspection, collapsed: &[Collapsed], le
     }
 }
 
-/// Growth of the memory that large leaves map.
+/// How much more memory large leaves map after the collapse.
 fn gained(before: &Inspection, after: &Inspection, one: &Collapsed, leaf: PageSize) -> u64 {
     by_leaves(after, one, leaf).saturating_sub(by_leaves(before, one, leaf))
 }

@@ -25,7 +25,7 @@ pub fn one(inspection: &Inspection) -> Value {
     document
 }
 
-/// A process with its regions, as a part of a document.
+/// A process with its regions: a part of larger documents.
 pub fn process(inspection: &Inspection) -> Value {
     let mut process = head(&Summary::of(inspection));
     process.insert("regions".into(), inspection.regions.iter().map(|one| region(one, inspection.sight)).collect());
@@ -79,7 +79,7 @@ fn limit(limit: &HugetlbLimit) -> Value {
 }
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
-/// `files` are those on hugetlbfs and on tmpfs, where all processes were inspected.
+/// `files` lists the files on hugetlbfs and those on tmpfs, if all processes were inspected.
 pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<[&HeldFiles; 2]>) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
@@ -90,7 +90,7 @@ pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], fi
     document
 }
 
-/// One sample of a series, a line of `--json-lines`, schema `pagelab.inspect-look/1`.
+/// One sample of a process in a series: a line of `--json-lines`, schema `pagelab.inspect-look/1`.
 pub fn sample(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
     let mut sample = Map::new();
     sample.insert("schema".into(), "pagelab.inspect-look/1".into());
@@ -102,8 +102,8 @@ pub fn sample(one: &Summary, unix_s: f64, elapsed_s: f64) -> Value {
     Value::Object(sample)
 }
 
-/// One sample of a set of processes, a line of `--json-lines`, schema `pagelab.inspect-set-look/1`. `unseen` are those that could not
-/// be inspected: PID and reason.
+/// One sample of a set of processes: a line of `--json-lines`, schema `pagelab.inspect-set-look/1`. `unseen` lists the processes that
+/// could not be inspected: PID and reason.
 pub fn set_sample(totals: &Totals, unseen: &[(u32, String)], unix_s: f64, elapsed_s: f64) -> Value {
     let causes = totals.causes.iter().filter(|(_, bytes)| **bytes > 0);
     let mut causes: Vec<(&Cause, &u64)> = causes.collect();

@@ -1,4 +1,4 @@
-//! Many processes, one row each, followed by the reason why their memory is not mapped larger.
+//! Many processes for the terminal, one row each, followed by the reason why their memory is not mapped larger.
 
 use policy::census::{Backing, Census, Folio, Mapping};
 use policy::inspect::Summary;
@@ -7,8 +7,8 @@ use policy::size::{PageSize, format_bytes};
 use super::words::cause_clause;
 use crate::text::{fold, printable};
 
-/// One row per process, the one with the most bytes that could be mapped larger first. The first cause follows its row. The last row
-/// is the sum.
+/// One row per process; the process with the most bytes that could be mapped larger comes first. Its first cause follows each row.
+/// The last row is the sum.
 pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String {
     let mut sorted: Vec<&Summary> = summaries.iter().collect();
     sorted.sort_by_key(|one| std::cmp::Reverse((one.could_be_larger_bytes, one.resident_bytes)));
@@ -28,7 +28,7 @@ pub fn processes(summaries: &[Summary], base: PageSize, width: usize) -> String 
     std::iter::once(header).chain(rows).chain(sum(summaries, base, width)).collect::<Vec<_>>().join("\n")
 }
 
-/// The row of the sum, and what it counts several times.
+/// The row of the sum, and a note on memory that it counts several times.
 fn sum(summaries: &[Summary], base: PageSize, width: usize) -> Vec<String> {
     if summaries.len() < 2 {
         return Vec::new();
@@ -40,7 +40,7 @@ fn sum(summaries: &[Summary], base: PageSize, width: usize) -> Vec<String> {
     vec![row(cells(name, &sum, base)), fold(&format!("{:10}{note}", ""), width, 12)]
 }
 
-/// The sizes in a row.
+/// The sizes that a row shows.
 #[derive(Default)]
 struct Sizes {
     resident_bytes: u64,
@@ -82,7 +82,7 @@ fn row([pid, name, resident, could, add, larger, folios]: [String; 7]) -> String
         .to_string()
 }
 
-/// Whether it is memory of the process: the zero page is not.
+/// Whether the mapping is memory of the process. The zero page is not.
 fn is_memory(mapping: &Mapping) -> bool {
     mapping.backing != Backing::Zero
 }
@@ -95,7 +95,8 @@ fn share(one: &Sizes, bytes: u64) -> String {
     }
 }
 
-/// The share of memory in folios that are larger than the leaves that map them; a lower bound where folios are not visible.
+/// The share of memory in folios that are larger than the leaves that map them. It is a lower bound if some folios are not
+/// visible.
 fn folios(one: &Sizes) -> String {
     let bytes = one.census.bytes_where(|mapping| is_memory(mapping) && mapping.larger_folio().is_some());
     let unseen = one.census.bytes_where(|mapping| is_memory(mapping) && mapping.folio == Folio::Unknown);

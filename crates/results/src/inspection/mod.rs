@@ -1,4 +1,4 @@
-//! An inspection as text for a terminal, and as a document.
+//! An inspection of a process as text for a terminal, and as a JSON document.
 
 pub mod collapsing;
 pub mod json;

@@ -1,4 +1,5 @@
-//! One process: its memory by kind, the causes, and the large pages that the kernel could provide.
+//! The inspection of one process for a terminal: its memory by kind, the causes, and the large pages that the kernel
+//! could provide.
 
 use std::collections::BTreeMap;
 
@@ -13,10 +14,10 @@ use super::words::{is_shown, larger_folios, leaves};
 use crate::grid::last_two_folded;
 use crate::text::{fold, printable};
 
-/// The whole output. With `all_regions`, the regions are listed instead of their kinds.
+/// The whole output. With `all_regions`, it lists every region instead of each kind of region.
 pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> String {
     let memory = if all_regions { super::regions(inspection, width) } else { kinds(inspection, width) };
-    // Every region lists its own causes.
+    // With all regions, each region lists its own causes.
     let causes = if all_regions { String::new() } else { why(inspection, width) };
     let refused = refused(inspection, width);
     let head = head(inspection).into_iter().chain(command(inspection)).chain(remarks(inspection));
@@ -32,7 +33,7 @@ pub fn process(inspection: &Inspection, all_regions: bool, width: usize) -> Stri
     ])
 }
 
-/// The same for a small screen: the causes come first, and the command, which can be long, last.
+/// The same output for a small screen: the causes first, and the command last because it can be long.
 pub fn answer_first(inspection: &Inspection, width: usize) -> String {
     let folded = |line: String| fold(&line, width, 4);
     let head = head(inspection).into_iter().chain(remarks(inspection)).map(folded).collect::<Vec<_>>().join("\n");
@@ -59,7 +60,7 @@ fn command(inspection: &Inspection) -> Option<String> {
     (!words.is_empty()).then(|| format!("  command: {}", printable(&words.join(" "))))
 }
 
-/// What is mapped, and what could be larger.
+/// How much is mapped, and how much of it could be larger.
 fn head(inspection: &Inspection) -> [String; 1] {
     [summary(inspection)]
 }
@@ -77,7 +78,7 @@ pub fn summary(inspection: &Inspection) -> String {
     )
 }
 
-/// What limits the process, and what its memory holds.
+/// What limits the process's large pages, and what its memory contains.
 fn remarks(inspection: &Inspection) -> Vec<String> {
     let about = &inspection.process;
     let mut lines = Vec::new();
@@ -105,7 +106,7 @@ fn remarks(inspection: &Inspection) -> Vec<String> {
     lines
 }
 
-/// What large pages hold.
+/// How much of the large pages contains only zeros.
 fn of_contents(contents: &Contents) -> String {
     let [zero, read] = [contents.zero_bytes, contents.read_bytes].map(format_bytes);
     let unread = match contents.unread_bytes {
@@ -115,7 +116,7 @@ fn of_contents(contents: &Contents) -> String {
     format!("  contents: {zero} of {read} in large pages hold only zeros, which shrink_underused could return{unread}")
 }
 
-/// The regions of one kind.
+/// The sum over all regions of one kind.
 #[derive(Default)]
 struct OfKind {
     regions: u64,
@@ -152,7 +153,7 @@ fn kinds(inspection: &Inspection, width: usize) -> String {
     last_two_folded(header, rows, width)
 }
 
-/// Requests for hugetlb pages that the kernel refused to the command; empty if there were none.
+/// Requests of the command for hugetlb pages that the kernel refused; empty if there were none.
 pub fn refused(inspection: &Inspection, width: usize) -> String {
     let requests = inspection.refused_requests.iter().flatten();
     let lines: Vec<String> = requests
@@ -171,7 +172,8 @@ pub fn refused(inspection: &Inspection, width: usize) -> String {
     }
 }
 
-/// The hugetlb pools that have pages, and the limits of control groups, where the process has such pages or asked for them.
+/// The hugetlb pools that have pages, and the limits of control groups; only if the process has hugetlb pages or asked for
+/// them.
 fn pools(inspection: &Inspection) -> Vec<String> {
     let has_pages = inspection.census().bytes_where(|mapping| mapping.backing == Backing::Hugetlb) > 0;
     let is_mapped = inspection.regions.iter().any(|region| matches!(region.kind, Kind::Hugetlb { .. }));
@@ -226,7 +228,7 @@ fn supply(inspection: &Inspection, width: usize) -> String {
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// What keeps the program from starting on kernels with larger base pages, which x86 does not have.
+/// What would keep the program from starting on kernels with larger base pages. Not for x86, which has only 4K.
 fn base_pages(inspection: &Inspection, width: usize) -> String {
     if cfg!(target_arch = "x86_64") {
         return String::new();

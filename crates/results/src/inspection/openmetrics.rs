@@ -1,4 +1,5 @@
-//! Inspections of processes as OpenMetrics text, for a collector (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
+//! Summaries of inspected processes as OpenMetrics text, for a collector
+//! (<https://prometheus.io/docs/specs/om/open_metrics_spec/>).
 
 use policy::cause::Cause;
 use policy::census::{Backing, Folio, Mapping};
@@ -6,7 +7,6 @@ use policy::inspect::Summary;
 
 use crate::openmetrics::{self, Family, Labels};
 
-/// The text.
 pub fn text(summaries: &[Summary]) -> String {
     openmetrics::text(&families(summaries))
 }
@@ -44,7 +44,7 @@ fn families(summaries: &[Summary]) -> [Family; 4] {
     ]
 }
 
-/// The name of a cause in documents, independent of its counters.
+/// The name of a cause in documents. It does not contain the cause's counts.
 pub(crate) fn code(cause: &Cause) -> String {
     let value = serde_json::to_value(cause).unwrap_or_default();
     value["code"].as_str().unwrap_or("unexplained").to_string()
@@ -68,7 +68,7 @@ fn mapped(mapping: &Mapping) -> Labels {
     ]
 }
 
-/// The name of a backing in labels.
+/// The value for a backing in labels.
 pub(crate) fn backing(backing: Backing) -> &'static str {
     match backing {
         Backing::Anonymous => "anonymous",

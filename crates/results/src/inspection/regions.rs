@@ -1,4 +1,4 @@
-//! Every region of a process, one paragraph each.
+//! Every region of an inspected process for the terminal, one paragraph each.
 
 use policy::inspect::{Inspection, Region};
 use policy::size::format_bytes;
@@ -6,7 +6,7 @@ use policy::size::format_bytes;
 use super::words::{cause_lines, is_shown, sizes};
 use crate::text::{fold, printable};
 
-/// Number of cuts shown with their positions.
+/// Maximum number of cuts shown with their positions.
 const SHOWN_CUTS: usize = 3;
 
 /// Every region with memory or a cause.

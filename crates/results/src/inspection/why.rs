@@ -1,4 +1,4 @@
-//! The causes of a whole process: large ones with all details, small ones in one line.
+//! The causes of a whole process for the terminal: large ones with all details, small ones combined in one line.
 
 use std::collections::BTreeMap;
 
@@ -9,12 +9,12 @@ use policy::size::{PageSize, format_bytes};
 use super::words::cause_lines;
 use crate::text::{fold, printable};
 
-/// Causes below 1/N of the resident memory share a line.
+/// Causes below 1/N of the resident memory are combined in one line.
 const SMALL_PART: u64 = 100;
-/// Names the options that list the causes of a shared line.
+/// Names the options that list the causes of a combined line.
 const LISTED: &str = "--regions and --json list them";
 
-/// The causes of all regions. The first block is the sum that could be larger.
+/// The causes of all regions. The first block is their sum: the memory that could be larger.
 pub fn why(inspection: &Inspection, width: usize) -> String {
     let (absent, present): (Vec<_>, Vec<_>) =
         explained(&inspection.regions).into_iter().partition(Explained::is_absent);
@@ -29,7 +29,8 @@ pub fn why(inspection: &Inspection, width: usize) -> String {
     blocks.map(|(title, causes)| block(title, causes, inspection, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The size that the causes are about: `the size is 2M, of other regions 64K; `. That of most memory comes first.
+/// Which size could be used instead: `the size is 2M, of other regions 64K; `. The size for the most memory comes
+/// first.
 fn sizes(inspection: &Inspection) -> String {
     let mut sizes: BTreeMap<PageSize, u64> = BTreeMap::new();
     for region in inspection.regions.iter().filter(|region| region.benefit.bytes > 0) {
@@ -54,18 +55,18 @@ fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: us
     std::iter::once(fold(title, width, 2)).chain(lines).collect::<Vec<_>>().join("\n")
 }
 
-/// The sizes with their own settings. The largest is that of a PMD leaf, the others are mTHP sizes.
+/// The sizes that have settings of their own. The largest is that of a PMD leaf, the others are mTHP sizes.
 fn sizes_with_settings(inspection: &Inspection) -> impl Iterator<Item = PageSize> {
     inspection.supply.settings.keys().filter_map(|path| size_in(path))
 }
 
-/// The size of a setting, `hugepages-64kB/enabled`.
+/// The size in the path of a setting, `hugepages-64kB/enabled`.
 fn size_in(path: &str) -> Option<PageSize> {
     let (_, name) = path.split_once("transparent_hugepage/hugepages-")?;
     PageSize::new(name.split_once("kB/")?.0.parse::<u64>().ok()?.checked_mul(1024)?).ok()
 }
 
-/// The size that is switched off, where that is the cause.
+/// The size that is switched off, if that is the cause.
 fn switched_off(cause: &Cause) -> Option<PageSize> {
     match cause {
         Cause::SizeDisabled { path } | Cause::SharedDisabled { path } => size_in(path),
@@ -73,7 +74,7 @@ fn switched_off(cause: &Cause) -> Option<PageSize> {
     }
 }
 
-/// The line of mTHP sizes that are switched off.
+/// One line for all mTHP sizes that are switched off.
 fn line_of_sizes(causes: &[Explained]) -> Option<String> {
     let mut sizes: BTreeMap<PageSize, u64> = BTreeMap::new();
     for one in causes {
@@ -85,7 +86,7 @@ fn line_of_sizes(causes: &[Explained]) -> Option<String> {
         .then(|| format!("{}: mTHP sizes that are switched off: {} ({LISTED})", format_bytes(bytes), sizes.join(", ")))
 }
 
-/// The line of the causes that explain little.
+/// One line for all small causes.
 fn line_of_small(causes: &[Explained], has_others: bool) -> Option<String> {
     let bytes: u64 = causes.iter().map(|one| one.bytes).sum();
     let further = if has_others { " further" } else { "" };

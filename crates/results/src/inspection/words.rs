@@ -1,4 +1,4 @@
-//! Words shared by all views of an inspection.
+//! Words that all views of an inspection share.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use policy::census::{Backing, Census, Folio};
 use policy::inspect::{Explained, Region};
 use policy::size::{PageSize, format_bytes};
 
-/// Memory that one kind of entry maps.
+/// The memory that is mapped by one kind of page-table entry.
 #[derive(Default)]
 struct OfLeaf {
     bytes: u64,
@@ -15,10 +15,11 @@ struct OfLeaf {
     folios: BTreeMap<PageSize, u64>,
 }
 
-/// Kinds of entries: their size, whether their folios are not visible, and whether they map hugetlb pages.
+/// A kind of page-table entry: the size that it maps, whether its folios are invisible to the inspection, and whether
+/// it maps hugetlb pages.
 type Leaf = (PageSize, bool, bool);
 
-/// Present memory by what maps it. The zero page does not count.
+/// The present memory, by the kind of entry that maps it. The zero page does not count.
 fn by_leaf(census: &Census) -> BTreeMap<Leaf, OfLeaf> {
     let mut leaves: BTreeMap<Leaf, OfLeaf> = BTreeMap::new();
     for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
@@ -58,7 +59,7 @@ pub fn larger_folios(census: &Census) -> String {
     folios_in_words(&folios)
 }
 
-/// Both in one line: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
+/// The result of [`leaves`] with larger folios in parentheses: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
 pub fn sizes(census: &Census) -> String {
     let shown = |(leaf, of_leaf): (&Leaf, &OfLeaf)| match folios_in_words(&of_leaf.folios) {
         held if held.is_empty() => mapped(*leaf, of_leaf.bytes),
@@ -67,7 +68,7 @@ pub fn sizes(census: &Census) -> String {
     by_leaf(census).iter().rev().map(shown).collect::<Vec<_>>().join(", ")
 }
 
-/// A cause and the memory that it explains, as one clause.
+/// The memory that a cause explains, and the cause, as one clause.
 pub fn cause_clause(cause: &Cause, bytes: u64) -> String {
     format!("{}: {}", format_bytes(bytes), cause.describe())
 }
@@ -91,7 +92,7 @@ pub fn cause_lines(one: &Explained) -> Vec<String> {
     std::iter::once(clause).chain(also).chain(or).chain(apart).chain(evidence).chain(remedies).collect()
 }
 
-/// Whether a region is shown: it has memory, or a cause.
+/// Whether a region is listed: only if it has memory or a cause.
 pub fn is_shown(region: &Region) -> bool {
     !region.census.is_empty() || !region.causes.is_empty()
 }

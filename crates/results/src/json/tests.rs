@@ -42,7 +42,7 @@ fn lists_the_tracers_cost_of_each_arm_with_its_interval() {
     assert_eq!((counted, document["control_trials"].as_array().unwrap().len()), (75, 32));
 }
 
-/// Names include units and are in snake case.
+/// Names of fields are in snake case and include units.
 #[test]
 fn names_are_in_snake_case() {
     fn check(value: &Value) {

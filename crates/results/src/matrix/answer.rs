@@ -1,4 +1,5 @@
-//! The results of a study as sentences: its answer, whether the origin's claim is reproduced, and why figures differ.
+//! The results of a study as sentences: its answer, whether the origin's claim is reproduced, and why figures here
+//! differ from the published ones.
 
 use study::definition::{Definition, Published, Size};
 use study::guest::NO_STUDY;
@@ -11,8 +12,8 @@ use super::{Report, by_kernel, counted, grounds, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
-/// The answer: the cost of each policy relative to the baseline where it was measured, or on models if nothing was
-/// measured; and the same for variants.
+/// The answer of a study: the change that each policy causes against the baseline, as measured, or as modelled if
+/// nothing was measured. A study of variants or boots gets the same sentences for those.
 pub fn answer(report: &Report<'_>) -> String {
     if by_kernel::is_of_kernels(report) {
         return by_kernel::answer(report);
@@ -23,7 +24,7 @@ pub fn answer(report: &Report<'_>) -> String {
     policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
 }
 
-/// What the rows of a table are: a comparison of kernels has one workload under several policies.
+/// The noun for the rows of a table: workloads, or policies where kernels are compared with one workload.
 pub(super) fn of_rows(definition: &Definition) -> &'static str {
     if definition.name == NO_STUDY { "policies" } else { "workloads" }
 }
@@ -44,7 +45,7 @@ pub fn title(report: &Report<'_>) -> String {
     })
 }
 
-/// `thp has 12.3 % less wall time than base over 12 workloads`: the largest change of a matrix. A measured change comes before any
+/// `thp has 12.3 % less wall time than base over 12 workloads`: the largest change of a matrix. Any measured change comes before a
 /// modelled one.
 fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
     let change = |total: &&'a Total| Some((*total, total.mean?, total.change()?));
@@ -68,13 +69,13 @@ fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
 }
 
 /// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
-/// gives a result, it says why, and then what models give.
+/// gives a result, the sentence says why, and then what the models give.
 fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
     let grounds = grounds(matrix);
     let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
     let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
     let mut measured: Vec<_> = grounds.iter().filter(is_measured).collect();
-    // A host on which nothing was measured is not mentioned if another one was.
+    // A host on which nothing was measured is left out if another host has figures.
     if measured.iter().any(|ground| has_cell(matrix, **ground)) {
         measured.retain(|ground| has_cell(matrix, **ground));
     }
@@ -105,7 +106,8 @@ fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterato
     matrix.totals.iter().filter(is_own)
 }
 
-/// `12.3 % less wall time`, `88.4 % fewer walks`; `cost` if workloads have several metrics.
+/// `12.3 % less wall time`, `88.4 % fewer walks`; the word `cost` replaces the metric if the workloads have several
+/// metrics.
 pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
     let Some((metric, _)) = &total.metric else { return format!("{} cost", Change::of(effect).in_words()) };
     let is_count = match total.provenance {
@@ -115,7 +117,7 @@ pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
     amount(metric, is_count, effect)
 }
 
-/// One clause each for decreases, increases, undecided changes, and missing figures.
+/// One clause for each group of policies: decreases, increases, undecided changes, and missing figures.
 fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<String> {
     let baseline = &matrix.baseline;
     let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
@@ -150,7 +152,8 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<Strin
     clauses
 }
 
-/// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: the shares of the other policies that gain.
+/// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: for the other policies that gain, their share of the
+/// largest gain.
 fn gain_shares(matrix: &Matrix, ground: (&str, Provenance)) -> Option<String> {
     let gains = totals(matrix, ground).filter(|total| total.standing == Standing::Better);
     let shares: Vec<_> = gains.filter_map(|total| Some((total, total.gain_share.as_ref()?))).collect();
@@ -174,8 +177,8 @@ fn lack(standing: &Standing) -> &'static str {
     }
 }
 
-/// The sentences for a machine without any change: that its baseline has no figure, which policies show no more than the tracer's
-/// cost, or else the main reason.
+/// Why a machine has no change to report: its baseline has no figure, its policies show no more than the tracer's cost, or else
+/// the most frequent reason.
 fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
     let baseline = &matrix.baseline;
     let cells = || rows_of(matrix, ground).flat_map(|row| &row.cells);
@@ -216,7 +219,7 @@ fn main_reason<'a>(cells: impl Iterator<Item = &'a Cell>) -> Option<&'a str> {
             None => counted.push((why, 1)),
         }
     }
-    // The first of several equally frequent ones.
+    // `rev`, because `max_by_key` returns the last of several equal maxima and the first reason is wanted.
     counted.into_iter().rev().max_by_key(|(_, times)| *times).map(|(why, _)| why)
 }
 
@@ -292,12 +295,13 @@ fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Reproduction>> {
     figures
 }
 
-/// Whether both are the same figure of the same source: it can be compared with both a policy and a boot.
+/// Whether two published figures are the same figure of the same source. A figure appears twice if it is compared with
+/// a policy and with a boot.
 fn is_one(one: &Published, other: &Published) -> bool {
     (&one.what, &one.source, &one.change) == (&other.what, &other.source, &other.change)
 }
 
-/// The joint result of all machines for a published figure.
+/// The joint result of all machines for one published figure.
 fn of_figure(sets: &[&Reproduction]) -> &'static str {
     let mut decided = sets.iter().map(|set| set.agreement).filter(|agreement| *agreement != Agreement::Undecided);
     let first = decided.next();

@@ -1,5 +1,5 @@
-//! The answer of a comparison of kernels under several policies. The policies are alternatives, so each has its own clause: a mean over
-//! them would be about no program.
+//! The answer of a comparison of kernels under several policies. Policies are alternatives, so a mean over them would describe no
+//! program: each policy has its own clause.
 
 use study::control::BARE;
 use study::guest::NO_STUDY;
@@ -17,8 +17,8 @@ pub(super) fn is_of_kernels(report: &Report<'_>) -> bool {
     report.definition.name == NO_STUDY && report.columns_of(report.matrix) == "boot"
 }
 
-/// Whether each byte that a kernel clears counts as an instruction: x86 kernels clear pages by `rep stosb`, of which an emulator counts
-/// each step.
+/// Whether each byte that a kernel clears counts as an instruction. x86 kernels clear pages by `rep stosb`, and an emulator counts each
+/// of its steps.
 pub(super) fn counts_cleared_bytes(report: &Report<'_>) -> bool {
     let is_x86 = |host: &HostOf| host.machine.arch == "x86_64";
     report.matrix.rows.iter().any(|row| row.metric == names::INSTRUCTIONS) && report.hosts.iter().any(is_x86)
@@ -34,10 +34,10 @@ pub(super) fn names_of<'a>(report: &Report<'_>, row: &'a Row, cell: &'a Cell) ->
     (policy.unwrap_or(&row.workload), &cell.policy)
 }
 
-/// A kernel under a policy, compared with the baseline.
+/// A kernel under a policy, compared with the baseline kernel under the same policy.
 struct Compared<'a> {
     policy: &'a str,
-    /// The policy with which others are compared on each kernel.
+    /// The policy that is the baseline of the policies on each kernel.
     baseline_policy: &'a str,
     kernel: &'a str,
     row: &'a Row,
@@ -53,7 +53,7 @@ impl Compared<'_> {
         matches!(self.cell.standing, Standing::Better | Standing::Worse)
     }
 
-    /// `under thp`; the program without the tracer is under the policy that is the baseline.
+    /// `under thp`. The run without the tracer is named by the baseline policy, under which it runs.
     fn place(&self) -> String {
         if self.policy == BARE {
             format!("under {} without the tracer (bare)", self.baseline_policy)
@@ -62,7 +62,7 @@ impl Compared<'_> {
         }
     }
 
-    /// The interval of a change that is not shown, or why nothing is reported about it.
+    /// The interval of a change that is not shown to exist, or why its interval is not reported.
     fn not_shown(&self) -> String {
         match self.cell.standing {
             Standing::WithinTracerCost => " (no more than the tracer's cost)".to_owned(),
@@ -76,7 +76,7 @@ impl Compared<'_> {
     }
 }
 
-/// Every kernel but the baseline under every policy that has a figure.
+/// Each kernel except the baseline under each policy, if there is a figure.
 fn compared<'a>(report: &'a Report<'_>) -> Vec<Compared<'a>> {
     let cells = report.matrix.rows.iter().flat_map(|row| row.cells.iter().map(move |cell| (row, cell)));
     let others = cells.filter(|(_, cell)| {
@@ -123,7 +123,7 @@ fn clause(one: &Compared<'_>) -> Option<String> {
     Some(format!("{} {}{range}", one.amount(effect), one.place()))
 }
 
-/// The largest change that is shown, as a title.
+/// The largest change that was shown, as a title.
 pub(super) fn title(report: &Report<'_>) -> String {
     let all = compared(report);
     let size = |one: &&Compared<'_>| one.effect().map_or(0.0, |effect| effect.ratio.ln().abs());

@@ -1,4 +1,4 @@
-//! Parts shared by the tables of a report: a table, a cell in words, a change.
+//! Parts that the tables of a report share: a table ([`Sheet`]), a cell in words, a change.
 
 use study::definition::Measure;
 use study::matrix::kernels::EMULATED;
@@ -12,7 +12,7 @@ use crate::figure::{self, Change};
 /// A table with its heading.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Sheet {
-    /// What it shows.
+    /// What the table shows.
     pub caption: String,
     /// Column headings.
     pub header: Vec<String>,
@@ -20,7 +20,7 @@ pub struct Sheet {
     pub rows: Vec<Vec<String>>,
 }
 
-/// The totals of a machine, one per policy.
+/// The totals of one machine and provenance, one per policy.
 pub(crate) fn totals_of<'a>(matrix: &'a Matrix, ground: (&str, Provenance)) -> Vec<&'a Total> {
     matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect()
 }
@@ -68,7 +68,7 @@ pub(crate) fn change(effect: &Effect) -> String {
     format!("{}{}", change.estimate(), range.unwrap_or_default())
 }
 
-/// The conclusion in one or two words; empty for a model's figure.
+/// The conclusion in one or two words; empty for a model's figure, which has none.
 pub(crate) fn word(standing: &Standing) -> &'static str {
     match standing {
         Standing::Baseline => "baseline",
@@ -84,7 +84,7 @@ pub(crate) fn word(standing: &Standing) -> &'static str {
     }
 }
 
-/// The share of the memory on which a policy that was not shown to be in force was seen: `held on 63 %`.
+/// The share of the memory on which a policy was in force, if it was not shown to be in force on all: `held on 63 %`.
 pub(crate) fn held_share(cell: &Cell) -> String {
     match cell.coverage_ratio {
         Some(ratio) => format!("held on {}", figure::share(ratio)),
@@ -92,7 +92,7 @@ pub(crate) fn held_share(cell: &Cell) -> String {
     }
 }
 
-/// The figure found here for a published one.
+/// The figure found here that corresponds to a published one.
 pub(super) fn of_found(set: &Reproduction) -> String {
     let found = set.found.map(|(ratio, interval)| {
         if set.published.measure == Measure::WinShare {
@@ -105,7 +105,7 @@ pub(super) fn of_found(set: &Reproduction) -> String {
     found.unwrap_or_else(|| "none".to_owned())
 }
 
-/// Why figures may differ, as the end of a sentence: numbered if there are several reasons, because these contain commas.
+/// Why figures may differ, as the end of a sentence. Several reasons are numbered, because reasons contain commas.
 pub(super) fn why(reasons: &[String]) -> String {
     let joined = match reasons {
         [] => return String::new(),
@@ -125,7 +125,7 @@ pub(super) fn amount(metric: &str, is_count: bool, effect: &Effect) -> String {
     format!("{change} {}", figure::title(metric))
 }
 
-/// The interval of an undecided change, or a note that there is none.
+/// The interval of an undecided change, or a note that it has none.
 pub(super) fn open_range(effect: &Effect) -> String {
     let range = Change::of(effect).range();
     range.map_or_else(|| " (too few blocks or boots for an interval)".to_owned(), |range| format!(" ({range} %)"))

@@ -1,4 +1,5 @@
-//! The counted work of a study: its tables, and what they say about the origin's claim.
+//! The counted work of a study ([`Weighed`]): its tables, and what they say about the origin's claim. Counted work is
+//! events, such as entries read or tables built, which a study file weighs with a cost each.
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
@@ -7,22 +8,22 @@ use study::matrix::Claim;
 
 use super::cells::Sheet;
 
-/// Counted work and its cost.
+/// Counted events and their cost.
 #[derive(Clone, Debug)]
 pub struct Weighed<'a> {
-    /// The definition of what is counted.
+    /// What is counted: phases, backings, variants, costs and published figures.
     pub counted: &'a Counted,
-    /// The costs; empty if nothing has been counted yet.
+    /// The cost of each phase and variant; empty if nothing has been counted yet.
     pub table: Table,
 }
 
 impl Weighed<'_> {
-    /// Published savings compared with those found here.
+    /// Each published saving with the saving found here.
     pub fn sets(&self) -> Vec<Reproduction> {
         self.counted.published.iter().map(|figure| Reproduction::of(figure, &self.table)).collect()
     }
 
-    /// The variants that are compared with the first.
+    /// The variants after the first, which are compared with it.
     fn others(&self) -> &[String] {
         self.counted.variants.get(1..).unwrap_or_default()
     }
@@ -31,7 +32,7 @@ impl Weighed<'_> {
         self.counted.variants.first().map_or("", String::as_str)
     }
 
-    /// Distinct names of published rounds with a figure for a phase.
+    /// The names of the published rounds of measurements that have a figure for this phase.
     pub(super) fn rounds(&self, phase: &str) -> Vec<&str> {
         let mut rounds: Vec<&str> = Vec::new();
         for figure in self.counted.published.iter().filter(|figure| figure.phase == phase) {
@@ -51,8 +52,8 @@ impl Weighed<'_> {
         own.map(|figure| figure.change.as_str())
     }
 
-    /// The origin's rows of a phase and a variant, one cell per backing: each granule, their average, the average by
-    /// instructions only, and the published figures.
+    /// The rows of the origin's table for a phase and a variant, one cell per backing: one row for each granule, then
+    /// the average, the average by instructions only, and the published figures.
     pub(super) fn lines(&self, phase: &str, variant: &str) -> Vec<(String, Vec<String>)> {
         let backings = self.table.backings();
         let of_granule = |granule: &&str| {
@@ -112,7 +113,7 @@ pub fn of_origin(weighed: &Weighed<'_>) -> Vec<Sheet> {
     weighed.table.phases().into_iter().map(sheet).collect()
 }
 
-/// Further tables: visits and time, published figures, their sources, costs.
+/// Further tables: visits and time, published figures and their sources, costs.
 pub fn others(weighed: &Weighed<'_>) -> Vec<Sheet> {
     if weighed.table.rows.is_empty() {
         Vec::new()
@@ -257,8 +258,9 @@ pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
     weighed.table.phases().into_iter().map(of_phase).chain(beyond).collect()
 }
 
-/// What the counted work says about the origin's claim. A range of costs shows whether a figure is possible, not that
-/// it is right: so it never confirms a size, and it shows a direction only if the range excludes no saving.
+/// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
+/// published figure is possible. So it never confirms a size, and it shows a direction only if the range does not
+/// contain zero.
 pub fn standing(weighed: &Weighed<'_>) -> Claim {
     let sets = weighed.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
@@ -325,7 +327,7 @@ pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
     reasons
 }
 
-/// Everything as a part of the document.
+/// The counted work as a part of the JSON document.
 pub fn document(weighed: &Weighed<'_>) -> Value {
     let counted = weighed.counted;
     let average = |(phase, backing): (&str, &str), variant: &String| {

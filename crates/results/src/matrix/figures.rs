@@ -1,4 +1,4 @@
-//! Tables of figures other than the primary one: figures printed by programs, and the memory cost of a policy.
+//! Tables of figures other than the primary metric: those that programs print, and the memory cost of a policy.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use super::cells::{Sheet, change, held_share, place, word};
 use super::rows_of;
 use crate::figure;
 
-/// Figures of memory: of a host, of a guest, and of a model.
+/// Metrics of memory: of a host, of a guest, and of a model.
 const MEMORY: [&str; 2] = [names::PEAK_RESIDENT_BYTES, names::PAGE_TABLE_SEEN_BYTES];
 const IN_GUESTS: [&str; 6] = [
     names::USER_INSTRUCTIONS,
@@ -22,7 +22,8 @@ const IN_GUESTS: [&str; 6] = [
 const MODELLED_MEMORY: [&str; 4] =
     ["resident_peak_bytes", "held_unmapped_peak_bytes", "all_table_peak_bytes", "touched_peak_bytes"];
 
-/// Figures that programs print in addition to the primary one, such as percentiles of latency in addition to throughput.
+/// Figures that programs print in addition to the primary metric, such as percentiles of latency in addition to
+/// throughput.
 pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let caption = format!(
         "{}: further figures that the programs print: medians under {}, and changes against it with their {} intervals",
@@ -33,7 +34,8 @@ pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     sheet(matrix, ground, caption, program_metrics)
 }
 
-/// The memory and the page tables of each workload; in guests also faults, and the instructions of program and kernel.
+/// The memory and the page tables of each workload. In guests also faults, and the instructions of the program and the
+/// kernel.
 pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let is_of_guests =
         rows_of(matrix, ground).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
@@ -46,7 +48,7 @@ pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     sheet(matrix, ground, caption, memory)
 }
 
-/// The metrics known only to a row's program, without the primary one.
+/// The metrics that only the row's program knows, without the primary metric.
 pub(super) fn program_metrics(row: &Row) -> Vec<String> {
     let of_every_trial = Metric::of_every_trial().into_iter().map(|metric| metric.name);
     let general: BTreeSet<String> = of_every_trial.chain(IN_GUESTS.map(str::to_owned)).collect();
@@ -57,7 +59,7 @@ pub(super) fn program_metrics(row: &Row) -> Vec<String> {
     all.into_iter().filter(|name| !general.contains(*name) && **name != row.metric).cloned().collect()
 }
 
-/// The metrics of a row's memory.
+/// The metrics of memory that a row has.
 pub(super) fn memory(row: &Row) -> Vec<String> {
     let has = |name: &str| row.cells.iter().any(|cell| cell.medians.contains_key(name));
     let names: &[&str] = match row.provenance {
@@ -81,8 +83,8 @@ fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: 
     Sheet { caption, header: header.collect(), rows: rows_of(matrix, ground).flat_map(lines).collect() }
 }
 
-/// The baseline's median, or another policy's change. The conclusion about the primary metric does not apply to other
-/// metrics, except that a figure cannot be attributed to the policy.
+/// The baseline's median, or another policy's change. The conclusion about the primary metric does not hold for other
+/// metrics, with one exception: if no figure can be attributed to the policy, that holds for all.
 fn in_words(cell: &Cell, metric: &str) -> String {
     let median = cell.medians.get(metric).map(|value| figure::short(*value, figure::metric(&[], metric).unit));
     match (&cell.standing, cell.effects.get(metric)) {
@@ -136,7 +138,7 @@ mod tests {
         let sheet = of_memory(&matrix, ("a host", Provenance::Modelled));
         let named: Vec<&str> = sheet.rows.iter().map(|row| row[1].as_str()).collect();
         assert_eq!(named, ["mapped, at most", "held and not mapped, at most", "touched, at most"]);
-        // The ratio to zero is undefined, so the figure itself is shown.
+        // The ratio to zero is undefined, so the value itself is shown.
         assert_eq!(sheet.rows[1][2..], ["0".to_owned(), "60K".to_owned()], "{:?}", sheet.rows);
     }
 

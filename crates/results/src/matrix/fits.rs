@@ -1,4 +1,4 @@
-//! Small machines: the memory sizes into which a workload fits under each policy, by a model's peak memory.
+//! Small machines: into which memory sizes a workload fits under each policy, by the peak memory of a model.
 
 use policy::size::format_bytes;
 use study::matrix::{Cell, Matrix, Row};
@@ -7,10 +7,10 @@ use study::metric::Provenance;
 use super::cells::{Sheet, place};
 use super::rows_of;
 
-/// The policy relative to which others cost memory, if a study has it.
+/// The policy with the least memory, with which others are compared if the study has it.
 const SMALLEST: &str = "base";
 
-/// One row per memory size, one column per policy: how many workloads fit, and which fit only under base pages.
+/// One row per memory size, one column per policy: how many workloads fit, and which of them fit only under base pages.
 pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> Sheet {
     let smallest = matrix.policies.iter().position(|policy| policy == SMALLEST);
     let reference =
@@ -57,7 +57,7 @@ mod tests {
     const GROUND: (&str, Provenance) = ("a machine", Provenance::Modelled);
     const M: u64 = 1 << 20;
 
-    /// Memory that each of three workloads holds under each of three policies, in megabytes; 0: no figure.
+    /// The memory, in megabytes, of each of three workloads under each of three policies; 0 means no figure.
     fn matrix(held: [[u64; 3]; 3]) -> Matrix {
         let policies = ["thp", "base", "contig-64k"].map(str::to_owned);
         let row = |(name, held): (&str, [u64; 3])| {

@@ -1,4 +1,4 @@
-//! The origin's own form of a result, compared with the figures found here.
+//! The result in the form of the origin's own table, next to the published figures.
 
 use policy::size::format_bytes;
 use serde_json::{Value, json};
@@ -9,12 +9,12 @@ use super::cells::{Sheet, change};
 use super::{Report, further};
 use crate::figure;
 
-/// All tables in the form of their origin.
+/// All tables in their origin's form.
 pub(crate) fn of_origin(report: &Report<'_>) -> Vec<Sheet> {
     report.forms.iter().map(sheet).chain(further::of_origin(report.published_of_cells())).collect()
 }
 
-/// One row per configuration.
+/// The table of one machine, one row per configuration.
 fn sheet(form: &Filled) -> Sheet {
     let metric = figure::title(&form.metric);
     let columns = form.columns.iter().map(|(name, heading)| heading_of(name, heading));
@@ -43,7 +43,7 @@ fn sheet(form: &Filled) -> Sheet {
     }
 }
 
-/// Which rows were measured block by block with the first.
+/// Which rows were measured in the same blocks as the first row.
 fn interleaving(form: &Filled) -> String {
     let apart: Vec<&str> =
         form.rows.iter().filter(|row| !row.is_interleaved && row.runs > 0).map(|row| row.name.as_str()).collect();
@@ -62,20 +62,20 @@ pub(super) fn heading_of(name: &str, heading: &str) -> String {
     if heading == name { figure::title(name) } else { crate::text::printable(heading).to_string() }
 }
 
-/// A median of a row; empty if it has none.
+/// The median of one metric in a row; empty if the row has none.
 pub(super) fn in_form(row: &FilledRow, name: &str) -> String {
     let Some(value) = row.medians.get(name) else { return String::new() };
     let unit = figure::metric(&[], name).unit;
     match unit {
         Unit::Custom if name.ends_with("_bytes") => format_bytes(*value as u64),
-        // Large figures are grouped, including a median between two integers.
+        // Large figures are grouped by thousands; a median between two integers is not rounded.
         Unit::Custom if value.fract() == 0.0 || value.abs() >= 1000.0 => figure::long(*value, Unit::Count),
         Unit::Custom => figure::long(*value, Unit::Custom),
         _ => figure::short(*value, Metric::new(name, unit, Direction::Lower).unit),
     }
 }
 
-/// Whether the figures here have the origin's order, as a sentence.
+/// Whether the figures here are in the same order as the origin's, as a sentence.
 pub(super) fn order(form: &Filled) -> String {
     let Order { pairs, alike, shown, against } = form.order;
     if pairs == 0 {
@@ -96,7 +96,7 @@ pub(super) fn order(form: &Filled) -> String {
     )
 }
 
-/// The form as a part of the document.
+/// The table as a part of the JSON document.
 pub(super) fn document(form: &Filled) -> Value {
     let row = |row: &FilledRow| {
         json!({

@@ -8,8 +8,8 @@ use super::cells::{Sheet, change, of_found, place};
 use super::{HostOf, rows_of};
 use crate::figure;
 
-/// Published figures in their origin's form: a table per source and machine, with rows and columns in the order of the
-/// study's file; published figures next to those found here.
+/// Published figures as their origin shows them: a table per source and machine, with rows and columns in the order of
+/// the study's file. Each cell has the published figure and the one found here.
 pub fn of_origin<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Vec<Sheet> {
     let sets: Vec<&Reproduction> = sets.collect();
     let mut groups: Vec<(&str, &str, Provenance)> = Vec::new();
@@ -69,7 +69,7 @@ fn in_order(names: impl Iterator<Item = String>) -> Vec<String> {
     all
 }
 
-/// The memory cost of policies and their speed.
+/// Table of what each policy costs in memory, and how much faster or slower it is.
 pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
     let unbeaten = format!("no {columns} beats it in both");
     let header = [columns, "cost", "memory", "workloads", &unbeaten];
@@ -86,7 +86,7 @@ pub fn of_trades(totals: &[&Total], place: &str, columns: &str) -> Sheet {
              plus page tables, in a model also memory that is held but not mapped"
         ),
         header: header.map(str::to_owned).to_vec(),
-        // The baseline alone says nothing.
+        // A table with the baseline alone says nothing.
         rows: if rows.len() > 1 { rows } else { Vec::new() },
     }
 }
@@ -137,7 +137,7 @@ pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a st
     lines
 }
 
-/// The share of memory that each policy mapped as requested.
+/// The share of memory that was mapped as requested, for each policy.
 pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     let cells = |row: &Row| {
         let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {

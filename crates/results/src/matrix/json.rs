@@ -1,4 +1,4 @@
-//! The report as one document.
+//! The report of a study as one JSON document.
 
 use serde_json::{Value, json};
 use study::definition::Measure;
@@ -54,7 +54,7 @@ fn host(host: &HostOf) -> Value {
     })
 }
 
-/// A matrix with boots or variants instead of policies.
+/// A matrix whose columns are boots or variants instead of policies.
 fn of_others(matrix: &Matrix, key: &str) -> Value {
     json!({
         key: matrix.policies,

@@ -1,6 +1,7 @@
-//! The report of a study: its matrix as terminal tables, Markdown, mail, JSON document and HTML page.
+//! The report of a study ([`Report`]): its matrix as terminal tables, Markdown, mail, JSON document and HTML page.
 //!
-//! All forms are made from the same [`Sheet`]s; the page also has pictures.
+//! All forms are made from the same [`Sheet`]s; the page also has pictures. The *origin* of a study is the publication
+//! whose claim the study tries to reproduce.
 
 mod answer;
 mod by_kernel;
@@ -47,23 +48,23 @@ pub struct Report<'a> {
     pub definition: &'a Definition,
     /// The matrix of the study.
     pub matrix: &'a Matrix,
-    /// The same rows with boots instead of policies, if the study compares boots.
+    /// The same rows with boots as columns instead of policies, if the study compares boots.
     pub over_boots: Option<&'a Matrix>,
-    /// The origin's own form, for each host that measured a part of it.
+    /// The table in the origin's form, for each host that measured a part of it.
     pub forms: Vec<Filled>,
     /// The counted work, if the study has any.
     pub counted: Option<Weighed<'a>>,
     /// Series of sizes with their values.
     pub series: Vec<study::series::Filled>,
-    /// The same rows with variants instead of policies: one matrix for all workloads with the same variants.
+    /// The same rows with variants as columns instead of policies: one matrix for all workloads with the same variants.
     pub over_variants: &'a [Matrix],
     /// The hosts that measured something.
     pub hosts: Vec<HostOf>,
-    /// Parts of the study that were not run, in words; empty if nothing is missing.
+    /// What the study asks for and was not run, in words; empty if everything was run.
     pub missing: Vec<String>,
-    /// What the answer lacks, and what would decide it ([`lacking`]).
+    /// What is still undecided, and what would decide it ([`lacking`]).
     pub lacking: Option<String>,
-    /// How the configurations of kernels differ, or why that is not known; absent where none are compared.
+    /// How the configurations of the kernels differ, or why that is unknown; absent if no kernels are compared.
     pub kernels_differ: Option<String>,
     /// The command line that created this report.
     pub command: Vec<String>,
@@ -72,17 +73,17 @@ pub struct Report<'a> {
 }
 
 impl Report<'_> {
-    /// Published figures compared with those found here, for policies, boots, variants and the origin's own form.
+    /// Each published figure with the figure found here: of policies, boots, variants and the origin's table.
     pub fn published(&self) -> impl Iterator<Item = &Reproduction> + Clone {
         self.published_of_cells().chain(self.forms.iter().flat_map(Filled::published))
     }
 
-    /// Published figures for policies, boots and variants.
+    /// Each published figure of policies, boots and variants with the figure found here.
     fn published_of_cells(&self) -> impl Iterator<Item = &Reproduction> + Clone {
         std::iter::once(self.matrix).chain(self.others()).flat_map(|matrix| &matrix.published)
     }
 
-    /// The matrix, if it compares policies.
+    /// The main matrix, if its columns are policies.
     pub fn policies(&self) -> Option<&Matrix> {
         let has_others = self.matrix.policies.len() > 1 || self.over_variants.is_empty();
         has_others.then_some(self.matrix)
@@ -104,20 +105,20 @@ impl Report<'_> {
     }
 }
 
-/// A host that measured something of a study.
+/// A host that measured a part of a study.
 #[derive(Clone, Debug)]
 pub struct HostOf {
-    /// Its name in the rows of the matrix.
+    /// The name of the host in the rows of the matrix.
     pub label: String,
-    /// The machine itself.
     pub machine: Machine,
     /// When its latest comparison began, in seconds since 1970; absent if nothing was measured.
     pub measured_unix_s: Option<i64>,
-    /// Its settings of transparent huge pages under the baseline, if they are known ([`settings`]).
+    /// The settings of transparent huge pages under the baseline, if known ([`settings`]).
     pub settings: Option<String>,
 }
 
-/// The result: the answer, the verdict on the origin's claim, a sentence per machine and policy, and other findings.
+/// The result as sentences: the answer, the verdict on the origin's claim, one for each machine and policy, and other
+/// findings.
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let matrices = std::iter::once(report.matrix).chain(report.over_variants);
     let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
@@ -215,7 +216,8 @@ fn cell(text: &str) -> String {
     safe
 }
 
-/// Distinct pairs of machine and provenance, in the order of the rows.
+/// Distinct pairs of machine and provenance, in the order of the rows. Figures are combined only within such a pair, a
+/// *ground*.
 pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
     let mut grounds: Vec<(&str, Provenance)> = Vec::new();
     for row in &matrix.rows {
@@ -227,7 +229,7 @@ pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
     grounds
 }
 
-/// The rows of one machine and provenance.
+/// The rows of one ground: one machine and provenance.
 pub(crate) fn rows_of<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Row> {
     matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == ground)
 }

@@ -1,11 +1,11 @@
-//! The rounds of a study in words: what they have decided, and how much time would decide the rest.
+//! What the rounds of a study have decided, and how much more time would decide the rest, in words.
 
 use study::rounds::{Aim, Outlook, Question};
 
 use crate::figure::Change;
 use crate::text::enumerate;
 
-/// The state of each change after a round, and the number of published figures that are not decided.
+/// After a round: whether each change is decided, and how many published figures are not decided yet.
 pub fn after_round(outlook: &Outlook) -> String {
     let (figures, changes): (Vec<&Question>, Vec<&Question>) = outlook.questions.iter().partition(|one| is_figure(one));
     let mut clauses: Vec<String> = changes.into_iter().map(|question| change(outlook, question)).collect();
@@ -46,7 +46,7 @@ fn state(outlook: &Outlook, question: &Question) -> String {
     }
 }
 
-/// Why it is unknown how much time would decide a question.
+/// Why it is unknown how much time would decide this question.
 fn why_no_time(question: &Question) -> &'static str {
     match question.error() {
         None => "with too few blocks for an interval",
@@ -54,7 +54,7 @@ fn why_no_time(question: &Question) -> &'static str {
     }
 }
 
-/// What the answer lacks, and the `max_time` that would decide it; `None` if it lacks nothing.
+/// What is undecided, and the `max_time` that would decide it; `None` if everything is decided.
 pub fn lacking(outlook: &Outlook) -> Option<String> {
     let figures = outlook.undecided().filter(|question| is_figure(question)).count();
     let mut lacking: Vec<String> =
@@ -100,7 +100,7 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// A duration as a study's file has it: `40s`, `25m`.
+/// A duration in the form of a study's file: `40s`, `25m`.
 fn word(seconds: f64) -> String {
     if seconds < 90.0 { format!("{:.0}s", seconds.ceil()) } else { format!("{:.0}m", (seconds / 60.0).ceil()) }
 }

@@ -92,7 +92,7 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
     check(&of(&definition, &matrix, Some(&over_boots)));
 }
 
-/// A report of two kernels that were named on the command line, with these rows: each has the workload's policy, and the new kernel's
+/// A report of two kernels that were named on the command line. Each of `rows` has the workload's policy, and the new kernel's
 /// standing and ratio.
 pub(crate) fn with_kernels_report(rows: &[(&str, Standing, f64)], check: impl Fn(&Report<'_>)) {
     let mut definition = definition();

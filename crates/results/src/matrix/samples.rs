@@ -12,12 +12,12 @@ use crate::figure;
 use crate::parquet::{Column, ColumnType, ParquetFile};
 use crate::rows;
 
-/// A comparison of a study, to be exported.
+/// A comparison whose trials are exported.
 #[derive(Clone, Debug)]
 pub struct SampleSource<'a> {
     /// Name of the workload.
     pub workload: &'a str,
-    /// The machine, as named in the report.
+    /// The machine, as the report names it.
     pub machine: &'a str,
     /// The comparison with its trials.
     pub comparison: &'a Comparison,

@@ -1,5 +1,5 @@
-//! The first screen of a comparison of kernels: one line per policy and kernel, the answer, what changes how both are to be read, and
-//! the command that shows the rest.
+//! The first screen of a comparison of kernels: one line per policy and kernel, the answer, the notes that change how these are to be
+//! read, and the command that shows the rest.
 
 use study::control::BARE;
 use study::guest::Clock;
@@ -14,9 +14,10 @@ use crate::figure::{self, Change};
 use crate::screen::table_of;
 use crate::text::{fold, printable};
 
-/// Maximum width of a sentence's line; longer ones are hard to read.
+/// Maximum width of a sentence's line; longer lines are hard to read.
 const MAX_SENTENCE: usize = 100;
-/// Figures next to the one that decides, each with its heading and the order in which columns are left out.
+/// Columns in addition to the primary metric: metric, heading, and a number. The columns with the highest number are
+/// left out first.
 const FURTHER: [(&str, &str, u8); 5] = [
     (names::KERNEL_INSTRUCTIONS, "in kernel", 6),
     (names::MINOR_FAULTS, "faults", 3),
@@ -25,14 +26,14 @@ const FURTHER: [(&str, &str, u8); 5] = [
     (names::PAGE_TABLE_SEEN_BYTES, "tables", 5),
 ];
 
-/// The screen of a report whose first matrix has a row per policy and a column per kernel; with a single kernel, the other way round.
-/// `full` is the command that shows everything.
+/// The screen of a report. Its first matrix has a row per policy and a column per kernel; with a single kernel, a row per kernel and
+/// a column per policy. `full` is the command that shows everything.
 pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let sentence = |text: &str| fold(&printable(text), width.min(MAX_SENTENCE), 2);
     let (table, left_out) = table(report, width);
     let mut text = sentence(&report.definition.question) + "\n\n" + &table + "\n";
     let rows = &report.matrix.rows;
-    // The limits of a clock are long; on the screen one line is enough.
+    // The limits of figures that depend on the emulator's clock are long; on the screen one line replaces them.
     let of_clocks = [Clock::Instructions, Clock::Nothing].map(Clock::limits);
     let limits = further::limits(rows);
     let notes = limits.iter().map(|(_, note, _)| *note).filter(|note| !of_clocks.contains(&Some(note)));
@@ -57,7 +58,7 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     text + "\n"
 }
 
-/// The table, and the columns for which there is no room.
+/// The table, and the titles of the columns for which there is no room.
 fn table(report: &Report<'_>, width: usize) -> (String, Vec<String>) {
     let metric = report.matrix.rows.first().map_or(names::WALL_S, |row| &row.metric);
     let interval = format!("{} interval", figure::confidence(0.95));
@@ -79,7 +80,7 @@ fn table(report: &Report<'_>, width: usize) -> (String, Vec<String>) {
     ];
     let mut lines: Vec<[String; 11]> = Vec::new();
     for row in &report.matrix.rows {
-        // The baseline first; it need not be the first kernel or policy.
+        // The baseline is shown first; in the report it may be any kernel or policy.
         let (old, new): (Vec<&Cell>, Vec<&Cell>) =
             row.cells.iter().partition(|cell| cell.standing == Standing::Baseline);
         lines.extend(old.into_iter().chain(new).map(|cell| line(names_of(report, row, cell), row, cell)));
@@ -114,7 +115,7 @@ fn line((policy, kernel): (&str, &str), row: &Row, cell: &Cell) -> [String; 11] 
     ]
 }
 
-/// Why a kernel has no figure under a policy, or did not give its pages.
+/// Why a policy has no figure on a kernel, or did not get its pages there.
 fn pages(rows: &[Row]) -> Vec<String> {
     let of_row = |row: &Row| {
         let cells = row.cells.iter().filter_map(|cell| Some((cell, mail::why_not(cell)?)));

@@ -1,4 +1,4 @@
-//! Series of sizes: values derived for each layout, and measured ones.
+//! Series of sizes: values that are derived for each memory layout, next to measured ones.
 
 use policy::size::format_bytes;
 use study::metric::Provenance;
@@ -30,19 +30,19 @@ pub(super) fn provenance(column: &Column) -> &'static str {
     if column.provenance == Provenance::Derived { "derived" } else { "measured" }
 }
 
-/// A cell, unrounded because the value is exact.
+/// A cell. It is not rounded, because the value is exact.
 pub(super) fn cell(column: &Column, at: usize) -> String {
     let absent = if column.provenance == Provenance::Derived { "cannot be mapped" } else { "not measured" };
     let held = column.held_bytes.get(at).copied().flatten();
     held.map_or_else(|| absent.to_owned(), in_bytes)
 }
 
-/// A mean over several files may not be an integer.
+/// Bytes in words; a mean over several files may not be an integer.
 fn in_bytes(bytes: f64) -> String {
     if bytes.fract() == 0.0 { format_bytes(bytes as u64) } else { format!("{bytes:.1} bytes") }
 }
 
-/// How each host's values agree with those derived for its layout, one sentence each.
+/// How the values of each host agree with those derived for the host's layout, one sentence each.
 pub fn sentences(series: &Filled) -> Vec<String> {
     let sentence = |(column, agreement): (&Column, Agreement)| {
         let begin = format!("{}, measured on {}: ", series.name, column.name);

@@ -1,4 +1,4 @@
-//! The tables of a report.
+//! The tables of a report ([`sheets`]), which most of its forms show.
 
 use study::matrix::{Matrix, Reproduction, Row, Standing, Total};
 use study::stats::Effect;
@@ -7,8 +7,8 @@ use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
 use super::{Report, counted, figures, fits, further, grounds, of_origin, rows_of, series};
 use crate::figure::{self, Change};
 
-/// All tables: the matrix of each machine, other figures that programs print, totals, memory against speed and by
-/// workload, boots, variants, counted work, series of sizes, published figures, and missing figures.
+/// All tables: for each machine the matrix, other figures that programs print, totals, memory against speed and by
+/// workload; then boots, variants, counted work, series of sizes, published figures, and missing figures.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix));
     let of_others = report.others().flat_map(of_matrix);
@@ -130,7 +130,7 @@ fn published<'a>(sets: impl Iterator<Item = &'a Reproduction>) -> Sheet {
     }
 }
 
-/// Why cells have no figure: cells of one row with the same reason are combined.
+/// Why cells have no figure. Cells of a row with the same reason are combined.
 pub(super) fn reasons(rows: &[Row]) -> Sheet {
     let mut lines: Vec<Vec<String>> = Vec::new();
     for row in rows {

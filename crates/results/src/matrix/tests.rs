@@ -249,7 +249,8 @@ fn figures_of_an_origin_are_a_table_in_its_own_order() {
     assert_eq!((sheets[0].rows[0][3].as_str(), sheets[0].rows[1][3].as_str()), ("", "-2%"));
 }
 
-/// The size of the origin's matrix: 259 tests of 3 policies on 4 machines, with all figures different.
+/// The report is as large as the matrix of the origin (Intel 2021): 259 tests of 3 policies on 4 machines, with all figures
+/// different.
 #[test]
 fn a_large_report_is_small() {
     let definition = definition();

@@ -1,23 +1,23 @@
-//! Control groups with their processes, and how many of them have a name of their own.
+//! The figures of control groups ([`Group`]), and which groups are combined so that their number is bounded.
 
 use policy::inspect::{Charges, Totals};
 
-/// The most groups that have figures of their own: the cardinality of everything that is exported is bounded.
+/// Maximum number of groups with figures of their own: whatever is exported must have a bounded number of labels.
 pub const MAX_GROUPS: usize = 200;
-/// The longest name of a group that has figures of its own, in bytes.
+/// Maximum length of the name of a group with figures of its own, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// What the figures of a group are about.
+/// The control group, or the combination of groups, to which figures belong.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GroupName {
     /// The printable path of a control group below the root of its hierarchy. It begins with a slash.
     Path(String),
-    /// All groups that have no figures of their own.
+    /// All groups without figures of their own.
     Other,
 }
 
 impl GroupName {
-    /// The name as a label. No path is equal to that of the others, because paths begin with a slash.
+    /// The name as a label. A path begins with a slash, so it never equals the label of [`GroupName::Other`].
     pub fn label(&self) -> &str {
         match self {
             GroupName::Path(path) => path,
@@ -26,32 +26,33 @@ impl GroupName {
     }
 }
 
-/// A control group: its processes, and what the kernel charges to it.
+/// A control group: its processes, and what the kernel charges to the group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// What it is.
+    /// Which group, or the combination of the others.
     pub name: GroupName,
-    /// The memory of the processes in it, without those of groups below it.
+    /// The memory of the processes in this group, without that of groups below it.
     pub totals: Totals,
-    /// Its processes that could not be inspected.
+    /// How many of its processes could not be inspected.
     pub uninspected: Uninspected,
-    /// What the kernel charges to it. Nothing is known for the others: the charges of a group include those of the groups below it.
+    /// What the kernel charges to the group. Absent for [`GroupName::Other`]: the charges of a group include those of groups below
+    /// it, so they cannot be summed.
     pub charges: Charges,
 }
 
-/// Numbers of processes that could not be inspected, by the reason.
+/// Numbers of processes that could not be inspected, by reason.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Uninspected {
-    /// They ended meanwhile.
+    /// The process ended meanwhile.
     pub ended: u64,
-    /// This user may not look at them.
+    /// This user may not inspect the process.
     pub forbidden: u64,
     /// Another error.
     pub failed: u64,
 }
 
 impl Uninspected {
-    /// All of them.
+    /// The sum over all reasons.
     pub fn all(&self) -> u64 {
         self.ended + self.forbidden + self.failed
     }
@@ -69,14 +70,14 @@ impl Group {
         Group { name, totals: Totals::default(), uninspected: Uninspected::default(), charges: Charges::default() }
     }
 
-    /// The memory of its processes; `None` if none of them could be inspected, so that it is not known.
+    /// The memory of the group's processes; `None` if none of them could be inspected, which leaves the memory unknown.
     pub fn memory(&self) -> Option<&Totals> {
         Some(&self.totals).filter(|totals| totals.processes > 0)
     }
 }
 
-/// The groups, largest first. Those beyond the first `max`, and those with a longer name than [`MAX_NAME_BYTES`], become one group
-/// at the end.
+/// The groups, largest first. Groups beyond the first `max`, and groups whose name is longer than [`MAX_NAME_BYTES`], are combined
+/// into one at the end.
 pub fn bounded(mut groups: Vec<Group>, max: usize) -> Vec<Group> {
     groups.sort_by(|one, next| {
         let size = |group: &Group| std::cmp::Reverse(group.totals.resident_bytes());

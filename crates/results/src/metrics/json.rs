@@ -1,4 +1,5 @@
-//! A look as one JSON document, schema `pagelab.metrics/1` (docs/reference/formats/metrics.md).
+//! One sample of the system ([`Look`]) as one JSON document, schema `pagelab.metrics/1`
+//! (docs/reference/formats/metrics.md).
 
 use policy::inspect::Totals;
 use serde_json::{Value, json};
@@ -12,7 +13,7 @@ use crate::json::census;
 /// Name and version of the document.
 pub const SCHEMA: &str = "pagelab.metrics/1";
 
-/// The document of a look at this time.
+/// The document of a sample taken at this time.
 pub fn look(look: &Look, unix_s: f64) -> Value {
     json!({
         "schema": SCHEMA,

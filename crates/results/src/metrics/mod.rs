@@ -1,4 +1,5 @@
-//! The memory of control groups and the state of the system at one look: as text, as a document, and for Prometheus.
+//! One sample of the memory of control groups and the state of the system ([`Look`]): as text, as JSON, and for
+//! Prometheus.
 
 mod groups;
 pub mod json;
@@ -9,18 +10,17 @@ pub mod text;
 pub use groups::{Group, GroupName, MAX_GROUPS, MAX_NAME_BYTES, Uninspected, bounded};
 pub use system::System;
 
-/// One look.
+/// One sample of all control groups and the system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Look {
-    /// The groups, largest first; the last is that of the others, if there are more than [`MAX_GROUPS`].
+    /// The groups, largest first. If some are combined ([`bounded`]), their combination is the last.
     pub groups: Vec<Group>,
-    /// The number of groups with processes, before the others were summed.
+    /// The number of groups with processes, before some were combined.
     pub all_groups: u64,
-    /// Processes whose group is not known, and that were therefore not inspected.
+    /// Processes whose group is unknown, and which were therefore not inspected.
     pub without_group: Uninspected,
-    /// The system.
     pub system: System,
-    /// Processor time of the look in seconds.
+    /// Processor time that taking the sample cost, in seconds.
     pub cost_s: f64,
 }
 
@@ -52,7 +52,7 @@ mod sample {
         group
     }
 
-    /// A look at two groups and a system with one pool.
+    /// A sample with two inspected groups, one that could not be inspected, and a system with one pool.
     pub fn look() -> Look {
         let mut first = group("/a\"b\\\n", 4 << 20);
         first.uninspected = Uninspected { ended: 1, forbidden: 2, failed: 0 };

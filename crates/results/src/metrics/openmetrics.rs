@@ -1,4 +1,5 @@
-//! A look as OpenMetrics text (docs/reference/formats/metrics-openmetrics.md).
+//! One sample of the system ([`Look`]) as OpenMetrics text for Prometheus
+//! (docs/reference/formats/metrics-openmetrics.md).
 
 use std::collections::BTreeMap;
 
@@ -11,26 +12,25 @@ use super::{Group, Look, System};
 use crate::inspection::openmetrics::{backing, code};
 use crate::openmetrics::{self, Family, Kind, Labels, Value};
 
-/// The most causes of a group that have samples of their own.
+/// Maximum number of causes that a group exports separately; the rest is summed.
 pub const MAX_CAUSES: usize = 16;
 
-/// The text.
 pub fn text(look: &Look) -> String {
     let families = [memory(look), accounts(look), processes(look), free(&look.system), counted(&look.system)];
     openmetrics::text(&families.concat())
 }
 
-/// The labels of a group, and others.
+/// The label of a group, followed by `more` labels.
 fn labels<const N: usize>(group: &Group, more: [(&'static str, String); N]) -> Labels {
     std::iter::once(("cgroup", group.name.label().to_string())).chain(more).collect()
 }
 
-/// One sample for each group that has the figure.
+/// One sample for each group for which `figure` has a value.
 fn one(look: &Look, figure: impl Fn(&Group) -> Option<u64>) -> Vec<(Labels, u64)> {
     look.groups.iter().filter_map(|group| Some((labels(group, []), figure(group)?))).collect()
 }
 
-/// Several samples for each group, with one more label.
+/// Several samples for each group, distinguished by one more label.
 fn several<T: ToString>(
     look: &Look,
     label: &'static str,
@@ -43,7 +43,7 @@ fn several<T: ToString>(
     look.groups.iter().flat_map(of_group).collect()
 }
 
-/// The memory of processes. A group of which no process could be inspected has no samples.
+/// The memory of processes. A group without an inspected process has no samples.
 fn memory(look: &Look) -> Vec<Family> {
     let known = |named: &[(&'static str, Option<u64>)]| {
         named.iter().filter_map(|(name, bytes)| Some((*name, (*bytes)?))).collect::<Vec<_>>()
@@ -104,7 +104,7 @@ fn memory(look: &Look) -> Vec<Family> {
     ]
 }
 
-/// Memory by backing and leaf. A group has a sample for anonymous memory in base pages and in PMD leaves even if it is zero.
+/// Memory by backing and leaf. Anonymous memory in base pages and in PMD leaves has a sample even if it is zero.
 fn leaves(look: &Look) -> Vec<(Labels, u64)> {
     let always = std::iter::once(look.system.base).chain(look.system.pmd);
     let always: Vec<(Backing, PageSize)> = always.map(|leaf| (Backing::Anonymous, leaf)).collect();
@@ -132,7 +132,7 @@ fn larger_folios(all: &Totals) -> Vec<(u64, u64)> {
     folios.into_iter().collect()
 }
 
-/// Bytes by the code of the cause, largest first; those beyond [`MAX_CAUSES`] are summed.
+/// Bytes by the code of the cause, largest first; causes beyond [`MAX_CAUSES`] are summed.
 pub fn causes(all: &Totals) -> Vec<(String, u64)> {
     let mut by_code = BTreeMap::new();
     for (cause, bytes) in &all.causes {

@@ -1,4 +1,4 @@
-//! The state of the system at a look.
+//! The state of the whole system in one sample ([`System`]).
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,6 @@ pub struct System {
     pub base: PageSize,
     /// The size of a PMD leaf; `None` without THP.
     pub pmd: Option<PageSize>,
-    /// The sizes of mTHP.
     pub mthp: Vec<PageSize>,
     /// Free blocks by NUMA node and order.
     pub free_blocks_by_node: BTreeMap<u32, Vec<u64>>,
@@ -24,15 +23,15 @@ pub struct System {
     pub pools: Vec<Pool>,
 }
 
-/// A counter, as an exported count and as words.
+/// A kernel event counter: its exported metric, and its words in the text.
 pub struct Counted {
-    /// The exported name.
+    /// The name of the exported metric.
     pub metric: &'static str,
-    /// What it counts.
+    /// What the counter counts, as the help text of the metric.
     pub help: &'static str,
-    /// Its words in the line of its topic.
+    /// Words for the counter in a line of text about its topic.
     pub words: &'static str,
-    /// Its name in the kernel.
+    /// The name of the counter in the kernel.
     pub counter: &'static str,
 }
 
@@ -110,21 +109,21 @@ pub const KHUGEPAGED: [Counted; 6] = [
     },
 ];
 
-/// Faults on memory of one kind that asked for folios of a size.
+/// How often faults on memory of one kind got, or did not get, folios of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SizeFaults {
-    /// The size.
     pub size: PageSize,
     /// The kind of memory: `anonymous` or `shmem`.
     pub memory: &'static str,
-    /// Faults that got such a folio.
+    /// Faults that got a folio of this size.
     pub given: u64,
-    /// Faults that took a smaller size.
+    /// Faults that fell back to a smaller size.
     pub fell_back: u64,
 }
 
 impl System {
-    /// The system with the counters relative to an earlier look. Counters that only one of the two has are left out.
+    /// The system with counters relative to an earlier sample. A counter that only one of the two samples has is left
+    /// out.
     pub fn since(&self, before: &System) -> System {
         let increase = |(name, now): (&String, &u64)| {
             let by = now.checked_sub(*before.counters.get(name)?)?;
@@ -133,8 +132,8 @@ impl System {
         System { counters: self.counters.iter().filter_map(increase).collect(), ..self.clone() }
     }
 
-    /// Faults by size and kind of memory, as far as this kernel counts them. Before Linux 6.10 it counts PMD size only, under other
-    /// names.
+    /// Faults by size and kind of memory, as far as this kernel counts them. Before Linux 6.10 the kernel counts only PMD size,
+    /// under other names.
     pub fn faults(&self) -> Vec<SizeFaults> {
         let count = |name: &str| self.counters.get(name).copied();
         let of_size = |size: &PageSize, memory: &'static str, prefix: &str| {

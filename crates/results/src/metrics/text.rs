@@ -1,4 +1,4 @@
-//! A look as text: a line for each group, and the system below it.
+//! One sample of the system ([`Look`]) as text: a line for each group, and the state of the system below.
 
 use policy::inspect::Totals;
 use policy::size::{PageSize, format_bytes};
@@ -9,23 +9,22 @@ use super::{Group, Look, System, Uninspected};
 use crate::grid;
 use crate::text::{fold, printable};
 
-/// Columns that the table needs without the names of groups.
+/// Columns of the table without the names of groups.
 const OTHER_COLUMNS: usize = 80;
-/// The fewest characters of the name of a group.
+/// Minimum width of the column with the names of groups.
 const MIN_NAME: usize = 16;
-/// The most characters of a cause.
+/// Maximum width of the column with the causes.
 const MAX_CAUSE: usize = 18;
 
-/// The period that the counters of the text cover.
+/// The period over which the counters of the text count.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Period<'a> {
     /// Since boot.
     Boot,
-    /// Since an earlier look, this many seconds ago.
+    /// Since an earlier sample, taken this number of seconds before.
     Look(&'a System, f64),
 }
 
-/// The text, in lines of at most `width` characters.
 pub fn look(look: &Look, period: Period, width: usize) -> String {
     let (system, since) = match period {
         Period::Boot => (look.system.clone(), "since the boot".to_string()),
@@ -79,7 +78,8 @@ fn held_unused(all: &Totals) -> Option<u64> {
     all.lazy_free_bytes.into_iter().chain(all.held_unmapped_bytes).reduce(|one, other| one + other)
 }
 
-/// A name in at most `width` characters, without its beginning if it is longer: the end of a path tells groups apart.
+/// A name in at most `width` characters. A longer name loses its beginning, because the ends of paths distinguish
+/// groups.
 fn shortened(name: &str, width: usize) -> String {
     let characters = name.chars().count();
     if characters <= width {

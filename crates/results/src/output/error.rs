@@ -13,7 +13,6 @@ use crate::place;
 pub struct Error {
     /// The file, as given by the user.
     pub path: PathBuf,
-    /// The reason.
     pub why: Why,
 }
 
@@ -23,7 +22,7 @@ pub enum Why {
     /// The path cannot be followed.
     #[error(transparent)]
     Place(#[from] place::Error),
-    /// A pipe of another user.
+    /// The path is a pipe of another user.
     #[error(
         "it is a pipe of user {owner}, who would read what is written and could hold it up; name another file, or a pipe of your own"
     )]
@@ -31,7 +30,7 @@ pub enum Why {
         /// User id of the owner.
         owner: u32,
     },
-    /// A file of another user, in a directory in which others may create files.
+    /// The path is a file of another user, in a directory in which others may create files.
     #[error(
         "it is a file of user {owner}, in a directory in which other users may put files; name another file, or remove it first"
     )]
@@ -39,7 +38,7 @@ pub enum Why {
         /// User id of the owner.
         owner: u32,
     },
-    /// A file that would be written in place, and has other hard links.
+    /// The file would be written in place, and has other hard links.
     #[error("it has other names (hard links), under which the file would be overwritten too; name another file")]
     HardLinks,
     #[error("it is {kind}; name a file")]

@@ -1,7 +1,7 @@
-//! Names of temporary files, and the removal of those left by killed runs.
+//! Names of temporary files, and the removal of temporary files that killed runs left.
 //!
-//! It never removes a file of a process that may still run, or of another user. As root it removes nothing in a
-//! directory of another user.
+//! Never removed: files of a process that may still run, and files of another user. Root removes nothing in a directory
+//! of another user.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,15 +22,15 @@ const PREFIX: &str = ".pagelab-";
 /// Directories that this process has already cleaned.
 static SEEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A name for a new file, with the identity of this process and a random number. If /proc cannot be read, it contains
-/// only the random number, and no later run removes the file.
+/// A name for a new temporary file, made of the identity of this process and a random number. If /proc cannot be read,
+/// it contains only the random number, and no later run can remove the file.
 pub fn new_name() -> String {
     let prefix = Writer::this_process().map_or_else(|_| PREFIX.to_owned(), |this| this.prefix(PREFIX));
     format!("{prefix}{:016x}", RandomState::new().hash_one(()))
 }
 
-/// Removes files that killed runs of the same user left in the directory of a place, once per process and directory.
-/// Files that cannot be removed stay.
+/// Removes temporary files that killed runs of the same user left in the directory of a place, once per process and
+/// directory. Files that cannot be removed stay.
 pub fn remove_once(caller: &Caller, place: &Place) {
     let directory = place.directory_path().to_path_buf();
     if SEEN.lock().unwrap_or_else(PoisonError::into_inner).insert(directory) {
@@ -38,7 +38,7 @@ pub fn remove_once(caller: &Caller, place: &Place) {
     }
 }
 
-/// Removes such files now.
+/// Removes these files now, even if this process has done so before.
 pub(super) fn remove(caller: &Caller, place: &Place) {
     if caller.user == 0 && place.directory_stat.st_uid != 0 {
         return;

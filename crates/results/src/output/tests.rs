@@ -91,7 +91,7 @@ fn own_links_are_followed_and_stay() {
     symlink("inside/target", at("first")).unwrap();
     symlink("../first", inside.join("second")).unwrap();
     symlink(&inside, at("directory")).unwrap();
-    // The first link dangles, and is followed nevertheless.
+    // The first link dangles, and is followed all the same.
     for (link, content) in [(at("first"), "1"), (inside.join("second"), "2"), (at("directory/../first"), "3")] {
         write(&link, content).unwrap();
         assert_eq!(fs::read_to_string(inside.join("target")).unwrap(), content);
@@ -142,7 +142,7 @@ fn links_of_others_are_refused_wherever_they_are() {
     symlink(precious.path().join("new"), at("dangling")).unwrap();
     symlink(precious.path(), at("directory")).unwrap();
     ["report", "dangling", "directory"].iter().for_each(|name| lchown(at(name), Some(NOBODY), None).unwrap());
-    // A link of root that leads through one of another user.
+    // A link that belongs to root but leads through a link of another user.
     symlink(at("directory/target"), precious.path().join("chain")).unwrap();
     for path in [at("report"), at("dangling"), at("directory/target"), precious.path().join("chain")] {
         let error = why(write(&path, "new"));
@@ -153,7 +153,8 @@ fn links_of_others_are_refused_wherever_they_are() {
     assert_eq!(names(directory.path()), ["dangling", "directory", "report"], "not even removed");
 }
 
-/// The owner of a directory can move root's links in it, and any user can create a hard link to one if the kernel permits that.
+/// The owner of a directory can move root's links within it, and any user can create a hard link to root's link if the kernel
+/// permits that.
 #[test]
 fn a_link_of_roots_where_another_user_could_have_put_it_is_refused() {
     if !is_root() {
@@ -234,7 +235,7 @@ fn devices_and_descriptors_are_written_directly() {
     assert!(check(Path::new("/dev/fd/99999")).is_err());
 }
 
-/// A regular file in /tmp could have been created there in order to own what root writes.
+/// A user may have created a regular file in /tmp in order to own what root writes to it.
 #[test]
 fn a_file_that_another_user_may_have_planted_is_refused() {
     if !is_root() {
@@ -254,7 +255,7 @@ fn a_file_that_another_user_may_have_planted_is_refused() {
     assert_eq!(owner(&theirs), (NOBODY, 7), "in their own directory it stays theirs");
 }
 
-/// A second hard link to a file of root must keep its content.
+/// The other hard link of a file of root must keep its content.
 #[test]
 fn a_file_with_other_names_is_replaced_and_not_written_in_place() {
     let directory = sticky();

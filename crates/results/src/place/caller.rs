@@ -1,4 +1,4 @@
-//! On whose behalf files are created, and which directories are safe for that.
+//! The user for whom files are created ([`Caller`]), and which directories are safe for that.
 
 use std::fs;
 
@@ -14,17 +14,17 @@ pub struct Owner {
     pub group: u32,
 }
 
-/// On whose behalf this process creates files.
+/// The user for whom this process creates files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Effective user id.
+    /// Effective user ID of this process.
     pub user: u32,
-    /// Under sudo, the user who called it.
+    /// The user who called sudo, if the process runs under sudo.
     pub invoker: Option<Owner>,
 }
 
 impl Caller {
-    /// Reads the effective user id and, if it is root's, the user of sudo (SUDO_UID, sudo(8)).
+    /// Reads the effective user ID and, if it is root's, the user who called sudo (SUDO_UID, sudo(8)).
     pub fn of_process() -> Caller {
         let user = Uid::effective().as_raw();
         let number = |name: &str| std::env::var(name).ok()?.parse::<u32>().ok();
@@ -32,17 +32,18 @@ impl Caller {
         Caller { user, invoker: invoker.filter(|invoker| user == 0 && invoker.user != 0) }
     }
 
-    /// Whether files of this user are trusted as the caller's own: its own, root's, and those of the user of sudo.
+    /// Whether files of this user are trusted like the caller's own. True for the caller, for root, and for the user
+    /// who called sudo.
     pub fn is_own(&self, user: u32) -> bool {
         user == self.user || user == 0 || self.invoker.is_some_and(|invoker| invoker.user == user)
     }
 
-    /// The owner of something created in a directory; `None`: its creator. What root creates belongs to the directory's
-    /// owner, so that a store in a user's home stays the user's. Under sudo it belongs to the user who called sudo, if
-    /// that user could have created it too.
+    /// The owner to give to something created in a directory; `None` leaves it to its creator. What root creates
+    /// belongs to the directory's owner, so that a store in a user's home stays that user's. Under sudo it belongs to
+    /// the user who called sudo, if that user could have created it too.
     pub fn owner_in(&self, directory: &FileStat) -> Option<Owner> {
         let invoker = self.invoker.filter(|one| one.user == directory.st_uid || directory.st_mode & 0o002 != 0);
-        // An id that the user namespace does not map cannot be given to a file.
+        // A file cannot be given to a user ID that the user namespace does not map.
         let is_mapped = !is_unmapped(directory.st_uid);
         let inherited = is_mapped.then_some(Owner { user: directory.st_uid, group: directory.st_gid });
         invoker.or(inherited).filter(|_| self.user == 0)
@@ -53,7 +54,8 @@ impl Caller {
         self.user != 0 || is_of_root(directory)
     }
 
-    /// Whether no other user can rename or replace the caller's entries in a directory. This is checked for root only.
+    /// Whether no other user can rename or replace what the caller creates in a directory. This is checked for root
+    /// only.
     pub(super) fn is_sheltered_in(&self, directory: &FileStat) -> bool {
         self.user != 0 || (is_of_root(directory) && (!is_shared(directory) || is_sticky(directory)))
     }
@@ -64,7 +66,8 @@ fn is_of_root(directory: &FileStat) -> bool {
 }
 
 /// Whether this is the overflow id, which represents all users that the user namespace does not map (user_namespaces(7)). Root of such
-/// a namespace cannot tell the host's root from the others. All of them count as root, because no directory could be trusted otherwise.
+/// a namespace cannot tell the host's root from other users. So all of these users count as root; otherwise no directory could be
+/// trusted.
 fn is_unmapped(user: u32) -> bool {
     let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok().and_then(|text| text.trim().parse().ok());
     let maps = |line: &str| {
@@ -77,7 +80,7 @@ fn is_unmapped(user: u32) -> bool {
     overflow == Some(user) && fs::read_to_string("/proc/self/uid_map").is_ok_and(|text| !is_mapped(text))
 }
 
-/// Whether users other than its owner may write a directory; root's own group counts as root.
+/// Whether users other than its owner may write a directory. Root's own group does not count as another user.
 pub fn is_shared(directory: &FileStat) -> bool {
     directory.st_mode & 0o002 != 0 || (directory.st_mode & 0o020 != 0 && directory.st_gid != 0)
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 /// Why a path cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A link of another user.
+    /// A symbolic link of another user is on the way.
     #[error(
         "the symbolic link {link} belongs to user {owner}, and links of other users are not followed; name the file that it leads to"
     )]
@@ -15,14 +15,14 @@ pub enum Error {
         /// User id of the owner.
         owner: u32,
     },
-    /// As root, a link that another user could have placed there.
+    /// As root: a symbolic link that another user could have put there is on the way.
     #[error(
         "another user may have put the symbolic link {link} there (its directory or one above is theirs, or it has a second name), and root does not follow it; name the file that it leads to"
     )]
     MovableLink { link: PathBuf },
     #[error("{link} leads through more than 40 symbolic links")]
     Loop {
-        /// The last link followed.
+        /// The last link that was followed.
         link: PathBuf,
     },
     /// A directory is missing.
@@ -39,21 +39,21 @@ pub enum Error {
         /// User id of the owner.
         owner: u32,
     },
-    /// As root, a directory that another user can write, rename or replace.
+    /// As root: a directory that another user can write, rename or replace is on the way.
     #[error(
         "another user can change what is at {directory}; as root, name a directory that only root can change, by the option or the variable (TMPDIR, XDG_CACHE_HOME) that names this one"
     )]
     Unsheltered { directory: PathBuf },
     #[error("{part}: {source}")]
     System {
-        /// The path component concerned.
+        /// The component of the path that failed.
         part: PathBuf,
         source: io::Error,
     },
 }
 
 impl From<Error> for io::Error {
-    /// The kind is that of the system call that would have failed.
+    /// The kind of the `io::Error` is that of the system call that would have failed.
     fn from(error: Error) -> io::Error {
         let kind = match &error {
             Error::System { source, .. } => source.kind(),

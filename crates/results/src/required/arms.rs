@@ -1,4 +1,5 @@
-//! Requirements of the arms of a comparison: each is judged by the trial that meets it least.
+//! Requirements of the arms of a comparison ([`ArmRequirement`]): an arm is judged by the trial that meets the
+//! requirement least.
 
 use std::str::FromStr;
 
@@ -8,15 +9,15 @@ use study::trial::TrialRecord;
 
 use crate::rows::{self, Row};
 
-/// A requirement of arms of a comparison: `[ARM:][all:]FIGURE>=AMOUNT`. Whether a word in front is an arm is known once there is a
-/// comparison.
+/// A requirement of arms of a comparison: `[ARM:][all:]FIGURE>=AMOUNT`. It is kept as text, because only a comparison tells
+/// whether the word before the first colon is an arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ArmRequirement(String);
 
-/// A requirement of the arms of one comparison.
+/// A requirement, with the arms of one comparison to which it applies.
 struct Resolved {
     requirement: Requirement,
-    /// Indices of the arms that it is about.
+    /// Indices of the arms to which the requirement applies.
     arms: Vec<usize>,
 }
 
@@ -25,22 +26,22 @@ struct Resolved {
 pub struct ArmJudgement {
     /// The label of the arm.
     pub arm: String,
-    /// The number of its trials that count.
+    /// The number of counted trials of the arm.
     pub trials: usize,
     /// The judgement of the trial that meets the requirement least.
     pub judgement: Judgement,
 }
 
-/// The trials of a comparison cannot answer a requirement.
+/// Why the trials of a comparison cannot answer a requirement.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum UnanswerableRequirement {
-    /// It is about regions, or about what could be larger.
+    /// The requirement is about regions, or about memory that could be larger.
     #[error(
         "--require {0}: a comparison knows how the memory of a trial was mapped, but neither which regions it was in nor what could be \
          larger; pagelab inspect --require judges that"
     )]
     NotInTrials(Requirement),
-    /// It names no arm of the comparison.
+    /// The requirement begins with a word that is neither an arm of the comparison nor a scope.
     #[error("--require {text}: it begins with no arm and no scope; the arms are {arms}")]
     NoArm {
         /// The requirement as it was written.
@@ -48,10 +49,10 @@ pub enum UnanswerableRequirement {
         /// The labels of the arms.
         arms: String,
     },
-    /// What it begins with is an arm and a scope.
+    /// The requirement begins with a word that is both an arm and a scope.
     #[error("--require {0}: it begins with the name of an arm that is a scope too; give the variant another name")]
     Ambiguous(String),
-    /// It is about the other arms, and there is only the baseline.
+    /// The requirement is about the arms other than the baseline, and there are none.
     #[error(
         "--require {text} is about the arms other than the baseline, and there are none; {baseline}:{text} is about the baseline"
     )]
@@ -76,10 +77,10 @@ impl FromStr for ArmRequirement {
 }
 
 impl ArmRequirement {
-    /// Checks that the trials of a comparison can answer it.
+    /// Checks that the trials of a comparison can answer this requirement.
     ///
     /// # Errors
-    /// They cannot; the error says what can.
+    /// If they cannot; the error says what can answer it.
     pub fn check(&self, design: &Design) -> Result<(), UnanswerableRequirement> {
         self.resolved(design).map(drop)
     }
@@ -113,7 +114,7 @@ impl ArmRequirement {
         Ok(Resolved { requirement, arms })
     }
 
-    /// Judges the arms that it is about; none where [`ArmRequirement::check`] fails.
+    /// Judges each arm to which the requirement applies; empty if [`ArmRequirement::check`] fails.
     pub fn judge(&self, comparison: &Comparison) -> Vec<ArmJudgement> {
         let Ok(Resolved { requirement, arms }) = self.resolved(&comparison.design) else { return Vec::new() };
         let rows = rows::rows(comparison);
@@ -159,7 +160,7 @@ fn requirement_of_trial(requirement: Requirement, comparison: &Comparison, recor
     gate.judge()
 }
 
-/// How far the figure is on the required side; smaller is worse.
+/// A number by which judgements of one requirement are ordered: the smaller, the worse.
 fn margin(requirement: Requirement, judgement: &Judgement) -> f64 {
     let figure = match requirement.amount {
         Amount::Bytes(_) => judgement.bytes as f64,
@@ -168,7 +169,7 @@ fn margin(requirement: Requirement, judgement: &Judgement) -> f64 {
     if requirement.bound == Bound::AtLeast { figure } else { -figure }
 }
 
-/// One trial that is known not to meet the requirement decides, then one of which nothing is known.
+/// The order of trials, worst first: known not to meet the requirement, unknown, known to meet it.
 fn rank(is_met: Option<bool>) -> u8 {
     match is_met {
         Some(false) => 0,

@@ -1,10 +1,10 @@
-//! Causes in words.
+//! Causes of a verdict in words.
 
 use policy::cause::CauseShare;
 
 use crate::text;
 
-/// The clauses about a cause: description, bytes (followed by `of`, such as ` a run`), and remedy.
+/// A cause in words: its description, its bytes followed by `of` (such as ` a run`), and its remedy.
 pub fn cause_clause(share: &CauseShare, of: &str) -> String {
     with_remedy(share, of, policy::remedy::of_cause(&share.cause))
 }

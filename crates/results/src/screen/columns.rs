@@ -3,14 +3,15 @@
 use crate::emphasis::{Emphasis, Line, Span};
 use crate::text::fold;
 
-/// Columns between two table columns: the widest that fits.
+/// Possible numbers of spaces between two columns; the widest that fits is used.
 const GAPS: [usize; 3] = [3, 2, 1];
 
 /// A column of the table.
 pub struct Column {
     pub title: String,
     pub is_right_aligned: bool,
-    /// When it is left out of a terminal that is too narrow: columns with the highest number first; 0 never.
+    /// When the column is left out on a terminal that is too narrow: the columns with the highest number first; 0 means
+    /// never.
     pub dispensable: u8,
     pub cells: Vec<Span>,
 }
@@ -26,8 +27,8 @@ impl Column {
     }
 }
 
-/// The table in lines of at most `width` columns, without the columns for which there is no room, whose titles are returned too. If the
-/// others do not fit either, each row is a paragraph.
+/// The table in lines of at most `width` columns, and the titles of the columns that were left out for lack of room. If the columns
+/// that must stay do not fit either, each row is a paragraph.
 pub fn lines(all: Vec<Column>, width: usize) -> (Vec<Line>, Vec<String>) {
     let all: Vec<Column> = all.into_iter().filter(|column| !column.is_empty()).collect();
     let most = all.iter().map(|column| column.dispensable).max().unwrap_or(0);
@@ -68,7 +69,8 @@ fn line(shown: &[&Column], cells: impl Iterator<Item = Span>, gap: usize) -> Lin
     line
 }
 
-/// `thp: best, 89.29 ms, -51.1 %, ...`: the last column follows the label, because it is the answer.
+/// `thp: best, 89.29 ms, -51.1 %, ...`: a paragraph per row. The last column follows the label, because it is the
+/// answer.
 fn paragraphs(all: &[Column], width: usize) -> Vec<Line> {
     let Some((labels, others)) = all.split_first() else { return Vec::new() };
     let (figures, answer) = others.split_at(others.len().saturating_sub(1));

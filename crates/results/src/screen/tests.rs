@@ -20,7 +20,8 @@ fn screen(comparison: &Comparison, width: usize) -> String {
     without_emphasis(&render(comparison, at(width)))
 }
 
-/// A comparison as `pagelab demo` makes it: five policies, of which the host lacks one, with every warning that leaves the reading as it is.
+/// A comparison like that of `pagelab demo`: five policies, one of them unsupported by the host, and every warning that does not change how
+/// the result is read.
 fn of_the_demo() -> Comparison {
     let mut comparison = sample::comparison();
     comparison.design.arms.truncate(5);
@@ -44,7 +45,7 @@ fn the_screen_of_the_demo_has_at_most_15_lines() {
     assert!(text.lines().all(|line| line.chars().count() <= 80) && text.lines().count() <= 15 - 2, "{text}");
 }
 
-/// Two settings, and rivals that are undecided: the longest sentence and the longest advice of a demo.
+/// Two settings to apply, and undecided rivals: the longest sentence and the longest advice that a demo can have.
 #[test]
 fn the_screen_of_a_demo_that_mthp_wins_has_at_most_15_lines() {
     let mut comparison = of_the_demo();
@@ -89,7 +90,7 @@ fn every_line_fits_and_every_name_is_whole() {
     }
 }
 
-/// What is left out is the memory first, then the pages, the interval and the time.
+/// Columns are left out in this order: memory, pages, interval, time.
 #[test]
 fn a_narrow_terminal_has_fewer_columns() {
     let header = |width: usize| {
@@ -129,7 +130,7 @@ fn what_changes_no_reading_is_counted() {
     let text = screen(&comparison, 200);
     assert!(text.contains("warning: the baseline's policy was not shown") && !text.contains("drifted"), "{text}");
     assert!(text.contains("thp+no-guards was in force on 4 % of the memory: not advised"), "{text}");
-    // The drift, two further causes, and the call that the tracer answered.
+    // Counted as notes: the drift, two further causes, and the call that the tracer answered.
     assert!(text.ends_with("more (4 notes, why hugetlb-1g is unsupported): pagelab show 3 --full"), "{text}");
 }
 
@@ -169,7 +170,7 @@ fn what_proves_a_policy_in_some_trials_is_no_cause_where_it_was_not_shown() {
     assert!(text.contains("thp: base pages are proven"), "of the arm that held: {text}");
 }
 
-/// PostgreSQL: its shared buffers are most of its memory.
+/// The comparison is like one of PostgreSQL, whose shared buffers are most of its memory.
 #[test]
 fn what_no_policy_touches_comes_before_the_causes_in_the_rest() {
     let mut comparison = sample::comparison();

@@ -1,4 +1,4 @@
-//! A change of the deciding metric in words.
+//! The change of the primary metric in words.
 
 use study::metric::Unit;
 use study::stats::Effect;
@@ -22,7 +22,7 @@ impl Conclusion<'_> {
     }
 
     /// `1.14 times as fast as default (wall time 12.3 % less, 95 % interval 11.0 to 13.5 %, 14 blocks)`; `None` if the metric is not a
-    /// time, or did not become less.
+    /// time, or did not decrease.
     pub(super) fn gain(&self, row: &Row<'_>) -> Option<String> {
         let metric = figure::metric(&self.comparison.design.metrics, rows::primary(self.comparison));
         let effect = row.effect(&metric.name)?;
@@ -39,7 +39,8 @@ impl Conclusion<'_> {
         })
     }
 
-    /// `95 % interval 11.0 to 13.5 %, 14 blocks`; the table of policies has the confidence in its heading
+    /// `95 % interval 11.0 to 13.5 %, 14 blocks`; without the confidence next to the table of policies, whose heading
+    /// has it.
     fn interval(&self, effect: &Effect) -> String {
         let blocks = if effect.blocks == 1 { "1 block".to_string() } else { format!("{} blocks", effect.blocks) };
         match Change::of(effect).range_in_words() {

@@ -1,4 +1,4 @@
-//! The options that would let a comparison run for a given number of blocks.
+//! Which options would let a comparison run for a given number of blocks.
 
 use study::comparison::{Comparison, Ended};
 
@@ -10,7 +10,7 @@ use crate::rows::Row;
 const MARGIN: f64 = 1.1;
 
 impl Conclusion<'_> {
-    /// What would decide these undecided rows: the limit that ended the comparison must be changed.
+    /// What would decide these undecided rows: a change of the limit that ended the comparison.
     pub(super) fn what_would_settle(&self, rows: &[&Row<'_>]) -> String {
         let needed: Option<Vec<u32>> = rows.iter().map(|row| row.blocks_needed()).collect();
         let Some(blocks) = needed.and_then(|needed| needed.into_iter().max()) else {
@@ -37,7 +37,7 @@ impl Conclusion<'_> {
     }
 }
 
-/// Message for an unknown number of blocks, and the remedy: only blocks give an interval.
+/// The message if it is unknown how many blocks would decide, and the remedy: an interval needs more blocks.
 fn of_unknown(comparison: &Comparison) -> String {
     let remedy = match comparison.ended {
         Ended::Time => "give it more time (--max-time)",
@@ -46,8 +46,8 @@ fn of_unknown(comparison: &Comparison) -> String {
     format!("too few blocks to say how many would settle it: {remedy}")
 }
 
-/// How many blocks would settle it or all of them, with the options that must be raised for them: `about 40 blocks would settle it:
-/// --blocks 40`.
+/// How many blocks would decide `what` ("it", or "all of them"), with the options to raise:
+/// `about 40 blocks would settle it: --blocks 40`.
 fn of_blocks(comparison: &Comparison, blocks: u32, what: &str) -> String {
     let design = &comparison.design;
     let number = (blocks > design.max_blocks).then(|| format!("--blocks {blocks}"));
@@ -60,10 +60,10 @@ fn of_blocks(comparison: &Comparison, blocks: u32, what: &str) -> String {
     }
 }
 
-/// Time of this many blocks, in seconds, if it exceeds the comparison's limit.
+/// The time of this number of blocks in seconds, if it exceeds the comparison's time limit.
 fn time_s(comparison: &Comparison, blocks: u32) -> Option<f64> {
     let limit_s = comparison.design.max_time_s?;
-    // Block 0 takes time as well.
+    // Block 0, which the analysis does not count, takes time as well.
     let done = f64::from(comparison.analysis.as_ref()?.blocks) + 1.0;
     let all = f64::from(blocks) + 1.0;
     let (first, last) = (comparison.trials.first()?, comparison.trials.last()?);
@@ -111,7 +111,7 @@ mod tests {
             "about 9000 blocks would settle it: --blocks 9000 --max-time 11h"
         );
         assert!(of_unknown(&comparison).ends_with("how many would settle it: give it more time (--max-time)"));
-        // However short its trials were.
+        // Even if its trials were so short that they started at the same time.
         comparison.trials.iter_mut().for_each(|record| record.started_s = 0.0);
         assert_eq!(of_blocks(&comparison, 16, "it"), "about 16 blocks would settle it: --max-time 80s");
     }

@@ -1,4 +1,4 @@
-//! The sentence, and the instructions for applying the best policy.
+//! The sentence of a comparison, and the instructions for applying the best policy.
 
 use study::comparison::{Admission, Unsupported};
 use study::stats::Effect;
@@ -151,7 +151,7 @@ fn a_policy_that_was_not_held_was_asked_for() {
     assert!(held.starts_with("thp is the best") && held.ends_with("held on 97 % of the memory."), "{held}");
 }
 
-/// More blocks would not help: it ended before the maximum number of blocks.
+/// The comparison ended before its maximum number of blocks, so allowing more blocks would not help.
 #[test]
 fn a_comparison_that_ended_by_precision_needs_a_smaller_one() {
     let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(15) }, 0.994, 0.979, 1.009);

@@ -1,4 +1,4 @@
-//! What is undecided, in words.
+//! The sentence of a comparison in which arms are undecided.
 
 use study::metric::names;
 use study::stats::Outcome;
@@ -8,12 +8,13 @@ use crate::figure::MAX_BLOCKS;
 use crate::rows::{self, Row, baseline_label};
 
 impl Conclusion<'_> {
-    /// What is undecided, after the policies that were shown to be worse.
+    /// The sentence: first the policies that were shown to be worse, then what is undecided.
     pub(super) fn undecided(&self, rows: &[&Row<'_>]) -> String {
         let detail = match (rows, self.farthest(rows)) {
             ([one], _) => self.change(one).map(|change| format!(": {change}")),
             (_, Some(far)) => self.change(far).map(|change| {
-                // The blocks that settle all of them are those of the smallest difference.
+                // The number of blocks for the largest difference only. Deciding all policies takes as many blocks as
+                // the smallest difference needs.
                 let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
                 let needed = needed.map(|blocks| format!(", which about {blocks} blocks in all would settle"));
                 let (needed, several) = (needed.unwrap_or_default(), self.not_for_several(far));
@@ -36,7 +37,7 @@ impl Conclusion<'_> {
         )
     }
 
-    /// Another metric that varies less on this host than the one that decides, or nothing.
+    /// Advice to use CPU time if it is steadier on this host than wall time, which decides here; else empty.
     fn steadier_metric(&self) -> &'static str {
         let design = &self.comparison.design;
         let is_steadier = design.contention.as_ref().is_some_and(|load| {
@@ -45,7 +46,7 @@ impl Conclusion<'_> {
         if is_steadier { "; the processors were shared, so CPU time is steadier (--primary cpu)" } else { "" }
     }
 
-    /// Why a policy is undecided although its interval excludes no change: several policies were compared.
+    /// Why a policy is undecided although its own interval excludes no change: several policies were compared.
     fn not_for_several(&self, row: &Row<'_>) -> String {
         let compared = self.policies() - 1;
         let interval = row.effect(rows::primary(self.comparison)).and_then(|effect| effect.low.zip(effect.high));
@@ -57,7 +58,7 @@ impl Conclusion<'_> {
         }
     }
 
-    /// `thp is worse than default (CPU time 24.8 % more than default (...)); `, or nothing.
+    /// `thp is worse than default (CPU time 24.8 % more than default (...)); `, or empty.
     fn shown_worse(&self) -> String {
         let worse = self.with(|outcome| *outcome == Outcome::Worse);
         let baseline = baseline_label(self.comparison);

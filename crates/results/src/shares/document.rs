@@ -1,4 +1,4 @@
-//! How much of the memory brings how much of the gain, in JSON.
+//! `compare --shares` in JSON: how much of the memory brings how much of the gain.
 
 use serde_json::{Value, json};
 use study::comparison::Comparison;
@@ -6,14 +6,14 @@ use study::control::Role;
 use study::shares::WindowOrder;
 use study::stats::{Curve, CurvePoint, LinePoint, Share};
 
-/// The object of a compared arm with `shares`.
+/// Adds the field `shares` to the object of a compared arm.
 pub(crate) fn of_arm(comparison: &Comparison, arm: usize, mut object: Value) -> Value {
     let analysis = comparison.analysis.as_ref().and_then(|analysis| analysis.arms.get(arm));
     object["shares"] = analysis.and_then(|analysis| analysis.curve.as_ref()).map(curve).into();
     object
 }
 
-/// The object of a control arm with `share_of`.
+/// Adds the field `share_of` to the object of a control arm.
 pub(crate) fn of_control(comparison: &Comparison, arm: usize, mut object: Value) -> Value {
     object["share_of"] = match comparison.design.arms[arm].role {
         Role::Share { of, share, order } => {
@@ -25,7 +25,8 @@ pub(crate) fn of_control(comparison: &Comparison, arm: usize, mut object: Value)
     object
 }
 
-/// The order's name, and the share of accessed bytes in the hotter half of the windows.
+/// The name of the order in which windows become large. For the hottest first, also the share of accesses to the hotter
+/// half of the windows.
 fn order(order: WindowOrder) -> (&'static str, Option<f64>) {
     match order {
         WindowOrder::Growing => ("growing", None),

@@ -1,4 +1,4 @@
-//! Heat maps for a terminal.
+//! Heat maps of TLB misses for a terminal.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,8 +9,8 @@ use super::Sweep;
 const MAX_SHADES: usize = 32;
 
 impl Sweep {
-    /// The heat map of a page size for a terminal: a line per number of sets, a column per number of ways. A darker
-    /// shade means more misses, on a logarithmic scale between the smallest and the greatest rate of the trace.
+    /// The heat map of a page size: a line per number of sets, a column per number of ways. A darker shade means more
+    /// misses, on a logarithmic scale between the smallest and the greatest rate of the trace.
     pub fn shading(&self, page_bytes: u64) -> String {
         let mut by_sets: BTreeMap<u32, Vec<(u32, u64)>> = BTreeMap::new();
         for geometry in self.of_size(page_bytes) {
@@ -19,7 +19,7 @@ impl Sweep {
         let ways = || self.of_size(page_bytes).map(|geometry| geometry.ways);
         let (least, most) = (ways().min().unwrap_or(0), ways().max().unwrap_or(0));
         let columns = by_sets.values().map(Vec::len).max().unwrap_or(0);
-        // A shade for each number of ways, or only for every n-th if a line would be too long.
+        // A shade for every number of ways; if that makes the line too long, for every n-th.
         let step = columns.div_ceil(MAX_SHADES).max(1);
         let every = if step > 1 { format!(", one in {step}") } else { String::new() };
         let mut text = format!("   sets  ways {least} to {most}{every}\n");

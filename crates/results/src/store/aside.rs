@@ -1,4 +1,4 @@
-//! A replacement for a store that cannot take results any more: a store next to it, or one in a private directory for
+//! A replacement for a store that cannot take results any more: a new store next to it, or in a private directory for
 //! temporary files.
 
 use std::ffi::OsString;
@@ -21,12 +21,12 @@ impl Store {
     }
 
     fn another(&self, path: &Path) -> Result<Store, Error> {
-        // A file that was created as a store but is not one must not stay.
+        // If the new file did not become a store, it is removed.
         Store::open_until(path, self.must_stop).inspect_err(|_| drop(files::remove_file(path)))
     }
 }
 
-/// An unused name next to a store, if its directory still exists.
+/// An unused name in the directory of a store; `None` if the directory does not exist any more.
 fn aside_path(store: &Path) -> Option<PathBuf> {
     let (directory, name) = (store.parent()?, store.file_stem()?);
     let named = |number: u32| {

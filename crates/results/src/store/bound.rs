@@ -1,13 +1,14 @@
-//! Limits the time that SQLite may work on a store, whose content another user may have written.
+//! Limits how long SQLite may work on a store, because another user may have written its content.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Seconds to wait for another process's write.
 pub(super) const PATIENCE_S: u64 = 30;
-/// Time limit of SQLite for one transaction: several hundred times what a comparison that ran for a day takes.
+/// Time limit of SQLite for one transaction: several hundred times as long as for a comparison that ran for a day.
 const WORK: Duration = Duration::from_secs(60);
-/// Time for which waiting and work continue after pagelab was asked to stop, so that results measured until then are stored.
+/// How much longer an operation may wait and work after pagelab was asked to stop, so that results measured until then are
+/// stored.
 const GRACE: Duration = Duration::from_secs(2);
 
 /// Time limit of the current operation on a store. SQLite checks it periodically.
@@ -17,7 +18,7 @@ pub(super) struct Bound {
     since: Mutex<Since>,
 }
 
-/// Start of the current operation, and of the request to stop.
+/// When the current operation began, and when pagelab was asked to stop.
 #[derive(Debug)]
 struct Since {
     start: Instant,
@@ -29,18 +30,18 @@ impl Bound {
         Bound { must_stop, since: Mutex::new(Since { start: Instant::now(), stop_requested: None }) }
     }
 
-    /// A transaction begins.
+    /// Records that a transaction begins.
     pub(super) fn begin(&self) {
         *self.since.lock().unwrap_or_else(PoisonError::into_inner) =
             Since { start: Instant::now(), stop_requested: None };
     }
 
-    /// Whether the work has exceeded its limit.
+    /// Whether the current operation has exceeded its time limit.
     pub(super) fn is_over(&self) -> bool {
         self.is_after(WORK)
     }
 
-    /// Whether waiting for another process has exceeded its limit.
+    /// Whether the current operation has waited too long for another process.
     pub(super) fn is_out_of_patience(&self) -> bool {
         self.is_after(Duration::from_secs(PATIENCE_S))
     }

@@ -1,4 +1,4 @@
-//! Reads columns of rows: words, numbers and documents.
+//! Reads columns of rows in SQLite: words, numbers and documents.
 
 use rusqlite::types::{FromSql, Type};
 use rusqlite::{Params, Row, Transaction};
@@ -17,7 +17,7 @@ pub(super) fn rows<T>(
     transaction.prepare_cached(query)?.query_map(params, read)?.collect()
 }
 
-/// Reads a column through a function that can fail.
+/// Reads a column and parses it. A failure to parse is an error that names the column.
 pub(super) fn parsed<S: FromSql, T, E: std::fmt::Display>(
     row: &Row<'_>,
     name: &'static str,

@@ -1,4 +1,4 @@
-//! A connection of SQLite to a file that another user may have written.
+//! Connects SQLite to a file that another user may have written.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -11,7 +11,7 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::bound::Bound;
 
-/// Features that no reader or writer of a store needs, and that an attacker could use in one.
+/// Features of SQLite that stores do not need, and that an attacker could use in a store.
 const OFF: [DbConfig; 6] = [
     DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA,
     DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER,
@@ -20,7 +20,7 @@ const OFF: [DbConfig; 6] = [
     DbConfig::SQLITE_DBCONFIG_DQS_DML,
     DbConfig::SQLITE_DBCONFIG_DQS_DDL,
 ];
-/// Limits far above those of any store (<https://sqlite.org/limits.html>).
+/// SQLite's limits, reduced to values that are still far above those of any store (<https://sqlite.org/limits.html>).
 const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_LENGTH, 256 << 20),
     (Limit::SQLITE_LIMIT_SQL_LENGTH, 64 << 10),
@@ -33,7 +33,7 @@ const LIMITS: [(Limit, i32); 8] = [
 ];
 /// SQLite instructions between two checks of the clock: some tens of microseconds.
 const INSTRUCTIONS_BETWEEN_CHECKS: i32 = 1000;
-/// How long SQLite itself waits for a lock before the limit is checked again.
+/// How long SQLite itself waits for a lock. Then the time limit of the operation is checked again.
 pub(super) const BUSY: Duration = Duration::from_millis(200);
 
 /// How a file is opened.
@@ -43,11 +43,11 @@ pub(super) enum Access {
     Write,
     /// For reading, with locks that prevent changes meanwhile.
     Read,
-    /// For reading, without locks and without its write-ahead log. The caller must check whether the file changes meanwhile.
+    /// For reading, without locks and without the write-ahead log. The caller must check whether the file changes meanwhile.
     Immutable,
 }
 
-/// Opens a file as one that any user may have written. Its path must have no links.
+/// Opens a file that any user may have written. The path must have no links.
 pub(super) fn connect(path: &Path, access: Access, bound: Arc<Bound>) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_NOFOLLOW;
     let read_only = flags | OpenFlags::SQLITE_OPEN_READ_ONLY;

@@ -1,4 +1,4 @@
-//! Errors of a store, and their remedies.
+//! Errors of a store ([`Error`]), whose messages name the remedy.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use rusqlite::ErrorCode;
 use super::bound::PATIENCE_S;
 use crate::place;
 
-/// An error of the store. No error is ever handled by overwriting or moving a file.
+/// An error of the store. pagelab never handles an error by overwriting or moving a file.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// No location for the default store is known.
+    /// No default path for the store is known.
     #[error(
         "there is no place for the store: neither XDG_DATA_HOME nor HOME is an absolute path; name a file with --store FILE"
     )]
@@ -22,7 +22,7 @@ pub enum Error {
         path: PathBuf,
         source: std::io::Error,
     },
-    /// The path leads through another user's symbolic link, or to nothing.
+    /// The path leads through a symbolic link of another user, or to nothing.
     #[error("the store {path}: {why} (--store FILE)")]
     Place {
         /// Path of the store.
@@ -80,14 +80,14 @@ pub enum Error {
         /// The damage.
         detail: String,
     },
-    /// The store has another version.
+    /// The store has a different schema version.
     #[error(
         "the store {path} has version {found}, and this pagelab reads version {known}; use the pagelab that wrote it, or name another file with --store FILE"
     )]
     OtherVersion {
         /// Path of the store.
         path: PathBuf,
-        /// Its schema version.
+        /// The schema version of the store.
         found: i64,
         /// The latest version known here.
         known: i64,
@@ -102,17 +102,17 @@ pub enum Error {
         /// What differs.
         found: String,
     },
-    /// The file at the path is not the opened one any more.
+    /// The file at the path is no longer the file that was opened.
     #[error(
         "the store {path} was {what} while it was open; what was stored in it before is gone with it, and what is at that path is left as it is"
     )]
     Gone {
         /// Path of the store.
         path: PathBuf,
-        /// What happened to it.
+        /// What happened to the file.
         what: &'static str,
     },
-    /// SQLite exceeded its time limit.
+    /// SQLite exceeded its time limit for one transaction.
     #[error(
         "the store {path}: SQLite was stopped after {worked_s:.0} s of work on one transaction; what was stored before is unchanged: inspect it with `sqlite3 {path}`, or name another file with --store FILE"
     )]
@@ -201,7 +201,7 @@ impl Error {
         }
     }
 
-    /// Column values that this program never writes are damage.
+    /// A column value that pagelab never writes means that the store is damaged.
     fn from_content(path: PathBuf, source: rusqlite::Error) -> Error {
         match source {
             rusqlite::Error::FromSqlConversionFailure(..)

@@ -1,14 +1,14 @@
 //! The store: all comparisons, raw, in one SQLite file that several processes may write concurrently.
 //!
 //! A trial is one transaction, so a killed run loses at most the trial in progress. The journal is a write-ahead log:
-//! readers do not wait for writers, and writers wait for each other for up to half a minute. It is synced with every
-//! trial, so a power failure loses no more than a kill. A file system without shared memory between processes (NFS) is
-//! not suitable, as SQLite documents (<https://sqlite.org/wal.html>).
+//! readers do not wait for writers, and writers wait for each other for up to half a minute. The log is synced with
+//! every trial, so a power failure loses no more than a kill. A file system without shared memory between processes
+//! (NFS) is not suitable, as SQLite documents (<https://sqlite.org/wal.html>).
 //!
-//! A store may be a file that another user can write. So SQLite is configured not to trust it, its schema is compared
-//! with the one that pagelab creates before anything else is read, and again whenever it has changed, and every
-//! transaction has a time limit. If a store is removed or replaced while it is open, this is noticed before the next
-//! write.
+//! A store may be a file that another user can write. So SQLite is configured not to trust the file, and every
+//! transaction has a time limit. Before anything else is read, the schema is compared with the one that pagelab
+//! creates, and again whenever the schema has changed. If a store is removed or replaced while it is open, this is
+//! noticed before the next write.
 //!
 //! `docs/reference/formats/store.md` describes the tables for users of other tools.
 
@@ -63,26 +63,26 @@ const APPLICATION: i64 = 0x7067_6c62;
 pub struct Store {
     connection: Connection,
     path: PathBuf,
-    /// The file as opened; holding it prevents reuse of its inode.
+    /// The file as opened. Holding it open prevents reuse of its inode number.
     file: OwnedFd,
-    /// The write-ahead log: device and inode, once it exists.
+    /// Device and inode of the write-ahead log, once it exists.
     log: Cell<Option<(u64, u64)>>,
     must_stop: fn() -> bool,
     bound: Arc<Bound>,
     /// SQLite's schema version counter when the schema was last checked.
     checked_schema: Cell<Option<i64>>,
-    /// The state of the file when it was opened, if SQLite takes no locks on it.
+    /// The state of the file when it was opened, if SQLite reads it without locks.
     unlocked_state: Option<FileState>,
 }
 
 impl Store {
-    /// Opens the store at `path`, and creates it if it does not exist. A file that is not a store, is damaged, or comes from a
-    /// later pagelab is left unchanged.
+    /// Opens the store at `path`, or creates it. Leaves the file unchanged if it is not a store, is damaged, or was written by
+    /// a later version of pagelab.
     pub fn open(path: impl AsRef<Path>) -> Result<Store, Error> {
         Store::open_until(path, || false)
     }
 
-    /// Same as [`Store::open`]. Once `must_stop` returns true, no operation of the store takes longer than some seconds.
+    /// Same as [`Store::open`]. Once `must_stop` returns true, every operation of the store ends within a few seconds.
     pub fn open_until(path: impl AsRef<Path>, must_stop: fn() -> bool) -> Result<Store, Error> {
         index::open_with_own_index(|| Store::open_once(path.as_ref(), must_stop))
     }
@@ -104,29 +104,30 @@ impl Store {
         &self.path
     }
 
-    /// Stores a new comparison with its existing trials, and returns its id. After an error ([`Error::Full`], [`Error::ReadOnly`],
-    /// [`Error::Busy`] or another of SQLite) nothing of the comparison is stored.
+    /// Stores a new comparison with its existing trials, and returns its id. After an error (such as [`Error::Full`],
+    /// [`Error::ReadOnly`] or [`Error::Busy`]) nothing of the comparison is stored.
     pub fn begin(&self, comparison: &Comparison) -> Result<i64, Error> {
         self.write(|transaction| begin(transaction, comparison))
     }
 
-    /// Adds a trial to a comparison, completely or not at all. On return the trial is on disk.
+    /// Adds a trial to a comparison, completely or not at all. When this returns, the trial is on disk.
     pub fn append(&self, id: i64, record: &TrialRecord) -> Result<(), Error> {
         self.write(|transaction| write::trial(transaction, id, record, &mut write::Known::default()))
     }
 
-    /// Stores the analysis and why the comparison ended. It can be called again.
+    /// Stores the analysis, and why the comparison ended. A later call replaces both.
     pub fn finish(&self, id: i64, analysis: Option<&Analysis>, ended: &Ended) -> Result<(), Error> {
         self.write(|transaction| write::end(transaction, id, analysis, ended))
     }
 
-    /// Stores the advice of a comparison. It can be called again.
+    /// Stores the advice of a comparison. A later call replaces it.
     pub fn advise(&self, id: i64, advice: &Advice) -> Result<(), Error> {
         self.write(|transaction| write::advice(transaction, id, advice))
     }
 
-    /// Loads the comparison with this id, as far as it has been stored. If it has not ended, because it is running or was killed,
-    /// it includes the analysis of its trials so far. Content that pagelab never writes is [`Error::Damaged`].
+    /// Loads the comparison with this ID, as far as it has been stored. If the comparison has not ended, because it is running or
+    /// was killed, the result includes the analysis of its trials so far. Content that pagelab never writes gives
+    /// [`Error::Damaged`].
     pub fn load(&self, id: i64) -> Result<Comparison, Error> {
         self.read(|transaction| read::comparison(transaction, id))?
             .map(analysed)
@@ -138,7 +139,7 @@ impl Store {
         self.read(read::summaries)
     }
 
-    /// The comparison that was begun last; `None` in an empty store.
+    /// The comparison that began last; `None` in an empty store.
     pub fn latest(&self) -> Result<Option<Comparison>, Error> {
         self.read(|transaction| {
             let id: Option<i64> = transaction.query_row("SELECT max(id) FROM comparisons", [], |row| row.get(0))?;
@@ -147,7 +148,7 @@ impl Store {
         .map(|comparison| comparison.map(analysed))
     }
 
-    /// The first comparison before id `before` that warned about free page reporting on this host
+    /// The first comparison with an ID below `before` that warned about free page reporting on this host
     /// ([`study::machine::Machine::host_id`]).
     pub fn first_warned_of_reporting(&self, host_id: Option<&str>, before: i64) -> Result<Option<i64>, Error> {
         self.read(|transaction| read::first_warned_of_reporting(transaction, host_id, before))
@@ -159,7 +160,7 @@ impl Store {
             VERSION => self.check_application()?,
             found => return Err(Error::OtherVersion { path: self.path.clone(), found, known: VERSION }),
         }
-        // A store with an unknown schema is not changed.
+        // Reading first checks the schema: a store with an unknown schema must not be changed.
         self.read(|_| Ok(()))?;
         self.use_write_ahead_log()
     }
@@ -180,7 +181,7 @@ impl Store {
         Ok(())
     }
 
-    /// Refuses to write to a file that is no longer at its path, because the data would be lost.
+    /// Refuses to write if the opened file is no longer at its path, because the data would be lost.
     fn refuse_gone(&self) -> Result<(), Error> {
         let gone = |what| Err(Error::Gone { path: self.path.clone(), what });
         let own = fstat(&self.file).map(|stat| (stat.st_dev, stat.st_ino)).ok();
@@ -196,7 +197,7 @@ impl Store {
         }
     }
 
-    /// Device and inode of the file at the path of the write-ahead log.
+    /// Device and inode of the write-ahead log at its path.
     fn log_identity(&self) -> Option<(u64, u64)> {
         let mut log = self.path.clone().into_os_string();
         log.push("-wal");
@@ -207,7 +208,7 @@ impl Store {
         self.write(|transaction| {
             let pragma = |name: &str| transaction.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
             if pragma("user_version")? != 0 {
-                return Ok(()); // Another process was faster.
+                return Ok(()); // Another process has initialised the store.
             }
             let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
             if tables > 0 || pragma("application_id")? != 0 {
@@ -227,8 +228,9 @@ impl Store {
         Err(self.failed(write::Failure::Foreign))
     }
 
-    /// SQLite does not wait for the lock that this change requires, so it is retried; once made, the change is
-    /// permanent. If the file system does not support the log, the rollback journal is used, which is equally safe.
+    /// Switches the store to a write-ahead log, permanently. SQLite does not wait for the lock that this change
+    /// requires, so it is retried. If the file system does not support the log, SQLite keeps its rollback journal,
+    /// which is equally safe.
     fn use_write_ahead_log(&self) -> Result<(), Error> {
         self.patiently(|| {
             let mode = self.connection.pragma_update_and_check(None, "journal_mode", "wal", |_| Ok(()));
@@ -236,7 +238,7 @@ impl Store {
         })
     }
 
-    /// Repeats an operation while another process locks the store.
+    /// Runs an operation, and repeats it while another process has locked the store.
     fn patiently<T>(&self, act: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
         self.bound.begin();
         loop {
@@ -268,7 +270,7 @@ impl Store {
             transaction.commit().map_err(|error| Error::from_sqlite(&self.path, error))?;
             Ok(value)
         })?;
-        // Reports success only if the file was not removed meanwhile.
+        // Success is reported only if the file was not removed meanwhile.
         self.refuse_gone().map(|()| value)
     }
 
@@ -276,7 +278,7 @@ impl Store {
         self.patiently(|| {
             let transaction = self.begin_transaction(TransactionBehavior::Deferred)?;
             let value = body(&transaction).map_err(|error| Error::from_sqlite(&self.path, error));
-            // Data, or an error, read from a file that changed meanwhile may mix two transactions.
+            // If the file changed during the read, the data or the error may mix two transactions.
             self.unlocked_state.as_ref().map_or(Ok(()), |state| state.check(&self.path)).and(value)
         })
     }
@@ -285,7 +287,7 @@ impl Store {
         let begin = Transaction::new_unchecked(&self.connection, behavior);
         let transaction = begin.map_err(|error| Error::from_sqlite(&self.path, error))?;
         self.check_schema(&transaction)?;
-        // From here on SQLite has the log open, so no other process removes it when it ends.
+        // From here on SQLite has the log open, so no other process that ends removes the log.
         self.log.set(self.log.get().or_else(|| self.log_identity()));
         Ok(transaction)
     }

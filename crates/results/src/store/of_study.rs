@@ -1,58 +1,59 @@
-//! The parts of a store that belong to a study: comparisons, simulations, and resumptions of interrupted comparisons.
+//! What a store holds for a study: which comparisons belong to it, its simulations, and resumptions of interrupted
+//! comparisons.
 
 use rusqlite::{OptionalExtension, Transaction, params};
 use study::comparison::{Admission, Comparison};
 
 use super::{Error, Store, begin, write};
 
-/// The place of a comparison in a study.
+/// The study, workload and subject to which a comparison or a simulation belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OfStudy {
     /// Name of the study.
     pub study: String,
     /// Name of the workload.
     pub workload: String,
-    /// JSON: everything that determines what is measured. Comparisons with the same subject measure the same thing.
+    /// Everything that determines what is measured, as JSON. Comparisons with the same subject measure the same thing.
     pub subject: String,
 }
 
 /// A resumption of an interrupted comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Resumption {
-    /// Number of trials before it.
+    /// Number of trials stored before the resumption.
     pub trials: u64,
-    /// Time of the resumption, in seconds since 1970.
+    /// Time of the resumption, in seconds since 1970, UTC.
     pub started_unix_s: i64,
-    /// Id of the boot in which it continued.
+    /// ID of the boot in which the comparison continued.
     pub boot_id: String,
 }
 
 /// The result of a model machine under a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Simulation {
-    /// Its place in a study.
+    /// The study, workload and subject to which it belongs.
     pub of: OfStudy,
     /// Name of the machine.
     pub machine: String,
     /// Name of the policy.
     pub policy: String,
-    /// JSON: the result.
+    /// The result, as JSON.
     pub outcome: String,
 }
 
 /// What to do with a simulation if the store already has one for the same subject.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Resolution {
-    /// The stored one is kept: both are the same, or the new one failed.
+    /// Keep the stored simulation: both are the same, or the new one failed.
     Keep,
-    /// The stored one is replaced.
+    /// Replace the stored simulation.
     Replace,
-    /// They contradict each other: the stored one is kept.
+    /// Report a contradiction between the two, and keep the stored one.
     Conflict,
 }
 
 impl Store {
-    /// Same as [`Store::begin`], for a comparison of a study: both are stored, or nothing.
+    /// Same as [`Store::begin`], and assigns the comparison to a study in the same transaction.
     pub fn begin_of_study(&self, comparison: &Comparison, of: &OfStudy) -> Result<i64, Error> {
         self.write(|transaction| {
             let id = begin(transaction, comparison)?;
@@ -80,7 +81,7 @@ impl Store {
         self.read(|transaction| transaction.prepare(query)?.query_map([], |row| row.get(0))?.collect())
     }
 
-    /// Records that a comparison continues, in which boot, and which of its arms are admitted there.
+    /// Records that a comparison continues: in which boot, and which arms are admitted there.
     pub fn resume(&self, id: i64, admissions: &[Admission], resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| {
             insert_resumption(transaction, id, resumption)?;
@@ -104,7 +105,7 @@ impl Store {
         })
     }
 
-    /// Adds a resumption of a comparison that comes from another store.
+    /// Adds a resumption that was read from another store.
     pub fn add_resumption(&self, id: i64, resumption: &Resumption) -> Result<(), Error> {
         self.write(|transaction| insert_resumption(transaction, id, resumption))
     }
@@ -121,8 +122,9 @@ impl Store {
         })
     }
 
-    /// Adds results of model machines from another store. `resolve` decides about a result that already exists, from the
-    /// stored and the new outcome. Returns the decision for each result; `None`: it was new.
+    /// Adds results of model machines from another store. If the store already has a result for the same subject,
+    /// `resolve` decides from the stored outcome and the new one. Returns the decision for each result; `None` for a
+    /// result that was new.
     pub fn add_simulations(
         &self,
         simulations: &[Simulation],

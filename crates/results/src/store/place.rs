@@ -1,4 +1,4 @@
-//! The location of the store, and the creation of its file.
+//! Where the store is, and how its file is created.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -20,7 +20,7 @@ pub fn default_path() -> Result<PathBuf, Error> {
     data.map(|data| data.join("pagelab/results.sqlite")).ok_or(Error::NoHome)
 }
 
-/// The file of a store, opened.
+/// The opened file of a store.
 #[derive(Debug)]
 pub(super) struct StoreFile {
     /// Its path, without links.
@@ -43,10 +43,11 @@ pub(super) fn find(path: &Path) -> Result<Option<StoreFile>, Error> {
     regular(path, &place).map(Some)
 }
 
-/// Creates the file and its directories if they are missing, and returns the actual path of the file.
+/// Opens the file of a store, and returns its path without links. Creates the file and its directories if they are
+/// missing.
 ///
-/// As root, created files belong to the owner of the directory in which they are created, so that a store in another
-/// user's home stays that user's; and a symbolic link that another user created is not followed.
+/// What root creates belongs to the owner of the directory in which it is created, so that a store in a user's home
+/// stays that user's. Root follows no symbolic link of another user.
 pub(super) fn prepare(path: &Path) -> Result<StoreFile, Error> {
     let caller = Caller::of_process();
     let found = Place::find(path, &caller, Missing::Make(Mode::S_IRWXU)).map_err(|why| misplaced(path, why))?;
@@ -54,12 +55,13 @@ pub(super) fn prepare(path: &Path) -> Result<StoreFile, Error> {
     if place.there.is_none() {
         let path = place.path();
         match open(&place, OFlag::O_WRONLY | OFlag::O_CREAT | OFlag::O_EXCL).map(File::from) {
-            // SQLite gives its own files next to the store to the store's owner (findCreateFileMode in os_unix.c).
+            // SQLite gives the files that it creates next to the store to the store's owner (findCreateFileMode in
+            // os_unix.c).
             Ok(file) => {
                 let given = caller.owner_in(&place.directory_stat).map_or(Ok(()), |owner| place::give(&file, owner));
                 given.map_err(|errno| refused(&path, errno.into()))?;
             }
-            // Another process was faster.
+            // Another process has created the file meanwhile.
             Err(Errno::EEXIST) => {}
             Err(errno) => return Err(refused(&path, errno.into())),
         }
@@ -67,7 +69,7 @@ pub(super) fn prepare(path: &Path) -> Result<StoreFile, Error> {
     regular(path, &place)
 }
 
-/// Opens the regular file at a place; `named` is its path in errors.
+/// Opens the regular file at a place. `named` is its path in error messages.
 fn regular(named: &Path, place: &Place) -> Result<StoreFile, Error> {
     let path = place.path();
     let file = open(place, OFlag::O_PATH).map_err(|errno| refused(&path, errno.into()))?;

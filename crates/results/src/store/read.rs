@@ -1,4 +1,4 @@
-//! Converts rows to the types of `study`.
+//! Reads the rows of the store as the types of `study`.
 
 use std::collections::HashMap;
 

@@ -1,13 +1,13 @@
-//! A store that the caller cannot write: it is read, and nothing is created or changed.
+//! Reads a store that the caller cannot write, without creating or changing anything.
 //!
-//! SQLite reads a store in WAL mode through its log and its index, and creates these if they do not exist. If it cannot
-//! create them, there are two cases (<https://sqlite.org/wal.html#read_only_databases>):
+//! SQLite reads a store in WAL mode through its log and the log's index, and creates these if they do not exist. If it
+//! cannot create them, there are two cases (<https://sqlite.org/wal.html#read_only_databases>):
 //!
 //! * The log and the journal are empty. Then the file is the complete store, and SQLite reads it as it is
 //!   (`immutable`). SQLite takes no lock in this mode, and another process may write the file meanwhile. So the file's
 //!   times and size are compared after every transaction.
-//! * They are not empty. Then SQLite reads the log through an existing index; without one it cannot, and the error says
-//!   what to do.
+//! * They are not empty. Then SQLite reads the log through an existing index; without an index it cannot, and the error
+//!   says what to do.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -25,15 +25,15 @@ use super::connection::{Access, connect};
 use super::place::{self, StoreFile};
 use super::{Error, Store, VERSION};
 
-/// Time without changes after which any later change is visible in a file's times: FAT, the coarsest file system, has
-/// a resolution of two seconds.
+/// A file that was not changed for this long gets different times at its next change: FAT, the coarsest file system,
+/// has a resolution of two seconds.
 const SETTLED: Duration = Duration::from_secs(2);
 /// Delay before a file is checked again.
 const RETRY_INTERVAL: Duration = Duration::from_millis(50);
 
 impl Store {
     /// Opens the store at `path` for reading; `None` if it does not exist, or if nothing was stored in it yet. If the caller cannot
-    /// write the file or its directory, nothing in it is created or changed. Reading fails with [`Error::Changed`] if another
+    /// write the file or its directory, nothing is created or changed there. Reading fails with [`Error::Changed`] if another
     /// process writes the store meanwhile and SQLite's locks cannot be taken.
     pub fn find(path: &Path, must_stop: fn() -> bool) -> Result<Option<Store>, Error> {
         let Some(StoreFile { path: real, file }) = place::find(path)? else { return Ok(None) };
@@ -120,15 +120,15 @@ impl FileState {
         Ok(FileState::from(&found))
     }
 
-    /// Whether a change from now on results in a different time.
+    /// Whether any later change gives the file a different time.
     fn is_settled(&self) -> bool {
         let changed_s = u64::try_from(self.changed.0.max(self.modified.0)).unwrap_or(0);
         let next = SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s + 1) + SETTLED;
-        // A time in the future differs from that of any change until then.
+        // If the time is in the future, a change before that time gives a different time.
         SystemTime::now() >= next || SystemTime::now() < SystemTime::UNIX_EPOCH + Duration::from_secs(changed_s)
     }
 
-    /// Fails if the file has changed since.
+    /// Fails if the file has changed since this state was taken.
     pub(super) fn check(&self, path: &Path) -> Result<(), Error> {
         if FileState::of(path)? == *self { Ok(()) } else { Err(Error::Changed { path: path.to_path_buf() }) }
     }

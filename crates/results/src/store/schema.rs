@@ -1,5 +1,5 @@
-//! Checks that a store has exactly the schema that pagelab creates. A store that another user can write may hold triggers, views
-//! and generated columns, which would run with the rights of the user who reads it.
+//! Checks that a store has exactly the schema that pagelab creates. A store that another user can write may contain triggers,
+//! views and generated columns, which would run with the rights of the user who reads it.
 
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -12,8 +12,8 @@ const OF_SQLITE: [(&str, &str); 2] = [
     ("sqlite_stat4", "CREATE TABLE sqlite_stat4(tbl,idx,neq,nlt,ndlt,sample)"),
 ];
 
-/// Creates the schema of an empty store, without comments: SQLite keeps the text of a statement, and stores are compared by that
-/// text.
+/// Creates the schema of an empty store. Comments are left out: SQLite keeps the text of each statement, and the schemas of
+/// stores are compared by that text.
 pub(super) fn create(connection: &Connection) -> rusqlite::Result<()> {
     let statements = include_str!("schema.sql").lines().map(|line| line.split("--").next().unwrap_or(line).trim_end());
     connection.execute_batch(&statements.collect::<Vec<_>>().join("\n"))
@@ -25,11 +25,11 @@ type Objects = BTreeMap<(String, String), Object>;
 #[derive(PartialEq)]
 struct Object {
     table: String,
-    /// The statement that created it; absent for the index of a key.
+    /// The statement that created the object; absent for the index of a key.
     sql: Option<String>,
 }
 
-/// What pagelab creates.
+/// The objects that pagelab creates.
 static EXPECTED: LazyLock<Objects> = LazyLock::new(|| {
     let created = Connection::open_in_memory().and_then(|own| create(&own).and_then(|()| objects(&own)));
     created.expect("SQLite creates the tables of schema.sql in memory")

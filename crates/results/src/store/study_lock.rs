@@ -1,4 +1,5 @@
-//! Only one runner per study: two would disturb each other's measurements, and store everything twice.
+//! Allows only one runner per study and store. Two runners would disturb each other's measurements, and store
+//! everything twice.
 
 use std::fs::File;
 use std::io::{Read, Seek, Write};
@@ -11,7 +12,8 @@ use super::place::{StoreFile, prepare};
 use super::{Error, Store};
 use crate::place::reopen;
 
-/// A lock on a study, so that no other process runs it on the same store. It is released on drop, or when the process ends.
+/// A lock on a study: while it exists, no other process runs the study on the same store. It is released on drop, or when
+/// the process ends.
 #[derive(Debug)]
 pub struct StudyLock {
     _lock: Flock<File>,
@@ -25,7 +27,8 @@ impl Store {
         let failed = |error: std::io::Error| Error::Unopenable { path: path.clone(), reason: error.to_string() };
         let mut file = reopen(&file, OFlag::O_RDWR).map_err(|errno| failed(errno.into()))?;
         let mut by = String::new();
-        // The owner of the lock writes its identity after locking; earlier content is from a process that has ended.
+        // The process that holds the lock has written its identity into the file. Older content is from a process that
+        // has ended.
         file.read_to_string(&mut by).map_err(failed)?;
         match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
             Ok(mut lock) => {

@@ -1,8 +1,7 @@
-//! A comparison in a list.
+//! A stored comparison in a list ([`Summary`]).
 
 use study::comparison::Ended;
 
-/// A comparison in a list.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Summary {
     /// Row id in the store.
@@ -11,12 +10,12 @@ pub struct Summary {
     pub started_unix_s: i64,
     /// The measured command and its arguments.
     pub command: Vec<String>,
-    /// The kernel that pagelab booted for it, where it is one of a guest.
+    /// The kernel, if pagelab booted one in a guest for this comparison.
     pub kernel: Option<String>,
     /// The labels of its arms.
     pub arms: Vec<String>,
-    /// Number of trials of policies so far, including rejected and discarded ones.
+    /// Number of trials so far, without those of control arms and including rejected and discarded ones.
     pub trials: u64,
-    /// Why it ended.
+    /// Why the comparison ended.
     pub ended: Ended,
 }

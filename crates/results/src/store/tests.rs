@@ -22,7 +22,7 @@ fn store() -> (tempfile::TempDir, Store) {
     (directory, store)
 }
 
-/// Opens the file like other tools.
+/// Opens the file as tools other than pagelab would.
 fn plain(store: &Store) -> Connection {
     Connection::open(store.path()).unwrap()
 }
@@ -66,7 +66,7 @@ fn a_comparison_comes_back_as_it_was() {
     assert_eq!(again.list().unwrap().iter().map(|summary| summary.trials).collect::<Vec<_>>(), [81, 81, 0, 81]);
     assert_eq!(count(&store, "machines"), 2, "a machine is kept once");
     assert_eq!(count(&store, "settings"), 4, "settings are kept once: usual, changed, and both again hostile");
-    // For other tools: pagelab itself does not use the view.
+    // The view is for other tools; pagelab itself does not use it.
     let effects = "SELECT count(*) FROM effects WHERE metric = 'wall_s' AND outcome = 'better'";
     assert_eq!(plain(&store).query_row(effects, [], |row| row.get::<_, i64>(0)).unwrap(), 1);
 }
@@ -102,7 +102,7 @@ fn a_comparison_that_was_killed_is_analysed_as_far_as_it_went() {
     let id = store.begin(&Comparison { ended: Ended::NotEnded, ..sample::empty() }).unwrap();
     sample::comparison().trials[..60].iter().for_each(|record| store.append(id, record).unwrap());
     let analysis = store.load(id).unwrap().analysis.expect("blocks that count");
-    // The eleventh block has a trial of the baseline and of other arms.
+    // The sample's first ten blocks are complete; the eleventh has trials of the baseline and of some other arms.
     assert_eq!(analysis.blocks, 11);
     assert_eq!(store.latest().unwrap().unwrap().analysis, Some(analysis));
 }
@@ -266,7 +266,7 @@ fn writes_once() {
     eprintln!("{:?}", write_once(Path::new(&std::env::var_os(STORE).unwrap())));
 }
 
-/// Writes one comparison, prints its id, and prints a line for every trial once it is stored.
+/// The writer process: stores one comparison, prints its ID, and prints a line after each stored trial.
 #[test]
 #[ignore = "a helper of other tests"]
 fn writes_every_trial() {
@@ -286,7 +286,7 @@ fn lines(writer: &mut Child) -> impl Iterator<Item = String> + use<> {
     BufReader::new(writer.stdout.take().unwrap()).lines().map_while(Result::ok)
 }
 
-/// The id of the comparison that a writer began, and the number of trials that it knows to be stored.
+/// From the lines of a writer: the ID of its comparison, and the number of trials that it reported as stored.
 fn parsed(lines: &[String]) -> (Option<i64>, usize) {
     let id = lines.iter().find_map(|line| line.strip_prefix("id ")?.parse().ok());
     (id, lines.iter().filter(|line| *line == "stored").count())

@@ -1,4 +1,4 @@
-//! Trials of a comparison, with their rows in other tables: one query per table, not per trial.
+//! Reads the trials of a comparison, with their rows in other tables, by one query per table instead of one per trial.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -40,7 +40,7 @@ pub(super) fn trials(transaction: &Transaction<'_>, comparison: i64) -> Read<Vec
     Ok(trials)
 }
 
-/// Reads the rows of other tables that belong to some trials.
+/// Reads the rows that belong to a list of trials from other tables.
 struct Parts<'t, 'c> {
     transaction: &'t Transaction<'c>,
     /// Ids of the trials, ascending.
@@ -48,8 +48,8 @@ struct Parts<'t, 'c> {
 }
 
 impl Parts<'_, '_> {
-    /// Calls `take` for each row of a query, with the index of its trial. The query must select `trial`, for trials
-    /// from `?1` to `?2`, ordered by trial.
+    /// Calls `take` for each row of a query, with the index of its trial. The query must select the column `trial`, for
+    /// trials from `?1` to `?2`, in the order of the trials.
     fn each(&self, query: &str, mut take: impl FnMut(usize, &Row<'_>) -> Read<()>) -> Read<()> {
         let mut statement = self.transaction.prepare_cached(query)?;
         for (first, last) in runs(&self.ids) {
@@ -64,7 +64,7 @@ impl Parts<'_, '_> {
     }
 }
 
-/// Ascending numbers as runs without gaps: the first and the last of each run.
+/// Ascending numbers as ranges without gaps: the first and the last number of each range.
 fn runs(ids: &[i64]) -> Vec<(i64, i64)> {
     let mut runs: Vec<(i64, i64)> = Vec::new();
     for id in ids {
@@ -76,7 +76,7 @@ fn runs(ids: &[i64]) -> Vec<(i64, i64)> {
     runs
 }
 
-/// The trial's own columns; parts from other tables are left empty.
+/// The columns of the trial itself; what other tables hold is left empty.
 fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
     let exit = match row.get("exit_signal")? {
         Some(signal) => Exit::Signal(signal),
@@ -115,7 +115,8 @@ fn bare_trial(row: &Row<'_>) -> Read<TrialRecord> {
 fn observations(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     let query = "SELECT trial, metric, value, provenance FROM observations WHERE trial BETWEEN ?1 AND ?2
                  ORDER BY trial, position";
-    // Most rows of a store are observations, and most have the same word as the row before.
+    // Most rows of a store are observations, and most observations have the same word as the row before, so parsed
+    // words are reused.
     let mut known: Option<(String, Provenance)> = None;
     parts.each(query, |trial, row| {
         let stored = row.get_ref("provenance")?;
@@ -205,7 +206,7 @@ fn rejections(parts: &Parts<'_, '_>, trials: &mut [TrialRecord]) -> Read<()> {
     })
 }
 
-/// States by their ids.
+/// The states with these IDs.
 fn states(transaction: &Transaction<'_>, mut ids: Vec<i64>) -> Read<HashMap<i64, State>> {
     ids.sort_unstable();
     ids.dedup();

@@ -1,12 +1,12 @@
-//! A store as one file that can be copied, and the full check of such a copy before data is taken from it.
+//! A store as one file that can be copied, and the full check of such a copy before its data is used.
 
 use std::path::PathBuf;
 
 use super::{Error, Store};
 
 impl Store {
-    /// Moves everything from the write-ahead log into the file and closes it: the file at the path is then complete. Fails with
-    /// [`Error::Busy`] if another process has it open.
+    /// Moves everything from the write-ahead log into the file, and closes the store. The file at the returned path is then
+    /// complete. Fails with [`Error::Busy`] if another process has the store open.
     pub fn close(self) -> Result<PathBuf, Error> {
         self.patiently(|| {
             let is_busy: bool = self
@@ -18,7 +18,7 @@ impl Store {
         Ok(self.path)
     }
 
-    /// Checks every page of the file: a truncated or incomplete copy is damaged. The error is the first problem
+    /// Checks every page of the file, which detects a truncated or incomplete copy. The error is the first problem
     /// ([`Error::Damaged`]).
     pub fn check(&self) -> Result<(), Error> {
         let found: String =

@@ -1,4 +1,4 @@
-//! Converts the types of `study` to rows.
+//! Writes the types of `study` as rows of the store.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ fn write_arm(transaction: &Transaction<'_>, id: i64, comparison: &Comparison, ar
     Ok(())
 }
 
-/// Rewrites which arms are admitted.
+/// Replaces the stored list of admitted arms.
 pub(super) fn admissions(transaction: &Transaction<'_>, id: i64, admissions: &[Admission]) -> WriteResult {
     let query = "UPDATE arms SET mechanism = ?3, reason = ?4, remedy = ?5 WHERE comparison = ?1 AND arm = ?2";
     for (arm, admission) in admissions.iter().enumerate() {
@@ -130,13 +130,14 @@ fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<
     }
 }
 
-/// The settings that a transaction wrote last, and their hash: settings are long, and rarely change from trial to trial.
+/// The settings that this transaction wrote last, and their hash: settings are long and rarely change from trial to
+/// trial, so they are not written again.
 #[derive(Default)]
 pub(super) struct Known {
     settings: Option<(Arc<BTreeMap<String, String>>, String)>,
 }
 
-/// Writes a trial and everything that belongs to it. `known`: what this transaction wrote before.
+/// Writes a trial with its rows in all tables. `known`: the settings that this transaction wrote last.
 pub(super) fn trial(
     transaction: &Transaction<'_>,
     comparison: i64,
@@ -320,7 +321,7 @@ fn ended_columns(ended: &Ended) -> WriteResult<(String, Option<String>)> {
     Ok((column("reason").unwrap_or_default(), column("message")))
 }
 
-/// Writes JSON that other rows refer to by its hash, once per content.
+/// Writes JSON that other rows refer to by its hash; equal content is stored once.
 fn content(transaction: &Transaction<'_>, insert: &str, document: &impl Serialize) -> WriteResult<String> {
     let json = json(document)?;
     let hash: String = Sha256::digest(json.as_bytes()).iter().map(|byte| format!("{byte:02x}")).collect();
@@ -336,7 +337,7 @@ fn json(document: &impl Serialize) -> WriteResult<String> {
     serde_json::to_string(document).map_err(|error| unstorable("a document", error))
 }
 
-/// The word with which serde serializes a variant.
+/// The word that serde writes for a variant of an enum.
 fn word(variant: impl Serialize) -> WriteResult<String> {
     match value(&variant)? {
         Value::String(word) => Ok(word),

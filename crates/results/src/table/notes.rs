@@ -1,4 +1,4 @@
-//! Notes that accompany the figures of the table.
+//! Notes below the table of a comparison ([`Note`]): what a reader must know about the figures.
 
 use policy::Granularity;
 use policy::cause::{Cause, CauseShare};
@@ -16,9 +16,9 @@ pub const COST: &str = "tracing";
 
 /// A note that accompanies the figures.
 pub(crate) struct Note {
-    /// The note in the full table, with a line for each cause.
+    /// The note in the full table: its lead, and a line for each cause.
     pub full: Vec<String>,
-    /// The note on the first screen; absent if the result is read the same without it.
+    /// The note on the first screen; absent if the result reads the same without it.
     pub brief: Option<String>,
 }
 
@@ -31,9 +31,9 @@ impl Note {
         Note { full: vec![line.clone()], brief: Some(line) }
     }
 
-    /// The number of its lines that the first screen does not have.
+    /// The number of lines that only the full table shows.
     pub fn hidden(&self) -> usize {
-        // A brief note has the lead and the first cause.
+        // A brief note shows the lead and the first cause.
         let shown = if self.brief.is_some() { 2 } else { 0 };
         self.full.len().saturating_sub(shown)
     }
@@ -46,7 +46,7 @@ pub(crate) fn notes(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<Note> {
     let builds = variants::builds(comparison).into_iter();
     notes.extend(builds.map(|[name, command, hash]| Note::full(format!("{name}: {command}, build {hash}"))));
     notes.extend(cost_note(comparison, rows).map(Note::full));
-    // Memory that no policy changes comes before the causes of the rest.
+    // The note about memory that no policy changes comes before the causes of the other memory.
     let is_shared = |warning: &&(&Warning, Option<String>)| matches!(warning.0, Warning::SharedMemory { .. });
     let warnings = rows::warnings(comparison);
     notes.extend(warnings.iter().filter(is_shared).map(|warning| of_warning(comparison, warning)));
@@ -66,7 +66,8 @@ fn of_warning(comparison: &Comparison, (warning, remedy): &(&Warning, Option<Str
     if is_brief { Note::both(line) } else { Note::full(line) }
 }
 
-/// Whether a warning is a likely reason why large pages cost time here: their first touch makes the hypervisor fault.
+/// Whether a warning probably explains why large pages cost time here: touching them for the first time makes the
+/// hypervisor fault.
 fn explains_worse_large_pages(comparison: &Comparison, warning: &Warning) -> bool {
     let is_large_and_worse = |(arm, analysis): (&Arm, &ArmAnalysis)| {
         arm.policy.granularity == Granularity::Thp && analysis.outcome == Outcome::Worse
@@ -76,7 +77,7 @@ fn explains_worse_large_pages(comparison: &Comparison, warning: &Warning) -> boo
         && comparison.design.arms.iter().zip(&analysis.arms).any(is_large_and_worse)
 }
 
-/// How khugepaged was controlled, or how it can be if it was active.
+/// How khugepaged was controlled. If it was not controlled and was active, how it can be.
 fn of_khugepaged(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let was_at_work = rows.iter().any(|row| row.collapses().is_some_and(|collapses| collapses.trials > 0));
     match comparison.design.khugepaged {
@@ -98,7 +99,7 @@ fn of_fragments(comparison: &Comparison, rows: &[Row<'_>]) -> Vec<String> {
     notes.into_iter().chain(scarce).collect()
 }
 
-/// The session of every run, and how much of the processors other work left.
+/// Whether each run had a session of its own, and how much processor time other work left.
 fn of_processors(design: &Design) -> impl Iterator<Item = String> {
     let session = design.own_session.as_ref().map(|own| {
         let remedy = own.remedy().map(|remedy| format!("; {remedy}")).unwrap_or_default();
@@ -107,7 +108,7 @@ fn of_processors(design: &Design) -> impl Iterator<Item = String> {
     session.into_iter().chain(design.contention.as_ref().and_then(Contention::advice))
 }
 
-/// Explains the lines of the tracer's cost.
+/// Explains the lines with the tracer's cost.
 fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let primary = &comparison.design.primary;
     let bare = comparison.analysis.as_ref()?.arms.get(comparison.design.bare()?)?.medians.get(primary)?;
@@ -164,7 +165,7 @@ fn row_notes(row: &Row<'_>, primary: &str) -> Vec<Note> {
     notes
 }
 
-/// Why a policy was not shown to be in force; `None` if it was shown, or if the policy requests nothing.
+/// Why a policy was not shown to be in force; `None` if it was, or if the policy requests nothing.
 fn not_in_force(row: &Row<'_>) -> Option<Note> {
     let spread = row.spread().map(|spread| format!(" {spread}")).unwrap_or_default();
     let lead = match (row.holding()?, row.coverage_ratio()) {
@@ -187,7 +188,7 @@ fn not_in_force(row: &Row<'_>) -> Option<Note> {
     Some(Note { full: std::iter::once(format!("{lead}{remedies}")).chain(items).collect(), brief: Some(brief) })
 }
 
-/// If the policy held, only causes that concern the whole run are mentioned.
+/// Notes on causes of a policy that held: only causes that concern the whole run.
 fn causes_of_the_run(row: &Row<'_>) -> Vec<Note> {
     let concerns_the_run = |share: &CauseShare| {
         concerns_the_peak(&share.cause) || share.bytes.is_none() || matches!(share.cause, Cause::ProcessUnseen { .. })
@@ -200,7 +201,7 @@ fn clause(row: &Row<'_>, share: &CauseShare) -> String {
     if concerns_the_peak(&share.cause) { peak_clause(row, &share.cause) } else { row.cause_clause(share) }
 }
 
-/// Whether the cause is that too little of the peak was inspected. Its remedy is another way to measure.
+/// Whether the cause is that too little of the peak was inspected. Such a cause is remedied by another way to measure.
 fn concerns_the_peak(cause: &Cause) -> bool {
     matches!(cause, Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::PeakUncertain)
 }

@@ -142,7 +142,8 @@ fn a_change_is_the_ratio_of_two_printed_values() {
     }
 }
 
-/// The tree of 90 subshells: the effect of its stops is shown below the change, and the row makes no claim.
+/// A tree of processes with 90 subshells: the effect of its stops is shown below the change, and the row makes no
+/// claim.
 #[test]
 fn shows_the_tracers_cost_below_the_change_without_a_claim() {
     let comparison = sample::with_controls();
@@ -167,7 +168,7 @@ fn shows_the_tracers_cost_below_the_change_without_a_claim() {
     }
 }
 
-/// A mean next to a verdict that does not refer to the mean would contradict it.
+/// The verdict and the coverage must be about the same trial: a mean coverage could contradict the verdict.
 #[test]
 fn the_coverage_in_the_table_agrees_with_its_word() {
     let mut comparison = sample::comparison();

@@ -1,4 +1,4 @@
-//! Runs a program once with a setting, and inspects its memory.
+//! Runs a program once with a setting, and inspects its memory ([`attempt`]).
 
 use std::ffi::OsString;
 
@@ -22,10 +22,10 @@ use crate::inspect::at_exit::CommandWitness;
 
 /// What was observed in one run of the program.
 pub struct ObservedRun {
-    /// The process with the most resident memory, inspected when it had most.
+    /// The process with the most resident memory, inspected when it had the most.
     pub inspection: Inspection,
     answer: Answer,
-    /// Whether that process was executed with the variable of the setting.
+    /// Whether that process was executed with the environment variable of the setting.
     has_variable: bool,
 }
 
@@ -56,8 +56,8 @@ pub fn observe(work: &Work, policy: &Policy, session: &Session) -> Result<Observ
     }
 }
 
-/// Runs the program with a setting, and compares its answer with `by_default`, a run without the setting. System settings stay
-/// in force until the session changes them.
+/// Runs the program with a setting, and compares what was observed with `by_default`, a run without the setting. System
+/// settings stay in force until the session changes them.
 ///
 /// # Errors
 /// The program cannot be run.
@@ -104,7 +104,7 @@ pub struct SettingChanges {
 }
 
 impl SettingChanges {
-    /// Sorts changes by where they are made; `None` if only the program itself can make one of them. A hugetlb pool grows from its
+    /// Sorts changes by where they are made; `None` if a change must be made in the program itself. A hugetlb pool grows from its
     /// current size.
     pub fn of(changes: &[Change], host: &Host) -> Option<SettingChanges> {
         let mut sorted = SettingChanges::default();
@@ -118,7 +118,7 @@ impl SettingChanges {
                 }
                 Change::Environment { variable, value } => sorted.variables.push((variable.clone(), value.clone())),
                 Change::Arguments { arguments, .. } => sorted.arguments.extend(arguments.iter().cloned()),
-                // Each attempt starts the program.
+                // Nothing to do, because each attempt starts the program.
                 Change::Restart { .. } => {}
                 Change::Trigger { .. }
                 | Change::Mount { .. }
@@ -156,7 +156,7 @@ fn program(work: &mut Work) -> (&mut Vec<OsString>, &mut Variables) {
     }
 }
 
-/// The separator of the options in a variable; `None` for a variable that holds one value.
+/// The separator between options in the value of this variable; `None` for a variable with a single value.
 pub fn separator(variable: &str) -> Option<&'static str> {
     match variable {
         "GLIBC_TUNABLES" => Some(":"),
@@ -181,8 +181,8 @@ fn joined(own: &Variables, added: &[(String, String)]) -> Variables {
     added.iter().map(join).collect()
 }
 
-/// Runs the program once, and returns what was observed, or how the program failed. `variable` is looked for in the environment of
-/// its processes.
+/// Runs the program once, and returns what was observed, or how the program failed. `variable`: an environment variable to look
+/// for in its processes.
 fn run(
     work: &Work,
     policy: &Policy,

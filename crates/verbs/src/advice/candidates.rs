@@ -1,4 +1,5 @@
-//! Settings that could give a program the pages of a policy, derived from its memory without the policy.
+//! Settings that could give a program the pages of a policy ([`Candidates`]), derived from an inspection of its memory
+//! without the policy.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -13,15 +14,16 @@ use policy::{Granularity, PageSizes, Policy};
 
 use crate::failure::Failure;
 
-/// What to try, and what to change in the source otherwise.
+/// The settings to try, and how the source could be changed instead.
 pub struct Candidates {
     /// The settings, least intrusive first.
     pub settings: Vec<Candidate>,
-    /// The change of the program's source that helps its largest region, as an instruction; `None` if no change is known.
+    /// The change of the program's source that helps its largest region, as an instruction; `None` if no such change is
+    /// known.
     pub source_change: Option<String>,
 }
 
-/// A setting, and the memory that could be in larger pages with it: that of the regions whose causes it removes.
+/// A setting, and the memory that could be in larger pages with it: all regions whose causes it removes.
 pub struct Candidate {
     pub remedy: Remedy,
     pub bytes: u64,
@@ -64,7 +66,7 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
         let (mut settings, others): (Vec<Remedy>, Vec<Remedy>) = remedies_for(size, takes_pool, by_default, region)
             .into_iter()
             .partition(|remedy| remedy.changes.iter().all(is_setting));
-        // Several causes of a region have the same remedy.
+        // Several causes of a region can have the same remedy.
         settings.sort();
         settings.dedup();
         for remedy in settings.into_iter().filter(|remedy| is_pool(remedy) == takes_pool) {
@@ -84,7 +86,7 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
     Candidates { settings, source_change }
 }
 
-/// Disables the sizes above one: the kernel gives a fault the largest size that is enabled and fits.
+/// Disables all sizes above this one, because the kernel gives a fault the largest size that is enabled and fits.
 fn larger_sizes_off(size: PageSize, by_default: &Inspection, page_sizes: &PageSizes) -> Vec<Change> {
     let rules = Rules { settings: &by_default.supply.settings, disabled_for_process: None };
     let all = page_sizes.mthp.iter().copied().chain(page_sizes.pmd);
@@ -92,7 +94,7 @@ fn larger_sizes_off(size: PageSize, by_default: &Inspection, page_sizes: &PageSi
     enabled.map(|other| Change::setting(thp_size_enabled(other), "never")).collect()
 }
 
-/// The pool for a program that requested hugetlb pages itself and fell back to smaller pages.
+/// A hugetlb pool for a program that requested hugetlb pages itself and fell back to smaller pages.
 fn requested_pool(size: PageSize, by_default: &Inspection) -> Option<Candidate> {
     let requests = by_default.refused_requests.iter().flatten();
     let pages = requests.filter(|one| one.size == size && one.limit.is_none()).map(|one| one.pages).max()?;
@@ -100,7 +102,8 @@ fn requested_pool(size: PageSize, by_default: &Inspection) -> Option<Candidate> 
     (pages > 0).then(|| Candidate { remedy, bytes: pages.saturating_mul(size.bytes()) })
 }
 
-/// Adds a setting for a region. Regions that need the same switch and the same pool share one, with the sum of their pages.
+/// Adds a setting that a region needs. Regions that need the same switch and the same pool share one setting, with the sum
+/// of their pool pages.
 fn add(found: &mut BTreeMap<Vec<Change>, Candidate>, candidate: Candidate) {
     let without_pages = candidate.remedy.changes.iter().map(|change| match change {
         Change::Pool { page_bytes, .. } => Change::Pool { page_bytes: *page_bytes, pages: 0 },
@@ -118,7 +121,8 @@ fn add(found: &mut BTreeMap<Vec<Change>, Candidate>, candidate: Candidate) {
     }
 }
 
-/// Merges the same remedy for another region. The condition is dropped if one of the regions does not need it.
+/// Merges a remedy with the same remedy for another region. The merged remedy keeps its condition only if both regions
+/// need it.
 fn merge(known: &mut Remedy, other: Remedy) {
     for (known, added) in known.changes.iter_mut().zip(&other.changes) {
         if let (Change::Pool { pages, .. }, Change::Pool { pages: more, .. }) = (known, added) {
@@ -128,7 +132,8 @@ fn merge(known: &mut Remedy, other: Remedy) {
     known.only = known.only.take().filter(|_| other.only.is_some());
 }
 
-/// The remedies for a region: those of its causes if this is its target size, otherwise remedies composed for this size.
+/// The remedies for a region: those of its causes if `size` is the size that they are about, otherwise remedies composed
+/// for `size`.
 fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, region: &Region) -> Vec<Remedy> {
     if region.benefit.bytes == 0 {
         return Vec::new();
@@ -145,7 +150,7 @@ fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, regio
         length_bytes: region.accessible_bytes,
         runtimes: &by_default.runtimes,
         deciding: Deciding { size: rules.deciding(size), mounted_file: None, lacks_file_folios: false },
-        // Attempts make pools of their own.
+        // Attempts create the pool pages that they need, so pages that are free now do not count.
         free_pool_pages: 0,
     };
     remedies(&memory, &causes.iter().collect::<Vec<&Cause>>())
@@ -158,7 +163,7 @@ fn without_thp(host: &Host) -> Result<Vec<Candidate>, Failure> {
     let files: Vec<String> = [format!("{THP}/enabled")].into_iter().chain(sizes.map(thp_size_enabled)).collect();
     let mut words = Vec::new();
     for file in files {
-        // Before Linux 6.8 there is one file for all sizes.
+        // Before Linux 6.8 there is only the file for all sizes.
         if let Some(word) = host.value(&file).map_err(Failure::input)? {
             words.push((file, word));
         }

@@ -1,4 +1,5 @@
-//! The policy whose pages a setting has to give: the winner, or the least intrusive of tied winners.
+//! Which policy's pages a setting has to give ([`Goal`]): the winner's, or those of the least intrusive of several tied
+//! winners.
 
 use policy::size::PageSize;
 use policy::{DirectMapLeaves, Granularity, Modifier, PageSizes, Policy};
@@ -33,14 +34,14 @@ impl Goal {
     }
 }
 
-/// The policy that won, the least intrusive of those that are tied.
+/// The policy that won; of several tied ones the least intrusive.
 fn winner(comparison: &Comparison) -> Result<Policy, String> {
     let analysis = comparison.analysis.as_ref().ok_or("the comparison has no result")?;
     let policies = analysis.best().into_iter().map(|arm| &comparison.design.arms[arm].policy);
     policies.min_by_key(|policy| intrusiveness(policy)).cloned().ok_or_else(|| without_best(analysis, comparison))
 }
 
-/// Why no policy is best.
+/// Why no policy is best, so that there is no goal.
 fn without_best(analysis: &Analysis, comparison: &Comparison) -> String {
     let any = |is: fn(&Outcome) -> bool| analysis.arms.iter().any(|arm| is(&arm.outcome));
     let command = results::advice::command(comparison);
@@ -54,7 +55,7 @@ fn without_best(analysis: &Analysis, comparison: &Comparison) -> String {
     }
 }
 
-/// Why no setting is tried for a policy, and what to change instead.
+/// Why no setting is tried for this policy, and what to change instead.
 fn untried(policy: &Policy) -> String {
     let options = match policy.granularity {
         Granularity::DirectMap(DirectMapLeaves::Of(PageSize::K4)) => {
@@ -78,7 +79,7 @@ fn untried(policy: &Policy) -> String {
     format!("{policy}: no setting gives it to a program. Not tried: {}", all.join("; "))
 }
 
-/// The order in which tied policies are preferred.
+/// A number by which tied policies are ordered; the lowest is preferred.
 fn intrusiveness(policy: &Policy) -> (usize, u8) {
     let granularity = match policy.granularity {
         Granularity::Default => 0,

@@ -1,7 +1,8 @@
 //! Advice after a comparison: the least intrusive setting that was seen to give a program the pages of the winning policy.
 //!
-//! A setting is tried as a user would use it: the program runs without a policy, and its memory is inspected before it frees a
-//! large part, and when it exits. A setting holds if it has nine tenths of the policy's effect, measured in the same way.
+//! A setting is tried as a user would use it: the program runs with the setting and without a policy. Its memory is inspected
+//! before the program frees a large part of it, and when the program exits. A setting holds if it has nine tenths of the
+//! policy's effect, measured in the same way.
 
 pub mod attempt;
 mod candidates;
@@ -26,20 +27,20 @@ use crate::waiting::report_lease_holder;
 use candidates::Candidate;
 use goal::Goal;
 
-/// Without a request for advice, settings are tried only if a trial takes at most this long, in seconds.
+/// If the user did not ask for advice, settings are tried only if a trial takes at most this long, in seconds.
 const MAX_TRIAL_S: f64 = 30.0;
 
-/// How settings are kept from other pagelabs while some are tried.
+/// How long to wait for other pagelabs before settings are tried, or the lease that makes waiting unnecessary.
 pub struct Waiting {
     /// How long to wait for another pagelab.
     pub patience: Duration,
-    /// The lease of the comparison: with it there is no wait, and the result is shown when it is there.
+    /// The lease that the comparison kept, with which there is no wait.
     pub lease: Option<Lease>,
 }
 
-/// Runs a comparison's program with settings, to find one that works like the winning policy. If the program behaves differently
-/// when it is run again, that is no error: the advice says so. With `is_requested`, a trial may take any time.
-/// A `chosen` policy takes the place of the one that won.
+/// Runs a comparison's program with settings, to find a setting that works like the winning policy. It is no error if the
+/// program behaves differently when it is run again; the advice then says so. With `is_requested`, a trial may take any time. If
+/// the user has `chosen` a policy, it replaces the one that won.
 ///
 /// # Errors
 /// A setting cannot be restored, the program cannot be started, or a signal stopped it.
@@ -66,7 +67,7 @@ pub fn advice(
     }
 }
 
-/// Tries settings, and then restores the system's own.
+/// Tries settings, and then restores the system's own values.
 fn try_and_restore(goal: &Goal, work: &mut Work, mut session: Session) -> Result<Tried, Failure> {
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let tried = try_settings(goal, work, &mut session);
@@ -111,12 +112,13 @@ fn try_settings(goal: &Goal, work: &mut Work, session: &mut Session) -> Result<T
     Ok(tried)
 }
 
-/// The time limit of a run with a setting if the user gave none: a setting may make the program hang.
+/// The time limit of a run with a setting, if the user gave none. It is needed because a setting may make the program
+/// hang.
 fn default_limit(trial_s: Option<f64>) -> Duration {
     Duration::from_secs_f64((10.0 * trial_s.unwrap_or(0.0)).clamp(60.0, 86_400.0))
 }
 
-/// Fails if the policy had no effect on the page sizes: then a setting has nothing to achieve.
+/// Fails if the policy had no effect on the page sizes, because then a setting has no effect to reproduce.
 fn check_effect(goal: &Goal, large: LargeBytes) -> Result<(), Failure> {
     let policy = &goal.policy;
     let reason = match policy.granularity {

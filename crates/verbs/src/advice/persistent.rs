@@ -1,5 +1,5 @@
-//! `--write`: writes files that apply a setting at each start of the program, or at each boot. Nothing outside the directory
-//! changes.
+//! `advise --write`: writes files that apply a setting at each start of the program, or at each boot. Nothing outside the
+//! given directory changes.
 
 use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
@@ -13,7 +13,7 @@ use crate::failure::Failure;
 /// A file that applies a setting.
 #[derive(Debug, PartialEq)]
 struct PersistentFile {
-    /// Relative to the directory.
+    /// The path of the file, relative to the given directory.
     path: String,
     text: String,
     is_program: bool,
@@ -123,7 +123,8 @@ fn wrapper(command: &[String], changes: &SettingChanges) -> String {
     format!("#!/bin/sh\n{variables}exec {} \"$@\"{arguments}\n", quoted(program))
 }
 
-/// A drop-in for a unit (systemd.exec(5), systemd.service(5)). Arguments can only be added by repeating the whole command line.
+/// A drop-in for a unit (systemd.exec(5), systemd.service(5)). A drop-in cannot append arguments, so it repeats the whole
+/// command line.
 fn drop_in(command: &[String], changes: &SettingChanges) -> String {
     let quoted = |word: &str| format!("\"{}\"", word.replace('\\', "\\\\").replace('"', "\\\"").replace('%', "%%"));
     let variable = |(name, value): &(String, String)| format!("Environment={}\n", quoted(&format!("{name}={value}")));

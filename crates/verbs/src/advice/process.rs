@@ -1,4 +1,5 @@
-//! Advice for a running process. It cannot be restarted, so settings are listed and not tried; `--collapse` collapses its memory.
+//! Advice for a running process. It cannot be restarted, so settings are only listed and not tried. `--collapse` collapses the
+//! memory of the process.
 
 use census::Observer;
 use census::inspect::{Detail, Inspector};
@@ -50,8 +51,8 @@ fn observer() -> Result<Observer, Failure> {
     Ok(Observer::open().map_err(Failure::input)?.with_file_folios())
 }
 
-/// One line for each setting that concerns a hundredth of the resident memory or more, with its condition. The memory of settings that
-/// take hugetlb pages and of those that take THP is the same memory.
+/// One line, with its condition, for each setting that concerns at least a hundredth of the resident memory. A setting that takes
+/// hugetlb pages and one that takes THP can concern the same memory.
 fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<String>, Failure> {
     let mut settings: Vec<Candidate> = Vec::new();
     let mut source = None;
@@ -64,7 +65,7 @@ fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<St
         let source = source.map(|change| format!("; in its source: {change}")).unwrap_or_default();
         return Ok(vec![folded(format!("no setting is known that would give this process more large pages{source}"))]);
     }
-    // The sort is stable: of settings for the same memory the least intrusive comes first.
+    // The sort is stable, so of settings for the same memory the least intrusive comes first.
     settings.sort_by_key(|one| std::cmp::Reverse(one.bytes));
     let worth = (inspected.resident_bytes() / 100).min(settings[0].bytes);
     let (shown, small): (Vec<&Candidate>, Vec<&Candidate>) = settings.iter().partition(|one| one.bytes >= worth);

@@ -1,4 +1,5 @@
-//! Tries combinations under the settings that each needs, one size after the other.
+//! Tries combinations of memory, way and size ([`Bench`]): for one size after the other, under the settings that the
+//! size needs.
 
 use std::fs::{File, OpenOptions};
 use std::time::{Duration, Instant};
@@ -20,16 +21,17 @@ use super::why;
 use crate::failure::Failure;
 use crate::progress_line::ProgressLine;
 
-/// How often a swap-in that gives base pages is tried: the kernel reads a folio back as one (Linux 6.12, `alloc_swap_folio` in
-/// mm/memory.c) only if its swap slots are in a row, which depends on what else was swapped.
+/// How often a swap-in that gives base pages is tried. The kernel reads a large folio back as one folio only if its swap slots
+/// are contiguous, which depends on what else was swapped (Linux 6.12, `alloc_swap_folio` in mm/memory.c).
 const SWAP_TRIES: u32 = 4;
 
-/// khugepaged has seen all memory after two scans that end; a scan takes milliseconds where it does not sleep in between.
+/// After this number of full scans, khugepaged has seen all memory: the first scan may have begun before the memory
+/// existed. A scan takes milliseconds if khugepaged does not sleep in it.
 const SCANS: u64 = 2;
 const SCAN_TIMEOUT: Duration = Duration::from_secs(20);
 const SCAN_POLL: Duration = Duration::from_millis(10);
 
-/// What trials need, and the leased settings.
+/// What all trials use, and the leased settings.
 pub struct Bench {
     pub host: Host,
     pub observer: Observer,
@@ -37,21 +39,21 @@ pub struct Bench {
     /// `None` without root: no setting is changed.
     pub leased: Option<(Lease, KhugepagedHold)>,
     pub deadline: Option<Instant>,
-    /// The settings that the size of the moment needs.
+    /// The settings that the current size needs.
     pub wanted: Settings,
 }
 
-/// The files of the trials, removed at the end.
+/// The files that trials map; removed on drop.
 struct Files(Vec<TempDir>);
 
 impl Bench {
-    /// The leaf of a PMD; the base page where the kernel has no THP.
+    /// The size of a PMD leaf; the base page size if the kernel has no THP.
     fn pmd(&self) -> PageSize {
         let sizes = self.host.page_sizes();
         sizes.pmd.unwrap_or(sizes.base)
     }
 
-    /// The folio sizes of the kernel, for private or shared memory, up to the leaf of a PMD.
+    /// The folio sizes of the kernel up to the PMD size.
     pub fn folio_sizes(&self) -> Result<Vec<PageSize>, Failure> {
         let mut found = Vec::new();
         let mut bytes = self.host.page_sizes().base.bytes() * 2;
@@ -66,7 +68,7 @@ impl Bench {
         Ok(found)
     }
 
-    /// All cells of a size.
+    /// Tries all combinations of a size; returns their cells.
     pub fn try_size(
         &mut self,
         size: PageSize,
@@ -112,19 +114,20 @@ impl Bench {
         }
         let mut wanted = settings::open(&self.host, size, folio_sizes).map_err(Failure::input)?;
         if subjects.iter().any(|subject| subject.memory.kind == Kind::Hugetlb) {
-            // The memory, and its copy after a fork.
+            // One page for the memory, and one for its copy after a fork.
             wanted.extend(settings::pool(&self.host, size, 2).map_err(Failure::input)?);
         }
         Ok(wanted)
     }
 
-    /// Restores every setting, with khugepaged asleep: what a size needs is decided on the original settings.
+    /// Restores every setting, with khugepaged asleep, because the settings for the next size are derived from the
+    /// original ones.
     fn rest(&mut self) -> Result<(), Failure> {
         self.wanted.clear();
         self.apply().map(drop)
     }
 
-    /// Puts the wanted settings in force, with khugepaged asleep. Returns whether every pool has the requested pages.
+    /// Applies the wanted settings, with khugepaged asleep. Returns whether every pool has the requested pages.
     fn apply(&mut self) -> Result<bool, Failure> {
         let Some((lease, khugepaged)) = &mut self.leased else { return Ok(true) };
         let pairs = self.wanted.iter().map(|(path, value)| (path.as_str(), value.as_str()));
@@ -133,7 +136,7 @@ impl Bench {
         Ok(written.iter().all(|written| *written == Written::InFull))
     }
 
-    /// Why a combination cannot be tried.
+    /// Why a combination cannot be tried; `None` if it can.
     fn lacking(&self, tried: &Combination, folio_sizes: &[PageSize]) -> Result<Option<String>, Failure> {
         let (kind, way, size) = (tried.kind(), tried.way, tried.size);
         let is_pool = kind == Kind::Hugetlb;
@@ -160,8 +163,8 @@ impl Bench {
         Ok(swaps.is_some_and(|swaps| swaps.lines().count() > 1))
     }
 
-    /// Tries a combination, and again where an allocation failed or where chance decides. Returns whether the last trial lacked free
-    /// memory too.
+    /// Tries a combination, repeatedly if an allocation failed or if the result depends on chance. Returns whether the last trial
+    /// still lacked free memory.
     fn try_repeatedly(&mut self, tried: &Combination) -> Result<(Outcome, bool), Failure> {
         let (mut outcome, mut shortage) = self.try_once(tried)?;
         let tries = if tried.way == Way::SwapIn { SWAP_TRIES } else { 1 };
@@ -179,7 +182,7 @@ impl Bench {
         Ok((outcome, is_short))
     }
 
-    /// Tries a combination once. Also returns the counter of failed allocations that moved.
+    /// Tries a combination once. Also returns the cause if a counter of failed allocations increased meanwhile.
     fn try_once(&mut self, tried: &Combination) -> Result<(Outcome, Option<Cause>), Failure> {
         let mut files = Files(Vec::new());
         let before = self.host.counters().map_err(Failure::input)?;
@@ -200,8 +203,8 @@ impl Bench {
         Ok((outcome, shortage))
     }
 
-    /// Names the setting that switches the size off, where settings are as found. As root, the setting is tried, and named only if the
-    /// memory then has the size.
+    /// If the combination was refused under the settings as found: names the setting that switches the size off. With root rights the
+    /// setting is tried, and named only if the memory then gets the size.
     fn with_setting(&mut self, tried: &Combination, outcome: Outcome) -> Result<Outcome, Failure> {
         let Outcome::Refused { refusal, large_ratio, .. } = &outcome else { return Ok(outcome) };
         let is_found = self.mode == SettingsMode::Found;
@@ -222,7 +225,7 @@ impl Bench {
         Ok(if helps { Outcome::Refused { cause, refusal, setting: Some(setting), large_ratio } } else { outcome })
     }
 
-    /// Lets khugepaged scan all memory, and waits until it has. Where it does not run, there is nothing to wait for.
+    /// Lets khugepaged scan all memory, and waits until it has. If khugepaged does not run, this returns at once.
     fn let_khugepaged_scan(&mut self) -> Result<(), Failure> {
         let Some((lease, _)) = &mut self.leased else { return Ok(()) };
         let scans = || self.host.number(&format!("{KHUGEPAGED}/full_scans")).map_err(Failure::input);
@@ -240,7 +243,7 @@ impl Bench {
     }
 }
 
-/// Whether khugepaged runs: since Linux 6.8 for any setting that enables the leaf of a PMD, before that for the global one.
+/// Whether khugepaged runs: since Linux 6.8 if any setting enables the PMD size, before that if the global setting does.
 fn is_khugepaged_wanted(host: &Host) -> Result<bool, Failure> {
     let Some(pmd) = host.page_sizes().pmd else { return Ok(false) };
     let own = format!("{THP}/hugepages-{}kB", pmd.bytes() >> 10);
@@ -254,7 +257,7 @@ fn is_khugepaged_wanted(host: &Host) -> Result<bool, Failure> {
     Ok(false)
 }
 
-/// What is missing where memory of a file has no directory.
+/// Why a kind of memory that needs a file has no directory.
 fn no_mount(kind: Kind) -> &'static str {
     if kind == Kind::Tmpfs {
         "no tmpfs is mounted on /dev/shm"
@@ -268,7 +271,7 @@ fn is_large(outcome: &Outcome) -> bool {
 }
 
 impl Files {
-    /// The file of a subject, open for what the probe does with it; `None` for memory without a file.
+    /// A new file for the subject's memory, opened as the probe needs it; `None` for memory without a file.
     #[expect(clippy::disallowed_methods, reason = "no other user can change the temporary directory")]
     fn of(&mut self, subject: &Subject, bytes: u64) -> Result<Option<File>, Failure> {
         let Some(parent) = &subject.directory else { return Ok(None) };

@@ -1,5 +1,5 @@
-//! `pagelab capabilities`: which page each kind of memory can get on this kernel, and by which way. Each cell is tried by a small
-//! program, and proven from pagemap, kpageflags and smaps.
+//! `pagelab capabilities`: which page each kind of memory can get on this kernel, and in which way. Each combination is tried by
+//! a small program, and the result is read from pagemap, kpageflags and smaps.
 
 mod bench;
 pub mod probe;
@@ -28,7 +28,7 @@ use crate::progress_line::ProgressLine;
 use crate::waiting;
 use crate::words::parse_duration;
 
-/// The folio size that `--quick` tries, next to the leaf of a PMD and its hugetlb pool.
+/// The folio size that `--quick` tries, in addition to the PMD size.
 const QUICK: PageSize = PageSize::K64;
 
 /// Arguments of `pagelab capabilities`.
@@ -184,7 +184,8 @@ fn or_all<T: Copy>(chosen: &[T], all: &[T]) -> Vec<T> {
     if chosen.is_empty() { all.to_vec() } else { chosen.to_vec() }
 }
 
-/// Of the architectures of pagelab, arm64 has the contiguous bit and riscv64 Svnapot.
+/// Which feature for contiguous entries an architecture has. Of pagelab's architectures, arm64 has the contiguous bit
+/// and riscv64 has Svnapot.
 fn contiguous(architecture: &str) -> Contiguous {
     match architecture {
         "aarch64" | "riscv64" => Contiguous::NotSeen,
@@ -192,7 +193,7 @@ fn contiguous(architecture: &str) -> Contiguous {
     }
 }
 
-/// A word that names no kind or no way.
+/// A word that is neither a kind of memory nor a way.
 #[derive(Debug, thiserror::Error)]
 #[error("expected one of {0}")]
 struct WordError(String);

@@ -1,4 +1,4 @@
-//! The side of a cell that has the memory: makes it, reports where it is, and sleeps until it is killed.
+//! The probe of `capabilities`: makes the memory of a trial, reports where it is, and sleeps until it is killed.
 
 use std::fs::File;
 use std::io::{Write, stdin, stdout};
@@ -47,7 +47,7 @@ pub enum Message {
 /// The signal at which the probe reads its memory again and repeats its report.
 pub const READ_AGAIN: Signal = Signal::SIGUSR1;
 
-/// Runs the probe; returns only where it cannot report.
+/// Runs the probe. It returns only if it cannot report.
 pub fn run(arguments: &ProbeArguments) -> Result<(), Failure> {
     let file = arguments.file.then(|| stdin().as_fd().try_clone_to_owned()).transpose().map_err(Failure::input)?;
     let wake = SigSet::from_iter([READ_AGAIN]);

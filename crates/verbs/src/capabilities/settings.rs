@@ -1,4 +1,4 @@
-//! The settings under which a size is tried.
+//! The system settings under which `capabilities` tries a size.
 
 use host::{HUGETLB, Host, HostError, KHUGEPAGED, THP, hugetlb_file};
 use policy::capability::Kind;
@@ -7,8 +7,8 @@ use policy::size::PageSize;
 /// Settings as path and value.
 pub type Settings = Vec<(String, String)>;
 
-/// The settings that enable one size alone, for advised memory: the memory of other programs stays as it is, and khugepaged has little
-/// to scan. Settings that the kernel lacks are left out.
+/// The settings that enable only this size, and only for advised memory. So other programs' memory stays as it is, and khugepaged has
+/// little to scan. Settings that the kernel lacks are left out.
 pub fn open(host: &Host, size: PageSize, folio_sizes: &[PageSize]) -> Result<Settings, HostError> {
     let pmd = host.page_sizes().pmd;
     const FILES: [(&str, &str); 2] = [("enabled", "madvise"), ("shmem_enabled", "advise")];
@@ -27,7 +27,7 @@ pub fn open(host: &Host, size: PageSize, folio_sizes: &[PageSize]) -> Result<Set
     existing(host, wanted)
 }
 
-/// Lifts khugepaged's limits: it may fill holes, and take swapped and shared pages.
+/// The settings that lift khugepaged's limits: it may then fill holes, and collapse swapped and shared pages.
 fn khugepaged_limits(host: &Host) -> Settings {
     let sizes = host.page_sizes();
     let Some(pmd) = sizes.pmd else { return Settings::new() };
@@ -37,7 +37,7 @@ fn khugepaged_limits(host: &Host) -> Settings {
     limits.into_iter().chain([of("defrag", "1")]).collect()
 }
 
-/// The settings with which khugepaged scans all memory at once and again soon.
+/// The settings with which khugepaged scans all memory at once, and again soon after.
 pub fn scanning(host: &Host) -> Result<Settings, HostError> {
     let of = |name: &str, value: &str| (format!("{KHUGEPAGED}/{name}"), value.to_owned());
     existing(
@@ -46,7 +46,7 @@ pub fn scanning(host: &Host) -> Result<Settings, HostError> {
     )
 }
 
-/// A pool that has at least `pages` free pages; nothing where it has them, or does not exist.
+/// The setting that gives a pool at least `pages` free pages; empty if the pool has them already, or does not exist.
 pub fn pool(host: &Host, size: PageSize, pages: u64) -> Result<Settings, HostError> {
     let path = hugetlb_file(size, "nr_hugepages");
     let (Some(now), Some(free)) = (host.number(&path)?, host.number(&hugetlb_file(size, "free_hugepages"))?) else {
@@ -56,7 +56,8 @@ pub fn pool(host: &Host, size: PageSize, pages: u64) -> Result<Settings, HostErr
     Ok(if missing == 0 { Settings::new() } else { vec![(path, (now + missing).to_string())] })
 }
 
-/// The file of a folio size that decides about a kind of memory, and whether the kernel has it.
+/// The path of the setting that decides whether a kind of memory gets this size, and whether the kernel has that
+/// setting.
 pub fn deciding(host: &Host, kind: Kind, size: PageSize) -> Result<(String, bool), HostError> {
     let path = match kind {
         Kind::Hugetlb => format!("{HUGETLB}/hugepages-{}kB/nr_hugepages", size.bytes() >> 10),

@@ -1,4 +1,4 @@
-//! The memory that is tried: each kind, and for files each mount.
+//! The memory that `capabilities` tries ([`Subject`]): each kind, and for files each mount.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -11,14 +11,14 @@ use crate::failure::Failure;
 /// Where a tmpfs is mounted on every Linux system that has POSIX shared memory (shm_overview(7)).
 const TMPFS: &str = "/dev/shm";
 
-/// File systems without a device: files in them are no files of [`Kind::is_file`].
+/// File systems that keep files in memory. Files in them do not count as file memory ([`Kind::is_file`]).
 const IN_MEMORY: [&str; 4] = ["tmpfs", "ramfs", "rootfs", "devtmpfs"];
 
-/// Memory of one row, and where its files are made.
+/// The memory of one row, and the directory in which its files are made.
 #[derive(Debug)]
 pub struct Subject {
     pub memory: Memory,
-    /// `None` for memory without a file, and where the file system that it needs is not mounted.
+    /// `None` for memory without a file, or if the file system that it needs is not mounted.
     pub directory: Option<PathBuf>,
 }
 
@@ -28,7 +28,8 @@ struct Place {
     mount: Mount,
 }
 
-/// The subjects of some kinds. If none of `directories` is on a disk, the first directory of temporary files that is on one is used.
+/// The subjects of these kinds. If none of `directories` is on a disk, the first usual directory for temporary files that is on a
+/// disk is used.
 pub fn find(host: &Host, kinds: &[Kind], directories: &[PathBuf]) -> Result<Vec<Subject>, Failure> {
     let named = directories.iter().map(|directory| place(host, directory)).collect::<Result<Vec<_>, _>>()?;
     let (mut in_memory, mut on_disk): (Vec<_>, Vec<_>) = named.into_iter().partition(Place::is_in_memory);
@@ -50,7 +51,7 @@ pub fn find(host: &Host, kinds: &[Kind], directories: &[PathBuf]) -> Result<Vec<
     Ok(kinds.iter().flat_map(of_kind).collect())
 }
 
-/// A directory in memory that is not a tmpfs.
+/// The directory is in memory, but not on a tmpfs.
 #[derive(Debug, thiserror::Error)]
 #[error("expected a directory of a disk's file system or of a tmpfs, found {0}")]
 struct NoFileSystem(String);
@@ -72,18 +73,18 @@ impl Place {
         IN_MEMORY.contains(&self.mount.kind.as_str())
     }
 
-    /// The name of the mount in a row.
+    /// The name of the mount in the table's rows.
     fn label(&self) -> String {
         if self.mount.kind != "tmpfs" {
             return self.mount.kind.clone();
         }
         let huge = self.mount.options.iter().find(|option| option.starts_with("huge="));
-        // A mount without the option has `never` (tmpfs(5)).
+        // A mount without this option has `huge=never` (tmpfs(5)).
         huge.cloned().unwrap_or_else(|| "huge=never".to_owned())
     }
 }
 
-/// One subject for each place whose mount has another label.
+/// One subject for each distinct label of a mount.
 fn subjects(kind: Kind, places: &[Place]) -> Vec<Subject> {
     let mut found: Vec<Subject> = Vec::new();
     for place in places {

@@ -1,4 +1,5 @@
-//! The side of a cell that examines: starts the probe, and proves from the kernel what maps its memory.
+//! One trial of `capabilities`: starts the probe, a process with the memory, and reads from the kernel what maps that
+//! memory.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -21,7 +22,7 @@ use super::subjects::Subject;
 /// A probe that has not reported after this time hangs.
 const REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Why a probe has no report.
+/// Why a probe has not reported.
 #[derive(Debug, thiserror::Error)]
 enum ReportError {
     #[error("the program did not report within {} s", REPORT_TIMEOUT.as_secs())]
@@ -34,7 +35,7 @@ enum ReportError {
     Malformed(#[from] serde_json::Error),
 }
 
-/// What is tried.
+/// What is tried: one size, for one kind of memory, in one way.
 #[derive(Clone, Copy, Debug)]
 pub struct Combination<'a> {
     pub subject: &'a Subject,
@@ -47,8 +48,8 @@ impl Combination<'_> {
         self.subject.memory.kind
     }
 
-    /// Length of the memory: one hugetlb page, or two PMD leaves. Where these are very large, one of them, and less for a smaller size
-    /// in a way that never collapses.
+    /// Length of the memory: one hugetlb page, or two PMD leaves. If PMD leaves are very large, only one, or less than one for a
+    /// smaller size in a way that never collapses.
     pub fn length_bytes(&self, pmd: PageSize) -> u64 {
         const FEW_BYTES: u64 = 32 << 20;
         match self.way {
@@ -60,14 +61,14 @@ impl Combination<'_> {
     }
 }
 
-/// A probe whose memory is ready, or that could not make it.
+/// A probe that has reported: that its memory is ready, or why it could not make it.
 pub struct Running {
     child: Child,
     stdout: BufReader<ChildStdout>,
     reported: Result<Message, ReportError>,
 }
 
-/// Starts a probe and waits for its report. A file becomes its standard input.
+/// Starts a probe and waits for its report. If there is a file, it becomes the probe's standard input.
 pub fn start(tried: &Combination, pmd: PageSize, file: Option<File>) -> std::io::Result<Running> {
     let bytes = tried.length_bytes(pmd).to_string();
     let (size, pmd) = (tried.size.to_string(), pmd.to_string());
@@ -100,7 +101,7 @@ fn is_readable(stdout: &ChildStdout, patience: Duration) -> std::io::Result<bool
 }
 
 impl Running {
-    /// Lets the probe read its memory again, and waits until it has.
+    /// Lets the probe read its memory again, and waits for its next report.
     pub fn read_again(&mut self) -> std::io::Result<()> {
         if matches!(self.reported, Ok(Message::Ready { .. })) {
             let pid = i32::try_from(self.child.id()).map_err(std::io::Error::other)?;
@@ -127,7 +128,7 @@ impl Running {
         Err(ReportError::Ended(status))
     }
 
-    /// What maps the memory of the probe. `cause` says why, where that is not the size.
+    /// What maps the memory of the probe. `cause` is the reason to give if that is not the size.
     pub fn examine(&self, tried: &Combination, pmd: PageSize, observer: &Observer, cause: Cause) -> Outcome {
         match &self.reported {
             Err(error) => Outcome::Unknown { reason: error.to_string() },
@@ -149,7 +150,8 @@ fn seen(wanted: &Wanted, pid: u32, observer: &Observer, cause: Cause) -> Result<
     Ok(judge(wanted, &regions, cause))
 }
 
-/// A refused call. Only what fails for want of a page of the pool is about the pool.
+/// The outcome of a refused call. For hugetlb memory, ENOMEM or a fault without an error number means that the pool has
+/// no page.
 fn refused(tried: &Combination, refusal: &Refusal, cause: Cause) -> Outcome {
     let is_pool = tried.kind() == Kind::Hugetlb && matches!(refusal.errno, None | Some(policy::hugetlb::ENOMEM));
     let cause = match refusal.errno {
@@ -162,7 +164,7 @@ fn refused(tried: &Combination, refusal: &Refusal, cause: Cause) -> Outcome {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // A probe that ended already needs no signal, and its child dies with it.
+        // If the probe has ended already, it needs no signal. The probe's own child dies with the probe.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! Why a combination did not get its size.
+//! Why a combination of memory, way and size did not get the size.
 
 use host::{Counters, FALLBACKS, Host, THP, chosen_word};
 use policy::capability::{Kind, Setting, Way};
@@ -9,7 +9,7 @@ use super::subjects::Subject;
 use super::trial::Combination;
 use crate::failure::Failure;
 
-/// The cause where every call succeeded and no allocation failed: what the way itself does.
+/// The cause if every call succeeded and no allocation failed: it follows from the way alone.
 pub fn expected(tried: &Combination) -> Cause {
     match tried.way {
         _ if tried.kind().is_file() => Cause::FilePages,
@@ -24,7 +24,7 @@ pub fn expected(tried: &Combination) -> Cause {
     }
 }
 
-/// What the mount of the tmpfs says about sizes.
+/// The cause, if the mount option of the tmpfs refuses large folios.
 fn mount_refusal(subject: &Subject) -> Cause {
     match subject.memory.mount.as_deref().and_then(|mount| mount.strip_prefix("huge=")) {
         None | Some("always" | "advise") => Cause::Unexplained,
@@ -32,7 +32,8 @@ fn mount_refusal(subject: &Subject) -> Cause {
     }
 }
 
-/// The counter of failed allocations of the size that moved. It counts for the whole system.
+/// The cause, if a counter of failed allocations of this size increased between `before` and `after`. The counters are
+/// for the whole system.
 pub fn shortage(tried: &Combination, before: &Counters, after: &Counters) -> Option<Cause> {
     let own = |name: &str| format!("hugepages-{}kB/{name}", tried.size.bytes() >> 10);
     let names: Vec<String> = match tried.way {
@@ -47,9 +48,10 @@ pub fn shortage(tried: &Combination, before: &Counters, after: &Counters) -> Opt
     })
 }
 
-/// The setting that switches the size off, and the value that would change that. The trial advises its memory.
+/// If a setting switches the size off, the cause and a value that would enable it. The value is for advised memory,
+/// because trials advise their memory.
 pub fn disabled(host: &Host, tried: &Combination) -> Result<Option<(Cause, Setting)>, Failure> {
-    // The mount of a tmpfs decides about its files, not these settings.
+    // For files on a tmpfs the mount decides, not these settings.
     let has_setting = tried.kind() != Kind::Hugetlb && !tried.kind().has_mount();
     if !has_setting || tried.way == Way::Collapse {
         return Ok(None);

@@ -128,7 +128,7 @@ pub struct Stopping {
 }
 
 impl Stopping {
-    /// These arguments, with those of `given` that differ from the defaults in place of them.
+    /// Returns these arguments. Each argument of `given` that differs from its default replaces the one here.
     pub fn changed_by(self, given: &Stopping, defaults: &Stopping) -> Stopping {
         fn changed<T: Clone + PartialEq>(own: T, given: &T, default: &T) -> T {
             if given == default { own } else { given.clone() }
@@ -255,7 +255,7 @@ pub struct Keeping {
 }
 
 impl Compare {
-    /// Whether the trials run on this host, not on the fake platform of a test.
+    /// Whether the trials run on this host, as opposed to the fake platform of a test.
     #[cfg(debug_assertions)]
     pub fn is_on_host(&self) -> bool {
         self.fake_platform.is_none()

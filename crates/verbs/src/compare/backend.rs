@@ -1,4 +1,5 @@
-//! What runs the trials: the host, or, in tests of the output, a fake platform, which released programs do not have.
+//! What runs the trials ([`Backend`]): the host, or, in tests of the output, a fake platform. Released programs do not
+//! have the fake platform.
 
 use std::path::Path;
 
@@ -29,7 +30,7 @@ impl Backend {
             .map_or(Ok(Backend::Host), |file| Fake::read(file).map(|fake| Backend::Fake(Box::new(fake))))
     }
 
-    /// Always the host: release builds have no fake platform.
+    /// Always the host, because release builds have no fake platform.
     #[cfg(not(debug_assertions))]
     pub fn of(_: &Compare) -> Result<Backend, Failure> {
         Ok(Backend::Host)

@@ -10,8 +10,8 @@ use crate::failure::{Failure, report};
 use crate::merge::parts;
 use crate::publish::{Forms, publish_merged};
 
-/// The arms of a design over boots: the named ones, or else every leaf size that this kernel's direct map can have, largest
-/// first, and then the arm without one single leaf size.
+/// The arms of a design over boots: the named policies. Without any, every leaf size that this kernel's direct map can
+/// have, largest first, followed by the arm in which leaf sizes are mixed.
 ///
 /// # Errors
 /// A policy that cannot be an arm over boots.
@@ -41,7 +41,8 @@ pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Re
     });
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
     let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
-    // Parts that each match a part with one arm need not match each other.
+    // Two parts may each match a part with a single arm and still not match each other, so the part with the most arms
+    // is used.
     let fullest = boots::part_with_most_arms(&parts).unwrap_or(&own).clone();
     parts.retain(|part| same_design(&fullest, part).is_ok());
     publish_merged(&boots::merge(&parts).map_err(Failure::input)?, forms)

@@ -28,7 +28,8 @@ pub fn design(
 ) -> Result<Design, Failure> {
     let policies = policies(arguments, host)?;
     let (arms, baseline) = arms(policies, variants, arguments.baseline.as_ref(), arguments.aa);
-    // The single arm of a boot is compared with arms of other boots, and that of a guest with those of other kernels.
+    // An arm-of-boot comparison has a single arm, which is compared with the arms of other boots. In a guest, a single
+    // arm is compared with the arms of other kernels.
     let is_guest = || host.machine().is_ok_and(|machine| kernel_of(&machine).is_some());
     if arms.len() < 2 && !arguments.arm_of_boot && !is_guest() {
         return Err(alone(&arms[baseline].label));
@@ -60,10 +61,10 @@ pub fn design(
     }
 }
 
-/// The number of blocks before which the run does not stop.
+/// The number of blocks before which the comparison does not stop.
 ///
 /// # Errors
-/// It is larger than the number of blocks at which the run stops.
+/// It is larger than the maximum number of blocks.
 fn min_blocks(stopping: &Stopping) -> Result<u32, Failure> {
     match stopping.min_blocks {
         Some(min) if min > stopping.blocks => Err(Failure::Input(format!(
@@ -88,19 +89,19 @@ fn policies(arguments: &Compare, host: &Host) -> Result<Vec<Policy>, Failure> {
     }
 }
 
-/// The error for a single arm.
+/// The error if there is only one arm, so that there is nothing to compare.
 pub fn alone(label: &str) -> Failure {
     Failure::Input(format!("{label} alone is no comparison; name another policy with -p, or add --aa"))
 }
 
-/// Whether exactly one policy other than `default` is named, and nothing to compare it with.
+/// Whether the arguments name exactly one policy other than `default`, and nothing to compare it with.
 fn is_alone(named: &[Policy], arguments: &Compare) -> bool {
     let Compare { variants, aa, baseline, .. } = arguments;
     named.len() == 1 && named[0] != Policy::DEFAULT && variants.is_empty() && !aa && baseline.is_none()
 }
 
-/// One arm per policy, or per variant and policy if there are variants, and the index of the baseline. With `twice`, a second
-/// arm of the baseline follows it.
+/// The arms, and the index of the baseline: one arm per policy, or, with variants, one per variant and policy. With `twice`,
+/// the baseline is followed by an A/A arm.
 fn arms(mut policies: Vec<Policy>, variants: Vec<Variant>, wanted: Option<&Policy>, twice: bool) -> (Vec<Arm>, usize) {
     let baseline = baseline(&policies, wanted);
     if !policies.contains(&baseline) {
@@ -115,7 +116,8 @@ fn arms(mut policies: Vec<Policy>, variants: Vec<Variant>, wanted: Option<&Polic
     (arms, at)
 }
 
-/// All policies of one variant, then of the next. Labels name the policy if there are several.
+/// The arms of variants: all policies of one variant, then all of the next. A label contains the policy only if there
+/// are several policies.
 fn of_variants(policies: &[Arm], variants: &[Variant]) -> Vec<Arm> {
     let arm = |variant: &Variant, arm: &Arm| Arm {
         label: match policies.len() {
@@ -146,8 +148,8 @@ fn add_metrics(design: &mut Design, measuring: &Measuring) -> Result<(), Failure
 /// The shortest default time limit of an unattended trial, in seconds.
 const UNATTENDED_S: f64 = 3600.0;
 
-/// The time limit of a trial. Without a terminal, no user would end a trial that hangs, and the host's changed settings would
-/// stay leased.
+/// The time limit of a trial. Without a terminal there is a default limit, because no user could end a trial that hangs, and
+/// the host's changed settings would stay leased.
 pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
     match stopping.trial_time {
         Some(TrialTime::Limited(limit_s)) => Some(limit_s),
@@ -157,13 +159,14 @@ pub fn trial_time_s(stopping: &Stopping) -> Option<f64> {
     }
 }
 
-/// The policies without -p: the kernel's default, base pages, and each larger size that this kernel offers, once. A hugetlb
+/// The default policies: the kernel's default, base pages, and each larger size that this kernel offers, once. A hugetlb
 /// pool that cannot be filled still gets a row, marked `unsupported` with the reason.
 fn sensible(host: &Host) -> Vec<Policy> {
     let page_sizes = host.page_sizes();
     let is_by_default = |granularity: &Granularity| match granularity {
         Granularity::Default | Granularity::Base | Granularity::Thp => true,
-        // arm64 and RISC-V can map 64K as one unit (contiguous PTEs, Svnapot); the other mTHP sizes differ little from it.
+        // Of the mTHP sizes only 64K is a default, because arm64 and RISC-V can map 64K as one unit (contiguous PTEs,
+        // Svnapot), and the other mTHP sizes differ little from it.
         Granularity::Mthp(size) => size.bytes() == 64 << 10,
         Granularity::Hugetlb(size) => Some(*size) == page_sizes.pmd,
         Granularity::DirectMap(_) => false,
@@ -186,7 +189,7 @@ fn distinct(policies: &[Policy]) -> Vec<Policy> {
     distinct
 }
 
-/// A seed from the clock.
+/// A seed that is derived from the clock.
 pub fn seed_of_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |since| since.as_secs())
 }

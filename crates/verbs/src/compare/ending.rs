@@ -48,7 +48,7 @@ fn failed(message: String, blame: Blame) -> Failure {
     }
 }
 
-/// Where the blocks before a failure are; empty if there are none.
+/// A sentence on where the blocks before a failure are; empty if there are none.
 fn stored(comparison: &Comparison) -> String {
     let is_stored = comparison.analysis.is_some() && comparison.id > 0;
     if is_stored {
@@ -58,7 +58,7 @@ fn stored(comparison: &Comparison) -> String {
     }
 }
 
-/// Whether a comparison has results to show. If not, the message of its exit says everything.
+/// Whether a comparison has results to show. If not, the error message says everything.
 pub fn has_results(comparison: &Comparison) -> bool {
     match comparison.ended {
         Ended::Failed { .. } | Ended::TooSlow { .. } | Ended::NothingAdmitted => false,
@@ -67,7 +67,7 @@ pub fn has_results(comparison: &Comparison) -> bool {
     }
 }
 
-/// The error if no policy could be applied: it lists each reason.
+/// The error if no policy could be applied, with the reason for each policy.
 fn nothing_admitted(comparison: &Comparison) -> Failure {
     let arms = comparison.admissions.iter().zip(&comparison.design.arms);
     let reason = |(admission, arm): (&Admission, &Arm)| match admission {

@@ -1,4 +1,4 @@
-//! `--explain`: adds the arms that split effects into parts.
+//! `--explain`: adds the control arms that split effects into reach and placement.
 
 use host::Host;
 use host::admit::{Privilege, Terms};
@@ -6,7 +6,8 @@ use study::comparison::{Design, Khugepaged};
 
 use crate::failure::Failure;
 
-/// Adds the arms with split leaves to the design. As root, also stops khugepaged, which would collapse the split memory again.
+/// Adds to the design, for each policy, a control arm with the policy's frames and split leaves. As root, also stops
+/// khugepaged, which would collapse the split memory again.
 ///
 /// # Errors
 /// There is nothing to split, or the baseline has large pages itself.
@@ -18,7 +19,7 @@ pub fn explained(mut design: Design, host: &Host) -> Result<Design, Failure> {
     Ok(design.with_frames())
 }
 
-/// Lets khugepaged sleep if that is allowed.
+/// Lets khugepaged sleep during the comparison, if this user may do that.
 pub fn hold_khugepaged(design: &mut Design, host: &Host) {
     let terms = Terms::of_this_process(host, tracer::try_tracing);
     if terms.privilege == Privilege::Root && host::admit::khugepaged_settings(host, &terms).is_ok() {

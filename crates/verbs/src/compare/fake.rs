@@ -1,9 +1,9 @@
 //! `--fake-platform FILE`: reads trials from a file, for pagelab's own tests of its output.
 //!
-//! Nothing is run and nothing is changed, so such a test needs no lease, no root and no time, and its figures are the same
-//! everywhere. Three safeguards keep the figures from being taken for measured ones: only builds with debug assertions have
-//! the option (the released program refuses it), and it prints a warning in capitals on standard error; its observations have
-//! the provenance `modelled`, which the first line of every table names; and the machine is called
+//! Nothing is run and nothing is changed, so a test with this option needs no lease, no root and no time, and its figures are
+//! the same everywhere. Three safeguards keep the figures from being taken for measured ones: only builds with debug
+//! assertions have the option (the released program refuses it), and it prints a warning in capitals on standard error; its
+//! observations have the provenance `modelled`, which the first line of every table names; and the machine is called
 //! `FAKE PLATFORM: NOTHING WAS MEASURED` in every document and on every page.
 //!
 //! The file is TOML; `fixtures/platform` has examples. Unknown keys are refused:
@@ -123,7 +123,7 @@ pub enum FakeError {
 /// An arm whose lists and sizes have been checked.
 #[derive(Clone, Debug)]
 struct FakeArm {
-    /// By metric: one figure per trial, repeated cyclically. No list is empty.
+    /// For each metric one figure per trial, repeated cyclically. No list is empty.
     figures: BTreeMap<String, Vec<f64>>,
     exit: Vec<i32>,
     census: Census,
@@ -131,7 +131,7 @@ struct FakeArm {
     unsupported: Option<Unsupported>,
     too_slow: bool,
     fails: Option<String>,
-    /// The number of trials so far.
+    /// The number of trials that this arm has had.
     trials: usize,
 }
 
@@ -147,7 +147,7 @@ pub struct Fake {
 }
 
 impl Fake {
-    /// Reads and checks the file.
+    /// Reads and checks the file of a fake platform.
     ///
     /// # Errors
     /// The file or the captured host cannot be read, or has the wrong format.
@@ -171,7 +171,7 @@ impl Fake {
         self.contention
     }
 
-    /// Marks a comparison as not measured, and prints the same warning.
+    /// Marks a comparison as not measured, and prints a warning to that effect.
     pub fn marked(&self, mut comparison: Comparison) -> Comparison {
         report(format_args!(
             "pagelab: FAKE PLATFORM: NOTHING IS MEASURED. Every figure is one of {}",
@@ -182,7 +182,7 @@ impl Fake {
         comparison
     }
 
-    /// Advances the platform past the trials of an earlier comparison, and sets its clock.
+    /// Continues after the trials of an earlier comparison, and sets the platform's clock.
     pub fn advanced_past(mut self, comparison: &Comparison, clock_s: f64) -> Fake {
         let arms = comparison.trials.iter().filter_map(|record| comparison.design.arms.get(record.trial.arm));
         for arm in arms {

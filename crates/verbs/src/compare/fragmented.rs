@@ -7,7 +7,8 @@ use study::comparison::{Design, Fragmented};
 
 use crate::failure::Failure;
 
-/// The built-in workload that fragments memory and keeps it fragmented; `None` if no arm of the design wants it.
+/// What fragments memory and keeps it fragmented: a built-in workload of pagelab. `None` if no arm of the design needs
+/// it.
 ///
 /// # Errors
 /// The user is not root, or pagelab cannot find its own program file.

@@ -1,4 +1,4 @@
-//! `compare` inside a guest: the same arguments, except those that only the host decides.
+//! `compare` inside a guest: it takes the same arguments as on the host, except those that only the host decides.
 
 use std::ffi::OsString;
 
@@ -31,7 +31,7 @@ pub fn run(
 ) -> Result<Outcome, Failure> {
     let mut compare = in_study::parsed(words)?;
     compare.guests = Default::default();
-    // Every boot has the same metric.
+    // Every boot must have the same primary metric.
     compare.stopping.primary.get_or_insert_with(|| names::WALL_S.to_owned());
     compare.keeping.store = Some(store.path().to_owned());
     (compare.forms.json, compare.forms.html) = (false, None);
@@ -46,7 +46,7 @@ pub fn run(
         compare.measuring.env = own.chain(std::mem::take(&mut compare.measuring.env)).collect();
     }
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
-    // If no time is measured, skipping the inspection of memory would save nothing.
+    // If no time is measured, nothing is saved by leaving memory uninspected.
     compare.measuring.prove_all |= Clock::of(&machine) != Clock::Real;
     let Request { setup, store, .. } = Request::of(compare)?;
     let measured = measure::measure(setup, &store)?;
@@ -54,7 +54,8 @@ pub fn run(
     Ok((measured.comparison, exit))
 }
 
-/// Refuses metrics that an emulated guest cannot measure: times that a program prints, and figures derived from times.
+/// Refuses metrics that an emulated guest cannot measure: times that a program prints, and figures that derive from
+/// times.
 ///
 /// # Errors
 /// Such a metric was requested.
@@ -82,10 +83,10 @@ pub fn check(compare: &Compare, clock: Clock) -> Result<(), Failure> {
     )))
 }
 
-/// As [`check`], for the arguments of `compare`.
+/// Like [`check()`], but takes the arguments of `compare` as words.
 ///
 /// # Errors
-/// As [`check`], or `compare` rejects the arguments.
+/// As [`check()`], or `compare` rejects the arguments.
 pub fn check_words(words: &[String], clock: Clock) -> Result<(), Failure> {
     check(&in_study::parsed(words)?, clock)
 }

@@ -1,4 +1,4 @@
-//! A comparison as a row of a study, given as arguments of `compare`.
+//! Runs a comparison that is a row of a study, given as arguments of `compare`.
 
 use std::ffi::OsString;
 
@@ -50,7 +50,7 @@ pub fn run(words: &[String], store: &Store, study: InStudy) -> Result<(Measured,
     Ok((measured, exit))
 }
 
-/// Marks a comparison that is not running as ended, and stores its analysis.
+/// Marks a comparison that is not running any more as ended, and stores its analysis.
 ///
 /// # Errors
 /// The store cannot be written.
@@ -61,7 +61,7 @@ pub fn end(store: &Store, mut comparison: Comparison, ended: Ended) -> Result<Co
     Ok(comparison)
 }
 
-/// How a stored comparison ended.
+/// The exit status of a stored comparison.
 ///
 /// # Errors
 /// As those of `compare`.
@@ -77,7 +77,7 @@ pub fn parsed<Word: Into<OsString> + Clone>(words: impl IntoIterator<Item = Word
     let words = separator::inserted::<Compare>(words.into_iter().map(Into::into).collect())?;
     let line = Line::try_parse_from(words).map_err(|error| {
         let text = error.to_string();
-        // Only the message is kept: the usage text of `compare` would not help here.
+        // Only the message is kept, because the usage text of `compare` would not help the reader of a study's error.
         let what = text.split("\n\n").next().unwrap_or_default().trim_start_matches("error: ");
         Failure::Input(what.split_whitespace().collect::<Vec<_>>().join(" "))
     })?;

@@ -1,4 +1,4 @@
-//! Runs the trials of a comparison, stores them, and restores all settings.
+//! Runs the trials of a comparison, stores them, and restores all settings ([`measure`]).
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -26,9 +26,10 @@ use crate::waiting::report_lease_holder;
 pub struct Measured {
     /// The comparison with its trials.
     pub comparison: Comparison,
-    /// What caused a failure: the command or the system.
+    /// Whether the command or the system caused a failure.
     pub blame: Blame,
-    /// The lease, if it was to be kept: all settings are restored, and no other pagelab has changed them since.
+    /// The lease, if the caller wants to keep it: all settings are restored, and no other pagelab has changed them
+    /// since.
     pub lease: Option<Lease>,
     /// Errors in restoring settings and in storing results.
     pub troubles: Vec<Failure>,
@@ -96,7 +97,8 @@ pub fn measure(setup: Setup, store: &Store) -> Result<Measured, Failure> {
     }
 }
 
-/// Another pagelab measured for longer than this one waits, or a signal ended the wait: nothing is stored.
+/// The error if no trial was run, because another pagelab measured for longer than this one waits, or a signal ended
+/// the wait. Nothing is stored.
 fn not_begun(error: LeaseError) -> Failure {
     match signals::arrived() {
         Some(signal) => Failure::Stopped(signal, "nothing was measured yet"),
@@ -104,11 +106,11 @@ fn not_begun(error: LeaseError) -> Failure {
     }
 }
 
-/// The part of a design that is run.
+/// How much of a design is run.
 enum RunMode {
-    /// The one arm that matches this boot.
+    /// Only the arm that matches this boot.
     ArmOfBoot,
-    /// All of it until its end, except the trials that were run earlier.
+    /// The whole design to its end, except trials that were run earlier.
     Compare(EarlierParts, End),
 }
 
@@ -116,14 +118,14 @@ enum RunMode {
 #[derive(Clone, Copy)]
 struct End {
     pause: Option<Pause>,
-    /// The current time limit: the file of a study may have changed since the trials that were run earlier.
+    /// The current time limit. The study file may have raised it since the earlier trials.
     max_time_s: Option<f64>,
-    /// The comparison's clock when this process begins.
+    /// The comparison's clock, in seconds, when this process begins.
     clock_s: f64,
 }
 
 impl End {
-    /// The design with the time that is left, for the display.
+    /// The design with the remaining time in place of its time limit, for the progress display.
     fn shown(&self, design: &Design) -> Design {
         let limit_s = self.pause.map(|pause| pause.after_s).or(self.max_time_s);
         Design { max_time_s: limit_s.map(|limit_s| (limit_s - self.clock_s).max(1.0)), ..design.clone() }
@@ -157,7 +159,7 @@ fn run<T: Trials>(trials: &mut T, mut comparison: Comparison, mode: RunMode, des
         (design.max_time_s, shown) = (end.max_time_s, end.shown(&design));
     }
     let progress = Progress::new(&shown);
-    // A study has its own division of time.
+    // A study divides its time itself, so its limits are not checked here.
     let mut limit = destination.of.is_none().then(|| TimeLimit::of(&design));
     let mut server_hint = comparison.invocation.client.is_none().then(ServerHint::default);
     let mut recorder = Recorder::new(destination, &mut comparison);

@@ -54,7 +54,7 @@ pub fn run(arguments: Compare) -> Result<(), Failure> {
 }
 
 /// Runs `pagelab compare`, and returns the comparison. With `is_advice_requested`, settings are tried however long a trial takes,
-/// and all attempts are listed, as with `--full`.
+/// and all attempts are listed as with `--full`.
 ///
 /// # Errors
 /// As [`run`].
@@ -82,18 +82,18 @@ pub fn run_with(arguments: Compare, is_advice_requested: bool) -> Result<Compari
     Ok(measured.comparison)
 }
 
-/// The program that settings are tried on after a comparison.
+/// The program on which settings are tried after a comparison.
 pub struct Program {
-    /// Its command, or its server and client.
+    /// The command of the program, or its server and client.
     pub work: Work,
     /// How long to wait for another pagelab.
     pub patience: Duration,
 }
 
-/// The program of a comparison; `None` where no settings are tried.
+/// The program of a comparison, for advice; `None` if no settings are tried.
 ///
 /// # Errors
-/// As those of [`work::work`].
+/// As [`work::work`].
 pub fn program(arguments: &Compare) -> Result<Option<Program>, Failure> {
     let Compare { measuring, variants, arm_of_boot, .. } = arguments;
     if !variants.is_empty() || *arm_of_boot || measuring.fragmented.is_some() || !arguments.is_on_host() {

@@ -1,4 +1,5 @@
-//! `--own-session`: runs every trial in a new session, whose autogroup gets the top weight where that has an effect.
+//! `--own-session`: runs every trial in a new session. If that has an effect on this host, the session's autogroup gets
+//! the top weight.
 
 use std::io::ErrorKind;
 
@@ -9,8 +10,8 @@ use tracer::SessionWeight;
 
 use crate::failure::{Failure, report};
 
-/// The session that every run gets, if one is requested. If the scheduler does not prefer the session, reports why, with the
-/// remedy.
+/// The session that every run gets, if `--own-session` is given. If the scheduler does not prefer that session, reports why,
+/// with the remedy.
 ///
 /// # Errors
 /// The host cannot be read, or no process can be made.
@@ -44,7 +45,7 @@ fn weight() -> Result<OwnSession, Failure> {
     }
 }
 
-/// Gives each work the session of the design. The weight is raised only where that has an effect.
+/// Gives each of the commands the session of the design. The weight is raised only if that has an effect.
 pub fn give<'a>(design: &Design, works: impl IntoIterator<Item = &'a mut Work>) {
     let weight = design.own_session.as_ref().map(|own| match own {
         OwnSession::TopWeight => SessionWeight::Top,

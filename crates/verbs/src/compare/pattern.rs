@@ -50,7 +50,7 @@ pub enum PatternError {
     },
 }
 
-/// Parts of metric names that imply that higher (`HIGHER`) or lower (`LOWER`) is better.
+/// Parts of metric names that imply that a higher figure is better.
 const HIGHER: [&str; 9] = ["rps", "qps", "tps", "ops", "per_s", "throughput", "bandwidth", "score", "rate"];
 const LOWER: [&str; 8] = ["_s", "_ms", "_us", "_ns", "latency", "time", "_bytes", "faults"];
 
@@ -59,7 +59,7 @@ impl MetricPattern {
         Metric::new(&self.name, Unit::Custom, self.direction)
     }
 
-    /// The figure in an output. If the expression matches more than once, the last match counts.
+    /// The figure that an output contains. If the expression matches more than once, the last match counts.
     pub fn observe(&self, output: &[u8]) -> Result<Observation, PatternError> {
         let figure = self.regex.captures_iter(output).last().and_then(|captures| captures.get(1));
         let Some(figure) = figure else {
@@ -97,7 +97,7 @@ impl FromStr for MetricPattern {
     }
 }
 
-/// The times of a program's own iterations: that of the first, and the median of the others.
+/// The times of a program's own iterations as two observations: the first iteration, and the median of the others.
 pub fn iterations(regex: &Regex, output: &[u8]) -> Result<Vec<Observation>, PatternError> {
     let name = "--repeat-inside".to_string();
     let mut times_s = Vec::new();

@@ -9,16 +9,17 @@ use crate::failure::{Failure, report};
 /// How the primary metric, which decides the comparison, is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primary {
-    /// The metric that the user named. Without a name it is wall time, where the arguments rule out a suggestion of CPU time.
+    /// The metric that the user named; if the user named none, wall time without a suggestion to use CPU time (`--server`,
+    /// `--metric` and similar arguments rule that out).
     Fixed,
-    /// Wall time, by default. Where CPU time is steadier, a message suggests it.
+    /// Wall time, by default. If CPU time is steadier, a message suggests it.
     Suggested,
-    /// CPU time where it is steadier, else wall time.
+    /// CPU time if it is steadier, else wall time.
     Auto,
 }
 
 impl Primary {
-    /// The choice in these arguments.
+    /// How these arguments choose the metric.
     ///
     /// # Errors
     /// `--primary auto` with `--arm-of-boot`, or with `--server`, where CPU time cannot replace wall time.
@@ -40,8 +41,8 @@ impl Primary {
         }
     }
 
-    /// Whether the load of other programs must be observed. For a suggestion, it need not be if the command runs in a session of
-    /// top weight: its precedence over other programs keeps wall time steady.
+    /// Whether the load of other programs must be observed. A mere suggestion does not need it if the command runs in a session
+    /// of top weight: its precedence over other programs keeps wall time steady.
     pub fn depends_on_load(self, design: &Design) -> bool {
         let has_precedence = design.own_session == Some(OwnSession::TopWeight);
         self == Primary::Auto || (self == Primary::Suggested && !has_precedence)
@@ -70,7 +71,8 @@ fn own_session_hint(design: &Design, load: &Contention) -> &'static str {
     }
 }
 
-/// Refuses `--primary auto` where several comparisons must have the same metric. `place` names that situation in the message.
+/// Refuses `--primary auto` for arguments under which several comparisons must have the same metric. `place` names these
+/// arguments in the message.
 ///
 /// # Errors
 /// `--primary auto` was given.
@@ -83,7 +85,7 @@ pub fn refuse_auto(arguments: &Compare, place: &str) -> Result<(), Failure> {
 }
 
 /// The full name of the primary metric, from the argument of `--primary`. Without an argument, and for `auto` until
-/// [`Primary::choose`], it is that of wall time.
+/// [`Primary::choose`], this is the name of wall time.
 ///
 /// # Errors
 /// The design has no such metric.

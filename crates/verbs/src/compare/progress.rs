@@ -58,9 +58,9 @@ struct Forecast {
     first_trial: Option<Instant>,
     /// The number of admitted arms.
     arms: usize,
-    /// Trials that finished and were not rejected.
+    /// Trials that finished, without rejected ones.
     done: u64,
-    /// `done` at the end of each block that counts.
+    /// The value of `done` at the end of each block that counts.
     done_by_block: Vec<u64>,
     /// The number of blocks after which the intervals are expected to reach the requested precision, not counting block 0.
     blocks: Option<u32>,
@@ -108,8 +108,8 @@ impl Forecast {
         self.blocks.unwrap_or(self.design.max_blocks).max(least).min(self.design.max_blocks)
     }
 
-    /// The total number of trials and the remaining seconds. `elapsed_s` is the time since the beginning, of which `trials_s`
-    /// was spent in trials.
+    /// The expected total number of trials, and the remaining seconds. `elapsed_s` is the time since the beginning, of which
+    /// `trials_s` was spent in trials.
     fn of(&self, elapsed_s: f64, trials_s: f64) -> (u64, Option<f64>) {
         let arms = self.arms.max(1) as u64;
         let (finished, blocks) = match self.done_by_block.last() {
@@ -123,7 +123,7 @@ impl Forecast {
             return (planned, None);
         }
         let trial_s = trials_s / self.done as f64;
-        // A block that begins before the time limit is completed.
+        // A block that began before the time limit is completed after it.
         let in_time = self.design.max_time_s.map_or(u64::MAX, |limit_s| {
             let more = ((limit_s - elapsed_s).max(0.0) / trial_s / per_block).min(1e12) as u64;
             after(more + 1)
@@ -132,7 +132,8 @@ impl Forecast {
         (all, Some((all - self.done) as f64 * trial_s))
     }
 
-    /// The expected number of trials in a further block: as in the last four, because arms leave and controls pause.
+    /// The expected number of trials in a further block: the mean of the last four blocks, because arms leave and
+    /// control arms pause.
     fn trials_per_block(&self) -> f64 {
         let recent = &self.done_by_block[self.done_by_block.len().saturating_sub(5)..];
         match recent {

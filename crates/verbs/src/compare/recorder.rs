@@ -1,4 +1,4 @@
-//! Stores a comparison while it runs: in the store, or, once that fails, in a substitute store.
+//! Stores a comparison while it runs ([`Recorder`]): in the store, or, once that fails, in a substitute store.
 
 use results::store::{Error, OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
@@ -12,7 +12,7 @@ pub struct Destination<'a> {
     pub store: &'a Store,
     /// The row of a study that the comparison fills, if any.
     pub of: Option<OfStudy>,
-    /// Where the comparison resumes, if it is in the store already.
+    /// Where the comparison resumes, if an earlier part of it is already stored.
     pub resumption: Option<Resumption>,
 }
 
@@ -21,7 +21,7 @@ pub struct Destination<'a> {
 pub struct Recorder<'a> {
     store: &'a Store,
     of: Option<OfStudy>,
-    /// Where the comparison resumes, if it was in the store before.
+    /// Where the comparison resumes, if an earlier part of it is already stored.
     resumption: Option<Resumption>,
     comparison: &'a mut Comparison,
     /// The substitute store, once the first one has failed.
@@ -33,7 +33,7 @@ pub struct Recorder<'a> {
 }
 
 impl<'a> Recorder<'a> {
-    /// Takes a comparison that has no trials yet, or that is in the store already.
+    /// Begins with a comparison that has no trials yet, or that is already stored.
     pub fn new(destination: Destination<'a>, comparison: &'a mut Comparison) -> Recorder<'a> {
         let Destination { store, of, resumption } = destination;
         Recorder { store, of, resumption, comparison, aside: None, trouble: None, is_lost: false }
@@ -60,7 +60,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Stores how the comparison ended. Reports where the comparison is if it is not in the store.
+    /// Stores how the comparison ended. If the comparison is not in the store, reports where it is.
     pub fn finish(mut self, run: Run) -> Option<Failure> {
         self.comparison.admissions = run.admissions;
         self.comparison.trials = run.trials;
@@ -68,7 +68,7 @@ impl<'a> Recorder<'a> {
         self.comparison.ended = run.ended;
         say_reporting_once(self.aside.as_ref().unwrap_or(self.store), self.comparison);
         if self.is_lost && self.trouble.as_ref().is_some_and(is_of_the_store) {
-            // Retries: there may be space by now.
+            // Tries to store again, because there may be space by now.
             self.set_aside();
         } else if self.comparison.id != 0 {
             let (id, ended) = (self.comparison.id, &self.comparison.ended);
@@ -107,7 +107,7 @@ impl<'a> Recorder<'a> {
         }
     }
 
-    /// Copies the comparison as it is so far into a new store.
+    /// Copies the comparison, with its trials so far, into a new store.
     fn set_aside(&mut self) {
         let set = self.current().set_aside().and_then(|aside| {
             let id = self.begin_in(&aside)?;
@@ -131,13 +131,13 @@ impl<'a> Recorder<'a> {
     }
 }
 
-/// Free page reporting is explained in full only by the first comparison of a host in the store; later ones refer to that
-/// one.
+/// Free page reporting is explained in full only in the first comparison of a host; later comparisons in the store refer
+/// to that one.
 fn say_reporting_once(store: &Store, comparison: &mut Comparison) {
     let warnings = comparison.analysis.iter_mut().flat_map(|analysis| &mut analysis.warnings);
     for warning in warnings {
         if let Warning::FreeMemoryReported { said_by, .. } = warning {
-            // If the store cannot answer, the full text is printed.
+            // If the store cannot be searched, the full text is printed.
             *said_by =
                 store.first_warned_of_reporting(comparison.machine.host_id.as_deref(), comparison.id).ok().flatten();
         }

@@ -1,4 +1,4 @@
-//! A checked request for a comparison: everything that can be refused before measuring is refused here.
+//! A checked request for a comparison ([`Request`]): everything that can be refused before measuring is refused here.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -53,19 +53,19 @@ pub struct Setup {
     pub keeps_lease: bool,
     /// The platform that runs the trials.
     pub backend: Backend,
-    /// The study that it belongs to, if any.
+    /// The study to which the comparison belongs, if any.
     pub in_study: Option<InStudy>,
 }
 
 /// The forms of output of a comparison.
 pub struct Shown {
     forms: Forms,
-    /// Merge with the stored results of other boots.
+    /// Whether to merge the comparison with stored results of other boots.
     with_boots: bool,
 }
 
 impl Request {
-    /// Checks the arguments, in an order useful for the user.
+    /// Checks the arguments, first those whose errors help the user most.
     ///
     /// # Errors
     /// The host cannot be read, the design is invalid, the command cannot be run, or the store or an output file cannot be
@@ -119,7 +119,7 @@ impl Shown {
         }
     }
 
-    /// The outcome of the requirements.
+    /// Judges the requirements (`--require`).
     ///
     /// # Errors
     /// [`Failure::Unmet`] unless each arm meets its requirements.

@@ -1,4 +1,4 @@
-//! The row of a study that a comparison fills, and the trials of it that have been run already.
+//! A comparison that fills a row of a study ([`InStudy`]), and the trials of that row that have been run already.
 
 use results::store::{OfStudy, Resumption};
 use study::comparison::Comparison;
@@ -10,9 +10,9 @@ use study::runner::{EarlierParts, Gap, Pause};
 pub struct InStudy {
     /// The row and the study.
     pub of: OfStudy,
-    /// The earlier, interrupted run of this row, if there is one.
+    /// The earlier run of this row, if it was interrupted.
     pub resumed: Option<Resumed>,
-    /// When it pauses, so that other rows continue; `None` if it runs to its end.
+    /// When the comparison pauses so that other rows can continue; `None` if it runs to its end.
     pub pause: Option<Pause>,
 }
 

@@ -1,4 +1,5 @@
-//! A hint for a command that looks like a server: it does not end by itself, so none of its trials would.
+//! A hint for a command that looks like a server ([`ServerHint`]): a server does not end by itself, so no trial would
+//! end.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -18,7 +19,8 @@ const LISTEN: &str = "0A";
 /// The flag of a listening socket in /proc/PID/net/unix (`__SO_ACCEPTCON`).
 const ACCEPTS_CONNECTIONS: u32 = 1 << 16;
 
-/// A hint for a server whose largest memory no policy changes, because the server itself asks for its pages.
+/// A hint for a server whose largest memory cannot be changed by any policy, because the server itself asks for its
+/// pages.
 pub fn of_command(command: &[String]) -> Option<&'static str> {
     let program = Path::new(command.first()?).file_name()?;
     let is_asked = command.iter().any(|word| word.contains("huge_pages"));
@@ -28,7 +30,7 @@ pub fn of_command(command: &[String]) -> Option<&'static str> {
     )
 }
 
-/// Examines the command once, if its first trial takes long.
+/// Examines the command of the first trial once, if that trial takes long.
 #[derive(Default)]
 pub struct ServerHint {
     /// The first trial, while it runs.
@@ -53,7 +55,7 @@ struct FirstTrial {
 }
 
 impl FirstTrial {
-    /// `None` if no thread can be started: then there is no hint.
+    /// Starts observing a trial. `None` if no thread can be started; then there is no hint.
     fn begin() -> Option<FirstTrial> {
         let (ended, wait) = mpsc::channel::<()>();
         let observe = move || {
@@ -70,7 +72,7 @@ impl FirstTrial {
 
 impl Drop for FirstTrial {
     fn drop(&mut self) {
-        // The thread waits for this end of the channel.
+        // The thread ends when this end of the channel is closed.
         self.ended = None;
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -78,10 +80,10 @@ impl Drop for FirstTrial {
     }
 }
 
-/// The hint for a process that listens; `None` for others, and for those that may not be examined.
+/// The hint for a process that listens; `None` for any other process, or one that may not be examined.
 fn hint(pid: i32) -> Option<String> {
     let process = Path::new("/proc").join(pid.to_string());
-    // What cannot be read, or ended meanwhile, gives no hint.
+    // If a file cannot be read, or the process ended meanwhile, there is no hint.
     let read = |name: &str| std::fs::read_to_string(process.join(name)).unwrap_or_default();
     let own = sockets(&process);
     let ports = ports(&(read("net/tcp") + &read("net/tcp6")), &own);

@@ -1,4 +1,4 @@
-//! Measures a recommended setting: the program with it and without it, untraced, in randomised blocks.
+//! Measures a recommended setting: runs the program with it and without it, untraced, in randomised blocks.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,8 +23,8 @@ use crate::output::open_store;
 /// The name of the variant with the setting.
 const NAME: &str = "setting";
 
-/// Measures a setting, and stores the result as a separate comparison, with the metrics and limits of `before`, the comparison
-/// that led to the advice.
+/// Measures a setting, and stores the result as a separate comparison. `before` is the comparison that led to the advice; its
+/// metrics and limits are used again.
 ///
 /// # Errors
 /// The measurement cannot begin, or the program failed in it.

@@ -1,4 +1,5 @@
-//! `--shares`: adds the arms in which a share of the memory is large, and chooses their windows by one run of the program.
+//! `--shares`: adds arms in which only a share of the memory is large, and chooses which windows of the memory are large
+//! in them.
 
 use host::Host;
 use platform::MIN_PASSES;
@@ -19,8 +20,8 @@ pub fn policies() -> Vec<Policy> {
     [Granularity::Base, Granularity::Thp].map(Policy::plain).to_vec()
 }
 
-/// The design with its arms of shares, if any are asked for. As root khugepaged sleeps: it would collapse the memory of windows
-/// that are large before its time.
+/// The design with its share arms, if any are asked for. As root, khugepaged sleeps during the comparison, because it would
+/// collapse windows that must stay small.
 ///
 /// # Errors
 /// No policy can be divided.
@@ -46,13 +47,14 @@ pub fn divided(mut design: Design, arguments: &Compare, host: &Host) -> Result<D
     Ok(design.with_shares(&arguments.shares, arguments.order.into(), host.page_sizes()))
 }
 
-/// Runs the program once, if windows are still to be chosen, and chooses them by the memory that it asks for.
+/// Runs the program once, if windows must still be chosen, and chooses them according to the memory that the program
+/// asks for.
 ///
 /// # Errors
 /// The run fails, or the program asks for no memory that a policy concerns.
 pub fn choose(design: &mut Design, trials: &mut impl Trials) -> Result<(), Failure> {
     let Some(arm) = design.sizing_arm() else { return Ok(()) };
-    // A comparison without its policy reports why.
+    // If the policy is not admitted, the comparison reports why.
     let Admission::Admitted { .. } = trials.admit(&arm) else { return Ok(()) };
     let trial = Trial { arm: 0, block: 0, position: 0, attempt: 0 };
     let record = trials.prepare().and_then(|()| trials.run(&arm, trial)).map_err(|error| error.to_string());
@@ -69,7 +71,8 @@ pub fn choose(design: &mut Design, trials: &mut impl Trials) -> Result<(), Failu
     Ok(())
 }
 
-/// What the program accesses of each window, by one more run; empty where the order does not depend on it.
+/// How much the program accesses each window, determined by one more run; empty if the order of windows does not depend
+/// on it.
 fn accessed(design: &Design, advised_bytes: u64, arm: &Arm, trials: &mut impl Trials) -> Result<Vec<u64>, String> {
     let is_needed = design.window_order().is_some_and(WindowOrder::is_by_accesses);
     let Some(open) = arm.policy.windows().filter(|_| is_needed) else { return Ok(Vec::new()) };
@@ -84,6 +87,6 @@ fn accessed(design: &Design, advised_bytes: u64, arm: &Arm, trials: &mut impl Tr
     Ok(heat.accessed_bytes.to_vec())
 }
 
-/// Why a program has no windows.
+/// The error if the program has no windows to choose from.
 const NO_MEMORY: &str =
     "the program asked for no memory that large pages could map, neither heap nor a mapping that is large enough";

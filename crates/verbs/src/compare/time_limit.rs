@@ -1,4 +1,4 @@
-//! Estimates from the first block whether the time limit leaves room for an interval.
+//! Estimates from the first block whether the time limit leaves room for an interval ([`TimeLimit`]).
 
 use results::sentence::rounded_up;
 use study::comparison::{Design, Ended};
@@ -13,22 +13,22 @@ const MARGIN: f64 = 1.2;
 /// A time limit, checked once, when the first block has been run.
 pub struct TimeLimit {
     limit_s: Option<f64>,
-    /// The fewest blocks that give an interval.
+    /// The smallest number of blocks that gives an interval.
     blocks: u32,
-    /// When the first trial began, and the last one so far, on the platform's clock.
+    /// When the first and the latest trial began, on the platform's clock.
     began_s: Option<(f64, f64)>,
     trials: u32,
 }
 
 impl TimeLimit {
-    /// The limit of a design; none if the design asks for too few blocks for an interval anyway.
+    /// The limit of a design. There is nothing to check if the design asks for too few blocks for an interval anyway.
     pub fn of(design: &Design) -> TimeLimit {
         let blocks = interval_blocks(design);
         let limit_s = design.max_time_s.filter(|_| design.max_blocks >= blocks);
         TimeLimit { limit_s, blocks, began_s: None, trials: 0 }
     }
 
-    /// A warning after this event, if the limit is too short.
+    /// A warning when this event shows that the limit is too short.
     pub fn on_event(&mut self, event: &Event<'_>) -> Option<String> {
         match event {
             Event::Finished(record) => {
@@ -48,7 +48,8 @@ impl TimeLimit {
         let (first_s, last_s) = self.began_s?;
         let intervals = f64::from(self.trials.saturating_sub(1).max(1));
         let block_s = (last_s - first_s) * f64::from(self.trials) / intervals;
-        // The last block begins after the discarded one and all others.
+        // The limit applies to the beginning of a block. The last block that is needed begins after the discarded block
+        // and all other needed blocks.
         let needed_s = block_s * f64::from(self.blocks);
         (needed_s > limit_s).then(|| {
             format!(

@@ -1,4 +1,4 @@
-//! The interface between a comparison and the platform that runs its trials.
+//! The interface between a comparison and the platform that runs its trials ([`Trials`]).
 
 use platform::{Blame, Heat, HostPlatform};
 use policy::windows::Windows;
@@ -7,7 +7,7 @@ use study::trial::Arm;
 
 use crate::failure::Failure;
 
-/// A platform that runs trials, and afterwards reports errors and the cause of a failure.
+/// A platform that runs trials. After the trials it restores settings, and says what caused a failure.
 pub trait Trials: Platform {
     /// Restores all changed settings.
     ///
@@ -15,16 +15,16 @@ pub trait Trials: Platform {
     /// A setting could not be restored.
     fn finish(&mut self) -> Result<(), Failure>;
 
-    /// Runs the arm's command once with base pages, and counts what it accesses of each window.
+    /// Runs the arm's command once with base pages, and counts the accesses to each window.
     ///
     /// # Errors
-    /// The run fails, as a clause.
+    /// Why the run failed, as a clause.
     fn heat(&mut self, arm: &Arm, windows: Windows) -> Result<Heat, String>;
 
-    /// The end of the command's standard error in the last failed trial; empty if none failed.
+    /// The end of the standard error of the last trial that failed; empty if none failed.
     fn last_words(&self) -> &str;
 
-    /// What caused the last trial not to run.
+    /// Whether the command or the system caused the last failure to run a trial.
     fn blame(&self) -> Blame;
 }
 

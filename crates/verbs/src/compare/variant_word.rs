@@ -31,9 +31,9 @@ pub enum VariantError {
 pub struct VariantWord {
     /// The variant's name.
     pub name: String,
-    /// Environment variables that it sets or removes.
+    /// Environment variables that the variant sets or removes.
     pub variables: Vec<Variable>,
-    /// Its command line with placeholders.
+    /// The command line of the variant, with placeholders.
     command: Vec<String>,
 }
 
@@ -60,7 +60,7 @@ impl FromStr for VariantWord {
 }
 
 impl VariantWord {
-    /// Its command, with `given` (the command of the comparison) filled in for the placeholders.
+    /// The command of the variant. `given`, the command of the comparison, is filled in for the placeholders.
     pub fn of(&self, given: &[OsString]) -> Vec<OsString> {
         let filled = |word: &String| match word.as_str() {
             COMMAND => given.to_vec(),

@@ -75,7 +75,7 @@ fn check(arguments: &Compare) -> Result<(), Failure> {
     }
 }
 
-/// Identical variants would be an A/A comparison under two names.
+/// Refuses identical variants, because they would be an A/A comparison under two names.
 fn refuse_identical(variants: &[Variant]) -> Result<(), Failure> {
     for (at, one) in variants.iter().enumerate() {
         let is_same = |other: &&Variant| Variant { name: one.name.clone(), ..(*other).clone() } == *one;

@@ -1,4 +1,4 @@
-//! The command of a trial, and the parsing of its output.
+//! Builds what a trial runs: the command, its limits, and how its output is parsed.
 
 use std::cell::Cell;
 use std::error::Error;
@@ -38,7 +38,7 @@ pub fn work(measuring: &Measuring, command: Vec<OsString>, trial_time_s: Option<
     let user = user::to_run_as(measuring.user.as_deref())?;
     let input = measuring.input.as_deref().map(|path| input(path, user.as_ref())).transpose()?;
     let programs = server.iter().flat_map(|server| [&server.command, &server.ready]).chain(&prepare).chain([&command]);
-    // Another user may have access to other programs than this one, so the check is left to the first trial.
+    // Another user may have access to other programs than this user, so the check is left to the first trial.
     for program in programs.filter_map(|words| words.first()).filter(|_| user.is_none()) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
     }
@@ -76,8 +76,8 @@ fn extract(measuring: &Measuring) -> Option<Extract> {
     reads.then(|| Box::new(extract) as Extract)
 }
 
-/// Extracts the answer from the output, one line per match; `None` if all of the output is the answer, or there is no answer.
-/// A missing match is reported once.
+/// Extracts the answer from the output, one line per match; `None` if all of the output is the answer, or if the answer is
+/// not checked. If nothing matches, this is reported once.
 fn select(measuring: &Measuring) -> Option<Select> {
     let regex = measuring.answer.clone()?;
     let is_reported = Cell::new(false);
@@ -94,8 +94,8 @@ fn select(measuring: &Measuring) -> Option<Select> {
     }))
 }
 
-/// Returns a function that opens the input anew for every trial. Opening a FIFO waits for its writer. As root, a link owned
-/// by another user is not followed for that user's command.
+/// Returns a function that opens the input anew for every trial. Refuses a directory, and a FIFO, which can be read only
+/// once. For the command of another user, a link that belongs to another user is not followed.
 fn input(input: &Path, user: Option<&User>) -> Result<Open, Failure> {
     let refused = |what: &dyn std::fmt::Display| Failure::Input(format!("--input {}: {what}", input.display()));
     let kind = std::fs::metadata(input).map_err(|error| refused(&error))?.file_type();

@@ -57,7 +57,8 @@ pub fn run(arguments: &Demo) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    /// The demo has at most 15 lines on a terminal of 80 columns (`results::screen`), of which this is one.
+    /// The demo prints at most 15 lines on a terminal of 80 columns (`results::screen`), and its introduction is one of
+    /// them.
     #[test]
     fn the_introduction_is_one_line() {
         assert!(super::introduction().len() <= 80);

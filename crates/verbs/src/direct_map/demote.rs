@@ -21,9 +21,11 @@ use crate::status_line;
 use crate::waiting::report_lease_holder;
 use crate::words::{parse_duration, parse_size};
 
-/// The share of the direct map in base pages that counts as success: a leaf without a free page cannot be split.
+/// The share of the direct map in base pages at which demoting to base pages counts as success. It is below 1 because a
+/// leaf without a free page cannot be split.
 const BASE_RATIO: f64 = 0.90;
-/// The share in larger leaves that counts as success: fewer leaves have to be split, and one free page in each is enough.
+/// The share at which demoting to a larger leaf size counts as success: fewer leaves have to be split, and one free page
+/// in each is enough.
 const LARGE_RATIO: f64 = 0.95;
 
 /// Arguments of `pagelab direct-map demote`.
@@ -137,13 +139,13 @@ fn text(goal: Goal, demotion: &Demotion) -> String {
     )
 }
 
-/// A line about the memory that was not demoted; empty if there is none.
+/// A line about the memory that was not demoted; empty if all was.
 fn remainder(demotion: &Demotion) -> String {
     let some = demotion.remainder.as_ref().filter(|remainder| remainder.bytes() > 0);
     some.map(|remainder| remainder.describe() + "\n").unwrap_or_default()
 }
 
-/// The leaves before and after, and the share in leaves of the wanted size.
+/// The leaves before and after the demotion, and the share in leaves of the wanted size.
 fn reached(goal: Goal, demotion: &Demotion) -> String {
     let Some(after) = &demotion.after else {
         return "the leaves after the demotion are unknown; a warning says why".into();

@@ -1,4 +1,5 @@
-//! `pagelab direct-map status`: which leaves map memory for the kernel, why, and which leaf sizes this boot can still have.
+//! `pagelab direct-map status`: which leaves map the kernel's direct map, why, and which leaf sizes it can still have in
+//! this boot.
 
 use std::path::PathBuf;
 
@@ -54,7 +55,7 @@ fn leaves_text(status: &Status) -> String {
     format!("{table}\n\n{}", notes.collect::<Vec<_>>().join("\n"))
 }
 
-/// A note if the kernel's counters add up to more than the memory of the machine.
+/// A note if the kernel's counts add up to more than the memory of the machine.
 fn surplus(leaves: &Leaves) -> Option<String> {
     leaves.counted_twice_bytes()?;
     let (counted, total) = (format_bytes(leaves.counted_bytes()), format_bytes(leaves.total_bytes()));
@@ -63,7 +64,7 @@ fn surplus(leaves: &Leaves) -> Option<String> {
     ))
 }
 
-/// One row per leaf size; `-` for what this kernel does not count.
+/// One row per leaf size; `-` in place of what this kernel does not count.
 pub fn leaf_rows(leaves: &Leaves, changes: &[Changes]) -> Vec<[String; 5]> {
     let count = |number: Option<u64>| number.map_or("-".to_string(), |number| number.to_string());
     let row = |(leaf, bytes): (&PageSize, &u64)| {
@@ -99,7 +100,7 @@ fn marker_text(status: &Status) -> String {
     results::fold(&text, terminal_width(), 0)
 }
 
-/// The share of the direct map in leaves of at most the demoted size, as counted by the kernel.
+/// How much of the direct map is in leaves of at most the demoted size, as the kernel counts it.
 fn small_text(status: &Status, leaf: PageSize) -> String {
     let Ok(leaves) = &status.leaves else { return String::new() };
     let small = leaves.of(leaf) + leaves.below(leaf);
@@ -107,7 +108,8 @@ fn small_text(status: &Status, leaf: PageSize) -> String {
     format!(": {percent:.1} % of the counted memory ({}) is in leaves of this size or smaller", format_bytes(small))
 }
 
-/// The bytes that demotions have split, by original leaf size; these do not depend on the kernel's counters.
+/// The bytes that demotions have split, by original leaf size, as pagelab recorded them. They do not depend on the
+/// kernel's counters.
 fn split_text(marker: &Marker) -> String {
     let split = marker.split_bytes.iter();
     split.map(|(leaf, bytes)| format!(", {} split out of leaves of {leaf}", format_bytes(*bytes))).collect()
@@ -129,7 +131,7 @@ fn standings_text(status: &Status) -> String {
     plain(["policy", "in this boot", "why, and how to get it"], rows, terminal_width())
 }
 
-/// Whether no leaf size is known to map nine tenths of the direct map.
+/// Whether no single leaf size is known to map at least nine tenths of the direct map.
 fn is_mixed(status: &Status) -> bool {
     status.leaves.as_ref().is_ok_and(|leaves| leaves.dominant().is_none())
 }

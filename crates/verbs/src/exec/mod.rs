@@ -69,8 +69,8 @@ pub fn run(arguments: Exec) -> Result<(), Failure> {
             let why = "changes no setting, and a pool is one: fill it yourself";
             return Err(Failure::Input(format!("--hugetlb-pool: exec -p {policy} {why}")));
         }
-        // Nothing has to be traced or leased, so pagelab becomes the command by exec. It stays only as the parent of another
-        // user's session.
+        // There is nothing to trace or to lease, so pagelab becomes the command by exec. It stays only if another user's
+        // session needs it as its parent.
         signals::catch(Forward::Same).map_err(Failure::input)?;
         exit_as(tracer::run_untraced(&launch).map_err(|error| Failure::launch(&error))?);
     }
@@ -111,7 +111,8 @@ fn exit_as(exit: Exit) -> ! {
     }
 }
 
-/// Prints the causes that a comparison would show in the policy's row, except those that only an inspection of memory finds.
+/// Prints the causes that a comparison would show in the row of the policy, except causes that only an inspection of memory
+/// finds.
 fn report_causes(policy: &Policy, ended: &Ended) {
     for (cause, bytes) in ended.all_causes() {
         let share = CauseShare { cause, bytes: (bytes > 0).then_some(bytes) };

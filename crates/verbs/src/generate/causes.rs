@@ -11,7 +11,7 @@ use policy::remedy::{self, KNOBS, Reach};
 use policy::removal::Unwatched;
 use policy::size::PageSize;
 
-/// Example settings files, one of each kind.
+/// Settings files used as examples, one of each kind.
 const SIZE_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
 const SHARED_SETTING: &str = "/sys/kernel/mm/transparent_hugepage/shmem_enabled";
 
@@ -32,7 +32,7 @@ pub fn page() -> String {
     text + &switches()
 }
 
-/// The switches of programs from which remedies are composed.
+/// The table of switches that programs have, from which remedies are composed.
 fn switches() -> String {
     let mut text =
         "\n## Switches of programs\n\n`inspect` composes remedies from these and from settings, and `advise` \
@@ -47,7 +47,7 @@ fn switches() -> String {
     text
 }
 
-/// Memory that a switch reaches, with its condition.
+/// Which memory a switch affects, with its condition.
 fn reached(label: &str, reach: Reach) -> String {
     let memory = if label.is_empty() { "all".to_owned() } else { format!("`{label}`") };
     reach.describe().map_or(memory.clone(), |condition| format!("{memory}, {condition}"))
@@ -59,7 +59,7 @@ fn code(cause: &Cause) -> String {
     document["code"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The next cause on the page. The match is exhaustive, so the compiler requires an entry for each new cause.
+/// The cause after this one on the page. The match is exhaustive, so the compiler requires an entry for each new cause.
 fn next(cause: &Cause) -> Option<Cause> {
     Some(match cause {
         Cause::NoAlignedSlot => Cause::AdvisedAgainst,

@@ -1,10 +1,10 @@
-//! The book's reference of commands, as Markdown.
+//! The book's reference of commands as Markdown, made from the command line's definition.
 
 use std::fmt::Write;
 
 use clap::{Arg, Command};
 
-/// clap's heading for options without a heading of their own.
+/// clap's heading for options that have no heading of their own.
 const OPTIONS: &str = "Options";
 
 /// Pages with their file names below `docs/reference`: the list of verbs, and one page per verb. The command must be built.
@@ -94,7 +94,7 @@ fn possible_values(argument: &Arg) -> String {
     })
 }
 
-/// A sentence about the default, to follow the help text, which has no final full stop.
+/// A sentence about the default, which follows the help text. Help texts have no final full stop.
 fn default(argument: &Arg) -> String {
     let values: Vec<_> = argument.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
     if values.iter().all(|value| value.is_empty())
@@ -110,7 +110,7 @@ fn about(command: &Command) -> String {
     command.get_about().map(|about| prose(&about.to_string())).unwrap_or_default()
 }
 
-/// Converts help text to Markdown: escapes what Markdown outside of code would read as a tag, emphasis or a column.
+/// Converts help text to Markdown: outside of code, escapes what Markdown would read as a tag, emphasis or a column.
 fn prose(help: &str) -> String {
     let part = |(index, part): (usize, &str)| match index % 2 {
         0 => escaped(part),

@@ -1,4 +1,5 @@
-//! Runs a command and inspects its processes: each when it exits, and the largest while it runs.
+//! `pagelab inspect -- COMMAND`: inspects each process of the command when it exits, and the largest one while it runs
+//! ([`CommandWitness`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -26,26 +27,27 @@ use crate::user;
 /// How long to wait for idle processes that outlive the command.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The least memory freed before the exit that gets a note.
+/// Memory freed before the exit is noted only if it is at least this much.
 const MIN_NOTED_BYTES: u64 = 1 << 20;
 
-/// Inspects every process of a tree when the last task that uses its memory exits, and looks for the peak before that.
+/// Inspects every process of a tree when the last task that uses its memory exits. Before that, looks for the moment at
+/// which memory is largest.
 pub struct CommandWitness {
     inspector: Inspector,
     /// The kernel's supply of large pages when the command started.
     at_start: Supply,
-    /// The inspection with the most memory.
+    /// The inspection at an exit that found the most memory.
     largest: Option<Inspection>,
     /// A variable to look for in the environment of processes.
     variable: Option<String>,
-    /// Processes that were executed without it.
+    /// Processes that executed a program without this variable.
     without_variable: BTreeSet<i32>,
     summaries: Vec<Summary>,
     unseen: Vec<(u32, InspectError)>,
-    /// Requested periodic looks, until they begin.
+    /// The periodic looks that were requested, until they begin.
     looks: Option<PeriodicInspection>,
     look_thread: Option<LookThread>,
-    /// Looks for the peak, where no periodic looks are requested.
+    /// Finds the peak, if no periodic looks are requested.
     sampler: Option<Sampler>,
 }
 
@@ -57,15 +59,15 @@ pub struct CommandMemory {
     pub summaries: Vec<Summary>,
     /// Processes that could not be inspected at their exits, and why.
     pub unseen: Vec<(u32, InspectError)>,
-    /// What was seen before the exits; `None` with periodic looks.
+    /// The largest inspection before the exits; `None` with periodic looks.
     pub peak: Option<Peak>,
     /// Whether the process with the most memory was executed with the variable given to [`CommandWitness::looking_for`].
     pub has_variable: bool,
 }
 
 impl CommandWitness {
-    /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. Periodic `looks` replace the
-    /// sampling.
+    /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. If periodic `looks` are
+    /// given, they replace the sampling.
     pub fn new(
         inspector: Inspector,
         sampling: Inspector,
@@ -103,7 +105,7 @@ impl CommandWitness {
 }
 
 impl CommandMemory {
-    /// The look that found the most memory in one process.
+    /// The inspection that found the most memory in one process.
     pub fn into_largest(self) -> Option<Inspection> {
         let largest = self.largest?;
         let look = self.peak.and_then(|peak| peak.into_above(&largest));
@@ -151,7 +153,7 @@ impl Witness for CommandWitness {
     }
 
     fn replaced(&mut self, process: i32) {
-        // The environment is read now: the program may overwrite it later, as Redis does for its title.
+        // The environment is read at the exec, because a program may overwrite it later, as Redis does for its title.
         match &self.variable {
             Some(name) if !has_variable(process, name) => drop(self.without_variable.insert(process)),
             _ => drop(self.without_variable.remove(&process)),
@@ -162,7 +164,7 @@ impl Witness for CommandWitness {
     }
 }
 
-/// Whether a process was executed with a variable; assumed if its environment cannot be read.
+/// Whether a process was executed with this variable. True if its environment cannot be read.
 fn has_variable(process: i32, name: &str) -> bool {
     let start = format!("{name}=");
     let environment = std::fs::read(format!("/proc/{process}/environ"));
@@ -201,9 +203,10 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
         CommandWitness::new(inspector, super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments))?;
     signals::catch(Forward::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
-    // The thread that prints the looks may block in a write. From here on, a further signal ends pagelab even then.
+    // The thread that prints the looks may be blocked in a write. From here on, a further signal ends pagelab even
+    // then.
     signals::restore_defaults();
-    // Processes that end after the signal are not inspected.
+    // Processes that end because of the signal are not inspected.
     if let Some(signal) = signals::arrived() {
         return Err(Failure::Stopped(signal, "the command was stopped too"));
     }
@@ -237,7 +240,8 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     judgements.exit()
 }
 
-/// Prints the largest look while the command ran, where that had more memory, and a line about the one at the exit; with --regions both.
+/// Prints the largest inspection made while the command ran, if it had more memory than at the exit, and a line about the exit; with
+/// --regions, both in full.
 fn show(
     arguments: &Inspect,
     largest: &Inspection,
@@ -246,7 +250,7 @@ fn show(
     judgements: &Judgements,
 ) -> Result<(), Failure> {
     let about = &peak.above(largest).map_or(largest, |(look, _)| look).process;
-    // A process that has executed another program since has another peak.
+    // If a process has executed another program since the peak, its last peak is that of another program.
     let at_exit = summaries.iter().map(|one| &one.process).filter(|one| one.pid == about.pid);
     let hwm_bytes = at_exit.chain([about]).filter_map(|one| one.peak_bytes).max();
     if arguments.json {

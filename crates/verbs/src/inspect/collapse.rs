@@ -8,7 +8,7 @@ use super::Inspect;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// Requests the collapse, inspects again, and shows what the collapse achieved and the resulting mappings.
+/// Requests the collapse, inspects again, and shows what the collapse achieved and how memory is mapped now.
 pub fn run(arguments: &Inspect, inspector: &Inspector, supply: &Supply, before: &Inspection) -> Result<(), Failure> {
     let Some(leaf) = inspector.pmd_leaf() else {
         return Err(Failure::NothingAdmitted("this kernel has no transparent huge pages to collapse into".into()));

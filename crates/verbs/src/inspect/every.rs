@@ -1,4 +1,4 @@
-//! Inspects a process periodically: one row per look.
+//! Inspects a process periodically, and writes one row for each inspection, a *look* ([`PeriodicInspection`]).
 
 use std::io;
 use std::ops::ControlFlow;
@@ -20,10 +20,10 @@ use crate::failure::{Failure, report};
 use crate::looks;
 use crate::output::{Reader, print_update, write_update};
 
-/// The rest of the message that a process has ended.
+/// The end of the message that a process has ended, if its PID has been reused.
 const OTHER_PROCESS: &str = ", and its number belongs to another process";
 
-/// How often to inspect a process, and where the output is written.
+/// How often to inspect a process, and where to write the results.
 #[derive(Clone, Debug)]
 pub struct PeriodicInspection {
     every: Duration,
@@ -46,14 +46,14 @@ impl PeriodicInspection {
         Some(PeriodicInspection { every, as_json_lines, metrics, sizes_only: arguments.sizes })
     }
 
-    /// The time from one look to the next.
+    /// The time between two looks.
     pub fn every(&self) -> Duration {
         self.every
     }
 
     /// Inspects a process until it ends, the output has no reader, or a signal stops pagelab.
     pub fn run(&self, pid: u32) -> Result<(), Failure> {
-        // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
+        // The handler of `catch` sets an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
         signals::catch(Forward::Kill).map_err(Failure::input)?;
         let ended = self.run_until(pid, false, &AtomicBool::new(false));
         if let Some(signal) = signals::arrived() {
@@ -76,8 +76,8 @@ impl PeriodicInspection {
         LookThread { thread, is_over }
     }
 
-    /// Inspects until the process ends or [`must_end`]. `existed` means that the PID was a process's before the first look. Returns the
-    /// rest of the message that the process has ended; `None` if it has not.
+    /// Inspects until the process ends or `must_end` is true. `existed`: the process is known to have existed before the first look.
+    /// Returns the end of the message that the process has ended; `None` if it has not.
     fn run_until(&self, pid: u32, mut existed: bool, is_over: &AtomicBool) -> Result<Option<&'static str>, Failure> {
         let observer = Observer::open().map_err(Failure::input)?;
         let inspector =
@@ -104,7 +104,7 @@ impl PeriodicInspection {
 }
 
 impl LookThread {
-    /// Ends the looks after the process has ended, and waits for the last one.
+    /// Ends the looks because the process has ended, and waits for the last look.
     pub fn finish(self) -> Result<(), Failure> {
         self.is_over.store(true, Ordering::SeqCst);
         let thread = self.thread.map_err(|error| {
@@ -119,8 +119,8 @@ impl LookThread {
     }
 }
 
-/// The rest of the message that a process has ended, if this error is due to its end; some of them appear only where it ends during a
-/// look.
+/// If an error means that the process has ended, the end of the message about that. Some of these errors occur only if the process
+/// ends during a look.
 fn how_ended(error: &InspectError) -> Option<&'static str> {
     match error {
         InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. } => Some(""),
@@ -170,7 +170,7 @@ impl Series {
     }
 }
 
-/// Seconds since 1970; 0 on a clock before it.
+/// Seconds since 1970; 0 if the clock is before 1970.
 pub fn unix_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
 }

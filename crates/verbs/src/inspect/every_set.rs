@@ -1,4 +1,5 @@
-//! Inspects a set of processes periodically: all of them, a tree or a control group. A row for each look has their totals.
+//! Inspects a set of processes periodically ([`ProcessSet`]): all processes, a tree or a control group. A row for each
+//! look has the totals.
 
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -28,11 +29,11 @@ pub enum ProcessSet {
     Group(PathBuf),
 }
 
-/// The processes of a look.
+/// One look: the figures of all processes in the set at that moment.
 #[derive(Default)]
 struct SetLook {
     totals: Totals,
-    /// One for each process; empty unless they are exported.
+    /// A summary for each process; empty unless processes are exported one by one.
     summaries: Vec<Summary>,
     /// Processes that could not be inspected, and why.
     unseen: Vec<(u32, String)>,
@@ -46,7 +47,7 @@ impl ProcessSet {
         arguments.tree.map(ProcessSet::Tree).or_else(group).or_else(all)
     }
 
-    /// Its processes, sorted.
+    /// The PIDs in the set, sorted.
     pub fn processes(&self) -> Result<Vec<u32>, InspectError> {
         match self {
             ProcessSet::All => which::all(),
@@ -63,7 +64,7 @@ impl ProcessSet {
         }
     }
 
-    /// The message that the set is gone, if this error means it.
+    /// If an error means that the set is gone, the message about that.
     fn how_gone(&self, error: &InspectError) -> Option<String> {
         match (self, error) {
             (ProcessSet::Tree(root), InspectError::NoSuchProcess { .. }) => Some(format!("process {root} has ended")),
@@ -75,7 +76,7 @@ impl ProcessSet {
 
 /// Inspects the set until it is gone, the output has no reader, or a signal stops pagelab.
 pub fn run(arguments: &Inspect, looks: &PeriodicInspection, set: &ProcessSet) -> Result<(), Failure> {
-    // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
+    // The handler of `catch` sets an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let detail = Detail { sizes_only: arguments.sizes, memory_only: true, ..Detail::default() };
     let inspector = super::inspector(Observer::open().map_err(Failure::input)?, detail)?;
@@ -105,7 +106,7 @@ pub fn run(arguments: &Inspect, looks: &PeriodicInspection, set: &ProcessSet) ->
 }
 
 impl SetLook {
-    /// Inspects these processes but this one. Those without memory do not count.
+    /// Inspects these processes, except pagelab itself. Processes without memory do not count.
     fn take(inspector: &Inspector, processes: &[u32], keeps_summaries: bool) -> Result<SetLook, Failure> {
         let supply = inspector.supply().map_err(Failure::input)?;
         let mut look = SetLook::default();
@@ -122,7 +123,7 @@ impl SetLook {
         Ok(look)
     }
 
-    /// Writes the look to all outputs. Returns whether they still have a reader.
+    /// Writes the look to all outputs. Returns whether all of them still have a reader.
     fn show(
         &self,
         arguments: &Inspect,

@@ -1,4 +1,4 @@
-//! `--require`: judges the memory that was inspected, and fails unless it meets every requirement.
+//! `--require`: judges the memory that was inspected, and fails unless the memory meets every requirement.
 
 use policy::inspect::Inspection;
 use policy::requirement::{Gate, Judgement};
@@ -10,7 +10,7 @@ use crate::failure::Failure;
 use crate::output::terminal_width;
 use crate::required::exit;
 
-/// What was inspected so far, for each requirement.
+/// For each requirement, what the inspections so far say about it.
 pub struct Gates(Vec<Gate>);
 
 /// Whether each requirement is met.
@@ -46,7 +46,7 @@ impl Judgements {
         gates.judge()
     }
 
-    /// A text with the requirements below it.
+    /// `text`, followed by the judgements as lines.
     pub fn below(&self, text: String) -> String {
         if self.0.is_empty() {
             return text;
@@ -54,7 +54,7 @@ impl Judgements {
         format!("{text}\n\n{}", required::text(&self.0, terminal_width()))
     }
 
-    /// Adds the requirements to a document.
+    /// Adds the judgements to a JSON document.
     pub fn add_to(&self, document: &mut Value) {
         if !self.0.is_empty() {
             document["requirements"] = required::document(&self.0);
@@ -62,7 +62,7 @@ impl Judgements {
     }
 
     /// # Errors
-    /// [`Failure::Unmet`] unless each is met.
+    /// [`Failure::Unmet`] unless each requirement is met.
     pub fn exit(&self) -> Result<(), Failure> {
         exit(self.0.iter().map(|one| (one.is_met, one.requirement.to_string())))
     }

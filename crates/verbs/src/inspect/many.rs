@@ -10,11 +10,12 @@ use super::gate::Gates;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
-/// Inspects these processes. Skips those that have ended or have no memory, and counts those that may not be inspected.
+/// Inspects these processes. Processes that have ended or have no memory are skipped; those that may not be inspected
+/// are counted.
 pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     let detail = Detail { sizes_only: arguments.sizes, ..Detail::default() };
     let observer = Observer::open().map_err(Failure::input)?;
-    // The folios of files cost about twice the time: of all processes only those of memory are read.
+    // Folios of files take about as long as everything else, so with --all only folios of anonymous memory are read.
     let observer = if arguments.all { observer } else { observer.with_file_folios() };
     let inspector = super::inspector(observer, detail)?;
     let supply = inspector.supply().map_err(Failure::input)?;
@@ -66,7 +67,7 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     judgements.exit()
 }
 
-/// Whether the process has no memory that any user could inspect.
+/// Whether the error means that the process has no memory, for any user who inspects it.
 pub fn is_without_memory(error: &InspectError) -> bool {
     matches!(
         error,

@@ -121,7 +121,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
             None => many::run(arguments, &set.processes().map_err(Failure::input)?),
         };
     }
-    // Clap demands one of them.
+    // Clap requires a process or one of the other choices.
     let Some(word) = &arguments.process else { return Ok(()) };
     match named::processes(word, arguments)?.as_slice() {
         [pid] => one(arguments, *pid),
@@ -168,14 +168,15 @@ fn detailed(root: &Path, arguments: &Inspect) -> Result<Inspector, Failure> {
     Ok(Inspector::new(host, observer.with_file_folios().with_tlb_runs(), detail))
 }
 
-/// An inspector for looks at a command while it runs, without the windows of a map.
+/// An inspector that looks at a command while it runs. It collects no windows, which only the map of the address space
+/// needs.
 fn sampling_inspector(arguments: &Inspect) -> Result<Inspector, Failure> {
     let observer = Observer::open().map_err(Failure::input)?;
     let detail = Detail { sizes_only: arguments.sizes, jemalloc: !arguments.sizes, ..Detail::default() };
     inspector(observer.with_file_folios().with_tlb_runs(), detail)
 }
 
-/// Writes a capture into files that must not exist yet. They contain addresses, so only the capturing user may read them.
+/// Writes a capture into new files. They contain addresses, so only the user who captures may read them.
 fn write_capture(directory: &Path, files: &[CapturedFile], pid: u32) -> Result<(), Failure> {
     for (path, text) in files {
         let file = directory.join(path.trim_start_matches('/'));
@@ -214,7 +215,7 @@ fn show(arguments: &Inspect, page_sizes: &PageSizes, inspected: &Inspection) -> 
     judgements.exit()
 }
 
-/// The host and time of the inspection, for the page.
+/// The page sizes and the time of the inspection, for the HTML page.
 fn setting(page_sizes: &PageSizes, inspected: &Inspection) -> html::Setting {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     html::Setting {

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 /// The number of PIDs that an error lists.
 const MAX_LISTED: usize = 10;
 
-/// The process with this PID, or those with this name. A number is a PID.
+/// The process with this PID, or the processes with this name. A number is a PID.
 pub fn processes(word: &OsStr, arguments: &Inspect) -> Result<Vec<u32>, Failure> {
     if let Some(pid) = word.to_str().and_then(|word| word.parse().ok()) {
         return Ok(vec![pid]);
@@ -31,7 +31,7 @@ pub fn processes(word: &OsStr, arguments: &Inspect) -> Result<Vec<u32>, Failure>
     }
 }
 
-/// A given option that works for a single process only.
+/// An option in the arguments that works only for a single process, if there is one.
 fn single_process_option(arguments: &Inspect) -> Option<&'static str> {
     let options = [
         ("--every", arguments.every.is_some()),

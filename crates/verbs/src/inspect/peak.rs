@@ -1,8 +1,9 @@
-//! Finds the largest look at a command's processes while they run: memory that a process frees earlier is not seen at its exit.
+//! Finds the moment at which the processes of a command have the most memory ([`Sampler`]): memory that a process frees earlier
+//! is not seen at its exit.
 //!
-//! Resident memory is read at an interval, and before large ranges are freed. A process is inspected only when it has grown by a
-//! fraction of the largest look so far, so the number of looks depends on how far memory grows, and not on the run time. The
-//! fraction is smaller while memory does not grow, because that may be the peak.
+//! Resident memory is read at an interval, and before large ranges are freed. A process is inspected (a *look*) only when it has
+//! grown by a fraction of the largest look so far. So the number of looks depends on how far memory grows, and not on the run
+//! time. The fraction is smaller while memory does not grow, because that may be the peak.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -24,11 +25,11 @@ use crate::short::seconds;
 
 /// The interval at which resident memory is read.
 const INTERVAL: Duration = Duration::from_millis(10);
-/// A growing process is inspected when its resident memory exceeds that of the largest look by 1/`GROWTH_DIVISOR`.
+/// A growing process is inspected when it has 1/`GROWTH_DIVISOR` more resident memory than the largest look found.
 const GROWTH_DIVISOR: u64 = 8;
-/// The same for a process that has stopped growing, or is about to free memory.
+/// Like [`GROWTH_DIVISOR`], but for a process that has stopped growing, or is about to free memory.
 const PEAK_DIVISOR: u64 = 64;
-/// The least growth that is worth a look.
+/// Minimum growth that is worth another look.
 const MIN_GROWTH_BYTES: u64 = 1 << 20;
 
 /// Looks for the peak while the command runs.
@@ -48,7 +49,7 @@ struct State {
     at_start: Supply,
     began: Instant,
     processes: Processes,
-    /// Resident memory when the largest look began, by the kernel's counter.
+    /// Resident memory when the largest look began, according to the kernel's counter.
     resident_bytes: u64,
     /// Resident memory of each process at the last reading.
     last_bytes: BTreeMap<u32, u64>,
@@ -60,14 +61,15 @@ struct State {
 /// The largest look while the command ran.
 #[derive(Default)]
 pub struct Peak {
-    /// The look, and its time since the command's start.
+    /// The look, and when it was, counted from the command's start.
     pub largest: Option<(Inspection, Duration)>,
     /// The number of all looks.
     looks: u32,
 }
 
 impl Sampler {
-    /// A sampler that inspects with `inspector`. `at_start` has the counters at the command's start.
+    /// A sampler that inspects with `inspector`. `at_start`: the kernel's supply of large pages, with its counters,
+    /// when the command started.
     pub fn new(inspector: Inspector, at_start: Supply) -> Sampler {
         let processes = Processes::default();
         let state = State {
@@ -83,7 +85,8 @@ impl Sampler {
         Sampler { state: Arc::new(Mutex::new(state)), processes, is_over: Arc::default(), thread: None }
     }
 
-    /// Starts the thread that reads at the interval, just before the command executes its program.
+    /// Starts the thread that reads resident memory at the interval. Called just before the command executes its
+    /// program.
     pub fn begin(&mut self) {
         locked(&self.state).began = Instant::now();
         let (state, is_over) = (Arc::clone(&self.state), Arc::clone(&self.is_over));
@@ -100,7 +103,7 @@ impl Sampler {
         locked(&self.processes).insert(process);
     }
 
-    /// Reads at once, because memory is about to be freed.
+    /// Reads resident memory at once, because memory is about to be freed.
     pub fn sample(&self) {
         locked(&self.state).sample(true);
     }
@@ -165,7 +168,7 @@ impl State {
             Err(InspectError::NoSuchProcess { .. } | InspectError::Zombie { .. } | InspectError::Replaced { .. }) => {
                 self.forget(process);
             }
-            // The process ended during the look.
+            // The process ended during the look, which is no error.
             Err(_) if has_no_memory(process, self.inspector.page_sizes().base) => self.forget(process),
             Err(error) => self.give_up(process, error.to_string()),
         }
@@ -183,7 +186,7 @@ impl State {
     }
 }
 
-/// Whether a process has ended: then its memory is gone.
+/// Whether a process has no memory any more, because it has ended.
 fn has_no_memory(process: u32, base: PageSize) -> bool {
     matches!(resident_bytes(process, base), Ok(None | Some(0)))
 }
@@ -200,13 +203,14 @@ impl Peak {
         has_grown(exit.resident_bytes(), largest.resident_bytes(), PEAK_DIVISOR).then_some((largest, *elapsed))
     }
 
-    /// As [`Peak::above`], without the time.
+    /// Like [`Peak::above`], but without the time.
     pub fn into_above(self, exit: &Inspection) -> Option<Inspection> {
         let is_above = self.above(exit).is_some();
         self.largest.filter(|_| is_above).map(|(largest, _)| largest)
     }
 
-    /// What was seen of the peak, and how it was looked for. `hwm_bytes` is the peak of the same process by the kernel's count.
+    /// Text about the peak: what was seen of it, and how it was looked for. `hwm_bytes` is the peak of the same process by the
+    /// kernel's count.
     pub fn text(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> [String; 2] {
         let how = format!(
             "  resident memory was read every {} and before large ranges were freed; looks, one whenever it had grown by an \
@@ -233,7 +237,7 @@ impl Peak {
         [seen, how]
     }
 
-    /// As [`Peak::text`], for a document.
+    /// What [`Peak::text`] describes, as a part of a JSON document.
     pub fn document(&self, exit: &Inspection, hwm_bytes: Option<u64>) -> Value {
         let above = self.above(exit);
         json!({

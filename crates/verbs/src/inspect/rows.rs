@@ -1,4 +1,5 @@
-//! Rows of looks, one below the other, with a sparkline of the share of large pages in the last looks.
+//! Prints periodic inspections (*looks*) as rows, one below the other ([`Rows`]), with a sparkline of the share of
+//! large pages in the last looks.
 
 use std::time::Duration;
 
@@ -13,17 +14,17 @@ use crate::output::{Reader, print_update, terminal_width};
 use crate::short::{count, fitted, seconds, share};
 use crate::sizes::{Class, Sizes};
 
-/// The number of looks in the sparkline.
+/// The number of looks that the sparkline shows.
 const SPARKS: usize = 16;
 
-/// What a row shows of a look.
+/// What a row shows of one look.
 pub struct Figures<'a> {
     census: &'a Census,
     resident_bytes: u64,
     could_be_larger_bytes: u64,
     first_cause: Option<&'a Cause>,
     is_partial: bool,
-    /// The number of processes, where it is a look at a set of them.
+    /// The number of processes, if the look is at a set of processes.
     processes: Option<u64>,
 }
 
@@ -39,7 +40,7 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The figures of a set of processes, of which `uninspected` more could not be inspected.
+    /// The figures of a set of processes. `uninspected`: the number of further processes that could not be inspected.
     pub fn of_set(totals: &'a Totals, uninspected: u64) -> Figures<'a> {
         Figures {
             census: &totals.census,
@@ -55,7 +56,7 @@ impl<'a> Figures<'a> {
 /// The rows of a series of looks.
 pub struct Rows {
     page_sizes: PageSizes,
-    /// The shares of PMD and larger leaves at the last looks.
+    /// For each of the last looks, the share of PMD and larger leaves.
     large: Vec<f64>,
 }
 
@@ -64,7 +65,7 @@ impl Rows {
         Rows { page_sizes, large: Vec::new() }
     }
 
-    /// Prints a look, below the title and the heading if it is the first one. Returns whether standard output has a reader.
+    /// Prints a look; the first one below a title and a heading. Returns whether standard output has a reader.
     pub fn print(
         &mut self,
         title: impl Fn() -> String,
@@ -92,7 +93,8 @@ impl Rows {
         )
     }
 
-    /// A cell of the column for contiguous entries; empty without that column, if the kernel has no pools of such sizes.
+    /// A cell of the column for contiguous entries. Empty if there is no such column, because the kernel has no pools of
+    /// these sizes.
     fn contiguous(&self, text: &str) -> String {
         let PageSizes { base, pmd, hugetlb, .. } = &self.page_sizes;
         let has_column = hugetlb.iter().any(|size| size > base && pmd.is_some_and(|pmd| *size < pmd));
@@ -103,7 +105,7 @@ impl Rows {
         self.page_sizes.pmd.map_or("large".to_string(), |pmd| pmd.to_string())
     }
 
-    /// A row: the time, and the memory by leaf. Leaves of PMD size and larger ones are one column.
+    /// A row: the time, and the memory by leaf. Leaves of PMD size and larger share one column.
     fn row(&mut self, figures: &Figures, elapsed_s: f64) -> String {
         let sizes = Sizes::of(figures.census);
         let of = |class| sizes.share(class, &self.page_sizes);
@@ -132,7 +134,7 @@ impl Rows {
     }
 }
 
-/// A cell of the column for the number of processes; empty for a single process, which has no such column.
+/// A cell of the column for the number of processes. Empty for a single process, which has no such column.
 fn processes(figures: &Figures, text: &str) -> String {
     if figures.processes.is_some() { format!(" {text:>9}") } else { String::new() }
 }

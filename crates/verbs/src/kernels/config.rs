@@ -1,15 +1,16 @@
-//! How the configurations of the compared kernels differ.
+//! Compares the configurations of kernels ([`differences`]).
 
 use std::collections::BTreeSet;
 
 use guest::{Image, Options};
 use study::definition::Boot;
 
-/// Options listed by name; the others are only counted.
+/// Maximum number of options listed by name; the others are only counted.
 const MAX_LISTED: usize = 16;
-/// Prefixes of relevant options that are listed last: they depend on devices and hypervisors more than on page sizes.
+/// Prefixes of relevant options that are listed last, because they depend on devices and hypervisors more than on page
+/// sizes.
 const LAST_PREFIXES: [&str; 3] = ["BALLOON", "CMA", "ZSWAP"];
-/// Options that make memory or page tables much more expensive, named where all kernels have them.
+/// Options that make memory or page tables much more expensive. They are named if both kernels have them.
 const EXPENSIVE: [&str; 9] = [
     "DEBUG_PAGEALLOC_ENABLE_DEFAULT",
     "DEBUG_VM",
@@ -132,7 +133,7 @@ fn difference((old, old_options): (&str, &Options), (new, new_options): (&str, &
     )
 }
 
-/// `; both have INIT_ON_ALLOC_DEFAULT_ON`: what makes memory expensive on both kernels.
+/// `; both have INIT_ON_ALLOC_DEFAULT_ON`: options that make memory expensive on both kernels.
 fn expensive(old: &Options, new: &Options) -> String {
     let is_set =
         |options: &Options, name: &str| options.get(&format!("CONFIG_{name}")).is_some_and(|value| value == "y");

@@ -1,7 +1,7 @@
-//! Runs a QEMU that boots a guest, reads its output until it ends, and cleans up in all cases.
+//! Runs a QEMU that boots a guest, reads the guest's messages until it ends, and cleans up in all cases ([`boot`]).
 //!
-//! QEMU is killed when the thread that started it ends (PR_SET_PDEATHSIG), and its temporary file has no name
-//! that could be left over.
+//! QEMU is killed when the thread that started it ends (PR_SET_PDEATHSIG). Its temporary file has no name, so nothing
+//! can be left over.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -25,7 +25,7 @@ const KEPT_BYTES: usize = 4 << 20;
 pub enum GuestEnd {
     /// The guest reported [`Message::Done`].
     Done,
-    /// The guest or QEMU ended before that.
+    /// The guest or QEMU ended before [`Message::Done`].
     Early,
     /// The time limit was reached.
     TooSlow {
@@ -68,7 +68,7 @@ pub enum EmulatorError {
     System(#[from] std::io::Error),
 }
 
-/// How to install a program, if it is missing; empty for other errors.
+/// How to install a program if it is missing; empty for other errors.
 fn installation(error: &std::io::Error, package: &str) -> String {
     let is_missing = error.kind() == std::io::ErrorKind::NotFound;
     if is_missing { format!("; install it (Debian: {package})") } else { String::new() }
@@ -85,7 +85,8 @@ impl Drop for Process {
     }
 }
 
-/// The version that the emulator of an architecture reports: `QEMU emulator version 7.2.22 (Debian ...)`. `None` if it cannot be run.
+/// The version that the system emulator for this architecture reports: `QEMU emulator version 7.2.22 (Debian ...)`. `None` if the
+/// emulator cannot be run.
 pub fn version(architecture: Architecture) -> Option<String> {
     let output = Command::new(architecture.emulator().0).arg("--version").output().ok()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -150,7 +151,7 @@ fn receive_until_end(lines: &Receiver<Vec<u8>>, limits: Limits, receive: &mut dy
     }
 }
 
-/// A channel of the lines that a thread reads until end of file.
+/// Starts a thread that reads lines until end of file, and returns the channel on which they arrive.
 fn lines(from: impl Read + Send + 'static) -> std::io::Result<Receiver<Vec<u8>>> {
     let (sender, lines) = sync_channel(16);
     std::thread::Builder::new().name("port".into()).spawn(move || {

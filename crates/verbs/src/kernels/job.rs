@@ -1,4 +1,5 @@
-//! The job of a guest and the messages it sends: the protocol between pagelab on the host and pagelab in the guest.
+//! The job of a guest ([`Job`]) and the messages that the guest sends ([`Message`]): the protocol between pagelab on
+//! the host and pagelab in the guest.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -34,7 +35,6 @@ pub enum Message {
     Failed {
         /// pagelab's exit code.
         code: u8,
-        /// The error message.
         message: String,
     },
     /// The guest is done; no further message follows.

@@ -1,4 +1,4 @@
-//! Checks the kernels to be booted: everything that can be refused before a guest starts is refused here.
+//! A kernel to be booted in a guest ([`Kernel`]). Everything that can be refused before a guest starts is refused here.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ pub struct Kernel {
     /// The name in the tables, unique among the kernels.
     pub name: String,
     pub image: Image,
-    /// A hash of the image file, to distinguish images of the same name.
+    /// A hash of the image file, which distinguishes images of the same name.
     pub hash: String,
     /// The modules that the guest loads first.
     pub modules: Vec<Module>,
@@ -32,7 +32,7 @@ pub struct Kernel {
     pub memory_bytes: u64,
     /// The root file system of its guests; `None` means this host's.
     pub sysroot: Option<Sysroot>,
-    /// A hash of the pagelab binary in that file system.
+    /// A hash of the pagelab binary in that file system, if there is one.
     pub system: Option<String>,
 }
 
@@ -73,7 +73,7 @@ impl Kernel {
         [kernel_word(&self.name), image_word(&self.hash)].into_iter().chain(system).chain(self.words.iter().cloned())
     }
 
-    /// The kernel as a boot of a study.
+    /// The kernel in the form of a boot of a study.
     pub fn boot(&self, is_baseline: bool) -> Boot {
         let guest = Guest {
             image: self.image.path.display().to_string(),
@@ -126,7 +126,7 @@ pub fn from_arguments(guests: &Guests) -> Result<Vec<Kernel>, Failure> {
     Ok(all)
 }
 
-/// The kernels named by the boots of a study.
+/// The kernels that the boots of a study name.
 pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
     let of_boot = |boot: &Boot| {
         let Some(guest) = &boot.guest else { return Ok(None) };
@@ -141,7 +141,7 @@ pub fn of_boots(boots: &[Boot]) -> Result<Vec<Kernel>, Failure> {
     Ok(boots.iter().map(of_boot).collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-/// Fails if a guest needs more than this, or if this host has less available now.
+/// Fails if a guest would need more memory than this host has available now.
 fn check_memory(bytes: u64) -> Result<(), Failure> {
     if bytes < MIN_BYTES {
         let (found, min) = (format_bytes(bytes), format_bytes(MIN_BYTES));

@@ -1,4 +1,4 @@
-//! Boots guests one after the other, each to do a job.
+//! Boots guests one after the other, each of which does one job ([`Lab`]).
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -14,11 +14,11 @@ use super::job::{Job, Message};
 use super::kernel::Kernel;
 use crate::failure::{Failure, report};
 
-/// Time within which a guest must begin its job: with KVM, and emulated.
+/// Time within which a guest must begin its job: under KVM, and under emulation.
 const READY_LIMITS: [Duration; 2] = [Duration::from_secs(120), Duration::from_secs(900)];
-/// Time within which a first guest, without a job, must boot under KVM; else guests are emulated.
+/// Time within which a first guest without a job must boot under KVM. If it does not, all guests are emulated.
 const KVM_BOOT_LIMIT: Duration = Duration::from_secs(30);
-/// The environment in a guest with another system's files.
+/// The environment variables of a guest that uses the files of another system.
 const SYSROOT_ENVIRONMENT: [(&str, &str); 2] =
     [("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"), ("HOME", "/root")];
 /// The default time limit of a guest, in seconds.
@@ -35,14 +35,15 @@ pub struct Lab {
 
 /// The result of a boot.
 pub struct BootResult {
-    /// The measurement, without figures that its machine cannot measure.
+    /// The measurement, without figures that the guest cannot measure.
     pub comparison: Comparison,
-    /// An error in spite of which there is a measurement, such as a wrong answer under a policy.
+    /// An error that the guest reported although there is a measurement, such as a wrong answer under a policy.
     pub exit: Result<(), Failure>,
 }
 
 impl Lab {
-    /// Chooses KVM or emulation, and reports why if it is not KVM. Logs are stored next to `store`.
+    /// Chooses between KVM and emulation, and reports the reason if it is emulation. Logs of failed guests are stored
+    /// next to `store`.
     pub fn open(kernels: &[Kernel], icount: bool, guest_time_s: f64, store: &Path) -> Result<Lab, Failure> {
         signals::catch(Forward::Kill).map_err(Failure::input)?;
         let logs = store.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
@@ -62,7 +63,7 @@ impl Lab {
         Ok(lab)
     }
 
-    /// Whether the clock of its guests measures real time.
+    /// What the clock of the guests measures.
     pub fn clock(&self) -> Clock {
         match self.accelerator {
             Accelerator::Kvm => Clock::Real,
@@ -88,7 +89,8 @@ impl Lab {
         })
     }
 
-    /// Tests whether a guest with this kernel boots under KVM, and returns why not. That /dev/kvm can be opened is no proof.
+    /// Tests whether a guest with this kernel boots under KVM; the inner error says why not. That /dev/kvm can be opened is
+    /// not enough.
     #[expect(clippy::disallowed_methods, reason = "only root can change /dev")]
     fn try_kvm(&self, kernel: &Kernel) -> Result<Result<(), String>, Failure> {
         if let Err(error) = std::fs::File::options().read(true).write(true).open("/dev/kvm") {
@@ -123,9 +125,9 @@ impl Lab {
         match (&ended.end, comparison) {
             (GuestEnd::Done, Some(comparison)) => {
                 let mut comparison = without_times(with_large_pages(comparison));
-                // Kernels report different shares of it.
+                // The configured size, because kernels report different amounts of the memory as usable.
                 comparison.machine.memory_bytes = kernel.memory_bytes;
-                // In the guest it is a command that only the guest's first process runs.
+                // The command line of this process: the one in the guest can only be run by the guest's first process.
                 comparison.invocation.pagelab =
                     std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
                 Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
@@ -136,7 +138,7 @@ impl Lab {
         }
     }
 
-    /// The job of a guest. With a sysroot, this host's directories, users and environment do not apply.
+    /// The job of a guest. A guest with a sysroot gets none of this host's directories, users and environment.
     fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
         let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
         match &kernel.sysroot {
@@ -201,7 +203,7 @@ impl Lab {
     }
 }
 
-/// What a guest's console says about its end, as a clause.
+/// Why a guest ended, according to its console, as a clause.
 fn console_words(ended: &GuestResult) -> String {
     ended
         .last_words()

@@ -52,7 +52,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let kernels = kernel::from_arguments(guests)?;
     let words = compare_words()?;
     arguments.forms.can_be_written()?;
-    // Another user may have access to other programs, so the check is left to the first guest.
+    // Another user may have access to other programs than this one, so the check is left to the first guest.
     let is_of_this_host = arguments.measuring.user.is_none() && guests.sysroot.is_none();
     if let Some(program) = arguments.command.first().filter(|_| is_of_this_host) {
         tracer::resolve(program).map_err(|error| Failure::launch(&error))?;
@@ -81,7 +81,7 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
     let Keeping { full, store: named_store, .. } = &arguments.keeping;
     let forms = Forms { is_full: *full, store: named_store.clone(), ..arguments.forms.clone() };
     let Some(first) = measured.first() else { return outcome };
-    // A kernel without a result is named by the error.
+    // Kernels without a result are left out here; the error names them.
     let shown_kernels: Vec<&Kernel> = kernels.iter().filter(is_measured).collect();
     let shown = ReportContent {
         boots: shown_kernels.iter().enumerate().map(|(at, kernel)| kernel.boot(at == 0)).collect(),
@@ -95,7 +95,8 @@ pub fn run(arguments: &Compare) -> Result<(), Failure> {
 }
 
 /// Boots each kernel as often as `boots` says, in rounds, each in a different order. A kernel that gives no result in a boot is not
-/// booted again; the others are, while two or more of several are left to compare. Errors are returned when all boots are done.
+/// booted again. The series ends early when fewer than two of several kernels are left. Errors are returned when all boots are
+/// done.
 ///
 /// # Errors
 /// A boot failed, or had a result in spite of an error. An error that concerns all kernels ends the series at once.
@@ -137,7 +138,7 @@ pub fn measure(
     first_failure(failures.into_iter().chain(outcome.err()))
 }
 
-/// Decides whether a boot has a result: a wrong answer under a policy becomes a row of the table.
+/// Decides whether a boot has a result. A wrong answer under a policy is a result, which becomes a row of the table.
 ///
 /// # Errors
 /// The boot has no result.

@@ -1,4 +1,4 @@
-//! Reports of kernels x policies in the requested forms.
+//! The report of `compare --kernel` ([`ReportContent`]): kernels x policies, in the requested forms.
 
 use results::matrix::{self as shown, HostOf, Report};
 use study::comparison::{Comparison, Design, Invocation};
@@ -18,11 +18,11 @@ use crate::publish::Forms;
 pub struct ReportContent<'a> {
     /// The boots that have a result; the first one is the baseline.
     pub boots: Vec<Boot>,
-    /// How often each was to be booted.
+    /// How often each kernel was to be booted.
     pub planned_boots: u32,
     pub command: String,
     pub forms: &'a Forms,
-    /// Whether to print it as a mail.
+    /// Whether to print the report as a mail.
     pub mail: bool,
 }
 
@@ -34,7 +34,8 @@ impl ReportContent<'_> {
         let named: Vec<(String, &Comparison)> = comparisons.iter().map(|one| (host.clone(), one)).collect();
         let workloads = [(self.command.as_str(), named)];
         let policies = kernels::of_policies(&definition, &workloads);
-        // The tracer's stops cost instructions too, and not as many on each kernel.
+        // The run without the tracer gets a row too: the tracer's stops cost instructions, and the number differs
+        // between kernels.
         let bare = bare_label(comparisons).into_iter().chain(definition.policies.iter().cloned()).collect();
         let with_bare = Definition { policies: bare, ..definition.clone() };
         let of_kernels = kernels::of_kernels(&with_bare, &workloads);
@@ -54,8 +55,8 @@ impl ReportContent<'_> {
             command: comparisons.first().map(|one| one.invocation.pagelab.clone()).unwrap_or_default(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        // Documents and pages have the same form as those of a study. Text lists kernels first, because they are the question.
-        // A mail about two kernels has no room for the policies of each.
+        // Documents and pages have the same form as those of a study. Text begins with the matrix that has kernels as columns,
+        // because the user asks about kernels. A mail has no room for the other matrix.
         let others = Some(&policies).filter(|_| !self.mail);
         let (of_study, kernels_first) = (report(&policies, kernels), kernels.map(|kernels| report(kernels, others)));
         let of_text = kernels_first.as_ref().unwrap_or(&of_study);
@@ -75,7 +76,7 @@ impl ReportContent<'_> {
         }
     }
 
-    /// `pagelab show 1 2 3 4 --full`
+    /// `pagelab show 1 2 3 4 --full`: the command that shows everything.
     fn full_command(&self, comparisons: &[Comparison]) -> String {
         let numbers = comparisons.iter().map(|one| one.id.to_string()).collect::<Vec<_>>().join(" ");
         format!("pagelab show {numbers} --full{}", self.forms.store_words())
@@ -126,7 +127,7 @@ impl ReportContent<'_> {
         }
     }
 
-    /// `old (6.1.0-56-amd64) in 2 boots`
+    /// `old (6.1.0-56-amd64) in 2 boots`: a kernel, and how often it was booted.
     fn of_boot(&self, name: &str, comparisons: &[Comparison]) -> String {
         let own: Vec<&Comparison> = comparisons.iter().filter(|one| kernel_of(&one.machine) == Some(name)).collect();
         let release =
@@ -139,7 +140,7 @@ impl ReportContent<'_> {
         format!("{name} in {}", boots::count_of_boots(own))
     }
 
-    /// The machine of each kernel, without duplicates, the baseline's first.
+    /// The machine of each kernel, without duplicates, that of the baseline first.
     fn hosts(&self, comparisons: &[Comparison]) -> Vec<HostOf> {
         let mut hosts: Vec<HostOf> = Vec::new();
         let place = |one: &&Comparison| self.boots.iter().position(|boot| kernel_of(&one.machine) == Some(&boot.name));
@@ -162,7 +163,7 @@ impl ReportContent<'_> {
     }
 }
 
-/// The label of the run without the tracer, where every comparison has one.
+/// The label of the run without the tracer, if every comparison has that run.
 fn bare_label(comparisons: &[Comparison]) -> Option<String> {
     let label =
         |one: &Comparison| one.design.arms.iter().find(|arm| arm.role == Role::Bare).map(|arm| arm.label.clone());
@@ -170,7 +171,7 @@ fn bare_label(comparisons: &[Comparison]) -> Option<String> {
     comparisons.iter().all(|one| label(one).as_ref() == Some(&first)).then_some(first)
 }
 
-/// How guests were run.
+/// Whether guests ran under KVM or were emulated, in words.
 fn accelerator(machine: &Machine) -> &'static str {
     match Clock::of(machine) {
         Clock::Real => "KVM",
@@ -179,7 +180,7 @@ fn accelerator(machine: &Machine) -> &'static str {
     }
 }
 
-/// The command of a comparison; with a server, the server's and the client's.
+/// The command of a comparison. With a server, the server's command and the client's.
 pub fn command_line_of(comparison: &Comparison) -> String {
     let Invocation { command, client, .. } = &comparison.invocation;
     command.iter().chain(client.iter().flatten()).cloned().collect::<Vec<_>>().join(" ")

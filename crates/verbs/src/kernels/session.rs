@@ -1,4 +1,4 @@
-//! pagelab inside a guest: first as PID 1, then as the process that measures.
+//! pagelab inside a guest: first as the guest's PID 1, then as the process that measures.
 
 use std::io::{self, Write};
 use std::process::Command;
@@ -10,12 +10,12 @@ use super::job::{Job, Message};
 use crate::compare::in_guest;
 use crate::failure::Failure;
 
-/// The job file for the measuring process; in memory, because /run is a tmpfs of the guest.
+/// The file with the job for the measuring process. It is in memory, because /run is a tmpfs in the guest.
 const JOB: &str = "/run/pagelab-job";
 /// The guest's store, which is lost when the guest ends.
 const STORE: &str = "/run/pagelab-results.sqlite";
 
-/// Runs the guest if this is its first process; does not return in that case.
+/// If this process is PID 1 of a guest, runs the guest and does not return.
 pub fn run_if_first() {
     if guest::first::is_first() {
         guest::first::run(command);

@@ -1,4 +1,4 @@
-//! Stored boots of one `compare --kernel`, to be shown together.
+//! Shows stored boots of one `compare --kernel` together ([`report`]).
 
 use guest::Image;
 use study::comparison::Comparison;
@@ -15,7 +15,7 @@ use crate::publish::Forms;
 /// The report of boots that measured one command under the same policies.
 ///
 /// # Errors
-/// One of them was not made by `compare --kernel`, or measured another command or other policies.
+/// A boot was not made by `compare --kernel`, or measured another command or other policies.
 pub fn report<'a>(boots: &[Comparison], forms: &'a Forms, mail: bool) -> Result<ReportContent<'a>, Failure> {
     let first = boots.first().ok_or_else(|| Failure::Input("expected the number of a comparison".into()))?;
     check_alike(first, boots)?;
@@ -27,7 +27,7 @@ pub fn report<'a>(boots: &[Comparison], forms: &'a Forms, mail: bool) -> Result<
             names.push(name);
         }
     }
-    // In the order of the command line. A kernel whose image is gone comes last.
+    // Kernels have the order of the command line. A kernel whose image is gone comes last.
     names.sort_by_key(|name| place_of(images, name).unwrap_or(usize::MAX));
     let boot = |(at, name): (usize, &&str)| {
         let image = place_of(images, name).map(|place| images[place].image.display().to_string()).unwrap_or_default();
@@ -61,8 +61,8 @@ fn check_alike(first: &Comparison, boots: &[Comparison]) -> Result<(), Failure> 
     }
 }
 
-/// The place of a kernel among the images of the command line. A kernel without a name has that of its release, and with a number
-/// (`6.1.0#2`) if it is not the first one of that name.
+/// The place of a kernel among the images of the command line. A kernel without a name is named by its release, and numbered
+/// (`6.1.0#2`) if earlier images have the same release.
 fn place_of(images: &[NamedImage], name: &str) -> Option<usize> {
     let (release, number) = name.rsplit_once('#').unwrap_or((name, "1"));
     let is_unnamed = |image: &NamedImage| {

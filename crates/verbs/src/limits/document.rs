@@ -41,7 +41,7 @@ struct AtPeak {
     tables_bytes: Option<u64>,
 }
 
-/// The document.
+/// The JSON document of `pagelab limits --json`.
 pub fn document(command: &[OsString], kernel: &str, precision_ratio: f64, measured: &[Measured]) -> Value {
     let command = command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     let policies = measured.iter().map(of_policy).collect();

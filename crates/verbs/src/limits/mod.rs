@@ -1,4 +1,5 @@
-//! `pagelab limits`: the smallest memory limit with which a command still ends as it should, under each policy.
+//! `pagelab limits`: finds the smallest memory limit with which a command still ends as it does without one, under each
+//! policy.
 
 mod document;
 mod report;
@@ -28,9 +29,9 @@ use crate::waiting;
 use crate::words::{Variable, parse_duration, parse_percent, parse_policy, parse_size, parse_variable};
 use run::{Program, Run, run};
 
-/// A run with a limit may take this many times as long as the run without one.
+/// A run with a limit may take at most this many times as long as the run without one.
 const MAX_TIME_RATIO: f64 = 4.0;
-/// And this much longer, in seconds.
+/// In addition, a run with a limit may take this many seconds longer.
 const MORE_TIME_S: f64 = 5.0;
 
 /// Arguments of `pagelab limits`.
@@ -62,32 +63,32 @@ pub struct Limits {
     command: Vec<OsString>,
 }
 
-/// What was found for a policy.
+/// What was found for one policy.
 pub struct Measured {
     policy: Policy,
-    /// The run without a limit; `None` where there is none.
+    /// The run without a limit; `None` if the policy could not be run.
     unlimited: Option<Run>,
-    /// `Err`: why the policy has no limit.
+    /// The smallest limit, or why none was found.
     limit: Result<Limit, String>,
 }
 
 impl Measured {
-    /// A policy without a limit.
+    /// The result for a policy for which no limit was found.
     fn none(policy: &Policy, unlimited: Option<Run>, why: String) -> Measured {
         Measured { policy: policy.clone(), unlimited, limit: Err(why) }
     }
 
-    /// Why the policy has no limit.
+    /// Why no limit was found for the policy.
     fn failure(&self) -> Option<String> {
         self.limit.as_ref().err().map(|why| format!("{}: {why}", self.policy))
     }
 }
 
-/// The limit of a policy.
+/// The smallest limit under a policy.
 pub struct Limit {
-    /// The smallest limit.
+    /// The limit, with the search that found it.
     found: Found,
-    /// The run with the largest limit that did not suffice.
+    /// The run with the largest limit that was too small.
     failed: Option<Run>,
 }
 
@@ -139,7 +140,7 @@ pub fn run_limits(arguments: Limits) -> Result<(), Failure> {
     }
 }
 
-/// Finds the limit of a policy, while the settings that it needs are in force.
+/// Finds the smallest limit under a policy, while the settings that the policy needs are in force.
 fn of_policy(
     program: &Program,
     policy: &Policy,
@@ -161,7 +162,7 @@ fn of_policy(
 fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_ratio: f64) -> Result<Measured, Failure> {
     let progress = ProgressLine::new();
     progress.set(&format!("{policy}, without a limit"));
-    // The first run brings files into the page cache, and is not counted.
+    // The first run is not counted, because it brings files into the page cache.
     run(program, rewriting, None, None)?;
     let unlimited = run(program, rewriting, None, None)?;
     if let Some(why) = why_not_limited(&unlimited) {
@@ -196,7 +197,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
     Ok(Measured { policy: policy.clone(), unlimited: Some(unlimited), limit: Ok(limit) })
 }
 
-/// Why a command whose run without a limit is this has no smallest limit.
+/// Why no smallest limit can be searched, judging by the run without a limit; `None` if it can.
 fn why_not_limited(unlimited: &Run) -> Option<String> {
     if unlimited.oom_kills > 0 {
         return Some("the kernel killed it for want of memory without a limit of its own too".to_owned());

@@ -7,7 +7,7 @@ use results::{fold, grid, printable};
 use super::run::Run;
 use super::{Limit, Measured};
 
-/// The table, an answer in a sentence, and what the limits do not contain.
+/// The table, a sentence with the answer, and a note on what the limits leave out.
 pub fn text(measured: &[Measured], width: usize) -> String {
     let header = ["policy", "limit", "too small", "peak", "anonymous", "files", "shared", "tables", "other kernel"];
     let rows: Vec<_> = measured.iter().filter_map(row).collect();
@@ -23,14 +23,14 @@ pub fn text(measured: &[Measured], width: usize) -> String {
     lines.join("\n")
 }
 
-/// What is not in the limits.
+/// What the limits leave out.
 const NOTE: &str = "Without swap. The kernel can take back files, so that a limit may be below the peak. Pages of files and of tmpfs that \
                     were in memory before are charged to the group that touched them first: in a new container they come on top.";
 
-/// A difference of at least a large page is explained.
+/// If limit and peak differ by at least this much, which is one large page, the difference is explained.
 const PMD_BYTES: u64 = 2 << 20;
 
-/// The row of a policy with a run without a limit.
+/// The row of a policy; `None` if there was no run without a limit.
 fn row(one: &Measured) -> Option<[String; 9]> {
     let Run { peak_bytes, at_peak, .. } = one.unlimited?;
     let limit = one.limit.as_ref().ok();
@@ -49,7 +49,7 @@ fn row(one: &Measured) -> Option<[String; 9]> {
     ])
 }
 
-/// A limit, or the range in which it is chance whether one suffices.
+/// The limit. If chance decides within a range whether a limit suffices, the range.
 fn limit_in_words(limit: &Limit) -> String {
     match limit.found.range_of_chance() {
         Some((from, to)) => format!("{} to {}", format_bytes(from), format_bytes(to)),
@@ -57,7 +57,7 @@ fn limit_in_words(limit: &Limit) -> String {
     }
 }
 
-/// What the first policy needs, and the others compared with it.
+/// A sentence: the limit that the first policy needs, and those of the other policies compared with it.
 fn answer(measured: &[Measured]) -> Option<String> {
     let mut limits = measured.iter().filter_map(|one| Some((one, one.limit.as_ref().ok()?)));
     let (first, its) = limits.next()?;
@@ -66,7 +66,7 @@ fn answer(measured: &[Measured]) -> Option<String> {
     Some(std::iter::once(first).chain(others).collect::<Vec<_>>().join("; ") + ".")
 }
 
-/// What another policy needs, as part of a sentence. A range has no ratio.
+/// The limit that another policy needs, as a clause. A range of chance is not given as a ratio.
 fn compared(one: &Measured, limit: &Limit, first: &Limit) -> String {
     let (bytes, first_bytes) = (limit.found.limit_bytes, first.found.limit_bytes);
     let step = limit.found.too_small_bytes.map_or(0, |lower| bytes.saturating_sub(lower));
@@ -83,7 +83,7 @@ fn without_limit(one: &Measured) -> Option<String> {
     one.limit.as_ref().err().map(|why| format!("{}: no limit, because {why}.", one.policy))
 }
 
-/// What the reader of a limit should know.
+/// Remarks that a reader of the limits needs.
 fn remarks(one: &Measured) -> Vec<String> {
     let (Some(unlimited), Ok(Limit { found, failed })) = (one.unlimited, &one.limit) else { return Vec::new() };
     let (policy, limit) = (&one.policy, format_bytes(found.limit_bytes));

@@ -1,4 +1,4 @@
-//! One run of the program in a control group of its own.
+//! Runs the program of `pagelab limits` once, in a control group of its own ([`Run`]).
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -13,18 +13,17 @@ use tracer::{Ended, Launch, Leftovers, Rewriting, User, Witness, signals};
 
 use crate::failure::Failure;
 
-/// The interval between two looks at what is charged.
+/// The interval between two readings of what is charged to the group.
 const INTERVAL: Duration = Duration::from_millis(2);
 /// How long processes that outlive the command may be idle before they are killed.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// What is run.
+/// A command to run, with its user and its environment.
 pub struct Program {
-    /// The command.
     pub command: Vec<std::ffi::OsString>,
-    /// The user that it runs as.
+    /// The user that the command runs as.
     pub user: Option<User>,
-    /// Variables added to its environment.
+    /// Variables added to the command's environment.
     pub variables: tracer::environment::Variables,
 }
 
@@ -33,24 +32,24 @@ pub struct Program {
 pub struct Run {
     /// How the command ended.
     pub exit: Exit,
-    /// Whether it was killed because it took too long.
+    /// Whether the command was killed because it took too long.
     pub is_too_slow: bool,
     /// Processes that the kernel killed because the limit was reached.
     pub oom_kills: u64,
-    /// Time from its first instruction to its end, in seconds.
+    /// Time from the first instruction of the command to its end, in seconds.
     pub wall_s: f64,
-    /// The largest amount that was charged, in bytes.
+    /// The largest amount that was charged to the group, in bytes.
     pub peak_bytes: u64,
-    /// What was charged when the sampled total was largest.
+    /// What the memory consisted of when the sampled total was largest.
     pub at_peak: Charges,
-    /// How often groups above reached their limits meanwhile.
+    /// How often groups above this one reached their own limits during the run.
     pub limits_reached_above: u64,
     /// Whether a process of the command left the group, so that its memory was not limited.
     pub has_left: bool,
 }
 
 impl Run {
-    /// Whether it ended as the run without a limit did.
+    /// Whether the run ended in the same way as the run without a limit.
     pub fn is_as(&self, unlimited: &Run) -> bool {
         self.exit == unlimited.exit && !self.is_too_slow && self.oom_kills == 0
     }
@@ -125,7 +124,7 @@ pub fn run(
             limits_reached_above,
             has_left,
         },
-        // Even before its exec the new process is charged.
+        // The new process is charged even before its exec, so the kernel may kill it there.
         Err(_) if oom_kills > 0 => {
             let exit = Exit::Signal(Signal::SIGKILL as i32);
             Run {
@@ -143,7 +142,7 @@ pub fn run(
     })
 }
 
-/// What was charged at the sampled moment at which it was most.
+/// The sample with the largest total charge so far.
 struct Samples<'a> {
     group: &'a MemoryGroup,
     most: Mutex<Result<Charges, MemoryGroupError>>,
@@ -161,7 +160,7 @@ impl Samples<'_> {
     }
 }
 
-/// Memory is most where it is about to be given back.
+/// Memory is largest just before some of it is given back, so a sample is taken there.
 impl Witness for &Samples<'_> {
     fn begins(&mut self, _process: i32) {}
 

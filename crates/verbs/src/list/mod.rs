@@ -110,7 +110,7 @@ fn policies() -> Result<(String, Value), Failure> {
     Ok((text, document))
 }
 
-/// Policies that no running kernel can switch to, with their meanings.
+/// Policies to which a running kernel cannot switch, so that only models have them, with their meanings.
 fn only_modelled() -> Vec<[String; 2]> {
     let meaning = |name: &str| name.parse::<ModelPolicy>().map_or_else(|error| error.to_string(), |it| it.describe());
     ONLY_MODELLED.iter().map(|name| [(*name).to_owned(), meaning(name)]).collect()

@@ -14,7 +14,7 @@ use crate::output::read_store;
 /// The header of an SQLite file (<https://sqlite.org/fileformat.html>).
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
-/// The size limit of a document: each comparison in it has some KiB per trial.
+/// Maximum size of a document, in which a comparison takes some KiB per trial.
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// The boots in a file: a store, or the output of `compare --arm-of-boot --json` or `merge --json`.
@@ -53,7 +53,8 @@ fn of_document(bytes: &[u8]) -> Result<Part, PartError> {
     }
 }
 
-/// The boots in a store. A comparison that cannot be read is left out with a warning; the others still count.
+/// The boots in a store. A comparison that cannot be read is left out with a warning, and the other comparisons still
+/// count.
 pub fn of_store(store: &Store) -> Result<Vec<Part>, Failure> {
     let mut parts = Vec::new();
     for summary in store.list().map_err(Failure::input)? {

@@ -1,4 +1,4 @@
-//! Takes a look: inspects every process, and adds up their memory by control group.
+//! Takes one sample for `pagelab metrics` ([`Gatherer`]): inspects every process, and adds up memory by control group.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,32 +11,32 @@ use results::metrics::{Group, GroupName, Look, MAX_GROUPS, System, Uninspected, 
 
 use crate::failure::Failure;
 
-/// Takes looks at this system.
+/// Takes samples of this system.
 pub struct Gatherer {
     host: Host,
     inspector: Inspector,
 }
 
-/// A group, by a name that can be printed.
+/// A control group that was found, with its figures. Groups are identified by their printable name.
 struct Found {
     group: Group,
-    /// The path of the group as the kernel has it.
+    /// The path of the group in the kernel's spelling.
     path: String,
-    /// The memberships of one of its processes, from which its directories are found; `None` if groups with other paths have the same
-    /// printed name, so that charges cannot be assigned.
+    /// The content of /proc/PID/cgroup of one of its processes, from which the directories of the group are found. `None` if groups
+    /// with different paths have the same printable name, so that charges cannot be assigned.
     memberships: Option<String>,
 }
 
-/// What became of a process.
+/// Why a process has no inspection.
 enum Outcome {
-    /// It has memory, and was not inspected.
+    /// The process has memory, but could not be inspected. The function selects the counter for the reason.
     Uninspected(fn(&mut Uninspected) -> &mut u64),
-    /// It has no memory: a kernel thread or a zombie.
+    /// The process has no memory: a kernel thread or a zombie.
     WithoutMemory,
 }
 
 impl Gatherer {
-    /// Looks at this system, with causes or only at sizes.
+    /// Prepares samples of this system, with causes or only with sizes.
     ///
     /// # Errors
     /// The kernel has no control groups, or /proc or /sys cannot be read.
@@ -52,12 +52,13 @@ impl Gatherer {
         }
         let detail = Detail { sizes_only, memory_only: true, ..Detail::default() };
         let observer = Observer::open().map_err(Failure::input)?;
-        // Without the folios of the page cache: reading them costs more than all the rest, and no setting of a group changes them.
+        // Folios of the page cache are left out: reading them costs more than everything else, and no setting of a group changes
+        // them.
         let inspector = Inspector::new(host.clone(), observer, detail);
         Ok(Gatherer { host, inspector })
     }
 
-    /// Takes a look.
+    /// Takes a sample.
     ///
     /// # Errors
     /// /proc or /sys cannot be read.
@@ -74,7 +75,8 @@ impl Gatherer {
         Ok(Look { groups, all_groups, without_group, system, cost_s: cpu_time_s()? - start_s })
     }
 
-    /// Adds a process to its group. The group is read first: a process that ends meanwhile still counts there.
+    /// Adds a process to its group. The group is read before the memory, so that a process that ends meanwhile still
+    /// counts there.
     fn add(&self, pid: u32, supply: &Supply, groups: &mut BTreeMap<String, Found>, without_group: &mut Uninspected) {
         let memberships = memberships(&self.host, &pid.to_string());
         let inspected = self.inspector.process(pid, supply);
@@ -84,7 +86,8 @@ impl Gatherer {
         };
         let Some(path) = path else {
             match inspected.as_ref().map_err(outcome) {
-                // It has no group because it ended, or because its group may not be read.
+                // The process could be inspected, but its group is unknown: the process ended, or the group may not be
+                // read.
                 Ok(_) => without_group.failed += 1,
                 Err(Outcome::Uninspected(count)) => *count(without_group) += 1,
                 Err(Outcome::WithoutMemory) => {}
@@ -112,7 +115,7 @@ impl Gatherer {
         }
     }
 
-    /// The largest groups with what the kernel charges to them, and the others.
+    /// The largest groups with what the kernel charges to them; the other groups are combined.
     fn with_charges(&self, groups: BTreeMap<String, Found>) -> Result<Vec<Group>, HostError> {
         let (mut memberships, mut all) = (BTreeMap::new(), Vec::new());
         for (name, found) in groups {
@@ -144,7 +147,7 @@ impl Gatherer {
     }
 }
 
-/// The control groups of a process; `None` where it has ended.
+/// The control groups of a process; `None` if the process has ended.
 fn memberships(host: &Host, process: &str) -> io::Result<Option<String>> {
     if_there(host.root().text(&format!("/proc/{process}/cgroup")))
 }

@@ -1,4 +1,4 @@
-//! `pagelab metrics`: page sizes by control group, and the state of the system, for a collector.
+//! `pagelab metrics`: exports page sizes by control group, and the state of the system, for a collector.
 
 mod gather;
 
@@ -46,7 +46,7 @@ pub fn run(arguments: &Metrics) -> Result<(), Failure> {
     let Some(every_s) = arguments.every else {
         return show(arguments, &gatherer.look()?, Period::Boot).map(drop);
     };
-    // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
+    // The handler of `catch` sets an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let mut before: Option<(System, Duration)> = None;
     let ended = looks::at_intervals(looks::interval(every_s), &AtomicBool::new(false), |elapsed| {
@@ -64,7 +64,7 @@ pub fn run(arguments: &Metrics) -> Result<(), Failure> {
     ended.map(drop)
 }
 
-/// Writes a look to all outputs. Returns whether they still have a reader.
+/// Writes a sample to all outputs. Returns whether all of them still have a reader.
 fn show(arguments: &Metrics, look: &Look, period: Period) -> Result<Reader, Failure> {
     if let Some(file) = &arguments.openmetrics {
         let text = openmetrics::text(look);
@@ -73,7 +73,7 @@ fn show(arguments: &Metrics, look: &Look, period: Period) -> Result<Reader, Fail
         }
     }
     if arguments.json || arguments.json_lines {
-        // A clock before 1970 gives 0.
+        // If the clock is before 1970, the time is 0.
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
         let document = json::look(look, now.as_secs_f64());
         let text = if arguments.json { format!("{document:#}") } else { document.to_string() };

@@ -1,6 +1,7 @@
-//! Checks the traces after the program has ended, and reports what a reader cannot see in a trace.
+//! Checks the traces of a recording after the program has ended ([`EndedRecording`]), and reports what a reader cannot
+//! see in a trace.
 //!
-//! Prints nothing if a single program was recorded without problems, to leave its output undisturbed.
+//! Prints nothing if a single program was recorded without problems, so that the program's output stays undisturbed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, BufReader};
@@ -40,7 +41,7 @@ impl EndedRecording<'_> {
         let file = input::open(output).map_err(|error| unreadable(error.into()))?;
         let mut reader = match Reader::new(BufReader::new(file)) {
             Ok(reader) => reader,
-            // A file that cannot be read may still contain a trace.
+            // A file that cannot be read may still contain a trace, so it is kept.
             Err(ReadError::Io(error)) => return Err(unreadable(error)),
             Err(_) => return nothing(),
         };
@@ -53,7 +54,7 @@ impl EndedRecording<'_> {
                 cut_off()
             )),
             None => report(format_args!("pagelab: {name}: {}", lost(output))),
-            // No part was skipped, and the trace is empty.
+            // No part was skipped, so an empty trace means that nothing was recorded.
             Some(places) if skipped.is_none() && !has_runs(&places) => return nothing(),
             Some(places) => {
                 if let Some(skipped) = skipped.filter(|_| !has_runs(&places)) {
@@ -140,7 +141,7 @@ fn has_runs(places: &[IndexEntry]) -> bool {
     places.iter().any(|place| place.prefix.holds == Holds::Runs)
 }
 
-/// The trace of one image of a process: the program between two execs.
+/// The trace of one image of a process. An image is what runs between two execs.
 struct Traced {
     path: PathBuf,
     image: Image,
@@ -148,7 +149,7 @@ struct Traced {
     parent: Option<u32>,
     is_running: bool,
     is_complete: bool,
-    /// The program that the image executed at its end, and why that program was not recorded, if known.
+    /// The program that the process executed at the end of this image, and why that program was not recorded, if known.
     executed: Option<(String, Option<String>)>,
 }
 
@@ -168,7 +169,8 @@ impl Traced {
     fn of(path: PathBuf, named: Image) -> Option<Traced> {
         let mut reader = Reader::new(BufReader::new(input::open(&path).ok()?)).ok()?;
         let process = reader.header().process?;
-        // Check the process before the trace: the trace of an ended process no longer changes.
+        // This is checked before the trace is read: only the trace of a process that has ended does not change any
+        // more.
         let is_running = is_running(process.process);
         let is_complete = reader.places().ok()?.is_some();
         let executed = executed(&path);
@@ -196,7 +198,7 @@ fn executed(path: &Path) -> Option<(String, Option<String>)> {
             reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
             last_event(reader.next_block().ok()??)
         }
-        // There is no index, and the last block may belong to another thread: read all.
+        // There is no index, and the last block may belong to another thread, so the whole trace is read.
         None => {
             let mut last = None;
             while let Ok(Some(block)) = reader.next_block() {
@@ -281,7 +283,7 @@ fn is_running(process: u32) -> bool {
     has_threads(process).unwrap_or(true)
 }
 
-/// Whether a process has a live thread: the first thread may exit before the others.
+/// Whether a process has a live thread. The first thread may exit before the others.
 fn has_threads(process: u32) -> io::Result<bool> {
     let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
     for task in tasks {

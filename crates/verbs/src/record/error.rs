@@ -53,7 +53,7 @@ pub enum RecordError {
         .0.display()
     )]
     NotASystemEmulator(PathBuf),
-    /// An accelerator would run the machine in hardware. The argument is the option that selects it.
+    /// An accelerator would run the machine in hardware. The string is the option that selects it.
     #[error("{0}: the machine would run in hardware, where nothing can be recorded; use -accel tcg")]
     Accelerated(String),
     /// QEMU's monitor does not report the machine's memory layout.

@@ -1,8 +1,8 @@
-//! Files that pagelab and the recorder exchange, in a private directory.
+//! Files through which pagelab and the recorder communicate, in a private directory ([`Exchange`]).
 //!
-//! The recorder removes the header file when the program or the machine starts. It removes a second file when it cannot write
-//! the trace: on a full disk it could not create one as a signal. When a machine is recorded, the recorder creates a third file
-//! once it has recorded everything that was requested.
+//! The recorder removes the header file when the program or the machine starts. It removes a second file if it cannot write the
+//! trace; it does not create a file for that, because on a full disk it could not. When a machine is recorded, the recorder
+//! creates a third file once it has recorded everything that was requested.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
-//! Private directories for temporary files of a recording, and removal of leftovers of killed recordings.
+//! Private directories for temporary files of a recording, and removal of those that killed recordings left.
 //!
-//! The directory name encodes the process that created it ([`Writer`]). If that process has ended, the next recording of the
-//! same user removes the directory.
+//! The name of a directory encodes the process that created it ([`Writer`]). If that process has ended, the next recording
+//! of the same user removes the directory.
 
 use std::fs;
 use std::io;
@@ -41,7 +41,7 @@ pub fn remove_in(parent: &Path) {
     }
 }
 
-/// Removes a directory only if this user owns it: another user may have planted a link of that name.
+/// Removes a directory only if this user owns it, because another user may have planted a link of that name.
 #[expect(
     clippy::disallowed_methods,
     reason = "no link is followed; only an empty directory with a name of pagelab's is removed by its path"
@@ -56,7 +56,7 @@ fn remove(path: &Path) -> io::Result<()> {
     for name in FILES {
         let _ = unlinkat(&directory, name, UnlinkatFlags::NoRemoveDir);
     }
-    // If it contains other files, they are not pagelab's, and `remove_dir` fails and keeps them.
+    // If the directory contains other files, they are not pagelab's: `remove_dir` then fails, and the files stay.
     fs::remove_dir(path)
 }
 

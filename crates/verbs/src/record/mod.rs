@@ -1,5 +1,5 @@
 //! `pagelab record`: runs a command under QEMU user emulation, or a whole machine, with a plugin that writes the memory
-//! accesses. Standard input, output and the exit status are the command's.
+//! accesses to a trace. Standard input, output and the exit status are those of the command.
 
 mod ends;
 mod error;
@@ -40,7 +40,7 @@ use program::{Emulator, Program};
 use qmp::QmpListener;
 use system::MachineStart;
 
-/// Where executed programs without a trace ran.
+/// Where programs ran that were executed and have no trace.
 pub const OUTSIDE: &str = "outside the emulation";
 
 /// The environment variable that names the plugin, like `--plugin`.
@@ -129,7 +129,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let mut plugin_option = plugin_argument(&plugin, &output, arguments.max, &exchange);
     plugin_option.push(exec_arguments(&emulator, &plugin, &program, arguments.sysroot.as_deref()));
     let mut command = emulator_command(&emulator, plugin_option);
-    // `-U` removes the variable from the program's environment: it is for the plugin only.
+    // `-U` removes the variable from the program's environment, because only the plugin may see it.
     command.extend(["-U", program::VERSION_VARIABLE, "-0"].map(OsString::from));
     command.push(program.name.clone());
     if let Some(sysroot) = &arguments.sysroot {
@@ -145,7 +145,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     let foreign = if is_foreign && arguments.sysroot.is_none() { FOREIGN } else { "" };
     let output = finish(&exchange, output, process, &emulator, ended, foreign)?;
     let native = rerun.map_or_else(Native::Unknown, |rerun| rerun.measure(ended));
-    // Elsewhere standard error is the command's own.
+    // If standard error is not a terminal, it is the command's own.
     if std::io::stderr().is_terminal() {
         summarize(&output, &native);
     }
@@ -153,7 +153,7 @@ fn record_program(arguments: &RecordArguments) -> Result<ExitStatus, RecordError
     Ok(ended)
 }
 
-/// Reports the trace, and the native runs that followed, which the user would otherwise not know of.
+/// Reports the trace, and that the command ran again without the recorder, which the user would otherwise not notice.
 fn summarize(output: &Output, native: &Native) {
     let path = results::printable(&output.path().display().to_string());
     let size = std::fs::metadata(output.path()).map_or(String::new(), |file| format!(", {}", format_bytes(file.len())));
@@ -168,7 +168,7 @@ fn summarize(output: &Output, native: &Native) {
     report(format_args!("pagelab: recorded {path}{size}; {runs}"));
 }
 
-/// Notes the command's CPU time without the recorder in the trace. If that fails, the trace is complete nevertheless.
+/// Notes the command's CPU time without the recorder in the trace. If this fails, the trace is still complete.
 fn note(output: &Output, native: Native) {
     if let Err(error) = output.note(&Notes { native }) {
         let path = output.path().display();
@@ -307,7 +307,7 @@ fn plugin_argument(plugin: &Path, output: &Output, max: Option<u64>, exchange: &
 
 /// Plugin arguments with which the recorder also records programs that the recorded one executes.
 fn exec_arguments(emulator: &Emulator, plugin: &Path, program: &Program, sysroot: Option<&Path>) -> String {
-    // The executed programs may have other working directories.
+    // The executed programs may have other working directories, so paths must be absolute.
     let absolute = |path: &Path| std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     let canonical = |path: &Path| path.canonicalize().unwrap_or_else(|_| absolute(path));
     let named = [

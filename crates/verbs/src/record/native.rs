@@ -1,8 +1,8 @@
-//! Measures the CPU time of the recorded command without the recorder, which slows a program down by a factor of 10 to 100: the
-//! command runs again after the recording, several times if that takes little of the recording's time.
+//! Measures the CPU time of the recorded command without the recorder ([`Rerun`]). The recorder slows a program down by a
+//! factor of 10 to 100, so after the recording the command runs again, several times if that takes little time.
 //!
-//! Not before the recording, because a command may find its work done the second time (`make`). Then the recording is complete,
-//! and only the time is refused. The time is also refused if the second run may have done other work.
+//! It does not run before the recording, because a command may find its work done the second time (`make`). The recording is
+//! complete in any case; only the time is refused if the later run may have done other work.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -26,24 +26,26 @@ use tracer::{Ended, Launch, LaunchError};
 use super::RecordArguments;
 use super::program::Program;
 
-/// How much longer than the recording the second run may take. A program that mostly waits takes equally long in both.
+/// How much longer than the recording the second run may take. A program that mostly waits takes equally long in both
+/// runs.
 const MAX_EXTRA_TIME: Duration = Duration::from_secs(10);
 /// The number of native runs of a command, if they end in [`MAX_RUNS_TIME`].
 const MAX_RUNS: usize = 5;
-/// No native run starts when the earlier ones and one more of the longest would take longer than this.
+/// No native run starts if the earlier runs and one more, as long as the longest of them, would take longer than this.
 const MAX_RUNS_TIME: Duration = Duration::from_secs(10);
 /// How long processes may outlive the command, as in a trial of `compare`.
 const GRACE: Duration = Duration::from_secs(1);
 /// The recorder slows user code down at least by this factor; 10 is usual. Only code that waits for memory is slowed down less.
 const MIN_SLOWDOWN: f64 = 2.0;
-/// The share of the recording's time above which the second run took equally long: the command may work for a time, not for a result.
+/// Above this share of the recording's time, the second run took equally long. Then the command may work for a given time instead of
+/// towards a result.
 const EQUALLY_LONG_RATIO: f64 = 0.9;
-/// Below this, the recorder's own start takes most of a recording's time.
+/// A recording shorter than this is mostly the recorder's own start, so its time is not compared.
 const MIN_COMPARED_S: f64 = 0.05;
 /// The second run's standard input if the real one cannot be read twice.
 const PROBE: &[u8] = b"\n";
 
-/// The state from before the recording that the second run needs.
+/// What the second run needs to know about the state before the recording.
 pub struct Rerun {
     command: Vec<OsString>,
     stdin: Input,
@@ -54,16 +56,18 @@ pub struct Rerun {
 
 /// The standard input of the second run.
 enum Input {
-    /// Nothing can be read from it.
+    /// Nothing: /dev/null.
     Null,
     /// A file, from this offset on.
     File(u64),
-    /// A terminal or a pipe: only the recorded run can read it, so the second run counts only if it reads nothing.
+    /// A terminal or a pipe: only the recorded run can read its content, so the second run counts only if it reads
+    /// nothing.
     Once,
 }
 
 impl Rerun {
-    /// Prepares the run, before the recording begins. The error says why the time cannot be measured.
+    /// Prepares the second run; to be called before the recording begins. The error says why the time cannot be
+    /// measured.
     pub fn prepare(arguments: &RecordArguments, program: &Program) -> Result<Rerun, String> {
         if arguments.no_native_run {
             return Err("--no-native-run was given".to_owned());
@@ -83,7 +87,7 @@ impl Rerun {
         Ok(Rerun { command, stdin, started: Instant::now(), user_s: children_user_s() })
     }
 
-    /// Runs the command, which ended with `recorded` under the recorder.
+    /// Runs the command again. `recorded`: how it ended under the recorder.
     pub fn measure(self, recorded: ExitStatus) -> Native {
         self.time(recorded).map_or_else(Native::Unknown, Native::Measured)
     }
@@ -132,7 +136,7 @@ struct Taken {
     user_s: f64,
 }
 
-/// Refuses a second run that visibly did other work than the recorded one.
+/// Refuses a second run that evidently did other work than the recorded run.
 fn check_same_work(ended: &Ended, code: i32, taken: Taken, recording: Taken) -> Result<(), String> {
     if ended.time_was_up {
         Err("the run without the recorder took longer than the recording".to_owned())
@@ -151,8 +155,8 @@ fn check_same_work(ended: &Ended, code: i32, taken: Taken, recording: Taken) -> 
     }
 }
 
-/// Whether a run was hardly slowed down by the recorder. A command that works for a time takes the same time in both runs: wall time,
-/// or user time if that is limited.
+/// Whether the recorder hardly slowed the run down. A command that works for a given time takes that time in both runs, in wall time
+/// or in user time.
 fn took_equally_long(taken: Taken, recording: Taken) -> bool {
     let is_long = |taken_s: f64, recording_s: f64| taken_s > recording_s * EQUALLY_LONG_RATIO;
     taken.user_s > MIN_COMPARED_S
@@ -180,7 +184,8 @@ fn run(command: Vec<OsString>, input: &OpenInput, limit: Duration) -> Result<End
     ended
 }
 
-/// A pipe whose content is discarded; `None` if the stream is /dev/null, which stays, because some programs do less work then.
+/// A pipe whose content is discarded; `None` if the stream is /dev/null. Some programs do less work if their output is
+/// /dev/null, so it is kept.
 fn discarding(stream: impl AsFd) -> io::Result<Option<OwnedFd>> {
     if is_null(stream)? {
         return Ok(None);
@@ -223,7 +228,8 @@ impl Input {
         match self {
             Input::Null => Ok(OpenInput::Inherited),
             Input::File(offset) => {
-                // Reopened for a new offset: the recorded run has moved the shared one.
+                // The file is reopened to get an offset of its own, because the recorded run has moved the offset of
+                // the inherited one.
                 let mut file = files::open_to_read(Path::new("/proc/self/fd/0"))?;
                 file.seek(SeekFrom::Start(*offset))?;
                 Ok(OpenInput::File(file))
@@ -246,7 +252,7 @@ impl OpenInput {
         }
     }
 
-    /// Whether the run has not read the probe.
+    /// Whether the run left the probe unread.
     fn is_untouched(&self) -> bool {
         match self {
             OpenInput::Inherited | OpenInput::File(_) => true,

@@ -1,4 +1,4 @@
-//! The output file of a trace: its previous content stays until recording begins.
+//! The file for a trace ([`Output`]): its previous content stays until recording begins.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,8 @@ use trace::{Notes, ReadError, add_notes};
 
 use super::error::RecordError;
 
-/// A file that the recorder can write to. Dropping this removes the file if `prepare` created it and `keep` was not called.
+/// The file to which the recorder writes. If `prepare` created the file and `keep` was not called, dropping this removes
+/// the file.
 pub struct Output {
     path: PathBuf,
     identity: (u64, u64),
@@ -17,7 +18,8 @@ pub struct Output {
 impl Output {
     /// Checks or creates the file without changing its content.
     pub fn prepare(path: &Path) -> Result<Output, RecordError> {
-        // The absolute path without links: the recorder opens it in the recorded program, which may have another working directory.
+        // The path is absolute and without links, because the recorder opens it from within the recorded program, which may have
+        // another working directory.
         let InPlace { path, identity, is_new } = InPlace::prepare(path)?;
         Ok(Output { path, identity, is_new })
     }
@@ -27,7 +29,7 @@ impl Output {
         &self.path
     }
 
-    /// Its device and inode numbers, so that a process that opens it can identify it.
+    /// Device and inode number, by which another process can check that it has opened this file.
     pub fn identity(&self) -> (u64, u64) {
         self.identity
     }
@@ -46,7 +48,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // Another process may have put a file of its own there.
+        // Another process may have put a file of its own at this path.
         if self.is_new && open_in_place(&self.path, self.identity).is_ok() {
             let _ = results::files::remove_file(&self.path);
         }

@@ -1,4 +1,4 @@
-//! Builds the emulator's command line from the command: QEMU, the plugin, the program and its arguments.
+//! Resolves the recorded command: its [`Program`], the [`Emulator`] that it needs, and the plugin.
 
 use std::ffi::{OsStr, OsString};
 use std::io::Read;
@@ -31,16 +31,16 @@ const PLUGIN_FILE: &str = "libpagelab_qemu_plugin.so";
 pub struct Program {
     /// The program's instruction set.
     pub architecture: Architecture,
-    /// The ELF file.
+    /// The path of the ELF file.
     pub path: PathBuf,
-    /// Its argument 0.
+    /// The program's argument 0.
     pub name: OsString,
     /// The arguments after argument 0.
     pub arguments: Vec<OsString>,
 }
 
 impl Program {
-    /// Finds the program that a command runs.
+    /// Finds the ELF program that a command runs.
     pub fn of(command: &[OsString]) -> Result<Program, RecordError> {
         let name = command.first().cloned().unwrap_or_default();
         let mut path = tracer::resolve(&name)?;
@@ -113,7 +113,7 @@ impl Emulator {
     /// The error if the emulator ended before anything was recorded. `hint`: as in [`RecordError::NothingRecorded`].
     pub fn nothing_recorded(&self, ended: ExitStatus, hint: String) -> RecordError {
         let (path, version) = (self.path.clone(), self.reported.version.clone());
-        // Checked only now, because it takes as long as a short program.
+        // Checked only after a failure, because the check takes as long as a short program.
         if self.lacks_plugins() {
             RecordError::NoPlugins { path, version }
         } else {
@@ -160,8 +160,8 @@ fn version(line: &str) -> Option<&str> {
     version.starts_with(|first: char| first.is_ascii_digit()).then_some(version)
 }
 
-/// Finds the plugin: the named one, or the one that came with this program, which is next to it or in `../lib/pagelab`. A plugin that
-/// is not named and that another user could have written is refused, because its code would run as this user.
+/// Finds the plugin: the given path, or else the file that was installed with this program, next to it or in `../lib/pagelab`.
+/// Without a given path, a plugin that another user could have written is refused, because its code would run as this user.
 pub fn plugin(named: Option<&Path>) -> Result<PathBuf, RecordError> {
     let variable = std::env::var_os(PLUGIN_VARIABLE).filter(|path| !path.is_empty()).map(PathBuf::from);
     let named = named.map(Path::to_owned).or(variable);
@@ -181,7 +181,8 @@ fn places(program: &Path) -> Vec<PathBuf> {
     vec![folder.join(PLUGIN_FILE), folder.join("../lib/pagelab").join(PLUGIN_FILE)]
 }
 
-/// Whether only root or the owner of the program, who controls its code anyway, could have placed the file.
+/// Whether only root or the owner of this program could have put the file there. The owner controls this program's code
+/// anyway.
 fn is_trusted(file: &Path, program: &Path) -> bool {
     let Ok(owner) = std::fs::metadata(program).map(|of| of.uid()) else { return false };
     let is_safe = |path: &Path| {

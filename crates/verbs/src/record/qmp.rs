@@ -106,7 +106,7 @@ impl Monitor {
     fn execute(&mut self, command: &Value) -> io::Result<Value> {
         writeln!(self.0.get_mut(), "{command}")?;
         loop {
-            // Messages with neither `error` nor `return` are events.
+            // Messages with neither `error` nor `return` are events, which are skipped.
             let answer = self.line()?;
             if let Some(error) = answer.get("error") {
                 return Err(io::Error::other(format!("QEMU refuses {command}: {error}")));
@@ -143,7 +143,7 @@ mod tests {
         let directory = listener.file("");
         let mode = std::os::unix::fs::PermissionsExt::mode(&directory.metadata().unwrap().permissions());
         assert_eq!(mode & 0o777, 0o700);
-        // Each recording has its own directory, even for equal PIDs in different namespaces.
+        // Each recording has a directory of its own, even if processes in different namespaces have equal PIDs.
         assert_ne!(QmpListener::open().unwrap().file(""), directory);
         drop(listener);
         assert!(!directory.exists());

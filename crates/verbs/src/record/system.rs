@@ -1,4 +1,5 @@
-//! Records a whole machine: determines the emulator and where the machine's memory is.
+//! Records a whole machine: which architecture its emulator has, and how the plugin learns where the machine's memory
+//! is.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -25,12 +26,13 @@ pub fn architecture(path: &Path) -> Result<Architecture, RecordError> {
 /// Accelerators that run machines in hardware, as listed by `qemu-system-x86_64 -accel help` and the like.
 const HARDWARE: [&str; 7] = ["kvm", "xen", "hvf", "hax", "whpx", "nvmm", "mshv"];
 
-/// Refuses hardware acceleration, under which nothing can be recorded. Files that QEMU reads (`-readconfig`) are not checked
-/// here; [`start_machine`] asks QEMU itself.
+/// Refuses arguments that select hardware acceleration, because a machine that hardware executes cannot be recorded. Files
+/// that QEMU reads (`-readconfig`) are not checked here; [`start_machine`] asks QEMU itself.
 pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     let words: Vec<String> = arguments.iter().map(|word| word.to_string_lossy().into_owned()).collect();
     for (place, word) in words.iter().enumerate() {
-        // QEMU accepts one dash or two. It does not accept `=`, but its own error is less clear.
+        // QEMU accepts one dash or two before an option. It does not accept `=` after it, but it is handled here
+        // because QEMU's error for that is less clear.
         let Some(option) = word.strip_prefix("--").or_else(|| word.strip_prefix('-')) else { continue };
         let (option, value) = match option.split_once('=') {
             Some((option, value)) => (option, value),
@@ -50,17 +52,17 @@ pub fn refuse_acceleration(arguments: &[OsString]) -> Result<(), RecordError> {
     Ok(())
 }
 
-/// Whether one of the accelerators that QEMU tries in turn (`kvm:tcg`) is hardware.
+/// Whether hardware is among the accelerators that QEMU tries in turn (`kvm:tcg`).
 fn is_hardware(accelerators: &str) -> bool {
     accelerators.split(':').any(|name| HARDWARE.contains(&name))
 }
 
-/// Whether machine properties (`pc,accel=kvm`) ask for hardware.
+/// Whether machine properties (`pc,accel=kvm`) select hardware acceleration.
 fn has_hardware(properties: &str) -> bool {
     properties.split(',').filter_map(|property| property.strip_prefix("accel=")).any(is_hardware)
 }
 
-/// Whether the user wants the machine to start stopped.
+/// Whether the user wants the machine to be stopped when it starts.
 pub fn stays_stopped(arguments: &[OsString]) -> bool {
     arguments.iter().any(|word| word == "-S" || word == "--S")
 }
@@ -106,7 +108,8 @@ pub fn start_machine(listener: &QmpListener, qemu: &Supervised, stays_stopped: b
 /// The interval between checks whether the recording is complete.
 const INTERVAL: Duration = Duration::from_millis(20);
 
-/// Waits until the machine has ended, or the requested recording is complete: then quits QEMU and returns true.
+/// Waits until the machine has ended, or until the requested recording is complete. In the second case quits QEMU and
+/// returns true.
 pub fn end_when_complete(monitor: &mut Monitor, qemu: &Supervised, exchange: &Exchange) -> io::Result<bool> {
     while qemu.status().is_none() {
         if exchange.is_complete() {
@@ -120,10 +123,10 @@ pub fn end_when_complete(monitor: &mut Monitor, qemu: &Supervised, exchange: &Ex
 /// A range of a machine's memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
-    /// Its physical address.
+    /// The physical address of the range.
     address: u64,
     bytes: u64,
-    /// Its offset in its memory block.
+    /// The offset of the range in its memory block.
     offset: u64,
     /// QEMU's name of the memory block.
     name: String,

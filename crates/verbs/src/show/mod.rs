@@ -1,4 +1,4 @@
-//! `pagelab show`: shows a stored comparison, or the boots of one of kernels together.
+//! `pagelab show`: shows a stored comparison, or several boots of one comparison of kernels together.
 
 use std::path::PathBuf;
 
@@ -68,7 +68,7 @@ pub fn run(arguments: &Show) -> Result<(), Failure> {
     check_requirements(&comparison, &forms)
 }
 
-/// Shows the boots of one comparison of kernels.
+/// Shows the boots of one comparison of kernels together.
 fn of_kernels(arguments: &Show, store: &Store) -> Result<(), Failure> {
     if !arguments.require.is_empty() || arguments.forms.csv.is_some() {
         return Err(Failure::Input("--require and --csv are for one comparison; give one number".into()));

@@ -1,8 +1,8 @@
-//! Lets the beginning of a trace be read several times while the file is read once.
+//! Lets the beginning of a trace be read several times, although the file is read once ([`ReadAhead`]).
 //!
-//! Which machine simulates a trace, and which memory its program has, must be known before the first access is simulated.
-//! Recordings describe that memory in their first blocks. Imported traces may not describe it: then it follows only from
-//! all accesses.
+//! Before the first access is simulated it must be known which machine simulates the trace, and which memory its program
+//! has. Recordings describe that memory in their first blocks. Imported traces may not describe it; then it follows only
+//! from all accesses.
 
 use std::io::{self, Read, Seek};
 
@@ -32,12 +32,12 @@ enum Keeping {
 }
 
 impl<R: Read + Seek> ReadAhead<R> {
-    /// Begins at the current position of `from`, which must be its beginning.
+    /// Begins at the current position of `from`, which must be the beginning of the file.
     pub fn new(from: R) -> ReadAhead<R> {
         ReadAhead { from, kept: Vec::new(), used: 0, max_kept_bytes: MAX_KEPT_BYTES, keeping: Keeping::All }
     }
 
-    /// Returns to the beginning. Fails if more was read than is kept, and the file cannot be positioned.
+    /// Returns to the beginning. Fails if more was read than could be kept and the file cannot seek.
     pub fn rewind(&mut self) -> io::Result<()> {
         if self.keeping == Keeping::TooMuch {
             self.from.rewind()?;
@@ -89,7 +89,7 @@ mod tests {
 
     use super::*;
 
-    /// Counts the bytes that are read from it.
+    /// A reader that counts the bytes that are read from it.
     struct Counted<'a>(Cursor<&'a [u8]>, &'a mut usize);
 
     impl Read for Counted<'_> {
@@ -106,7 +106,7 @@ mod tests {
         }
     }
 
-    /// The bytes that two peeks and the last pass read, and how many bytes were read from the file.
+    /// The bytes that two partial reads and the last pass return, and how many bytes were read from the file.
     fn read(content: &[u8], peeks: [usize; 2], max_kept_bytes: usize) -> (Vec<Vec<u8>>, usize) {
         let (mut all, mut count) = (Vec::new(), 0);
         let mut ahead = ReadAhead { max_kept_bytes, ..ReadAhead::new(Counted(Cursor::new(content), &mut count)) };

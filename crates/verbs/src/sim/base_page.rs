@@ -1,4 +1,4 @@
-//! Whether the recorded program would start with the base page of a policy.
+//! Whether the recorded program would start under the base page size of a policy.
 
 use model::simulation::Outcome;
 use policy::cause::{Cause, CauseShare};
@@ -10,8 +10,8 @@ use trace::Header;
 /// The base page of hosts where traces are recorded, in bytes.
 const RECORDED_BYTES: u64 = 4096;
 
-/// Marks a policy as not held if its base pages are larger than the program can be mapped with. The figures then describe the
-/// program as if it were linked for them.
+/// Marks a policy as not held if the program cannot be mapped with base pages as large as the policy's. The figures then
+/// describe the program as if it were linked for such pages.
 pub fn judge(header: &Header, outcome: &mut Outcome) {
     let Ok(base) = PageSize::new(outcome.base_bytes) else { return };
     let below = |bytes: u64| PageSize::new(bytes).ok().filter(|size| *size < base);
@@ -29,7 +29,7 @@ pub fn judge(header: &Header, outcome: &mut Outcome) {
     }
 }
 
-/// Notes if the trace does not record whether its program starts with the base pages of these outcomes.
+/// Notes for traces that do not record whether the program starts with the base pages of these outcomes.
 pub fn unknown(header: &Header, ran: &[&Outcome]) -> Vec<String> {
     if !ran.iter().any(|outcome| outcome.base_bytes > RECORDED_BYTES) {
         return Vec::new();

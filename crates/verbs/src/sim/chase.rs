@@ -20,9 +20,9 @@ use crate::output::{can_be_written, print, terminal_width, write_page};
 
 /// The compared policies: base pages and PMD leaves.
 const POLICIES: [&str; 2] = ["base", "thp"];
-/// log2 of the smallest buffer in bytes; each further one is twice as large.
+/// log2 of the smallest buffer in bytes; each further buffer is twice as large.
 const MIN_SHIFT: u32 = 16;
-/// Loads per run: few, so that a run fits between two interrupts.
+/// Loads per run: few enough that a run fits between two interrupts.
 const LOADS: u64 = 200_000;
 /// The number of runs. The fastest counts, because disturbances only add time.
 const REPEATS: u32 = 5;
@@ -62,7 +62,7 @@ enum MeasureError {
     Failed { status: ExitStatus, stderr: String },
     #[error("the workload's report: {0}")]
     Report(#[from] serde_json::Error),
-    /// The document lacks the figure.
+    /// The workload's document lacks the figure.
     #[error("the workload reports no ns_per_access")]
     Figure,
 }
@@ -125,7 +125,7 @@ fn point(machine: &Machine, bytes: u64, seed: u64, unmeasured: &mut [Option<Stri
     for (at, policy) in POLICIES.into_iter().enumerate() {
         let parsed: ModelPolicy = policy.parse().map_err(Failure::input)?;
         point.modelled[at] = Some(load_cost(machine, &parsed, bytes, seed).map_err(Failure::input)?);
-        // A policy that failed once would also fail for other sizes.
+        // If a policy has failed at one size, it would also fail at others.
         if unmeasured[at].is_none() {
             match measure(policy, bytes, seed) {
                 Ok(ns) => point.measured_ns[at] = Some(ns),

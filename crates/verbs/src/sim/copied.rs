@@ -1,4 +1,4 @@
-//! Gives two readers the bytes of one pass over a file.
+//! Gives two readers, in two threads, the bytes of one pass over a file ([`tee`]).
 
 use std::io::{self, Read};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
@@ -12,13 +12,14 @@ pub struct Original<R> {
     copies: SyncSender<Vec<u8>>,
 }
 
-/// The second reader. It ends where the first one has ended.
+/// The second reader. It ends where the first reader has ended.
 pub struct Copy {
     copies: Receiver<Vec<u8>>,
     chunk: io::Cursor<Vec<u8>>,
 }
 
-/// Two readers of the same bytes, for two threads. The first one waits for the second, unless the second was dropped.
+/// Two readers of the same bytes, for two threads. The first reader waits for the second, unless the second was
+/// dropped.
 pub fn tee<R: Read>(from: R) -> (Original<R>, Copy) {
     let (sender, copies) = sync_channel(MAX_BEHIND);
     (Original { from, copies: sender }, Copy { copies, chunk: io::Cursor::default() })
@@ -28,7 +29,7 @@ impl<R: Read> Read for Original<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.from.read(buffer)?;
         if read > 0 {
-            // The second reader may have ended with an error, which it reports itself.
+            // The second reader may have ended with an error, which it reports itself, so an error here is ignored.
             let _ = self.copies.send(buffer[..read].to_vec());
         }
         Ok(read)

@@ -1,4 +1,4 @@
-//! Converts simulation costs to plain data for reports.
+//! Converts the costs of simulations to the plain data that reports show.
 
 use model::machine::{KernelCycles, Machine};
 use model::simulation::Outcome;
@@ -30,7 +30,7 @@ pub fn answers_of(simulated: &Simulated, used: &[Machine]) -> Vec<Answer> {
     answers
 }
 
-/// As [`cells`]; over several layouts, with medians.
+/// Like [`cells`], but if several layouts were simulated, the counts are medians over layouts.
 pub fn typical_cells(simulated: &Simulated) -> Vec<shown::Cell> {
     let mut cells = cells(simulated);
     if let Some(layouts) = &simulated.layouts {
@@ -61,7 +61,8 @@ fn use_medians(cell: &mut shown::Cell, layouts: &Layouts) {
     }
 }
 
-/// That an answer is based on medians over layouts, and under which policies layouts make a difference.
+/// A sentence which says that an answer is based on medians over layouts, and under which policies layouts make a
+/// difference.
 fn over_layouts(machine: &str, layouts: &Layouts) -> String {
     let of_machine = layouts.spreads.iter().filter(|spread| spread.machine == machine);
     let varying: Vec<String> = of_machine.filter_map(Spread::loss_in_words).collect();
@@ -153,7 +154,7 @@ pub fn figures(outcome: &Outcome) -> Vec<(String, u64)> {
     figures
 }
 
-/// Names of the counts that every outcome has; those of demand paging are in [`Costs`].
+/// Names of the counts that every outcome has, except the counts of demand paging, which are in [`Costs`].
 const NAMES: [&str; 15] = [
     "accesses",
     "faults",
@@ -172,7 +173,7 @@ const NAMES: [&str; 15] = [
     "walks",
 ];
 
-/// Prefixes of the names of counts by size, cache, level or kind, which not every machine has.
+/// Prefixes of names of counts that exist per size, cache, level or kind. Not every machine has these.
 const PARTS: [&str; 5] =
     ["first_level_misses", "second_level_misses", "further_levels_misses", "walk_references", "kernel_cycles"];
 
@@ -183,7 +184,7 @@ pub fn names() -> Vec<String> {
     NAMES.iter().map(|name| (*name).to_owned()).chain(costs.map(|(name, _)| name.clone())).collect()
 }
 
-/// Whether the outcome of some machine can have a count of that name.
+/// Whether an outcome can have a count of this name on any machine.
 pub fn is_name(name: &str) -> bool {
     match name.split_once(", ") {
         Some((count, _)) => PARTS.contains(&count),

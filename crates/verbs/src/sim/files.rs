@@ -1,4 +1,4 @@
-//! Opens trace files with a progress bar, and reports damage.
+//! Opens trace files with a progress bar, and reports damage in them.
 
 use std::io::{BufReader, IsTerminal, Read, Seek};
 use std::path::Path;

@@ -1,5 +1,5 @@
-//! The machine `host`: the machine file that describes this host's processor. Facts read from this host replace what the
-//! file leaves open, and notes list what is unknown.
+//! The machine `host` of `sim` ([`HostMachine`]): the machine file that describes this host's processor. Facts read from
+//! this host fill in what the file leaves open, and notes list what is unknown.
 
 use host::{Host, ReportedTlb};
 use model::machine::{self, AccessKind, Figure, Machine, Provenance, Stage2, TableFormat};
@@ -77,7 +77,8 @@ fn no_match_message(id: &str, name: &str, architecture: &str, hypervisor: Option
     )
 }
 
-/// Keeps only the format in use of those with the kernel's base page, and puts it first. Returns a note.
+/// Of the page-table formats with the kernel's base page, keeps only the one in use, and puts it first. Returns a note
+/// about that.
 fn keep_used_format(machine: &mut Machine, used: Option<&str>, base: PageSize) -> String {
     let is_of_base = |format: &TableFormat| base_bytes(format) == base.bytes();
     let is_used = |format: &TableFormat| used.is_none_or(|used| format.name.split('+').next() == Some(used));
@@ -142,7 +143,7 @@ fn nest(machine: &mut Machine, hypervisor: &str) -> String {
     )
 }
 
-/// Notes on differences between CPUID and the machine file, or that CPUID reports no TLBs.
+/// Notes on differences between CPUID and the machine file, or a note that CPUID reports no TLBs.
 fn compare_tlbs(machine: &Machine, reported: &[ReportedTlb], hypervisor: Option<&str>) -> Vec<String> {
     if reported.is_empty() {
         let why = hypervisor.map_or(String::new(), |hypervisor| format!(" under {hypervisor}"));

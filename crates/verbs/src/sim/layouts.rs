@@ -1,4 +1,4 @@
-//! `sim --layouts N`: simulates the same trace at other addresses, as Linux's address-space randomisation chooses them, and
+//! `sim --layouts N`: simulates the same trace with other address layouts, as Linux's randomisation chooses them, and
 //! reports the spread of the figures.
 
 use std::collections::BTreeMap;
@@ -24,13 +24,13 @@ pub fn simulate(all: &mut [Simulated], request: &Request) -> Result<(), Failure>
     Ok(())
 }
 
-/// The spread of the figures of each cell that ran, over `count` layouts.
+/// The spread of the figures over `count` layouts, for each cell that was simulated.
 fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<Spread>, Failure> {
     let file = Path::new(&simulated.file);
     let machines = machines_of(&simulated.header, request)?;
     let mut gathered: Vec<Gathered> = simulated.cells.iter().map(|_| Gathered::default()).collect();
-    // Each pass over the trace simulates only as many layouts as there are threads: each layout has its own memory. Eight cells of
-    // a program of 5 MiB take 45 MiB, so twenty layouts of them in one pass would take 900.
+    // Each pass over the trace simulates only as many layouts as there are threads, because each layout has a memory of its own.
+    // For example, eight cells of a program of 5 MiB take 45 MiB per layout, so twenty layouts in one pass would take 900 MiB.
     let at_a_time = (request.threads / simulated.cells.len().max(1)).max(1);
     for numbers in (0..count).collect::<Vec<_>>().chunks(at_a_time) {
         let (mut simulations, mut places): (Vec<Simulation>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -50,7 +50,7 @@ fn spreads(simulated: &Simulated, count: u32, request: &Request) -> Result<Vec<S
     Ok(simulated.cells.iter().zip(gathered).filter_map(spread).collect())
 }
 
-/// The seed of a layout. It does not depend on the number of layouts.
+/// The seed of the layout with this number. It does not depend on how many layouts there are.
 fn seed(seed: u64, number: u32) -> u64 {
     seed.rotate_left(32) ^ u64::from(number)
 }
@@ -73,12 +73,12 @@ impl Gathered {
         }
     }
 
-    /// The spread of the figures, together with those of the layout without randomisation.
+    /// The spread of the figures, with the figures of the layout without randomisation.
     fn spread(self, fixed: &Outcome) -> Spread {
         let of_fixed: BTreeMap<String, u64> = figures(fixed).into_iter().collect();
         let layouts = self.layouts as usize;
         let of = |(name, mut values): (String, Vec<u64>)| {
-            // A count that is missing from some outcomes was zero there.
+            // A count that is missing from an outcome was zero there.
             values.resize(layouts, 0);
             values.sort_unstable();
             let fixed = of_fixed.get(&name).copied().unwrap_or(0);

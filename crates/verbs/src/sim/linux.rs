@@ -1,4 +1,4 @@
-//! `--linux FILE.toml`: kernel settings other than the policy (docs/reference/formats/linux-file.md).
+//! `--linux FILE.toml`: settings of the modelled kernel other than the policy (docs/reference/formats/linux-file.md).
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ const FOLIOS: std::ops::RangeInclusive<u64> = 16 << 10..=1 << 30;
 /// Accepted page counts of a vDSO with its data; known kernels have at most ten.
 const VDSO_PAGES: std::ops::RangeInclusive<u64> = 1..=64;
 
-/// Only the schema, which is checked before any other key.
+/// Only the schema of a file. It is read before any other key, so that another version gives a clear error.
 #[derive(Debug, Deserialize)]
 struct SchemaOnly {
     schema: String,
@@ -74,7 +74,8 @@ enum LinuxError {
     Size(#[from] SizeError),
 }
 
-/// The kernel settings of a file, or the defaults. An error names the key and what it accepts.
+/// The kernel settings of a file, or the defaults without a file. An error names the key and the values that it
+/// accepts.
 pub fn kernel(file: Option<&Path>) -> Result<Kernel, Failure> {
     let Some(file) = file else { return Ok(Kernel::default()) };
     let text = input::read_definition(file).map_err(|error| Failure::about(file, error))?;
@@ -136,7 +137,8 @@ mod tests {
         assert_eq!(read(DEFAULTS).unwrap(), Kernel::default());
         assert_eq!(kernel(None).unwrap(), Kernel::default());
         assert_eq!(read("schema = \"pagelab.linux/1\"").unwrap(), Kernel::default());
-        // Keys that are commented out in the defaults have, for 4K pages, the values that the model uses anyway.
+        // In the defaults file some keys are commented out. Their values are those that the model uses for 4K pages
+        // anyway.
         let all: String =
             DEFAULTS.replace("# pages_to_scan", "pages_to_scan").replace("# max_ptes_none", "max_ptes_none");
         let khugepaged = read(&all).unwrap().khugepaged;

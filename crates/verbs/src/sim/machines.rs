@@ -1,4 +1,4 @@
-//! Selects model machines, and describes them for `pagelab list machines`.
+//! Finds model machines by name or file, and describes them for `pagelab list machines`.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use super::host_machine;
 use crate::failure::Failure;
 
-/// The named machines, without duplicates: built-in ones, or files.
+/// The machines that these names denote, without duplicates: built-in machines, files, or this host.
 pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     let mut all: Vec<(&str, Machine)> = Vec::new();
     for name in names {
@@ -27,7 +27,7 @@ pub fn chosen(names: &[String]) -> Result<Vec<Machine>, Failure> {
     Ok(all.into_iter().map(|(_, machine)| machine).collect())
 }
 
-/// Notes on this host, if it is one of the named machines.
+/// Notes on this host, if `host` is among the names.
 pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
     if names.iter().any(|name| name == host_machine::NAME) {
         Ok(host_machine::of_this_host()?.notes)
@@ -36,7 +36,7 @@ pub fn host_notes(names: &[String]) -> Result<Vec<String>, Failure> {
     }
 }
 
-/// A machine by name, from a file, or this host.
+/// A machine by its name or file, or this host.
 pub fn named(name: &str) -> Result<Machine, Failure> {
     if name == host_machine::NAME {
         return Ok(host_machine::of_this_host()?.machine);
@@ -65,7 +65,7 @@ pub fn for_architecture(architecture: &str) -> Result<Machine, Failure> {
     let name = match known {
         Some(Architecture::Arm64) => "neoverse-n1",
         Some(Architecture::RiscV64) => "rva23",
-        // Imported traces do not record their architecture.
+        // An imported trace does not record its architecture; it gets the x86-64 default too.
         Some(Architecture::X86_64) | None => "cascade-lake",
     };
     machine::built_in(name).map_err(Failure::input)
@@ -92,7 +92,7 @@ pub fn assumed_note(machine: &Machine) -> Option<String> {
     (assumed > 0).then(|| format!("{assumed} of {all} figures of {} are assumed", machine.name))
 }
 
-/// Name, processor, TLBs and the share of sourced figures, for every built-in machine.
+/// One row per built-in machine: name, processor, TLBs, and the share of figures that have a source.
 pub fn built_in_rows() -> Result<Vec<[String; 5]>, Failure> {
     let mut rows = Vec::new();
     for (name, _) in machine::BUILT_IN {

@@ -1,4 +1,4 @@
-//! `pagelab sim`: what recorded traces cost on model machines under page-size policies.
+//! `pagelab sim`: simulates what recorded traces cost on model machines under page-size policies.
 
 mod ahead;
 mod arguments;
@@ -83,7 +83,8 @@ pub struct TraceCosts {
     pub notes: BTreeMap<String, Vec<String>>,
 }
 
-/// Simulates from arguments of `sim`, without output, for a study: programs count as linked for every base page.
+/// Simulates a trace for a study, from arguments of `sim`, without output. Programs count as linked for every base page
+/// size.
 pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
     let line = Line::try_parse_from(words).map_err(|error| Failure::Input(error.to_string().trim().to_owned()))?;
     let (all, used) = simulate::all(&Request { is_relinked: true, ..Request::of(&line.replay)? })?;
@@ -101,8 +102,8 @@ pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
     Ok(TraceCosts { cells: all.iter().flat_map(cost::cells).collect(), notes })
 }
 
-/// Whether a file is a trace of this command with the same window: at most `most` instructions per thread, after `skipped`
-/// others.
+/// Whether a file is a trace of this command with the same window: at most `most` instructions per thread, after skipping
+/// `skipped`.
 pub fn is_trace_of(file: &Path, command: &[String], most: Option<u64>, skipped: Option<u64>) -> bool {
     let is_of = |header: trace::Header| {
         let of_header = header.window.map(|window| window.skip_instructions);

@@ -1,5 +1,5 @@
-//! Machines whose figures are read differently: foreign ones, and ones with TLBs that the trace or the layout of addresses does not
-//! determine.
+//! Machines whose figures need a note ([`NotedMachines`]): those with another instruction set than the trace, and those on which
+//! the trace or the address layout does not determine what a TLB holds.
 
 use model::machine::{AccessKind, Architecture, Machine, Needs};
 use trace::Header;
@@ -11,14 +11,16 @@ pub struct NotedMachines {
     pub foreign: Vec<String>,
     /// Machines whose first-level TLB is shared by fetches and data, while the trace stores fetch and data runs separately.
     pub shared: Vec<String>,
-    /// Machines that store neighbouring pages in one TLB entry where addresses and frames happen to be aligned alike.
+    /// Machines that store neighbouring pages in one TLB entry if their addresses and frames happen to be aligned
+    /// alike.
     pub coalescing: Vec<String>,
-    /// The machine that was assumed because the trace does not record its architecture.
+    /// The machine that was assumed, because the trace does not record its architecture.
     pub guessed: Option<String>,
 }
 
 impl NotedMachines {
-    /// The machines of a simulation that need a note. `none_was_named`: whether the machine was chosen by the trace's architecture.
+    /// The machines of a simulation that need a note. `none_was_named`: the user named no machine, so it was chosen by the trace's
+    /// architecture.
     pub fn of(machines: &[Machine], header: &Header, none_was_named: bool) -> NotedMachines {
         // Imported traces do not record their architecture.
         let is_known = Architecture::ALL.iter().any(|known| known.name() == header.architecture);
@@ -34,7 +36,7 @@ impl NotedMachines {
     }
 }
 
-/// Whether a TLB stores neighbouring pages in one entry without a bit in their PTEs.
+/// Whether a TLB of the machine stores neighbouring pages in one entry although their PTEs have no bit for that.
 fn coalesces_by_chance(machine: &Machine) -> bool {
     machine.tlbs.iter().any(|tlb| tlb.coalescing.is_some_and(|coalescing| coalescing.needs == Needs::Contiguity))
 }

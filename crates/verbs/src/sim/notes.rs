@@ -14,14 +14,14 @@ use super::trace_notes::{incomplete, parts, shared};
 use crate::executed::programs_by_times;
 use crate::table::describe::count;
 
-/// The page size in which `mmap` counts on hosts where traces are recorded, in bytes.
+/// The unit of the page numbers in `mmap` calls on hosts where traces are recorded, in bytes.
 const RECORDED_PAGE_BYTES: u64 = 4096;
 
-/// Notes on the figures of a trace.
+/// The notes on the figures of one trace, in two groups.
 pub struct Notes {
-    /// What was different in this trace or run: with it the figures are read differently.
+    /// Notes that only apply to this trace or this run, and that change how the figures are to be read.
     pub of_this_trace: Vec<String>,
-    /// What the model leaves out of every trace, or does as it was asked to.
+    /// Notes on what the model leaves out of every trace, or does because it was asked to.
     pub of_the_model: Vec<String>,
 }
 
@@ -152,7 +152,7 @@ fn of_the_model(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     notes
 }
 
-/// A note on advice whose effect is not modelled: the memory advised bounds the effect.
+/// A note on madvise calls whose effect is not modelled. The amount of memory with such advice bounds the effect.
 fn unmodelled(ran: &[&Outcome]) -> Option<String> {
     let mut most: BTreeMap<&str, u64> = BTreeMap::new();
     for (name, bytes) in ran.iter().flat_map(|outcome| &outcome.costs.unmodelled_advice) {
@@ -170,7 +170,7 @@ fn unmodelled(ran: &[&Outcome]) -> Option<String> {
     })
 }
 
-/// A note on executed programs that have no trace, most frequent first.
+/// A note on programs that were executed and have no trace, most frequent first.
 fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     let all: u64 = programs.values().sum();
     let named = programs.iter().map(|(Unrecorded { program, why }, times)| (program.as_str(), why.as_deref(), *times));
@@ -183,12 +183,12 @@ fn unrecorded(programs: &BTreeMap<Unrecorded, u64>) -> Option<String> {
     })
 }
 
-/// Whether the figures are those of one of the address layouts that the program can have.
+/// Whether the figures are for one of many address layouts that the program can have.
 fn has_one_of_many_layouts(simulated: &Simulated) -> bool {
     simulated.header.emulator.is_some() && !simulated.header.system && !simulated.replayed.accesses_only
 }
 
-/// A note on machines where the layout decides whether neighbouring base pages share a TLB entry.
+/// A note on machines on which the address layout decides whether neighbouring base pages share a TLB entry.
 fn decided_by_layout(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
     let has_walks = |outcome: &&&Outcome| outcome.walks != 0 && simulated.noted.coalescing.contains(&outcome.machine);
     let outcome = ran.iter().find(has_walks)?;

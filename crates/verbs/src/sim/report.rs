@@ -1,4 +1,4 @@
-//! Formats outcomes with all figures: as tables for the terminal, and as JSON.
+//! Formats the outcomes of a simulation with all figures: as tables for the terminal, and as JSON.
 
 use model::machine::Machine;
 use model::replay::Unrecorded;
@@ -61,7 +61,7 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
 
 /// `sort.trace: 193769038 instructions, 302272469 accesses, 1 thread`
 pub fn subject(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
-    // An outcome that reached the end of the trace describes it, if any did.
+    // If any outcome reached the end of the trace, it describes the whole trace.
     let first = ran.iter().find(|outcome| outcome.is_whole()).or(ran.first())?;
     let instructions = first.instructions.map_or("unknown".to_owned(), |count| count.to_string());
     let threads = count(first.threads as u64, "thread");
@@ -76,8 +76,8 @@ fn refused(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Why policies did not hold, with the largest causes of each. What keeps the program from starting concerns all policies with the same
-/// base pages, and is one line.
+/// Why policies did not hold, with the largest causes of each. A cause that keeps the program from starting concerns all policies with
+/// the same base pages, and gets one line.
 pub fn causes(ran: &[&Outcome], shown: usize) -> Vec<String> {
     let line = |who: &str, share: &CauseShare| {
         let bytes = share.bytes.map(|bytes| format!("{}, ", format_bytes(bytes))).unwrap_or_default();
@@ -92,7 +92,7 @@ pub fn causes(ran: &[&Outcome], shown: usize) -> Vec<String> {
     by_machine(ran, of_outcome)
 }
 
-/// Which calls were answered as the tracer does.
+/// Which calls the model answered itself, as the tracer does.
 fn answered(ran: &[&Outcome]) -> Vec<String> {
     by_machine(ran, |outcome| {
         let answered = |one: &AnsweredCall| {
@@ -102,7 +102,7 @@ fn answered(ran: &[&Outcome]) -> Vec<String> {
     })
 }
 
-/// Lines about outcomes. Those that are equal for several policies or machines are printed once.
+/// Lines about outcomes. A line that is equal for several policies or machines is printed once.
 fn by_machine(ran: &[&Outcome], lines_of: impl Fn(&Outcome) -> Vec<String>) -> Vec<String> {
     let mut lines: Vec<(String, Vec<&str>)> = Vec::new();
     for outcome in ran.iter().filter(|outcome| outcome.is_whole()) {
@@ -267,7 +267,7 @@ fn layouts(layouts: &Layouts) -> Value {
     })
 }
 
-/// A program without a trace, and how often it was executed.
+/// A program that was executed and has no trace, and how often it was executed.
 fn unrecorded((Unrecorded { program, why }, times): (&Unrecorded, &u64)) -> Value {
     json!({ "program": program, "why": why, "times": times })
 }
@@ -297,7 +297,7 @@ fn ran_document(outcome: &Outcome, trace_is_complete: bool) -> Value {
     document["provenance"] = json!("modelled");
     document["complete"] = json!(outcome.is_whole() && trace_is_complete);
     if !outcome.is_whole() {
-        // The counts so far are kept, but they are not a result.
+        // The counts so far stay in the document, but they are not a result.
         for answer in ["verdict", "left_out", "per_instruction", "per_run"] {
             document[answer] = Value::Null;
         }

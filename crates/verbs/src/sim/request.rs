@@ -1,4 +1,4 @@
-//! A checked request for a simulation.
+//! A checked request for a simulation ([`Request`]).
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -19,7 +19,8 @@ const DEFAULT_POLICIES: [&str; 3] = ["base", "mthp-64k", "thp"];
 pub struct Request {
     /// The traces.
     pub files: Vec<PathBuf>,
-    /// The named machines, without duplicates; if empty, each trace is simulated on the default machine of its architecture.
+    /// The requested machines, without duplicates. If empty, each trace is simulated on the default machine of its
+    /// architecture.
     pub machines: Vec<Machine>,
     /// Notes on this host, if it is one of the machines.
     pub host: Vec<String>,
@@ -39,7 +40,8 @@ pub struct Request {
     pub curves: bool,
     /// Whether to ignore the system calls in the trace.
     pub accesses_only: bool,
-    /// Whether programs count as linked for the base page of every policy: a study asks about page sizes, not about this binary.
+    /// Whether programs count as linked for every base page size. True for a study, which asks about page sizes, not about this
+    /// binary.
     pub is_relinked: bool,
 }
 
@@ -64,14 +66,14 @@ impl Request {
             run_time_s: arguments.run_time,
             layouts: arguments.layouts,
             threads: threads(arguments.threads),
-            // The page always shows curves.
+            // The HTML page always shows curves.
             curves: arguments.curves || arguments.html.is_some(),
             accesses_only: arguments.accesses_only,
         })
     }
 }
 
-/// After an option, clap takes the name of a verb for a file: refuses that with a clear message.
+/// Refuses, with a clear message, the name of a verb after an option, which clap takes for a file.
 fn refuse_late_verb(files: &[PathBuf]) -> Result<(), Failure> {
     let is_verb = |file: &&PathBuf| ["sweep", "chase"].iter().any(|verb| file.as_os_str() == *verb) && !file.exists();
     match files.iter().find(is_verb) {
@@ -85,7 +87,7 @@ fn refuse_late_verb(files: &[PathBuf]) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a CPU time for several traces.
+/// Refuses a CPU time if there are several traces.
 fn check_run_time(arguments: &Replay) -> Result<(), Failure> {
     match (arguments.run_time, arguments.files.len()) {
         (Some(_), count @ 2..) => Err(Failure::Input(format!(

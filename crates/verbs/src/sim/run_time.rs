@@ -1,4 +1,4 @@
-//! The CPU time of a simulated program: given, measured by the recorder, or assumed.
+//! The CPU time of a simulated program: as given by the user, measured when the trace was recorded, or assumed.
 
 use model::machine;
 use model::replay::Replayed;
@@ -11,11 +11,11 @@ use trace::{Header, Native, NativeRun, NativeTime};
 use super::host_machine;
 use crate::record::processor;
 
-/// More instructions in a second than any processor executes: six in each of 3.5e9 cycles are about what the best do. A run
-/// with more was not the recorded one; it may have found its work done.
+/// More instructions per second than any processor executes: the best execute about six in each of 3.5e9 cycles. If a
+/// native run seems faster, it was not the run that was recorded, because it may have found its work done.
 const MAX_INSTRUCTIONS_PER_S: f64 = 2e10;
 
-/// The CPU time of the traced part of the program. `given`: by the user.
+/// The CPU time of the traced part of the program. `given`: the time that the user gave.
 pub fn of(given: Option<f64>, header: &Header, replayed: &Replayed, ran: &[&Outcome]) -> RunTime {
     match given {
         Some(cpu_s) => RunTime::Given { cpu_s },
@@ -23,7 +23,8 @@ pub fn of(given: Option<f64>, header: &Header, replayed: &Replayed, ran: &[&Outc
     }
 }
 
-/// The natively measured time, if the native run did the work in the trace; otherwise why it is refused.
+/// The time that was measured natively, or why it is refused: the native run may not have done the work that is in the
+/// trace.
 fn measured(header: &Header, replayed: &Replayed, ran: &[&Outcome]) -> Result<RunTime, String> {
     let refuse = |why: &str| Err(why.to_owned());
     let native = match replayed.notes.as_ref().map(|notes| &notes.native) {
@@ -54,7 +55,7 @@ fn executed(header: &Header, replayed: &Replayed, recorded: u64) -> Option<u64> 
     if is_part { replayed.executed_instructions } else { Some(recorded) }
 }
 
-/// The native time; if a part was recorded, its user time, scaled to the recorded instructions.
+/// The native time. If only a part was recorded, its user time, scaled to the recorded instructions.
 fn scaled(native: &NativeTime, recorded: u64, executed: u64) -> Result<RunTime, String> {
     let is_part = recorded < executed;
     let recorded_ratio = recorded as f64 / executed.max(1) as f64;
@@ -73,7 +74,7 @@ fn scaled(native: &NativeTime, recorded: u64, executed: u64) -> Result<RunTime, 
     })
 }
 
-/// The machines that describe a processor: built-in ones, and that of this host.
+/// The machines that describe a processor: built-in ones, and this host if it has that processor.
 fn described_by(processor_id: &str) -> Vec<String> {
     let known = machine::BUILT_IN.iter().filter_map(|(name, _)| machine::built_in(name).ok());
     let own = (!processor_id.is_empty() && processor().0 == processor_id).then(|| host_machine::NAME.to_owned());
@@ -140,7 +141,7 @@ mod tests {
         let time = scaled(&native(2.0), 1_000_000_000, 4_000_000_000).unwrap();
         assert_eq!((time.cpu_s(), time.source()), (Some(0.5), "measured"));
         let RunTime::Measured { machines, recorded_ratio, .. } = time else { panic!() };
-        // A host with this processor is one more.
+        // If the test runs on a host with this processor, `host` is in the list too.
         assert_eq!((machines[0].as_str(), recorded_ratio), ("ice-lake", Some(0.25)));
         let RunTime::Measured { recorded_ratio, .. } = scaled(&native(2.0), 9, 9).unwrap() else { panic!() };
         assert_eq!(recorded_ratio, None);

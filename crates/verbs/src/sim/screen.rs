@@ -52,7 +52,8 @@ pub fn text(simulated: &Simulated, used: &[Machine], width: usize) -> String {
     lines.join("\n")
 }
 
-/// The columns, and the order in which a narrow terminal loses them.
+/// The headings of columns, each with a number. On a narrow terminal columns with the highest number are left out
+/// first.
 const HEADINGS: [(&str, u8); 10] = [
     ("policy", 0),
     ("pages", 2),
@@ -66,7 +67,7 @@ const HEADINGS: [(&str, u8); 10] = [
     ("tables", 6),
 ];
 
-/// The machine, and the units of the columns.
+/// The caption of a table: the machine, and the units of the columns.
 fn caption(outcome: &Outcome, answer: Option<&Answer>, layouts: Option<&Layouts>) -> String {
     let unit = Per::of(outcome.instructions, outcome.runs).unit();
     let medians = layouts.map_or(String::new(), |layouts| format!(", medians over {} layouts", layouts.count));
@@ -82,7 +83,7 @@ fn caption(outcome: &Outcome, answer: Option<&Answer>, layouts: Option<&Layouts>
     )
 }
 
-/// The figures of a policy; none for a policy that the machine does not support.
+/// The figures of a policy; `None` for a policy that the machine does not support.
 fn row(cell: &shown::Cell, answer: Option<&Answer>) -> Option<[String; 10]> {
     let mut row = [const { String::new() }; 10];
     row[0].clone_from(&cell.policy);

@@ -61,7 +61,7 @@ fn one(file: &Path, request: &Request) -> Result<(Simulated, Vec<Machine>), Fail
     Ok((Simulated { file, header, replayed, time, cells, swept, layouts, noted, host }, machines))
 }
 
-/// The machines that a trace is simulated on.
+/// The machines on which a trace is simulated.
 pub fn machines_of(header: &Header, request: &Request) -> Result<Vec<Machine>, Failure> {
     match &request.machines[..] {
         [] => Ok(vec![machines::for_architecture(&header.architecture)?]),
@@ -69,7 +69,7 @@ pub fn machines_of(header: &Header, request: &Request) -> Result<Vec<Machine>, F
     }
 }
 
-/// A simulation for each machine and policy, or why it is unsupported.
+/// A simulation for each machine and policy, or why the machine does not support the policy.
 pub fn cells(machines: &[Machine], request: &Request) -> Vec<Result<Simulation, Unsupported>> {
     let pairs = machines.iter().flat_map(|machine| request.policies.iter().map(move |policy| (machine, policy)));
     let simulations = pairs.map(|(machine, policy)| {

@@ -1,4 +1,4 @@
-//! The results of a trace: each machine under each policy, and problems found while reading it.
+//! The results of one trace ([`Simulated`]): each machine under each policy, and problems found while reading it.
 
 use model::policy::Unsupported;
 use model::replay::Replayed;
@@ -17,7 +17,7 @@ pub struct Simulated {
     pub file: String,
     /// The header of the trace.
     pub header: Header,
-    /// Forks, execs, damage and other facts found while replaying it.
+    /// Forks, execs, damage and other facts found during the replay.
     pub replayed: Replayed,
     /// Each machine under each policy, in the requested order.
     pub cells: Vec<Cell>,
@@ -33,7 +33,7 @@ pub struct Simulated {
     pub host: Vec<String>,
 }
 
-/// Results for address layouts as Linux's randomisation makes them.
+/// Results for several address layouts, as Linux's randomisation chooses them.
 pub struct Layouts {
     /// The number of layouts.
     pub count: u32,

@@ -1,4 +1,4 @@
-//! Reads a trace file once: its header, the memory of its program, then all accesses.
+//! Reads a trace file once ([`Source`]): its header, the memory of its program, then all accesses.
 
 use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
@@ -44,7 +44,7 @@ impl<R: Read + Seek> Source<'_, R> {
         replayed
     }
 
-    /// As [`Source::replayed`], with the misses of every geometry from the same pass.
+    /// Like [`Source::replayed`], but also returns the misses of every TLB geometry, from the same pass over the file.
     pub fn replayed_and_swept(
         mut self,
         simulations: &mut [Simulation],
@@ -67,7 +67,8 @@ impl<R: Read + Seek> Source<'_, R> {
         both
     }
 
-    /// The memory of the program: everything it touches, if its calls are ignored; `None` if the trace records its mappings.
+    /// The memory of the program, if it must be inferred from all touched pages: if calls are ignored, or if the trace does
+    /// not record mappings. `None` if the trace records them.
     fn memory(&mut self, request: &Request) -> Result<Option<Vec<(u64, u64)>>, Failure> {
         let wrong = |error: io::Error| Failure::about(self.file, error);
         self.from.rewind().map_err(wrong)?;
@@ -76,7 +77,7 @@ impl<R: Read + Seek> Source<'_, R> {
     }
 }
 
-/// Replays the content of a trace file. `memory`: as of [`Source::memory`].
+/// Replays the content of a trace file. `memory`: the result of [`Source::memory`].
 fn replay(
     file: &Path,
     from: impl Read,
@@ -93,8 +94,8 @@ fn replay(
     replayed.map_err(|error| Failure::about(file, error))
 }
 
-/// Opens the trace of a forked process, or of a program that one executes, by the name that `record` gives it. A missing file
-/// is not an error; one that cannot be opened is.
+/// Opens the trace of a forked process, or of a program that a process executed, by the name that `record` gave it. A missing
+/// file is not an error; a file that cannot be opened is.
 fn child(file: &Path, image: Image) -> io::Result<Option<Child>> {
     let mut path = file.as_os_str().to_owned();
     path.push(image.suffix());

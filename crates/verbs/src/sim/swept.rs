@@ -30,7 +30,7 @@ pub struct Swept {
     pub damage: Vec<String>,
     /// Whether the trace was cut off.
     pub cut_off: bool,
-    /// The number of forked processes, whose traces are not read.
+    /// The number of processes that were forked, whose traces are not read.
     pub forks: u64,
     /// The program that the process executed at the end, whose trace is not read.
     pub executed: Option<String>,
@@ -39,7 +39,7 @@ pub struct Swept {
 }
 
 impl Swept {
-    /// Notes on the limits of the figures.
+    /// All notes on the limits of the figures.
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<String> = trace_notes::parts(&self.header).into_iter().collect();
         notes.extend(trace_notes::filtered(&self.header));
@@ -48,7 +48,7 @@ impl Swept {
         notes
     }
 
-    /// Notes on what the figures of geometries and curves leave out.
+    /// Notes on what the figures for geometries and the curves leave out.
     pub fn limits(&self) -> Vec<String> {
         let shared =
             (!self.header.columns.addresses).then(|| trace_notes::shared("geometries and curves are of TLBs that"));

@@ -1,4 +1,4 @@
-//! Notes on what a trace lacks, for every kind of simulation.
+//! Notes on what a trace lacks, which every kind of simulation prints.
 
 use trace::{Filter, Header};
 
@@ -25,7 +25,7 @@ pub fn filtered(header: &Header) -> Option<String> {
     })
 }
 
-/// A note that fetches and data share TLBs, while the trace stores their runs separately.
+/// A note that fetches and data share TLBs although the trace stores their runs separately.
 pub fn shared(what: &str) -> String {
     format!(
         "{what} fetches and data share, but the trace stores their runs separately: conflicts between them within a run are not \

@@ -69,7 +69,7 @@ fn sizes() -> impl TypedValueParser<Value = Size> {
 }
 
 impl SizeArgument {
-    /// The argument that names the size again; nothing for the default.
+    /// The argument that selects this size, for a command line; empty for the default size.
     pub fn words(self) -> Vec<String> {
         if self.size == Size::default() { vec![] } else { vec!["--size".to_owned(), self.size.name().to_owned()] }
     }
@@ -196,7 +196,7 @@ impl Which {
     /// The study does not exist or is invalid.
     pub fn definition(&self) -> Result<Definition, Failure> {
         let mut definition = source::named(&self.study)?.of_size(self.size.size)?;
-        // Trace paths in a file are relative to the file's directory.
+        // Paths of traces in a study file are relative to the directory of the file.
         let directory = Path::new(&self.study).parent().unwrap_or(Path::new(""));
         for trace in definition.workloads.iter_mut().filter_map(|workload| workload.trace.as_mut()) {
             *trace = directory.join(&*trace).to_string_lossy().into_owned();
@@ -209,7 +209,7 @@ impl Which {
         source::is_file(&self.study)
     }
 
-    /// The arguments that name the study and the store again.
+    /// The arguments that select the same study and store, for a command line.
     pub fn words(&self) -> String {
         let store = self.store.as_ref().map(|store| format!("--store {}", store.display()));
         let words = [self.study.clone()].into_iter().chain(self.size.words()).chain(store);
@@ -236,7 +236,7 @@ impl Run {
         })
     }
 
-    /// Arguments that are added to those of every comparison.
+    /// Arguments that every comparison of the study gets in addition.
     pub fn added(&self) -> Vec<String> {
         #[cfg(debug_assertions)]
         if let Some(file) = &self.fake_platform {

@@ -1,4 +1,4 @@
-//! Collects the rows of a study from the store: every workload on every machine that measured it.
+//! Collects all results of a study from the store ([`Gathered`]): every workload on every machine that measured it.
 
 use results::matrix::HostOf;
 use results::store::Store;
@@ -26,19 +26,20 @@ pub struct Gathered<'a> {
     pub on_models: Vec<ModelRow>,
     /// The counted part, if the study has one.
     pub counted: Option<CountedState<'a>>,
-    /// What has not been run, one text each.
+    /// What the study asks for and was not run, one text each.
     pub missing: Vec<String>,
-    /// What the answer lacks, and what would decide it.
+    /// What is still undecided, and what would decide it.
     pub lacking: Option<String>,
     /// The matrix of workloads and policies.
     pub matrix: Matrix,
-    /// The same rows with boots in place of policies, if the study has several boots.
+    /// The same rows with boots as columns in place of policies, if the study has several boots.
     pub over_boots: Option<Matrix>,
     /// The results in the form of the original publication, for each host that measured part of it.
     pub forms: Vec<Filled>,
-    /// Series over sizes with their figures.
+    /// Series over sizes, with their figures.
     pub series: Vec<study::series::Filled>,
-    /// The same rows with variants in place of policies: one matrix for all workloads with the same variants.
+    /// The same rows with variants as columns in place of policies: one matrix for all workloads with the same
+    /// variants.
     pub over_variants: Vec<Matrix>,
     /// The hosts with results.
     pub hosts: Vec<HostOf>,
@@ -139,7 +140,7 @@ fn missing(definition: &Definition, on_hosts: &[HostRow<'_>], on_models: &[Model
     if count > 0 {
         missing.push(format!("{count} of {} simulations of a workload on a machine", on_models.len()));
     }
-    // A comparison without trials has no results of its boot.
+    // A comparison without trials is no result of its boot.
     let measured = on_hosts.iter().flat_map(|row| &row.stored).filter(|comparison| !comparison.trials.is_empty());
     let machines: Vec<&Machine> = measured.map(|comparison| &comparison.machine).collect();
     let lacks = |boot: &&Boot| machines.iter().all(|machine| boot.lacks(machine).is_some());

@@ -1,4 +1,4 @@
-//! Counts the boots of each guest that a study has and needs.
+//! Counts the boots that a study needs and has of each guest.
 
 use study::comparison::Comparison;
 use study::definition::{Boot, Definition};
@@ -6,7 +6,7 @@ use study::stats::boots::boots_needed;
 
 use crate::kernels::kernel::{self, Kernel};
 
-/// Whether the boots of a study are guests: either all of them are, or none.
+/// Whether the boots of a study are guests. Either all boots are guests, or none is.
 pub fn are_guests(definition: &Definition) -> bool {
     definition.boots.iter().any(|boot| boot.guest.is_some())
 }
@@ -16,7 +16,7 @@ pub fn boots_wanted(definition: &Definition) -> u32 {
     definition.stopping.boots.unwrap_or_else(|| boots_needed(definition.boots.len()))
 }
 
-/// The number of boots with a result of exactly this image and command line.
+/// The number of boots with a result, of exactly this image and command line.
 pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
     let command_line: Vec<String> = kernel.command_line().collect();
     let is_of = |one: &&Comparison| {
@@ -26,8 +26,8 @@ pub fn boots_of(kernel: &Kernel, stored: &[Comparison]) -> usize {
     stored.iter().filter(is_of).count()
 }
 
-/// The number of the last comparison, if each guest has enough boots of the workload. If the images can be read, only boots of
-/// these images count.
+/// The number of the last comparison, if the workload has enough boots of each guest. If the images can be read, only boots of
+/// exactly these images count.
 pub fn done(definition: &Definition, stored: &[Comparison]) -> Option<i64> {
     let kernels = kernel::of_boots(&definition.boots).ok();
     let is_of = |boot: &Boot, one: &Comparison| one.ended.has_result() && boot.lacks(&one.machine).is_none();

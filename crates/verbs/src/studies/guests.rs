@@ -1,4 +1,4 @@
-//! Studies whose boots are guests: pagelab boots them itself, as `compare --kernel` does.
+//! Studies whose boots are guests, which pagelab boots itself, as `compare --kernel` does ([`Guests`]).
 
 use guest::Sysroot;
 use results::store::{OfStudy, Store};
@@ -17,13 +17,13 @@ use crate::kernels::kernel::{self, Kernel};
 use crate::kernels::lab::{BootResult, GUEST_TIME_S, Lab};
 use crate::kernels::{ended, measure};
 
-/// The guests of a study and the means to boot them.
+/// The kernels of a study's guests, and what is needed to boot them.
 pub struct Guests {
     lab: Lab,
     kernels: Vec<Kernel>,
 }
 
-/// Prepares the guests of a study; `None` if its boots are not guests, or nothing is to be run.
+/// Prepares the guests of a study; `None` if the study's boots are not guests, or nothing is to be run.
 ///
 /// # Errors
 /// A kernel cannot be booted, or QEMU is missing.
@@ -76,12 +76,13 @@ fn named<'a>(rows: &'a [HostRow<'_>]) -> Vec<(&'a str, Vec<(String, &'a Comparis
     rows.iter().map(of_row).collect()
 }
 
-/// The results of each policy on each kernel.
+/// Rows with policies as columns, one for each workload and kernel.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     axis::of_policies(definition, &named(rows)).rows
 }
 
-/// The results of each kernel under each policy; `None` if there is one kernel, or nothing was measured.
+/// The matrix with kernels as columns, one row for each workload and policy; `None` if there is only one kernel, or
+/// nothing was measured.
 pub fn of_kernels(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     if definition.boots.len() < 2 || rows.iter().all(|row| row.stored.is_empty()) {
         return None;

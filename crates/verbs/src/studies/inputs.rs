@@ -1,8 +1,8 @@
-//! Inputs of workloads. They are made once, kept in the cache directory, and identified by the hash of their content, which
-//! is part of their path and so of every stored command line.
+//! Makes the inputs of workloads. Each is made once, kept in the cache directory, and identified by the hash of its content.
+//! The hash is part of the input's path, and so of every stored command line.
 //!
-//! If root runs pagelab, only root can change the cache directory itself, which contains the reasons why inputs could not be
-//! made, and inputs while they are being made. An unprivileged user owns only one directory per input, with the finished
+//! If root runs pagelab, only root can change the cache directory itself, which contains inputs while they are being made,
+//! and the reasons why inputs could not be made. An unprivileged user owns only one directory per input, with the finished
 //! content and copies of it. In that directory, root follows no links and opens only regular files.
 
 mod content;
@@ -37,11 +37,11 @@ const TRIAL_SUFFIX: &str = ".trial";
 /// The number of hexadecimal digits of a recipe's hash in its directory name.
 const KEY_DIGITS: usize = 16;
 
-/// The place of a user's input, which may not have been made yet.
+/// Where an input of a user is, or will be when it is made.
 pub struct Place<'a> {
     input: &'a Input,
     user: Option<User>,
-    /// The input's directory, owned by the user. It contains one directory named by the hash of its content.
+    /// The input's directory, owned by the user. The content is in a subdirectory named by its hash.
     directory: PathBuf,
 }
 
@@ -64,19 +64,21 @@ pub fn user(workload: &Workload) -> Result<Option<User>, Failure> {
     user::to_run_as(named_user(workload))
 }
 
-/// The user that a workload names, if that applies: root runs pagelab, and not through sudo for another user.
+/// The user that a workload names, if that user applies: only if root runs pagelab, and not through sudo for another
+/// user.
 pub fn named_user(workload: &Workload) -> Option<&str> {
     let is_root_itself = tracer::user::effective_id() == 0 && !matches!(user::to_run_as(None), Ok(Some(_)));
     workload.user.as_deref().filter(|_| is_root_itself)
 }
 
-/// The workload with the current paths of its inputs. An input that is not made has a placeholder in its path.
+/// The workload with the current paths of its inputs. If an input is not made yet, its path has a placeholder for the
+/// hash.
 pub fn with_current_paths(workload: &Workload) -> Workload {
     let places = user(workload).and_then(|user| places(workload, &user)).unwrap_or_default();
     workload.with_input_paths(|input| path_of(&places, input))
 }
 
-/// The workload with its inputs: makes those that are missing and checks the others.
+/// The workload with its inputs. Makes inputs that are missing, and checks the others.
 ///
 /// # Errors
 /// An input cannot be made, or its content has changed.
@@ -219,13 +221,13 @@ impl<'a> Place<'a> {
         partial::remove_leftovers_in(cache);
         let partial = partial::directory_in(cache).map_err(about(cache))?;
         let output = self.output(partial.path()).map_err(about(partial.path()))?;
-        // From here on, root creates nothing in that directory.
+        // From here on the directory belongs to the user, so root creates nothing in it.
         give(partial.path()).map_err(about(partial.path()))?;
         self.run(partial.path(), output)?;
         let hash = hash(partial.path()).map_err(about(partial.path()))?;
         let complete = self.directory.join(&hash);
         match files::rename(partial.path(), &complete) {
-            // Another pagelab has just made the same input.
+            // Another pagelab has made the same input meanwhile.
             Err(error) if !fs::symlink_metadata(&complete).is_ok_and(|stat| stat.is_dir()) => {
                 return Err(about(&complete)(error));
             }

@@ -1,4 +1,4 @@
-//! Checks names in a study file that the file does not define: policies, machines, metrics, simulated figures.
+//! Checks names in a study file that are defined elsewhere: policies, machines, metrics, simulated figures.
 
 use model::machine::BUILT_IN;
 use model::policy::ModelPolicy;
@@ -49,7 +49,7 @@ fn of_machine(machine: &str) -> Result<(), String> {
     }
 }
 
-/// The metrics of the workloads' trials, by their names in reports.
+/// The metrics that the trials of the workloads have, by their names in reports.
 fn measured(definition: &Definition) -> Vec<String> {
     let general = Metric::of_every_trial().into_iter().map(|metric| metric.name);
     let inside = [names::ITERATION_S, names::FIRST_ITERATION_S].map(str::to_owned);
@@ -66,7 +66,7 @@ fn unknown(key: &str, kind: &str, name: &str, known: &[String]) -> String {
     format!("{key}: there is no {kind} {name:?}{nearest}; there are {}", known.join(", "))
 }
 
-/// The most similar known name, if at most a third of it differs.
+/// The known name that is most similar, if at most a third of the name differs.
 pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
     let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
     let is_similar = |known: &&String| distance(known) <= known.len().max(name.len()) / 3;

@@ -1,4 +1,5 @@
-//! Lists what this machine lacks to run a workload: programs, files, a user; and the packages that contain them.
+//! What this machine lacks to run a workload ([`lacking`]): programs, files, a user; and the packages that contain
+//! them.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -10,7 +11,7 @@ use super::inputs;
 /// The name of this program in command lines.
 const PAGELAB: &str = "pagelab";
 
-/// Something that is missing here.
+/// A dependency that is missing on this machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingDependency {
     /// A description of what is missing.
@@ -19,7 +20,8 @@ pub struct MissingDependency {
     pub packages: Vec<String>,
 }
 
-/// What is missing to run a workload with this command, or one of its variants, and to make its inputs.
+/// What is missing to make the inputs of a workload and to run `command`, the workload's own command or that of a
+/// variant.
 pub fn lacking(workload: &Workload, command: &[String]) -> Vec<MissingDependency> {
     let workload_packages = packages(&workload.package);
     let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());

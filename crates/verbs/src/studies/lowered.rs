@@ -1,4 +1,4 @@
-//! Converts a workload to arguments of `compare`, which define what is measured.
+//! Converts a workload of a study to arguments of `compare` ([`Lowered`]), which define what is measured.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ use super::inputs;
 pub struct Lowered {
     /// The arguments, without the store.
     pub words: Vec<String>,
-    /// The arguments without parts that differ between installations: the identity of what is measured.
+    /// The arguments without parts that differ between installations. They identify what is measured.
     pub subject: Vec<String>,
     /// Policies that the host cannot apply, with the reasons.
     pub left_out: Vec<(String, String)>,
@@ -47,8 +47,8 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     Ok(Lowered { words, subject, left_out })
 }
 
-/// The arguments for a workload in a guest with another system's files, where pagelab is this program, or why it cannot be
-/// measured there: that system lacks this host's inputs and users.
+/// The arguments for a workload in a guest that uses another system's files, or why the workload cannot be measured there:
+/// that system lacks this host's inputs and users.
 pub fn arguments_in_system(
     definition: &Definition,
     workload: &Workload,
@@ -65,13 +65,13 @@ pub fn arguments_in_system(
     Ok(with_seed(definition, words(definition, workload, &here, &program.to_string_lossy())))
 }
 
-/// Whether every policy is a property of the whole boot: then a comparison covers one boot, and boots are compared.
+/// Whether every policy is a property of the whole boot. If so, a comparison covers one boot, and boots are compared.
 pub fn is_over_boots(definition: &Definition) -> bool {
     let is_of_boot = |policy: &String| policy.parse::<Policy>().is_ok_and(|policy| policy.direct_map().is_some());
     definition.policies.iter().all(is_of_boot)
 }
 
-/// Splits the policies into those that a host can apply and those only for model machines.
+/// Splits the policies into those that a host can apply and those that only model machines support.
 fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     let (here, others): (Vec<&String>, Vec<&String>) =
         policies.iter().partition(|policy| policy.parse::<Policy>().is_ok());
@@ -79,7 +79,7 @@ fn split(policies: &[String]) -> (Vec<String>, Vec<(String, String)>) {
     (here.into_iter().cloned().collect(), others.into_iter().map(|one| (one.clone(), why.to_owned())).collect())
 }
 
-/// Builds the arguments, with those first that are the same for every policy and installation.
+/// Builds the arguments. Those that are the same for every policy and installation come first.
 fn words(definition: &Definition, workload: &Workload, policies: &[String], pagelab: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     let mut option = |name: &str, value: &str| words.extend([format!("--{name}"), value.to_owned()]);
@@ -123,7 +123,8 @@ fn words(definition: &Definition, workload: &Workload, policies: &[String], page
     words
 }
 
-/// Variables with the same value in all variants. Commands that run before the variants get only these.
+/// Variables that have the same value in all variants. Commands that are not part of a variant, such as the
+/// preparation, get only these.
 fn env_of_all(workload: &Workload) -> impl Iterator<Item = (&String, &String)> {
     let is_of_all = |(name, value): &(&String, &String)| {
         workload.variants.iter().all(|variant| variant.env.get(*name) == Some(*value))
@@ -157,7 +158,7 @@ fn of_variant(workload: &Workload, variant: &Variant, pagelab: &str, option: &mu
     variant.fragmented.iter().for_each(|wish| option("fragmented-of", &format!("{name}={wish}")));
 }
 
-/// Replaces this program's name at the beginning of a command line by its path.
+/// If a command line begins with this program's name, replaces the name by the program's path.
 fn with_program(text: &str, pagelab: &str) -> String {
     match text.strip_prefix(PAGELAB).filter(|rest| rest.starts_with(' ')) {
         Some(rest) => shlex::try_quote(pagelab).map_or(text.to_owned(), |pagelab| format!("{pagelab}{rest}")),
@@ -165,7 +166,8 @@ fn with_program(text: &str, pagelab: &str) -> String {
     }
 }
 
-/// Arguments that do not change what is measured: the user for programs that refuse to run as root.
+/// Arguments that depend on this host and do not change what is measured: a user for programs that refuse to run as
+/// root.
 fn of_this_host(workload: &Workload) -> impl Iterator<Item = String> {
     let user = inputs::named_user(workload).map(|name| ["--user".to_owned(), name.to_owned()]);
     user.into_iter().flatten()

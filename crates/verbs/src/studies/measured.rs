@@ -1,4 +1,4 @@
-//! The hosts with results, and the rows of their comparisons as matrices.
+//! The hosts that have results of a study, and the comparisons of each as rows of matrices.
 
 use study::comparison::Comparison;
 use study::definition::variant::row_name;
@@ -10,12 +10,12 @@ use super::over_variants;
 use super::plan::HostRow;
 use super::programs::rebuilt;
 
-/// The rows of policies on each host.
+/// For each host, the rows with policies as columns.
 pub fn of_policies(definition: &Definition, rows: &[&HostRow<'_>], hosts: &[KnownHost]) -> Vec<Row> {
     hosts.iter().flat_map(|host| rows.iter().flat_map(move |row| on_host(definition, row, host))).collect()
 }
 
-/// The matrices of variants on all hosts.
+/// The matrices with variants as columns, over all hosts.
 pub fn of_variants(definition: &Definition, rows: &[&HostRow<'_>], hosts: &[KnownHost]) -> Vec<Matrix> {
     let published: Vec<Published> = definition.published.iter().filter(|one| one.variant.is_some()).cloned().collect();
     let measured = hosts.iter().flat_map(|host| rows.iter().map(move |row| (*row, host)));
@@ -23,7 +23,7 @@ pub fn of_variants(definition: &Definition, rows: &[&HostRow<'_>], hosts: &[Know
     over_variants::matrices(definition, &measured.collect::<Vec<_>>(), &published)
 }
 
-/// The matrices of measurements on hosts: of policies, and of variants.
+/// All matrices of measurements on hosts: first that of policies, then those of variants.
 pub fn matrices(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Matrix> {
     let hosts = hosts(definition, rows);
     let rows: Vec<&HostRow<'_>> = rows.iter().filter(|row| !definition.is_of_series(row.workload)).collect();
@@ -34,10 +34,10 @@ pub fn matrices(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Matrix> {
     std::iter::once(of_policies).chain(of_variants(definition, &rows, &hosts)).collect()
 }
 
-/// A host, with or without results.
+/// A host that may have results.
 pub struct KnownHost {
     pub label: String,
-    /// The machine of one of its comparisons, which identifies the host.
+    /// The machine of one of the host's comparisons, which identifies the host.
     pub machine: Option<Machine>,
 }
 
@@ -70,7 +70,7 @@ pub fn label(definition: &Definition, machine: &Machine) -> String {
     named(definition, machine, &machine.cpu_model)
 }
 
-/// The label of a host: its processor under this name, its kernel, and which boot of the study it is.
+/// The label of a host: its processor, named like this, its kernel, and the study's boot that it matches.
 fn named(definition: &Definition, machine: &Machine, processor: &str) -> String {
     if machine.name != HOST {
         return machine.name.clone();
@@ -100,7 +100,7 @@ pub fn latest<'a>(row: &'a HostRow<'_>, host: &KnownHost) -> Option<&'a Comparis
     row.stored.iter().rev().find(of_host)
 }
 
-/// A row, or one row per variant.
+/// The row of a workload on a host, or one row per variant.
 fn on_host(definition: &Definition, row: &HostRow<'_>, host: &KnownHost) -> Vec<Row> {
     let (policies, label) = (&definition.policies, &host.label);
     let Some(comparison) = latest(row, host) else {

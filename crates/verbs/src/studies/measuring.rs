@@ -17,7 +17,7 @@ use crate::compare::resumed::InStudy;
 use crate::failure::{Failure, report};
 use crate::publish::first_failure;
 
-/// Reports the failure of a row; only a signal ends the study.
+/// Reports the failure of a row. Only a signal is returned as an error, because only a signal ends the study.
 ///
 /// # Errors
 /// A signal arrived.
@@ -54,7 +54,7 @@ fn is_new(row: &HostRow<'_>, arguments: &Run) -> bool {
 pub struct Part {
     /// When the comparison pauses; `None` if it runs to its end.
     pub pause: Option<Pause>,
-    /// Whether no other row was measured since its last trial.
+    /// Whether this row was the last one measured, so that nothing else ran since its last trial.
     pub is_last: bool,
 }
 
@@ -74,8 +74,8 @@ pub fn latest(rows: &[HostRow<'_>], store: &Store) -> Result<Option<usize>, Fail
     Ok(last.filter(|last| started.iter().filter(|one| one.0 == last.0).count() == 1).map(|(_, at)| at))
 }
 
-/// Measures a workload under all policies, or resumes. Returns the comparison, unless it could not be stored completely, and the
-/// result of the run.
+/// Measures a workload under all policies, or resumes an interrupted comparison. Returns the comparison, unless it could not be
+/// stored completely, and the result of the run.
 pub fn measure(
     definition: &Definition,
     row: &HostRow<'_>,
@@ -100,7 +100,7 @@ fn try_measure(
 ) -> Result<Outcome, Failure> {
     let Ok(planned) = &row.lowered else { return Ok((None, Ok(()))) };
     inputs::prepare(row.workload)?;
-    // Lowered again, with the paths of inputs that were just made.
+    // The arguments are made again, because the paths of inputs are known only now.
     let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let gap = if part.is_last { Gap::Nothing } else { Gap::Others };

@@ -31,7 +31,7 @@ pub fn merge(arguments: &Merge) -> Result<(), Failure> {
     }
 }
 
-/// The error if no store has results of a study.
+/// The error if no store has results of the study.
 fn no_results_of(study: &str, known: &BTreeSet<String>) -> Failure {
     let known: Vec<String> = known.iter().cloned().collect();
     let nearest = nearest(study, &known).map(|nearest| format!("; the nearest is {nearest}")).unwrap_or_default();
@@ -39,7 +39,7 @@ fn no_results_of(study: &str, known: &BTreeSet<String>) -> Failure {
     Failure::Input(format!("--study: no store has anything of {study:?}; they have {existing}{nearest}"))
 }
 
-/// Merges stores into one. An error in one of them is reported, and the others are still merged.
+/// Merges stores into one. An error in a source store is reported, and the other stores are still merged.
 pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> MergeCounts {
     let (mut counted, mut known) = (MergeCounts::default(), Known::default());
     for path in stores {
@@ -55,7 +55,8 @@ pub fn into(stores: &[PathBuf], study: Option<&str>, into: &Store) -> MergeCount
     counted
 }
 
-/// Whether a store does not exist. Opening the store reports other errors of this check.
+/// Whether a store does not exist. If this cannot be determined, the answer is no, and opening the store reports the
+/// error.
 fn is_missing(store: &Path) -> bool {
     matches!(store.try_exists(), Ok(false))
 }
@@ -75,7 +76,7 @@ impl MergeCounts {
         )
     }
 
-    /// The failure of the merge, if any.
+    /// The failure of the merge, if there is one.
     ///
     /// # Errors
     /// There were conflicts, or stores that could not be read.
@@ -159,7 +160,7 @@ fn of_store(
     Ok(())
 }
 
-/// Decides which of two outcomes of the same simulation the store keeps. A successful one replaces a failed one.
+/// Decides which of two outcomes of the same simulation the store keeps. A successful outcome replaces a failed one.
 fn resolve(existing: &str, new: &str) -> Resolution {
     let (existing_outcome, new_outcome) = (Outcome::read(existing), Outcome::read(new));
     let failed = |outcome: &Option<Outcome>| outcome.as_ref().is_some_and(|outcome| outcome.failure().is_some());
@@ -190,7 +191,7 @@ fn load_study(into: &Store, study: &str) -> Result<Vec<(OfStudy, Comparison)>, F
     all.map(|(of, id)| Ok((of, into.load(id).map_err(Failure::input)?))).collect()
 }
 
-/// Copies a comparison, only its new trials, or nothing.
+/// Copies a comparison, or only its new trials, or nothing, depending on what the target store has.
 fn take(
     from: &Store,
     into: &Store,
@@ -231,14 +232,14 @@ fn take(
     Ok(())
 }
 
-/// Whether two comparisons are the same one: started in the same second of the same boot, with the same seed.
+/// Whether both are the same comparison: started in the same second of the same boot, with the same seed.
 fn is_same(one: &Comparison, other: &Comparison) -> bool {
     let key =
         |of: &Comparison| (of.started_unix_s, of.machine.boot_id.clone(), of.machine.host_id.clone(), of.design.seed);
     key(one) == key(other)
 }
 
-/// Appends the new trials.
+/// Appends the trials that the stored comparison lacks.
 fn grow(into: &Store, existing: &Comparison, new: &Comparison, resumptions: &[Resumption]) -> Result<(), Failure> {
     let grown = new.trials[existing.trials.len()..].iter().try_for_each(|record| into.append(existing.id, record));
     let known = into.resumptions(existing.id).map_err(Failure::input)?.len();

@@ -1,4 +1,4 @@
-//! How much of a study's answer is decided, by the rows of the host that share its time.
+//! How much of a study's answer is decided, judging by the rows on this host that share its time.
 
 use study::definition::Definition;
 use study::rounds::{Outlook, Spent, next, questions};
@@ -6,7 +6,7 @@ use study::rounds::{Outlook, Spent, next, questions};
 use super::measured::matrices;
 use super::plan::{HostRow, Progress, has_rounds, max_time_s};
 
-/// The rows that share the time: those of the named workloads that can be run and did not fail.
+/// The rows that share the time: those of the selected workloads that can be run here and did not fail.
 pub fn pool(definition: &Definition, rows: &[HostRow<'_>], only: &[String]) -> Vec<usize> {
     let is_named = |row: &HostRow<'_>| only.is_empty() || only.iter().any(|text| row.workload.name.contains(text));
     let can_run = |row: &HostRow<'_>| !matches!(row.progress, Progress::Refused(_) | Progress::Failed { .. });
@@ -14,14 +14,14 @@ pub fn pool(definition: &Definition, rows: &[HostRow<'_>], only: &[String]) -> V
     (0..rows.len()).filter(|at| is_in(&rows[*at])).collect()
 }
 
-/// How much of the answer is decided; `None` if no row that shares the time was measured here.
+/// How much of the answer is decided; `None` if no row that shares the time has been measured here.
 pub fn outlook(definition: &Definition, rows: &[HostRow<'_>], only: &[String]) -> Option<Outlook> {
     let pool = pool(definition, rows, only);
     let outlook = of_pool(definition, rows, &pool).0;
     (has_rounds(definition) && !outlook.spent.is_empty()).then_some(outlook)
 }
 
-/// How much of the answer is decided, and the row of each entry of [`Outlook::spent`].
+/// How much of the answer is decided. Also returns, for each entry of [`Outlook::spent`], its row.
 pub fn of_pool(definition: &Definition, rows: &[HostRow<'_>], pool: &[usize]) -> (Outlook, Vec<usize>) {
     let indexes: Vec<usize> = pool.iter().copied().filter(|at| rows[*at].current().is_some()).collect();
     let spent = indexes.iter().filter_map(|at| {
@@ -35,7 +35,7 @@ pub fn of_pool(definition: &Definition, rows: &[HostRow<'_>], pool: &[usize]) ->
     (Outlook { questions, spent, workloads: pool.len(), max_time_s }, indexes)
 }
 
-/// The most seconds that `study run` still takes for the rows that share the time.
+/// The maximum number of seconds that `study run` still takes for the rows that share the time.
 pub fn remaining_s(definition: &Definition, rows: &[HostRow<'_>]) -> f64 {
     let (outlook, _) = of_pool(definition, rows, &pool(definition, rows, &[]));
     let is_unfinished = rows.iter().any(|row| row.progress.is_unfinished());

@@ -1,4 +1,5 @@
-//! Rows of a study that compare boots: if every policy is a property of a boot, or if the study names boots.
+//! Rows of a study that compare boots. A study compares boots if every policy is a property of a boot, or if the study
+//! names boots.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +17,9 @@ use policy::size::format_bytes;
 /// The label of a host, and its comparisons.
 type OfHost<'a> = (String, Vec<&'a Comparison>);
 
-/// Rows for policies that are properties of boots: for each workload a row per host, and one for all hosts of the same execution
-/// if there are several. Bare metal, virtual machines by the leaf size that backs them, and emulated machines are never
-/// pooled.
+/// Rows for policies that are properties of boots. Each workload has a row per host, and, if several hosts have the same
+/// execution, a row for all of them. Executions are bare metal, virtual machines (by the leaf size that backs them) and emulated
+/// machines; they are never pooled.
 pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     let of_row = |row: &HostRow<'_>| {
         let mut all: Vec<(Option<Execution>, Row)> = by_execution(row)
@@ -40,7 +41,7 @@ pub fn of_policies(definition: &Definition, rows: &[HostRow<'_>]) -> Vec<Row> {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// Comparisons grouped by execution: what their times were measured on.
+/// Comparisons grouped by execution: by the kind of machine on which their times were measured.
 fn by_execution<'a>(row: &'a HostRow<'_>) -> BTreeMap<Execution, Vec<&'a Comparison>> {
     let mut executions: BTreeMap<Execution, Vec<&Comparison>> = BTreeMap::new();
     row.stored.iter().for_each(|one| executions.entry(one.machine.execution()).or_default().push(one));
@@ -77,12 +78,12 @@ fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons
     Row { origins: comparisons.iter().map(|comparison| row.origin(comparison)).collect(), ..joined }
 }
 
-/// The role of memory size when boots are compared.
+/// What boots with different memory sizes mean when boots are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Memory {
     /// Memory sizes are compared: boots of one host with different memory (`mem=`) are arms.
     Compared,
-    /// Memory size must be equal: boots with different memory are in separate rows.
+    /// Memory size must be equal: boots with different memory are put into separate rows.
     Separate,
 }
 
@@ -95,7 +96,7 @@ fn mark_if_emulated(row: Row, comparisons: &[&Comparison]) -> Row {
     row.emulated(metric.map_or(Unit::Seconds, |metric| metric.unit))
 }
 
-/// Unifies the command: parts of one subject differ only in pagelab's path on each host.
+/// Gives all parts the same command: comparisons of one subject differ only in pagelab's path on each host.
 fn of_one_command(parts: Vec<Part>) -> Vec<Part> {
     let first: Option<Invocation> = parts.first().map(|part| part.invocation.clone());
     let alike = |part: Part| Part { invocation: first.clone().unwrap_or(part.invocation.clone()), ..part };
@@ -130,8 +131,8 @@ fn by_host<'a>(row: &'a HostRow<'_>, memory: Memory) -> Vec<OfHost<'a>> {
     named.collect()
 }
 
-/// The matrix of boots, if the study names several; `None` if the policies already are properties of boots and the boots do not
-/// compare memory sizes.
+/// The matrix of boots, if the study names several; `None` if the policies are already properties of boots and memory sizes are
+/// not compared.
 pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Published]) -> Option<Matrix> {
     let baseline = axis::baseline(&definition.boots).filter(|_| definition.boots.len() > 1)?;
     let memory = if definition.compares_memory() { Memory::Compared } else { Memory::Separate };
@@ -167,13 +168,13 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
     Some(Matrix::of(&names, &names[baseline], all, &published))
 }
 
-/// Notes on boots that match several of the study's boots, or none. Empty if the policies are properties of boots, because
+/// Notes on boots that match none of the study's boots, or several. Empty if the policies are properties of boots, because
 /// then the policies are compared.
 pub fn unmatched<'a>(definition: &Definition, machines: impl IntoIterator<Item = &'a Machine>) -> Vec<String> {
     if is_over_boots(definition) { Vec::new() } else { axis::unmatched(definition, machines) }
 }
 
-/// A published figure of a boot, as an entry of the matrix of boots.
+/// A published figure of a boot, in the form of a published figure of the matrix of boots.
 pub fn published_of_boot(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let row_name = |workload: &String| axis::row_name(workload, policy);

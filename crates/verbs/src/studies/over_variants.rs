@@ -1,4 +1,5 @@
-//! Rows with variants in place of policies: how builds, arguments, environments and degrees of fragmentation compare.
+//! Rows of a study with variants as columns in place of policies: how builds, arguments, environments and degrees of
+//! fragmentation compare.
 
 use policy::Policy;
 use study::comparison::Comparison;
@@ -7,8 +8,8 @@ use study::matrix::{Matrix, Row, boots::row_name};
 
 use super::plan::HostRow;
 
-/// The matrices of variants, one for all workloads with the same variants: a row per workload, policy and host. `measured`:
-/// rows with the label of the host and its comparison.
+/// The matrices with variants as columns, one for all workloads with the same variants: a row per workload, policy and
+/// host. `measured`: rows, each with the label of a host and a comparison there.
 pub fn matrices(
     definition: &Definition,
     measured: &[(&HostRow<'_>, &str, &Comparison)],
@@ -54,7 +55,7 @@ fn rows(definition: &Definition, row: &HostRow<'_>, host: &str, comparison: &Com
     policies.map(of_policy).collect()
 }
 
-/// A published figure of a variant, as an entry of the matrix of variants.
+/// A published figure of a variant, in the form of a published figure of the matrix of variants.
 fn published_of_variant(definition: &Definition, one: &Published) -> Published {
     let policy = one.policy.as_ref().unwrap_or(&definition.baseline);
     let workload = one.workload.as_ref().map(|workload| row_name(workload, policy));

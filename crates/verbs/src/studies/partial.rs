@@ -1,4 +1,4 @@
-//! Directories in which inputs are being made, and removal of leftovers of killed runs.
+//! Directories in which inputs are being made, and removal of those that killed runs left.
 
 use std::fs;
 use std::io;
@@ -20,7 +20,8 @@ pub fn directory_in(parent: &Path) -> io::Result<TempDir> {
     files::temporary_directory(parent, &Writer::this_process()?.prefix(KIND))
 }
 
-/// Removes the directories whose writers have ended, if the parent belongs to the user who runs pagelab. Errors are ignored.
+/// Removes the directories whose creators have ended, if the parent belongs to the user who runs pagelab. Errors are
+/// ignored.
 pub fn remove_leftovers_in(parent: &Path) {
     let is_own = fs::symlink_metadata(parent).is_ok_and(|parent| parent.uid() == tracer::user::effective_id());
     let (true, Ok(this)) = (is_own, Writer::this_process()) else { return };

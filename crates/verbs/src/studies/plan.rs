@@ -1,4 +1,4 @@
-//! The plan of a study: every workload on every machine, and the state of each of these rows.
+//! The rows of a study on this host ([`HostRow`]): each workload, its stored comparisons, and whether it is done.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,17 +22,17 @@ use crate::failure::Failure;
 /// A workload on the host.
 pub struct HostRow<'a> {
     pub workload: &'a Workload,
-    /// The arguments of `compare`, or why this host cannot run it.
+    /// The arguments of `compare` that measure the workload, or why this host cannot.
     pub lowered: Result<Lowered, String>,
-    /// Its stored comparisons on all hosts, oldest first.
+    /// The stored comparisons of the workload on all hosts, oldest first.
     pub stored: Vec<Comparison>,
     /// The programs that each comparison ran, by the comparison's number.
     pub ran: BTreeMap<i64, Programs>,
     /// The programs that would run now and that this host has.
     pub programs: Programs,
-    /// Whether none of its comparisons is from this boot.
+    /// Whether no stored comparison is from this boot.
     pub is_new_boot: bool,
-    /// Its state on this host.
+    /// The state of the workload on this host.
     pub progress: Progress,
 }
 
@@ -43,7 +43,7 @@ pub enum Progress {
     Refused(String),
     /// The row has not been run.
     Missing,
-    /// The row has not been run, because an input could not be made at the last attempt, for this reason.
+    /// An input could not be made at the last attempt, for this reason, so the row has not been run.
     Unmade(String),
     /// The comparison with this number measured another build of this program.
     Rebuilt { id: i64, program: String },
@@ -64,7 +64,7 @@ impl Progress {
         }
     }
 
-    /// Why a row has no figure, if no other text gives a reason.
+    /// Why a row has no figure. Used if no other text gives a reason.
     pub fn why(&self) -> String {
         match self {
             Progress::Refused(why) | Progress::Unmade(why) | Progress::Failed { why, .. } => why.clone(),
@@ -119,13 +119,13 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
 /// The comparisons of a row, and the programs that each ran.
 type Stored = (Vec<Comparison>, BTreeMap<i64, Programs>);
 
-/// Whether the rows of a study share its time, and a comparison resumes if the file raises the time. A comparison of a study over
-/// boots is one observation of its boot, and ends by itself.
+/// Whether the rows of a study share its time, and a comparison resumes if the file raises the time. Not for a study over boots,
+/// whose comparisons are each one observation of a boot and end by themselves.
 pub fn has_rounds(definition: &Definition) -> bool {
     !is_over_boots(definition) && definition.boots.is_empty()
 }
 
-/// The arguments that identify a measurement: all but a time limit that can be raised.
+/// The arguments that identify a measurement: all except the time limit, which a study file may raise later.
 fn identity(definition: &Definition, words: &[String]) -> Vec<String> {
     let end = words.iter().position(|word| word == "--").unwrap_or(words.len());
     let limit = words[..end].iter().position(|word| word == "--max-time");
@@ -135,7 +135,8 @@ fn identity(definition: &Definition, words: &[String]) -> Vec<String> {
     }
 }
 
-/// The comparisons of a study by the arguments that were measured; comparisons with other arguments are not loaded.
+/// The comparisons of a study, by the arguments that they measured. Comparisons with arguments that the study does not
+/// have now are not loaded.
 fn by_arguments(
     definition: &Definition,
     store: Option<&Store>,
@@ -156,7 +157,8 @@ fn by_arguments(
     Ok(all)
 }
 
-/// Results of another build do not count for this one. States without results stay as they are.
+/// Turns the state of a row that measured another build into [`Progress::Rebuilt`]. States without a comparison stay as
+/// they are.
 fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Programs) -> Progress {
     let id = match &progress {
         Progress::Done { id } | Progress::Failed { id, .. } | Progress::Interrupted { id, .. } => *id,
@@ -168,8 +170,8 @@ fn of_this_build(progress: Progress, ran: &BTreeMap<i64, Programs>, now: &Progra
     }
 }
 
-/// The state in this boot. Trials of an interrupted comparison count for the boot; the next comparison starts from the
-/// beginning.
+/// The state in this boot, for a study over boots. A comparison that was interrupted in this boot counts as missing,
+/// because the next one starts from the beginning.
 fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
     let in_this_boot = stored.iter().rev().find(|one| one.machine.boot_id == machine.boot_id);
     match in_this_boot.map(|one| (one.id, &one.ended)) {
@@ -184,12 +186,12 @@ fn in_boot(stored: &[Comparison], machine: &Machine) -> Progress {
     }
 }
 
-/// The state on a machine, from its latest comparison there.
+/// The state on a machine, according to its latest comparison there.
 fn progress(stored: &[Comparison], machine: &Machine) -> Progress {
     stored.iter().rev().find(|one| is_of(one, machine)).map_or(Progress::Missing, ended)
 }
 
-/// The state of a row after a comparison.
+/// The state of a row whose latest comparison is this one.
 pub fn ended(comparison: &Comparison) -> Progress {
     let id = comparison.id;
     match &comparison.ended {
@@ -202,13 +204,14 @@ pub fn ended(comparison: &Comparison) -> Progress {
     }
 }
 
-/// Whether a comparison is of this machine. In tests, one of a fake platform, recognised by its name, counts as this host's.
+/// Whether a comparison was measured on this machine. In tests, a comparison of a fake platform counts as this host's; it is
+/// recognised by its name.
 fn is_of(comparison: &Comparison, machine: &Machine) -> bool {
     let is_fake = cfg!(debug_assertions) && comparison.machine.name != machine.name;
     is_fake || comparison.machine.is_alike(machine)
 }
 
-/// The time limit of `compare` if none is given.
+/// The time limit of `compare`, in seconds, if the study gives none.
 const MAX_TIME_S: f64 = 600.0;
 
 /// The time that each workload adds to the study's, in seconds.
@@ -237,7 +240,7 @@ impl HostRow<'_> {
         self.stored.iter().find(|one| one.id == id)
     }
 
-    /// The comparison that can take more blocks: it is interrupted, or its time was up.
+    /// The comparison that can take more blocks: it was interrupted, or it ended because its time was up.
     pub fn open(&self) -> Option<&Comparison> {
         self.current().filter(|one| matches!(one.ended, Ended::NotEnded | Ended::Interrupted | Ended::Time))
     }
@@ -247,7 +250,7 @@ impl HostRow<'_> {
         self.current().map_or(0.0, time_s)
     }
 
-    /// Adds the comparison that was just measured, or replaces its earlier state.
+    /// Adds the comparison that was just measured, or replaces the stored comparison that it continues.
     pub fn take(&mut self, comparison: Comparison) {
         self.progress = ended(&comparison);
         self.is_new_boot = false;
@@ -258,7 +261,8 @@ impl HostRow<'_> {
         }
     }
 
-    /// How a comparison of the row resumes in this boot. `gap`: what happened since, if in the same boot.
+    /// How a comparison of the row resumes in this boot. `gap`: what happened since its last trial, if that was in the
+    /// same boot.
     ///
     /// # Errors
     /// The store cannot be read.
@@ -279,7 +283,8 @@ impl HostRow<'_> {
         })
     }
 
-    /// The maximum remaining seconds: the time limit, or, if trials are known, the time of the remaining blocks.
+    /// The maximum remaining seconds: the rest of the time limit, or, if trials are known, the time of the remaining
+    /// blocks.
     pub fn max_remaining_s(&self, definition: &Definition) -> f64 {
         if !self.progress.is_unfinished() {
             return 0.0;

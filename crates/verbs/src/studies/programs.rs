@@ -1,4 +1,5 @@
-//! The builds of its programs that a row measured: a rebuilt program counts as a different one, even under the same name.
+//! Which builds of its programs a row measured ([`Programs`]): a rebuilt program counts as another program, even under
+//! the same name.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,7 +13,7 @@ use crate::hashed::sha256;
 /// Programs by their names in the study, each with the SHA-256 of its file.
 pub type Programs = BTreeMap<String, String>;
 
-/// The subject of a study's comparison, as the store keeps it.
+/// What a comparison of a study measured, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
     /// The arguments of `compare`.
@@ -22,7 +23,7 @@ pub struct Subject {
 }
 
 impl Subject {
-    /// Parses a stored subject; `None` if it is not that of a host.
+    /// Parses a stored subject; `None` if it is not the subject of a comparison on a host.
     pub fn read(text: &str) -> Option<Subject> {
         serde_json::from_str(text).ok()
     }
@@ -40,9 +41,9 @@ pub struct Files {
 }
 
 impl Files {
-    /// The readable programs of a workload: of its command, its server, its variants, its preparation, and those it declares
-    /// as needed. pagelab itself is excluded, because the comparison has its version. Other programs that a script or a shell
-    /// starts are not known.
+    /// The readable programs of a workload: those of its command, its server, its variants and its preparation, and those
+    /// that it declares as needed. pagelab itself is excluded, because the comparison contains its version. Programs that a
+    /// script or a shell starts in addition are unknown.
     pub fn of(&mut self, workload: &Workload) -> Programs {
         let first = |text: &Option<String>| text.as_ref().and_then(|text| shlex::split(text)?.into_iter().next());
         let main_programs = [first(&workload.server), first(&workload.prepare), workload.command.first().cloned()];
@@ -64,7 +65,7 @@ impl Files {
     }
 }
 
-/// The name of a program whose hash differs; programs known to only one of the two do not count.
+/// The name of the first program whose hash differs. Programs that only one of the two knows do not count.
 pub fn rebuilt(before: &Programs, now: &Programs) -> Option<String> {
     let differs = |(name, sha256): &(&String, &String)| now.get(*name).is_some_and(|now| now != *sha256);
     before.iter().find(differs).map(|(name, _)| name.clone())

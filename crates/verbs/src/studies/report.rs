@@ -47,7 +47,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
     } else {
         shown::render(&report, terminal_width())
     };
-    // Output for other programs or for mail does not depend on the terminal.
+    // Output for other programs or for a mail does not depend on the terminal's width.
     let is_document = form.json || form.markdown || form.mail;
     print(text.trim_end(), is_document)?;
     match &arguments.html {

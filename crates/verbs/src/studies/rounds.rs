@@ -1,5 +1,5 @@
-//! Rounds of a study on the host: every workload gets its first blocks. Then those whose blocks the answer needs most get the rest of
-//! the time, until the answer is decided or the time is up.
+//! Runs a study on the host in rounds. In the first round every workload gets its first blocks. Then the workloads whose blocks the
+//! answer needs most get the rest of the time, until the answer is decided or the time is up.
 
 use std::collections::BTreeSet;
 
@@ -51,11 +51,11 @@ struct Rounds<'a, 'r> {
     rows: &'r mut [HostRow<'a>],
     /// The row that ran last.
     last: Option<usize>,
-    /// Rows that could not be run or stored by this process.
+    /// Rows that this process could not run or store.
     failed: BTreeSet<usize>,
-    /// Rows whose remaining time is too short for another block.
+    /// Rows whose remaining time is too short for one more block.
     stalled: BTreeSet<usize>,
-    /// Whether nothing was run.
+    /// Whether no row was run.
     is_quiet: bool,
 }
 
@@ -83,8 +83,8 @@ impl Rounds<'_, '_> {
         (outlook, indexes)
     }
 
-    /// Gives each row a quarter of its time, or more where its minimum number of blocks needs more. A row of a series runs to its
-    /// end: it is not part of the answer.
+    /// The first round. Gives each row a quarter of its time, or more if its minimum number of blocks needs more. A row of a
+    /// series is not part of the answer, so it runs to its end.
     fn first(&mut self) -> Result<(), Failure> {
         let needing: Vec<usize> = (0..self.rows.len()).filter(|at| self.needs_first(*at)).collect();
         let max_time_s = max_time_s(self.definition);
@@ -103,7 +103,8 @@ impl Rounds<'_, '_> {
     fn needs_first(&self, at: usize) -> bool {
         let row = &self.rows[at];
         let is_early = |comparison: &Comparison| {
-            // A pause can come a little before its time: the last trial ended before it, and no block began after it.
+            // A comparison may pause a little before its share is used up: its last trial ended before, and no block
+            // began after that.
             let shares = |ratio: f64| row.time_s() < 0.9 * ratio * max_time_s(self.definition);
             shares(SLICE_RATIO) || (shares(1.0) && has_few_blocks(comparison))
         };
@@ -111,7 +112,8 @@ impl Rounds<'_, '_> {
         is_wanted(row, self.arguments) && (is_unpaused || !matches!(row.progress, Progress::Interrupted { .. }))
     }
 
-    /// Repeatedly gives a slice of time to the row that the answer needs most. Returns why no further slice is given.
+    /// The further rounds: repeatedly gives a slice of time to the row that the answer needs most. Returns why no
+    /// further slice is given.
     fn further(&mut self) -> Result<String, Failure> {
         let mut round = 1;
         loop {
@@ -174,7 +176,7 @@ impl Rounds<'_, '_> {
         report_failure(self.definition, &self.rows[at], ran)
     }
 
-    /// Ends the rows that are paused: their time is up.
+    /// Ends the comparisons that are paused, because their time is up.
     fn finish(&mut self, why: String) -> Result<(), Failure> {
         let is_paused = |comparison: &&Comparison| {
             matches!(comparison.ended, Ended::NotEnded | Ended::Interrupted) && !comparison.trials.is_empty()
@@ -194,7 +196,7 @@ impl Rounds<'_, '_> {
     }
 }
 
-/// Whether a comparison has less than its minimum number of blocks.
+/// Whether a comparison has fewer blocks than its minimum.
 fn has_few_blocks(comparison: &Comparison) -> bool {
     comparison.analysis.as_ref().is_none_or(|analysis| {
         let compared = analysis.arms.iter().filter(|arm| arm.effects.contains_key(&analysis.primary)).count();

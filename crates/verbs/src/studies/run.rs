@@ -1,4 +1,4 @@
-//! `pagelab study run`: runs the missing parts, in rounds or one workload after the other.
+//! `pagelab study run`: runs the missing parts of a study, in rounds or one workload after the other.
 
 use host::Host;
 use results::store::Store;
@@ -31,7 +31,7 @@ pub fn run(arguments: &Run) -> Result<(), Failure> {
     run_in(&definition, arguments, &open_store(arguments.which.store.as_deref())?)
 }
 
-/// Warns if this boot matches several of the study's boots, or none: its results are then not compared with those of other
+/// Warns if this boot matches none of the study's boots, or several: its results cannot be compared with those of other
 /// boots.
 fn warn_if_unmatched(definition: &Definition) -> Result<(), Failure> {
     if are_guests(definition) {
@@ -86,7 +86,7 @@ fn run_each(definition: &Definition, arguments: &Run, store: &Store, rows: &[Hos
 
 /// Whether a row's time was up, and the file now gives it more.
 fn has_more_time(definition: &Definition, row: &HostRow<'_>, arguments: &Run) -> bool {
-    // The last trial of a comparison ends a little before its time is up.
+    // A comparison ends a little before its time is up, because it begins no block that late.
     let is_early = row.time_s() < 0.9 * max_time_s(definition);
     let is_up = row.current().is_some_and(|comparison| comparison.ended == Ended::Time);
     has_rounds(definition) && arguments.is_selected(&row.workload.name) && is_up && is_early

@@ -1,5 +1,5 @@
-//! Finds studies and suites: built into the program, in a directory next to it or where it is installed, or in a named file.
-//! Suites are also searched in `suites` next to the study file.
+//! Finds studies and suites ([`Source`]): built into the program, installed next to it or in `share/pagelab`, or in a named
+//! file. A study file's own directory may have a `suites` directory too, which is searched last.
 
 use std::path::{Path, PathBuf};
 
@@ -32,11 +32,11 @@ const SUITES: [(&str, &str); 6] = [
 
 /// A study or suite with its unparsed text.
 pub struct Source {
-    /// Its name or path.
+    /// The name or path of the study or suite.
     pub name: String,
-    /// Its text, or why it cannot be read.
+    /// The text of the file, or why the file cannot be read.
     text: Result<String, String>,
-    /// The directory in which suites are searched last.
+    /// The `suites` directory next to the study file, which is searched last.
     own_suites: Option<PathBuf>,
 }
 
@@ -98,10 +98,10 @@ pub fn named(name: &str) -> Result<Source, Failure> {
     one_of("study", name, all()?).map_err(|what| Failure::Input(format!("{what}. {file}")))
 }
 
-/// Selects by name.
+/// Selects a study or suite by name.
 ///
 /// # Errors
-/// There is none with this name; the message lists the names and the most similar one.
+/// No study or suite has this name; the message lists the names and suggests the most similar one.
 fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     let known: Vec<String> = all.iter().map(|source| source.name.clone()).collect();
     all.into_iter().find(|source| source.name == name).ok_or_else(|| {
@@ -110,7 +110,7 @@ fn one_of(kind: &str, name: &str, all: Vec<Source>) -> Result<Source, String> {
     })
 }
 
-/// The directory of this name next to the program, and the one in `share/pagelab`, where packages install it.
+/// The directories with this name next to the program and in `share/pagelab`, where packages install them.
 fn directories(name: &str) -> Vec<PathBuf> {
     let program = std::env::current_exe().unwrap_or_default();
     let Some(folder) = program.parent() else { return Vec::new() };

@@ -17,7 +17,7 @@ use super::{inputs, source};
 use crate::failure::Failure;
 use crate::output::{find_store, folded, print, terminal_width};
 
-/// The machine of counted rows: any.
+/// The machine of counted rows, whose counts are the same on any machine.
 const COUNTED: &str = "any";
 
 /// Lists the available studies.
@@ -112,7 +112,7 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
     })
 }
 
-/// The state in a word, the comparison's number, and the reason.
+/// The state in a word, the comparison's number, and the reason for the state.
 fn state_of(progress: &Progress) -> (&'static str, Option<i64>, String) {
     match progress {
         Progress::Refused(why) => ("cannot be run", None, why.clone()),
@@ -167,7 +167,7 @@ fn counted(gathered: &Gathered<'_>) -> String {
     format!("{} of {all} rows are done{missing}", done + simulated + counted)
 }
 
-/// Prints what would be run, and the maximum time. `shares`: whether workloads share the time.
+/// Prints what would be run, and the maximum time. `shares`: the workloads share the time of the study.
 ///
 /// # Errors
 /// Standard output cannot be written.

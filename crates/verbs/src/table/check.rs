@@ -103,7 +103,7 @@ struct Checked {
     /// The mapped memory, or why the tables cannot be walked completely; `None` if the root is invalid.
     census: Option<Result<Census, Error>>,
     image_bytes: u64,
-    /// The format that the file appears to have, if not raw memory.
+    /// The format that the file seems to have, if it seems not to be raw memory.
     note: Option<&'static str>,
 }
 
@@ -128,7 +128,7 @@ enum ImageError {
     #[error("{} has {bytes}; expected whole 8-byte entries: it is truncated, or not raw memory", path.display())]
     Truncated {
         path: PathBuf,
-        /// Its size, as text.
+        /// The size of the file, as text.
         bytes: String,
     },
 }
@@ -163,7 +163,7 @@ fn container(image: &[u8]) -> Option<&'static str> {
     KNOWN.iter().find(|(magic, _)| image.starts_with(magic)).map(|(_, what)| *what)
 }
 
-/// The numbers of broken rules and of warnings.
+/// The numbers of violated rules and of warnings.
 fn counts(report: &Report) -> (u64, u64) {
     let listed = |severity| report.faults.iter().filter(|fault| fault.severity() == severity).count() as u64;
     (listed(Severity::Error) + report.unlisted_errors, listed(Severity::Warning) + report.unlisted_warnings)
@@ -244,7 +244,7 @@ fn run_text(format: &impl Format, run: &[Fault], root: u64, width: usize) -> Str
     let [fault, rest @ ..] = run else { return String::new() };
     let Fault { rule, level, pa, entry, va, .. } = fault;
     let (word, name, at) = (severity_word(fault.severity()), rule.name(), label(format, *level));
-    // The root is not referenced by an entry.
+    // The root is not referenced by an entry, so there is no entry to show.
     if pa.0 == root && *entry == 0 && *level == format.geometry().root_level() {
         return results::fold(&format!("{word}: {name}: the root: {rule}"), width, 4);
     }

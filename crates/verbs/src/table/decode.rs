@@ -23,7 +23,7 @@ pub struct Decode {
     /// The format of the tables
     #[arg(short, long, value_name = "FORMAT", value_parser = parse_format)]
     format: FormatName,
-    // Help text, in which VPN[1] is not a link.
+    // As a help text, the comment below must not turn VPN[1] into a link.
     #[allow(rustdoc::broken_intra_doc_links)]
     /// The level of the entries, as the format's specification or Linux calls it: PD, "level 2", VPN[1], pmd.
     /// A number is the specification's (on arm64 level 3 holds pages, on RISC-V level 0). Default: the level
@@ -49,7 +49,7 @@ const LONG: &str = "The last line of an oops can be pasted as it is:
 #[derive(PartialEq, Eq)]
 struct EntryRequest {
     entry: u64,
-    /// The level that was given for it.
+    /// The level that was given for this entry.
     level: Option<u8>,
 }
 
@@ -106,7 +106,7 @@ fn text<F: Format>(format: &F, named: Named, arguments: &Decode, requests: &[Ent
     let va = arguments.va.map(InputAddress);
     let address = va.map(|va| index::text(format, named, va, width));
     let walk = (requests.len() > 1).then(|| walk_table(format, named, requests, va, width));
-    // An oops prints folded levels twice, so duplicates are dropped.
+    // An oops prints folded levels twice, so repeated entries are dropped.
     let is_first = |(at, one): &(usize, &EntryRequest)| !requests[..*at].contains(one);
     let entries = requests.iter().enumerate().filter(is_first);
     let entries = entries.map(|(_, request)| entry_text(format, named, request, va, width));
@@ -162,7 +162,7 @@ fn entry_text<F: Format>(
     parts.join("\n")
 }
 
-/// A sentence on the kind of the entry and what it does.
+/// A sentence that says what kind of entry this is, and what it does.
 fn summary<F: Format>(format: &F, named: Named, level: u8, entry: u64, va: Option<InputAddress>) -> String {
     match kind(format, level, entry) {
         Kind::Hole if entry == 0 => "a hole: not valid, all zero".to_string(),
@@ -201,8 +201,8 @@ fn kind(format: &impl Format, level: u8, entry: u64) -> Kind {
 
 /// The memory that a leaf maps.
 struct Leaf {
-    /// The start of the mapped memory. If the entry represents a whole group, this is the start of the group, unless an address
-    /// selects a part.
+    /// The start of the mapped memory. If the entry is one of a contiguous group, this is the start of the group, unless an
+    /// address selects a part of the group.
     memory: OutputAddress,
     group_bytes: Option<u64>,
     /// The address that the given virtual address translates to.

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::level::label;
 
-/// A 64-bit number for documents, as a string: many JSON readers handle integers only up to 53 bits.
+/// A 64-bit number in a JSON document, as a string, because many JSON readers handle integers only up to 53 bits.
 pub fn hex(number: impl LowerHex) -> String {
     format!("{number:#x}")
 }
@@ -122,7 +122,7 @@ pub fn severity_word(severity: Severity) -> &'static str {
     }
 }
 
-/// The rules that an entry breaks on its own.
+/// The rules that an entry breaks, as far as the entry alone shows it.
 pub fn broken(format: &impl Format, level: u8, entry: u64) -> Vec<Rule> {
     let mut broken = Vec::new();
     format.rules(level, entry, &mut |rule| broken.push(rule));
@@ -134,8 +134,8 @@ pub fn rule_document(rule: Rule) -> Value {
     json!({ "rule": rule.name(), "severity": severity_word(rule.severity()), "text": rule.to_string() })
 }
 
-/// Text for an error of the `paging` crate, with the format's names of levels: `level 2` means a different level in each
-/// specification.
+/// Text for an error of the `paging` crate. It uses the format's own names of levels, because `level 2` means a
+/// different level in each specification.
 pub fn explain(format: &impl Format, error: &Error) -> String {
     let at = |level: &u8| label(format, *level);
     match error {
@@ -167,7 +167,7 @@ pub fn explain(format: &impl Format, error: &Error) -> String {
     }
 }
 
-/// The leaf sizes as software sees them.
+/// The leaf sizes of a format, as software sees them.
 pub fn leaf_sizes(format: &impl Format) -> String {
     let geometry = format.geometry();
     let levels = (0..geometry.levels()).filter(|level| format.has_leaf(*level));

@@ -1,4 +1,4 @@
-//! Parses format names, and suggests the nearest one for an unknown name.
+//! Parses names of page-table formats ([`FormatName`]), and suggests the nearest name for an unknown one.
 
 use paging::format::named::{FAMILIES, NameError, Named};
 
@@ -57,7 +57,7 @@ pub fn base_names() -> Vec<String> {
     x86.into_iter().chain(stage1).chain(stage2).chain(rest.map(String::from)).collect()
 }
 
-/// Explains the format names, for `--help`.
+/// Help text that lists the format names.
 pub fn help() -> String {
     let families = FAMILIES.map(|family| format!("  {}: {}; options {}", family.names, family.what, family.options));
     let families = families.map(|line| results::fold(&line, 98, 4));

@@ -26,7 +26,7 @@ pub fn list(width: usize) -> (String, Value) {
     (text, json!({ "schema": "pagelab.list-formats/1", "families": families, "formats": documents }))
 }
 
-/// Whether to list a format: of arm64 stage 2, only the two input sizes that most machines have.
+/// Whether to list a format. Of arm64 stage 2, only the two input sizes that most machines have are listed.
 fn is_shown(name: &str) -> bool {
     !name.starts_with("arm64-s2-") || name.ends_with("-40") || name.ends_with("-48")
 }
@@ -56,7 +56,7 @@ fn leaves(format: &impl Format) -> Vec<u64> {
     levels.map(|level| geometry.span(level) << format.run_bits()).collect()
 }
 
-/// Sizes in bytes of the contiguous groups of entries, where software may write several hardware entries as one.
+/// Sizes in bytes of contiguous groups, for which software may write several hardware entries as one.
 fn groups(format: &impl Format) -> Vec<u64> {
     let geometry = format.geometry();
     let bits = |level: &u8| format.group_bits_at(*level);

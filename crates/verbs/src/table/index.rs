@@ -1,4 +1,4 @@
-//! Shows how an address is looked up: whether it is canonical, and its index at each level.
+//! Shows how an address is looked up: whether the address is canonical, and its index at each level.
 
 use paging::format::named::Named;
 use paging::{ENTRY_BYTES, Extension, Format, InputAddress, OutputAddress};
@@ -16,11 +16,11 @@ struct Row {
     low: u32,
     index: u64,
     entries: u64,
-    /// The number of entries that software writes as one.
+    /// The number of hardware entries that software writes as one.
     run: u64,
 }
 
-/// Whether the tables can translate an address, with the reason.
+/// Whether the tables can translate an address, and why or why not.
 pub fn canonical(format: &impl Format, va: InputAddress) -> (bool, String) {
     let geometry = format.geometry();
     let bits = geometry.input_bits();
@@ -103,7 +103,7 @@ fn hardware_rows(format: &impl Format, va: InputAddress) -> Vec<Row> {
     (0..geometry.levels()).rev().map(row).collect()
 }
 
-/// Software's indexes, for pages of `1 << run_bits` hardware pages.
+/// The indexes as software sees them, for pages of `1 << run_bits` hardware pages.
 fn software_rows(format: &impl Format, va: InputAddress) -> Vec<Row> {
     let (geometry, run) = (format.geometry(), u32::from(format.run_bits()));
     let resolved = geometry.resolved(va);

@@ -1,8 +1,9 @@
 //! Names of page-table levels.
 //!
 //! Internally, level 0 holds pages in every format. Arm counts in the opposite direction (level 3 holds pages), RISC-V in the
-//! same direction (VPN\[0\]), Intel does not number levels, and Linux has names that fold if a format has fewer levels. So a
-//! level is shown with its name in the specification and with Linux's, and a plain number is read as the specification's.
+//! same direction (VPN\[0\]), Intel does not number levels, and Linux has names that fold if a format has fewer levels. So
+//! pagelab shows a level by its name in the specification and by Linux's name, and takes a plain number as the
+//! specification's.
 
 use std::fmt::Write;
 
@@ -21,7 +22,7 @@ pub struct LevelError {
     expected: String,
 }
 
-/// Linux's name of a level: `pgd` for the root, with unused levels in between folded into it.
+/// Linux's name of a level. The root is `pgd`; names of levels that the format does not have are folded into it.
 pub fn linux_name(format: &impl Format, level: u8) -> &'static str {
     let root = format.geometry().root_level();
     if level >= root { "pgd" } else { LINUX.get(usize::from(level)).copied().unwrap_or("?") }
@@ -46,7 +47,7 @@ pub fn short_name(format: &impl Format, level: u8) -> String {
     }
 }
 
-/// Whether an argument is the name of a level and cannot be an entry.
+/// Whether an argument is the name of a level, so that it is not taken for an entry.
 pub fn is_name(word: &str) -> bool {
     let is_number = word.starts_with(|c: char| c.is_ascii_digit());
     !is_number

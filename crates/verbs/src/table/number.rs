@@ -7,7 +7,7 @@ use policy::size::parse_bytes;
 pub enum NumberError {
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}")]
     Syntax(String),
-    /// The text has hexadecimal digits without `0x`, where decimal is possible, too.
+    /// The text has hexadecimal digits without `0x`, in a place where decimal numbers are possible.
     #[error("expected a number such as 0x40000000, 4096 or 2M, found {0:?}; hexadecimal begins with 0x")]
     BareHexadecimal(String),
     #[error("expected an entry in hexadecimal, such as 0x8000000012345067 or 12345067, found {0:?}")]

@@ -36,7 +36,7 @@ pub enum RequestError {
     Option(String),
 }
 
-/// Explains the permissions, for `--help`.
+/// Help text that explains the permissions.
 pub const HELP: &str = "\
 Permissions (PERM), letters and then options after commas; default rw:
   r w x   read, write, execute; x is for the page's privilege level (on x86-64 also the kernel)
@@ -103,7 +103,7 @@ impl Request {
         let memory = self.memory.unwrap_or(format.normal_memory());
         let attributes = Attributes { flags, memory, key: self.key };
         let dirty = Attributes { flags: flags | Flags::DIRTY, ..attributes };
-        // `w` sets the dirty flag only if the format supports it.
+        // `w` also sets the dirty flag, if the format has one.
         if has('w') && !has('c') && format.leaf(0, dirty, false).is_ok() { dirty } else { attributes }
     }
 }

@@ -1,5 +1,5 @@
-//! Draws tables as a tree. Adjacent entries that differ only in their address share one line, and so do tables that map a
-//! contiguous range uniformly.
+//! Draws tables as a tree. Adjacent entries that differ only in their address share one line. So do adjacent tables that
+//! map a contiguous range uniformly.
 
 use std::fmt::Write;
 
@@ -36,7 +36,7 @@ impl UniformRange {
 enum Content {
     Holes,
     Leaves(UniformRange),
-    /// Equal tables; the fields describe the first one.
+    /// Adjacent tables that are equal. The fields describe the first of them.
     Tables {
         pa: OutputAddress,
         uniform: Option<UniformRange>,
@@ -47,7 +47,7 @@ enum Content {
     },
 }
 
-/// Adjacent entries of one table that share a line.
+/// Adjacent entries of one table that share a line of the drawing.
 struct Run {
     index: u64,
     entries: u64,
@@ -83,7 +83,7 @@ impl TableEntries {
         matches!(&self.runs[..], [Run { what: Content::Holes, .. }])
     }
 
-    /// The range that all entries map together, if they map nothing else.
+    /// The range that all entries together map uniformly; `None` if they map anything else.
     fn uniform_range(&self, entries: u64) -> Option<UniformRange> {
         match &self.runs[..] {
             [run] if run.entries == entries => run.uniform(),
@@ -203,7 +203,7 @@ impl Tree {
 }
 
 struct Line {
-    /// Branches of the tree, and indexes.
+    /// The parts of a line to the left: the branches of the tree, and indexes.
     left: String,
     right: String,
 }

@@ -1,4 +1,5 @@
-//! The user's choices: sorting, filter, selection, and the page shown. This module does not depend on a terminal.
+//! What the user of `top` has chosen ([`Browse`]): sort order, filter, selected process, and the page shown. This
+//! module does not depend on a terminal.
 
 use super::view::{InspectionState, Row, View};
 use crate::sizes::Class;
@@ -37,19 +38,14 @@ pub enum Key {
     Up,
     /// Down arrow: one line down.
     Down,
-    /// Page Up.
     PageUp,
-    /// Page Down.
     PageDown,
     /// Home: to the first line.
     Home,
     /// End: to the last line.
     End,
-    /// Enter.
     Enter,
-    /// Escape.
     Escape,
-    /// Backspace.
     Backspace,
     /// Any other character.
     Char(char),
@@ -90,7 +86,7 @@ pub enum Page {
     Text {
         /// The title of the text.
         title: String,
-        /// Its lines.
+        /// The lines of the text.
         lines: Vec<String>,
         /// The index of the first visible line.
         first: usize,

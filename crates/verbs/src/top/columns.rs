@@ -1,4 +1,4 @@
-//! The table of processes: the columns that fit a width, and their cells.
+//! The table of processes in `top` ([`Layout`]): which columns fit a width, and their cells.
 
 use policy::PageSizes;
 use policy::size::format_bytes;
@@ -25,7 +25,7 @@ pub enum Column {
     Folios,
     /// Bytes that could be mapped by larger leaves.
     Larger,
-    /// The main cause why they are not.
+    /// The main cause why that memory is not mapped by larger leaves.
     Cause,
 }
 
@@ -42,12 +42,12 @@ pub enum Tone {
     Attention,
 }
 
-/// The columns with their widths, separated by one space.
+/// The columns that are shown, with their widths. One space separates columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout(pub Vec<(Column, usize)>);
 
-/// All columns in order, with their widths and weights. When space is short, columns with the lowest weights are dropped first.
-/// Page sizes and what could be larger, which no other tool shows, have high weights.
+/// All columns in order, each with its width and weight. If space is short, columns with the lowest weights are dropped first.
+/// Page sizes and what could be larger have high weights, because no other tool shows them.
 const COLUMNS: [(Column, usize, u8); 11] = [
     (Column::Pid, 7, 6),
     (Column::Name, 15, 11),
@@ -61,7 +61,7 @@ const COLUMNS: [(Column, usize, u8); 11] = [
     (Column::Larger, 8, 8),
     (Column::Cause, 24, 3),
 ];
-/// A column of this weight or more is dropped only if a short name does not make room for it.
+/// Before a column of this weight or more is dropped, the name is shortened if that makes room for it.
 const WORTH_A_NAME: u8 = 6;
 /// The width of a short name.
 const SHORT_NAME: usize = 8;
@@ -128,7 +128,7 @@ impl Column {
         !matches!(self, Column::Name | Column::Cause)
     }
 
-    /// Whether this is the column of the sort order.
+    /// Whether the table is sorted by this column.
     pub fn is_of(self, sort: Sort) -> bool {
         matches!(
             (self, sort),

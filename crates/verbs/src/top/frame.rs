@@ -1,4 +1,4 @@
-//! Draws a frame as cells of a given size. This module does not depend on a terminal.
+//! Draws a frame of `top` as cells of a given size ([`frame`]). This module does not depend on a terminal.
 
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
@@ -11,7 +11,8 @@ use super::header::header;
 use super::view::{InspectionState, Row, View};
 use crate::short::fitted;
 
-/// The largest frame, in columns and lines: larger than any real screen. A terminal may report up to 65535 each.
+/// The largest frame, in columns and lines. It is larger than any real screen, and smaller than the 65535 that a
+/// terminal may report.
 pub const MAX_WIDTH: u16 = 1000;
 pub const MAX_HEIGHT: u16 = 500;
 
@@ -172,7 +173,7 @@ impl Drawing {
         }
     }
 
-    /// Draws all known causes why a process's memory is not mapped by larger leaves, in two lines.
+    /// Draws, in two lines, all known causes why the selected process has no larger leaves.
     fn detail(&mut self, row: Option<&Row>) {
         let Some(row) = row else { return };
         let why = match &row.inspection {
@@ -206,7 +207,7 @@ impl Drawing {
         self.line(&fitted(&text, self.width(), false), style_of(Tone::Soft));
     }
 
-    /// Draws a text with its title, and at the bottom the position in it. Long lines are wrapped.
+    /// Draws a text with its title, and at the bottom the position within the text. Long lines are wrapped.
     fn text(&mut self, title: &str, lines: &[String], first: usize) -> Shown {
         let (height, width) = (self.left(), self.width());
         let around = if height >= 4 { 2 } else { 0 };

@@ -1,4 +1,4 @@
-//! The header lines above the table, about the system.
+//! The header of `top`: lines above the table about the whole system ([`header`]).
 
 use policy::size::format_bytes;
 
@@ -106,7 +106,8 @@ fn faults(system: &System) -> Vec<String> {
     faults.into_iter().chain(over).collect()
 }
 
-/// The rates of large folios, by size. Sizes without folios and without requests are left out, except the PMD size.
+/// How many large folios were allocated, by size. A size without folios and without requests is left out, except the
+/// PMD size.
 fn given(system: &System) -> Vec<String> {
     let is_there = |rates: &&SizeRates| {
         let some = |value: Option<f64>| value.is_some_and(|value| value > 0.0);

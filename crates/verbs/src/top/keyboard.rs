@@ -1,7 +1,7 @@
-//! Reads keys from standard input, a terminal in raw mode, until the terminal is closed.
+//! Reads keys from standard input, which is a terminal in raw mode, until the terminal is closed ([`Keyboard`]).
 //!
-//! crossterm is not used for this: at end of file and on EIO its event loop (0.29) reads in an endless loop, and in the
-//! middle of an escape sequence it blocks in read(2), where no signal is noticed.
+//! crossterm is not used for this. At end of file and on EIO its event loop (0.29) reads in an endless loop, and in the
+//! middle of an escape sequence it blocks in read(2), so that a signal is not noticed.
 
 use std::collections::VecDeque;
 use std::io;
@@ -50,7 +50,7 @@ impl Keyboard {
         let mut poll_fds = [PollFd::new(input.as_fd(), PollFlags::POLLIN)];
         match poll(&mut poll_fds, timeout) {
             Ok(0) => {
-                // A terminal sends an escape sequence in one piece, so the rest will not arrive.
+                // A terminal sends an escape sequence in one piece, so the rest of this one will not arrive.
                 self.incomplete.clear();
                 return Ok(Input::Nothing);
             }

@@ -6,10 +6,10 @@ const ESCAPE: u8 = 0x1b;
 /// A limit that is longer than any terminal's sequence for a key.
 const MAX_SEQUENCE_BYTES: usize = 32;
 
-/// The parse result at the beginning of a sequence of bytes.
+/// The result of parsing the beginning of a sequence of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parsed {
-    /// A key of this many bytes; `None` if `top` does not use it.
+    /// A key, and the number of its bytes; `None` if `top` does not use the key.
     Key(Option<Key>, usize),
     /// The beginning of a key: more bytes are needed.
     Incomplete,
@@ -43,8 +43,8 @@ fn character(bytes: &[u8]) -> Parsed {
     }
 }
 
-/// Parses the Escape key, or an escape sequence. A terminal sends a sequence in one piece, so an escape byte alone is the
-/// key.
+/// Parses the Escape key, or an escape sequence. A terminal sends a sequence in one piece, so an escape byte without more
+/// bytes is the Escape key.
 fn parse_escape(bytes: &[u8]) -> Parsed {
     match bytes.get(1) {
         None | Some(&ESCAPE) => Parsed::Key(Some(Key::Escape), 1),
@@ -53,7 +53,7 @@ fn parse_escape(bytes: &[u8]) -> Parsed {
             Some(last) => Parsed::Key(of_letter(*last), 3),
             None => Parsed::Incomplete,
         },
-        // A key with Alt.
+        // A key that was pressed together with Alt.
         Some(_) => match parse_first(&bytes[1..]) {
             Parsed::Key(_, length) => Parsed::Key(None, 1 + length),
             Parsed::Incomplete => Parsed::Incomplete,

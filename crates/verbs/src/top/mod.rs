@@ -1,8 +1,8 @@
 //! `pagelab top`: a live view of which page sizes map the processes of this host.
 //!
-//! `watch` reads data within the budget of `pace` and in the order of `turns`; a `view` is the result as plain data; `frame`
-//! draws it with its `header` and `columns` according to `browse`, in pure functions; `screen` controls the terminal, and
-//! `keyboard` reads `keys` from it.
+//! `watch` reads data within the budget of `pace` and in the order of `turns`. The result is a `view`, plain data. `frame`
+//! draws the view with `header` and `columns`, as the user's choices in `browse` demand, in pure functions. `screen`
+//! controls the terminal, and `keyboard` reads `keys` from it.
 
 mod browse;
 mod columns;
@@ -67,7 +67,7 @@ pub fn run(arguments: &TopArguments) -> Result<(), Failure> {
     screen::live(&mut watcher, &mut browse, style_options)
 }
 
-/// Prints one frame from two readings; rates are over the time between them.
+/// Prints one frame. It takes two readings, so that rates can be computed over the time between them.
 fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Result<(), Failure> {
     watcher.frame(InspectionLimit::All, |_| Ok(()))?;
     std::thread::sleep(Duration::from_secs_f64(arguments.every.min(1.0)));
@@ -83,7 +83,7 @@ fn once(watcher: &mut Watcher, browse: &Browse, arguments: &TopArguments) -> Res
 /// Prints frames one below the other, for a terminal that cannot move its cursor, until Ctrl-C or until the terminal is
 /// closed.
 fn print_frames(watcher: &mut Watcher, browse: &Browse) -> Result<(), Failure> {
-    /// The most processes per frame.
+    /// Maximum number of processes per frame.
     const MOST: usize = 20;
     loop {
         let mut reader = Reader::Present;

@@ -1,19 +1,20 @@
-//! Limits the cost of top to a share of one processor, whatever it watches.
+//! Limits the cost of `top` to a share of one processor, whatever it watches ([`Pace`]).
 //!
-//! CPU time is a budget. It accrues at [`SHARE`] of the time that passes, and frames consume it. Each frame first pays
-//! for reading the system, listing the processes and drawing; if that takes more than half of an interval's budget, the
-//! interval is lengthened. The rest pays for inspections of processes; if it is too little, rows become stale and are marked
-//! so.
+//! CPU time is a budget. It accrues at [`SHARE`] of the elapsed time, and frames consume it. Each frame first pays for
+//! reading the system, listing the processes and drawing. If that takes more than half of an interval's budget, the interval
+//! becomes longer. The rest of the budget pays for inspections of processes. If the rest is too small, rows become stale and
+//! are marked as stale.
 
-/// The most CPU time to use, as a share of one processor. It is below the promised 1 %, because starting costs CPU time, too.
+/// The CPU time that `top` uses at most, as a share of one processor. It is below the promised 1 %, because starting costs
+/// CPU time, too.
 const SHARE: f64 = 0.007;
 /// The promised limit, for messages.
 pub const PROMISE: &str = "1 % of a processor";
 /// The initial budget, in seconds of CPU time: the first frames inspect the existing processes.
 const START_S: f64 = 0.12;
-/// The largest budget, in seconds of CPU time. It prevents a burst after a long idle time.
+/// Maximum budget, in seconds of CPU time. It prevents a burst after a long idle time.
 const MAX_BUDGET_S: f64 = 0.15;
-/// The part of an interval's budget that the frame itself may use.
+/// The part of an interval's budget that a frame may use before the interval becomes longer.
 const FRAME_PART: f64 = 0.5;
 
 /// The budget of CPU time.
@@ -77,7 +78,7 @@ impl Pace {
 mod tests {
     use super::*;
 
-    /// Simulates watching processes with these costs for a time on a virtual clock. Returns the share of a processor used,
+    /// Simulates, on a virtual clock, how `top` watches processes with these costs. Returns the share of a processor used,
     /// and how often each process was inspected.
     fn watch(pace: &mut Pace, frame_s: f64, looks_s: &[f64], until_s: f64) -> (f64, Vec<u32>) {
         let (mut now_s, mut spent_s) = (0.0, 0.0);
@@ -126,7 +127,7 @@ mod tests {
         let mut dear = Pace::new(2.0);
         watch(&mut dear, 0.04, &[], 1_000.0);
         assert!((dear.every_s() * SHARE * FRAME_PART - 0.04).abs() < 1e-9, "{} s", dear.every_s());
-        // The interval is shortened again.
+        // When frames are cheap again, the interval becomes shorter again.
         watch(&mut dear, 0.001, &[], 1_000.0);
         assert_eq!(dear.every_s(), 2.0);
     }

@@ -1,4 +1,4 @@
-//! A view for tests: a system with all kinds of data, and processes with hostile names.
+//! A view of `top` for tests: a system with all kinds of data, and processes with malicious names.
 
 use std::collections::BTreeMap;
 

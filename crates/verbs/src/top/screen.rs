@@ -1,4 +1,4 @@
-//! Controls the terminal: draws frames, reads keys, and restores the terminal's state at the end.
+//! Controls the terminal for `top`: draws frames, reads keys, and restores the terminal's state at the end ([`live`]).
 
 use std::io;
 use std::mem::ManuallyDrop;
@@ -28,13 +28,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(250);
 /// The terminal or /proc cannot be read, the terminal was closed, or a signal ended it. The terminal is restored in all
 /// cases.
 pub fn live(watcher: &mut Watcher, browse: &mut Browse, style_options: TerminalStyle) -> Result<(), Failure> {
-    // `catch` includes an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
+    // The handler of `catch` sets an alarm, because a write to a terminal that takes no output (Ctrl-S) blocks.
     signals::catch(Forward::Kill).map_err(Failure::input)?;
     let (terminal, area) = take_terminal().map_err(unusable)?;
     let mut screen = Screen { terminal, area, style_options, shown: Shown::default(), keyboard: Keyboard::default() };
     let ended = screen.run(watcher, browse);
     let restored = screen.restore();
-    // A hangup makes a read or write fail, and also sends SIGHUP; the signal takes precedence.
+    // A hangup sends SIGHUP, and also makes a read or write fail. The signal is reported, not the failure.
     match (ended, signals::arrived()) {
         (Err(Failure::Input(_)), Some(signal)) => Err(stopped(signal)),
         (ended, _) => ended.and(restored),
@@ -95,8 +95,8 @@ impl Screen {
         }
     }
 
-    /// Waits for a key, and handles all keys that have arrived. Breaks if one of them ends `top`; otherwise returns whether
-    /// there was a key.
+    /// Waits for a key, and handles all keys that have arrived. Breaks if a key ends `top`; otherwise returns whether there
+    /// was a key.
     fn handle_keys(
         &mut self,
         watcher: &Watcher,
@@ -105,7 +105,7 @@ impl Screen {
         mut timeout: Duration,
     ) -> Result<ControlFlow<(), bool>, Failure> {
         let mut was_pressed = false;
-        // Checked each time, because input may arrive without a pause.
+        // Signals are checked after each key, because input may arrive without a pause.
         while signals::arrived().is_none() {
             let key = match self.keyboard.next(io::stdin(), timeout).map_err(unusable)? {
                 Input::Key(key) => key,
@@ -152,7 +152,8 @@ impl Screen {
         Ok(())
     }
 
-    /// Restores the terminal and stops this process, and takes control of the terminal again when the process continues.
+    /// Restores the terminal and stops this process (SIGSTOP). When the process continues, takes control of the terminal
+    /// again.
     fn suspend(&mut self) -> Result<(), Failure> {
         self.restore()?;
         nix::sys::signal::raise(nix::sys::signal::Signal::SIGTSTP).map_err(|error| unusable(error.into()))?;

@@ -1,26 +1,26 @@
-//! Decides which processes are inspected next.
+//! Decides which processes `top` inspects next ([`order`]).
 
 /// A process that may be inspected, with what determines its turn.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Candidate {
-    /// Seconds since the last inspection, or, if there was none, since the process was first listed.
+    /// Seconds since the last inspection. If there was none, since the process was first listed.
     pub waited_s: f64,
     /// Whether the process has never been inspected.
     pub is_new: bool,
-    /// Whether its faults or its resident memory have changed since then.
+    /// Whether its faults or its resident memory have changed since the last inspection.
     pub has_changed: bool,
-    /// Whether the kernel has split or collapsed large pages of any process since then.
+    /// Whether the kernel has split or collapsed large pages of any process since the last inspection.
     pub reshaped: bool,
-    /// Its resident memory in bytes.
+    /// The process's resident memory.
     pub resident_bytes: u64,
 }
 
 /// Seconds after which a process is inspected again even if there is no sign of a change.
 const REST_S: f64 = 60.0;
 
-/// The indexes of processes to inspect, in order: first those that are new or have changed, then those that the kernel may
-/// have changed, then those last inspected `REST_S` ago or earlier. Within each group, the longest wait comes first, so that
-/// none starves, and at equal waits the largest process.
+/// The indexes of processes to inspect, in order: first those that are new or have changed; then those that the kernel may
+/// have changed; then those last inspected `REST_S` ago or earlier. Within each group the longest wait comes first, so that
+/// no process starves, and of equal waits the largest process.
 pub fn order(known: &[Candidate]) -> Vec<usize> {
     let mut due: Vec<(usize, u8)> =
         known.iter().enumerate().filter_map(|(place, one)| Some((place, rank(one)?))).collect();

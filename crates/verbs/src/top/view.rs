@@ -1,4 +1,4 @@
-//! The content of a frame as plain data, independent of the kernel and the terminal.
+//! Everything that a frame of `top` shows, as plain data ([`View`]), independent of the kernel and the terminal.
 
 use std::collections::BTreeMap;
 
@@ -60,7 +60,7 @@ pub enum InspectionState {
 /// The result of an inspection.
 #[derive(Clone, Debug, Default)]
 pub struct Inspected {
-    /// Its memory by size.
+    /// The memory of the process by size.
     pub sizes: Sizes,
     /// Bytes that could be mapped by larger leaves.
     pub larger_bytes: u64,
@@ -68,7 +68,7 @@ pub struct Inspected {
     pub cause: Option<String>,
     /// Seconds since the inspection.
     pub age_s: f64,
-    /// Whether its memory may have changed since.
+    /// Whether the memory may have changed since the inspection.
     pub is_old: bool,
 }
 
@@ -93,9 +93,7 @@ pub struct System {
     pub major_faults_per_s: Option<f64>,
     /// Folios allocated by anonymous faults, by size.
     pub sizes: Vec<SizeRates>,
-    /// Counters of khugepaged.
     pub khugepaged: Khugepaged,
-    /// Counters of compaction.
     pub compaction: Compaction,
     /// Splits of large folios per second (`thp_split_page`).
     pub folio_splits_per_s: Option<f64>,
@@ -147,13 +145,14 @@ pub struct Compaction {
 }
 
 impl System {
-    /// The system at `now`, with rates since `before`: the earlier reading and the seconds between the two.
+    /// The system according to the reading `now`. Rates are relative to `before`: the earlier reading, and the seconds
+    /// between the two.
     pub fn of(now: &Activity, before: Option<(&Activity, f64)>, page_sizes: &PageSizes) -> System {
         let rate = |name: &str| {
             let (before, seconds) = before?;
             Some(before.counters.increase(&now.counters, name)? as f64 / seconds)
         };
-        // The sum of those counters that this kernel has; `None` if it has none of them.
+        // The sum of those of the counters that this kernel has; `None` if it has none of them.
         let sum = |names: &[&str]| names.iter().filter_map(|name| rate(name)).reduce(|one, other| one + other);
         let size_rates = |size: &PageSize| {
             let of = |name: &str| rate(&format!("hugepages-{}kB/{name}", size.bytes() >> 10));

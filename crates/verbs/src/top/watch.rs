@@ -1,4 +1,5 @@
-//! Reads the system and the list of processes for every frame, and inspects processes as far as the pace allows.
+//! Reads the system and the list of processes for every frame of `top` ([`Watcher`]), and inspects as many processes as
+//! its budget of CPU time allows.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -14,7 +15,7 @@ use super::view::{Inspected, InspectionState, RefreshCost, Row, System, View};
 use crate::failure::Failure;
 use crate::sizes::Sizes;
 
-/// Counters of changes that the kernel makes to large pages on its own: if none of them increased, the mappings of a
+/// Counters of splits and collapses that the kernel makes on its own. If no counter has increased, the mappings of a
 /// process without faults are unchanged.
 const RESHAPING: [&str; 6] =
     ["thp_split_page", "thp_split_pmd", "thp_collapse_alloc", "thp_swpout", "thp_migration_success", host::COLLAPSED];
@@ -28,9 +29,9 @@ const SUPPLY_S: f64 = 10.0;
 /// Limits the inspections of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InspectionLimit {
-    /// Those that the pace allows.
+    /// As many as the budget of CPU time allows.
     Paced,
-    /// All that are due, whatever the cost, because the user waits for a single frame.
+    /// All that are due, whatever they cost, because the user waits for a single frame.
     All,
 }
 
@@ -57,9 +58,9 @@ struct Watched {
 /// The last inspection of a process.
 struct LastInspection {
     at: Instant,
-    /// The counters of the process at that time.
+    /// The counters of the process at the time of the inspection.
     stat: ProcessStat,
-    /// The sum of the kernel's counters at that time ([`RESHAPING`]).
+    /// The sum of the kernel's counters in [`RESHAPING`] at the time of the inspection.
     reshaped: u64,
     cost_s: f64,
     outcome: Result<Inspected, String>,
@@ -82,7 +83,7 @@ impl Watcher {
         self.pace.every_s()
     }
 
-    /// Takes a reading and draws the frame. The cost of both is charged to the pace.
+    /// Reads the system and draws the frame. The CPU time of both is charged to the budget.
     ///
     /// # Errors
     /// /proc cannot be read, or the frame cannot be drawn.
@@ -106,7 +107,7 @@ impl Watcher {
         Ok(view)
     }
 
-    /// Inspects a process now.
+    /// Inspects a process now, whatever the budget.
     ///
     /// # Errors
     /// As [`InspectError`].
@@ -141,7 +142,8 @@ impl Watcher {
         for place in turns::order(&candidates) {
             let watched = &self.processes[&pids[place]];
             if limit == InspectionLimit::Paced && !self.pace.affords(watched.expected_s()) {
-                // Does not skip the process that is next: otherwise small processes could delay a large one forever.
+                // The process whose turn it is must not be skipped in favour of a cheaper one; otherwise small
+                // processes could delay a large one forever.
                 break;
             }
             let start_s = cpu_time_s();
@@ -220,7 +222,7 @@ impl Watched {
     }
 }
 
-/// Extracts the fields of a row from an inspection.
+/// The fields of a row of the table, taken from an inspection.
 fn seen(inspection: &Inspection) -> Inspected {
     let summary = Summary::of(inspection);
     Inspected {
@@ -236,7 +238,7 @@ fn faults(stat: &ProcessStat) -> u64 {
     stat.minor_faults + stat.major_faults
 }
 
-/// Whether the memory of a process has probably changed: it faulted, or its resident size changed.
+/// Whether the memory of a process has probably changed: it had faults, or its resident size is different.
 fn has_changed(then: &ProcessStat, now: &ProcessStat) -> bool {
     faults(then) != faults(now) || then.resident_bytes != now.resident_bytes
 }

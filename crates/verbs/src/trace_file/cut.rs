@@ -1,5 +1,5 @@
-//! `pagelab trace cut`: copies whole blocks of a trace, with all events before their end, so that the memory they access is
-//! known. Optionally filters the runs of these blocks.
+//! `pagelab trace cut`: copies whole blocks of a trace, and all events before their end, so that the mappings of the
+//! accessed memory are known. Optionally filters the runs of these blocks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufWriter, Write};
@@ -17,9 +17,9 @@ use crate::table::describe::count;
 /// The position of the first copied block of a thread.
 #[derive(Clone, Copy)]
 struct Begin {
-    /// The number of its first run in the input. In the output, this run has the number 0.
+    /// The number of the block's first run in the input. In the output, this run has the number 0.
     run: u64,
-    /// Instructions of the thread before it.
+    /// Instructions that the thread executed before the block.
     instructions: u64,
 }
 
@@ -28,13 +28,13 @@ struct Begin {
 struct Thread {
     /// Instructions at the end of the previous block.
     instructions: u64,
-    /// The beginning of its copied part, if there is one.
+    /// The beginning of the thread's copied part, if there is one.
     begin: Option<Begin>,
     /// Whether the event that marks the beginning of the part has been written, or is unnecessary.
     has_begin_event: bool,
-    /// Whether runs after the copied ones were left out.
+    /// Whether runs of the thread after its copied part were left out.
     ended: bool,
-    /// Events that are not written yet: an event must precede its runs.
+    /// Events that are not written yet. An event must be written before the runs that follow it.
     events: Vec<Event>,
     /// Instructions at the end of the last block of these events.
     instructions_at_events: u64,
@@ -48,7 +48,7 @@ impl Thread {
     /// Removes and returns the events up to a run, renumbered for the output.
     fn events_before(&mut self, run: u64) -> Vec<Event> {
         let count = self.events.iter().take_while(|event| event.run <= run).count();
-        // If no block of the thread is copied, its events come before everything.
+        // If no block of the thread is copied, all its events are written first.
         let first = self.begin.map_or(u64::MAX, |begin| begin.run);
         let moved = |mut event: Event| {
             event.run = event.run.saturating_sub(first);
@@ -57,7 +57,7 @@ impl Thread {
         self.events.drain(..count).map(moved).collect()
     }
 
-    /// Inserts the event that marks the beginning of the part, once events beyond it are known.
+    /// Inserts the event that marks the beginning of the part, once the next event is known to be beyond it.
     fn insert_begin_event(&mut self, until: u64) {
         let Some(Begin { run, instructions }) = self.begin.filter(|_| !self.has_begin_event) else { return };
         let place = self.events.iter().position(|event| event.run > run);
@@ -78,8 +78,8 @@ fn keeps(arguments: &Cut, thread: u32, before: u64, instructions: u64) -> bool {
     chosen && instructions > arguments.from && arguments.to.is_none_or(|to| before < to)
 }
 
-/// Determines the first copied block of each thread. Events of a thread may precede blocks of other threads, long before its
-/// own blocks, and must already be renumbered there.
+/// Determines the first copied block of each thread. This takes a pass of its own: the events of a thread may precede blocks
+/// of other threads, long before the thread's own blocks, and must already be renumbered there.
 fn first_blocks(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
     let wrong = |error| about(&arguments.file, error);
     let mut reader = open(&arguments.file)?;
@@ -240,7 +240,7 @@ fn header(arguments: &Cut, of: &Header) -> Result<Header, NotFilterable> {
     Ok(header)
 }
 
-/// The requested part, limited to the part that the input already is.
+/// The requested part, limited to the part of the original trace that the input contains.
 fn intersected_part(arguments: &Cut, of: Option<&Part>) -> Part {
     let asked =
         Part { from_instructions: arguments.from, to_instructions: arguments.to, threads: arguments.threads.clone() };
@@ -266,7 +266,7 @@ impl<W: Write> PartWriter<'_, W> {
     fn block(&mut self, thread: u32, first: u64, instructions: u64, chunk: &Chunk) -> std::io::Result<()> {
         let state = self.threads.entry(thread).or_default();
         let before = state.instructions;
-        // The first selected block may be damaged: then the thread begins at a later one.
+        // If the first selected block is damaged, the thread begins at a later block.
         let begin = state.begin.filter(|begin| begin.run <= first);
         if let Some(begin) = begin.filter(|_| keeps(self.arguments, thread, before, instructions)) {
             self.write_events(thread, first.saturating_add(chunk.len() as u64))?;
@@ -291,10 +291,11 @@ impl<W: Write> PartWriter<'_, W> {
         Ok(())
     }
 
-    /// Writes the events of all threads before the runs of one: events of other threads may concern the same memory.
+    /// Writes all events that precede the runs of a thread up to `end`, including events of other threads, because
+    /// these may concern the same memory.
     fn write_events(&mut self, thread: u32, end: u64) -> std::io::Result<()> {
         for (number, state) in &mut self.threads {
-            // Events after the part are left out.
+            // Events of the thread after the part are left out.
             let until = if *number == thread {
                 end
             } else if state.ended {

@@ -1,4 +1,4 @@
-//! `pagelab trace dump`: runs and events as text.
+//! `pagelab trace dump`: prints runs and events as text.
 
 use std::collections::BTreeMap;
 use std::io::{BufWriter, StdoutLock, Write};
@@ -61,7 +61,7 @@ impl Printer<'_> {
         }
     }
 
-    /// Writes the runs of a block, each after the events that precede it.
+    /// Writes the runs of a block, and before each run the events that precede it.
     fn runs(&mut self, thread: u32, first: u64, chunk: &Chunk, events: &mut Vec<Event>) -> std::io::Result<()> {
         let mut next = events.iter().peekable();
         let mut printed = 0;

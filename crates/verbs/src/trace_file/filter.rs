@@ -1,18 +1,18 @@
-//! `pagelab trace cut --most-recent`: removes runs that make no difference to any LRU TLB.
+//! `pagelab trace cut --most-recent`: removes runs that make no difference to any LRU TLB ([`Filtered`]).
 //!
-//! Runs keep their numbers: the runs between two events become a separate block that starts with the number of its first
-//! run, so that events keep their position among the runs.
+//! Runs keep their numbers. The runs between two events become a block of their own, which starts with the number of its
+//! first run, so that events keep their position among the runs.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
 
 use trace::{Builder, Chunk, Columns, Encoder, Event, LruFilter, Writer};
 
-/// A block with more events than this is copied unchanged: dividing it into blocks with few runs would need more space than the
-/// removed runs save.
+/// A block with more events than this is copied unchanged: it would be divided into blocks of few runs, which need more space
+/// than the removed runs save.
 const MAX_EVENTS: usize = 64;
 
-/// The position of a block.
+/// Where a block is in its thread and in the output.
 pub struct BlockPosition {
     /// The thread of its runs.
     pub thread: u32,
@@ -38,7 +38,7 @@ pub struct FilteredBlock {
 /// A filter, and the encoder for its output.
 pub struct Filtered {
     filter: LruFilter,
-    /// For each thread, the runs that events precede: memory may have been remapped there.
+    /// For each thread, the numbers of the runs that events precede. At these points memory may have been remapped.
     changes: HashMap<u32, VecDeque<u64>>,
     builder: Builder,
     encoder: Encoder,
@@ -87,7 +87,7 @@ impl Filtered {
                 let run_addresses = if chunk.addresses.is_empty() { 0 } else { run.accesses as usize };
                 let (run_addresses, rest) = addresses.split_at(run_addresses);
                 addresses = rest;
-                // The last run is kept, because it carries the block's instruction count.
+                // The last run of a block is kept, because it carries the block's instruction count.
                 if self.filter.keeps(place.thread, &run) || index + 1 == chunk.len() {
                     self.builder.push(run, run_addresses);
                 } else {
@@ -95,7 +95,8 @@ impl Filtered {
                 }
             }
             writer.skip_to(place.thread, place.number.saturating_add(start as u64));
-            // The trace does not record the instruction count at an event within a block.
+            // The trace does not record how many instructions were executed at an event within a block, so the count at
+            // the block's beginning is used.
             let instructions = if end == chunk.len() { place.instructions } else { place.before };
             self.bytes.clear();
             let runs = self.builder.encode(&mut self.encoder, &mut self.bytes)?;
@@ -109,7 +110,7 @@ impl Filtered {
         Ok(written)
     }
 
-    /// Where events divide a block of `runs` runs, and its end.
+    /// Where events divide a block of `runs` runs, and where the block ends.
     fn ends(&mut self, place: &BlockPosition, runs: usize) -> Vec<usize> {
         let end = place.first.saturating_add(runs as u64);
         let mut ends = Vec::new();

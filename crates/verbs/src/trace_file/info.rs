@@ -46,7 +46,7 @@ struct Content {
     blocks: u64,
     windows: u64,
     timestamps: u64,
-    /// By thread number. An untrusted file may contain any number.
+    /// By thread number. A map, because an untrusted file may contain any number.
     threads: BTreeMap<u32, Thread>,
     recorded: BTreeMap<u32, Windows>,
     footprint: Footprint,
@@ -323,7 +323,7 @@ fn rows(content: &Content) -> Vec<[String; 2]> {
     rows
 }
 
-/// The CPU time of the native runs, or why it is not known.
+/// The CPU time of the native runs, or why it is unknown.
 fn native(native: &Native) -> String {
     match native {
         Native::Measured(time) => {

@@ -4,12 +4,12 @@ use trace::{Filter, Header, Part};
 
 use crate::table::describe::count;
 
-/// Everything that the header says was left out; empty if nothing was.
+/// Everything that was left out according to the header; empty if nothing was.
 pub fn left_out(header: &Header) -> Vec<String> {
     parts(header).into_iter().chain(filtered(&header.filter)).collect()
 }
 
-/// The missing parts of the program's run: outside of windows, after a limit, or outside of a cut.
+/// The parts of the program's run that are missing: outside of windows, after a limit, or outside of a cut.
 pub fn parts(header: &Header) -> Vec<String> {
     let instructions = |number| count(number, "instruction");
     let windows = header.window.map(|window| {
@@ -38,7 +38,7 @@ fn of_part(part: &Part) -> String {
     kept
 }
 
-/// Text on what a filter removed.
+/// Text on which runs a filter removed.
 fn filtered(filter: &Filter) -> Option<String> {
     match filter {
         Filter::None => None,

@@ -159,7 +159,8 @@ fn damage_text(damage: &Damage) -> String {
     format!("at byte {}: {why} ({} bytes skipped)", damage.offset, damage.bytes)
 }
 
-/// Damaged places. The first ones are listed, the others only counted, because a file may have any number.
+/// Places of a trace that are damaged. Only the first ones are listed, because a file may have any number; the others
+/// are counted.
 #[derive(Debug, Default)]
 struct Damages {
     first: Vec<Damage>,

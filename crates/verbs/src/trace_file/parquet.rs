@@ -12,7 +12,7 @@ use super::kind_name;
 use super::{Damages, about, open};
 use crate::failure::Failure;
 
-/// The most rows of a row group.
+/// Maximum number of rows in a row group.
 const GROUP: usize = 1 << 20;
 /// The size of the buffered rows in bytes after which a row group is written.
 const GROUP_BYTES: usize = 64 << 20;
@@ -118,7 +118,7 @@ impl Accesses {
 
 impl Events {
     fn add(&mut self, thread: u32, event: &Event) {
-        // The serialised call contains its name next to its arguments; this separates them.
+        // Serialising a call gives its name and its arguments in one object; this takes the name out.
         let mut arguments = json!(event.call);
         let call = arguments.as_object_mut().and_then(|call| call.remove("call"));
         self.thread.push(thread);
@@ -148,7 +148,7 @@ impl<R: Rows> Table<R> {
         Ok(Table { path, file, rows: R::default(), written: 0 })
     }
 
-    /// Adds rows, and writes the buffered ones once they fill a row group.
+    /// Adds rows, and writes the buffered rows once they fill a row group.
     fn add(&mut self, add: impl FnOnce(&mut R)) -> Result<(), Failure> {
         add(&mut self.rows);
         if self.rows.count() >= GROUP || self.rows.bytes() >= GROUP_BYTES { self.spill() } else { Ok(()) }
@@ -173,7 +173,7 @@ pub fn write(trace: &Path, directory: &Path, as_json: bool) -> Result<String, Fa
     let mut reader = open(trace)?;
     let accesses_file = directory.join(Accesses::FILE);
     let exists = match accesses_file.try_exists() {
-        // If the directory is a file, it is refused below.
+        // If the path of the directory is a file, it is refused below.
         Err(error) if error.kind() == std::io::ErrorKind::NotADirectory => false,
         found => found.map_err(|error| about(&accesses_file, error))?,
     };

@@ -1,4 +1,4 @@
-//! The memory that was mapped when the recording of a trace began.
+//! The memory regions that were mapped when the recording of a trace began ([`Regions`]).
 
 use serde_json::{Value, json};
 

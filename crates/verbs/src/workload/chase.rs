@@ -1,6 +1,6 @@
 //! `chase`: a pointer chase, in which the address of every access is the result of the previous one.
 //!
-//! Each node is in a cache line of its own. The nodes form one cycle over all pages, in random order, so successive nodes are
+//! Each node has a cache line of its own. The nodes form one cycle over all pages, in random order, so successive nodes are
 //! almost always in different pages. With one node per page, the nodes use few cache lines for their number of pages, so the cost
 //! of translation dominates. The line of a node within its page is pseudo-random, because lines at equal page offsets would
 //! compete for the same few cache sets.
@@ -42,7 +42,8 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// The positions of the nodes. The first word of a node's line contains the index of the next node's word in the memory.
+/// Where the nodes are. The first word of a node's line contains the index, in the whole memory, of the first word of
+/// the next node.
 struct Layout {
     /// Number of nodes. Node `n` is in page `n / lines_per_page`.
     nodes: usize,
@@ -64,7 +65,7 @@ impl Layout {
         page * self.page_words + chosen * self.line_words
     }
 
-    /// The node with which Sattolo's algorithm swaps `node`: a pseudo-random one with a lower number.
+    /// The node with which Sattolo's algorithm swaps `node`: a pseudo-randomly chosen node with a lower number.
     fn partner(&self, node: usize) -> usize {
         below(mix(self.seed.wrapping_add(mix(!(node as u64)))), node)
     }
@@ -80,7 +81,7 @@ impl Layout {
     }
 
     /// Undoes the swaps of [`Layout::link`] in reverse order, after which every node must point to itself. Returns the first node
-    /// that does not. `None` if the memory has the content that `link` wrote.
+    /// that does not; `None` means that the memory still had what `link` wrote.
     fn unlink(&self, words: &mut [u64]) -> Option<usize> {
         for node in 1..self.nodes {
             words.swap(self.word(node), self.word(self.partner(node)));
@@ -89,8 +90,8 @@ impl Layout {
     }
 }
 
-/// Follows `steps` pointers from the word at index `start`, and returns the last index. [`NOWHERE`] if a pointer leads out of the
-/// memory.
+/// Follows `steps` pointers from the word at index `start`, and returns the last index, or [`NOWHERE`] if a pointer leads out of
+/// the memory.
 #[inline(never)]
 fn follow(words: &[u64], start: usize, steps: u64) -> u64 {
     let end = (0..steps).try_fold(start, |at, _| words.get(at).map(|next| *next as usize));

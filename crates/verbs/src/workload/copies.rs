@@ -82,7 +82,7 @@ pub enum CopiesError {
     },
 }
 
-/// The output of a copy, and its run time in seconds.
+/// The output of a copy, and how long it ran, in seconds.
 type CopyResult = (Vec<u8>, f64);
 
 /// Runs the copies, each on its own processor as long as there are enough.
@@ -124,13 +124,13 @@ enum Decision {
     /// Not all copies have a thread yet.
     #[default]
     Pending,
-    /// They start when this number of threads is ready.
+    /// The copies start when this number of threads is ready.
     WhenReady(usize),
-    /// They do not start, because a thread could not be created.
+    /// The copies do not start, because a thread could not be created.
     Never,
 }
 
-/// A barrier at which copies wait until it is known that each has a thread.
+/// Lets the copies start at the same time, once each has a thread.
 #[derive(Debug, Default)]
 struct Start {
     state: Mutex<(Decision, usize)>,
@@ -158,11 +158,11 @@ impl Start {
     }
 }
 
-/// Runs a copy on a processor. PR_SET_PDEATHSIG kills the copy when the thread that started it ends. This thread only waits
-/// for the copy, so the copy ends with this process.
+/// Runs a copy on a processor. The thread that starts a copy does nothing but wait for it, and PR_SET_PDEATHSIG kills the
+/// copy when that thread ends. So the copy ends with this process.
 fn run_copy(copy: usize, processor: usize, command: &[String], start: &Start) -> Result<CopyResult, CopiesError> {
     let pinned = pin(processor).map_err(CopiesError::Processors);
-    // Every thread must reach this barrier, even after an error, because the others wait for it.
+    // Every thread must reach this barrier even after an error, because the other threads wait for it.
     if !start.wait() {
         return Ok((Vec::new(), 0.0));
     }

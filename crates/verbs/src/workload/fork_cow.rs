@@ -44,7 +44,7 @@ impl Pages {
         mix(self.seed ^ mix(page as u64))
     }
 
-    /// The checksum of the first words of some pages.
+    /// The checksum over the used words of some pages.
     fn sum(&self, pages: std::ops::Range<usize>) -> u64 {
         let words = self.memory.slice::<u64>();
         pages.fold(0, |sum, page| sum.wrapping_add(mix(words[page * self.page_words])))
@@ -62,8 +62,8 @@ impl Pages {
         }
     }
 
-    /// The work of a child: writes its share, records the time of each write in `results`, followed by the checksum of all of
-    /// its memory.
+    /// The work of a child: writes its share of the pages and records the time of each write in `results`, followed by the
+    /// checksum over all of its memory.
     fn change(&mut self, results: &mut [u64]) {
         for (page, result) in results.iter_mut().enumerate().take(self.written) {
             let (word, value) = (page * self.page_words, !self.original(page));
@@ -115,7 +115,7 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
 fn pages(arguments: &Arguments) -> Result<Pages, WorkloadError> {
     let bytes = arguments::whole_pages("bytes", arguments.bytes)?;
     let share = arguments::share("share", arguments.share)?;
-    // The child has its own copy of the pages that it writes; the results are shared with the parent.
+    // The child gets its own copy of each page that it writes. The memory for results is shared with the parent.
     let copied = (bytes as f64 * share).ceil() as u128;
     arguments::room("bytes", u128::from(arguments.bytes) + copied)?;
     let page_words = base_page().bytes() as usize / size_of::<u64>();

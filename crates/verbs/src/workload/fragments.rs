@@ -20,7 +20,7 @@ pub struct Arguments {
     block: PageSize,
 }
 
-/// Fragments memory and returns. Memory stays fragmented as long as the report lives.
+/// Fragments memory and returns. Memory stays fragmented as long as the returned report exists.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let fragments = Fragments::make(Degree { percent: arguments.percent, block: arguments.block })?;
     let checksum = mix(u64::from(arguments.percent) ^ arguments.block.bytes());

@@ -1,6 +1,6 @@
 //! `gups`: random updates of words, with as many in flight as the processor allows.
 //!
-//! The idea is that of RandomAccess in the HPC Challenge: a word is read, XORed with a random number and written. XOR is its
+//! As in RandomAccess of the HPC Challenge, an update reads a word, XORs it with a random number and writes it. XOR is its
 //! own inverse, so repeating the same updates must restore the table.
 
 use std::time::Instant;
@@ -33,7 +33,7 @@ fn update(table: &mut [u64], seed: u64, updates: u64) {
     }
 }
 
-/// The XOR of all words of a table: the initial XOR combined with all updates, in any order.
+/// The XOR over all words of a table. It equals the initial XOR combined with all updates, in any order.
 fn fold(words: impl Iterator<Item = u64>) -> u64 {
     words.fold(0, |sum, word| sum ^ word)
 }

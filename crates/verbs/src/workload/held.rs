@@ -77,7 +77,7 @@ fn workload_error(error: TableGrowthError) -> WorkloadError {
     }
 }
 
-/// The name of a size's figure, as the series of a study expects it.
+/// The name of the figure for a size, as a study's series expects it.
 fn figure(bytes: u64) -> String {
     format!("of_{bytes}_held_bytes")
 }
@@ -86,7 +86,7 @@ fn listed(sizes: &[u64]) -> String {
     sizes.iter().map(u64::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// Refuses the size zero, and sizes that no program can map.
+/// Refuses the size zero, and sizes that a program cannot map.
 fn of_bytes(sizes: &[u64]) -> Result<(), WorkloadError> {
     let is_wrong = |bytes: &&u64| **bytes == 0 || **bytes > isize::MAX as u64;
     let expected = || "sizes of at least one byte that can be mapped".to_owned();

@@ -1,8 +1,8 @@
 //! `jit-arena`: generates machine code into an arena of regions while running it, as translators and JITs do.
 //!
-//! A piece of code is a function of one number with its own constants. A batch of them is generated, each is run once, and
-//! then some of all pieces generated so far. Every result is the input of the next call, so the last number depends on every
-//! call. It is verified by computing it without the generated code.
+//! A piece of code is a function of one number, with constants of its own. After each batch of pieces is generated, each new
+//! piece is run once, and then some of all pieces generated so far. Every result is the input of the next call, so the last
+//! number depends on every call. To verify that number, it is computed again without the generated code.
 
 use std::time::{Duration, Instant};
 
@@ -100,8 +100,8 @@ impl Program {
         self.pieces.div_ceil(BATCH)
     }
 
-    /// The pieces that are called after a batch has been generated: those of the batch, then hot ones among all pieces so
-    /// far.
+    /// The pieces that are called after a batch has been generated: first those of the batch, then hot pieces among all
+    /// pieces generated so far.
     fn calls(&self, batch: u64) -> impl Iterator<Item = u64> {
         let new = self.batch(batch);
         let generated = new.end;
@@ -188,7 +188,7 @@ fn program(arguments: &Arguments, isa: Isa) -> Result<Program, WorkloadError> {
     Ok(Program { pieces, steps, hotness: arguments.hotness, hot_share, seed: arguments.seed })
 }
 
-/// The shape of an arena with enough regions for all of the code.
+/// The shape of an arena that has enough regions for all code.
 fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadError> {
     let stride_bytes = arguments::whole_pages("stride", arguments.stride)?;
     let page_bytes = base_page().bytes() as usize;
@@ -203,7 +203,7 @@ fn shape(arguments: &Arguments, program: &Program) -> Result<Shape, WorkloadErro
     let regions = program.pieces.div_ceil(in_region as u64);
     arguments::room("bytes", u128::from(regions) * stride_bytes as u128)?;
     let host = host::Host::open("/").map_err(|error| WorkloadError::Host(error.to_string()))?;
-    // A kernel without THP has no PMD leaf to align to, so the base page is used.
+    // A kernel without THP has no PMD leaf to align to, so the arena is aligned to the base page.
     let alignment = host.page_sizes().pmd.unwrap_or(base_page());
     let advice = match arguments.advice {
         Advice::Huge => jit::Advice::Huge,

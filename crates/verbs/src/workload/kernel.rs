@@ -137,7 +137,7 @@ impl ForkExec {
         Ok(report.argument("program", self.program.display().to_string()))
     }
 
-    /// Converts an error: the exit status of a child is that of the executed program.
+    /// Converts an error. If a child failed, the error has the exit status of the program that it executed.
     fn workload_error(&self, error: KernelError) -> WorkloadError {
         match error {
             KernelError::Fork(ForkError::Exited { status }) => {
@@ -170,7 +170,7 @@ impl MemfdPread {
 }
 
 impl Work {
-    /// The number of operations, at `per_second` operations per second.
+    /// The number of operations that take the requested seconds, at `per_second` operations per second.
     fn load(&self, per_second: u64) -> Result<Load, WorkloadError> {
         let operations = self.seconds * per_second as f64;
         if operations.is_finite() && (1.0..=1e15).contains(&operations) {
@@ -181,7 +181,7 @@ impl Work {
         Err(WorkloadError::Argument { option: "seconds", expected, found: self.seconds.to_string() })
     }
 
-    /// Runs a workload that has no other arguments.
+    /// Runs a workload that needs only the common arguments.
     fn measure(
         &self,
         name: &'static str,

@@ -58,7 +58,7 @@ impl Latencies {
         self.max_ns as f64
     }
 
-    /// The latency in nanoseconds that a share `share` of all latencies does not exceed; 0 if there are none.
+    /// The latency in nanoseconds that the given share of all latencies does not exceed; 0 if there are none.
     pub fn percentile_ns(&self, share: f64) -> f64 {
         let rank = ((share * self.count as f64).ceil() as u64).max(1);
         let mut seen = 0;
@@ -85,7 +85,7 @@ fn bucket(ns: u64) -> usize {
     power as usize * PARTS + (ns >> power) as usize
 }
 
-/// The mean of a bucket's smallest and largest value.
+/// The middle of a bucket: the mean of its smallest and largest value.
 fn middle(index: usize) -> f64 {
     let power = (index / PARTS).saturating_sub(1);
     let first = (index - power * PARTS) as f64 * (1u64 << power) as f64;

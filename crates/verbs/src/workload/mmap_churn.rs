@@ -51,8 +51,8 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
         .figure("clock_ns", clock_ns))
 }
 
-/// Writes the first word of every page, with a different value in each. Returns the OR of the last words of all pages, which
-/// is zero in fresh memory.
+/// Writes the first word of every page, with a different value in each page. Returns the OR over the last words of all
+/// pages, which is zero in fresh memory.
 fn write_pages(memory: &mut Anonymous, page_words: usize, value: u64) -> u64 {
     let words = memory.slice_mut::<u64>();
     (0..words.len()).step_by(page_words).fold(0, |stale, first| {

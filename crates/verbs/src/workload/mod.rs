@@ -1,8 +1,8 @@
 //! The built-in workloads: small programs whose cost is known to depend on page sizes.
 //!
-//! Each is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result that it
-//! verifies itself. None requests page sizes, except `jit-arena`, which does what translators do: it applies MADV_HUGEPAGE to
-//! its arena, unless its arguments disable that.
+//! Each workload is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result
+//! that it verifies itself. No workload requests page sizes, except `jit-arena`. As translators do, it applies MADV_HUGEPAGE
+//! to its arena, unless its arguments disable that.
 
 mod arguments;
 mod chase;
@@ -129,7 +129,7 @@ pub enum WorkloadError {
     Program {
         /// The path of the program.
         program: std::path::PathBuf,
-        /// Its exit status.
+        /// The exit status of the program.
         status: i32,
     },
     /// A workload that exercises the kernel failed.
@@ -206,7 +206,7 @@ impl WorkloadError {
     }
 }
 
-/// Runs a workload and verifies its result. The report is not printed yet.
+/// Runs a workload and verifies its result. The caller prints the report.
 pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
     let report = match &arguments.workload {
         Workload::Chase(chase) => chase::run(chase),

@@ -41,7 +41,7 @@ pub struct Arguments {
     seed: u64,
 }
 
-/// The pages to touch, evenly spread, in ascending order; at least one.
+/// The pages to touch: evenly spread, in ascending order, at least one.
 fn touched(pages: usize, density: f64) -> Vec<u32> {
     let below_share = |page: usize| (page as f64 * density).floor() as usize;
     let mut list: Vec<u32> =
@@ -61,7 +61,7 @@ fn arrange(pages: &mut [u32], order: Order, stride_pages: u32, seed: u64) {
     }
 }
 
-/// The word of a page that is touched, and the value written there, which is never zero.
+/// Which word of a page is touched, and the value written there, which is never zero.
 fn place(page: u32, page_words: usize, seed: u64) -> (usize, u64) {
     let hash = mix(seed ^ mix(u64::from(page)));
     (page as usize * page_words + below(hash, page_words), mix(hash) | 1)

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 
 use super::latency::Latencies;
 
-/// Details of a workload in addition to its figures.
+/// What a workload reports in addition to its figures.
 #[derive(Clone, Debug)]
 struct Details {
-    /// The lines before the last one.
+    /// The lines that are printed before the last line.
     text: String,
     /// Additional keys of the document.
     keys: Map<String, Value>,
@@ -61,7 +61,8 @@ impl Report {
             .figure(format!("{of}_total_s"), latencies.total_s())
     }
 
-    /// Adds lines before the last one, and keys with the same content in the document. They are not part of the answer.
+    /// Adds lines that are printed before the last line, and keys with the same content for the document. They are not
+    /// part of the answer.
     pub(super) fn details(self, text: String, keys: Map<String, Value>) -> Report {
         Report { details: Some(Details { text, keys }), ..self }
     }

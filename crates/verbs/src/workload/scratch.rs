@@ -1,4 +1,4 @@
-//! A private directory for workloads that create files.
+//! `--directory`: a private directory for workloads that create files ([`Scratch`]).
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,8 @@ pub struct Scratch {
 
 impl Scratch {
     /// Runs a workload in a new, empty directory that only its owner may enter, and removes the directory afterwards. The
-    /// workload must check for signals itself ([`signals::arrived`]), so that none leaves the directory behind.
+    /// workload must check for signals itself ([`signals::arrived`]); otherwise a signal would leave the directory
+    /// behind.
     pub fn with<T>(&self, run: impl FnOnce(&Path) -> Result<T, KernelError>) -> Result<T, WorkloadError> {
         let refused = |source| KernelError::Refused { call: "catch signals", source };
         signals::catch(Forward::Same).map_err(refused)?;

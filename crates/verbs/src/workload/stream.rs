@@ -1,6 +1,6 @@
 //! `stream`: four loops over three arrays, after McCalpin's STREAM, in which address translation is cheap.
 //!
-//! It is the counterpart of `chase`: when the hardware prefetcher works, page sizes should matter little.
+//! This is the counterpart of `chase`: as long as the hardware prefetcher works, page sizes should matter little.
 
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ pub struct Arguments {
     rounds: u64,
 }
 
-/// The three arrays: one element each for the expected values, or the full arrays.
+/// The three arrays. Arrays of one element each give the expected values; the full arrays are measured.
 struct Arrays<'a> {
     a: &'a mut [f64],
     b: &'a mut [f64],
@@ -107,7 +107,7 @@ fn times(arrays: &mut Arrays<'_>, rounds: u64) -> [Vec<Duration>; 4] {
     times
 }
 
-/// Verifies that all numbers of an array are equal, and bitwise equal to the result of the same loops over arrays of one
+/// Verifies that all numbers of an array are equal, bit by bit, to the result of the same loops over arrays of one
 /// number.
 fn verify(arrays: &Arrays<'_>, rounds: u64) -> Result<u64, WorkloadError> {
     let (mut a, mut b, mut c) = ([0.0], [0.0], [0.0]);

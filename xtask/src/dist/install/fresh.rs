@@ -1,4 +1,4 @@
-//! A fresh Debian in a directory: made once by debootstrap, kept as an archive, and unpacked for each use.
+//! A fresh Debian in a directory ([`Fresh`]): made once by debootstrap, kept as an archive, and unpacked for each use.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::Command;
 use crate::debian::Mirrors;
 use crate::test::packages::is_in_path;
 
-/// Packages that the checks use and that a usual installation has, but not every one.
+/// Packages that the checks use, and that many installations have but not all.
 const EXTRA_PACKAGES: &str = "--include=man-db,bash-completion,ca-certificates";
 
 /// A system in a directory, removed when this is dropped.
@@ -18,7 +18,7 @@ pub struct Fresh {
 }
 
 impl Fresh {
-    /// Unpacks a release into a directory, which also keeps the archive of it.
+    /// Unpacks a release into a directory. The directory also contains the archive of the release.
     pub fn unpacked(directory: &Path, release: &str) -> Result<Fresh, String> {
         let cannot = |error: std::io::Error| format!("cannot write {}: {error}", directory.display());
         fs::create_dir_all(directory).map_err(cannot)?;
@@ -36,7 +36,7 @@ impl Fresh {
         Ok(system)
     }
 
-    /// Gives apt inside the system the same acquire settings as outside, such as a proxy.
+    /// Gives apt inside the system the settings for downloads that apt outside has, such as a proxy.
     fn set_up_apt(&self, release: &str) -> Result<(), String> {
         let settings = Command::new("apt-config").args(["dump", "Acquire"]).output();
         let settings = settings.map_err(|error| format!("cannot run apt-config: {error}"))?.stdout;

@@ -1,6 +1,6 @@
-//! `cargo xtask dist --install-test`: installs the packages with apt in a fresh Debian 12 and 13, uses them as root and as a user,
-//! and removes them again; then runs the commands of the guide. The scripts inside (`inside.sh`, `guide.sh`) print one line for
-//! each check.
+//! `cargo xtask dist --install-test`: installs the packages with apt in a fresh Debian 12 and a fresh Debian 13, uses them as root
+//! and as a user, and removes them again. Then runs the commands of the guide. The scripts that run inside (`inside.sh`,
+//! `guide.sh`) print one line for each check.
 
 mod fresh;
 
@@ -15,13 +15,15 @@ use crate::debian::Archive;
 
 /// Names of the Debian releases.
 const RELEASES: [&str; 2] = ["bookworm", "trixie"];
-/// Debian 12's QEMU, which supports plugins, and a library that it needs and Debian 13 no longer has.
+/// The packages of Debian 12's QEMU, which supports plugins, and of a library that it needs and that Debian 13 does not
+/// have any more.
 const EMULATOR: [&str; 2] = ["qemu-user", "libcapstone4"];
 /// The scripts that run inside the system.
 const SCRIPTS: [(&str, &str); 2] = [("inside.sh", include_str!("inside.sh")), ("guide.sh", include_str!("guide.sh"))];
-/// Pages of the book whose commands are run.
+/// Pages of the book from which commands are run.
 const PAGES: [&str; 2] = ["installing.md", "first-comparison.md"];
-/// The lock that a lease holds (`host::LEASE_DIRECTORY`), so that no other run on this machine changes settings meanwhile.
+/// The lock that a lease holds (`host::LEASE_DIRECTORY`). Holding it keeps other runs on this machine from changing
+/// settings meanwhile.
 const LOCK: &str = "/run/pagelab/lease.lock";
 
 /// Installs the packages of a directory in each release, and prints the results of the checks.
@@ -66,7 +68,7 @@ fn put(system: &Fresh, root: &Path, files: &[PathBuf]) -> Result<(), String> {
     SCRIPTS.iter().try_for_each(|(name, text)| fs::write(room.join(name), text).map_err(cannot))
 }
 
-/// Copies the packages of a QEMU that supports plugins to the directory where the commands of the guide expect them.
+/// Copies the packages of a QEMU that supports plugins to the directory in which the commands of the guide expect them.
 fn put_emulator(system: &Fresh) -> Result<(), String> {
     let cache = cache()?.join("pagelab");
     let archive = Archive::open(&cache, "bookworm", super::compiler::host()?, false)?;
@@ -83,8 +85,8 @@ fn put_emulator(system: &Fresh) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs a phase of the script in the system, with the kernel's file systems mounted, and with this machine's lease lock if the
-/// phase changes settings. The mounts end with the process.
+/// Runs a phase of the script in the system, with the kernel's file systems mounted. If the phase changes settings, also with
+/// this machine's lease lock. The mounts end with the process.
 fn run(system: &Fresh, phase: &str) -> Result<(), String> {
     let mut command = Command::new("unshare");
     if matches!(phase, "run" | "guide") && Path::new(LOCK).exists() {

@@ -1,4 +1,5 @@
-//! The files of a package, and archives of them. The bytes of an archive depend only on the files, not on the user or the time.
+//! The files of a package ([`File`]), and archives of them. The bytes of an archive depend only on the files, not on the user
+//! or the time.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -27,7 +28,8 @@ impl File {
     }
 }
 
-/// Packs files below `top`, sorted, with their directories. All are owned by root and have the same time, in seconds since 1970.
+/// Packs files below the directory `top`, sorted, with their directories. Everything is owned by root and has the same time, in
+/// seconds since 1970.
 pub fn tar_gz(top: &str, files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     let mut sorted: Vec<(String, &File)> = files.iter().map(|file| (format!("{top}{}", file.path), file)).collect();
     sorted.sort_by(|one, other| one.0.cmp(&other.0));
@@ -42,12 +44,12 @@ pub fn tar_gz(top: &str, files: &[File], time_s: u64) -> io::Result<Vec<u8>> {
     archive.into_inner()?.finish()
 }
 
-/// All directories above the files, without duplicates, parents first.
+/// All directories above these files, without duplicates, parents first.
 fn directories<'a>(paths: impl Iterator<Item = &'a str>) -> BTreeSet<String> {
     paths.flat_map(|path| path.match_indices('/').map(|(at, _)| path[..=at].to_owned())).collect()
 }
 
-/// A header without a path, because a path may be longer than the field of one header.
+/// A header without a path. The path is set separately, because it may be longer than the header's field for it.
 fn header(kind: EntryType, mode: u32, size_bytes: u64, time_s: u64) -> io::Result<Header> {
     let mut header = Header::new_gnu();
     header.set_entry_type(kind);

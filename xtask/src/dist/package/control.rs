@@ -4,17 +4,18 @@ use std::fmt::Write;
 
 use super::archive::File;
 
-/// Since this version Debian links qemu-user statically, and a static program cannot load plugins.
+/// From this version on, Debian links qemu-user statically, and a static program cannot load plugins.
 const STATIC_QEMU: &str = "1:9.1~";
 
-/// Restores settings before the program that can do so is removed.
+/// The script that runs before the program is removed. It restores settings, because only the program can do so.
 const PRERM: &str = "#!/bin/sh
 set -e
 if [ \"$1\" = remove ] && [ -e /var/lib/pagelab/lease.jsonl ]; then
     /usr/bin/pagelab restore >&2 || echo 'pagelab: system settings could not be put back; a reboot resets them' >&2
 fi
 ";
-/// Removes the lock only if no run holds it, and the journal's directory only if nothing is left to restore.
+/// The script that runs after the removal. It removes the lock only if no run holds it, and the journal's directory
+/// only if nothing is left to restore.
 const POSTRM: &str = "#!/bin/sh
 set -e
 if [ \"$1\" = purge ]; then
@@ -67,7 +68,7 @@ impl Name {
         }
     }
 
-    /// The package of the workspace from which it is built.
+    /// The workspace's package from which the Debian package is built.
     pub fn of_workspace(self) -> &'static str {
         match self {
             Name::Program => "pagelab",
@@ -92,7 +93,7 @@ impl Name {
         }
     }
 
-    /// The fields that relate it to other packages.
+    /// The control fields that relate the package to other packages.
     fn relations(self, version: &str, plugin: &[u8]) -> String {
         match self {
             Name::Program => "Suggests: pagelab-recorder\n".to_owned(),
@@ -104,9 +105,9 @@ impl Name {
     }
 }
 
-/// The control files of a package: its description, and the scripts that run when it is removed. `plugin` is the content of the
-/// recorder's file. Without a maintainer, the field Maintainer says that there is none, because dpkg warns at every use of a
-/// package without the field.
+/// The control files of a package: its description, and the scripts that run when the package is removed. `plugin` is the
+/// content of the recorder's file. If there is no maintainer, the field Maintainer says so, because without the field dpkg
+/// would warn at every use of the package.
 pub fn files(
     name: Name,
     (version, architecture, maintainer): (&str, &str, Option<&Maintainer>),
@@ -129,8 +130,8 @@ pub fn files(
     files
 }
 
-/// The packages that a Rust shared library depends on: the C library, with the newest version that one of its symbols requires, and
-/// the unwinder.
+/// The packages on which a Rust shared library depends: the C library, in the newest version that any symbol of the library
+/// requires, and the unwinder.
 fn libraries(library: &[u8]) -> Vec<String> {
     let mut newest = (0, 0);
     for at in find(library, b"GLIBC_2.") {

@@ -1,4 +1,5 @@
-//! Lists the packages from which a program is built, and the texts of their licences, as the licences require.
+//! Lists the packages from which a program is built, with the texts of their licences, because the licences require
+//! this.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -26,7 +27,7 @@ struct Package {
     version: String,
     license: Option<String>,
     repository: Option<String>,
-    /// `None` for packages of the workspace.
+    /// `None` for a package of the workspace.
     source: Option<String>,
     manifest_path: PathBuf,
 }
@@ -48,13 +49,15 @@ struct Dependency {
     dep_kinds: Vec<Kind>,
 }
 
-/// `None` means a normal dependency, which is part of the program; tests and build scripts have a kind.
+/// `None` is a normal dependency, which becomes part of the program. Dependencies of tests and build scripts have a
+/// kind.
 #[derive(Debug, Deserialize)]
 struct Kind {
     kind: Option<String>,
 }
 
-/// All external packages in a package of the workspace on a target, and the texts of their licences, each text once.
+/// All external packages that a package of the workspace contains on a target, and the texts of their licences, each
+/// text once.
 pub fn of(root: &Path, package: &str, target: &Target) -> Result<String, String> {
     let mut command = crate::cargo(root);
     command.args(["metadata", "--format-version", "1", "--locked", "--quiet", "--filter-platform", target.triple]);

@@ -1,4 +1,5 @@
-//! The packages of one target: a `.deb` and a `tar.gz` each for the program and for the recorder's plugin.
+//! Makes the packages of one target ([`make`]): a `.deb` and a `tar.gz` each for the program and for the recorder's
+//! plugin.
 
 mod archive;
 mod control;
@@ -21,18 +22,19 @@ use crate::docs;
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// The directory of the book in the package of the program.
 const BOOK: &str = "share/doc/pagelab/html";
-/// Files of the site that only a web server needs.
+/// Files of the book's site that only a web server needs.
 const SERVER_FILES: [&str; 3] = ["404.html", ".nojekyll", "CNAME"];
-/// Directories with definitions that are built into the program and that users also read and copy. Missing ones are skipped.
+/// Directories with definitions. They are built into the program, but users also read and copy them. A missing directory is
+/// skipped.
 const DEFINITIONS: [&str; 4] = ["linux", "machines", "studies", "suites"];
-/// The shells that completions are for, and the file that each expects, below `share`.
+/// The shells for which there are completions, and the file that each shell expects, below `share`.
 const COMPLETIONS: [(&str, &str); 3] = [
     ("bash", "bash-completion/completions/pagelab"),
     ("zsh", "zsh/vendor-completions/_pagelab"),
     ("fish", "fish/vendor_completions.d/pagelab.fish"),
 ];
 
-/// The parts of which the packages are made.
+/// From what the packages are made.
 #[derive(Debug)]
 pub struct Parts<'a> {
     pub program: &'a Path,
@@ -40,7 +42,7 @@ pub struct Parts<'a> {
     pub plugin: &'a Path,
     /// The record of the build, one tool or source per line.
     pub record: &'a str,
-    /// The commit that they were built from.
+    /// The commit from which program and plugin were built.
     pub commit: &'a Commit,
     /// The maintainer of the packages, if there is one.
     pub maintainer: Option<&'a Maintainer>,
@@ -126,7 +128,7 @@ fn program(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Res
     Ok(files)
 }
 
-/// The program, or a build for this machine if the program cannot run on it.
+/// The program; if it cannot run on this machine, a build of it for this machine.
 fn pagelab(root: &Path, target: &Target, parts: &Parts) -> Command {
     if target.is_here() {
         return Command::new(parts.program);
@@ -158,7 +160,7 @@ fn manual(root: &Path, target: &Target, parts: &Parts, directory: &Path) -> Resu
     paths.iter().map(named).collect()
 }
 
-/// The tracked files of the definitions, relative to the workspace.
+/// The tracked files in the directories of definitions, relative to the workspace.
 fn definitions(root: &Path) -> Result<Vec<String>, String> {
     let existing = DEFINITIONS.iter().filter(|directory| root.join(directory).is_dir());
     let mut words = vec!["ls-files", "--"];

@@ -1,4 +1,4 @@
-//! A stored matrix, read for the page.
+//! A stored matrix of capabilities, as the page needs it ([`Matrix`]).
 
 use serde::Deserialize;
 
@@ -23,16 +23,16 @@ struct Cell {
     depends_on_free_memory: bool,
 }
 
-/// The sizes that memory gets in one way.
+/// The sizes that one kind of memory gets in one way.
 #[derive(Debug, Default, PartialEq)]
 pub struct Sizes {
-    /// Sizes that were tried, in bytes.
+    /// The sizes that were tried, in bytes.
     pub tried: Vec<u64>,
-    /// Those that the memory has: a leaf of the size, or a whole folio where no leaf has it.
+    /// The sizes that the memory got: as a leaf, or else as a whole folio.
     pub large: Vec<u64>,
-    /// Those that only its folios have.
+    /// The sizes that only folios of the memory have.
     pub folios: Vec<u64>,
-    /// An allocation of one of the sizes failed twice.
+    /// Whether an allocation of one of the sizes failed twice.
     pub depends_on_free_memory: bool,
 }
 
@@ -60,7 +60,7 @@ impl Matrix {
             }
             sizes.tried.push(cell.size_bytes);
             sizes.depends_on_free_memory |= cell.depends_on_free_memory;
-            // A larger page than the one that was wanted belongs to the row of its own size.
+            // If the memory got a larger page than the one that was tried, that belongs to the row of the larger size.
             let is_of_size = cell.leaf.max(cell.folio) == Some(cell.size_bytes);
             match cell.outcome.as_str() {
                 "large" if is_of_size => sizes.large.push(cell.size_bytes),
@@ -92,7 +92,7 @@ impl Cell {
 }
 
 impl Sizes {
-    /// The sizes as text: `16K-2M`, those of folios in parentheses.
+    /// The sizes as text: `16K-2M`, with those of folios in parentheses.
     pub fn text(&self) -> String {
         if self.tried.is_empty() {
             return "-".to_owned();
@@ -104,7 +104,7 @@ impl Sizes {
     }
 }
 
-/// Ranges of sizes that follow one another among those that were tried.
+/// Ranges of sizes that are consecutive among the sizes that were tried.
 fn ranges(sizes: &[u64], tried: &[u64]) -> Vec<String> {
     let has = |at: usize| sizes.contains(&tried[at]);
     let mut found = Vec::new();

@@ -1,5 +1,5 @@
-//! The matrices of capabilities of the guests' kernels. The last one of each is stored in `docs/evidence/capabilities`, and all of them
-//! are shown in `docs/evidence/capabilities.md`.
+//! The matrices of capabilities (which page each kind of memory can get) of the guests' kernels. The last matrix of each kernel is
+//! stored in `docs/evidence/capabilities`, and all are shown in `docs/evidence/capabilities.md`.
 
 mod matrix;
 mod page;
@@ -13,19 +13,19 @@ use serde_json::Value;
 
 use matrix::Matrix;
 
-/// The directory of the documents, the page, and its picture.
+/// The directory of the stored documents; the page and its picture follow.
 const DOCUMENTS: &str = "docs/evidence/capabilities";
 const PAGE: &str = "docs/evidence/capabilities.md";
 const PICTURE: &str = "docs/evidence/capabilities.svg";
 
-/// Where a matrix is from.
+/// Where a matrix comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Origin {
     pub guest: String,
     /// The package of its kernel, with its version.
     pub kernel: String,
     pub emulator: String,
-    /// The commit of the pagelab that tried it.
+    /// The commit of the pagelab that made the matrix.
     pub commit: String,
     /// The date in ISO 8601 format.
     pub date: String,
@@ -50,7 +50,7 @@ pub fn keep(root: &Path, origin: &Origin, document: &str, order: &[String]) -> R
     write(&root.join(PICTURE), &picture::svg(&kernels))
 }
 
-/// The document with its origin, in lines of one cell, without empty values.
+/// The document of a matrix with its origin: one line per cell, without empty values.
 fn stored(origin: &Origin, document: &str) -> Result<String, String> {
     let expected = |error: serde_json::Error| format!("expected a document of `capabilities --json`: {error}");
     let mut document: Value = serde_json::from_str(document).map_err(expected)?;

@@ -1,4 +1,4 @@
-//! The page: which sizes each kind of memory gets in each way, by kernel.
+//! The page of all matrices: which sizes each kind of memory gets in each way, by kernel.
 
 use std::fmt::Write;
 
@@ -63,7 +63,7 @@ pub fn markdown(kernels: &[Matrix]) -> String {
     text
 }
 
-/// The rows of all kernels, each once.
+/// The rows that any kernel has, each once.
 pub fn rows(kernels: &[Matrix]) -> Vec<String> {
     let mut rows: Vec<String> = Vec::new();
     for row in kernels.iter().flat_map(Matrix::rows) {

@@ -1,4 +1,4 @@
-//! The picture: a block for each kind of memory, in it a row for each kernel and a column for each way.
+//! The picture of all matrices: a block for each kind of memory, with a row for each kernel and a column for each way.
 
 use std::fmt::Write;
 
@@ -7,15 +7,16 @@ use super::page::{WAYS, rows};
 
 const CELL: usize = 14;
 const BLOCKS_IN_A_ROW: usize = 4;
-/// Room for the names of kernels left of the first block, and of ways above each block.
+/// Space for the names of kernels, left of the first block; the space for the names of ways above each block follows.
 const LEFT: usize = 120;
 const ABOVE: usize = 86;
 const LEGEND_HEIGHT: usize = 34;
-/// Room for the longest name of a colour.
+/// Space for the longest name of a colour in the legend.
 const LEGEND_ENTRY: usize = 110;
 const GAP: usize = 22;
 
-/// The colours, from the best outcome to the worst, with their names. Their lightness differs, for readers who see no colours.
+/// The colours from the best outcome to the worst, with their names. They also differ in lightness, for readers who do not see
+/// colours.
 const COLOURS: [(&str, &str); 5] = [
     ("#0b5c4a", "all sizes"),
     ("#3fa088", "several sizes"),
@@ -81,7 +82,7 @@ fn block(text: &mut String, kernels: &[Matrix], row: &str, (x, y): (usize, usize
     }
 }
 
-/// The colour of a cell; `None` where nothing was tried.
+/// The colour of a cell; `None` if nothing was tried.
 fn colour(sizes: &Sizes) -> Option<&'static str> {
     let at = match (sizes.large.len(), sizes.tried.len()) {
         (_, 0) => return None,

@@ -49,7 +49,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     Ok(format!("{} workloads in two boots: {}; no claim is made of their times", measured.len(), arms.join(" and ")))
 }
 
-/// The value of a line of /proc/meminfo in kB; 0 if there is no such line.
+/// The value of a line in /proc/meminfo, in kB; 0 if there is no such line.
 fn leaves(meminfo: &str, name: &str) -> u64 {
     let line = meminfo.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
     line.and_then(|line| line.split_whitespace().next()?.parse().ok()).unwrap_or(0)

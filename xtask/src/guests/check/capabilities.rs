@@ -1,5 +1,5 @@
-//! Checks the matrix of capabilities: every cell has an outcome, a second run agrees, and a first touch of advised memory gets the leaf
-//! of a PMD.
+//! Checks the matrix of capabilities: every cell has an outcome, a second run agrees, and a first touch of advised memory gets a PMD
+//! leaf.
 
 use std::collections::BTreeMap;
 
@@ -44,7 +44,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     ))
 }
 
-/// The document of the whole matrix in the output of a guest.
+/// The document of the whole matrix, from the output of a guest.
 pub fn document(outputs: &[(Stage, BootOutput)]) -> Option<String> {
     let mut parts = outputs.iter().flat_map(|(_, output)| &output.parts);
     let part = parts.find(|part| part.check == CHECK)?;
@@ -67,7 +67,7 @@ fn key(cell: &Value) -> String {
     format!("{}{}{}{}", word("kind"), word("mount"), word("way"), cell["size_bytes"])
 }
 
-/// What differs between two trials of a cell whose outcome does not depend on free memory.
+/// What differs between two trials of a cell; `None` if they agree, or if the outcome depends on free memory.
 fn difference(key: &str, first: Option<&Value>, second: &Value) -> Option<String> {
     let Some(first) = first else { return Some(format!("{key} was not tried first")) };
     let depends = |cell: &Value| cell["depends_on_free_memory"] == true;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::number;
 use crate::guests::transcript::CheckOutput;
 
-/// The name and number of the bit. VMSAv8-64: the Contiguous bit (Arm ARM, D8.3). RISC-V: N of Svnapot.
+/// The name and the number of the bit. VMSAv8-64: Contiguous (Arm ARM, D8.3). RISC-V: N of Svnapot.
 const BITS: [(&str, &str, u32); 2] = [("arm64", "contiguous", 52), ("riscv64", "N", 63)];
 
 pub fn judge(part: &CheckOutput) -> Result<String, String> {
@@ -18,7 +18,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     }
     let answer = part.output("answer")?.trim();
     let words = answer.strip_prefix("entries ").ok_or_else(|| format!("the tables were not read: {answer}"))?;
-    // The first word is the number of address bits.
+    // The first word is the number of address bits; the entries follow.
     let entries: Option<Vec<u64>> = words.split(' ').skip(1).map(|word| u64::from_str_radix(word, 16).ok()).collect();
     let entries = entries
         .filter(|entries| !entries.is_empty() && entries.len().is_multiple_of(group))
@@ -58,7 +58,8 @@ mod tests {
     use super::super::tests::{part, ran};
     use super::*;
 
-    /// The result for a guest whose entries are these, and whose first one is decoded with this value.
+    /// The result of the check, for a guest that has these entries, and in which the first entry is decoded with this
+    /// value.
     fn judged(entries: &[u64], value: &str) -> Result<String, String> {
         let words: Vec<String> = entries.iter().map(|entry| format!("{entry:x}")).collect();
         let fields = serde_json::json!([{ "name": "contiguous", "value": value }]);

@@ -1,13 +1,14 @@
-//! Checks the phases of dirty logging, timed in instructions: every run must have the same result.
+//! Checks the phases of dirty logging, timed in instructions: every run must have nearly the same result.
 
 use serde_json::Value;
 
 use super::kvm::document;
 use crate::guests::transcript::CheckOutput;
 
-/// The largest allowed difference of two runs, as a ratio of the longer one.
+/// The largest allowed difference between two runs, as a ratio of the longer one.
 const TOLERANCE: f64 = 0.01;
-/// The largest allowed difference of two intervals in ticks: the guest reads a clock of 62.5 MHz at the begin and the end of each.
+/// The largest allowed difference between two intervals, in nanoseconds of the clock. The guest reads a clock of 62.5 MHz, with
+/// ticks of 16 ns, at the beginning and at the end of each interval.
 const TICKS: u64 = 2 * 16;
 
 pub fn judge(part: &CheckOutput) -> Result<String, String> {
@@ -33,7 +34,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     }
 }
 
-/// The phases that were repeated, in order, with the median of their instructions: QEMU's clock advances by one nanosecond per
+/// The phases that were repeated, in order, with the median of their instructions. QEMU's clock advances by one nanosecond per
 /// instruction.
 fn phases(document: &Value) -> Vec<(String, u64)> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Checks the page sizes that `inspect` reports for a program against the values that the program itself reads from smaps and
+//! Checks the page sizes that `inspect` reports for a program against those that the program itself reads from smaps and
 //! kpageflags.
 
 use std::collections::BTreeSet;
@@ -16,7 +16,8 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     if never.observed.by_pmd > 0 || always.observed.by_pmd < requested_bytes / 2 {
         return Err(format!("a PMD maps {} and {} bytes", never.observed.by_pmd, always.observed.by_pmd));
     }
-    // Memory before the first and after the last aligned address cannot be in larger pages.
+    // Memory before the first and after the last aligned address cannot be in larger pages, so not all memory is
+    // counted.
     if never.could_be_larger < requested_bytes / 2 || always.could_be_larger > requested_bytes / 2 {
         let found = format!("{} and {}", never.could_be_larger, always.could_be_larger);
         return Err(format!("{found} bytes could be larger, and {requested_bytes} were mapped"));
@@ -34,8 +35,8 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     ))
 }
 
-/// Checks the cause of advised memory that was read before it was written, and that its remedy removes it. What is there is the
-/// kernel's choice: it may give such memory large pages.
+/// Checks memory that was advised, and read before it was written: the cause that `inspect` names, and that the remedy removes
+/// the cause. Whether the cause occurs is the kernel's choice, because it may give such memory large pages.
 fn read_before_write(part: &CheckOutput, requested_bytes: u64) -> Result<&'static str, String> {
     let seen = |name: &str| Ok::<_, String>((number(part, &format!("by_pmd.{name}"))?, read_first_bytes(part, name)?));
     let ((read_by_pmd, read_bytes), (written_by_pmd, written_bytes)) = (seen("read_first")?, seen("write_first")?);
@@ -49,7 +50,7 @@ fn read_before_write(part: &CheckOutput, requested_bytes: u64) -> Result<&'stati
     }
 }
 
-/// The bytes of which `inspect` names this cause, with a remedy.
+/// The number of bytes for which `inspect` names this cause, with a remedy.
 fn read_first_bytes(part: &CheckOutput, name: &str) -> Result<u64, String> {
     let name = format!("inspect.{name}");
     let document: Value =
@@ -61,12 +62,12 @@ fn read_first_bytes(part: &CheckOutput, name: &str) -> Result<u64, String> {
     Ok(causes.filter(is_it).filter_map(|one| one["bytes"].as_u64()).sum())
 }
 
-/// One process: the figures that it has observed itself, and those of pagelab.
+/// What is known about one process: figures that the process has observed itself, and figures from pagelab.
 struct Inspected {
     observed: Bytes,
     census: Bytes,
     could_be_larger: u64,
-    /// The codes of the reasons why memory is not in larger pages.
+    /// The codes of the causes why memory is not in larger pages.
     causes: BTreeSet<String>,
 }
 
@@ -103,7 +104,7 @@ mod tests {
         judge(&part([boot(could_be_larger, code), read_first(0, BYTES)].concat()))
     }
 
-    /// The outputs of the program under `never` and under `always`.
+    /// The output of the program under `never` and under `always`, for tests.
     fn boot(could_be_larger: u64, code: &str) -> Vec<CommandOutput> {
         let document = |leaf: u64, could: u64| {
             let row =
@@ -129,7 +130,7 @@ mod tests {
         ]
     }
 
-    /// The outputs of the program that reads first, on a kernel that gives it this many bytes by a PMD.
+    /// The output, for tests, of the program that reads first. The kernel maps this number of its bytes by a PMD.
     fn read_first(by_pmd: u64, bytes: u64) -> Vec<CommandOutput> {
         let remedy = serde_json::json!([{ "changes": [{ "change": { "code": "write_first" } }] }]);
         let cause =

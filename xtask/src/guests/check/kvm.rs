@@ -29,7 +29,7 @@ pub fn document(part: &CheckOutput, name: &str) -> Result<Value, String> {
     serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: expected JSON: {error}"))
 }
 
-/// The phases in order, with the number of pages that each found in the log.
+/// The phases in order, each with the number of pages that it found in the log.
 fn phases(document: &Value) -> Vec<(String, Option<u64>)> {
     let phases = document["phases"].as_array().map(Vec::as_slice).unwrap_or_default();
     let of = |phase: &Value| (phase["name"].as_str().unwrap_or_default().to_owned(), phase["dirty_pages"].as_u64());

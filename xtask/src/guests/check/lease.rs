@@ -1,4 +1,4 @@
-//! Checks that the settings after the holder of a lease was killed equal those before the lease.
+//! Checks that after the holder of a lease was killed, the settings are the same as before the lease.
 
 use crate::guests::transcript::CheckOutput;
 

@@ -1,5 +1,5 @@
 //! Checks the page sizes that pagelab reports for the memory of a program against those that the program itself reads from smaps
-//! and kpageflags. The program is the guest program `looks`.
+//! and kpageflags. The program is `looks`, one of the guests' programs.
 
 use std::collections::BTreeMap;
 
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::guests::transcript::CheckOutput;
 
-/// The allowed difference between the observations of the program and the census. Some of them are from two runs, whose
-/// environments and stacks differ by a few pages.
+/// The allowed difference between what the program observed and the census. Some pairs are from two runs of the
+/// program, whose environments and stacks differ by a few pages.
 const TOLERANCE_BYTES: u64 = 64 << 10;
 
 /// The memory of one process, in bytes, by page size.
@@ -22,7 +22,8 @@ pub struct Bytes {
     folios: BTreeMap<u64, u64>,
     /// Memory of hugetlb pools by page size, in bytes.
     pools: BTreeMap<u64, u64>,
-    /// Whether the census has no folio sizes. This is so on kernels before PAGEMAP_SCAN (Linux 6.7), where it is made from smaps.
+    /// Whether the census has no folio sizes. That is so on kernels without PAGEMAP_SCAN (before Linux 6.7), where the census is
+    /// made from smaps.
     pub has_no_folios: bool,
 }
 
@@ -40,7 +41,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
         check_agreement(&observed, &census).map_err(|problem| format!("{policy}: {problem}"))?;
         let no_folios = if census.has_no_folios { " (no folios in the census)" } else { "" };
         let share = share(policy, &observed);
-        // The kernel may lack large pages, but base pages always exist.
+        // A kernel may be unable to give large pages, but base pages always exist.
         let expected = if policy.starts_with("base") { "held" } else { holding };
         if holding != expected || (share > 0.99 && holding != "held") {
             return Err(format!(
@@ -53,7 +54,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     if seen.is_empty() { Err("nothing ran".to_owned()) } else { Ok(seen.join(", ")) }
 }
 
-/// The part of the process's anonymous and hugetlb memory that is mapped as the policy asks, as a ratio.
+/// The share of the process's anonymous and hugetlb memory that is mapped as the policy asks, as a ratio.
 fn share(policy: &str, bytes: &Bytes) -> f64 {
     let all = bytes.anonymous + bytes.pools.values().sum::<u64>();
     let granularity = policy.split('+').next().unwrap_or_default();
@@ -94,7 +95,7 @@ pub fn observed(output: &str) -> Result<Bytes, String> {
     if bytes.anonymous == 0 { Err("looks printed no bytes of anonymous memory".to_owned()) } else { Ok(bytes) }
 }
 
-/// The sums of the rows of a census, by page size.
+/// The sums over the rows of a census, by page size.
 pub fn of_census(rows: &Value) -> Bytes {
     let mut bytes = Bytes::default();
     let rows = rows.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -115,7 +116,7 @@ pub fn of_census(rows: &Value) -> Bytes {
     bytes
 }
 
-/// Checks that the census agrees with the observations of the program, except for a few pages.
+/// Checks that the census agrees with what the program observed, except for a few pages.
 pub fn check_agreement(observed: &Bytes, census: &Bytes) -> Result<(), String> {
     let check = |what: String, observed: u64, census: u64| {
         if observed.abs_diff(census) <= TOLERANCE_BYTES {

@@ -1,5 +1,5 @@
-//! The checks. The scripts in `checks` run in the guest. The expected results are computed here, with code that is independent of
-//! pagelab.
+//! The checks that run in guests ([`CHECKS`]). Their scripts in `checks` run in the guest. The expected results are computed
+//! here, with code that is independent of pagelab.
 
 pub mod boots;
 pub mod capabilities;
@@ -28,9 +28,9 @@ pub struct Check {
     pub name: &'static str,
     /// What it checks, for the table.
     pub title: &'static str,
-    /// The script that runs in each boot.
+    /// For each boot in which the check runs, its script.
     pub scripts: &'static [(Stage, &'static str)],
-    /// Computes the result: a short summary of the observations, or the error.
+    /// Computes the result from the output: a short summary of the observations, or the error.
     judge: fn(&CheckOutput) -> Result<String, String>,
 }
 
@@ -122,14 +122,14 @@ pub const CHECKS: [Check; 13] = [
     },
 ];
 
-/// Selects the checks that are run.
+/// Selects which checks are run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope {
-    /// Only the checks that need just the first boot.
+    /// Whether to run only the checks that need no other boot than the first.
     pub is_small: bool,
-    /// Only the checks that work with a dynamically linked pagelab.
+    /// Whether to run only the checks that work with a dynamically linked pagelab.
     pub is_dynamic: bool,
-    /// Only the check with this name.
+    /// Run only the check with this name.
     pub only: Option<&'static str>,
 }
 
@@ -158,12 +158,12 @@ pub enum Outcome {
     Held {
         /// A short summary of the observations.
         seen: String,
-        /// What the parts that could not run would need.
+        /// What is missing to run the parts that could not run.
         needs: Vec<String>,
     },
-    /// The check failed; the error.
+    /// The check failed, with this error.
     Failed(String),
-    /// The check cannot run here; what it needs.
+    /// The check cannot run here, because this is missing.
     Skipped(String),
 }
 
@@ -179,13 +179,13 @@ impl fmt::Display for Outcome {
 }
 
 impl Check {
-    /// The script of the check in a boot, `None` if it has none.
+    /// The script of the check in a boot; `None` if it has none there.
     pub fn script(&self, stage: Stage) -> Option<&'static str> {
         self.scripts.iter().find(|(of, _)| *of == stage).map(|(_, script)| *script)
     }
 
-    /// The result of the check in a guest, from the output of the boots of its scripts; if they printed nothing, why the check was
-    /// not reached.
+    /// The result of the check in a guest, computed from what its scripts printed in each boot. If they printed nothing, the
+    /// result says why the check was not reached.
     pub fn outcome(&self, outputs: &[(Stage, BootOutput)]) -> Outcome {
         let mut part = CheckOutput { is_complete: true, ..CheckOutput::default() };
         for (stage, _) in self.scripts {
@@ -210,7 +210,7 @@ impl Check {
     }
 }
 
-/// A size as policy names contain it: 64k for 65536.
+/// A size in the form that names of policies contain: 64k for 65536.
 fn in_name(bytes: u64) -> String {
     let (mut number, mut unit) = (bytes >> 10, "k");
     for larger in ["m", "g"] {
@@ -232,12 +232,12 @@ mod tests {
     use super::*;
     use crate::guests::transcript::{CommandOutput, read};
 
-    /// A command with this output.
+    /// A command that succeeded and printed this output, for tests.
     pub fn ran(name: &str, output: &str) -> CommandOutput {
         CommandOutput { name: name.into(), output: output.into(), error: String::new(), code: Some(0) }
     }
 
-    /// A part with these commands.
+    /// The output of a check with these commands, for tests.
     pub fn part(ran: Vec<CommandOutput>) -> CheckOutput {
         CheckOutput { check: "x".into(), ran, is_complete: true, ..CheckOutput::default() }
     }

@@ -1,4 +1,4 @@
-//! Checks the effect of programs on memory on a kernel against the prediction of the model.
+//! Checks what programs do to memory on a guest's kernel against the prediction of the model.
 
 use serde_json::Value;
 use validation::lab::{Figures, trials};
@@ -6,17 +6,17 @@ use validation::lab::{Figures, trials};
 use super::number;
 use crate::guests::transcript::CheckOutput;
 
-/// The policies that are compared, for each size of base pages in bytes: their names in the guest and in the model. The model has
-/// no larger folios for base pages of 64K.
+/// The policies that are compared for a base page size in bytes, each by its name in the guest and its name in the model. For
+/// base pages of 64K the model has no larger folios.
 pub fn policies(page: u64) -> &'static [(&'static str, &'static str)] {
     match page {
         65536 => &[("base", "base-64k")],
         _ => &[("base", "base"), ("mthp-64k", "mthp-64k"), ("thp", "thp")],
     }
 }
-/// The suffix of the name of a simulation.
+/// The suffix of the name under which a simulation is in the output.
 pub const SIMULATED: &str = ".sim";
-/// The properties of the kernel that are determined before the programs run: the key in a `sim --linux` file, and the command that
+/// Properties of the kernel that are determined before the programs run: the key in a file for `sim --linux`, and the command that
 /// prints the value.
 const KERNEL_PROPERTIES: [(&str, &str); 3] =
     [("pt_reclaim", "reclaims"), ("reuses_large_folios", "reuses"), ("vdso_pages", "vdso")];
@@ -29,7 +29,7 @@ const FEW: u64 = 2;
 pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let page = number(part, "page")?;
     let programs = part.ran.iter().filter_map(|ran| ran.name.strip_suffix(SIMULATED)).filter(|name| *name != NOTHING);
-    // Some programs are written for base pages of 4K, and fail with other sizes.
+    // Some programs are written for base pages of 4K, and fail with other base pages.
     let (programs, failing): (Vec<&str>, Vec<&str>) =
         programs.partition(|name| page == 4096 || part.output(name).is_ok());
     let (mut compared, mut same, mut off) = (0, 0, Vec::new());
@@ -75,7 +75,7 @@ pub fn kernel_properties(part: &CheckOutput) -> Result<Vec<(&'static str, String
     determined.map(|(key, name)| Ok((key, part.output(name)?.trim().to_owned()))).collect()
 }
 
-/// The measured figures of a program under a policy, and the figures of the model under the corresponding policy.
+/// The figures of a program, measured under a policy and predicted by the model under the corresponding policy.
 fn figures(part: &CheckOutput, program: &str, (policy, modelled): (&str, &str)) -> Result<(Figures, Figures), String> {
     let document = |name: &str| -> Result<Value, String> {
         serde_json::from_str(part.output(name)?).map_err(|error| format!("{name}: expected JSON: {error}"))

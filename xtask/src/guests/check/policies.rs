@@ -1,4 +1,4 @@
-//! Checks the output of `list policies` against sysfs.
+//! Checks what `list policies` prints against sysfs.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,8 @@ use crate::guests::transcript::CheckOutput;
 pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let (base, pmd) = (number(part, "page")?, number(part, "pmd")?);
     let kib = |name: &str| name.trim_start_matches("hugepages-").trim_end_matches("kB").parse::<u64>().ok();
-    // Before Linux 6.8 there is no directory for a size of anonymous folios. The PMD size is the policy thp.
+    // Before Linux 6.8 there is no directory for each size of anonymous folios. The PMD size is left out, because
+    // its policy is `thp`, without a size.
     let folios = part.of("folios")?.output.lines().filter_map(|line| kib(line.strip_suffix("/enabled")?));
     let mut expected: BTreeSet<String> = folios
         .map(|kib| kib << 10)
@@ -29,7 +30,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     if offered != expected {
         return Err(format!("expected the kernel's {expected:?}, found {offered:?}"));
     }
-    // A hugetlb pool is not available if its pages are too large for the memory.
+    // A hugetlb pool is not available if a single page of it is too large for the memory.
     if let Some((name, row)) =
         rows.iter().find(|(name, row)| !name.starts_with("hugetlb-") && row["here"] != "available")
     {

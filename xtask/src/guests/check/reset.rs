@@ -1,4 +1,4 @@
-//! Checks what `restore` does with the journal of an earlier boot.
+//! Checks what `restore` does with a journal that an earlier boot left.
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! Checks a comparison that pagelab runs in a guest of its own: the number of first-touch faults must match the kernel's base page
+//! Checks a comparison for which pagelab boots a guest itself: the number of first-touch faults must match the kernel's base page
 //! size, and times must be instruction counts.
 
 use serde_json::Value;
@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::number;
 use crate::guests::transcript::CheckOutput;
 
-/// The name of the check. Its system contains only pagelab, which therefore must be static.
+/// The name of the check. Its system contains only pagelab, so pagelab must be static.
 pub const CHECK: &str = "sysroot";
 /// The name of the comparison.
 pub const COMPARISON: &str = "comparison";
@@ -22,7 +22,7 @@ pub fn judge(part: &CheckOutput) -> Result<String, String> {
     let of = |metric: &str| median(&document, "base", metric);
     let (faults, touch) = (of("minor_faults")?, of("touch_instructions")?);
     let least = TOUCHED_BYTES / page;
-    // In addition to the workload's faults, a program has those of its start: some hundred pages of 4K.
+    // In addition to the faults of the workload, there are those of starting the program: some hundred pages of 4K.
     if !(least as f64..least as f64 + 1000.0).contains(&faults) {
         return Err(format!(
             "base: expected {least} faults for base pages of {page}, and at most 1000 more, found {faults}"

@@ -1,4 +1,4 @@
-//! Checks that programs behave the same with and without policies.
+//! Checks that the programs of the torture set behave the same with and without policies.
 
 use crate::guests::transcript::CheckOutput;
 

@@ -1,4 +1,4 @@
-//! A directed graph: finds its cycles, and removes redundant arrows.
+//! A directed graph ([`Graph`]): finds its cycles, and removes redundant arrows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Makes a graph. The ends of arrows must be nodes. An arrow from a node to itself is left out.
+    /// Makes a graph. Both ends of an arrow must be nodes. An arrow from a node to itself is left out.
     pub fn new(nodes: impl Iterator<Item = String>, arrows: impl Iterator<Item = (String, String)>) -> Graph {
         let mut graph: BTreeMap<String, BTreeSet<String>> = nodes.map(|node| (node, BTreeSet::new())).collect();
         for (from, to) in arrows.filter(|(from, to)| from != to) {

@@ -1,7 +1,7 @@
-//! Finds from the source which file of a crate uses which other: an arrow points from a file to the file that defines a name it
-//! uses. Neither a module declaration nor a re-export (`pub use`) makes an arrow: a file that uses a re-exported name points to its
-//! definition. Names from the enclosing modules make no arrow either, because a directory's root file may define what its files
-//! share.
+//! Finds from the source which file of a crate uses which other ([`Source`]). An *arrow* points from a file to the file that
+//! defines a name which it uses. A module declaration or a re-export (`pub use`) makes no arrow: a file that uses a re-exported
+//! name has an arrow to the file with the definition. Names from the enclosing modules make no arrow either, because the root file
+//! of a directory may define what its files share.
 
 mod graph;
 mod modules;
@@ -20,7 +20,7 @@ use modules::Modules;
 pub use modules::Module;
 pub use picture::{check as check_picture, write as write_picture};
 
-/// How many names are shown for the use of one file by another.
+/// Maximum number of names shown for the use of one file by another.
 const NAMES_SHOWN: usize = 3;
 
 /// The segments of a path in source: `["super", "host", "State"]`.
@@ -41,7 +41,7 @@ pub struct Source {
     directory: String,
     /// The name of the package.
     package: String,
-    /// The modules of each root: of a library, and of a program.
+    /// The modules of each root file: that of the library, and that of the program.
     roots: Vec<Modules>,
     /// The uses between files.
     arrows: Arrows,
@@ -63,7 +63,8 @@ impl Source {
         self.roots.iter().flat_map(|root| &root.all)
     }
 
-    /// Whether other crates use its items: it has a library. `verbs` has one for the linker, with one item for the program.
+    /// Whether other crates use its items, which is so if it has a library. `verbs` is left out: its library is only for
+    /// the linker, and has one item for the program.
     pub fn is_library(&self) -> bool {
         self.package != "verbs" && self.modules().any(|module| module.file == format!("{}/src/lib.rs", self.directory))
     }
@@ -79,7 +80,7 @@ impl Source {
         below.strip_prefix("/src/").unwrap_or(below)
     }
 
-    /// Every arrow of a cycle, with the names that are used.
+    /// Every arrow of a cycle, with the names for which it exists.
     fn describe(&self, cycle: &[String]) -> String {
         let mut lines =
             format!("{} files use each other in a cycle; remove arrows until there is no cycle:", cycle.len());

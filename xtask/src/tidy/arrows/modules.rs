@@ -1,4 +1,4 @@
-//! The modules of a crate, and the resolution of paths in them.
+//! The modules of a crate ([`Modules`]), and the resolution of paths in them.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use super::super::tree::Tree;
 use super::Segments;
 use super::reader::{self, ModuleContents};
 
-/// The modules of one root file, which is the first of them.
+/// The modules of the crate with one root file. The first module is that of the root file.
 #[derive(Debug, Default)]
 pub struct Modules {
-    /// All modules; they refer to each other by index.
+    /// All modules, which refer to each other by index.
     pub all: Vec<Module>,
     /// Findings about files that could not be read.
     pub problems: Vec<Finding>,
@@ -21,9 +21,9 @@ pub struct Modules {
 
 #[derive(Debug)]
 pub struct Module {
-    /// The file that contains it, relative to the workspace.
+    /// The file that contains the module, relative to the workspace.
     pub file: String,
-    /// The definitions, imports and uses in it.
+    /// The definitions, imports and uses in the module.
     pub contents: ModuleContents,
     parent: Option<usize>,
     children: BTreeMap<String, usize>,
@@ -38,7 +38,8 @@ enum PathTarget {
     Item(usize),
 }
 
-/// The module, the name and the flag `is_last` of a search. A search ends if it would start again below itself.
+/// One step of a name search: the module, the name and the flag `is_last`. A search ends if it would repeat a step that
+/// it is within.
 type Step = (usize, String, bool);
 
 impl Modules {
@@ -86,8 +87,8 @@ impl Modules {
         module
     }
 
-    /// Reads a module in braces or in its own file, below the directory of the module that declares it. If there is a file for each
-    /// architecture, all are read, and paths resolve to the first.
+    /// Reads a module that is in braces, or in a file of its own below the directory of the module that declares it. If there is a
+    /// file for each architecture, all are read, and paths resolve to the first.
     fn read_declared(&mut self, tree: &Tree, parent: usize, directory: &str, declared: &ItemMod) -> Option<usize> {
         let file = self.all[parent].file.clone();
         let below = format!("{directory}/{}", declared.ident);
@@ -127,7 +128,8 @@ impl Modules {
         Some(found)
     }
 
-    /// Looks up a name in a module. If more segments follow, the name is a module rather than a function with the same name.
+    /// Looks up a name in a module. `is_last`: no segments follow. If segments follow, the name must be a module, not a
+    /// function with the same name.
     fn look_up(&self, module: usize, name: &str, is_last: bool, above: &mut Vec<Step>) -> Option<PathTarget> {
         let step = (module, name.to_string(), is_last);
         if above.contains(&step) {
@@ -157,7 +159,7 @@ impl Modules {
     }
 }
 
-/// The paths in `#[path = "..."]` and `#[cfg_attr(..., path = "...")]`.
+/// The paths that attributes give for a module: `#[path = "..."]` and `#[cfg_attr(..., path = "...")]`.
 fn given_paths(attributes: &[Attribute]) -> Vec<String> {
     let text = |expression: &Expr| match expression {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),

@@ -1,4 +1,4 @@
-//! The diagram in docs/reference/modules.md: which crate uses which, and for each crate which of its files and directories uses which.
+//! The diagram in docs/reference/modules.md: which crate uses which, and within each crate, which file or directory uses which.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use super::graph::Graph;
 
 /// The document with the diagram.
 const DOCUMENT: &str = "docs/reference/modules.md";
-/// The lines before and after the diagram.
+/// The lines before and after the diagram in the document.
 const BEGIN: &str = "<!-- drawn by cargo xtask tidy --draw -->";
 const END: &str = "<!-- end of what is drawn -->";
 /// Reserved words of mermaid, which cannot be names of nodes.
@@ -37,7 +37,7 @@ pub fn write(root: &Path, tree: &Tree, workspace: &Workspace, sources: &[Source]
     std::fs::write(root.join(DOCUMENT), text).map_err(|error| format!("cannot write {DOCUMENT}: {error}"))
 }
 
-/// The document with another diagram; `None` if it has no place for one.
+/// The document with this diagram; `None` if the document has no place for a diagram.
 fn replaced(document: &str, picture: &str) -> Option<String> {
     let (before, rest) = document.split_once(BEGIN)?;
     let (_, after) = rest.split_once(END)?;
@@ -65,8 +65,8 @@ fn crates(workspace: &Workspace) -> Graph {
     Graph::new(names().cloned(), uses.filter(|(_, to)| names().any(|name| name == to)))
 }
 
-/// The nodes of a crate: its files, and its directories with everything in them. The root file is a node if it uses others or is
-/// used.
+/// The nodes of a crate: its files, and its directories, each with everything in it. The root file is a node only if it uses
+/// others or is used.
 fn parts(source: &Source) -> Graph {
     let part = |path: &str| {
         let first = source.short(path).split('/').next().unwrap_or_default();
@@ -77,7 +77,7 @@ fn parts(source: &Source) -> Graph {
     Graph::new(all, source.arrows.keys().map(|(from, to)| (part(from), part(to))))
 }
 
-/// A graph in the syntax of mermaid, with one line for each node that uses others or is not used; readable as text.
+/// A graph in the syntax of mermaid, readable as text: one line for each node that uses others, or that is not used.
 fn section(title: &str, graph: &Graph) -> String {
     let mut text = format!("\n{title}\n\n```mermaid\ngraph LR\n");
     let reduced = graph.reduced();

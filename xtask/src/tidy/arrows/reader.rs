@@ -1,7 +1,7 @@
 //! Reads the items of one module: the definitions, the imports, and the paths in the code.
 //!
-//! Code for tests (`#[cfg(test)]`) is left out. Macros are read token by token, so paths in them count. Methods do not count: only
-//! the compiler knows their type, and the name of the type is in an import anyway.
+//! Code for tests (`#[cfg(test)]`) is left out. Macros are read token by token, so paths in them count. Calls of methods do not
+//! count: only the compiler knows the type that they belong to, and the name of that type is in an import anyway.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,17 +16,17 @@ use super::{Mention, Segments, tokens};
 /// The contents of a module.
 #[derive(Debug, Default)]
 pub struct ModuleContents {
-    /// Names of the items that it defines, including macros.
+    /// Names of the items that the module defines, including macros.
     pub items: BTreeSet<String>,
     /// Names imported by `use` and `pub use`, with their paths.
     pub names: BTreeMap<String, Vec<Segments>>,
     /// Modules from which all names are imported.
     pub globs: Vec<Segments>,
-    /// The paths in its code, without those that are only re-exported (`pub use`).
+    /// The paths in the module's code, without those that are only re-exported (`pub use`).
     pub mentions: Vec<Mention>,
     /// Lines of `use super::*`.
     pub super_globs: Vec<usize>,
-    /// Lines of errors that are text: `Result<_, String>`.
+    /// Lines with errors that are text: `Result<_, String>`.
     pub text_errors: Vec<usize>,
 }
 
@@ -45,7 +45,7 @@ pub fn read(items: &[Item]) -> (ModuleContents, Vec<&ItemMod>) {
 struct Reader<'ast> {
     contents: ModuleContents,
     modules: Vec<&'ast ItemMod>,
-    /// Names of the variables of each enclosing function.
+    /// The names of variables in each enclosing function.
     variables: Vec<BTreeSet<String>>,
 }
 
@@ -94,7 +94,7 @@ impl Reader<'_> {
         tokens::paths(tokens).into_iter().for_each(|mention| self.mention(mention.path, mention.line));
     }
 
-    /// Adds paths that serde takes as text: `#[serde(with = "crate::bytes")]`.
+    /// Adds paths that serde takes as text, as in `#[serde(with = "crate::bytes")]`.
     fn scan_text(&mut self, attribute: &Attribute) {
         let Meta::List(list) = &attribute.meta else { return };
         for token in list.tokens.clone() {
@@ -106,7 +106,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Reads a function. Its variables hide names of the module.
+    /// Reads a function. Its variables hide items of the module that have the same names.
     fn within(&mut self, variables: Variables, read: impl FnOnce(&mut Self)) {
         self.variables.push(variables.0);
         read(self);
@@ -188,7 +188,7 @@ impl<'ast> Visit<'ast> for Reader<'ast> {
         self.scan(tokens);
     }
 
-    /// `pub(in a::b)` does not use `a::b`.
+    /// A visibility such as `pub(in a::b)` does not use `a::b`, so it is skipped.
     fn visit_visibility(&mut self, _: &'ast Visibility) {}
 }
 

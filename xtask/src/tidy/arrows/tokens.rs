@@ -1,4 +1,4 @@
-//! Finds paths among the tokens of macros, whose expansion only the compiler knows.
+//! Finds paths among the tokens of macros. How a macro expands is known only to the compiler.
 
 use proc_macro2::{Spacing, TokenStream, TokenTree};
 
@@ -25,7 +25,8 @@ pub fn paths(tokens: &TokenStream) -> Vec<Mention> {
     found
 }
 
-/// Whether an identifier after these tokens starts a path, and is not a field, method, lifetime or macro variable.
+/// Whether an identifier that follows these tokens starts a path. It does not if it is a field, method, lifetime or
+/// macro variable.
 fn begins_path(before: &[TokenTree], is_crate: bool) -> bool {
     let mark = |token: Option<&TokenTree>| match token {
         Some(TokenTree::Punct(mark)) => Some(mark.as_char()),

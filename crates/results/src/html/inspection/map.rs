@@ -11,10 +11,11 @@ const COLUMNS: usize = 64;
 const CELL: (f64, f64) = (8.5, 17.0);
 const LEFT: f64 = 8.0;
 const TOP: f64 = 10.0;
-/// Vertical distance of rows; cuts and the numbers of causes are drawn above their row.
+/// Vertical distance of rows. Cuts and the numbers of causes are drawn in the space above a row.
 const ROW: f64 = 28.0;
 
-/// The kinds of memory in the map: class of the style sheet, pattern in addition to the colour, and description.
+/// The kinds of memory in the map: the class in the style sheet, a pattern so that colour is not the only difference,
+/// and a description.
 pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
     ("s4", None, "leaves of PMD size or more"),
     ("s2", Some("lined"), "folios larger than a base page, mapped whole by base-page entries"),
@@ -40,13 +41,13 @@ impl Place {
     }
 }
 
-/// A part with its position. An empty stretch is as wide as a cell.
+/// A part with its position. An empty stretch takes the width of one cell.
 struct Placed<'a> {
     part: &'a Part,
     place: Place,
 }
 
-/// The picture of a region. `parts` must have been made with `scale`.
+/// The picture of a region. `parts` must have been made with the same `scale`.
 pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> String {
     let placed: Vec<Placed> = parts
         .iter()
@@ -65,7 +66,8 @@ pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> Strin
     figure.finish()
 }
 
-/// Draws the first part together with the following parts of its row that look alike; returns their number.
+/// Draws the first part, together with those following parts of the same row that look alike; returns how many were
+/// drawn.
 fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -> usize {
     let first = &placed[0];
     let Part::Cell { start, end, filling } = first.part else {
@@ -98,7 +100,7 @@ fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -
     alike
 }
 
-/// The only class of a cell, `Some(None)` if it has no memory; `None` if it is mixed.
+/// The only class of memory in a cell; `Some(None)` for a cell without memory; `None` for a cell with several classes.
 fn pure(filling: Filling, length_bytes: u64) -> Option<Option<usize>> {
     if filling.present_bytes() == 0 {
         return Some(None);
@@ -115,7 +117,8 @@ fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f
     }
 }
 
-/// Draws a cell with several kinds of memory next to each other, in proportion to their bytes; absent memory stays empty.
+/// Draws a cell with several kinds of memory side by side, in proportion to their bytes. The share without memory stays
+/// empty.
 fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling, scale: Scale) {
     let Part::Cell { start, end, .. } = placed.part else { return };
     let length_bytes = (end - start).max(1);
@@ -126,7 +129,7 @@ fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling
     fill(figure, None, (x, y), (width, CELL.1), &hover);
     let mut from = x;
     for (class, bytes) in by_class(&filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
-        // Minimum width at which it is visible.
+        // Every kind gets at least the width at which it is visible.
         let wide = (width * bytes as f64 / length_bytes as f64).max(1.2).min(x + width - from);
         fill(figure, Some(class), (from, y), (wide, CELL.1), &hover);
         from += wide;
@@ -156,7 +159,7 @@ fn draw_causes(figure: &mut Figure, placed: &[Placed]) {
     }
 }
 
-/// Why it is not larger, as the end of a sentence; empty if unknown.
+/// Why the memory of a cell is not mapped larger, as the end of a sentence; empty if unknown.
 pub fn because(filling: Filling, region: &Region) -> String {
     filling.why.describe(region).map_or(String::new(), |why| format!("; not larger: {why}"))
 }
@@ -170,7 +173,7 @@ pub fn in_words(filling: &Filling, length_bytes: u64) -> String {
     present.chain(absent).collect::<Vec<_>>().join(", ")
 }
 
-/// Draws a mark above each cell that contains a cut.
+/// Draws a mark above each cell that contains a cut (a VMA boundary or a guard page inside one allocation).
 fn cuts(figure: &mut Figure, region: &Region, placed: &[Placed]) {
     let mut last: Option<(usize, Vec<&Cut>)> = None;
     for cut in &region.cuts {
@@ -203,7 +206,7 @@ fn mark(figure: &mut Figure, placed: &Placed, cuts: &[&Cut]) {
     figure.rectangle("cut", (x + (CELL.0 - 1.6) * within, y - 4.0), (1.6, CELL.1 + 4.0), &hover);
 }
 
-/// The description for screen readers: totals, and a reference to the table with all details.
+/// The description for screen readers: totals, and where the table with all details is.
 fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
     let mut all = Filling::default();
     let mut cells = 0;

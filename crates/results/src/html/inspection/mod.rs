@@ -1,4 +1,4 @@
-//! An inspection as one HTML file: the address space drawn as strips of cells, and the same as text.
+//! An inspection as one HTML file: the address space drawn as strips of cells, and the same content as text.
 
 mod map;
 mod strip;
@@ -12,9 +12,9 @@ use crate::figure::share;
 use crate::text::{command_line, date_time, escape, printable};
 use strip::{Filling, Scale, strip};
 
-/// Maximum number of regions drawn: those with the most memory.
+/// Maximum number of regions that are drawn: those with the most memory.
 const MAX_DRAWN: usize = 48;
-/// Regions of one cell are drawn only if there are at most this many.
+/// If there are more regions than this, a region of only one cell is not drawn.
 const FEW_REGIONS: usize = 6;
 
 /// Context of an inspection.
@@ -22,7 +22,7 @@ const FEW_REGIONS: usize = 6;
 pub struct Setting {
     /// Base page size.
     pub base: PageSize,
-    /// Size of a PMD leaf, which is also that of a window; `None` if the kernel has no THP.
+    /// Size of a PMD leaf, which is also the size of a window; `None` if the kernel has no THP.
     pub pmd: Option<PageSize>,
     /// Time of the inspection in seconds since 1970; `None` for a capture.
     pub unix_s: Option<i64>,
@@ -82,7 +82,7 @@ fn header(inspection: &Inspection, setting: &Setting) -> String {
     )
 }
 
-/// The result as a sentence.
+/// The result as a sentence, for the title.
 fn answer(inspection: &Inspection) -> String {
     let name = printable(&inspection.process.name);
     let resident = inspection.resident_bytes();
@@ -167,7 +167,7 @@ fn legend() -> String {
     format!("<ul class=\"legend\">\n{classes}{}</ul>\n", others.concat())
 }
 
-/// A region: its description, its causes, the picture, and the same as text.
+/// One region: its description, its causes, the picture, and the content of the picture as text.
 fn strip_of(region: &Region, scale: Scale, at: usize) -> String {
     let scale = scale.for_region(region);
     let parts = strip(region, scale);

@@ -1,17 +1,17 @@
-//! Converts windows to cells of a map: collapses empty stretches, and puts as many windows into a cell as needed to
-//! show all of them.
+//! Converts the windows of regions to cells of a map ([`Part`]): collapses empty stretches, and puts several windows
+//! into a cell if there are too many to draw.
 
 use policy::inspect::{Region, Window};
 use policy::size::PageSize;
 
-/// Maximum number of cells of all regions, except those drawn window by window.
+/// Maximum number of cells of all regions, except regions drawn window by window.
 const MAX_CELLS: u64 = 4096;
-/// Up to this many windows, each window is a cell, however large other regions are.
+/// A region of at most this many windows is drawn window by window, however large other regions are.
 const FEW_WINDOWS: usize = 256;
-/// An empty stretch of more cells than this is collapsed.
+/// A longer empty stretch, in cells, is collapsed.
 const KEPT_EMPTY: u64 = 2;
 
-/// The extent of a cell.
+/// How many windows a cell represents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
     /// Size of a window: that of a PMD leaf.
@@ -25,7 +25,7 @@ pub struct Scale {
 pub struct Filling {
     /// Mapped by leaves of PMD size or more, or by pool pages.
     pub leaf_bytes: u64,
-    /// Mapped by base-page entries, in larger folios that are mapped whole.
+    /// Mapped by base-page entries, in larger folios that are mapped completely.
     pub folio_bytes: u64,
     /// Mapped by base-page entries, without a visible larger folio.
     pub base_bytes: u64,
@@ -35,15 +35,15 @@ pub struct Filling {
     pub why: Why,
 }
 
-/// Why windows are not mapped larger: the index of the cause in the region's list.
+/// Why windows are not mapped larger: the index of the cause in the region's list of causes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Why {
-    /// They are mapped larger, or the cause is unknown.
+    /// The windows are mapped larger, or the cause is unknown.
     #[default]
     None,
     /// All windows with a cause have this one.
     One(u16),
-    /// Different causes.
+    /// The windows have different causes.
     Several,
 }
 
@@ -56,7 +56,6 @@ pub enum Part {
         start: u64,
         /// End address, exclusive.
         end: u64,
-        /// Its content.
         filling: Filling,
     },
     /// A stretch without memory.
@@ -69,7 +68,7 @@ pub enum Part {
 }
 
 impl Scale {
-    /// The smallest cell with which all regions together have at most [`MAX_CELLS`].
+    /// The smallest cell with which all regions together have at most [`MAX_CELLS`] cells.
     pub fn of(regions: &[&Region], window: PageSize) -> Scale {
         let mut scale = Scale { window, windows: 1 };
         let many = || regions.iter().filter(|region| region.windows.len() > FEW_WINDOWS);
@@ -80,13 +79,13 @@ impl Scale {
         scale
     }
 
-    /// The scale of one region: window by window if it has few of them.
+    /// The scale for one region: window by window if the region has few windows.
     pub fn for_region(self, region: &Region) -> Scale {
         let windows = if region.windows.len() <= FEW_WINDOWS { 1 } else { self.windows };
         Scale { windows, ..self }
     }
 
-    /// Address range of a cell, in bytes.
+    /// Bytes of address space in a cell.
     pub fn bytes(self) -> u64 {
         self.window.bytes().saturating_mul(self.windows)
     }
@@ -97,7 +96,7 @@ impl Scale {
 }
 
 impl Why {
-    /// The combination of two causes.
+    /// The cause of two cells taken together.
     pub fn and(self, other: Why) -> Why {
         match (self, other) {
             (Why::None, one) | (one, Why::None) => one,
@@ -106,7 +105,7 @@ impl Why {
         }
     }
 
-    /// The cause in words; `None` if there is none.
+    /// The cause in words; `None` if there is none to report.
     pub fn describe(self, region: &Region) -> Option<String> {
         match self {
             Why::None => None,
@@ -139,7 +138,7 @@ impl Filling {
     }
 }
 
-/// Number of cells with memory: a region only lists windows with memory.
+/// Number of cells with memory. A region lists only windows with memory.
 fn cells(region: &Region, scale: Scale) -> u64 {
     let mut last = None;
     region
@@ -179,7 +178,7 @@ fn cell(region: &Region, scale: Scale, place: u64, filling: Filling) -> Part {
     Part::Cell { start: start.max(region.start), end: start.saturating_add(scale.bytes()).min(region.end), filling }
 }
 
-/// Appends the cells `from..to` without memory: individually if they are few, otherwise as one part.
+/// Appends the cells `from..to`, which are without memory: individually if they are few, otherwise as one part.
 fn empty(region: &Region, scale: Scale, from: u64, to: u64, parts: &mut Vec<Part>) {
     match to.saturating_sub(from) {
         0 => {}

@@ -1,4 +1,4 @@
-//! Tables of an inspection's page: the content of its pictures, causes, regions, and how they were read.
+//! Tables on an inspection's page: the content of its pictures, causes, regions, and how they were read.
 
 use policy::inspect::{Explained, Inspection, Region};
 use policy::size::{PageSize, format_bytes};
@@ -30,7 +30,7 @@ struct Stretch {
     start: u64,
     end: u64,
     filling: Filling,
-    /// Which classes it contains, and whether it has holes.
+    /// Which classes of memory the stretch contains, and whether it has holes.
     holds: ([bool; 4], bool),
 }
 
@@ -56,7 +56,7 @@ fn stretches(parts: &[Part]) -> Vec<Stretch> {
     all
 }
 
-/// The drawing of a region as text: every stretch, and every cut with a known position.
+/// The drawing of a region as text: every stretch, and every cut whose position is known.
 pub fn drawn(region: &Region, parts: &[Part]) -> String {
     let row = |one: &Stretch| {
         let length = one.end - one.start;
@@ -83,7 +83,7 @@ pub fn drawn(region: &Region, parts: &[Part]) -> String {
     format!("<details>\n<summary>The same as text</summary>\n{table}{cuts}</details>\n")
 }
 
-/// Escaped text in which paths may be broken at slashes.
+/// Escaped text with a possible line break after each slash, for long paths.
 fn breakable(text: &str) -> String {
     escape(text).replace('/', "/<wbr>")
 }
@@ -112,7 +112,7 @@ pub fn causes(causes: &[Explained], caption: &str) -> String {
     wide(caption, &head(&[("bytes", true), ("cause", false), ("seen", false), ("remedy (not tried)", false)]), &rows)
 }
 
-/// The regions, those with the most to gain and the most memory first.
+/// The regions. Those that could gain most come first, then those with the most memory.
 pub fn regions(shown: &[&Region]) -> String {
     let mut sorted = shown.to_vec();
     sorted.sort_by_key(|region| std::cmp::Reverse((region.benefit.bytes, region.resident_bytes())));
@@ -189,7 +189,7 @@ pub fn supply(inspection: &Inspection, base: PageSize) -> String {
         + &format!("<details>\n<summary>Settings of transparent pages</summary>\n{}</details>\n", list(&settings))
 }
 
-/// How the inspection was read, and what makes it partial.
+/// How the inspection was read, and what it could not see.
 pub fn sight(inspection: &Inspection) -> String {
     let partial = inspection.partial.iter().map(|why| format!("<li><strong>partial</strong>: {}</li>\n", escape(why)));
     let seen = inspection.sight.describe().into_iter().map(|line| format!("<li>{}</li>\n", escape(&line)));

@@ -11,7 +11,7 @@ use crate::html::tests::{browse, browser, elements};
 
 const WINDOW: u64 = 2 << 20;
 
-/// A region with windows filled by a rule.
+/// A region whose windows are filled by `filled`.
 fn region(start: u64, windows: u64, filled: impl Fn(u64) -> Option<Window>) -> Region {
     let windows_in: Vec<Window> = (0..windows)
         .filter_map(|at| filled(at).map(|window| Window { start: start + at * WINDOW, ..window }))
@@ -142,7 +142,7 @@ fn empty_stretches_collapse_and_short_ones_stay() {
 
 #[test]
 fn cells_hold_what_their_windows_hold_and_end_where_the_region_ends() {
-    // Neither end is aligned to a cell.
+    // Neither end of the region is aligned to a cell.
     let one = region(WINDOW * 3, 10, |at| if at < 5 { leaf() } else { base(4096) });
     let parts = strip(&one, Scale { window: PageSize::M2, windows: 4 });
     let cells: Vec<(u64, u64, u64, u64)> = parts
@@ -178,13 +178,13 @@ fn the_page_is_well_formed_self_contained_and_small() {
     assert!(html.contains("4G") && html.contains("not advised"), "the answer is at the top");
     let empty = Inspection { regions: Vec::new(), ..sample() };
     elements(&report(&empty, &setting()));
-    // Before Linux 6.7 positions are not visible.
+    // Before Linux 6.7 the kernel gives only sums for a region, without positions.
     let mut by_sums = sample();
     by_sums.regions.iter_mut().for_each(|region| region.windows.clear());
     assert!(report(&by_sums, &setting()).contains("nothing can be drawn"));
 }
 
-/// Everything drawn is also available as text: the bytes of every stretch, and every cut.
+/// Everything that is drawn is also available as text: the bytes of every stretch, and every cut.
 #[test]
 fn all_that_is_drawn_can_be_read() {
     let html = report(&sample(), &setting());

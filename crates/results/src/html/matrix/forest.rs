@@ -1,5 +1,4 @@
-//! Forest plots: for one policy on one machine, the change of each workload with its interval, and the mean of those that make a
-//! claim.
+//! Forest plots: for one policy on one machine, the change of each workload with its interval, and their mean.
 
 use study::matrix::{Cell, Matrix, Row};
 use study::stats::Effect;
@@ -52,7 +51,7 @@ struct Line {
     anchor: Option<String>,
 }
 
-/// A line for each workload with a change, and the mean if there are several.
+/// A line for each workload with a change. If there are several, their mean follows.
 fn lines(rows: &[&Row], policy: usize, mean: Option<Effect>, anchor: &dyn Fn(&Row) -> String) -> Vec<Line> {
     let of_row = |row: &&Row| {
         let cell: &Cell = &row.cells[policy];
@@ -116,7 +115,7 @@ fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) 
         }
     };
     match &line.anchor {
-        // The cells of the map already link to the same rows, so these links are left out of the tab order.
+        // The cells of the heat map already link to the same rows, so these links are left out of the tab order.
         Some(anchor) => figure.raw(&format!("<a href=\"#{anchor}\" tabindex=\"-1\">{mark}</a>")),
         None => figure.raw(&mark),
     }

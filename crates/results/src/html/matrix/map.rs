@@ -1,4 +1,4 @@
-//! The matrix as a heat map: workloads as rows, policies as columns.
+//! The matrix of a study as a heat map: workloads as rows, policies as columns.
 
 use study::matrix::{Cell, Matrix, Row, Standing};
 
@@ -49,7 +49,7 @@ fn map_cell(row: &Row, cell: &Cell, anchor: &str) -> String {
     format!("<td class=\"n\"{style}><a href=\"#{anchor}\">{short}<span class=\"tip\">{tip}</span></a></td>")
 }
 
-/// The colour scale covers a third of the cost to three times the cost, symmetrically.
+/// The colour for a cost. The scale ends at a third of the baseline's cost and at three times the cost.
 fn heat(cost: f64) -> String {
     let share = (cost.ln().abs() / 3f64.ln()).clamp(0.0, 1.0);
     let colour = if cost < 1.0 { "--c1" } else { "--c2" };

@@ -1,5 +1,5 @@
 //! A study as one HTML file: the answer, the matrix as a heat map, forest plots, win shares, memory against speed,
-//! coverage, drift, published figures in their origin's form, and the origin of each row.
+//! coverage, drift, published figures in their origin's form, and how each row was measured.
 
 mod forest;
 mod map;
@@ -15,7 +15,8 @@ use crate::matrix::{Report, Sheet, answer, claimed, counted, findings, further, 
 use crate::sentence::claim_and_rest;
 use crate::text::escape;
 
-/// Anchors of the origins of a matrix's rows on the page: each matrix has its own.
+/// Prefixes of HTML ids, so that rows of several matrices have distinct anchors. An anchor leads to how the row was
+/// measured.
 #[derive(Clone, Copy)]
 enum Anchors {
     Policies,
@@ -25,13 +26,13 @@ enum Anchors {
 }
 
 impl Anchors {
-    /// The id of a row's origin.
+    /// The HTML id of the place that shows how a row was measured.
     fn of(self, matrix: &Matrix, row: &study::matrix::Row) -> String {
         let at = matrix.rows.iter().position(|one| std::ptr::eq(one, row)).expect("it is a row of the matrix");
         format!("{}{at}", self.prefix())
     }
 
-    /// Prefix of the ids of a matrix.
+    /// The prefix of the ids of a matrix.
     fn prefix(self) -> String {
         match self {
             Anchors::Policies => "row".to_owned(),
@@ -55,7 +56,7 @@ pub fn report(report: &Report<'_>) -> String {
     let of_policies = |shown: &dyn Fn(&Matrix) -> String| report.policies().map(shown).unwrap_or_default();
     let of_counted = report.counted.iter().flat_map(counted::of_origin);
     let of_origin: Vec<Sheet> = of_origin(report).into_iter().chain(of_counted).collect();
-    // Tables with a section of their own are not repeated.
+    // Tables that have a section of their own are not repeated here.
     let of_series = series::sheets(&report.series);
     let has_own = |sheet: &Sheet| of_origin.contains(sheet) || of_series.contains(sheet);
     let others: Vec<Sheet> = sheets(report).into_iter().filter(|sheet| !has_own(sheet)).collect();
@@ -122,7 +123,7 @@ fn table(sheet: &Sheet) -> String {
     wide(&sheet.caption, &head, &sheet.rows.iter().map(cells).collect::<String>())
 }
 
-/// A heading whose words are not broken at hyphens, if they are names of moderate length.
+/// A heading whose names are not broken at hyphens, if they are of moderate length.
 fn whole(title: &str) -> String {
     let word = |word: &str| {
         if word.contains('-') && word.chars().count() <= 24 {

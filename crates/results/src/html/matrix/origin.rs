@@ -1,4 +1,4 @@
-//! The origin of each row: its comparison, the commands that reproduce it, the programs that ran, and its limits.
+//! How each row was measured: its comparison, the commands that reproduce it, the programs that ran, and its limits.
 
 use study::matrix::{Matrix, Origin, Row};
 
@@ -8,7 +8,7 @@ use crate::html::tables::wide;
 use crate::matrix::{Report, place};
 use crate::text::{command_line, escape};
 
-/// One table for the matrix, one for that of boots, and one for each matrix of variants.
+/// One table for the matrix of policies, one for that of boots, and one for each matrix of variants.
 pub fn origins(report: &Report<'_>) -> String {
     let boots = report.over_boots.map(|boots| table("Rows over boots", boots, Anchors::Boots));
     let of_variants =

@@ -74,7 +74,8 @@ fn nothing_is_fetched_nothing_runs_and_figures_have_descriptions() {
     });
 }
 
-/// Reports the width of the page and of its window, and which elements are wider than the window without scrolling.
+/// A script that reports the width of the page and of its window, and which elements are wider than the window and do
+/// not scroll.
 const MEASURE: &str = "<script>addEventListener('load', () => {
     const root = document.documentElement, wide = [];
     for (const one of document.querySelectorAll('body *')) {
@@ -84,13 +85,13 @@ const MEASURE: &str = "<script>addEventListener('load', () => {
     root.setAttribute('data-seen', innerWidth + ' ' + root.scrollWidth + ' ' + wide.slice(0, 5).join(','));
 })</script>";
 
-/// The width of the window and of the page, and the elements that do not fit, as laid out by a browser at that width.
+/// As laid out by a browser at this width: the widths of the window and of the page, and the elements that do not fit.
 fn laid_out(browser: &str, directory: &Path, html: &str, width: u32) -> (u32, u32, String) {
     let (before, after) = html.split_once("<meta http-equiv").unwrap();
     let measured = format!("{before}{MEASURE}{}", after.split_once('>').unwrap().1);
     let (page, frame) = (directory.join("measured.html"), directory.join("frame.html"));
     std::fs::write(&page, measured).unwrap();
-    // A window cannot be as narrow as a telephone, but a frame in it can.
+    // A browser window cannot be as narrow as a telephone, but a frame inside it can.
     let script = "<script>addEventListener('message', event => document.title = event.data)</script>";
     let framed = format!(
         "<!doctype html>{script}<iframe src=\"measured.html\" width=\"{width}\" height=\"900\" style=\"border:0\"></iframe>"
@@ -102,7 +103,7 @@ fn laid_out(browser: &str, directory: &Path, html: &str, width: u32) -> (u32, u3
     let measured = std::fs::read_to_string(&page).unwrap().replace(MEASURE, &script_in_frame);
     std::fs::write(&page, measured).unwrap();
     let arguments = ["--dump-dom", "--virtual-time-budget=5000", "--window-size=2600,1000"];
-    // The document may be printed before the frame's message has arrived.
+    // The browser may print the document before the message from the frame has arrived, so this is repeated.
     let seen = (0..3).find_map(|_| {
         let parsed = browse(browser, directory, &arguments, &frame).expect("the browser ends");
         Some(parsed.split_once("<title>")?.1.split_once("</title>")?.0.to_owned())

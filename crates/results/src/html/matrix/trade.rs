@@ -1,4 +1,4 @@
-//! Memory against speed: a point per policy, and the front of policies that no other one beats in both.
+//! Memory against speed: a point per policy, and the front of the policies that no other policy beats in both.
 
 use study::matrix::{Matrix, Total, Trade};
 use study::stats::Effect;
@@ -15,7 +15,7 @@ const RIGHT: f64 = WIDTH - 12.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 252.0;
 
-/// A picture for each machine with figures for more than the baseline.
+/// A picture for each machine on which policies other than the baseline have figures.
 pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
@@ -82,7 +82,7 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
     format!("{}<ul class=\"legend\">{}</ul>\n", figure.finish(), points.iter().map(entry).collect::<String>())
 }
 
-/// Connects the points of the front in the order of their cost.
+/// Connects the points of the front, in the order of their memory cost.
 fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scale, &Scale)) {
     let mut front: Vec<(f64, f64)> = points
         .iter()
@@ -94,7 +94,7 @@ fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scal
     figure.raw(&format!("<polyline class=\"path c0\" points=\"{}\"/>", points.join(" ")));
 }
 
-/// A scale over estimates and the bounds of intervals, in percent.
+/// The scale of an axis, in percent, that contains all estimates and ends of intervals.
 fn scale(effects: impl Iterator<Item = Effect>, coordinates: (f64, f64)) -> Scale {
     let change = |effect: Effect| {
         let Change { percent, interval, .. } = Change::of(&effect);

@@ -1,4 +1,5 @@
-//! Win shares: in how many workloads each policy beats all others, is tied, or has the best estimate, compared with chance.
+//! Win shares: in how many workloads each policy beats all others, ties, or has the best estimate, compared with what
+//! chance would give.
 
 use study::matrix::{Matrix, Total};
 
@@ -13,7 +14,7 @@ const TOP: f64 = 10.0;
 const LINE: f64 = 34.0;
 const BAR: f64 = 18.0;
 
-/// A picture for each machine with more than one race.
+/// A picture for each machine with more than one race (a workload in which the policies are compared).
 pub(super) fn shares(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Bars: cycles lost under each policy, and what maps the memory.
+//! Bars on a simulation's page: cycles lost under each policy, and what maps the memory.
 
 use crate::figure;
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
@@ -14,7 +14,7 @@ const TOP: f64 = 8.0;
 const ROW_HEIGHT: f64 = 34.0;
 /// Number of colours for sizes in the style sheet.
 const SHADES: usize = 9;
-/// The colours that are used unless a machine has more sizes: a scale from light to dark.
+/// The number of shades, from light to dark, that are used unless a machine has more sizes.
 const USUAL_SHADES: usize = 6;
 
 /// Cycles lost per 1000 instructions or runs, one bar per policy of a machine.
@@ -56,7 +56,7 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     Some(figure.finish())
 }
 
-/// Writes the policy of each row, and the reason if there is no cost; returns the rows with a cost.
+/// Writes the policy of each row, or the reason if there is no cost; returns the rows with a cost.
 fn rows<'a>(figure: &mut Figure, cells: &'a [Cell]) -> Vec<(usize, &'a Cell, &'a Cost)> {
     let mut with_cost = Vec::new();
     for (at, cell) in cells.iter().enumerate() {
@@ -74,7 +74,7 @@ fn row_y(at: usize) -> f64 {
     TOP + ROW_HEIGHT * at as f64 + 7.0
 }
 
-/// The memory at the end of the trace by the size of its leaves, one bar per policy of a machine.
+/// The memory at the end of the trace by the size of the leaves that map it, one bar per policy of a machine.
 pub(super) fn census(cells: &[Cell], id: &str) -> Option<String> {
     let total = |cost: &Cost| cost.mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
     let most = costs(cells).map(|(_, cost)| total(cost)).max().filter(|most| *most > 0)?;
@@ -126,7 +126,7 @@ fn kinds(cells: &[Cell]) -> Vec<(u64, u64)> {
 fn shade(kinds: &[(u64, u64)], mapped: &Mapped) -> String {
     let rank = kinds.iter().position(|kind| *kind == (mapped.leaf_bytes, mapped.group_bytes)).unwrap_or(0);
     let shade = match kinds.len() {
-        // The usual shades, as far apart as possible.
+        // At most the usual shades: they are spread as far apart as possible.
         ..=USUAL_SHADES => rank * (USUAL_SHADES - 1) / kinds.len().saturating_sub(1).max(1),
         _ => rank.min(SHADES - 1),
     };

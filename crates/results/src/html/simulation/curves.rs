@@ -1,4 +1,4 @@
-//! Curves: misses against entries, and memory against page size.
+//! Curves on a simulation's page: misses against entries, and memory against page size.
 
 use crate::figure;
 use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
@@ -10,7 +10,7 @@ use study::metric::Unit;
 use super::parts::costs;
 
 const LEFT: f64 = 72.0;
-/// Leaves room for half of the longest axis label.
+/// Right end of the axis; the rest leaves room for half of the longest label.
 const RIGHT: f64 = WIDTH - 26.0;
 /// Minimum distance between the centres of two axis labels.
 const MIN_LABEL_DISTANCE: f64 = 36.0;
@@ -115,7 +115,8 @@ pub(super) fn memory_legend(trace: &Trace) -> String {
     format!("<ul class=\"legend\">{entries}</ul>\n")
 }
 
-/// The line with small marks: touched pages by page size. The larger marks: the peaks under policies, at the size that each requests.
+/// Memory against page size. The line with small marks: bytes of touched pages. The larger marks: the peak under each policy, at the
+/// page size that it requests.
 pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     let footprints = &trace.sweep.as_ref()?.footprints;
     let peaks = peaks(trace);

@@ -61,12 +61,12 @@ pub(super) fn map(sweep: &Sweep, page_bytes: u64, id: &str) -> String {
     figure.finish()
 }
 
-/// Never zero, so that every cell is visible.
+/// The opacity of a cell; never zero, so that every cell is visible.
 fn opacity(sweep: &Sweep, misses: u64) -> f64 {
     if misses == 0 { 0.03 } else { 0.08 + 0.92 * sweep.heat(misses) }
 }
 
-/// The common scale of all maps of a trace.
+/// The legend of the scale, which all maps of a trace share.
 pub(super) fn legend(sweep: &Sweep) -> String {
     let Some((least, most)) = sweep.rates() else { return "<p>No geometry misses.</p>\n".to_string() };
     let steps = [0.0, 0.25, 0.5, 0.75, 1.0].map(|step| {

@@ -1,4 +1,4 @@
-//! A pointer chase over buffers of growing size, measured and modelled.
+//! The page of a pointer chase over buffers of growing size, measured and modelled.
 
 use super::parts::modelled;
 use super::tables;
@@ -14,7 +14,7 @@ const RIGHT: f64 = WIDTH - 16.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 290.0;
 
-/// What a load costs in the largest buffer, under each policy: measured, or else modelled.
+/// What a load costs in the largest buffer under each policy: as measured, or as modelled if nothing was measured.
 fn answer(document: &Knees) -> String {
     let (lines, unit) = match &document.measured_ns[..] {
         [] => (&document.modelled_cycles, "cycles of translation"),
@@ -65,7 +65,7 @@ fn figures(document: &Knees) -> String {
     )
 }
 
-/// Lines over bytes on a logarithmic scale.
+/// Values over bytes on a logarithmic scale, one line each.
 fn picture(lines: &[Line], id: &str, title: &str) -> Option<String> {
     let points = || lines.iter().flat_map(|line| &line.points);
     let first = points().map(|(bytes, _)| *bytes).min()?;

@@ -41,7 +41,7 @@ pub fn report(document: &Document) -> String {
     page(&document.title, &header, &sections, &footer)
 }
 
-/// The first claim about the first trace, with the number of further machines; what the page is about if there is none.
+/// The first claim about the first trace, with the number of further machines. If there is no claim, the title of the document.
 fn answer(document: &Document) -> String {
     let first = document.traces.first().and_then(|trace| Some((trace, trace.answers.first()?)));
     let Some((trace, sentences)) = first else { return document.title.clone() };

@@ -1,4 +1,4 @@
-//! Parts shared by the figures and tables of a simulation.
+//! Parts that the figures and tables of a simulation share.
 
 use crate::html::parts::captioned;
 use crate::simulation::{Cell, Cost, Trace};
@@ -8,7 +8,7 @@ pub fn machines(trace: &Trace) -> Vec<&[Cell]> {
     trace.cells.chunk_by(|one, other| one.machine == other.machine).collect()
 }
 
-/// The unit per 1000 of which rates of these cells are given.
+/// The unit to which rates of these cells refer.
 pub fn unit(cells: &[Cell]) -> &'static str {
     costs(cells).next().map_or("instructions", |(_, cost)| cost.per.unit())
 }
@@ -17,7 +17,7 @@ pub fn costs(cells: &[Cell]) -> impl Iterator<Item = (&Cell, &Cost)> {
     cells.iter().filter_map(|cell| Some((cell, cell.outcome.as_ref().ok()?)))
 }
 
-/// A figure with a caption that names the provenance of its numbers.
+/// A figure with a caption, which says that the numbers are modelled.
 pub fn modelled(picture: &str, caption: &str) -> String {
     captioned(picture, &format!("{caption} (modelled)"))
 }

@@ -1,4 +1,4 @@
-//! Tables of simulations.
+//! Tables of a simulation's page.
 
 use crate::figure;
 use crate::html::tables::{reason, wide};
@@ -24,7 +24,7 @@ pub(super) fn facts(facts: &[(String, String)]) -> String {
 /// Columns of the table of a machine's figures.
 const KEYS: [&str; 4] = ["key", "value", "provenance", "source or reason"];
 
-/// The headings of a table; those not in `words` head columns of figures.
+/// The headings of a table. Headings in `words` are of columns with text, all others of columns with figures.
 fn heads(names: &[&str], words: &[&str]) -> String {
     let head = |name: &&str| {
         let class = if words.contains(name) { "" } else { " class=\"n\"" };
@@ -90,7 +90,8 @@ fn result_row(cell: &Cell) -> String {
     )
 }
 
-/// Cycles of translation and of the kernel under each policy of a machine, if the machine file gives the kernel's costs.
+/// Cycles of translation and of the kernel under each policy of a machine. Only for machines whose file gives the
+/// kernel's costs.
 pub(super) fn kernel(cells: &[Cell]) -> String {
     let row = |(cell, cost): (&Cell, &Cost)| {
         let kernel = cost.kernel?;

@@ -1,4 +1,4 @@
-//! The page of a made-up simulation: what it must contain, and what it must not.
+//! The page of an invented simulation: what it must contain, and what it must not contain.
 
 use super::*;
 use crate::simulation::{
@@ -199,7 +199,8 @@ fn an_empty_document_and_one_of_geometries_alone_are_shown() {
     swept.traces[0].cells.clear();
     let html = report(&swept);
     assert!(html.contains("4 sets of 8 ways") && !html.contains("Verdicts"));
-    // Without policies there are no peaks, and in dark mode a stronger shade is not darker.
+    // Without policies no peaks are drawn, so the legend must not mention them. In dark mode a stronger shade is not
+    // darker.
     assert!(!html.contains("marks are the peaks") && report(&document()).contains("marks are the peaks"));
     assert!(!html.contains("darker"));
     swept.traces[0].sweep = Some(Sweep::default());

@@ -8,7 +8,7 @@ use super::*;
 use crate::matrix::sample::with_report;
 use crate::matrix::{Report, claim as claimed, conclude, document as whole, mail, markdown, render};
 
-/// Reading costs 10 instructions, and building 30 to 70.
+/// A study in which reading costs 10 instructions, and building 30 to 70.
 fn definition() -> Definition {
     let cost = |event: &str, instructions: [u32; 2], basis: &str| serde_json::json!({ "event": event, "instructions": instructions, "basis": basis, "source": format!("{event}|()") });
     let published = |phase: &str, variant: &str, change: &str| {
@@ -62,7 +62,7 @@ fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
         let weighed = report.counted.as_ref().unwrap();
         let lines = weighed.lines("enable", "skip");
         let lines: Vec<(&str, &str)> = lines.iter().map(|(name, cells)| (name.as_str(), cells[0].as_str())).collect();
-        // 990 of 8000 is 12.4 %, and of 4000 24.8 %.
+        // 990 saved instructions are 12.4 % of 8000, and 24.8 % of 4000.
         let range = "12.4 to 24.8";
         let expected =
             [("4K", range), ("64K", range), ("average", range), ("by instructions", range), ("a round", "20")];

@@ -8,9 +8,9 @@ use super::super::counted::costs_in_words;
 use super::super::series::{cell, provenance, sentences};
 use super::layout::{Columns, folded, paragraph};
 
-/// Columns for the name of a granule.
+/// Columns for the name of a row, such as a granule.
 const NAME: usize = 20;
-/// Columns for a size, and the number of columns of bytes that are held for it.
+/// Columns for a size, and the number of columns of values for it.
 const SIZE: usize = 7;
 const HELD: usize = 3;
 

@@ -42,7 +42,7 @@ pub fn of_hosts(hosts: &[HostOf], boots: &[Boot]) -> String {
     text
 }
 
-/// The name of the kernel that pagelab booted, or of the host.
+/// The name of the kernel that pagelab booted, or else of the host.
 fn name(host: &HostOf) -> &str {
     kernel_of(&host.machine).unwrap_or(&host.label)
 }
@@ -64,7 +64,7 @@ fn machine(machine: &Machine) -> String {
     )
 }
 
-/// The release and the build of a kernel; its image, where pagelab booted it.
+/// The release and the build of a kernel. If pagelab booted the kernel, also its image.
 fn kernel(host: &HostOf, boots: &[Boot], is_one_of_several: bool) -> String {
     let label = if is_one_of_several { format!("{}: ", name(host)) } else { String::new() };
     let kernel = kernel_of(&host.machine);
@@ -76,7 +76,7 @@ fn kernel(host: &HostOf, boots: &[Boot], is_one_of_several: bool) -> String {
     format!("{label}{}{image}{words}", host.machine.kernel)
 }
 
-/// The settings of transparent huge pages in the first run of the baseline: `enabled madvise, defrag madvise`.
+/// The settings of transparent huge pages in the baseline's first run: `enabled madvise, defrag madvise`.
 pub fn settings(comparison: &Comparison) -> Option<String> {
     let of_baseline = |record: &&study::trial::TrialRecord| record.trial.arm == comparison.design.baseline;
     let settings: &BTreeMap<String, String> = &comparison.trials.iter().find(of_baseline)?.state_before.settings;
@@ -90,7 +90,7 @@ pub fn settings(comparison: &Comparison) -> Option<String> {
     (!shown.is_empty()).then(|| shown.join(", "))
 }
 
-/// The number and the order of the runs.
+/// The number of runs, and their order.
 pub fn design(comparison: &Comparison) -> String {
     let design = &comparison.design;
     let khugepaged = figure::khugepaged(design);

@@ -1,5 +1,5 @@
-//! A row of the matrix in a mail: absolute figures with their spread, changes with their intervals, and a reason for
-//! every figure that is missing.
+//! One row of the matrix in a mail: absolute figures with their spread, changes with their intervals, and a reason for
+//! every missing figure.
 
 use policy::cause::{Cause, CauseShare};
 use policy::size::format_bytes;
@@ -14,18 +14,18 @@ use super::super::figures;
 use super::layout::{Columns, folded, item};
 use crate::figure::{self, Change};
 
-/// Columns for the name of an arm, and for its figures.
+/// Columns for the name of an arm.
 const NAME: usize = 18;
 const HEADS: [(&str, usize); 4] = [("median", 11), ("least..most", 18), ("change", 9), ("95% interval", 16)];
-/// The number of causes that are named for an arm.
+/// Maximum number of causes named for an arm.
 const CAUSES: usize = 2;
 
 /// Which metrics are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Times, faults, memory, and what programs print.
+    /// Times, faults, memory, and metrics that programs print.
     All,
-    /// Times, and what programs print.
+    /// Times, and metrics that programs print.
     Times,
 }
 
@@ -34,7 +34,7 @@ pub fn of_row(row: &Row, extent: Extent) -> String {
     let blocks = if row.blocks > 0 { format!(" ({} blocks)", row.blocks) } else { String::new() };
     let mut text = folded(&format!("{}{blocks}", row.workload), 2) + "\n" + &columns().heads();
     let metrics = metrics(row, extent);
-    // The baseline first; it need not be the first policy of a study.
+    // The baseline is shown first; in the study it may be any policy.
     let (old, new): (Vec<&Cell>, Vec<&Cell>) = row.cells.iter().partition(|cell| cell.standing == Standing::Baseline);
     let cells: Vec<&Cell> = old.into_iter().chain(new).collect();
     for metric in &metrics {
@@ -51,7 +51,7 @@ pub fn has_figure(cell: &Cell) -> bool {
     !matches!(cell.standing, Standing::None { .. })
 }
 
-/// The metrics of a row: the primary one first, and no time if an emulator ran it.
+/// The metrics of a row: the primary metric first, and no time if the row was measured in emulation.
 fn metrics(row: &Row, extent: Extent) -> Vec<String> {
     let times = [names::WALL_S, names::SYSTEM_S, names::USER_S].map(str::to_owned);
     let further = match extent {
@@ -105,7 +105,7 @@ pub fn estimate(effect: &Effect) -> String {
     Change::of(effect).estimate().replace(' ', "")
 }
 
-/// `-13.4..-11.2`; empty if there is none.
+/// `-13.4..-11.2`; empty if the effect has no interval.
 pub fn interval(effect: &Effect) -> String {
     Change::of(effect).range().map(|range| range.replace(" to ", "..")).unwrap_or_default()
 }
@@ -130,7 +130,7 @@ fn count_of_runs(runs: u32) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
-/// Why an arm has no figure, or did not get the pages of its policy; `None` if neither is so.
+/// Why an arm has no figure, or did not get the pages of its policy; `None` if it has both.
 pub fn why_not(cell: &Cell) -> Option<String> {
     match (&cell.standing, cell.basis.holding) {
         (Standing::None { why }, _) => Some(format!("no figure: {why}")),
@@ -139,7 +139,7 @@ pub fn why_not(cell: &Cell) -> Option<String> {
     }
 }
 
-/// Whether the pages were those of the policy, and if not, why.
+/// Whether the arm got the pages of its policy, and if not, why.
 fn pages(cell: &Cell) -> Option<String> {
     let share = cell.coverage_ratio.map(figure::share);
     let on_share = share.as_ref().map(|share| format!(" on {share} of the memory")).unwrap_or_default();
@@ -157,7 +157,7 @@ fn pages(cell: &Cell) -> Option<String> {
 }
 
 fn causes(cell: &Cell) -> String {
-    // A proof is listed among the causes, but is not one.
+    // The list of causes can contain a proof, which is not a cause.
     let causes = cell.basis.causes.iter().filter(|share| share.cause != Cause::ProvenByThpDisable).collect::<Vec<_>>();
     let clause = |share: &&CauseShare| {
         let bytes = share.bytes.map(|bytes| format!(" ({} a run)", format_bytes(bytes)));
@@ -171,7 +171,7 @@ fn causes(cell: &Cell) -> String {
     }
 }
 
-/// Why cells of the table are empty, apart from arms without any figure.
+/// Why single cells of the table are empty. Arms without any figure are explained elsewhere.
 fn holes(row: &Row, metrics: &[String]) -> Vec<String> {
     let known: Vec<&Cell> = row.cells.iter().filter(|cell| has_figure(cell)).collect();
     let compared = || known.iter().filter(|cell| cell.standing != Standing::Baseline);

@@ -1,10 +1,10 @@
-//! Lines of a mail: ASCII, of at most 72 columns whatever they contain.
+//! Lines of a mail: ASCII, at most 72 columns whatever the text contains.
 
 use crate::text::{ascii, command_line, fold, printable};
 
 /// Columns of a line.
 pub const WIDTH: usize = 72;
-/// Columns before the text of a fact.
+/// Columns of a fact before its text.
 const LABEL: usize = 10;
 
 /// Text from outside in ASCII, without anything that acts on a terminal.
@@ -50,13 +50,13 @@ pub struct Columns {
 }
 
 impl Columns {
-    /// As many columns of one width as there are headings.
+    /// Columns of equal width, as many as there are headings.
     pub fn of_equal_width(name: usize, heads: &[&str]) -> Columns {
         let width = (WIDTH - name) / heads.len().max(1);
         Columns { name, figures: heads.iter().map(|head| (plain(head), width)).collect() }
     }
 
-    /// The headings, on several lines if one is too long.
+    /// The headings, on several lines if a heading is too long for its column.
     pub fn heads(&self) -> String {
         let heads: Vec<Vec<String>> = self.figures.iter().map(|(head, width)| parts(head, width - 1)).collect();
         let lines = heads.iter().map(Vec::len).max().unwrap_or(0);
@@ -67,7 +67,7 @@ impl Columns {
         (0..lines).map(|number| self.line("", &at(number))).collect()
     }
 
-    /// A line; if a cell does not fit its column, a line for each cell with its heading.
+    /// A line of the table. If a cell does not fit its column, each cell gets a line of its own with its heading.
     pub fn row(&self, name: &str, cells: &[String]) -> String {
         let cells: Vec<String> = cells.iter().map(|cell| plain(cell)).collect();
         let figures = || cells.iter().zip(&self.figures);
@@ -84,7 +84,7 @@ impl Columns {
         (self.named(name) + &cells.collect::<String>()).trim_end().to_owned() + "\n"
     }
 
-    /// The first column of a line. A longer name gets lines of its own.
+    /// The first column of a line. A name that is too long gets lines of its own above it.
     fn named(&self, name: &str) -> String {
         let (name, width) = (plain(name), self.name);
         if name.len() > width { format!("{}\n{:width$}", folded(&name, 4), "") } else { format!("{name:<width$}") }
@@ -109,8 +109,8 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width).collect()
 }
 
-/// A command line that a shell reads as these words: a line that continues ends in a backslash, and a word that is longer than a
-/// line continues at the first column.
+/// A command line that can be pasted into a shell. A line that continues ends in a backslash; the rest of a word that is longer
+/// than a line continues at the first column.
 pub fn command(words: &[String]) -> String {
     const MARGIN: &str = "  ";
     const FURTHER: &str = "    ";
@@ -133,7 +133,7 @@ pub fn command(words: &[String]) -> String {
     lines.join("\n") + "\n"
 }
 
-/// A word quoted for a shell, in parts of at most `width` columns that follow each other without a space.
+/// A word quoted for a shell, in parts of at most `width` columns. The parts must follow each other without a space.
 fn quoted(word: &str, width: usize) -> Vec<String> {
     let mut parts: Vec<String> = Vec::new();
     let mut part = String::new();

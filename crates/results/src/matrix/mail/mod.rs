@@ -1,6 +1,6 @@
-//! The report as a mail: plain ASCII in 72 columns, as customary on kernel mailing lists. It has what a reviewer asks for:
-//! machines, kernels, commands, the number of runs; absolute figures with their spread, changes with their intervals, and a
-//! reason for every figure that is missing.
+//! The report of a study as a mail: plain ASCII in 72 columns, as customary on kernel mailing lists. It has what a reviewer
+//! asks for: machines, kernels, commands, the number of runs; absolute figures with their spread, changes with their
+//! intervals, and a reason for every missing figure.
 
 mod counted;
 mod facts;
@@ -31,26 +31,25 @@ pub(super) use figures::why_not;
 pub use layout::WIDTH;
 pub use one::comparison;
 
-/// The number of workloads up to which faults and memory are shown.
+/// Faults and memory are shown only for at most this many workloads.
 const FEW: usize = 8;
-/// Additional columns of the origin's form.
+/// Maximum number of additional columns of the origin's table.
 const FORM_COLUMNS: usize = 3;
 
-/// Explains intervals, and why one can exclude zero although the word is `undecided`.
+/// Explains intervals, and why a change is undecided although its interval excludes zero.
 const INTERVALS: &str = ", with the 95 % interval of each change by itself; words such as undecided allow for the number of \
     arms and of workloads";
 /// Explains why the ratio of two medians can differ from the change.
 const MEDIANS: &str = "A change is estimated from pairs of runs next to each other, so it can differ from the ratio \
     of the medians. least..most: of the runs.";
-/// The same for rows over boots.
+/// The same as [`MEDIANS`], for rows over boots.
 const MEDIANS_OF_BOOTS: &str = "A change is estimated from boots next to each other, so it can differ from the ratio of the medians. \
     least..most: of the medians of boots.";
 
-/// What an emulated instruction count contains, next to the result that it may decide.
+/// Explains what an emulated instruction count contains. Printed next to a result that this may decide.
 const CLEARED: &str = "An emulator counts each byte that is cleared (rep stosb) as an instruction, so a difference in zeroing weighs much more \
     here than on a processor.";
 
-/// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
     std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
@@ -99,7 +98,7 @@ fn policies(report: &Report<'_>) -> Vec<String> {
     sentences.chain(bare).collect()
 }
 
-/// The origin's own form: a row per configuration, its change, and as many columns as fit.
+/// The result in the form of the origin's table: a row per configuration, its change, and as many other columns as fit.
 fn of_form(form: &matrix::Filled) -> String {
     let further: Vec<&(String, String)> = form.columns.iter().take(FORM_COLUMNS).collect();
     let heads = std::iter::once(figure::title(&form.metric))
@@ -145,7 +144,7 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
             text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
         }
         let what = of_rows(report.definition);
-        // Policies are alternatives: a mean over them is about no program.
+        // Policies are alternatives, so a mean over policies describes no program.
         if report.definition.name != NO_STUDY {
             text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline, what));
         }
@@ -154,7 +153,7 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
     text
 }
 
-/// A row, and where it is one of a study, the command of its workload.
+/// A row with its figures, and in a study also the command of its workload.
 fn of_row(report: &Report<'_>, row: &Row, extent: Extent) -> String {
     let is_own = |workload: &&Workload| {
         let rest = row.workload.strip_prefix(&workload.name);
@@ -177,7 +176,7 @@ fn has_interval(row: &Row) -> bool {
     row.cells.iter().flat_map(|cell| cell.effects.values()).any(|effect| effect.low.is_some())
 }
 
-/// Distinct remarks on the rows of a machine, each with the rows to which it applies.
+/// Distinct remarks on the rows of a machine, each with the rows to which it applies. `what`: the noun for the rows.
 fn limits(rows: &[&Row], what: &str) -> String {
     let line = |(_, note, workloads): &(&str, &str, Vec<&str>)| {
         let of = if workloads.len() == rows.len() { format!("all {what}") } else { workloads.join(", ") };
@@ -187,7 +186,7 @@ fn limits(rows: &[&Row], what: &str) -> String {
     if lines.is_empty() { lines } else { format!("What limits these figures:\n{lines}\n") }
 }
 
-/// The reasons of rows without any figure.
+/// The rows without any figure, with the reasons.
 fn without_figure(matrices: &[&Matrix]) -> String {
     let is_empty = |row: &&Row| !row.cells.iter().any(has_figure);
     let rows: Vec<Row> = matrices.iter().flat_map(|matrix| &matrix.rows).filter(is_empty).cloned().collect();
@@ -196,7 +195,7 @@ fn without_figure(matrices: &[&Matrix]) -> String {
     if lines.is_empty() { lines } else { format!("No figure:\n{lines}\n") }
 }
 
-/// The means over all rows, if there are several. `what`: what they are.
+/// The means over all rows, if there are several rows. `what`: the noun for the rows.
 fn together(totals: &[&Total], baseline: &str, what: &str) -> String {
     let is_mean = |total: &&&Total| total.mean.is_some_and(|mean| mean.of > 1);
     let others: Vec<&&Total> = totals.iter().filter(|total| total.policy != baseline).filter(is_mean).collect();
@@ -214,7 +213,7 @@ fn together(totals: &[&Total], baseline: &str, what: &str) -> String {
     text + "\n"
 }
 
-/// Published figures, one paragraph each.
+/// The published figures and their sources, one paragraph each.
 fn sources(report: &Report<'_>) -> String {
     let sets = report.published().map(|set| {
         let found = match (set.published.measure, set.found) {

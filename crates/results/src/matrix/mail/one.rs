@@ -1,4 +1,4 @@
-//! A stored comparison as a mail.
+//! A single stored comparison as a mail.
 
 use study::comparison::Comparison;
 use study::matrix::Row;
@@ -12,7 +12,6 @@ use crate::rows::{self, baseline_label};
 use crate::sentence;
 use crate::text::{command_line, date_time};
 
-/// The comparison as a mail.
 pub fn comparison(comparison: &Comparison) -> String {
     let design = &comparison.design;
     let policies: Vec<String> = design.compared().map(|arm| design.arms[arm].label.clone()).collect();

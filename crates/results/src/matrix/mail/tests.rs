@@ -9,7 +9,7 @@ use super::super::sample::{definition, with_report};
 use super::super::*;
 use crate::sample;
 
-/// Checks what holds for every mail.
+/// Checks what every mail must fulfil.
 fn check(text: &str) {
     assert!(text.is_ascii(), "{text}");
     let long: Vec<&str> = text.lines().filter(|line| line.len() > 72).collect();
@@ -21,7 +21,7 @@ fn line<'a>(text: &'a str, begin: &str) -> &'a str {
     text.lines().find(|line| line.starts_with(begin)).unwrap_or_else(|| panic!("{begin} in\n{text}"))
 }
 
-/// The lines between a metric's name and the next.
+/// The lines after a metric's name, up to the next metric.
 fn of_metric<'a>(text: &'a str, metric: &str) -> Vec<&'a str> {
     let lines = text.lines().skip_while(|line| *line != metric).skip(1);
     lines.take_while(|line| line.starts_with("  ")).collect()
@@ -39,7 +39,7 @@ fn a_mail_of_a_comparison_has_what_a_reviewer_asks_for() {
     assert!(text.contains("  pagelab compare"), "{text}");
     let wall = of_metric(&text, "wall time");
     let cells: Vec<Vec<&str>> = wall.iter().map(|line| line.split_whitespace().collect()).collect();
-    // The baseline first, with its median and its spread; then changes with their intervals.
+    // The baseline is first, with its median and its spread; the other arms follow, with changes and intervals.
     assert_eq!((cells[0][0], cells[0].len()), ("default", 5), "{wall:?}");
     let thp = cells.iter().find(|cells| cells[0] == "thp").unwrap();
     assert!(thp.len() == 7 && thp[5] == "-11.8%" && thp[6].contains(".."), "{wall:?}");
@@ -160,7 +160,7 @@ fn effect() -> impl Strategy<Value = Effect> {
     })
 }
 
-/// A cell with a figure, or a hole.
+/// A cell with a figure, or an empty cell.
 fn cell(metrics: Vec<String>) -> impl Strategy<Value = study::matrix::Cell> {
     let count = metrics.len();
     let known = (proptest::collection::vec((figure(), figure(), effect(), any::<[bool; 2]>()), count), any::<bool>());

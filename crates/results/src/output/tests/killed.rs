@@ -1,4 +1,4 @@
-//! Files left by killed runs, and which runs remove them.
+//! Tests of files left by killed runs, and of which runs remove them.
 
 use super::*;
 use crate::writer::Writer;

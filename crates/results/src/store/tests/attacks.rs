@@ -1,16 +1,16 @@
-//! Stores that are almost valid: bytes of the file and values of its rows are changed. Reading and showing them must
-//! end with a comparison or an error. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
+//! Tests with stores that are almost valid: bytes of the file, or values of its rows, are changed. Reading and showing
+//! such a store must end with a comparison or an error. `PAGELAB_TEST_TIMES=100` tries a hundred times as many.
 
 use testing::{Random, mutation};
 
 use super::*;
 use crate::{advice, csv, html, json, sentence, table};
 
-/// Number of stores that one process reads, and its limits of memory and time, which are far above what it needs.
+/// Number of stores that one process reads, and the limits of its memory and time, far above what it needs.
 const ROUND: usize = 8;
 const LIMITS: [&str; 3] = ["--as=4294967296", "--cpu=200", "--core=0"];
 
-/// Directory of the changed stores, for the process that reads them.
+/// Environment variable with the directory of the changed stores, for the process that reads them.
 const MUTATIONS: &str = "PAGELAB_TEST_MUTATIONS";
 
 /// Creates a store with each kind of comparison.
@@ -45,13 +45,13 @@ fn change_row(path: &Path, random: &mut Random) {
             0 => String::new(),
             _ => format!("WHERE rowid = (SELECT rowid FROM {table} LIMIT 1 OFFSET {})", random.below(40)),
         };
-        // Keys and constraints reject some of them.
+        // Keys and constraints reject some of these values.
         let _ = connection.execute(&format!("UPDATE OR IGNORE {table} SET {column} = ?1 {some}"), [value]);
     }
     drop(connection);
 }
 
-/// Reads all of a store, and renders it in every form.
+/// Reads a store completely, and renders it in every form.
 fn read_and_show(path: &Path) -> Result<(), Error> {
     let Some(store) = Store::find(path, || false)? else { return Ok(()) };
     store.check()?;

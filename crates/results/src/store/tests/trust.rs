@@ -23,7 +23,7 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
     readable(path.parent().unwrap(), 0o755);
     readable(&path, 0o444);
     let error = if is_root() {
-        // Root may write everything.
+        // Root may write anything, so another user must write.
         let child = write_as_nobody(directory.path(), &path);
         String::from_utf8(child.wait_with_output().unwrap().stderr).unwrap()
     } else {
@@ -32,7 +32,8 @@ fn a_file_without_the_right_to_write_can_be_read_and_not_written() {
     assert!(error.contains("ReadOnly"), "{error}");
 }
 
-/// Another user begins a comparison. That user may not even run programs in a private directory, so the program is copied.
+/// Another user begins a comparison in the store. That user may be unable to run programs in the private directory of the
+/// build, so the program is copied.
 fn write_as_nobody(directory: &Path, store: &Path) -> Child {
     let program = directory.join("test");
     std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
@@ -60,7 +61,7 @@ fn waits_for_an_index_that_root_has_not_yet_given_away() {
         std::fs::write(&index, "").unwrap();
         let child = write_as_nobody(directory.path(), &path);
         if is_given {
-            // SQLite opens the index together with the log; whether the caller waits is visible soon after.
+            // SQLite opens the index together with the log. Soon after, the test can see whether the caller waits.
             while !home.join("results.sqlite-wal").exists() {
                 std::thread::yield_now();
             }
@@ -108,7 +109,7 @@ fn root_does_not_follow_the_links_of_others() {
     }
 }
 
-/// Objects that pagelab does not create in a store, and the resulting message.
+/// Objects that pagelab does not create in a store, each with the resulting message.
 const ADDED: [(&str, &str); 7] = [
     (
         "CREATE TRIGGER spin AFTER INSERT ON trials BEGIN
@@ -130,7 +131,7 @@ fn a_store_with_another_schema_is_refused_and_left_unchanged() {
         let id = store.begin(&sample::empty()).unwrap();
         plain(&store).execute_batch(added).unwrap();
         let path = store.path().to_path_buf();
-        // The store that is already open notices it as well, before any other operation.
+        // The store that is already open notices the object too, before any other operation.
         let record = &sample::comparison().trials[0];
         for error in [store.append(id, record).unwrap_err(), store.load(id).map(drop).unwrap_err()] {
             assert!(
@@ -156,7 +157,7 @@ fn a_store_analysed_by_sqlite_is_still_valid() {
     assert_eq!(Store::open(store.path()).unwrap().list().unwrap().len(), 2);
 }
 
-/// Schemas are compared before anything can run; should an object pass the check, it has no effect.
+/// Even if an object passed the comparison of schemas, it would have no effect.
 #[test]
 fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
     let (_directory, store) = store();
@@ -174,7 +175,7 @@ fn triggers_and_views_do_nothing_and_the_schema_cannot_be_written() {
     }
 }
 
-/// Whether the store below was asked to stop.
+/// Whether the store in the next test was asked to stop.
 static STOP: std::sync::atomic::AtomicBool = std::sync::atomic::AtomicBool::new(false);
 
 #[test]
@@ -251,4 +252,4 @@ fn a_store_that_is_removed_or_replaced_is_noticed_and_results_are_set_aside() {
     }
 }
 
-// Several processes: the tests run this same program again, with one of the ignored functions below.
+// Tests with several processes: they run this same program again, with one of the ignored functions below.

@@ -1,4 +1,4 @@
-//! The choice of geometries for a sweep.
+//! Which TLB geometries a sweep simulates ([`Chosen`]).
 
 use model::tlb_geometry::{MAX_WAYS, SET_SHIFTS};
 use policy::size::{SizeError, format_bytes, parse_bytes};
@@ -16,7 +16,7 @@ pub struct Range {
     pub most: u32,
 }
 
-/// The requested geometries.
+/// The requested numbers of sets, numbers of ways and page sizes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Chosen {
     /// Numbers of sets.

@@ -11,11 +11,11 @@ use serde_json::{Value, json};
 use super::super::swept::{Swept, footprint_documents};
 use crate::table::describe::grouped;
 
-/// With more numbers of ways, a table shows selected ones. JSON and HTML have all.
+/// If there are more numbers of ways than this, a table shows only some of them. JSON and HTML have all.
 const MAX_COLUMNS: usize = 6;
-/// The selected numbers of ways. The fewest and the most are shown in addition.
+/// The numbers of ways that a table then shows, in addition to the fewest and the most.
 const SHOWN_WAYS: [u32; MAX_COLUMNS] = [1, 2, 4, 8, 12, 15];
-/// As [`SHOWN_WAYS`], for more than 16 ways.
+/// Like [`SHOWN_WAYS`], but for more than 16 ways.
 const SHOWN_OF_MANY: [u32; MAX_COLUMNS] = [1, 4, 8, 16, 32, 64];
 
 /// The document of a trace in `pagelab.sim-sweep/1`.
@@ -41,7 +41,8 @@ pub fn texts(all: &[(&Path, Swept)], width: usize) -> String {
     all.iter().map(|(file, swept)| text(file, swept, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// The size that a TLB needs, and for each page size a table and a heat map: one row per number of sets, one column per number of ways.
+/// The text of one trace: which TLB each page size needs, and for each page size a table and a heat map with one row per number of sets
+/// and one column per number of ways.
 fn text(file: &Path, swept: &Swept, width: usize) -> String {
     let sweep = &swept.sweep;
     let unit = sweep.per.unit();
@@ -115,7 +116,7 @@ fn of_size(sweep: &Sweep, page_bytes: u64, width: usize) -> String {
     format!("\npages of {}{hidden}\n{table}\n\n{}", format_bytes(page_bytes), shading.trim_end())
 }
 
-/// The numbers of ways in a table: all, or the fewest, the most, and common ones.
+/// The numbers of ways that a table shows: all, or else the fewest, the most, and common ones.
 fn shown(ways: &[u32]) -> Vec<u32> {
     if ways.len() <= MAX_COLUMNS {
         return ways.to_vec();

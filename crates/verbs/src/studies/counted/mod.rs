@@ -1,7 +1,7 @@
-//! The counted part of a study: numbers of events, weighed with the costs in the study's file.
+//! The counted part of a study ([`CountedState`]): numbers of events, weighed with the costs in the study's file.
 //!
-//! Counts are exact and equal on every machine, so they are made once and kept in the store, like simulations. The file gives
-//! the costs: changing a cost needs no new count.
+//! Counts are exact and equal on every machine, so they are made once and kept in the store, like simulations. The costs are
+//! in the study's file, so changing a cost needs no new count.
 
 mod stage2;
 
@@ -13,7 +13,7 @@ use study::definition::Definition;
 
 use crate::failure::{Failure, report};
 
-/// The counted part of a study: the stored cases, and what is missing.
+/// The counted part of a study: the cases in the store, and the granules that were not counted yet.
 pub struct CountedState<'a> {
     /// The definition of the counted part.
     pub counted: &'a Counted,
@@ -100,14 +100,15 @@ impl<'a> CountedState<'a> {
     }
 }
 
-/// A key of everything that determines the counts, except the granule and the variant, which the store keeps separately.
+/// A key of everything that determines the counts, except the granule and the variant, for which the store has columns
+/// of their own.
 fn subject(counted: &Counted, phase: &str, backing: &str) -> String {
     let Counted { what, bytes, .. } = counted;
     let version = env!("CARGO_PKG_VERSION");
     json!({ "counted": what, "bytes": bytes, "phase": phase, "backing": backing, "pagelab": version }).to_string()
 }
 
-/// The cases of a granule, in order; `None` if one is missing.
+/// All cases of a granule, in order; `None` if a case is missing.
 fn of_granule(counted: &Counted, granule: &str, stored: &[Simulation]) -> Option<Vec<Case>> {
     let all = stage2::order().flat_map(|(phase, backing)| {
         let of = subject(counted, phase, backing);

@@ -1,4 +1,4 @@
-//! KVM's eager page splitting of arm64 stage 2, counted on pagelab's own tables: the events in its walks that cost time.
+//! Counts the events that cost time in KVM's eager page splitting of arm64 stage 2, on pagelab's own tables.
 
 use paging::Format;
 use paging::InputAddress;
@@ -45,9 +45,9 @@ const VARIANTS: [(&str, Variant); 4] = [
     ("skip-level3", Variant::SkipPages),
     ("skip-children", Variant::SkipPagesAndChildren),
 ];
-/// The two phases: dirty logging is enabled; the log is cleared.
+/// The two modes: dirty logging is enabled, or the log is cleared.
 const MODES: [(&str, Mode); 2] = [("enable", Mode::Enable), ("clear", Mode::Clear)];
-/// The phase `enable` without the write-protecting walk.
+/// A further phase: `enable` without the walk that write-protects.
 const SPLIT_ALONE: &str = "split";
 /// All phases, in the order of tables.
 const PHASES: [&str; 3] = ["enable", "clear", SPLIT_ALONE];
@@ -57,7 +57,7 @@ pub fn order() -> impl Iterator<Item = (&'static str, &'static str)> {
     PHASES.into_iter().flat_map(|phase| BACKINGS.into_iter().map(move |(backing, _)| (phase, backing)))
 }
 
-/// An error message if the study names something that cannot be counted here.
+/// An error message if the study names an event, phase, backing or variant that cannot be counted here.
 pub fn unknown(counted: &Counted) -> Option<String> {
     let events: Vec<String> = counted.costs.events.iter().map(|cost| cost.event.clone()).collect();
     let without = EVENTS.iter().find(|event| events.iter().all(|known| known != *event));
@@ -129,10 +129,10 @@ fn logged(
     log_slot(&mut tables, slot, Options { variant, build: Build::Fill, chunk_bytes, mode })
 }
 
-/// Combines the events of both walks.
+/// Combines the events of the write-protecting walk and of the splitting walk.
 fn counts(protect: &Counters, split: &Counters, mode: Mode, backing: Backing, page_bytes: u64) -> Counts {
-    // Table entries that one walk read are still cached when the other walk reads them 64 pages later, and so are newly built
-    // tables.
+    // With chunks of 64 pages, table entries that one walk has read are still cached when the other walk reads them, and so
+    // are newly built tables.
     let cold = match (mode, backing) {
         (Mode::Enable, Backing::Pages) => protect.cache_lines + split.cache_lines,
         (Mode::Clear, Backing::Pages) | (Mode::Enable, _) => protect.cache_lines,

@@ -1,4 +1,4 @@
-//! Hashes the content of an input.
+//! Hashes the content of an input ([`hash`]).
 //!
 //! Another user may own the files and change them at any time. So every directory is opened relative to its parent's
 //! descriptor, links are not followed, and only regular files are opened.
@@ -14,7 +14,7 @@ use nix::sys::stat::{FileStat, Mode, SFlag, fstat, fstatat};
 use results::place::{descriptor_path, kind};
 use sha2::{Digest, Sha256};
 
-/// The depth limit of nested directories. Each level needs a descriptor.
+/// Maximum depth of nested directories. Each level needs a descriptor.
 const MAX_DEPTH: usize = 200;
 /// The size of the read buffer.
 const BUFFER_BYTES: usize = 1 << 20;
@@ -36,7 +36,7 @@ pub fn hexadecimal(bytes: &[u8]) -> String {
 }
 
 const DIRECTORY: OFlag = OFlag::O_DIRECTORY.union(READING);
-/// O_NONBLOCK, because another user may replace a file by a FIFO, on which open would block.
+/// With O_NONBLOCK, because another user may replace a file by a FIFO, and opening that would block.
 const READING: OFlag = OFlag::O_RDONLY.union(OFlag::O_NOFOLLOW).union(OFlag::O_NONBLOCK).union(OFlag::O_CLOEXEC);
 
 struct Content {
@@ -85,7 +85,7 @@ impl Content {
         self.add_path(path);
         let size = opened.st_size.cast_unsigned();
         self.hash.update(size.to_le_bytes());
-        // Reads at most the initial size: another process may append to the file without end.
+        // Reads at most the size at the beginning, because another process may append to the file without end.
         let mut file = file.take(size);
         loop {
             match file.read(&mut self.buffer)? {
@@ -122,7 +122,7 @@ mod tests {
         }
     }
 
-    /// The order determines the hashes that identify stored inputs.
+    /// The hashes that identify stored inputs depend on this order.
     #[test]
     fn paths_are_in_the_order_of_their_components() {
         let directory = tempfile::tempdir().unwrap();

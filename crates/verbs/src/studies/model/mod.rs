@@ -1,4 +1,5 @@
-//! Workloads on model machines: each is recorded once, and simulated on every machine under every policy.
+//! Rows of a study on model machines ([`ModelRow`]): each workload is recorded once, and simulated on every machine
+//! under every policy.
 
 mod estimate;
 mod outcome;
@@ -34,13 +35,14 @@ pub struct ModelRow {
     pub machine: String,
     /// The machine as named in the study: the same name, or a file.
     named: String,
-    /// Everything that determines the results.
+    /// Everything that determines the outcomes: the request, files and builds.
     subject: Subject,
-    /// The state of the simulations.
+    /// Whether the simulations are done, missing, failed or impossible.
     pub progress: Progress,
-    /// The stored outcomes by policy: of the current subject, or, if there are none, of the build that differs least.
+    /// The stored outcomes by policy: those of the current subject, or, if there are none, those of the subject that
+    /// differs least.
     stored: BTreeMap<String, Outcome>,
-    /// The subject of the stored outcomes.
+    /// The subject to which the stored outcomes belong.
     stored_subject: Subject,
 }
 
@@ -104,7 +106,7 @@ fn machines_of(definition: &Definition) -> Result<Vec<(String, Machine)>, Failur
     Ok(all)
 }
 
-/// The row of a workload on a machine, from the stored outcomes of that machine.
+/// The row of a workload on a machine, with the stored outcomes of that machine.
 fn row(
     definition: &Definition,
     workload: Workload,
@@ -119,7 +121,7 @@ fn row(
         }
     }
     let read = |(text, outcomes)| Some((Subject::read(text)?, outcomes));
-    // A variant whose trace belongs to another variant does not use the results of that trace.
+    // The trace of a variant may belong to another variant. Results of such a trace are not used.
     let alike = by_subject.into_iter().filter(|_| workload.missing.is_none()).filter_map(read);
     let alike = alike.filter(|(of, _)| of.has_same_request(&subject));
     let has_failed = |outcomes: &BTreeMap<String, Outcome>| outcomes.values().any(|one| one.failure().is_some());
@@ -183,7 +185,7 @@ pub fn why_never_simulated(definition: &Definition, workload: &Workload) -> Opti
         .then(|| format!("model machines do not have the baseline {}", definition.baseline))
 }
 
-/// Why the policies of a study do not apply to what would be recorded.
+/// Why the study's policies do not apply to the recorded command; `None` if they do.
 fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'static str> {
     match (is_over_boots(definition), is_machine(recorded)) {
         (true, false) => Some(
@@ -197,7 +199,7 @@ fn of_other_kind(definition: &Definition, recorded: &[String]) -> Option<&'stati
 }
 
 impl ModelRow {
-    /// Whether the simulation is possible and has not been done.
+    /// Whether the simulation is possible and has still to be done.
     pub fn is_missing(&self) -> bool {
         matches!(self.progress, Progress::Missing(_) | Progress::Failed(_))
     }
@@ -212,7 +214,7 @@ impl ModelRow {
         }
     }
 
-    /// Determines the state. Stored outcomes of other hosts count, even if this host lacks the programs.
+    /// The state of the row. Stored outcomes count even if another host made them and this host lacks the programs.
     fn progress_of(&self, definition: &Definition) -> Progress {
         let changed = self.stored_subject.changed(&self.subject);
         let lacking: Vec<&str> = modelled(definition).filter(|policy| self.outcome(policy).is_none()).collect();
@@ -236,7 +238,8 @@ impl ModelRow {
         }
     }
 
-    /// Estimated seconds for the missing simulations, from earlier ones; `None` if there are none to compare with.
+    /// Estimated seconds for the missing simulations, from the durations of earlier simulations; `None` if there are
+    /// none.
     pub fn estimated_s(&self, definition: &Definition, all: &[ModelRow]) -> Option<f64> {
         estimate::estimated_s(self, all, modelled(definition).count())
     }
@@ -299,7 +302,8 @@ impl ModelRow {
         Origin { commands, programs: self.stored_subject.programs().clone(), ..Origin::default() }
     }
 
-    /// The outcome of a policy, which the store keeps under the model's name of the policy.
+    /// The outcome of a policy. The store has it under the model's name of the policy, which can differ from the
+    /// study's.
     fn outcome(&self, policy: &str) -> Option<&Outcome> {
         self.stored.get(&canonical(policy))
     }

@@ -1,4 +1,4 @@
-//! The outcome of a simulation, as the store keeps it and as the matrix shows it.
+//! The outcome of a simulation ([`Outcome`]), as the store keeps it and as the matrix shows it.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use study::stats::Effect;
 /// The reason for a missing figure if no simulation was tried.
 pub const UNSIMULATED: &str = "not simulated yet";
 
-/// Whether models support a policy. They do not support a direct map of several leaf sizes, because its name does not give
-/// the share of each.
+/// Whether models support a policy. They do not support a direct map of mixed leaf sizes, because the policy's name does
+/// not give the share of each size.
 pub fn is_modelled(policy: &str) -> bool {
     match policy.parse() {
         Ok(ModelPolicy::Kernel(policy)) => policy.direct_map().is_none(),
@@ -23,7 +23,7 @@ pub fn is_modelled(policy: &str) -> bool {
     }
 }
 
-/// The outcome on a model machine, as the store keeps it.
+/// The outcome under a policy on a model machine, as the store keeps it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "outcome")]
 pub enum Outcome {
@@ -31,13 +31,13 @@ pub enum Outcome {
     Ran {
         /// Every count, by name.
         figures: BTreeMap<String, u64>,
-        /// Whether the policy held, or made no request.
+        /// Whether the policy held, or requested nothing.
         is_held: bool,
-        /// Absent if the policy makes no request.
+        /// The share of memory that the policy mapped as requested; absent if it requested nothing.
         coverage_ratio: Option<f64>,
         /// Notes that a reader of the figures needs.
         notes: Vec<String>,
-        /// The simulation's share of the seconds that recording and simulating took.
+        /// The seconds that recording and simulating took, as far as they are due to this simulation.
         #[serde(skip_serializing_if = "Option::is_none")]
         took_s: Option<f64>,
     },
@@ -54,7 +54,8 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// Makes an outcome from the result for a policy, the notes on its machine and trace, and its share of the time.
+    /// Makes an outcome from the result under a policy, the notes on its machine and trace, and the seconds that are
+    /// due to it.
     pub fn of(outcome: Result<Cost, Missing>, notes: &[String], took_s: f64) -> Outcome {
         use policy::verdict::Holding::{Held, NotAsked};
         match outcome {
@@ -69,7 +70,7 @@ impl Outcome {
         }
     }
 
-    /// Parses a stored outcome; `None` if it is from a later version, or damaged.
+    /// Parses a stored outcome; `None` if a later version wrote it, or if it is damaged.
     pub fn read(text: &str) -> Option<Outcome> {
         serde_json::from_str(text).ok()
     }
@@ -122,7 +123,7 @@ impl Outcome {
     }
 }
 
-/// The cell of a policy on a machine, relative to the baseline's figures there.
+/// The cell for a policy on a machine, relative to the baseline's figures on that machine.
 pub fn cell(
     definition: &Definition,
     policy: &str,
@@ -159,7 +160,7 @@ pub fn cell(
     }
 }
 
-/// Models have no noise: the policies with the lowest figure win.
+/// The race between the policies of a row. Models have no noise, so the policies with the lowest figure win.
 pub fn race(cells: &[Cell], metric: &str) -> Race {
     let figure = |cell: &Cell| cell.medians.get(metric).copied().filter(|_| cell.is_held);
     let running: Vec<usize> = (0..cells.len()).filter(|at| figure(&cells[*at]).is_some()).collect();

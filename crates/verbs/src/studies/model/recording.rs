@@ -16,7 +16,7 @@ use crate::sim;
 use crate::studies::inputs;
 use crate::studies::programs::Files;
 
-/// The trace of a workload: the earlier one if nothing has changed since, or a new one.
+/// The trace of a workload: the earlier recording if nothing has changed since, otherwise a new one.
 ///
 /// # Errors
 /// The workload cannot be recorded completely, or a file cannot be written.
@@ -27,17 +27,18 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
         name.chars().map(|c| if c.is_ascii_alphanumeric() || "-_.".contains(c) { c } else { '_' }).collect()
     };
     let name = format!("{}-{}-{}", definition.name, definition.size.name(), plain(&workload.name));
-    // Each trace has its own directory: traces of forked processes are next to the first one, and are found by its name.
+    // Each trace has a directory of its own, because the traces of forked processes are written next to it and found by
+    // its name.
     let (complete, partial) = (directory.join(&name), directory.join(format!("{name}.partial")));
     let file = complete.join(TRACE);
     let pagelab = std::env::current_exe().map_err(|error| Failure::about(&file, error))?;
-    // Recordings run as the user of pagelab, who must not execute files of other users.
+    // Recordings run as the user who runs pagelab, and that user must not execute files of other users.
     let workload = &inputs::prepare(&Workload { user: None, ..workload.clone() })?;
     let mut words: Vec<String> = recorded(workload).to_vec();
     if let Some(first) = words.first_mut().filter(|first| *first == "pagelab") {
         *first = pagelab.to_string_lossy().into_owned();
     }
-    // Only now, because the inputs that were just made may be programs.
+    // The subject is computed only now, because inputs that were just made may be programs.
     let subject = Subject::of(definition, workload, &mut Files::default()).text();
     let is_of = |known: String| {
         let Workload { skipped, .. } = workload;
@@ -54,7 +55,8 @@ pub fn trace_of(definition: &Definition, workload: &Workload, store: &Store) -> 
     };
     files::remove_tree(&partial).map_err(failed(&partial))?;
     files::make_directories(&partial).map_err(Failure::input)?;
-    // The rows are counts of the model, which need no CPU time, and side effects of a workload should happen once.
+    // The rows are counts of the model, which need no CPU time. And a workload may have side effects, which should
+    // happen only once.
     command.args(["record", "--no-native-run", "--output"]).arg(partial.join(TRACE));
     command.args(options(definition, workload));
     let stdin =

@@ -1,4 +1,5 @@
-//! Everything that determines the outcome of a simulation: the request, and the files and builds that serve it.
+//! Everything that determines the outcome of a simulation ([`Subject`]): the request, and the files and builds that it
+//! uses.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,19 +13,19 @@ use study::definition::{Definition, Workload};
 use crate::studies::inputs;
 use crate::studies::programs::{Files, Programs, rebuilt};
 
-/// The version of this pagelab and the commit it was built from.
+/// The version of this pagelab, with the commit from which it was built.
 const PAGELAB: &str = env!("PAGELAB_VERSION");
 
-/// The subject of a simulation as the store keeps it. Names describe the request; hashes and pagelab's version identify the
-/// files and the build that serve it.
+/// The subject of a simulation, as the store keeps it. Names describe the request; hashes and pagelab's version identify
+/// the files and the build that it uses.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// The trace, if it is not recorded for this simulation.
+    /// The trace file, if the study names one instead of having the workload recorded.
     trace: Option<Trace>,
     /// The recorded command.
     command: Option<Vec<String>>,
     env: BTreeMap<String, String>,
-    /// The most instructions recorded per thread.
+    /// The maximum number of instructions recorded per thread.
     instructions: Option<u64>,
     /// Instructions of each thread that are skipped before recording.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -48,7 +49,7 @@ struct Trace {
     sha256: Option<String>,
 }
 
-/// The command to record: the workload's command, or another one that it names for recording.
+/// The command to record: the command that the workload names for recording, or else the workload's own.
 pub fn recorded(workload: &Workload) -> &[String] {
     workload.recorded.as_deref().unwrap_or(&workload.command)
 }
@@ -83,7 +84,7 @@ impl Subject {
         }
     }
 
-    /// The subject on a specific machine.
+    /// The subject on this machine.
     pub fn on(&self, machine: &Machine) -> Subject {
         let read = Sha256::digest(format!("{machine:?}"));
         let machine = read.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -105,7 +106,7 @@ impl Subject {
         &self.programs
     }
 
-    /// Whether both make the same request, regardless of files and builds.
+    /// Whether both subjects make the same request, whatever their files and builds.
     pub fn has_same_request(&self, other: &Subject) -> bool {
         let asked = |of: &Subject| {
             let file = of.trace.as_ref().map(|trace| trace.file.clone());
@@ -114,7 +115,8 @@ impl Subject {
         asked(self) == asked(other)
     }
 
-    /// The files and builds that have changed. Those known to only one of the two do not count.
+    /// The files and builds that differ between the subjects. A file or build that only one of them knows does not
+    /// count.
     pub fn changed(&self, now: &Subject) -> Vec<String> {
         let mut changed = Vec::new();
         let sha256 = |of: &Subject| of.trace.as_ref().and_then(|trace| trace.sha256.clone());

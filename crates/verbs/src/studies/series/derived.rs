@@ -1,4 +1,4 @@
-//! Derives bytes from a size by exact arithmetic, for a layout of page tables.
+//! Derives the bytes that a file or mapping of some size takes, by exact arithmetic for a layout of page tables.
 
 use paging::format::named::Named;
 use paging::{Format, with_format};
@@ -49,7 +49,7 @@ impl Layout {
         with_format!(self.format, format => format.geometry().page_bytes() << format.run_bits())
     }
 
-    /// Bytes used for a size; `None` if the format cannot map that much.
+    /// The bytes that the quantity takes for a size; `None` if the format cannot map that much.
     pub fn held_bytes(&self, what: Quantity, bytes: u64) -> Option<u64> {
         match what {
             Quantity::PageCache => Some(bytes.next_multiple_of(self.base_bytes())),
@@ -58,12 +58,12 @@ impl Layout {
     }
 }
 
-/// Bytes of page tables below the root. If software treats a group of entries as one (sixteen for a 64K software page), its
-/// tables, and the range that each spans, are larger by that factor.
+/// Bytes of page tables below the root. If software treats several entries as one (sixteen for a 64K software page), its
+/// tables and the range of each table are larger by that factor.
 fn table_bytes(format: &impl Format, leaf_level: u8, bytes: u64) -> Option<u64> {
     let geometry = format.geometry();
     let run = format.run_bits();
-    // In formats with kernel and user addresses in one table, half of the addresses belong to the kernel.
+    // If kernel and user addresses share one table, half of the addresses belong to the kernel.
     if u128::from(bytes) > geometry.input_bytes() / 2 {
         return None;
     }
@@ -80,7 +80,8 @@ mod tests {
 
     use super::*;
 
-    /// The same figure, from tables that are built. With 64K software pages, a table consists of sixteen hardware tables.
+    /// The same quantity, counted on tables that are built. With 64K software pages, a table consists of sixteen hardware
+    /// tables.
     fn built(text: &str, leaf_bytes: u64, bytes: u64) -> u64 {
         let layout = Layout::read(text).unwrap();
         with_format!(layout.format, format => {
@@ -115,7 +116,7 @@ mod tests {
         assert_eq!(large.held_bytes(Quantity::TableGrowth, 1 << 30), Some(8 << 10), "a PMD and a PUD table");
     }
 
-    /// RISC-V 64K base pages, RFC v2: one 64K table per 32M, and one per 16G.
+    /// The numbers are those of RFC v2 of RISC-V's 64K base pages: one 64K table per 32M, and one per 16G.
     #[test]
     fn tables_of_software_pages_are_those_of_the_series() {
         let held = |bytes| Layout::read("sv39-64k").unwrap().held_bytes(Quantity::TableGrowth, bytes);

@@ -1,4 +1,4 @@
-//! Series over sizes in a study: derived figures for each layout, and measured ones for each host.
+//! Series over sizes in a study: the figures derived for each layout, and those measured on each host.
 
 mod derived;
 
@@ -10,7 +10,7 @@ use study::series::{Column, Filled, Series};
 
 use self::derived::{ALL, Layout, Quantity};
 
-/// Checks that the program can derive the series of a study.
+/// Checks that the series of a study can be derived.
 ///
 /// # Errors
 /// An unknown name, or a size that a layout cannot map.
@@ -18,7 +18,7 @@ pub fn check(definition: &Definition) -> Result<(), String> {
     definition.series.iter().try_for_each(|series| of_series(series).map(drop))
 }
 
-/// The quantity that is derived, and the layouts.
+/// The quantity that a series derives, and its layouts.
 fn of_series(series: &Series) -> Result<(Quantity, Vec<Layout>), String> {
     let name = &series.name;
     let known: Vec<&str> = ALL.iter().map(|(name, _)| *name).collect();
@@ -29,7 +29,8 @@ fn of_series(series: &Series) -> Result<(Quantity, Vec<Layout>), String> {
     Ok((*what, series.layouts.iter().map(read).collect::<Result<_, _>>()?))
 }
 
-/// The series of a study with their figures. `latest` returns, for a workload, each host's label and its latest comparison.
+/// The series of a study with their figures. `latest` gives, for a workload, the label of each host and the latest
+/// comparison there.
 pub fn filled(definition: &Definition, latest: &dyn Fn(&str) -> Vec<(String, Comparison)>) -> Vec<Filled> {
     let fill = |series: &Series| {
         let (what, layouts) = of_series(series).ok()?;
@@ -53,7 +54,7 @@ pub fn filled(definition: &Definition, latest: &dyn Fn(&str) -> Vec<(String, Com
     definition.series.iter().filter_map(fill).collect()
 }
 
-/// The medians of a comparison under the baseline; `None` if there are none.
+/// The medians under the baseline in a comparison; `None` if there are none.
 fn measured(series: &Series, name: String, comparison: &Comparison, layout: Option<String>) -> Option<Column> {
     let medians = &comparison.analysis.as_ref()?.arms.get(comparison.design.baseline)?.medians;
     let held = |bytes: &u64| medians.get(&Series::metric(*bytes)).copied();
@@ -62,8 +63,8 @@ fn measured(series: &Series, name: String, comparison: &Comparison, layout: Opti
     is_any.then_some(Column { name, provenance: Provenance::Measured, held_bytes, layout })
 }
 
-/// The layout of a machine without large leaves: selected by its base page, and for page tables by its instruction set, too.
-/// The kernel does not report the number of levels, so this returns the first layout that may match.
+/// The layout that a machine without large leaves has. It is selected by the base page size, and for page tables also by the
+/// instruction set. The kernel does not report its number of levels, so this returns the first layout that may match.
 fn of_machine(what: Quantity, machine: &Machine, series: &Series, layouts: &[Layout]) -> Option<String> {
     let family = match machine.arch.as_str() {
         "x86_64" => "x86-64",

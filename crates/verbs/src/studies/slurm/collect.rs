@@ -44,7 +44,7 @@ pub fn collect(which: &Which) -> Result<(), Failure> {
     }
 }
 
-/// Merges in a directory on this node, and returns what is missing, one sentence per task.
+/// Merges the shards in a directory on this node, and returns what is missing, one sentence per task.
 fn collected(
     definition: &Definition,
     tasks: &[Task],
@@ -106,7 +106,7 @@ fn missing(
                 "it left no shard: it has not started".to_owned()
             }
         }
-        // The store's reason is used if the task's note gives none.
+        // The task's note gives the reason; if it does not, the store's state does.
         State::Unfinished(why) => match unfinished_rows(&shards.note(task.number)) {
             Ok(local_directory) => local_directory.unwrap_or(why),
             Err(failure) => format!("{why}; its own reason is not known: {failure}"),

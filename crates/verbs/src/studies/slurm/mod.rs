@@ -1,8 +1,8 @@
 //! `pagelab study run --on slurm`: submits the missing part of a study as a job array, and a job that merges the results of
-//! its tasks.
+//! the array's tasks.
 //!
-//! Slurm decides where and when a task runs, and requeues it if a node fails. pagelab keeps no list: the study file
-//! determines the tasks, the store knows the finished ones, and Slurm the queued ones.
+//! Slurm decides where and when a task runs, and requeues it if a node fails. pagelab keeps no list of tasks: the study
+//! file determines them, the store knows the finished ones, and Slurm knows the queued ones.
 
 pub mod arguments;
 mod collect;
@@ -30,10 +30,10 @@ use super::arguments::{Run, Which};
 use crate::failure::Failure;
 use crate::output::print;
 
-/// Submits the missing part of a study; with `--dry-run`, prints the scripts.
+/// Submits the missing part of a study; with `--dry-run`, only prints the scripts.
 ///
 /// # Errors
-/// The study is invalid, no job array can run it, it is queued already, or Slurm reports an error.
+/// The study is invalid, no job array can run it, it is already queued, or Slurm reports an error.
 pub fn submit(arguments: &Run) -> Result<(), Failure> {
     let definition = arguments.which.definition()?;
     let shards = Shards::of(&definition, arguments.which.store.as_deref())?;
@@ -170,12 +170,12 @@ fn words(which: &Which, store: &Path) -> Result<Vec<String>, Failure> {
     Ok(std::iter::once(study).chain(which.size.words()).chain(store).collect())
 }
 
-/// The name of all jobs of a study and store.
+/// The name that all jobs of a study and store have.
 fn name(shards: &Shards) -> String {
     format!("pagelab-{}-{:08x}", shards.stem, digest(&shards.store))
 }
 
-/// Distinguishes jobs of different stores: FNV-1a of the path.
+/// A number that distinguishes jobs of different stores: FNV-1a of the store's path.
 fn digest(path: &Path) -> u32 {
     path.as_os_str()
         .as_encoded_bytes()

@@ -1,4 +1,5 @@
-//! The states of a study's tasks: from Slurm for those that wait or run, from their shards for the others.
+//! The states of a study's tasks ([`standings`]): for tasks that wait or run from Slurm, for the others from their
+//! shards.
 
 use study::definition::Definition;
 
@@ -11,11 +12,11 @@ use crate::studies::arguments::Which;
 /// The state of a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Standing {
-    /// Its index in the array.
+    /// The index of the task in the job array.
     pub task: usize,
     /// The workload's name.
     pub workload: String,
-    /// The machines it runs on: the host or model machines.
+    /// The machines on which the task runs: the host or model machines.
     pub machines: Vec<String>,
     /// One of `queued`, `left a shard`, `half a shard`, `ended or killed`, `not begun`.
     pub state: &'static str,
@@ -33,7 +34,7 @@ pub fn standings(definition: &Definition, which: &Which) -> Result<Vec<Standing>
     if !shards.has_any()? {
         return Ok(Vec::new());
     }
-    // Without Slurm's programs, for example on a machine to which the shards were copied, no task counts as queued.
+    // On a machine without Slurm's programs, for example one to which the shards were copied, no task counts as queued.
     let queued = sbatch::queued_tasks(&super::name(&shards));
     let standing = |task: &super::tasks::Task| {
         let (state, why) = standing(task.number, &shards, &queued)?;

@@ -6,7 +6,7 @@ use std::process::{Command, Stdio};
 
 use crate::failure::Failure;
 
-/// Submits a script, with this directory as its working directory, to start after another job if one is given. Returns the job number.
+/// Submits a script, to run in this directory, and after the job `after` if one is given. Returns the number of the new job.
 ///
 /// # Errors
 /// Slurm is not installed, or it refuses the job.
@@ -24,10 +24,10 @@ pub fn submit(script: &str, directory: &Path, after: Option<&str>) -> Result<Str
     }
 }
 
-/// Array indices are below this where the site sets no other value (slurm.conf(5), MaxArraySize).
+/// The default of MaxArraySize, if the site sets no other value (slurm.conf(5)). Array indices are below it.
 pub const DEFAULT_ARRAY_SIZE: usize = 1001;
 
-/// Array indices are below this at this site.
+/// MaxArraySize at this site: array indices are below it.
 ///
 /// # Errors
 /// Slurm is not installed or does not report the limit, or the site has no arrays.
@@ -47,9 +47,9 @@ pub fn max_array_size() -> Result<usize, Failure> {
 /// An array task that waits or runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Queued {
-    /// Its number in the study.
+    /// The number of the task in the study.
     pub task: usize,
-    /// Slurm's state of it: `RUNNING on node1`, `PENDING (Resources)`.
+    /// The state according to Slurm: `RUNNING on node1`, `PENDING (Resources)`.
     pub state: String,
 }
 
@@ -97,7 +97,7 @@ fn run(mut command: Command, input: &str) -> Result<String, Failure> {
     let mut child = command.spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
         match stdin.write_all(input.as_bytes()) {
-            // A broken pipe is ignored: sbatch itself reports why it did not read.
+            // A broken pipe is ignored, because sbatch itself reports why it did not read.
             Err(error) if error.kind() != ErrorKind::BrokenPipe => return Err(failed(error)),
             Ok(()) | Err(_) => {}
         }

@@ -1,4 +1,4 @@
-//! The scripts for sbatch.
+//! Writes the scripts for sbatch ([`Submission`]).
 
 use std::path::Path;
 
@@ -30,11 +30,12 @@ pub struct Submission<'a> {
 pub struct Array {
     /// The sbatch script.
     pub script: String,
-    /// Whether it waits for the previous array, because Slurm's limit of concurrent tasks (`%N`) is per array.
+    /// Whether this array waits for the previous one. It must, because Slurm's limit of concurrent tasks (`%N`) is per
+    /// array.
     pub is_after_previous: bool,
 }
 
-/// The tasks of one array. Task numbers beyond Slurm's largest index are counted from an offset.
+/// The tasks of one array. Numbers of tasks beyond Slurm's largest index are counted from an offset.
 struct ArrayTasks<'a> {
     offset: usize,
     tasks: Vec<&'a Task>,
@@ -92,7 +93,7 @@ impl Submission<'_> {
             offset => format!("{}-{offset}+%a.out", self.stem),
         };
         let mut options = common_options(slurm, self.name, &output);
-        // squeue shows the comment. The offset and the array index together give the task's number.
+        // squeue shows the comment. The number of a task is the sum of this offset and the array index.
         options.push(format!("comment={}", part.offset));
         options.push(format!("array={}{concurrent}", ranges(&numbers)));
         options.push("requeue".to_owned());
@@ -141,7 +142,8 @@ fn script(options: &[String], command: &str) -> String {
     format!("#!/bin/sh\n{lines}{command}\n")
 }
 
-/// Divides tasks into arrays of this size by their numbers, so that tasks left over later keep their place.
+/// Divides tasks into arrays of this size by their numbers, so that a task stays in the same array when it is submitted
+/// again later.
 fn parts<'a>(tasks: &[&'a Task], size: usize) -> Vec<ArrayTasks<'a>> {
     let mut parts: Vec<ArrayTasks<'a>> = Vec::new();
     for task in tasks {

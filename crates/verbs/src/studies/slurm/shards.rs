@@ -1,7 +1,9 @@
-//! Shards: stores that tasks leave in a directory visible to all nodes. Each file appears atomically.
+//! Shards ([`Shards`]): stores that the tasks of a study leave in a directory visible to all nodes. Each file appears
+//! atomically.
 //!
-//! SQLite's write-ahead log is not safe on a file system that several nodes share. So no store is ever opened there: it is
-//! copied to the node's own disk, and back under a temporary name, which is renamed once all data is on disk.
+//! SQLite's write-ahead log is not safe on a file system that several nodes share. So no store is ever opened there. A
+//! store is copied to the node's own disk; to publish it, it is copied back under a temporary name, which is renamed once
+//! all data is on disk.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, ErrorKind};
@@ -22,11 +24,11 @@ const PARTIAL: &str = "partial";
 
 /// The location of the shards of a study's tasks.
 pub struct Shards {
-    /// The store that they are merged into.
+    /// The store into which the shards are merged.
     pub store: PathBuf,
     /// The directory of shards, next to the store.
     pub directory: PathBuf,
-    /// The prefix of all file names of this study and size.
+    /// The beginning of the names of all files for this study and its size.
     pub stem: String,
 }
 
@@ -50,7 +52,7 @@ impl Shards {
         files::make_directories(&self.directory).map_err(Failure::input)
     }
 
-    /// Whether a task of this study and size has left anything.
+    /// Whether a task of this study and size has left any file.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -94,7 +96,7 @@ impl Shards {
         Ok(found.unwrap_or_else(|| self.directory.join(format!("{}-{task}.out", self.stem))))
     }
 
-    /// Incomplete copies of a task's shard.
+    /// Incomplete copies of a task's shard that killed processes left.
     ///
     /// # Errors
     /// The directory cannot be read.
@@ -125,8 +127,8 @@ impl Shards {
 /// Whether a file exists.
 ///
 /// # Errors
-/// The file's existence cannot be determined. This is an error, because an existing file that counted as absent would be
-/// overwritten.
+/// It is unknown whether the file exists. This must be an error, because a file that was wrongly taken as absent would
+/// be overwritten.
 pub fn exists(path: &Path) -> Result<bool, Failure> {
     path.try_exists().map_err(|error| Failure::about(path, error))
 }

@@ -14,7 +14,7 @@ use crate::studies::arguments::Run;
 use crate::studies::gathered::gathered;
 use crate::studies::{merge, run, status};
 
-/// Runs a task and publishes its shard, even if it fails. It resumes from the results of an earlier attempt.
+/// Runs a task and publishes its shard, even if the task fails. Resumes from the results of an earlier attempt.
 ///
 /// # Errors
 /// The task does not exist, a signal arrived, a row has no result, or the shard cannot be written.
@@ -31,7 +31,7 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     resume(&shards.shard(number), &local_directory, &store)?;
     let definition = task.definition(&definition);
     report(format_args!("study {}: {}, in {}", definition.name, task.describe(), local_directory.display()));
-    // A task has one workload, which gets all the time.
+    // A task has only one workload, which gets all the time, so there are no rounds.
     let result = run::run_in(&definition, &Run { no_rounds: true, ..arguments.clone() }, &store);
     let note = note(&definition, &store);
     let closed = store.close().map_err(Failure::input)?;
@@ -41,7 +41,7 @@ pub fn task(arguments: &Run, number: usize) -> Result<(), Failure> {
     result
 }
 
-/// Copies the results of an earlier attempt on any node. A damaged shard is set aside and not resumed.
+/// Copies the results that an earlier attempt left, on whatever node. A damaged shard is set aside and not used.
 fn resume(shard: &Path, local_directory: &Path, store: &Store) -> Result<(), Failure> {
     if !exists(shard)? {
         return Ok(());

@@ -1,4 +1,5 @@
-//! The tasks of a study, each for one node at a time. Their numbers depend only on the study's file and size.
+//! The tasks of a study ([`Task`]), each for one node at a time. Their numbers depend only on the study's file and
+//! size.
 
 use results::store::Store;
 use study::comparison::{Comparison, Ended};
@@ -13,7 +14,7 @@ use crate::studies::plan::{self, ended, host_rows, max_time_s};
 /// One workload: all its measured blocks on one node, or its simulations on some model machines.
 #[derive(Clone, Debug)]
 pub struct Task {
-    /// Its number in the study.
+    /// The number of the task in the study.
     pub number: usize,
     /// The workload to run.
     pub workload: Workload,
@@ -28,7 +29,7 @@ pub enum State {
     Done,
     /// The task ended without a result, for this reason.
     Failed(String),
-    /// The task has still to run or to continue; the text says why.
+    /// The task must still run, or continue; the text says why.
     Unfinished(String),
 }
 
@@ -53,8 +54,8 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
         definition.workloads.iter().filter(|workload| model::why_never_simulated(definition, workload).is_none())
     {
         match &workload.trace {
-            // A trace that the study names is simulated on each machine in a separate task. A workload that must be recorded first has
-            // one task, so that it is recorded once.
+            // A trace that the study names is simulated on each machine in a task of its own. A workload that must be recorded first
+            // has a single task, so that it is recorded only once.
             Some(_) => tasks.extend(models.iter().map(|machine| (workload.clone(), vec![machine.clone()]))),
             None if models.is_empty() => {}
             None => tasks.push((workload.clone(), models.clone())),
@@ -65,12 +66,12 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
 }
 
 impl Task {
-    /// Whether it measures, and so needs a node exclusively.
+    /// Whether the task measures, and so needs a node for itself.
     pub fn is_measured(&self) -> bool {
         self.machines.iter().any(|machine| machine == HOST)
     }
 
-    /// The study reduced to this task.
+    /// The study, reduced to the part of this task.
     pub fn definition(&self, of: &Definition) -> Definition {
         Definition { workloads: vec![self.workload.clone()], machines: self.machines.clone(), ..of.clone() }
     }
@@ -107,21 +108,22 @@ fn simulation_state(rows: &[ModelRow]) -> State {
     let left = State::Unfinished(format!("not simulated yet on {}", machines.join(", ")));
     let is_missing = rows.iter().any(|row| matches!(row.progress, Progress::Missing(_)));
     match failed {
-        // A row that failed does not hide one that was never run.
+        // A row that was never run takes precedence over one that failed.
         Some(failed) if !is_missing => failed,
         _ if machines.is_empty() => State::Done,
         _ => left,
     }
 }
 
-/// Whether the time of a comparison was up, and the study gives it more now.
+/// Whether a comparison ended because its time was up, and the study gives it more time now.
 fn has_more_time(comparison: &Comparison, max_time_s: f64) -> bool {
     let is_raised = comparison.design.max_time_s.is_some_and(|before_s| before_s < max_time_s);
-    // The last trial of a comparison may end a little before its time is up.
+    // A comparison may end a little before its time is up, because it begins no block that late.
     comparison.ended == Ended::Time && is_raised && time_s(comparison) < 0.9 * max_time_s
 }
 
-/// Done if any comparison is done, otherwise the state of the latest. Comparisons that the study now gives more time do not count.
+/// Done if any comparison is done; otherwise the state of the latest comparison. Comparisons that the study now gives more time do
+/// not count.
 fn best_state(stored: &[Comparison], max_time_s: f64) -> State {
     let all: Vec<plan::Progress> = stored.iter().filter(|one| !has_more_time(one, max_time_s)).map(ended).collect();
     if all.iter().any(|one| matches!(one, plan::Progress::Done { .. })) {

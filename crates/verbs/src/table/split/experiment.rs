@@ -1,4 +1,4 @@
-//! Measures one case of the experiment: the variants in turns, round after round.
+//! Measures one case of `table split`: the variants of the walk in turns, round after round.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ impl VariantTimes {
 pub struct Measured {
     pub case: Case,
     pub arms: Vec<VariantTimes>,
-    /// Seconds for reading every entry that vanilla reads, without calling the visitor.
+    /// Seconds for reading every entry that vanilla reads, without calling the visitor, one value per round.
     pub reading_s: Vec<f64>,
 }
 
@@ -54,11 +54,11 @@ impl Case {
     /// The size of the leaves before the split, in bytes.
     pub fn leaf_bytes(&self) -> u64 {
         let geometry = self.format.geometry();
-        // With two levels there are no blocks of 1G.
+        // A format with two levels has no blocks of 1G.
         self.backing.leaf_bytes(self.format.granule()).min(geometry.span(geometry.root_level()))
     }
 
-    /// Whether KVM builds and splits the same tables for both; the slot and the chunk are not compared.
+    /// Whether KVM builds and splits the same tables in both cases. The slot and the chunk are not compared.
     pub fn is_same(&self, other: &Case) -> bool {
         self.format == other.format && self.mode == other.mode && self.leaf_bytes() == other.leaf_bytes()
     }
@@ -100,7 +100,7 @@ pub fn measure(case: Case, variants: &[Variant], rounds: u32) -> Result<Measured
     let mut measured = Measured { case, arms: variants.iter().map(new_arm).collect(), reading_s: Vec::new() };
     let count = measured.arms.len();
     for round in 0..=rounds as usize {
-        // Rotates the order, so that no variant is first much more often than another.
+        // The order rotates, so that no variant comes first much more often than another.
         for at in 0..count {
             let index = (round + at) % count;
             measured.trial(index, round > 0)?;
@@ -136,11 +136,11 @@ impl Measured {
     }
 }
 
-/// Touches the memory for all tables in advance, so that page faults of this process are not measured.
+/// Touches the memory for all tables in advance, so that the times contain no page faults of this process.
 fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     if case.backing != Backing::Pages {
         let mut cache = TableCache::default();
-        // The split tops its cache up for the next chunk, beyond what the slot needs.
+        // The split refills its cache of tables for the next chunk, even if the slot needs no more.
         let needed = tables_for(&case.format, case.slot.bytes) + tables_for(&case.format, case.chunk_bytes);
         cache.top_up(tables, needed)?;
         cache.empty(tables);
@@ -148,7 +148,7 @@ fn warm(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     Ok(())
 }
 
-/// Reads every entry of split tables, in walks of the same length as those of the split.
+/// Reads every entry of split tables, in walks of the same length as the walks of the split.
 fn read(tables: &mut Tables<Arm64Stage2>, case: &Case) -> Result<(), Error> {
     let bytes = match case.mode {
         Mode::Enable => case.chunk_bytes,

@@ -107,7 +107,7 @@ enum ModeName {
     Clear,
 }
 
-/// The size limit of a slot: its tables need 4G with 4K pages.
+/// Maximum size of a slot: its tables take 4G with 4K pages.
 const MAX_BYTES: u64 = 2 << 40;
 
 /// Runs `pagelab table split`.
@@ -165,7 +165,7 @@ fn cases(arguments: &Split) -> Result<Vec<Case>, Failure> {
             for mode in arguments.mode.iter().map(mode) {
                 let slot = Slot { ipa: SLOT_IPA, bytes: arguments.bytes };
                 let case = Case { format, slot, backing, mode, chunk_bytes };
-                // If KVM has no blocks of 1G, this backing equals another case.
+                // If KVM has no blocks of 1G, this backing gives the same case as another one.
                 if !cases.iter().any(|other| other.is_same(&case)) {
                     cases.push(case);
                 }

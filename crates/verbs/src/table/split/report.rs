@@ -1,4 +1,4 @@
-//! Formats the results of the experiment.
+//! Formats the results of `table split` as text and JSON.
 
 use paging::Format;
 use paging::stage2_split::{Backing, Counters, Mode, Variant};
@@ -13,7 +13,7 @@ use crate::table::describe::{count, size};
 const CONFIDENCE: f64 = 0.95;
 /// Whether the measured code was built with optimisation.
 const OPTIMISED: bool = !cfg!(debug_assertions);
-/// The warning if it was not.
+/// A warning for builds without optimisation, whose times mean little.
 pub const NOT_OPTIMISED: Option<&str> = if OPTIMISED {
     None
 } else {
@@ -45,7 +45,7 @@ pub fn median(times: &[f64]) -> f64 {
 struct Parts {
     reading_s: f64,
     building_s: f64,
-    /// The rest: calls of the visitor. `None` if noise is larger.
+    /// The rest of the time: calls of the visitor. `None` if the noise is larger than the rest.
     calling_s: Option<f64>,
 }
 
@@ -54,7 +54,7 @@ impl Measured {
         &self.arms[0]
     }
 
-    /// Breaks vanilla's time down. The variant that reads the fewest entries gives the time for building tables.
+    /// Breaks vanilla's time down. The time for building tables is that of the variant that reads the fewest entries.
     fn parts(&self) -> Option<Parts> {
         let least = self.arms.iter().skip(1).min_by_key(|arm| arm.counters.entries_read)?;
         let (all_s, reading_s) = (median(&self.vanilla().split_s), median(&self.reading_s));
@@ -117,7 +117,7 @@ fn case_text(measured: &Measured, width: usize) -> String {
     lines.join("\n")
 }
 
-/// Text on the parts of vanilla's time, which limit the gain.
+/// Text on the parts of vanilla's time: a variant can save at most the parts that it avoids.
 fn gain(measured: &Measured) -> Option<String> {
     let Parts { reading_s, building_s, calling_s } = measured.parts()?;
     let all_s = median(&measured.vanilla().split_s);

@@ -142,7 +142,7 @@ fn an_interval_that_was_lengthened_says_so_and_why() {
     assert!(text.lines().next().unwrap().ends_with("every 6.3 s"), "{text}");
     let why = "every 6.3 s and not 2 s: a frame costs 25 ms of CPU time, and top stays below 1 % of a processor";
     assert!(text.contains(why), "{text}");
-    // This note is shown even in a small frame.
+    // This note must be visible even in a small frame.
     let text = text_of(&frame(&view, &table(), PLAIN, 40, 12).cells);
     assert!(text.contains("every 6.3 s and not 2 s: a frame"), "{text}");
 }

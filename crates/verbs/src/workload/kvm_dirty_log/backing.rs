@@ -1,4 +1,4 @@
-//! Names of backings, and checks whether this host can provide them now.
+//! The backings that `kvm-dirty-log` accepts by name, and whether this host can provide them now.
 
 use host::admit::thp_in_force;
 use host::{Host, THP};
@@ -42,8 +42,8 @@ impl BackingName {
         }
     }
 
-    /// The backing that it denotes on this host. Refused if the host cannot provide it with its current settings, which a workload
-    /// does not change.
+    /// The backing with this name on this host. Refuses a backing that the host cannot provide with its current settings, because
+    /// a workload does not change settings.
     pub fn lower(self, host: &Host, bytes: u64) -> Result<HostBacking, WorkloadError> {
         let pool = |size: PageSize| {
             arguments::multiple("bytes", bytes, size.bytes(), "the page of its backing")?;

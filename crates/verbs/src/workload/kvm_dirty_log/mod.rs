@@ -122,7 +122,7 @@ static DOING: Mutex<String> = Mutex::new(String::new());
 /// Runs the phases.
 pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     let request = request(arguments)?;
-    // Recorded for the report: the guest leaf that was chosen.
+    // The arguments in the report contain the guest leaf that was chosen.
     let arguments = &Arguments { guest_leaves: Some(request.guest_leaf), ..arguments.clone() };
     announce_on_signal()?;
     let host = Parameters::read(&host::Root::live()).map_err(|error| WorkloadError::Host(error.to_string()))?;
@@ -202,7 +202,7 @@ fn check_chunk(arguments: &Arguments) -> Result<(), WorkloadError> {
     }
 }
 
-/// On a signal, reports the current activity. The kernel cleans up.
+/// If a signal arrives, reports the current activity and ends. The kernel cleans up after the process.
 fn announce_on_signal() -> Result<(), WorkloadError> {
     static ONCE: Once = Once::new();
     let mut announced = Ok(());

@@ -1,4 +1,5 @@
-//! The model for comparison with the measurement: arm64's eager page splitting of the same memory, for each granule.
+//! `--with-model`: a model of arm64's eager page splitting of the same memory, for each granule ([`Model`]), to compare
+//! with the measurement.
 
 use paging::InputAddress;
 use paging::format::arm64::Granule;
@@ -17,7 +18,7 @@ const GRANULES: [Granule; 3] = [Granule::K4, Granule::K16, Granule::K64];
 pub const VARIANTS: [Variant; 2] = [Variant::Vanilla, Variant::SkipPages];
 /// The number of timed rounds per variant.
 const ROUNDS: u32 = 5;
-/// The size limit of a slot: its tables need 4G with 4K pages.
+/// Maximum size of a slot: its tables take 4G with 4K pages.
 const MAX_BYTES: u64 = 2 << 40;
 /// The number of IPA bits: KVM's default.
 const IPA_BITS: u8 = 40;
@@ -26,7 +27,7 @@ const SLOT_IPA: InputAddress = InputAddress(1 << 30);
 
 /// The rows of the model.
 pub struct Model {
-    /// One row per requested granule, or why there is none.
+    /// One row per requested granule, or why the granule has none.
     pub rows: Vec<Result<Measured, Unmodelled>>,
 }
 
@@ -53,8 +54,8 @@ pub fn run(arguments: &Arguments, phases: &Phases) -> Model {
     Model { rows: GRANULES.iter().map(row).collect() }
 }
 
-/// The modelled backing: the largest block size such that leaves of at least this size map at least half of the memory on the
-/// host. Every base page is smaller than the smallest block.
+/// The backing to model: the largest block size for which leaves of at least that size map at least half of the memory on the
+/// host. If even the smallest block is too large for that, base pages.
 fn backing(census: &Census) -> Backing {
     let at_least = |leaf: PageSize| 2 * census.bytes_where(|mapping| mapping.leaf >= leaf) >= census.total_bytes();
     match (at_least(PageSize::G1), at_least(PageSize::M2)) {
@@ -79,7 +80,7 @@ fn one(arguments: &Arguments, granule: Granule, backing: Backing) -> Result<Meas
         Mode::Clear => paging::stage2_split::Mode::Clear,
     };
     let slot = Slot { ipa: SLOT_IPA, bytes: arguments.bytes };
-    // A block larger than the slot cannot map it, so the next smaller backing is used.
+    // A block that is larger than the slot cannot map it, so the next smaller backing is used.
     let backing = match backing.leaf_bytes(granule) > arguments.bytes {
         true if Backing::Blocks.leaf_bytes(granule) <= arguments.bytes => Backing::Blocks,
         true => Backing::Pages,

@@ -1,4 +1,5 @@
-//! Runs the phases in sequence, and records for each its time, the dirty pages in the log, and the leaves afterwards.
+//! Runs the phases of `kvm-dirty-log` in sequence, and records for each its time, the dirty pages in the log, and the
+//! leaves afterwards ([`Phases`]).
 
 use std::time::Duration;
 
@@ -16,11 +17,12 @@ use crate::workload::{WorkloadError, check};
 pub struct Phase {
     /// The name of the phase.
     pub name: String,
-    /// The name of its figure in the report; later rounds have no figure.
+    /// The name of the phase's figure in the report; later rounds have no figure.
     pub figure: Option<&'static str>,
-    /// Its duration in each cycle, in seconds.
+    /// The duration of the phase in each cycle, in seconds.
     pub walls_s: Vec<f64>,
-    /// The dirty pages in the log, equal in each cycle unless pages are chosen at random; then those of the last cycle.
+    /// The dirty pages in the log, which are equal in each cycle; if pages are chosen at random, those of the last
+    /// cycle.
     pub dirty_pages: Option<u64>,
     /// The number of pages that the guest wrote in each cycle, if it chooses them at random.
     pub written_pages: Vec<u64>,
@@ -74,7 +76,7 @@ fn large(leaves: Leaves) -> u64 {
     leaves.pages_2m + leaves.pages_1g
 }
 
-/// A pass in which the pages selected by `draw` were written with `value`.
+/// A pass of the guest in which it wrote `value` to the pages selected by `draw`.
 struct WritePass {
     value: u64,
     draw: Draw,
@@ -92,7 +94,7 @@ struct Running<'a> {
 }
 
 impl Phases {
-    /// Runs the phases; `pages` is the number of pages of the machine.
+    /// Runs all phases. `pages` is the number of pages of the machine.
     pub fn run(machine: Machine, arguments: &Arguments, pages: u64) -> Result<Phases, WorkloadError> {
         let phases = Phases { list: Vec::new(), pages, host: Err(UnknownMappings::NotYet), checksum: mix(pages) };
         let mut running = Running { machine, arguments, phases, writes: 0, written: Vec::new() };
@@ -144,7 +146,7 @@ impl Running<'_> {
 
     fn enable(&mut self) -> Result<(), WorkloadError> {
         self.phase("enable", Some("enable"), |machine| Ok(machine.set_logging(true)?))?;
-        // With KVM_DIRTY_LOG_INITIALLY_SET, every page starts as dirty; otherwise, no page is dirty before a write.
+        // With KVM_DIRTY_LOG_INITIALLY_SET every page starts as dirty; without it no page is dirty before a write.
         let (mode, pages) = (self.arguments.mode, self.phases.pages);
         let expected = if mode == Mode::Clear { pages } else { 0 };
         let get = self.get("get", Some("get_initial"))?;
@@ -193,8 +195,8 @@ impl Running<'_> {
         last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.draw.writes(*page)).count() as u64)
     }
 
-    /// Checks that the log contains exactly the pages that the last pass wrote. Exception: after a large leaf was split or
-    /// removed, KVM maps pages anew and writable even on a read, and then logs them.
+    /// Checks that the log contains exactly the pages that the last pass wrote. Exception: after KVM has split or removed
+    /// a large leaf, it maps pages anew even on a read, makes them writable, and then logs them.
     fn check_log(&mut self, phase: &str, found: u64) -> Result<(), WorkloadError> {
         let expected = self.written_pages();
         let what = format!("dirty pages in phase `{phase}`");
@@ -211,7 +213,7 @@ impl Running<'_> {
         Ok(())
     }
 
-    /// Verifies the memory, at a time when this does not disturb the caches of the next phase.
+    /// Verifies the memory, at a moment when reading it does not disturb the caches of a measured phase.
     fn verify(&mut self) -> Result<(), WorkloadError> {
         let last = |page: u64| self.written.iter().rev().find(|written| written.draw.writes(page));
         self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;

@@ -1,4 +1,4 @@
-//! Reports the phases: a table and sentences for people, keys for programs.
+//! Reports the phases of `kvm-dirty-log`: a table and sentences for people, keys for programs.
 
 use policy::census::{Census, Mapping};
 use policy::size::{PageSize, format_bytes};
@@ -126,7 +126,7 @@ fn counted(count: u32, what: &str) -> String {
     format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }
 
-/// Formats `1G in 2M leaves`, with the folio size if it is larger than the leaves.
+/// Formats `1G in 2M leaves`. If the folios are larger than the leaves, also their size.
 fn mapped(census: &Census) -> String {
     let row = |(mapping, bytes): (&Mapping, u64)| {
         let (leaf, effective) = (format_bytes(mapping.leaf.bytes()), format_bytes(mapping.effective().bytes()));
@@ -154,7 +154,8 @@ fn kvm_description(host: &Parameters) -> String {
     }
 }
 
-/// Describes whether the host splits eagerly, and what the figures mean then; `write` is the phase of the first write.
+/// Says whether the host splits eagerly, and what the figures mean then. `write` is the name of the phase of the first
+/// write.
 fn eager_sentence(mode: Mode, eager: &EagerSplit, write: &str) -> String {
     let splitting = mode.name();
     match eager {

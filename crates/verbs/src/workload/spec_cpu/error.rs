@@ -1,4 +1,4 @@
-//! Errors of SPEC CPU runs and result files.
+//! Errors of SPEC CPU runs and of their result files ([`SpecError`]).
 
 use std::io;
 use std::path::PathBuf;

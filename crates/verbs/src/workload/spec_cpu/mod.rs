@@ -1,5 +1,5 @@
-//! `spec-cpu`: runs a benchmark of SPEC CPU, for users with a licence. `runcpu` or `runspec` runs it, and the time is the
-//! one that SPEC reports.
+//! `spec-cpu`: runs a benchmark of SPEC CPU, for users with a licence. SPEC's own `runcpu` or `runspec` runs the
+//! benchmark, and the reported time is SPEC's.
 //!
 //! SPEC verifies the output itself, and a run with wrong output is not a result. pagelab knows no options of SPEC: the
 //! arguments after `--` are passed unchanged.
@@ -101,7 +101,7 @@ fn report(files: &[RawFile]) -> Report {
     let medians: Vec<((String, String), f64)> = files.iter().flat_map(RawFile::medians_s).collect();
     let names: Vec<String> = medians.iter().map(|((benchmark, tune), _)| format!("{benchmark}/{tune}")).collect();
     let suites: Vec<&str> = files.iter().map(|file| file.suite.as_str()).collect();
-    // SPEC has verified the output, so the answer consists only of the runs that it calls valid.
+    // SPEC has verified the output, so the answer is only which runs SPEC calls valid.
     let checksum = names.join(",").bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)));
     let line = |one: &&Sample| {
         let ratio = one.ratio.map(|ratio| format!(", ratio {ratio}")).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Parses the samples in SPEC's raw result file (`.rsf`), the source of all its reports.
 //!
 //! Each fact has a line: `spec.cpu2006.results.429_mcf.base.000.reported_time: 302.5`. SPEC does not document the format;
-//! this follows several public programs that parse it. Lines outside of `results` are ignored.
+//! this parser follows several public programs. Lines outside of `results` are ignored.
 
 use std::collections::BTreeMap;
 
@@ -23,7 +23,7 @@ pub struct Sample {
     pub iteration: u32,
     /// The time that SPEC reports, in seconds.
     pub reported_s: f64,
-    /// The reference machine's time divided by this one, if there is a reference.
+    /// The reference machine's time divided by the reported time, if there is a reference.
     pub ratio: Option<f64>,
 }
 
@@ -32,7 +32,7 @@ pub struct Sample {
 pub struct RawFile {
     /// The suite, such as `cpu2006`.
     pub suite: String,
-    /// Its samples, by benchmark, tune and iteration.
+    /// The samples in the file, by benchmark, tune and iteration.
     pub samples: Vec<Sample>,
 }
 
@@ -40,7 +40,7 @@ pub struct RawFile {
 struct Line<'a> {
     number: usize,
     suite: &'a str,
-    /// The benchmark, tune and iteration.
+    /// The benchmark, tune and iteration of the run.
     of: (&'a str, &'a str, &'a str),
     field: &'a str,
     value: &'a str,
@@ -50,7 +50,7 @@ struct Line<'a> {
 type Fields<'a> = BTreeMap<&'a str, (usize, &'a str)>;
 
 impl RawFile {
-    /// Parses the text of a file. Refuses a text that is incomplete, is of an unknown suite, or has a run that SPEC marks as
+    /// Parses the text of a file. Refuses a text that is incomplete, has an unknown suite, or has a run that SPEC marks as
     /// invalid.
     pub fn parse(text: &str) -> Result<RawFile, SpecError> {
         let mut runs: BTreeMap<(&str, &str, &str), Fields<'_>> = BTreeMap::new();
@@ -101,7 +101,7 @@ impl<'a> Line<'a> {
 
 fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecError> {
     let (key, tune, iteration) = of;
-    // In keys, the first underscore replaces the point after the number.
+    // In keys, an underscore replaces the point after the benchmark's number.
     let benchmark = fields.get("benchmark").map_or_else(|| key.replacen('_', ".", 1), |(_, name)| (*name).to_owned());
     let run = format!("{benchmark} {tune} {iteration}");
     let lacks = |field| SpecError::Missing { run: run.clone(), field };
@@ -110,7 +110,7 @@ fn sample(of: (&str, &str, &str), fields: &Fields<'_>) -> Result<Sample, SpecErr
         return Err(SpecError::Invalid { run, code: (*valid).to_owned() });
     }
     let time = *fields.get("reported_time").ok_or_else(|| lacks("reported_time"))?;
-    // A run with another input size than the reference's has no ratio.
+    // A run whose input size differs from that of the reference has no ratio.
     let ratio = fields.get("ratio").filter(|(_, value)| !value.is_empty() && *value != "--");
     Ok(Sample {
         reported_s: number("reported_time", time)?,

@@ -1,4 +1,4 @@
-//! QEMU's code buffer as the kernel sees it: its mappings, and the leaves that map its memory.
+//! QEMU's code buffer as the kernel sees it ([`CodeBuffer`]): its mappings, and the leaves that map its memory.
 
 use std::fs::File;
 use std::io;
@@ -14,8 +14,8 @@ use workloads::tcg::Layout;
 
 use super::error::BootError;
 
-/// The number of bytes checked at the beginning of a region: a translation begins with QEMU's metadata, which is not all
-/// zero.
+/// The number of bytes that are checked at the beginning of a region. A translation begins with QEMU's metadata, which
+/// is not all zero.
 const FIRST_BYTES: usize = 256;
 
 /// The buffer's mappings, in address order.
@@ -35,7 +35,7 @@ impl CodeBuffer {
         if entries.is_empty() { Err(BootError::NoBuffer(pid)) } else { Ok(CodeBuffer { entries }) }
     }
 
-    /// The number of mappings into which guards split it.
+    /// The number of mappings into which guard pages split the buffer.
     pub fn areas(&self) -> usize {
         self.entries.len()
     }
@@ -49,8 +49,8 @@ impl CodeBuffer {
         self.entries.iter().map(SmapsEntry::pmd_mapped_bytes).sum()
     }
 
-    /// Populates the first `bytes` of the buffer, as far as they are mapped: writes a zero to each absent base page through
-    /// /proc/PID/mem, which does not change the content. The process must be stopped.
+    /// Populates the first `bytes` of the buffer, as far as they are mapped, by writing a zero to each absent base page
+    /// through /proc/PID/mem. This does not change the content. The process must be stopped.
     pub fn populate(&self, pid: u32, bytes: u64, page: PageSize) -> Result<(), BootError> {
         let populated = self.write_absent(pid, bytes, page);
         populated.map_err(|error| BootError::NotPopulated { pid, error })
@@ -71,8 +71,8 @@ impl CodeBuffer {
         Ok(())
     }
 
-    /// The number of regions whose first bytes are not all zero: those that a vCPU has used so far. [`CodeBuffer::populate`]
-    /// writes only zeros. The process must be stopped.
+    /// The number of regions that a vCPU has used so far: those whose first bytes are not all zero. [`CodeBuffer::populate`]
+    /// does not count, because it writes only zeros. The process must be stopped.
     pub fn used_regions(&self, pid: u32, layout: &Layout) -> Result<u64, BootError> {
         let base = self.entries[0].vma.start;
         let used = File::open(format!("/proc/{pid}/mem")).and_then(|memory| {

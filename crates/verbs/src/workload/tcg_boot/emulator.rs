@@ -1,4 +1,4 @@
-//! Runs a QEMU that boots the guest, and cleans it up in all cases.
+//! Runs a QEMU that boots the guest ([`Emulator`]), and cleans up in all cases.
 
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -15,15 +15,15 @@ use super::qmp::{NoReply, Qmp};
 use super::{Arguments, MemoryKind};
 use crate::tail::Tail;
 
-/// One malloc arena for all threads of QEMU (mallopt(3), glibc). Arenas other than the first grow by an mprotect(2) every few
-/// pages, 600 times per boot in the vCPU's thread. Under a policy that changes guards, each is a tracer stop: 1.5 % of the
-/// boot's CPU time.
+/// All threads of QEMU use one malloc arena (mallopt(3), glibc). Arenas other than the first grow by an mprotect(2) every few
+/// pages, 600 times per boot in the vCPU's thread. Under a policy that changes guards, each of these calls is a tracer stop:
+/// 1.5 % of the boot's CPU time.
 const ONE_HEAP: (&str, &str) = ("MALLOC_ARENA_MAX", "1");
 /// The time limit for QEMU to answer its monitor, or to exit.
 const ANSWER_LIMIT: Duration = Duration::from_secs(60);
 /// The number of bytes kept from the end of QEMU's and the guest's output.
 const KEPT_BYTES: usize = 1 << 20;
-/// The number of last lines to show.
+/// The number of lines shown from the end of the output.
 const SHOWN_LINES: usize = 12;
 
 /// QEMU's process. Signals that stop pagelab also kill it. Dropping it kills and reaps it.
@@ -74,7 +74,8 @@ impl Emulator {
         Ok(emulator)
     }
 
-    /// Starts the guest, where the measured boot begins. QEMU's own startup, and the tracer's overhead in it, is excluded.
+    /// Starts the guest. The measured boot begins here, so that QEMU's own startup, and the tracer's overhead in it, are
+    /// excluded.
     pub fn start_guest(&mut self) -> Result<(), BootError> {
         self.started_cpu_s = self.cpu_s()?;
         self.started = Instant::now();
@@ -116,7 +117,7 @@ impl Emulator {
         }
         // The message was written before the power-off, but through another pipe, so it may arrive later.
         let until = Instant::now() + Duration::from_secs(5);
-        // The prompt of a getty may precede the message on its line.
+        // A getty's prompt may precede init's message on the same line.
         while !self.output.text().lines().any(|line| line.trim_end().ends_with(INIT_MESSAGE)) {
             if Instant::now() > until {
                 return Err(wrong("only the power-off".to_string()));
@@ -159,7 +160,7 @@ impl Emulator {
         Ok(answer["return"].take())
     }
 
-    /// The error if no message arrived within a time limit.
+    /// The error if no message arrived from QEMU's monitor within a time limit.
     fn no_reply(&mut self, why: NoReply, limit: Duration) -> BootError {
         match why {
             NoReply::Ended => self.ended(),
@@ -186,7 +187,7 @@ impl Emulator {
         self.qmp.send(command, arguments).map_err(|_| self.ended())
     }
 
-    /// The error if QEMU is gone: a signal stopped pagelab, or QEMU ended by itself.
+    /// The error if QEMU has ended: because a signal stopped pagelab, or by itself.
     fn ended(&mut self) -> BootError {
         let ended = self.process.0.wait();
         // QEMU's last output may not have arrived yet. The wait is limited, because a child of QEMU may keep the pipe open.

@@ -1,4 +1,4 @@
-//! Errors of a boot.
+//! Errors of a boot ([`BootError`]).
 
 use std::io;
 use std::path::PathBuf;

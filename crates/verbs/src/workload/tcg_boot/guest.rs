@@ -1,4 +1,4 @@
-//! The guest: a kernel and an initramfs in a directory.
+//! The guest that `tcg-boot` boots ([`Guest`]): a kernel and an initramfs in a directory.
 
 use std::path::{Path, PathBuf};
 

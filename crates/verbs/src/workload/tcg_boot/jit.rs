@@ -2,7 +2,7 @@
 
 use super::error::BootError;
 
-/// Statistics over all regions, since the last flush if there was one.
+/// Statistics over all regions. If the buffer was flushed, only since the last flush.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jit {
     /// Bytes of translated code.

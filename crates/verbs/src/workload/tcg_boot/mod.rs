@@ -1,7 +1,7 @@
 //! `tcg-boot`: QEMU boots an arm64 Linux by translating it, and powers it off.
 //!
-//! The subject is the memory that holds translated code. So the guest's memory is a memfd, unless QEMU's default is
-//! requested: policies then act only on QEMU's own memory, most of which is code.
+//! What is measured is the memory that holds translated code. So the guest's memory is a memfd, unless QEMU's default
+//! is requested: policies do not act on a memfd, only on QEMU's own memory, most of which is code.
 
 mod buffer;
 mod emulator;
@@ -156,14 +156,14 @@ pub fn run(arguments: &Arguments) -> Result<Report, WorkloadError> {
     })
 }
 
-/// QEMU's division of its buffer.
+/// How QEMU divides its code buffer into regions.
 struct Regions {
     rule: Rule,
     layout: Layout,
 }
 
 impl Regions {
-    /// The division by the rule of QEMU's version; prints a note if that is unknown.
+    /// The division by the rule of this QEMU version; prints a note if the rule is unknown.
     fn of(version: Version, tb_size_bytes: u64, max_cpus: u32) -> Option<Regions> {
         let Some(rule) = Rule::of_version(version) else {
             report(format_args!(
@@ -186,8 +186,8 @@ impl Arguments {
     }
 }
 
-/// The number of vCPUs that QEMU divides its buffer by: the given one, or the smallest that results in regions of the given
-/// size. This uses the rule since 6.1; QEMU's version later determines which regions it really made.
+/// The number of vCPUs by which QEMU divides its buffer: the given number, or the smallest that results in regions of the
+/// given size. This uses the rule since 6.1. The regions that are reported later follow from QEMU's actual version.
 fn max_cpus(arguments: &Arguments) -> Result<u32, WorkloadError> {
     let Some(region_bytes) = arguments.regions else { return Ok(arguments.max_cpus.unwrap_or(arguments.smp)) };
     let stride =
@@ -224,16 +224,16 @@ fn check(arguments: &Arguments, max_cpus: u32) -> Result<(), WorkloadError> {
     }
     // QEMU's own memory in addition to the guest's and the code: 120M as measured, without its libraries.
     arguments::room("memory", u128::from(arguments.memory_bytes()) + (256 << 20) + u128::from(populated))?;
-    // If there are more vCPUs than fit the buffer, every rule gives one region to each.
+    // If the buffer is too small for 2 MiB per vCPU, every rule gives one region to each vCPU.
     Layout::of(Rule::From6_1, arguments.tb_size, max_cpus, base_page())
         .map(drop)
         .map_err(|error| wrong("tb-size", "two base pages for each region".into(), error.to_string()))
 }
 
-/// The bytes of code that PMD leaves should map, from the shape of the buffer and the touched part. Known if one vCPU
-/// translated everything and the buffer was not flushed.
+/// The bytes of code that PMD leaves should map, from the shape of the buffer and the part that was touched. `None`
+/// unless one vCPU translated everything and the buffer was not flushed.
 fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &CodeBuffer) -> Option<u64> {
-    // Without the kernel's page sizes, no expected bytes are reported.
+    // If the kernel's page sizes cannot be read, no expected bytes are reported.
     let pmd: PageSize = host::Host::open("/").ok()?.page_sizes().pmd?;
     let known = arguments.smp == 1 && jit.flushes == 0;
     let mut touched = layout.touched(jit.code_bytes);
@@ -241,7 +241,7 @@ fn expected(arguments: &Arguments, layout: &Layout, jit: &jit::Jit, buffer: &Cod
     known.then(|| buffer.expected_huge_bytes(&touched, pmd))
 }
 
-/// A checksum that is equal in all runs that reached the line.
+/// A checksum of the line that a guest prints when it has reached its goal.
 fn checksum(line: &str) -> u64 {
     line.bytes().fold(0, |sum, byte| mix(sum ^ u64::from(byte)))
 }

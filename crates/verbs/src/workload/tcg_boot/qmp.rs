@@ -30,7 +30,7 @@ impl Qmp {
         let (sender, receiver) = channel();
         std::thread::Builder::new().name("monitor".into()).spawn(move || {
             for line in BufReader::new(from).lines().map_while(Result::ok) {
-                // Lines that are not JSON are ignored: libraries that QEMU uses may print, too.
+                // Lines that are not JSON are ignored, because libraries that QEMU uses may print, too.
                 if let Ok(document) = serde_json::from_str(&line)
                     && sender.send(document).is_err()
                 {
@@ -47,7 +47,8 @@ impl Qmp {
         if !arguments.is_null() {
             document["arguments"] = arguments;
         }
-        // Written with one call: QEMU acts as soon as the document is complete, and `quit` closes the pipe.
+        // The document is written with one call, because QEMU acts as soon as it is complete, and after `quit` it
+        // closes the pipe.
         self.to.write_all(format!("{document}\n").as_bytes())
     }
 
