@@ -69,12 +69,10 @@ pub enum MissingFeature {
         bytes: u64,
     },
     /// The format has no contiguous groups of pages.
-    #[error("{format} on {architecture} has no contiguous pages")]
+    #[error("page tables of {format} have no contiguous pages")]
     NoGroups {
         /// The format of the page tables.
         format: String,
-        /// The name of the architecture.
-        architecture: &'static str,
     },
     /// The policy `default` keeps the current settings; a model machine has none.
     #[error("a model machine has no current settings to keep: name a page size")]

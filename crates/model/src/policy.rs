@@ -16,7 +16,7 @@ pub(crate) use self::shape::MIN_FOLIO_PAGES;
 use self::shape::Shape;
 
 use crate::kernel::Kernel;
-use crate::machine::{Architecture, Machine, TableFormat};
+use crate::machine::{Machine, TableFormat};
 use crate::missing_feature::MissingFeature;
 
 /// A policy for a model machine.
@@ -180,7 +180,7 @@ impl Plan {
         };
         let format = format_for(policy, machine).map_err(refused)?;
         let shape = with_format!(&format.format, format => Shape::of(format));
-        let granule = granule(policy, &shape, &format.name, machine.architecture).map_err(refused)?;
+        let granule = granule(policy, &shape, &format.name).map_err(refused)?;
         let requested = match policy {
             ModelPolicy::Kernel(policy) => policy,
             ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
@@ -262,12 +262,7 @@ fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, Mi
     })
 }
 
-fn granule(
-    policy: &ModelPolicy,
-    shape: &Shape,
-    format: &str,
-    architecture: Architecture,
-) -> Result<Granule, MissingFeature> {
+fn granule(policy: &ModelPolicy, shape: &Shape, format: &str) -> Result<Granule, MissingFeature> {
     let format = || format.to_owned();
     let kernel = match policy {
         ModelPolicy::Kernel(policy) if policy.has(Modifier::PteMapped) => return Err(MissingFeature::PteMapped),
@@ -285,7 +280,7 @@ fn granule(
             return match shape.group_bytes {
                 Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
                 Some(bytes) => Err(MissingFeature::GroupSize { format: format(), bytes }),
-                None => Err(MissingFeature::NoGroups { format: format(), architecture: architecture.name() }),
+                None => Err(MissingFeature::NoGroups { format: format() }),
             };
         }
     };

@@ -174,7 +174,7 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
     let traced = Traced::new();
     for (machine, policy, part) in [
         ("cascade-lake", "base-64k", "it has no base pages of 64K, only of 4K"),
-        ("zen-3", "contig-64k", "has no contiguous pages"),
+        ("zen-3", "contig-64k", "have no contiguous pages"),
         ("zen-3", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
         ("cascade-lake", "mthp-2m", "of 16K to 1M"),
         ("apple-m1", "base-64k", "it has no base pages of 64K, only of 16K"),

@@ -288,7 +288,7 @@ impl Cause {
             Cause::SplitMeanwhile => "a larger page was there, and was split into base pages".into(),
             Cause::SplitAfterFork => "larger pages were split after a fork: a write copies single base pages".into(),
             Cause::FilledWithBasePages => {
-                "filled with base pages earlier; a fault makes a large page only where nothing is mapped yet".into()
+                "filled with smaller pages earlier; a fault makes a large page only where nothing is mapped yet".into()
             }
             Cause::ReadFirst => {
                 "read before it was written: the zero page was mapped, and writes replaced it by base pages".into()

@@ -306,8 +306,10 @@ fn well_known() -> Vec<String> {
 }
 
 /// Other common names of policies, each with the policy to suggest.
-const OTHER_NAMES: [(&str, &str); 12] = [
+const OTHER_NAMES: [(&str, &str); 15] = [
     ("always", "thp"),
+    ("contig", "mthp-64k"),
+    ("contpte", "mthp-64k"),
     ("huge", "thp"),
     ("hugepage", "thp"),
     ("hugepages", "thp"),
@@ -316,6 +318,7 @@ const OTHER_NAMES: [(&str, &str); 12] = [
     ("large", "thp"),
     ("madvise", "thp"),
     ("mthp", "mthp-64k"),
+    ("napot", "mthp-64k"),
     ("never", "base"),
     ("none", "base"),
     ("small", "base"),

@@ -20,6 +20,10 @@ use words::{change, change_in_words, held, lost_in_words, memory, not_in_force};
 
 /// The practical band: a change of run time by less than this share does not matter.
 pub const BAND_RATIO: f64 = 0.01;
+/// Cycles below this share of the time distinguish no policies: a share is printed with this precision.
+const NEGLIGIBLE_RATIO: f64 = 0.001;
+/// Of policies that the model cannot distinguish, one that takes this many times the memory of another is not named first.
+const THRIFTY_RATIO: f64 = 1.05;
 /// The policy with which others are compared, if it was simulated.
 const REFERENCE: &str = "base";
 
@@ -137,7 +141,7 @@ impl<'a> Candidates<'a> {
             let named = self.left_out.iter().map(|(reason, policies)| format!("{} ({reason})", enumerate(policies)));
             sentences.push(format!("Not compared: {}", named.collect::<Vec<_>>().join(", ")));
         }
-        sentences.extend(self.reference().and_then(|reference| self.mostly_hits(reference)));
+        sentences.extend(self.reference().and_then(|reference| self.hits_of_second_level(reference)));
         if !self.entries.is_empty() {
             sentences.push(self.assumed());
         }
@@ -208,11 +212,28 @@ impl<'a> Candidates<'a> {
         let Some(first) = self.entries.iter().min_by(|one, two| last(one).total_cmp(&last(two))) else {
             return Vec::new();
         };
+        let negligible = self.negligible_cycles();
         let is_less = |other: &Entry<'a>| {
-            of(first).into_iter().zip(of(other)).all(|(best, other)| best * (1.0 + MIN_DIFFERENCE_RATIO) < other)
+            let differs =
+                |(best, other): (f64, f64)| best * (1.0 + MIN_DIFFERENCE_RATIO) < other && best + negligible < other;
+            of(first).into_iter().zip(of(other)).all(differs)
         };
         let equal = self.entries.iter().filter(|other| other.policy != first.policy && !is_less(other));
-        std::iter::once(first).chain(equal).copied().collect()
+        let mut best: Vec<Entry<'a>> = std::iter::once(first).chain(equal).copied().collect();
+        let memory = |entry: &Entry<'a>| entry.cost.resident_peak_bytes;
+        if let Some(least) = best.iter().map(memory).min()
+            && memory(first) as f64 > least as f64 * THRIFTY_RATIO
+        {
+            // The sort is stable: of those with about the least memory, the first remains the one with the fewest cycles.
+            best.sort_by_key(|entry| memory(entry) as f64 > least as f64 * THRIFTY_RATIO);
+        }
+        best
+    }
+
+    /// Cycles that make no difference to the program's time; 0 if the time is unknown.
+    fn negligible_cycles(&self) -> f64 {
+        let cycles = self.reference().and_then(|reference| self.time.cycles(reference.cost));
+        cycles.map_or(0.0, |cycles| cycles * NEGLIGIBLE_RATIO)
     }
 
     /// The first sentence if the share of translation in the time is unknown.
@@ -243,14 +264,17 @@ impl<'a> Candidates<'a> {
     /// Why policies are called equal: their counts are close, or which is better depends on how far walks overlap.
     fn why_equal(&self, best: &[Entry<'a>]) -> String {
         let percent = figure::plain(MIN_DIFFERENCE_RATIO * 100.0);
-        let near = |bound: usize| {
+        let extremes = |bound: usize| {
             let lost = best.iter().map(|entry| entry.lost()[bound]);
-            let (least, most) =
-                lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)));
-            least * (1.0 + MIN_DIFFERENCE_RATIO) >= most
+            lost.fold((f64::INFINITY, 0.0), |(least, most): (f64, f64), lost| (least.min(lost), most.max(lost)))
         };
-        if near(0) && near(1) {
+        let is_near = |(least, most): (f64, f64)| least * (1.0 + MIN_DIFFERENCE_RATIO) >= most;
+        let is_negligible = |(least, most): (f64, f64)| most - least <= self.negligible_cycles();
+        let bounds = [extremes(0), extremes(1)];
+        if bounds.into_iter().all(is_near) {
             format!("{percent} %")
+        } else if bounds.into_iter().all(|bound| is_near(bound) || is_negligible(bound)) {
+            format!("within {} % of the time", figure::plain(NEGLIGIBLE_RATIO * 100.0))
         } else {
             format!("{percent} %, or how far walks overlap decides")
         }
@@ -315,9 +339,8 @@ impl<'a> Candidates<'a> {
         )
     }
 
-    /// A sentence if most of the lost cycles are hits in the second-level TLB: the result then depends on the cost of such a hit
-    /// more than on that of a walk.
-    fn mostly_hits(&self, entry: Entry<'_>) -> Option<String> {
+    /// A sentence if a large part of the lost cycles are hits in the second-level TLB, which no larger second level saves.
+    fn hits_of_second_level(&self, entry: Entry<'_>) -> Option<String> {
         let hits = entry.cost.figures.iter().find(|(name, _)| name == "second_hit_cycles")?.1 as f64;
         let share = hits / entry.cost.most_lost_cycles.max(1) as f64;
         let mut costs = self.figures().filter(|figure| figure.key.ends_with(HIT_CYCLES) && figure.value != "0");
@@ -326,7 +349,7 @@ impl<'a> Candidates<'a> {
             let basis = if is_assumed(cost) { ", which is assumed" } else { "" };
             format!(" at {} cycles each{basis}", cost.value)
         });
-        (share > 0.5).then(|| {
+        (share > MIN_HITS_RATIO).then(|| {
             let percent = if share > 0.995 { ">99".to_owned() } else { figure::significant(share * 100.0, 2) };
             format!(
                 "Under {}, {percent} % of the lost cycles are hits in the second level{cost}; the rest are walks",
@@ -339,6 +362,9 @@ impl<'a> Candidates<'a> {
         self.machine.into_iter().flat_map(|machine| &machine.figures)
     }
 }
+
+/// The share of the lost cycles from which hits in the second-level TLB are named.
+const MIN_HITS_RATIO: f64 = 0.2;
 
 /// Prefixes of keys in a machine file, each with the part of the machine that the keys describe.
 const PARTS: [(&str, &str); 6] = [

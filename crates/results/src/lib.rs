@@ -50,7 +50,7 @@ mod text;
 mod variants;
 
 pub use rows::cause_clause;
-pub use text::{ascii, command_line, fold, printable, printable_json, printable_lines, times};
+pub use text::{ascii, command_line, enumerate, fold, printable, printable_json, printable_lines, times};
 
 #[cfg(test)]
 mod sample;

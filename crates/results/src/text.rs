@@ -141,7 +141,7 @@ pub fn times(times: u64) -> String {
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(crate) fn enumerate(words: &[String]) -> String {
+pub fn enumerate(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [one] => one.clone(),

@@ -29,6 +29,10 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
         ErrorKind::MissingRequiredArgument if verb == "show" => {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
+        ErrorKind::UnknownArgument if verb == "list" => Some(
+            "A word after `machines` or `workloads` selects those that contain it: pagelab list machines riscv"
+                .to_owned(),
+        ),
         ErrorKind::UnknownArgument if verb == "compare" => {
             let given = words.iter().filter_map(|word| word.to_str()?.split('=').next());
             let known = |word| OPTIONS.iter().find(|(other, _)| *other == word);

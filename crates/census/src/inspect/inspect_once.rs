@@ -51,7 +51,7 @@ pub fn inspect_once(
     let around = Surroundings::of(&facts, subject.stacks(), subject.has_guest(), subject.is_go());
     let groups = group(&facts, &around.stacks);
     let runtimes = runtimes(about.program.as_deref(), &around.code_files, around.is_go);
-    let basis = Basis { knows_flags: smaps_info.knows_flags, runtimes };
+    let basis = Basis { knows_flags: smaps_info.knows_flags, runtimes, environment: subject.environment() };
     let mut regions = Vec::with_capacity(groups.len());
     let mut finish = |group: &Range<usize>, outline: &Outline, seen: RegionMemory| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
@@ -140,6 +140,8 @@ struct FromSmaps {
 struct Basis {
     knows_flags: bool,
     runtimes: Vec<Runtime>,
+    /// The variables that the process was started with.
+    environment: Vec<String>,
 }
 
 struct OneInspection<'a> {
@@ -368,8 +370,12 @@ impl OneInspection<'_> {
             kernel: self.subject.kernel(),
         };
         // Without advice, flags and guards a cause would be a guess.
-        let causes =
+        let mut causes =
             if basis.knows_flags { explain(outline, &kind, vmas, &all_cuts, &seen, &context) } else { Vec::new() };
+        // What it was started with has been tried.
+        for cause in &mut causes {
+            cause.remedies.retain(|remedy| !remedy.is_in_environment(&basis.environment));
+        }
         explain_windows(outline, &kind, vmas, &all_cuts, &mut seen, &context, &causes);
         let whole = || vmas.iter().filter(|vma| vma.part == VmaPart::First);
         let sum =

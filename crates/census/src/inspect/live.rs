@@ -223,6 +223,11 @@ impl Subject for Live<'_> {
         stacks.pointers
     }
 
+    fn environment(&self) -> Vec<String> {
+        let bytes = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
+        bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect()
+    }
+
     fn has_guest(&self) -> bool {
         let descriptors =
             self.read_or_record("whether it runs a virtual machine is not known", "fd", self.descriptors());

@@ -69,6 +69,10 @@ pub trait Subject {
     fn jemalloc(&self, vmas: &[VmaFacts]) -> Option<Vec<Jemalloc>>;
     /// Whether it has children; `None` where the kernel does not list them, and for a capture that does not exclude them.
     fn has_children(&self) -> Option<bool>;
+    /// The variables that it was started with, `NAME=VALUE` each; none where they cannot be read, or were overwritten.
+    fn environment(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether its program was built by Go.
     fn is_go(&self) -> bool;
     /// Whether the file of a mapping is in shared memory.

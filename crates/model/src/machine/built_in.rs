@@ -36,8 +36,24 @@ pub fn built_in_file(name: &str) -> Result<&'static str, MachineError> {
     found.map(|(_, text)| *text).ok_or_else(|| unknown(name))
 }
 
+/// Names of architectures and makers, each with a machine to suggest.
+const OTHER_NAMES: [(&str, &str); 10] = [
+    ("aarch64", "neoverse-n1"),
+    ("amd", "zen-4"),
+    ("arm", "neoverse-n1"),
+    ("arm64", "neoverse-n1"),
+    ("intel", "sapphire-rapids"),
+    ("riscv", "rva23"),
+    ("riscv64", "rva23"),
+    ("x86", "sapphire-rapids"),
+    ("x86-64", "sapphire-rapids"),
+    ("x86_64", "sapphire-rapids"),
+];
+
 fn unknown(name: &str) -> MachineError {
-    let distance = |known: &&str| strsim::damerau_levenshtein(&name.to_ascii_lowercase(), known);
-    let nearest = BUILT_IN.iter().map(|(known, _)| *known).min_by_key(distance);
-    MachineError::Unknown { name: name.to_owned(), nearest: nearest.unwrap_or_default() }
+    let lower = name.to_ascii_lowercase();
+    let other = OTHER_NAMES.iter().find(|(other, _)| *other == lower).map(|(_, machine)| *machine);
+    let distance = |known: &&str| strsim::damerau_levenshtein(&lower, known);
+    let by_spelling = || BUILT_IN.iter().map(|(known, _)| *known).min_by_key(distance);
+    MachineError::Unknown { name: name.to_owned(), nearest: other.or_else(by_spelling).unwrap_or_default() }
 }

@@ -60,7 +60,7 @@ fn with_thp_tries_the_pmd_size_of_the_format_first() {
 fn refuses_unsupported_policies_with_the_reason() {
     for (machine, policy, reason) in [
         ("cascade-lake", "base-64k", "no base pages of 64K, only of 4K"),
-        ("cascade-lake", "contig-64k", "x86-64 on x86_64 has no contiguous pages"),
+        ("cascade-lake", "contig-64k", "page tables of x86-64 have no contiguous pages"),
         ("cascade-lake", "hugetlb-64k", "hugetlb pages are of 2M, 1G"),
         ("cascade-lake", "mthp-2m", "of 16K to 1M"),
         ("rva23", "base-16k", "no base pages of 16K, only of 4K, 64K"),

@@ -156,7 +156,7 @@ impl Knobs {
     fn set(settings: &[(String, &str)]) -> Option<Knobs> {
         let lock = File::options().create(true).append(true).open("/run/pagelab-test.lock").ok()?;
         let lock = Flock::lock(lock, FlockArg::LockExclusive).ok()?;
-        let session = Session::new(Host::open("/").ok()?).with_patience(TURN, |_| {});
+        let session = Session::new(Host::open("/").ok()?).with_patience(TURN, |_, _| {});
         let mut knobs = Knobs { saved: Vec::new(), session: session.with_khugepaged_held().ok()?, _lock: lock };
         knobs.session.restore_under_lease().expect("the lease, and khugepaged at rest");
         for (path, value) in settings {

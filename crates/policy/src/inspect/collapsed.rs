@@ -27,7 +27,7 @@ pub fn collapse_refusal(errno: i32) -> String {
         14 => "EFAULT: the memory is not the process's own",
         16 => "EBUSY: the control group's limit, or nothing present in the slot",
         22 => {
-            "EINVAL: not eligible (protection, MADV_NOHUGEPAGE, kind of memory, or a cut in the slot), or a kernel before 6.1"
+            "EINVAL: not eligible (protection, MADV_NOHUGEPAGE, kind of memory, or a cut in the slot), nothing mapped in the slot, or a kernel before 6.1"
         }
         _ => return format!("errno {errno}"),
     };

@@ -175,6 +175,18 @@ impl Change {
         }
     }
 
+    /// Whether a variable has this value in an environment (`NAME=VALUE` each). Allocators take lists (`GLIBC_TUNABLES`, `MALLOC_CONF`):
+    /// every part of the value must be in the variable's.
+    pub(super) fn is_in_environment(&self, environment: &[String]) -> bool {
+        let Change::Environment { variable, value } = self else { return false };
+        let split = |text: &str| text.split([':', ',']).filter(|part| !part.is_empty()).map(str::to_owned).collect();
+        let wanted: Vec<String> = split(value);
+        environment.iter().filter_map(|one| one.split_once('=')).any(|(name, found)| {
+            let found: Vec<String> = split(found);
+            name == variable && wanted.iter().all(|part| found.contains(part))
+        })
+    }
+
     /// The assignment of an environment variable.
     fn variable(&self) -> Option<String> {
         match self {

@@ -90,6 +90,11 @@ impl Remedy {
         format!("{}{only}", self.instruction())
     }
 
+    /// Whether a process with this environment (`NAME=VALUE` each) was started with the remedy, which nothing else belongs to.
+    pub fn is_in_environment(&self, environment: &[String]) -> bool {
+        !self.changes.is_empty() && self.changes.iter().all(|change| change.is_in_environment(environment))
+    }
+
     /// Bytes of the pages that the remedy adds to a hugetlb pool.
     pub fn pool_bytes(&self) -> Option<u64> {
         self.changes.iter().find_map(Change::pool_bytes)

@@ -97,10 +97,9 @@ impl<'a> Candidates<'a> {
                 let less = shares.translation - shares.best_translation;
                 let hardly = if less < BAND_RATIO { ", which is below the 1 % at which page size matters" } else { "" };
                 let all = if best.len() > 1 { format!("; {names} are {}", equal()) } else { String::new() };
-                let time = self.time.cpu_s().map_or("time, which is assumed".to_owned(), |cpu_s| {
-                    figure::short(cpu_s, study::metric::Unit::Seconds)
-                });
-                let time = format!("{}'s {time}", reference.policy);
+                let assumed = || format!("{}'s time, which is assumed", reference.policy);
+                let short = |cpu_s| figure::short(cpu_s, study::metric::Unit::Seconds);
+                let time = self.time.cpu_s().map_or_else(assumed, short);
                 format!(
                     "{} saves up to {} of the time on {} in translation (at most {} -> {} of {time}){hardly}{}{}{all}",
                     first.policy,

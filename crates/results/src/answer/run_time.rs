@@ -91,12 +91,12 @@ impl RunTime {
 
     /// A sentence about the time on a machine.
     pub(super) fn sentence(&self, machine: &str, cost: &Cost) -> String {
-        let known = || {
-            let time = figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
-            format!("The time is {time} of CPU time at {} GHz, which is assumed", figure::plain(CLOCK_HZ / 1e9))
-        };
+        let time = || figure::short(self.cpu_s().unwrap_or_default(), Unit::Seconds);
+        let clock = format!("cycles are those of {} GHz, which is assumed", figure::plain(CLOCK_HZ / 1e9));
         match self {
-            RunTime::Given { .. } => format!("{}, and was given (--run-time)", known()),
+            RunTime::Given { .. } => {
+                format!("The time is {} of CPU time, which was given (--run-time); {clock}", time())
+            }
             RunTime::Measured { runs_s, processor, machines, recorded_ratio } => {
                 let which = if machines.iter().any(|name| name == machine) { "such a" } else { "another" };
                 let name = if processor.is_empty() { "unknown" } else { &printable(processor) };
@@ -109,8 +109,9 @@ impl RunTime {
                 });
                 let runs = of_runs(runs_s);
                 format!(
-                    "{}, measured natively, with this host's own page sizes ({runs}), on {which} processor ({name}){scaled}",
-                    known()
+                    "The time is {} of CPU time, measured on {which} processor ({name}) with its host's page sizes ({runs}){scaled}; \
+                     {clock}",
+                    time()
                 )
             }
             RunTime::Assumed { why } => match cost.per {

@@ -66,9 +66,15 @@ fn larger(policy: &Policy, size: PageSize, by_default: &Inspection) -> Candidate
         let (mut settings, others): (Vec<Remedy>, Vec<Remedy>) = remedies_for(size, takes_pool, by_default, region)
             .into_iter()
             .partition(|remedy| remedy.changes.iter().all(is_setting));
-        // Several causes of a region can have the same remedy.
-        settings.sort();
-        settings.dedup();
+        // Several causes of a region can have the same remedy, perhaps under different conditions. The memory of the region counts
+        // once, and a remedy without a condition stays.
+        settings.sort_by_key(|remedy| remedy.only.is_some());
+        let mut known: Vec<Vec<Change>> = Vec::new();
+        settings.retain(|remedy| {
+            let is_new = !known.contains(&remedy.changes);
+            known.push(remedy.changes.clone());
+            is_new
+        });
         for remedy in settings.into_iter().filter(|remedy| is_pool(remedy) == takes_pool) {
             add(&mut found, Candidate { remedy, bytes: region.benefit.bytes });
         }

@@ -36,12 +36,7 @@ pub fn design(
     }
     let (stopping, measuring) = (&arguments.stopping, &arguments.measuring);
     let mut design = Design::new(arms, baseline, stopping.seed.unwrap_or_else(seed_of_clock));
-    design.min_blocks = min_blocks(stopping)?;
-    design.max_blocks = stopping.blocks;
-    design.max_time_s = Some(stopping.max_time);
-    design.trial_time_s = trial_time_s(stopping);
-    design.precision_ratio = stopping.precision;
-    design.band_ratio = stopping.band;
+    limit(&mut design, stopping)?;
     design.prove_all = measuring.prove_all;
     design.khugepaged = measuring.khugepaged.into();
     design.fragmented = measuring.fragmented;
@@ -59,6 +54,20 @@ pub fn design(
         (true, false) => explain::explained(design, host),
         (false, _) => Ok(design),
     }
+}
+
+/// When the comparison ends, and how narrow its intervals are to be.
+///
+/// # Errors
+/// The least number of blocks is above the largest.
+pub fn limit(design: &mut Design, stopping: &Stopping) -> Result<(), Failure> {
+    design.min_blocks = min_blocks(stopping)?;
+    design.max_blocks = stopping.blocks;
+    design.max_time_s = Some(stopping.max_time);
+    design.trial_time_s = trial_time_s(stopping);
+    design.precision_ratio = stopping.precision;
+    design.band_ratio = stopping.band;
+    Ok(())
 }
 
 /// The number of blocks before which the comparison does not stop.

@@ -24,7 +24,7 @@ use crate::output::open_store;
 const NAME: &str = "setting";
 
 /// Measures a setting, and stores the result as a separate comparison. `before` is the comparison that led to the advice; its
-/// metrics and limits are used again.
+/// metrics are used again.
 ///
 /// # Errors
 /// The measurement cannot begin, or the program failed in it.
@@ -47,7 +47,8 @@ pub fn measure_setting(arguments: &Compare, before: &Comparison, attempt: &Attem
     let plain = Arm::of_policy("default", Policy::DEFAULT);
     let arms = vec![plain.clone(), Arm { label: NAME.into(), variant: Some(variant), ..plain }];
     let own_session = own_session::of(arguments.measuring.own_session, &host)?;
-    let design = Design { arms, baseline: 0, own_session, contention: None, ..before.design.clone() };
+    let mut design = Design { arms, baseline: 0, own_session, contention: None, ..before.design.clone() };
+    design::limit(&mut design, &arguments.stopping)?;
     let mut work = new_work()?;
     own_session::give(&design, [&mut work, &mut work_with_setting]);
     let setup = Setup {

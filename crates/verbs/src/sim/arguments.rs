@@ -65,7 +65,7 @@ pub struct Replay {
     /// Print one JSON document instead of the table
     #[arg(long)]
     pub json: bool,
-    /// Write a report: one HTML file without script, with curves
+    /// Write a report: one HTML file without script, with the figures of --curves, which take as long here
     #[arg(long, value_name = "FILE")]
     pub html: Option<PathBuf>,
 }

@@ -14,6 +14,8 @@ pub struct NotedMachines {
     /// Machines that store neighbouring pages in one TLB entry if their addresses and frames happen to be aligned
     /// alike.
     pub coalescing: Vec<String>,
+    /// Machines whose TLBs never store several base pages in one entry.
+    pub without_coalescing: Vec<String>,
     /// The machine that was assumed, because the trace does not record its architecture.
     pub guessed: Option<String>,
 }
@@ -31,6 +33,11 @@ impl NotedMachines {
             foreign: machines.iter().filter(is_foreign).map(name).collect(),
             shared: machines.iter().filter(is_shared).map(name).collect(),
             coalescing: machines.iter().filter(|machine| coalesces_by_chance(machine)).map(name).collect(),
+            without_coalescing: machines
+                .iter()
+                .filter(|machine| machine.tlbs.iter().all(|tlb| tlb.coalescing.is_none()))
+                .map(name)
+                .collect(),
             guessed: machines.first().filter(|_| none_was_named && !is_known).map(name),
         }
     }

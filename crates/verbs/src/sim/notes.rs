@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use model::policy::ModelPolicy;
 use model::replay::Unrecorded;
 use model::simulation::Outcome;
+use policy::Granularity;
 use policy::size::format_bytes;
+use results::enumerate;
 
 use super::base_page;
 use super::simulated::{Cell, Layouts, Simulated};
@@ -96,15 +98,36 @@ fn of_this_trace(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {
     }
     notes.extend(unrecorded(&simulated.replayed.unrecorded));
     notes.extend(decided_by_layout(simulated, ran));
-    let machines = ran.iter().map(|outcome| outcome.machine.as_str());
-    let foreign: Vec<&str> = machines.filter(|name| simulated.is_foreign(name)).collect();
-    if let Some(first) = foreign.first() {
+    notes.extend(folios_without_reach(simulated, ran));
+    let foreign = machines_of(ran.iter().filter(|outcome| simulated.is_foreign(&outcome.machine)));
+    if !foreign.is_empty() {
         notes.push(format!(
-            "the trace was recorded on {}: on {first} the program would be compiled to other instructions",
-            simulated.header.architecture
+            "the trace was recorded on {}: on {} the program would be compiled to other instructions",
+            simulated.header.architecture,
+            enumerate(&foreign)
         ));
     }
     notes
+}
+
+/// The names of the machines of these outcomes, each once.
+fn machines_of<'a>(outcomes: impl Iterator<Item = &'a &'a Outcome>) -> Vec<String> {
+    let mut names: Vec<String> = outcomes.map(|outcome| outcome.machine.clone()).collect();
+    names.dedup();
+    names
+}
+
+/// A note on machines whose TLBs store one leaf per entry: folios of several base pages then save faults, but no walks.
+fn folios_without_reach(simulated: &Simulated, ran: &[&Outcome]) -> Option<String> {
+    let is_mthp = |outcome: &&&Outcome| matches!(&outcome.policy, ModelPolicy::Kernel(policy) if matches!(policy.granularity, Granularity::Mthp(_)));
+    let has_none = |outcome: &&&Outcome| simulated.noted.without_coalescing.contains(&outcome.machine);
+    let concerned: Vec<&&Outcome> = ran.iter().filter(is_mthp).filter(has_none).collect();
+    let policy = &concerned.first()?.policy;
+    let machines = enumerate(&machines_of(concerned.into_iter()));
+    Some(format!(
+        "{policy} saves faults on {machines}, and no translation: a folio is mapped by base pages, and these TLBs store each of them in \
+         an entry of its own"
+    ))
 }
 
 fn of_the_model(simulated: &Simulated, ran: &[&Outcome]) -> Vec<String> {

@@ -70,15 +70,17 @@ const HEADINGS: [(&str, u8); 10] = [
 /// The caption of a table: the machine, and the units of the columns.
 fn caption(outcome: &Outcome, answer: Option<&Answer>, layouts: Option<&Layouts>) -> String {
     let unit = Per::of(outcome.instructions, outcome.runs).unit();
-    let medians = layouts.map_or(String::new(), |layouts| format!(", medians over {} layouts", layouts.count));
+    let medians =
+        layouts.map_or(String::new(), |layouts| format!(", medians over {} layouts of addresses", layouts.count));
     let has_share = answer.is_some_and(|answer| answer.time_cycles.is_some());
     let share = if has_share {
-        "; share: translation's part of the program's time; time: the change of that time, faults included; both are bounds"
+        "; share: the part of the program's time that translation takes at most; time: the change of that time at most, with the \
+         kernel's work at faults"
     } else {
         ""
     };
     format!(
-        "{}, modelled{medians}; walks and faults are counts, translation and kernel cycles per 1000 {unit}{share}",
+        "{}, modelled{medians}; walks and faults are counts; translation and kernel are cycles per 1000 {unit}{share}",
         outcome.machine
     )
 }

@@ -144,7 +144,8 @@ pub fn curves_text(sweep: &Sweep, width: usize) -> String {
     let sizes = sweep.footprints.iter().map(|(size, bytes)| [format_bytes(*size), format_bytes(*bytes)]);
     format!(
         "LRU TLBs of one level, up to 8 entries fully associative and then of 8 ways, if all pages had one size: misses per \
-         1000 {}; modelled\n{misses}\n\nall touched pages\n{}",
+         1000 {}; modelled. `pagelab sim sweep` has other numbers of ways, and the entries that few misses need\n{misses}\n\nall \
+         touched pages\n{}",
         sweep.per.unit(),
         plain(["pages of", "take"], sizes, width)
     )
