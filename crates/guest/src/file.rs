@@ -14,11 +14,15 @@ const MAX_BYTES: u64 = 1 << 30;
 #[expect(clippy::disallowed_methods, reason = "it only reads")]
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let file = OpenOptions::new().read(true).custom_flags(OFlag::O_NONBLOCK.bits()).open(path)?;
-    if !file.metadata()?.is_file() {
+    let metadata = file.metadata()?;
+    if metadata.is_dir() {
         return Err(io::Error::new(
             ErrorKind::InvalidInput,
-            "expected a regular file, found a pipe, device or directory",
+            "expected a regular file, found a directory; name a file in it",
         ));
+    }
+    if !metadata.is_file() {
+        return Err(io::Error::new(ErrorKind::InvalidInput, "expected a regular file, found a pipe or device"));
     }
     let mut bytes = Vec::new();
     file.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;

@@ -30,7 +30,7 @@ fn the_end_is_a_sentence_for_each_machine() {
     for part in [
         "translation is at most 0.2 % of this program's time on cascade-lake; with faults, zeroing and copying, whose cost is \
          assumed, thp takes up to 5.0 % less time than base; memory stays the same under thp. ",
-        "The time is 10.00 ms of CPU time at 2.5 GHz, which is assumed, and was given (--run-time).",
+        "The time is 10.00 ms of CPU time, which was given (--run-time); cycles are those of 2.5 GHz, which is assumed.",
         "Not compared: base-64k (unsupported: ",
         "figures of the machine (TLBs ",
     ] {

@@ -15,8 +15,8 @@ pub enum PolicyError {
     },
     /// A size alone.
     #[error(
-        "{0:?} is a size, which several policies can have: thp (PMD size), mthp-SIZE or hugetlb-SIZE (`pagelab list policies` shows \
-         those of this machine)"
+        "{0:?} is a size, which several policies can have: base (the smallest), thp (PMD size), mthp-SIZE or hugetlb-SIZE (`pagelab \
+         list policies` shows those of this machine)"
     )]
     Size(String),
     /// There is no modifier of that name.

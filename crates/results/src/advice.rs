@@ -6,6 +6,7 @@ use policy::{Granularity, Policy};
 use study::advice::{Advice, Attempt, Outcome, Tried};
 use study::comparison::Comparison;
 
+use crate::rows;
 use crate::text::{command_line, printable};
 
 /// The advice in a sentence; empty if the comparison has none.
@@ -59,7 +60,8 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
             (None, false) => "",
         };
         let effect = effect(tried, bytes);
-        return printable(&format!("advice: {} ({effect}, in one run{for_all})", attempt.instruction()));
+        let which = which(tried, comparison);
+        return printable(&format!("advice: {which}{} ({effect}, in one run{for_all})", attempt.instruction()));
     }
     if let Some(bytes) = tried.undecided_for_blocks() {
         let text = format!("advice: not known: {}", for_blocks(bytes, &list));
@@ -74,6 +76,18 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
     let own = command_line(&comparison.invocation.command);
     let text = format!("advice: {policy} is not possible without changing the program: {why}{source}.");
     format!("{} pagelab exec -p {policy} -- {own} runs it that way", printable(&text))
+}
+
+/// `for thp, tied with it: `: the policy whose pages the setting gives, if it is not the one that the result names first.
+fn which(tried: &Tried, comparison: &Comparison) -> String {
+    let label = tried.policy.to_string();
+    let best = rows::best(comparison);
+    let is_own = |arm: &usize| comparison.design.arms.get(*arm).is_some_and(|arm| arm.label == label);
+    match best.iter().position(is_own) {
+        Some(0) => String::new(),
+        Some(_) => format!("for {label}, tied with it: "),
+        None => format!("for {label}: "),
+    }
 }
 
 /// What to do if the settings were tried while the kernel had too few free blocks of this size.

@@ -274,7 +274,7 @@ impl<'a> Candidates<'a> {
         if bounds.into_iter().all(is_near) {
             format!("{percent} %")
         } else if bounds.into_iter().all(|bound| is_near(bound) || is_negligible(bound)) {
-            format!("within {} % of the time", figure::plain(NEGLIGIBLE_RATIO * 100.0))
+            format!("{} % of the time", figure::plain(NEGLIGIBLE_RATIO * 100.0))
         } else {
             format!("{percent} %, or how far walks overlap decides")
         }

@@ -36,8 +36,8 @@ pub struct Trace {
     pub facts: Vec<(String, String)>,
     /// Remarks that are needed to read the figures of this trace.
     pub notes: Vec<String>,
-    /// The result of each machine, one sentence each.
-    pub answers: Vec<String>,
+    /// The result of each machine.
+    pub answers: Vec<MachineAnswer>,
     /// Each machine under each policy, machine by machine.
     pub cells: Vec<Cell>,
     /// Variation of figures over address space layouts, if requested: one entry for each machine and policy that was
@@ -45,6 +45,18 @@ pub struct Trace {
     pub spreads: Vec<Spread>,
     /// Misses of LRU TLBs of every geometry, if requested.
     pub sweep: Option<Sweep>,
+}
+
+/// The result of a machine in words.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MachineAnswer {
+    /// Name of the machine.
+    pub machine: String,
+    /// The result in a few sentences.
+    pub sentence: String,
+    /// For each policy: its name, the largest share of the time that translation can take, and the change of the time. The words are
+    /// empty where the time is unknown.
+    pub bounds: Vec<[String; 3]>,
 }
 
 /// One machine under one policy.

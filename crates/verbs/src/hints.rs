@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use clap::error::ErrorKind;
 
 /// Options of other tools, each with the option of `pagelab compare` to use instead.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 9] = [
+    ("-t", "--max-time TIME (of the comparison) or --trial-time TIME (of each run)"),
+    ("-m", "record the program, and simulate the trace: pagelab record, pagelab sim -m MACHINE"),
     ("--iterations", "--blocks N"),
     ("--min-runs", "--min-blocks N"),
     ("--repeat", "--blocks N"),
@@ -25,6 +27,15 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
         }
         ErrorKind::InvalidSubcommand if ["bench", "exec", "measure", "run", "test"].iter().any(|word| verb == word) => {
             Some("To measure a program under several policies: pagelab compare -- PROGRAM".to_owned())
+        }
+        ErrorKind::InvalidSubcommand if verb == "mail" => {
+            Some("A mail about a stored comparison: pagelab show NUMBER --mail".to_owned())
+        }
+        ErrorKind::UnknownArgument if verb == "inspect" && words.iter().any(|word| word == "--pid" || word == "-p") => {
+            Some("A process is named without an option: pagelab inspect PID".to_owned())
+        }
+        ErrorKind::ValueValidation if verb == "show" => {
+            Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
         ErrorKind::MissingRequiredArgument if verb == "show" => {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())

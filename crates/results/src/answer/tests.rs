@@ -75,12 +75,23 @@ fn answered(cells: &[Cell]) -> Answer {
 }
 
 #[test]
+fn of_policies_that_differ_by_less_than_is_printed_the_one_with_the_least_memory_is_named_first() {
+    let giant = Cost { resident_peak_bytes: 2000 << 20, ..cost(19_500) };
+    let cells = [cell("base", cost(200_000)), cell("hugetlb-1g", giant), cell("thp", cost(20_000))];
+    let answer = answer_of(&cells, &given(1.0));
+    assert_eq!(answer.best, ["thp", "hugetlb-1g"]);
+    assert!(answer.sentence.starts_with("thp saves up to 18 % of the time"), "{}", answer.sentence);
+    let equal = "thp and hugetlb-1g are equal within what the model can tell (0.1 % of the time)";
+    assert!(answer.sentence.contains(equal), "{}", answer.sentence);
+}
+
+#[test]
 fn page_size_does_not_matter_where_translation_hardly_takes_time() {
     let thp = Cost { resident_peak_bytes: 103 << 20, ..cost(20_000) };
     let answer = answer_of(&[cell("base", cost(200_000)), cell("thp", thp.clone())], &given(100.0));
     let expected = "translation is at most 0.2 % of this program's time on m, so page size does not matter there; memory grows \
-                    by 3 % under thp. The time is 40.00 ms of CPU time at 2.5 GHz, which is assumed, and was given \
-                    (--run-time). With faults, zeroing and copying, whose cost is assumed, thp has the fewest cycles; thp \
+                    by 3 % under thp. The time is 40.00 ms of CPU time, which was given (--run-time); cycles are \
+                    those of 2.5 GHz, which is assumed. With faults, zeroing and copying, whose cost is assumed, thp has the fewest cycles; thp \
                     takes up to 0.2 % less time than base. Assumed: 4 of 5";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
     let shares = answer.shares.unwrap();
@@ -136,12 +147,11 @@ fn the_time_has_its_source() {
         recorded_ratio,
     };
     let answer = answer_of(&cells, &measured(None));
-    let expected =
-        "thp saves up to 18 % of the time on m in translation (at most 20 % -> 2 % of base's 400.0 µs), for about";
+    let expected = "thp saves up to 18 % of the time on m in translation (at most 20 % -> 2 % of 400.0 µs), for about";
     assert!(answer.sentence.starts_with(expected), "{}", answer.sentence);
-    let expected = "The time is 400.0 µs of CPU time at 2.5 GHz, which is assumed, measured natively, with this host's \
-                    own page sizes (median of 3 runs, 300.0 µs to 700.0 µs: with the shortest, shares are 1.33 times as \
-                    large), on such a processor (a fast one). With";
+    let expected = "The time is 400.0 µs of CPU time, measured on such a processor (a fast one) with its host's page sizes \
+                    (median of 3 runs, 300.0 µs to 700.0 µs: with the shortest, shares are 1.33 times as large); cycles are \
+                    those of 2.5 GHz, which is assumed. With";
     assert!(answer.sentence.contains(expected), "{}", answer.sentence);
     // The kernel's 150,000 cycles are in addition to the million.
     let answer = answer_of(&cells, &measured(Some(0.25)));
@@ -155,7 +165,7 @@ fn the_time_has_its_source() {
     };
     let answer = answer_of(&cells, &other);
     assert!(
-        answer.sentence.contains("natively, with this host's own page sizes (one run), on another processor (unknown)"),
+        answer.sentence.contains("measured on another processor (unknown) with its host's page sizes (one run)"),
         "{}",
         answer.sentence
     );

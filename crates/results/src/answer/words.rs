@@ -54,7 +54,7 @@ pub(super) fn change_in_words(saved: f64) -> String {
     match saved {
         saved if saved.abs() < 0.0005 => format!("<0.1 % {}", if saved < 0.0 { "more" } else { "less" }),
         more if more < 0.0 => format!("{:.1} % more", more.abs() * 100.0),
-        less => format!("up to {:.1} % less", less * 100.0),
+        less => format!("up to {:.1} % less", less.min(1.0) * 100.0),
     }
 }
 

@@ -122,6 +122,7 @@ pub struct HostOf {
 pub fn conclude(report: &Report<'_>) -> Vec<String> {
     let matrices = std::iter::once(report.matrix).chain(report.over_variants);
     let totals = matrices.flat_map(|matrix| matrix.totals.iter().map(move |total| (matrix, total)));
+    let totals = totals.filter(|_| sheets::has_totals(report));
     let totals = totals.filter_map(|(matrix, total)| sentence_on_total(matrix, total));
     std::iter::once(answer(report)).chain(claimed(report)).chain(totals).chain(findings(report)).collect()
 }

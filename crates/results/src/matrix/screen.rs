@@ -49,7 +49,7 @@ pub fn screen(report: &Report<'_>, width: usize, full: &str) -> String {
     let bare =
         has_bare.then(|| "note: bare is the program without the tracer, whose stops cost something too".to_owned());
     let summed = rows.iter().any(|row| row.cells.iter().any(|cell| cell.medians.contains_key(names::LARGE_PAGE_BYTES)));
-    let summed = summed.then(|| "note: in large, tables: summed over the program's processes".to_owned());
+    let summed = summed.then(|| "note: in large: all memory of the run that was in large pages, freed memory included; tables: of all processes together".to_owned());
     let notes = notes.chain(bare).chain(summed).chain(emulated);
     let sentences = std::iter::once(answer(report)).chain(pages(rows)).chain(notes);
     let columns = if left_out.is_empty() { String::new() } else { format!(" ({} too)", left_out.join(", ")) };

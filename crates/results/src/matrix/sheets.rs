@@ -1,5 +1,6 @@
 //! The tables of a report ([`sheets`]), which most of its forms show.
 
+use study::guest::NO_STUDY;
 use study::matrix::{Matrix, Reproduction, Row, Standing, Total};
 use study::stats::Effect;
 
@@ -10,7 +11,7 @@ use crate::figure::{self, Change};
 /// All tables: for each machine the matrix, other figures that programs print, totals, memory against speed and by
 /// workload; then boots, variants, counted work, series of sizes, published figures, and missing figures.
 pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
-    let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix));
+    let of_matrix = |matrix| of_matrix(matrix, report.columns_of(matrix), has_totals(report));
     let of_others = report.others().flat_map(of_matrix);
     let published = of_origin(report).into_iter().chain([published(report.published())]);
     let reasons = report.others().fold(reasons(&report.matrix.rows), |all, other| {
@@ -31,12 +32,18 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
     all.filter(|sheet| !sheet.rows.is_empty()).collect()
 }
 
+/// Whether rows are combined. Those of a comparison of kernels are policies of one program, which are alternatives: their mean means
+/// nothing.
+pub(super) fn has_totals(report: &Report<'_>) -> bool {
+    report.definition.name != NO_STUDY
+}
+
 /// The tables of a matrix, machine by machine. `columns`: the noun for its columns.
-fn of_matrix(matrix: &Matrix, columns: &str) -> Vec<Sheet> {
+fn of_matrix(matrix: &Matrix, columns: &str, has_totals: bool) -> Vec<Sheet> {
     let of_ground = |ground| {
         let rows: Vec<&Row> = rows_of(matrix, ground).collect();
         let place = place(ground);
-        let totals = totals_of(matrix, ground);
+        let totals = if has_totals { totals_of(matrix, ground) } else { Vec::new() };
         [
             of_rows(matrix, &rows, &place),
             figures::of_own(matrix, ground),

@@ -28,8 +28,9 @@ pub struct Guests {
     /// Emulate one processor and count its instructions: they become the metric that decides
     #[arg(long, requires = "kernels")]
     pub icount: bool,
-    /// The number of boots of each kernel, which take turns; a boot is one observation, of --min-blocks blocks (8, or --blocks where
-    /// that is fewer). Default: the fewest that can show a difference, four for two kernels
+    /// The number of boots of each kernel, which take turns. A boot is one observation: the median of its blocks, for which --blocks 2
+    /// is enough where instructions are counted. --max-time limits the trials of each boot, not all boots together. Default: the
+    /// fewest that can show a difference, four for two kernels
     #[arg(long, value_name = "N", requires = "kernels", value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub boots: Option<u32>,
     /// End a guest that takes longer, and keep its console log next to the store. Default: 1h

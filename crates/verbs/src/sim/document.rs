@@ -7,7 +7,9 @@ use results::simulation as shown;
 use results::simulation::Document;
 use serde_json::{Value, json};
 
-use super::cost::{answers_of, cells};
+use results::answer::Answer;
+
+use super::cost::{answers_of, cells, typical_cells};
 use super::notes::Notes;
 use super::request::Request;
 use super::simulated::Simulated;
@@ -105,6 +107,18 @@ fn kernel_settings(kernel: &Kernel) -> Vec<(String, String)> {
     settings
 }
 
+/// The result of a machine, with the bounds of each policy that has figures.
+fn answer_page(simulated: &Simulated, answer: Answer) -> shown::MachineAnswer {
+    let cells = typical_cells(simulated);
+    let own = cells.iter().filter(|cell| cell.machine == answer.machine);
+    let bounds = own.filter_map(|cell| {
+        let cost = cell.outcome.as_ref().ok()?;
+        let share = answer.share_in_words(cost.most_lost_cycles);
+        Some([cell.policy.clone(), share, answer.change_in_words(&cell.policy)])
+    });
+    shown::MachineAnswer { bounds: bounds.collect(), machine: answer.machine, sentence: answer.sentence }
+}
+
 /// The results of a trace, for the page.
 pub fn trace_page(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
     let mut facts = Vec::new();
@@ -123,7 +137,7 @@ pub fn trace_page(simulated: &Simulated, used: &[Machine]) -> shown::Trace {
         command: simulated.header.command.clone(),
         facts,
         notes: Notes::of(simulated).all(),
-        answers: answers_of(simulated, used).into_iter().map(|answer| answer.sentence).collect(),
+        answers: answers_of(simulated, used).into_iter().map(|answer| answer_page(simulated, answer)).collect(),
         cells: cells(simulated),
         spreads: simulated.layouts.as_ref().map(|layouts| layouts.spreads.clone()).unwrap_or_default(),
         sweep: simulated.swept.as_ref().map(|swept| swept.sweep.clone()),

@@ -11,7 +11,7 @@ pub use knees::knees;
 
 use super::parts::{capitalised_first, page, section, title, typeset};
 use crate::sentence::claim_and_rest;
-use crate::simulation::{Document, Trace};
+use crate::simulation::{Cell, Document, Trace};
 use crate::text::{command_line, escape, printable};
 use parts::{machines, modelled, unit};
 
@@ -44,8 +44,8 @@ pub fn report(document: &Document) -> String {
 /// The first claim about the first trace, with the number of further machines. If there is no claim, the title of the document.
 fn answer(document: &Document) -> String {
     let first = document.traces.first().and_then(|trace| Some((trace, trace.answers.first()?)));
-    let Some((trace, sentences)) = first else { return document.title.clone() };
-    let sentence = sentences.split(". ").next().unwrap_or_default();
+    let Some((trace, answer)) = first else { return document.title.clone() };
+    let sentence = answer.sentence.split(". ").next().unwrap_or_default();
     let claim = claim_and_rest(sentence).0.trim_end_matches('.');
     let is_named = document.machines.iter().any(|machine| claim.starts_with(&machine.name));
     let claim = match document.traces.len() {
@@ -78,7 +78,7 @@ fn result(trace: &Trace, at: usize) -> String {
     if !trace.command.is_empty() {
         html.push_str(&format!("<pre><code>{}</code></pre>\n", escape(&command_line(&trace.command))));
     }
-    html.push_str(&trace.answers.iter().map(|answer| paragraph(answer)).collect::<String>());
+    html.push_str(&trace.answers.iter().map(|answer| paragraph(&answer.sentence)).collect::<String>());
     let bars: Vec<String> = machines(trace)
         .iter()
         .enumerate()
@@ -95,7 +95,8 @@ fn result(trace: &Trace, at: usize) -> String {
         ));
     }
     html.push_str(&tables::facts(&trace.facts));
-    html.push_str(&machines(trace).iter().map(|cells| tables::result(cells)).collect::<String>());
+    let bounds_of = |cells: &[Cell]| trace.answers.iter().find(|answer| answer.machine == cells[0].machine);
+    html.push_str(&machines(trace).iter().map(|cells| tables::result(cells, bounds_of(cells))).collect::<String>());
     html.push_str(&machines(trace).iter().map(|cells| tables::kernel(cells)).collect::<String>());
     let items: String = trace.notes.iter().map(|note| format!("<li>{}</li>\n", escape(note))).collect();
     if !items.is_empty() {

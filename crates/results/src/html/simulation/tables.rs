@@ -3,7 +3,8 @@
 use crate::figure;
 use crate::html::tables::{reason, wide};
 use crate::simulation::{
-    Cell, Cost, Machine, MachineFigure, Provenance, Spread, Sweep, Trace, rate_in_words, verdict_in_words,
+    Cell, Cost, Machine, MachineAnswer, MachineFigure, Provenance, Spread, Sweep, Trace, rate_in_words,
+    verdict_in_words,
 };
 use crate::text::escape;
 use policy::size::format_bytes;
@@ -38,11 +39,13 @@ fn number(text: &str) -> String {
 }
 
 /// The cost of each policy on a machine.
-pub(super) fn result(cells: &[Cell]) -> String {
+pub(super) fn result(cells: &[Cell], answer: Option<&MachineAnswer>) -> String {
     let head = heads(
         &[
             "policy",
             "cycles lost",
+            "share of time",
+            "time",
             "pages",
             "L1 misses",
             "L2 misses",
@@ -56,33 +59,38 @@ pub(super) fn result(cells: &[Cell]) -> String {
         ],
         &["policy", "pages"],
     );
-    let body: String = cells.iter().map(result_row).collect();
+    let body: String = cells.iter().map(|cell| result_row(cell, answer)).collect();
     let caption = format!(
-        "{}, modelled. Misses, walks, entries that walks read and cycles (one walk at a time) per 1000 {}; memory at its peaks",
+        "{}, modelled. Misses, walks, entries that walks read and cycles (one walk at a time) per 1000 {}; share of time: what \
+         translation takes at most; time: its change at most, with the kernel's work at faults; memory at its peaks",
         cells[0].machine,
         unit(cells)
     );
     wide(&caption, &head, &body)
 }
 
-fn result_row(cell: &Cell) -> String {
+fn result_row(cell: &Cell, answer: Option<&MachineAnswer>) -> String {
     let name = format!("<th scope=\"row\" class=\"name\">{}</th>", escape(&cell.policy));
     let cost = match &cell.outcome {
         Ok(cost) => cost,
         Err(missing) => {
-            let what = format!("<td></td><td><span class=\"tag void\">{}</span></td>", missing.label());
+            let what =
+                format!("<td></td><td></td><td></td><td><span class=\"tag void\">{}</span></td>", missing.label());
             let why = format!("<div class=\"prose\">{}</div>", escape(missing.why()));
             return format!("<tr>{name}{what}<td colspan=\"9\" class=\"note\">{why}</td></tr>\n");
         }
     };
+    let bounds = answer.and_then(|answer| answer.bounds.iter().find(|[policy, ..]| *policy == cell.policy));
+    let bounds = bounds.map_or_else(|| ["", ""], |[_, share, time]| [share.as_str(), time.as_str()]);
     let rate = |count: u64| number(&rate_in_words(cost.per.rate(count)));
     let bytes = |bytes: u64| number(&format_bytes(bytes));
     let rates = [cost.first_level_misses, cost.second_level_misses, cost.walks, cost.walk_references];
     let memory =
         [cost.resident_peak_bytes, cost.touched_peak_bytes, cost.held_unmapped_peak_bytes, cost.table_peak_bytes];
     format!(
-        "<tr>{name}{}{}{}{}{}</tr>\n",
+        "<tr>{name}{}{}{}{}{}{}</tr>\n",
         rate(cost.most_lost_cycles),
+        bounds.map(number).concat(),
         verdict(cost),
         rates.map(rate).concat(),
         number(&figure::long(cost.faults as f64, Unit::Count)),

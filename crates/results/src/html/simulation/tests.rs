@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::simulation::{
-    Cell, Cost, FigureSpread, KernelCycles, Machine, MachineFigure, Mapped, Missing, Per, Provenance, Spread, Sweep,
-    TlbGeometry,
+    Cell, Cost, FigureSpread, KernelCycles, Machine, MachineAnswer, MachineFigure, Mapped, Missing, Per, Provenance,
+    Spread, Sweep, TlbGeometry,
 };
 use policy::cause::{Cause, CauseShare};
 use policy::verdict::{Holding, Verdict};
@@ -69,7 +69,11 @@ fn document() -> Document {
             command: vec!["sort".into(), "\u{1b}[2J".into()],
             facts: vec![("accesses".to_string(), "12".to_string())],
             notes: vec!["the trace was cut off".to_string()],
-            answers: vec!["cortex-a57: mthp-64k is the <best>.".to_string()],
+            answers: vec![MachineAnswer {
+                machine: "cortex-a57".into(),
+                sentence: "cortex-a57: mthp-64k is the <best>.".into(),
+                bounds: vec![["base".into(), "≤ 12 %".into(), String::new()]],
+            }],
             cells,
             spreads: vec![Spread {
                 machine: "cortex-a57".to_string(),

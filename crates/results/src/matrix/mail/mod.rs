@@ -19,7 +19,7 @@ use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
-use super::{Report, further, grounds, rows_of, sheets};
+use super::{HostOf, Report, further, grounds, rows_of, sheets};
 use crate::figure;
 use crate::text::{date_time, enumerate};
 use counted::{of_counted, of_series};
@@ -54,7 +54,7 @@ pub fn mail(report: &Report<'_>) -> String {
     let mut text = paragraph(&report.definition.question);
     std::iter::once(answer(report)).chain(claimed(report)).for_each(|sentence| text.push_str(&paragraph(&sentence)));
     if report.definition.name == NO_STUDY && counts_cleared_bytes(report) {
-        text.push_str(&paragraph(CLEARED));
+        text.push_str(&paragraph(&format!("{CLEARED}{}", cleared_at_allocation(report))));
     }
     if !report.missing.is_empty() {
         text.push_str(&paragraph(&format!("Missing: {}.", report.missing.join("; "))));
@@ -72,6 +72,17 @@ pub fn mail(report: &Report<'_>) -> String {
     let latest =
         latest.map(|unix_s| format!("; the latest comparison began {}", date_time(unix_s))).unwrap_or_default();
     text + paragraph(&format!("Made by pagelab {}{latest}.", report.version)).trim_end() + "\n"
+}
+
+/// How to take the clearing at allocation out of the figures, if all kernels were built to do it.
+fn cleared_at_allocation(report: &Report<'_>) -> &'static str {
+    let is_set = |sentence: &String| sentence.contains("INIT_ON_ALLOC_DEFAULT_ON");
+    let has_word = |host: &HostOf| host.machine.kernel_command_line.contains("init_on_alloc=");
+    if report.kernels_differ.iter().any(is_set) && !report.hosts.iter().any(has_word) {
+        " These kernels also clear memory when they allocate it (INIT_ON_ALLOC_DEFAULT_ON): --cmdline init_on_alloc=0 counts without that."
+    } else {
+        ""
+    }
 }
 
 /// Machines, kernels, settings, and the command.
@@ -93,7 +104,10 @@ fn policies(report: &Report<'_>) -> Vec<String> {
     let sentences = named.map(|(name, policy)| format!("{name}: {}", facts::of_policy(policy.granularity)));
     let is_bare = |row: &Row| row.workload.ends_with(&format!(" under {BARE}"));
     let bare = report.matrix.rows.iter().any(is_bare).then(|| {
-        format!("{BARE}: as {}, but without pagelab's tracer, whose stops cost instructions too", definition.baseline)
+        format!(
+            "{BARE}: with the settings of {}, without pagelab's tracer, whose stops cost instructions too, and without its advice",
+            definition.baseline
+        )
     });
     sentences.chain(bare).collect()
 }
