@@ -25,6 +25,7 @@ mod initrd;
 mod machine;
 mod modules;
 mod own;
+mod swap;
 mod sysroot;
 
 pub use config::{Options, find as config};
@@ -32,6 +33,7 @@ pub use image::{Architecture, Image, ImageError};
 pub use initrd::{InitrdError, initrd};
 pub use machine::{Accelerator, Machine};
 pub use modules::{Module, ModulesError, find as modules, find_existing as existing_modules};
+pub use swap::{MODULES as SWAP_MODULES, SwapError, swap_on};
 pub use sysroot::{Sysroot, SysrootError};
 
 /// The port to which a guest writes the result of its job, by its name in /sys/class/virtio-ports.

@@ -2,10 +2,11 @@
 //!
 //! Each is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result that it
 //! verifies itself. None requests page sizes, except `jit-arena`, which does what translators do: it applies MADV_HUGEPAGE to
-//! its arena, unless its arguments disable that.
+//! its arena, unless its arguments disable that; and `collapse`, whose subject is MADV_COLLAPSE.
 
 mod arguments;
 mod chase;
+mod collapse;
 mod copies;
 mod fork_cow;
 mod fragments;
@@ -16,11 +17,13 @@ mod kernel;
 mod kvm_dirty_log;
 mod latency;
 mod mmap_churn;
+mod mprotect;
 mod page_touch;
 mod report;
 mod scratch;
 mod spec_cpu;
 mod stream;
+mod swap_in;
 mod tcg_boot;
 
 pub use report::Report;
@@ -60,6 +63,13 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
+    /// Make strips of touched memory read-only and writable again, and write to all of it: the cost of splitting VMAs and large
+    /// pages
+    Mprotect(mprotect::Arguments),
+    /// Touch base pages and collapse them into large ones (MADV_COLLAPSE): the cost of a collapse
+    Collapse(collapse::Arguments),
+    /// Swap memory out and read it again: the cost of each fault, by order and locality (needs swap)
+    SwapIn(swap_in::Arguments),
     /// Write files of several sizes: how much page cache each of them takes
     PageCache(held::PageCache),
     /// Touch memory of several sizes: how much page tables each of them takes
@@ -113,6 +123,21 @@ pub enum WorkloadError {
     /// Memory could not be unmapped.
     #[error("munmap of the workload's own mapping failed: {0}; this is a bug in the kernel, the tracer or pagelab")]
     Unmap(#[source] std::io::Error),
+    /// The kernel refused a call that is the subject of the workload.
+    #[error("cannot {call}: {source}; {remedy}")]
+    Refused {
+        /// The call, and what it was to do.
+        call: &'static str,
+        source: std::io::Error,
+        /// How to remedy it.
+        remedy: &'static str,
+    },
+    /// Nothing was swapped out.
+    #[error("no memory was swapped out, so nothing can be read from swap: {why}")]
+    NoSwap {
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// Pages could not be moved to other addresses.
     #[error(
         "--permute-frames: a page cannot be moved: {0}; use fewer --bytes, or a higher vm.max_map_count: each page is a VMA"
@@ -197,6 +222,7 @@ impl WorkloadError {
             WorkloadError::Fragments(FragmentsError::Block { .. }) => 2,
             WorkloadError::Fragments(FragmentsError::Frames) => 3,
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
+            WorkloadError::NoSwap { .. } => 3,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
             WorkloadError::Spec(error) if error.is_input_error() => 2,
@@ -215,6 +241,9 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::PageTouch(page_touch) => page_touch::run(page_touch),
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+        Workload::Mprotect(mprotect) => mprotect::run(mprotect),
+        Workload::Collapse(collapse) => collapse::run(collapse),
+        Workload::SwapIn(swap_in) => swap_in::run(swap_in),
         Workload::PageCache(page_cache) => page_cache.run(),
         Workload::TableGrowth(table_growth) => table_growth.run(),
         Workload::Fragments(fragments) => fragments::run(fragments),
@@ -255,16 +284,17 @@ mod tests {
 
     use super::*;
 
-    const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
+    const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow mprotect collapse swap-in page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
                          fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread kvm-dirty-log jit-arena tcg-boot copies spec-cpu";
 
     /// Arguments with which every workload takes only milliseconds.
-    const SMOKE: [&str; 19] = [
+    const SMOKE: [&str; 20] = [
         "chase --bytes 1M --steps 10000",
         "gups --bytes 1M --updates 10000",
         "stream --bytes 192K --rounds 3",
         "page-touch --bytes 1M --density 0.5 --read-first",
         "mmap-churn --bytes 256K --rounds 10",
+        "mprotect --bytes 256K --rounds 3",
         "page-cache --sizes 1,5K",
         "table-growth --sizes 4K,64K",
         "sched-messaging --seconds 0.002",
@@ -334,6 +364,12 @@ mod tests {
             ("page-touch --density nan", "--density"),
             ("page-touch --order strided --stride 100", "--stride"),
             ("mmap-churn --rounds 0", "--rounds"),
+            ("mprotect --strip 1", "--strip"),
+            ("mprotect --rounds 0", "--rounds"),
+            ("mprotect --bytes 64K --strip 1M", "--strip"),
+            ("collapse --bytes 1", "--bytes"),
+            ("swap-in --share 0", "--share"),
+            ("swap-in --rounds 0", "--rounds"),
             ("fork-cow --share -1", "--share"),
             ("fork-cow --bytes 1", "--bytes"),
             ("jit-arena --bytes 0", "--bytes"),
