@@ -11,7 +11,7 @@ use crate::matrix::mail::layout::{Columns, WIDTH, command, fact, folded, item, p
 use crate::text::ascii;
 
 /// Columns for the name of a figure.
-const NAME: usize = 28;
+const NAME: usize = 24;
 
 /// Renders the mail.
 pub fn mail(report: &Report<'_>) -> String {
@@ -64,7 +64,7 @@ fn facts(kernel: &Kernel) -> String {
 
 fn of_pair(pair: &Pair<'_>) -> String {
     let mut text = folded(&format!("{} against {}:", name_of(pair.new), name_of(pair.old)), 4) + "\n";
-    let figures = [("old", 13), ("new", 13), ("change", 9), ("bound", 9)];
+    let figures = [("old", 14), ("new", 14), ("change", 10), ("bound", 10)];
     let table = Columns { name: NAME, figures: figures.map(|(head, width)| (head.to_owned(), width)).into() };
     if !pair.changes.is_empty() {
         text.push_str(&table.heads());

@@ -52,21 +52,20 @@ fn row(change: &Change) -> [String; 6] {
     [workload.clone(), figure.clone(), old, new, percent(change.ratio()), bound(change)]
 }
 
-/// Figures that only one of two kernels has.
+/// Figures that only one of two kernels has, in one sentence for each kernel.
 pub(super) fn one_sided(pair: &Pair<'_>) -> Vec<String> {
-    let is_in = |kernel: &Kernel, workload: &str, figure: &str| kernel.value(workload, figure);
-    let line = |(workload, figure): &(String, String)| {
-        let (kernel, found) = match is_in(pair.new, workload, figure) {
-            Some(found) => (pair.new, found),
-            None => (pair.old, is_in(pair.old, workload, figure)?),
+    let of_kernel = |kernel: &Kernel| {
+        let figure = |(workload, figure): &(String, String)| {
+            let found = kernel.value(workload, figure)?;
+            Some(format!("{figure} of {workload} ({})", value(figure, found.median)))
         };
-        Some(format!(
-            "{figure} of {workload}: only {} has it: {}",
-            printable(&kernel.name),
-            value(figure, found.median)
-        ))
+        let figures: Vec<String> = pair.one_sided.iter().filter_map(figure).collect();
+        let is_partial = pair.one_sided.iter().any(|(_, figure)| figure.ends_with("_seen_bytes"));
+        let why =
+            if is_partial { "; \"seen\": kernels before 6.7 do not show memory that is unmapped in part" } else { "" };
+        (!figures.is_empty()).then(|| format!("only {}: {}{why}", printable(&kernel.name), figures.join(", ")))
     };
-    pair.one_sided.iter().filter_map(line).collect()
+    [pair.old, pair.new].into_iter().filter_map(of_kernel).collect()
 }
 
 /// The figures of a series of one kernel.

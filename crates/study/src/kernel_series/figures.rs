@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use policy::cause::Cause;
 use policy::census::Backing;
 use policy::size::PageSize;
 
@@ -67,15 +68,15 @@ pub fn figures_of(comparison: &Comparison) -> Figures {
     };
     let faults = |trial: &TrialRecord| Some(trial.value(metrics::MINOR_FAULTS)? + trial.value(metrics::MAJOR_FAULTS)?);
     add(names::FAULTS.into(), median(untraced, faults));
-    for (name, metric) in [
-        (names::INSTRUCTIONS, metrics::INSTRUCTIONS),
-        (names::USER_INSTRUCTIONS, metrics::USER_INSTRUCTIONS),
-        (names::KERNEL_INSTRUCTIONS, metrics::KERNEL_INSTRUCTIONS),
-        (names::PEAK_RESIDENT_BYTES, metrics::PEAK_RESIDENT_BYTES),
+    for (name, metric, trials) in [
+        (names::INSTRUCTIONS, metrics::INSTRUCTIONS, untraced),
+        (names::USER_INSTRUCTIONS, metrics::USER_INSTRUCTIONS, untraced),
+        (names::KERNEL_INSTRUCTIONS, metrics::KERNEL_INSTRUCTIONS, untraced),
+        (names::PAGE_TABLE_BYTES, metrics::PAGE_TABLE_SEEN_BYTES, &traced),
+        (names::PEAK_RESIDENT_BYTES, metrics::PEAK_RESIDENT_BYTES, &traced),
     ] {
-        add(name.into(), median(untraced, |trial| trial.value(metric)));
+        add(name.into(), median(trials, |trial| trial.value(metric)));
     }
-    add(names::PAGE_TABLE_BYTES.into(), median(&traced, |trial| trial.value(metrics::PAGE_TABLE_SEEN_BYTES)));
     for metric in design.metrics.iter().filter(|metric| metric.unit == Unit::Custom) {
         add(metric.name.clone(), median(untraced, |trial| trial.value(&metric.name)));
     }
@@ -100,18 +101,30 @@ fn median(trials: &[&TrialRecord], value: impl Fn(&TrialRecord) -> Option<f64>) 
 }
 
 /// The memory of each leaf size, and of each size of folios that are larger than their leaves, in the last trial: trials of one boot
-/// have the same memory.
+/// have the same memory. Where a part could not be inspected, the names say `seen`, so that they are compared only with their like.
 fn sizes(trials: &[&TrialRecord]) -> Figures {
     let Some(last) = trials.last().filter(|trial| !trial.census.is_empty()) else { return Figures::new() };
+    let unit = if is_whole(last) { "bytes" } else { "seen_bytes" };
     let mut figures = Figures::new();
     let present = last.census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero);
     for (mapping, bytes) in present {
-        *figures.entry(format!("leaf_{}_bytes", mapping.leaf)).or_default() += bytes as f64;
+        *figures.entry(format!("leaf_{}_{unit}", mapping.leaf)).or_default() += bytes as f64;
         if let Some(size) = mapping.larger_folio() {
-            *figures.entry(format!("folio_{size}_bytes")).or_default() += bytes as f64;
+            *figures.entry(format!("folio_{size}_{unit}")).or_default() += bytes as f64;
         }
     }
     figures
+}
+
+/// Whether all memory was inspected before it was freed. Kernels before 6.7 show no part of a mapping.
+fn is_whole(record: &TrialRecord) -> bool {
+    let is_unseen = |cause: &Cause| {
+        matches!(
+            cause,
+            Cause::ProcessUnseen { .. } | Cause::PeakUnseen | Cause::PeakUnwatched { .. } | Cause::FreedBeforeExit
+        )
+    };
+    !record.verdict.causes.iter().any(|share| is_unseen(&share.cause))
 }
 
 #[cfg(test)]
