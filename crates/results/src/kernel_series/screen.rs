@@ -60,7 +60,7 @@ pub(super) fn one_sided(pair: &Pair<'_>) -> Vec<String> {
             Some(format!("{figure} of {workload} ({})", value(figure, found.median)))
         };
         let figures: Vec<String> = pair.one_sided.iter().filter_map(figure).collect();
-        let is_partial = pair.one_sided.iter().any(|(_, figure)| figure.ends_with("_seen_bytes"));
+        let is_partial = figures.iter().any(|figure| figure.contains("_seen_bytes "));
         let why =
             if is_partial { "; \"seen\": kernels before 6.7 do not show memory that is unmapped in part" } else { "" };
         (!figures.is_empty()).then(|| format!("only {}: {}{why}", printable(&kernel.name), figures.join(", ")))

@@ -25,7 +25,6 @@ pub const COMMAND: &str = "command";
 
 /// Kernels in the order of the series, and what was run in each.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Series {
     /// The whole command line of pagelab.
     pub pagelab: Vec<String>,
@@ -41,7 +40,6 @@ pub struct Series {
 
 /// A program that runs in every boot.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Workload {
     /// Unique in its series.
     pub name: String,
@@ -51,7 +49,6 @@ pub struct Workload {
 
 /// A kernel and its boots.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub struct Kernel {
     /// Unique in its series.
     pub name: String,

@@ -12,7 +12,7 @@ use study::comparison::Comparison;
 pub struct Job {
     /// What the guest runs, in this order. If empty, the guest only reports that it is ready, and ends.
     pub tasks: Vec<Task>,
-    /// Memory for the guest's swap, in bytes; `None`: no swap.
+    /// The size of the guest's swap, in bytes; it then has memory limits too. `None`: neither.
     pub swap_bytes: Option<u64>,
     /// The working directory.
     pub directory: PathBuf,
@@ -41,8 +41,8 @@ pub enum Task {
 pub enum Message {
     /// The guest has mounted the host's files, and begins its job.
     Ready,
-    /// The guest has no swap although its job asks for it.
-    NoSwap {
+    /// The guest has no swap or no memory limits although its job asks for them.
+    Lacks {
         /// Why not, as a clause.
         why: String,
     },

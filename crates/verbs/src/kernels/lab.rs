@@ -39,8 +39,8 @@ pub struct Lab {
 /// The results of the tasks of a boot, in the order of the tasks.
 pub struct TaskResults {
     pub tasks: Vec<TaskResult>,
-    /// Why the guest has no swap although it was asked for, as a clause.
-    pub no_swap: Option<String>,
+    /// Why the guest has no swap or no memory limits although they were asked for, as clauses.
+    pub lacks: Vec<String>,
 }
 
 /// The result of a task, and its error: a measurement with a wrong answer has both.
@@ -150,7 +150,7 @@ impl Lab {
     pub fn run_tasks(&self, kernel: &Kernel, tasks: Vec<Task>, seed: u64) -> Result<TaskResults, Failure> {
         let ready = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)];
         let limits = Limits { ready, end: self.limit };
-        let mut done = TaskResults { tasks: Vec::new(), no_swap: None };
+        let mut done = TaskResults { tasks: Vec::new(), lacks: Vec::new() };
         done.tasks.resize_with(tasks.len(), TaskResult::default);
         let mut receive = |message| done.receive(message, kernel);
         let ended = self.run(kernel, &self.job(kernel, tasks, seed), limits, &mut receive)?;
@@ -251,7 +251,7 @@ impl TaskResults {
                     result.failed = Some(Failure::of_code(code, format!("{}: {message}", kernel.name)));
                 }
             }
-            Message::NoSwap { why } => self.no_swap = Some(why),
+            Message::Lacks { why } => self.lacks.push(why),
             Message::Ready | Message::Done => {}
         }
     }

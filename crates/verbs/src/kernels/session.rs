@@ -41,10 +41,12 @@ pub fn run() -> Result<(), Failure> {
     })?;
     let job: Job = serde_json::from_slice(&bytes).map_err(Failure::input)?;
     send(&Message::Ready)?;
-    if let Some(bytes) = job.swap_bytes
-        && let Err(error) = guest::swap_on(bytes)
-    {
-        send(&Message::NoSwap { why: error.to_string() })?;
+    if let Some(bytes) = job.swap_bytes {
+        let swap = guest::swap_on(bytes).err().map(|error| error.to_string());
+        let limits = guest::memory_groups_on().err().map(|error| error.to_string());
+        for why in swap.into_iter().chain(limits) {
+            send(&Message::Lacks { why })?;
+        }
     }
     for (task, work) in job.tasks.iter().enumerate() {
         if let Err(failure) = done(task, work, &job)? {

@@ -42,7 +42,7 @@ pub struct SeriesArguments {
     #[arg(long, value_name = "NAME", value_enum, value_delimiter = ',')]
     pub workloads: Vec<Builtin>,
     /// Also try which page each kind of memory can get on each kernel, once per kernel (`pagelab capabilities --quick`), and report
-    /// the cells that changed. This takes several minutes per kernel
+    /// the cells that changed. This takes two to three minutes per kernel
     #[arg(long, conflicts_with = "against")]
     pub capabilities: bool,
     /// Judge one kernel by the last kernel of this file, which --save of another series wrote, with the same command. For `git bisect

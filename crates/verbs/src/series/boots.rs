@@ -8,7 +8,7 @@ use study::guest::processor_of;
 use study::kernel_series::{self, Figures, Series, Workload, figures_of};
 
 use super::arguments::SeriesArguments;
-use super::workloads::compare_words;
+use super::workloads::{Builtin, compare_words};
 use crate::failure::Failure;
 use crate::kernels;
 use crate::kernels::job::Task;
@@ -111,8 +111,13 @@ fn add_boot(kernel: &mut kernel_series::Kernel, workloads: &[Workload], done: Ta
         match figures(result) {
             Ok(figures) => drop(boot.insert(workload.name.clone(), figures)),
             Err(why) => {
-                let swap = done.no_swap.as_ref().filter(|_| why.contains("swap"));
-                let why = swap.map_or(why.clone(), |swap| format!("{why} ({swap})"));
+                let is_swap = Builtin::of_name(&workload.name) == Some(Builtin::SwapIn);
+                let lacks = if is_swap && !done.lacks.is_empty() {
+                    format!(" ({})", done.lacks.join("; "))
+                } else {
+                    String::new()
+                };
+                let why = why + &lacks;
                 kernel.missing.insert(workload.name.clone(), why);
             }
         }

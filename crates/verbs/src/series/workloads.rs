@@ -22,7 +22,7 @@ pub enum Builtin {
     Mprotect,
     /// Collapse touched memory into large pages (MADV_COLLAPSE)
     Collapse,
-    /// Read memory from swap (zram) in random order
+    /// Write and read memory in random order with a memory limit of half of it, and swap (zram)
     SwapIn,
     /// Map and read files of a tmpfs
     MappedFile,
@@ -33,8 +33,8 @@ pub enum Builtin {
 /// The program of a built-in workload, with the phases that it reports.
 struct Program {
     words: &'static str,
-    /// The option with the size, and the size.
-    size: (&'static str, u64),
+    /// The options with a size, and the sizes.
+    sizes: &'static [(&'static str, u64)],
     /// Names of times that it prints (`fork` of `fork_total_s`), which count instructions in a guest.
     phases: &'static [&'static str],
 }
@@ -62,19 +62,23 @@ impl Builtin {
     }
 
     fn program(self) -> Option<Program> {
-        let program = |words, size, phases| Some(Program { words, size, phases });
+        let program = |words, sizes, phases| Some(Program { words, sizes, phases });
         match self {
             Builtin::Fork => {
-                program("fork-cow --share 0.25 --rounds 4", ("--bytes", 32 << 20), &["fork", "cow_write", "child"])
+                program("fork-cow --share 0.25 --rounds 4", &[("--bytes", 32 << 20)], &["fork", "cow_write", "child"])
             }
-            Builtin::Mmap => program("mmap-churn --rounds 100", ("--bytes", 512 << 10), &["map", "touch", "unmap"]),
-            Builtin::Fault => program("page-touch", ("--bytes", 64 << 20), &["write"]),
+            Builtin::Mmap => program("mmap-churn --rounds 100", &[("--bytes", 512 << 10)], &["map", "touch", "unmap"]),
+            Builtin::Fault => program("page-touch", &[("--bytes", 64 << 20)], &["write"]),
             Builtin::Mprotect => {
-                program("mprotect --rounds 4", ("--bytes", 32 << 20), &["protect", "write", "restore"])
+                program("mprotect --rounds 4", &[("--bytes", 32 << 20)], &["protect", "write", "restore"])
             }
-            Builtin::Collapse => program("collapse", ("--bytes", 32 << 20), &["collapse"]),
-            Builtin::SwapIn => program("swap-in --order random", ("--bytes", 32 << 20), &["page_out", "swap_in"]),
-            Builtin::MappedFile => program("mapped-read --seconds 0.002", ("--bytes", 1 << 20), &[]),
+            Builtin::Collapse => program("collapse", &[("--bytes", 32 << 20)], &["collapse"]),
+            Builtin::SwapIn => program(
+                "swap-in --order random",
+                &[("--bytes", 32 << 20), ("--limit", 16 << 20)],
+                &["write", "swap_in"],
+            ),
+            Builtin::MappedFile => program("mapped-read --seconds 0.002", &[("--bytes", 1 << 20)], &[]),
             Builtin::None => None,
         }
     }
@@ -82,11 +86,12 @@ impl Builtin {
     /// As a workload of a series. `quick`: with a quarter of the memory.
     pub fn workload(self, quick: bool) -> Option<Workload> {
         let program = self.program()?;
-        let (option, bytes) = program.size;
-        let bytes = if quick { bytes / 4 } else { bytes };
-        let words = [PAGELAB, "workload"].into_iter().chain(program.words.split(' '));
-        let size = [option.to_owned(), policy::size::format_bytes(bytes), "--json".to_owned()];
-        Some(Workload { name: self.name(), command: words.map(str::to_owned).chain(size).collect() })
+        let divisor = if quick { 4 } else { 1 };
+        let size = |(option, bytes): &(&str, u64)| [(*option).to_owned(), policy::size::format_bytes(bytes / divisor)];
+        let words = [PAGELAB, "workload"].into_iter().chain(program.words.split(' ')).map(str::to_owned);
+        let sizes = program.sizes.iter().flat_map(size);
+        let command = words.chain(sizes).chain(["--json".to_owned()]).collect();
+        Some(Workload { name: self.name(), command })
     }
 }
 
