@@ -39,7 +39,7 @@ fn ran(mut command: Command) -> Ran {
 /// A series of one kernel with a program that touches memory.
 fn touched(bench: &Bench, options: &[&str]) -> Vec<String> {
     let kernel = format!("--kernel=one={}", image().display());
-    let fixed = ["series", &kernel, "--workloads", "none", "--memory", "512M"];
+    let fixed = ["series", &kernel, "--workloads", "none"];
     let words = fixed.into_iter().chain(options.iter().copied()).chain(["--"]).map(str::to_owned);
     let program = [bench.word("pagelab"), "workload".into(), "page-touch".into(), "--bytes".into(), "16M".into()];
     words.chain(program).collect()
