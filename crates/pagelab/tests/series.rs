@@ -110,7 +110,7 @@ fn a_bisection_finds_the_commit_from_which_a_kernel_faults_more() {
          commit() {{ echo \"$2\" > cmdline; echo \"$1\" > number; git add .; git commit -q -m \"$1\"; }}
          commit good {good}; commit better {good}; commit planted {planted}; commit bad {planted}
          cat > judge <<'END'\n{judge}\nEND
-         git bisect start -q HEAD HEAD~3; git bisect run sh judge; git show -s --format='found %s' refs/bisect/bad"
+         git bisect start HEAD HEAD~3; git bisect run sh judge; git show -s --format='found %s' refs/bisect/bad"
     );
     let mut bisect = Command::new("sh");
     bisect.args(["-c", &script]).current_dir(bench.path("")).env("XDG_DATA_HOME", bench.path("data"));
