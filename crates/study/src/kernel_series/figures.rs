@@ -67,7 +67,7 @@ pub fn figures_of(comparison: &Comparison) -> Figures {
         }
     };
     let faults = |trial: &TrialRecord| Some(trial.value(metrics::MINOR_FAULTS)? + trial.value(metrics::MAJOR_FAULTS)?);
-    add(names::FAULTS.into(), median(untraced, faults));
+    add(names::FAULTS.into(), least(untraced, faults));
     for (name, metric, trials) in [
         (names::INSTRUCTIONS, metrics::INSTRUCTIONS, untraced),
         (names::USER_INSTRUCTIONS, metrics::USER_INSTRUCTIONS, untraced),
@@ -75,10 +75,10 @@ pub fn figures_of(comparison: &Comparison) -> Figures {
         (names::PAGE_TABLE_BYTES, metrics::PAGE_TABLE_SEEN_BYTES, &traced),
         (names::PEAK_RESIDENT_BYTES, metrics::PEAK_RESIDENT_BYTES, &traced),
     ] {
-        add(name.into(), median(trials, |trial| trial.value(metric)));
+        add(name.into(), least(trials, |trial| trial.value(metric)));
     }
     for metric in design.metrics.iter().filter(|metric| metric.unit == Unit::Custom) {
-        add(metric.name.clone(), median(untraced, |trial| trial.value(&metric.name)));
+        add(metric.name.clone(), least(untraced, |trial| trial.value(&metric.name)));
     }
     for (name, value) in sizes(&traced) {
         add(name, Some(value));
@@ -93,11 +93,11 @@ fn counted(comparison: &Comparison, arm: Option<usize>) -> Vec<&TrialRecord> {
     comparison.trials.iter().filter(is_counted).collect()
 }
 
-/// The median over trials; `None` unless every trial has the figure.
-fn median(trials: &[&TrialRecord], value: impl Fn(&TrialRecord) -> Option<f64>) -> Option<f64> {
-    let mut values = trials.iter().map(|trial| value(trial)).collect::<Option<Vec<f64>>>()?;
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied()
+/// The least of the trials; `None` unless every trial has the figure. What disturbs a run only adds to its counts: an interrupt, or
+/// work of the kernel for others that it does in the program's time.
+fn least(trials: &[&TrialRecord], value: impl Fn(&TrialRecord) -> Option<f64>) -> Option<f64> {
+    let values = trials.iter().map(|trial| value(trial)).collect::<Option<Vec<f64>>>()?;
+    values.into_iter().min_by(f64::total_cmp)
 }
 
 /// The memory of each leaf size, and of each size of folios that are larger than their leaves, in the last trial: trials of one boot

@@ -100,11 +100,11 @@ pub fn of_command(command: &[String]) -> Workload {
     Workload { name: COMMAND.to_owned(), command: command.to_vec() }
 }
 
-/// The arguments of `compare` for a workload in a guest of this kernel: one discarded and one counted run with the tracer, and as many
+/// The arguments of `compare` for a workload in a guest of this kernel: one discarded and two counted runs with the tracer, and as many
 /// without.
 pub fn compare_words(workload: &Workload, kernel: &Kernel, program: &str) -> Vec<String> {
     const FIXED: [&str; 9] =
-        ["-p", "default", "--blocks", "1", "--min-blocks", "1", "--trial-time", "none", "--no-advice"];
+        ["-p", "default", "--blocks", "2", "--min-blocks", "2", "--trial-time", "none", "--no-advice"];
     let mut words: Vec<String> = FIXED.map(str::to_owned).into();
     let builtin = Builtin::of_name(&workload.name).and_then(Builtin::program);
     for phase in builtin.iter().flat_map(|program| program.phases) {
