@@ -54,9 +54,10 @@ enum FirstError {
     System(#[from] nix::Error),
 }
 
-/// Whether this process is the first one of a guest.
+/// Whether this process is the first one of a guest. The kernel passes words that it does not know itself (`nokaslr` on some) on as
+/// arguments, before those after `--`.
 pub fn is_first() -> bool {
-    std::process::id() == 1 && std::env::args_os().nth(1).is_some_and(|word| word == FIRST)
+    std::process::id() == 1 && std::env::args_os().skip(1).any(|word| word == FIRST)
 }
 
 /// Runs a guest from its first process to its end. `command` makes the command of the job, whose standard output becomes the port.

@@ -23,15 +23,19 @@ pub mod first;
 mod image;
 mod initrd;
 mod machine;
+mod memory_groups;
 mod modules;
 mod own;
+mod swap;
 mod sysroot;
 
 pub use config::{Options, find as config};
 pub use image::{Architecture, Image, ImageError};
 pub use initrd::{InitrdError, initrd};
 pub use machine::{Accelerator, Machine};
+pub use memory_groups::{MemoryGroupsError, memory_groups_on};
 pub use modules::{Module, ModulesError, find as modules, find_existing as existing_modules};
+pub use swap::{MODULES as SWAP_MODULES, SwapError, swap_on};
 pub use sysroot::{Sysroot, SysrootError};
 
 /// The port to which a guest writes the result of its job, by its name in /sys/class/virtio-ports.

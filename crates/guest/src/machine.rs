@@ -30,7 +30,16 @@ pub struct Machine {
     pub kernel_words: Vec<String>,
     /// The directory that the guest sees as its files, read-only.
     pub files: PathBuf,
+    /// Whether all boots of an image begin equal: the kernel randomises no address, and the machine's random numbers and its calendar
+    /// are the same in every boot.
+    pub is_reproducible: bool,
 }
+
+/// Words of the kernel's command line that turn off the randomisation of addresses, of the kernel's and of programs'.
+const NOT_RANDOM: [&str; 2] = ["nokaslr", "norandmaps"];
+/// QEMU's arguments for equal boots: the seed of the random numbers that the guest gets (RDRAND, RNDR, the seed that the boot loader
+/// passes on), and a calendar that begins at the same second and advances with the guest's instructions.
+const EQUAL_BOOTS: [&str; 4] = ["-seed", "1", "-rtc", "base=2026-01-01,clock=vm"];
 
 /// The 9p mount tag of the host's files.
 pub(crate) const TAG: &str = "pagelab-host";
@@ -115,6 +124,9 @@ impl Machine {
         if *accelerator == Accelerator::Counting {
             words.extend(["-icount", "shift=0,sleep=off"].map(str::to_owned));
         }
+        if self.is_reproducible {
+            words.extend(EQUAL_BOOTS.map(str::to_owned));
+        }
         words.extend(["-nodefaults", "-no-user-config", "-no-reboot"].map(str::to_owned));
         words
     }
@@ -130,6 +142,8 @@ impl Machine {
         let own =
             [format!("console={}", self.architecture.console()), "panic=-1".to_owned(), "rdinit=/pagelab".to_owned()];
         let fixed = self.architecture.kernel_words(self.accelerator).iter().map(|word| (*word).to_owned());
+        let not_random = if self.is_reproducible { &NOT_RANDOM[..] } else { &[] };
+        let fixed = fixed.chain(not_random.iter().map(|word| (*word).to_owned()));
         let words = own.into_iter().chain(fixed).chain(self.kernel_words.iter().cloned());
         format!("{} -- {FIRST}", words.collect::<Vec<_>>().join(" "))
     }
@@ -141,7 +155,26 @@ mod tests {
 
     fn machine(architecture: Architecture, accelerator: Accelerator) -> Machine {
         let kernel_words = vec!["transparent_hugepage=never".to_owned()];
-        Machine { architecture, accelerator, memory_bytes: 4 << 30, cpus: 1, kernel_words, files: "/a,b".into() }
+        let files = "/a,b".into();
+        Machine {
+            architecture,
+            accelerator,
+            memory_bytes: 4 << 30,
+            cpus: 1,
+            kernel_words,
+            files,
+            is_reproducible: false,
+        }
+    }
+
+    #[test]
+    fn reproducible_boots_have_one_seed_and_no_randomisation() {
+        let machine = machine(Architecture::X86_64, Accelerator::Counting);
+        assert!(!machine.words("/boot/vmlinuz").join(" ").contains("-seed"));
+        let words = Machine { is_reproducible: true, ..machine }.words("/boot/vmlinuz").join(" ");
+        for part in ["-seed 1", "clock=vm", "nokaslr norandmaps transparent_hugepage=never"] {
+            assert!(words.contains(part), "{part}: {words}");
+        }
     }
 
     #[test]

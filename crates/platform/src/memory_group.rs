@@ -103,21 +103,40 @@ impl MemoryGroup {
     /// # Errors
     /// There is no place for it, or the user may not make it.
     pub fn with_limit(limit_bytes: Option<u64>) -> Result<MemoryGroup, MemoryGroupError> {
+        let group = MemoryGroup::make()?;
+        group.refuse_swap()?;
+        if let Some(bytes) = limit_bytes {
+            group.limit(bytes)?;
+        }
+        Ok(group)
+    }
+
+    /// As [`MemoryGroup::with_limit`], but what does not fit is swapped out.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn with_limit_and_swap(limit_bytes: u64) -> Result<MemoryGroup, MemoryGroupError> {
+        let group = MemoryGroup::make()?;
+        group.limit(limit_bytes)?;
+        Ok(group)
+    }
+
+    fn make() -> Result<MemoryGroup, MemoryGroupError> {
         let above = MemoryGroups::of_this_process(&Root::live())?.ok_or(MemoryGroupError::NoHierarchy)?;
         remove_leftovers(&above.directory);
         let directory = above.directory.join(format!("{NAME}{}-{:08x}", std::process::id(), random()));
         let not_made = |error| MemoryGroupError::NotMade { directory: above.directory.clone(), error };
         fs::create_dir(&directory).map_err(not_made)?;
         let group = MemoryGroup { directory, is_version_1: above.is_version_1 };
-        group.refuse_swap()?;
         if group.is_version_1 {
             // The value may be inherited. With 1, a process would wait for memory instead of being killed.
             group.write("memory.oom_control", "0")?;
         }
-        if let Some(bytes) = limit_bytes {
-            group.write(if group.is_version_1 { "memory.limit_in_bytes" } else { "memory.max" }, &bytes.to_string())?;
-        }
         Ok(group)
+    }
+
+    fn limit(&self, bytes: u64) -> Result<(), MemoryGroupError> {
+        self.write(if self.is_version_1 { "memory.limit_in_bytes" } else { "memory.max" }, &bytes.to_string())
     }
 
     /// Keeps the kernel from swapping out memory of the group.

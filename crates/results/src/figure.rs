@@ -176,7 +176,8 @@ fn count(value: f64) -> String {
     }
 }
 
-fn grouped(value: f64) -> String {
+/// A whole number with a comma after each thousand: `12,345`.
+pub(crate) fn grouped(value: f64) -> String {
     let digits = format!("{:.0}", value.abs());
     let mut text = String::from(if value < 0.0 && digits != "0" { "-" } else { "" });
     for (at, digit) in digits.chars().enumerate() {

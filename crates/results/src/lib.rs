@@ -23,6 +23,7 @@ pub mod html;
 pub mod input;
 pub mod inspection;
 pub mod json;
+pub mod kernel_series;
 pub mod matrix;
 pub mod metrics;
 pub mod output;

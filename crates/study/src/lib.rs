@@ -37,6 +37,7 @@ mod explained;
 mod fraction;
 mod fragmented;
 pub mod guest;
+pub mod kernel_series;
 pub mod machine;
 pub mod matrix;
 pub mod memory_limit;

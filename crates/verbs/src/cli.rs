@@ -18,6 +18,7 @@ use crate::merge::Merge;
 use crate::metrics::Metrics;
 use crate::record::RecordArguments;
 use crate::restore::Restore;
+use crate::series::SeriesArguments;
 use crate::show::Show;
 use crate::sim::SimArguments;
 use crate::studies::StudyArguments;
@@ -58,6 +59,8 @@ pub enum Verb {
     Limits(Limits),
     /// Try which page each kind of memory can get on this kernel, and by which way
     Capabilities(Capabilities),
+    /// Boot the kernels of a series in emulation, and count what changed from each to the next
+    Series(Box<SeriesArguments>),
     /// Say which page sizes map a running program, region by region, and why not larger ones
     Inspect(Inspect),
     /// Watch which page sizes map the processes of this host, and why not larger ones

@@ -43,6 +43,15 @@ pub enum Failure {
     Unmet(String),
     #[error("{0}")]
     Faults(String),
+    /// A kernel does not hold what was asserted.
+    #[error("{0}")]
+    Worse(String),
+    /// A kernel has no result to judge: `git bisect run` skips its commit.
+    #[error("{0}")]
+    Untestable(String),
+    /// Nothing can be judged with these arguments: `git bisect run` ends.
+    #[error("{0}")]
+    Unusable(String),
     #[error("stopped by signal {0}; what was measured until then is stored, and system settings are restored")]
     Interrupted(i32),
     /// A signal stopped a verb that stores nothing; the string says in which state it left the command or the system.
@@ -88,7 +97,9 @@ impl Failure {
     /// The exit code: 1 to 5, a shell's code for commands that it cannot run, or 128 plus the signal number.
     pub fn exit_code(&self) -> u8 {
         match self {
-            Failure::Command(_) | Failure::Faults(_) => 1,
+            Failure::Command(_) | Failure::Faults(_) | Failure::Worse(_) => 1,
+            Failure::Untestable(_) => 125,
+            Failure::Unusable(_) => 255,
             Failure::Input(_) => 2,
             Failure::NothingAdmitted(_) => 3,
             Failure::NoResult(_) => 4,

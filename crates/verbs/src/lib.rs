@@ -32,6 +32,7 @@ mod record;
 mod required;
 mod restore;
 mod separator;
+mod series;
 mod short;
 mod show;
 mod sim;
@@ -106,6 +107,7 @@ fn run(verb: Verb) -> Result<(), Failure> {
         Verb::Inspect(arguments) => inspect::run(&arguments),
         Verb::Limits(arguments) => limits::run_limits(arguments),
         Verb::Capabilities(arguments) => capabilities::run(&arguments),
+        Verb::Series(arguments) => series::run(&arguments),
         Verb::CapabilityProbe(arguments) => capabilities::probe::run(&arguments),
         Verb::Top(arguments) => top::run(&arguments),
         Verb::Metrics(arguments) => metrics::run(&arguments),

@@ -12,7 +12,7 @@ mod fits;
 mod form;
 pub(crate) mod further;
 mod json;
-mod mail;
+pub(crate) mod mail;
 mod rounds;
 mod samples;
 mod screen;

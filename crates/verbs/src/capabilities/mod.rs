@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use census::Observer;
-use clap::Args;
+use clap::{Args, Parser};
 use host::Host;
 use host::admit::{Privilege, Terms};
 use platform::{KhugepagedHold, wait_for_lease};
@@ -97,6 +97,23 @@ pub fn run(arguments: &Capabilities) -> Result<(), Failure> {
         table::text(&matrix, terminal_width())
     };
     print(&text, false)
+}
+
+/// Arguments that do not come from pagelab's command line.
+#[derive(Parser)]
+#[command(name = "pagelab capabilities", no_binary_name = true)]
+struct Line {
+    #[command(flatten)]
+    capabilities: Capabilities,
+}
+
+/// Tries the cells that these arguments name; forms of output are ignored.
+///
+/// # Errors
+/// The arguments are invalid, or the system cannot be read or changed.
+pub fn of_words(words: &[String]) -> Result<Matrix, Failure> {
+    let line = Line::try_parse_from(words).map_err(Failure::input)?;
+    try_all(&line.capabilities)
 }
 
 /// Reads a document of `--json`.

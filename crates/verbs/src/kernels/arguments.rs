@@ -56,7 +56,7 @@ pub struct NamedImage {
 pub struct NameError(String);
 
 /// Parses `IMAGE` or `NAME=IMAGE`. The part before the first `=` is a name unless it contains a `/`.
-fn parse_kernel(text: &str) -> Result<NamedImage, NameError> {
+pub fn parse_kernel(text: &str) -> Result<NamedImage, NameError> {
     match text.split_once('=').filter(|(name, _)| !name.contains('/')) {
         Some((name, _)) if !study::guest::is_name(name) => Err(NameError(name.to_owned())),
         Some((name, image)) => Ok(NamedImage { name: Some(name.to_owned()), image: image.into() }),

@@ -207,7 +207,7 @@ mod tests {
             let end = receive_until_end(&lines(text.as_bytes()).unwrap(), limits, &mut |_| messages += 1);
             (end, messages)
         };
-        let failed = "\"ready\"\nnoise\n{\"failed\":{\"code\":1,\"message\":\"x\"}}\n\"done\"\n";
+        let failed = "\"ready\"\nnoise\n{\"failed\":{\"task\":0,\"code\":1,\"message\":\"x\"}}\n\"done\"\n";
         assert!(matches!(received(failed), (GuestEnd::Done, 1)));
         assert!(matches!(received("\"ready\"\n"), (GuestEnd::Early, 0)));
         let limits = Limits { ready: Duration::from_millis(100), end: Duration::from_millis(300) };

@@ -4,14 +4,17 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use policy::capability::Matrix;
 use serde::{Deserialize, Serialize};
 use study::comparison::Comparison;
 
 /// What a guest runs, and how.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Job {
-    /// The arguments of `compare`. If empty, the guest only reports that it is ready, and ends.
-    pub words: Vec<String>,
+    /// What the guest runs, in this order. If empty, the guest only reports that it is ready, and ends.
+    pub tasks: Vec<Task>,
+    /// The size of the guest's swap, in bytes; it then has memory limits too. `None`: neither.
+    pub swap_bytes: Option<u64>,
     /// The working directory.
     pub directory: PathBuf,
     /// The environment.
@@ -23,16 +26,34 @@ pub struct Job {
     pub program: PathBuf,
 }
 
-/// A message from a guest, one line of JSON.
+/// One part of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Task {
+    /// The arguments of `compare`.
+    Compare(Vec<String>),
+    /// The arguments of `capabilities`.
+    Capabilities(Vec<String>),
+}
+
+/// A message from a guest, one line of JSON. Tasks are counted from 0.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Message {
     /// The guest has mounted the host's files, and begins its job.
     Ready,
-    /// The result of the measurement.
-    Comparison(Box<Comparison>),
-    /// An error, with pagelab's exit code for it.
+    /// The guest has no swap or no memory limits although its job asks for them.
+    Lacks {
+        /// Why not, as a clause.
+        why: String,
+    },
+    /// The result of a [`Task::Compare`].
+    Comparison { task: usize, comparison: Box<Comparison> },
+    /// The result of a [`Task::Capabilities`].
+    Capabilities { task: usize, matrix: Box<Matrix> },
+    /// An error in a task, with pagelab's exit code for it.
     Failed {
+        task: usize,
         /// pagelab's exit code.
         code: u8,
         message: String,

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use guest::{Accelerator, Architecture, Machine};
+use policy::capability::Matrix;
 use policy::size::format_bytes;
 use study::comparison::Comparison;
 use study::guest::{Clock, emulator_word, with_large_pages, without_times};
 use tracer::signals::{self, Forward};
 
 use super::emulator::{self, GuestEnd, GuestResult, Limits};
-use super::job::{Job, Message};
+use super::job::{Job, Message, Task};
 use super::kernel::Kernel;
 use crate::failure::{Failure, report};
 
@@ -31,6 +32,23 @@ pub struct Lab {
     /// The directory for logs of failed guests.
     logs: PathBuf,
     template: Job,
+    /// Whether all boots of an image begin equal: without randomisation, and with the same random numbers and time.
+    is_reproducible: bool,
+}
+
+/// The results of the tasks of a boot, in the order of the tasks.
+pub struct TaskResults {
+    pub tasks: Vec<TaskResult>,
+    /// Why the guest has no swap or no memory limits although they were asked for, as clauses.
+    pub lacks: Vec<String>,
+}
+
+/// The result of a task, and its error: a measurement with a wrong answer has both.
+#[derive(Debug, Default)]
+pub struct TaskResult {
+    pub comparison: Option<Comparison>,
+    pub matrix: Option<Matrix>,
+    pub failed: Option<Failure>,
 }
 
 /// The result of a boot.
@@ -49,7 +67,7 @@ impl Lab {
         let logs = store.parent().map_or_else(|| PathBuf::from("."), Path::to_owned);
         let template = template()?;
         let limit = Duration::try_from_secs_f64(guest_time_s).unwrap_or(Duration::MAX);
-        let mut lab = Lab { accelerator: Accelerator::Counting, limit, logs, template };
+        let mut lab = Lab { accelerator: Accelerator::Counting, limit, logs, template, is_reproducible: false };
         if icount {
             return Ok(lab);
         }
@@ -61,6 +79,14 @@ impl Lab {
             lab.accelerator = Accelerator::Emulation;
         }
         Ok(lab)
+    }
+
+    /// Settings for guests that count instructions and begin equal in every boot. Logs are stored in `logs`.
+    pub fn reproducible(guest_time_s: f64, logs: PathBuf, swap_bytes: u64) -> Result<Lab, Failure> {
+        signals::catch(Forward::Kill).map_err(Failure::input)?;
+        let template = Job { swap_bytes: Some(swap_bytes), ..template()? };
+        let limit = Duration::try_from_secs_f64(guest_time_s).unwrap_or(Duration::MAX);
+        Ok(Lab { accelerator: Accelerator::Counting, limit, logs, template, is_reproducible: true })
     }
 
     /// What the clock of the guests measures.
@@ -97,7 +123,7 @@ impl Lab {
             return Ok(Err(format!("/dev/kvm: {error}")));
         }
         let limits = Limits { ready: KVM_BOOT_LIMIT, end: KVM_BOOT_LIMIT };
-        let ended = self.run(kernel, &self.job(kernel, &[], 0), limits, &mut |_| ())?;
+        let ended = self.run(kernel, &self.job(kernel, Vec::new(), 0), limits, &mut |_| ())?;
         match ended.end {
             GuestEnd::Done => Ok(Ok(())),
             GuestEnd::Interrupted(signal) => Err(Failure::Interrupted(signal)),
@@ -111,36 +137,35 @@ impl Lab {
     /// Boots a kernel and runs `compare` there with the given arguments. If the kernel does not boot or the guest has no result,
     /// the log of its console is kept.
     pub fn measure(&self, kernel: &Kernel, words: &[String], seed: u64) -> Result<BootResult, Failure> {
-        let ready = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)];
-        let limits = Limits { ready, end: self.limit };
-        let job = self.job(kernel, words, seed);
-        let (mut comparison, mut failed) = (None, None);
-        let mut receive = |message| match message {
-            Message::Comparison(measured) => comparison = Some(*measured),
-            Message::Failed { code, message } => failed = Some((code, message)),
-            Message::Ready | Message::Done => {}
-        };
-        let ended = self.run(kernel, &job, limits, &mut receive)?;
-        let failed = failed.map(|(code, message)| Failure::of_code(code, format!("{}: {message}", kernel.name)));
-        match (&ended.end, comparison) {
-            (GuestEnd::Done, Some(comparison)) => {
-                let mut comparison = without_times(with_large_pages(comparison));
-                // The configured size, because kernels report different amounts of the memory as usable.
-                comparison.machine.memory_bytes = kernel.memory_bytes;
-                // The command line of this process: the one in the guest can only be run by the guest's first process.
-                comparison.invocation.pagelab =
-                    std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+        let done = self.run_tasks(kernel, vec![Task::Compare(words.to_vec())], seed)?;
+        match done.tasks.into_iter().next() {
+            Some(TaskResult { comparison: Some(comparison), failed, .. }) => {
                 Ok(BootResult { comparison, exit: failed.map_or(Ok(()), Err) })
             }
-            (GuestEnd::Done, None) => Err(failed.unwrap_or_else(|| self.without_result(kernel, &ended))),
-            (GuestEnd::Interrupted(signal), _) => Err(Failure::Interrupted(*signal)),
-            (GuestEnd::Early | GuestEnd::TooSlow { .. }, _) => Err(self.without_result(kernel, &ended)),
+            Some(TaskResult { failed: Some(failure), .. }) => Err(failure),
+            _ => Err(Failure::NoResult(format!("{}: the guest sent no result", kernel.name))),
+        }
+    }
+
+    /// Boots a kernel and runs tasks there, one after the other. If the kernel does not boot or the guest has no result at all, the
+    /// log of its console is kept.
+    pub fn run_tasks(&self, kernel: &Kernel, tasks: Vec<Task>, seed: u64) -> Result<TaskResults, Failure> {
+        let ready = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)];
+        let limits = Limits { ready, end: self.limit };
+        let mut done = TaskResults { tasks: Vec::new(), lacks: Vec::new() };
+        done.tasks.resize_with(tasks.len(), TaskResult::default);
+        let mut receive = |message| done.receive(message, kernel);
+        let ended = self.run(kernel, &self.job(kernel, tasks, seed), limits, &mut receive)?;
+        match ended.end {
+            GuestEnd::Interrupted(signal) => Err(Failure::Interrupted(signal)),
+            GuestEnd::Done if done.tasks.iter().all(TaskResult::is_present) => Ok(done),
+            GuestEnd::Done | GuestEnd::Early | GuestEnd::TooSlow { .. } => Err(self.without_result(kernel, &ended)),
         }
     }
 
     /// The job of a guest. A guest with a sysroot gets none of this host's directories, users and environment.
-    fn job(&self, kernel: &Kernel, words: &[String], seed: u64) -> Job {
-        let job = Job { words: words.to_vec(), seed, ..self.template.clone() };
+    fn job(&self, kernel: &Kernel, tasks: Vec<Task>, seed: u64) -> Job {
+        let job = Job { tasks, seed, ..self.template.clone() };
         match &kernel.sysroot {
             None => job,
             Some(sysroot) => {
@@ -173,6 +198,7 @@ impl Lab {
             memory_bytes: kernel.memory_bytes,
             cpus,
             kernel_words: words.collect(),
+            is_reproducible: self.is_reproducible,
             files: kernel.sysroot.as_ref().map_or_else(|| "/".into(), |sysroot| sysroot.path.clone()),
         };
         let job = serde_json::to_vec(job).map_err(Failure::input)?;
@@ -203,6 +229,46 @@ impl Lab {
     }
 }
 
+impl TaskResult {
+    fn is_present(&self) -> bool {
+        self.comparison.is_some() || self.matrix.is_some() || self.failed.is_some()
+    }
+}
+
+impl TaskResults {
+    fn receive(&mut self, message: Message, kernel: &Kernel) {
+        match message {
+            Message::Comparison { task, comparison } => {
+                if let Some(result) = self.tasks.get_mut(task) {
+                    result.comparison = Some(cleaned(*comparison, kernel));
+                }
+            }
+            Message::Capabilities { task, matrix } => {
+                if let Some(result) = self.tasks.get_mut(task) {
+                    result.matrix = Some(*matrix);
+                }
+            }
+            Message::Failed { task, code, message } => {
+                if let Some(result) = self.tasks.get_mut(task) {
+                    result.failed = Some(Failure::of_code(code, format!("{}: {message}", kernel.name)));
+                }
+            }
+            Message::Lacks { why } => self.lacks.push(why),
+            Message::Ready | Message::Done => {}
+        }
+    }
+}
+
+/// A measurement of a guest without figures that its machine cannot measure.
+fn cleaned(comparison: Comparison, kernel: &Kernel) -> Comparison {
+    let mut comparison = without_times(with_large_pages(comparison));
+    // The configured size, because kernels report different amounts of the memory as usable.
+    comparison.machine.memory_bytes = kernel.memory_bytes;
+    // The command line of this process: the one in the guest can only be run by the guest's first process.
+    comparison.invocation.pagelab = std::env::args_os().map(|word| word.to_string_lossy().into_owned()).collect();
+    comparison
+}
+
 /// Why a guest ended, according to its console, as a clause.
 fn console_words(ended: &GuestResult) -> String {
     ended
@@ -218,7 +284,8 @@ fn template() -> Result<Job, Failure> {
     let id = tracer::user::effective_id();
     let user = if id == 0 { None } else { Some(tracer::user::name_of(id).map_err(Failure::input)?) };
     Ok(Job {
-        words: Vec::new(),
+        tasks: Vec::new(),
+        swap_bytes: None,
         directory: std::env::current_dir().map_err(|error| about("the working directory", error))?,
         variables: std::env::vars_os().collect(),
         user,

@@ -11,7 +11,7 @@
 pub mod arguments;
 pub mod config;
 mod emulator;
-mod job;
+pub mod job;
 pub mod kernel;
 pub mod lab;
 pub mod report;

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::process::Command;
 
 use results::store::Store;
-use study::comparison::Comparison;
 
-use super::job::{Job, Message};
+use super::job::{Job, Message, Task};
+use crate::capabilities;
 use crate::compare::in_guest;
 use crate::failure::Failure;
 
@@ -41,24 +41,44 @@ pub fn run() -> Result<(), Failure> {
     })?;
     let job: Job = serde_json::from_slice(&bytes).map_err(Failure::input)?;
     send(&Message::Ready)?;
-    if !job.words.is_empty() {
-        let (comparison, failure) = match measure(&job) {
-            Ok((comparison, exit)) => (Some(comparison), exit.err()),
-            Err(failure) => (None, Some(failure)),
-        };
-        if let Some(comparison) = comparison {
-            send(&Message::Comparison(Box::new(comparison)))?;
+    if let Some(bytes) = job.swap_bytes {
+        let swap = guest::swap_on(bytes).err().map(|error| error.to_string());
+        let limits = guest::memory_groups_on().err().map(|error| error.to_string());
+        for why in swap.into_iter().chain(limits) {
+            send(&Message::Lacks { why })?;
         }
-        if let Some(failure) = failure {
-            send(&Message::Failed { code: failure.exit_code(), message: failure.to_string() })?;
+    }
+    for (task, work) in job.tasks.iter().enumerate() {
+        if let Err(failure) = done(task, work, &job)? {
+            send(&Message::Failed { task, code: failure.exit_code(), message: failure.to_string() })?;
         }
     }
     send(&Message::Done)
 }
 
-fn measure(job: &Job) -> Result<(Comparison, Result<(), Failure>), Failure> {
+/// Runs a task and sends its result. The inner error is that of the task, which may have a result all the same.
+fn done(task: usize, work: &Task, job: &Job) -> Result<Result<(), Failure>, Failure> {
+    match work {
+        Task::Compare(words) => match compare(words, job) {
+            Ok((comparison, exit)) => {
+                send(&Message::Comparison { task, comparison: Box::new(comparison) })?;
+                Ok(exit)
+            }
+            Err(failure) => Ok(Err(failure)),
+        },
+        Task::Capabilities(words) => match capabilities::of_words(words) {
+            Ok(matrix) => {
+                send(&Message::Capabilities { task, matrix: Box::new(matrix) })?;
+                Ok(Ok(()))
+            }
+            Err(failure) => Ok(Err(failure)),
+        },
+    }
+}
+
+fn compare(words: &[String], job: &Job) -> Result<in_guest::Outcome, Failure> {
     let store = Store::open(STORE).map_err(Failure::input)?;
-    in_guest::run(&job.words, job.user.as_deref(), &job.variables, job.seed, &store)
+    in_guest::run(words, job.user.as_deref(), &job.variables, job.seed, &store)
 }
 
 fn send(message: &Message) -> Result<(), Failure> {

@@ -1,11 +1,12 @@
 //! The built-in workloads: small programs whose cost is known to depend on page sizes.
 //!
 //! Each workload is an ordinary command: it has its own memory, a checksum that depends only on its arguments, and a result
-//! that it verifies itself. No workload requests page sizes, except `jit-arena`. As translators do, it applies MADV_HUGEPAGE
-//! to its arena, unless its arguments disable that.
+//! that it verifies itself. No workload requests page sizes, except two: `jit-arena` applies MADV_HUGEPAGE to its arena, as
+//! translators do, unless its arguments disable that; `collapse` is about MADV_COLLAPSE.
 
 mod arguments;
 mod chase;
+mod collapse;
 mod copies;
 mod fork_cow;
 mod fragments;
@@ -16,12 +17,16 @@ mod kernel;
 mod kvm_dirty_log;
 mod latency;
 mod mmap_churn;
+mod mprotect;
 mod page_touch;
 mod report;
 mod scratch;
 mod spec_cpu;
 mod stream;
+mod swap_in;
 mod tcg_boot;
+#[cfg(test)]
+mod tests;
 
 pub use report::Report;
 
@@ -60,6 +65,13 @@ enum Workload {
     MmapChurn(mmap_churn::Arguments),
     /// Fork after touching and let the child write: the cost of fork and of copy-on-write
     ForkCow(fork_cow::Arguments),
+    /// Make strips of touched memory read-only and writable again, and write to all of it: the cost of splitting VMAs and large
+    /// pages
+    Mprotect(mprotect::Arguments),
+    /// Touch base pages and collapse them into large ones (MADV_COLLAPSE): the cost of a collapse
+    Collapse(collapse::Arguments),
+    /// Swap memory out and read it again: the cost of each fault, by order and locality (needs swap)
+    SwapIn(swap_in::Arguments),
     /// Write files of several sizes: how much page cache each of them takes
     PageCache(held::PageCache),
     /// Touch memory of several sizes: how much page tables each of them takes
@@ -113,6 +125,21 @@ pub enum WorkloadError {
     /// Memory could not be unmapped.
     #[error("munmap of the workload's own mapping failed: {0}; this is a bug in the kernel, the tracer or pagelab")]
     Unmap(#[source] std::io::Error),
+    /// The kernel refused a call that is the subject of the workload.
+    #[error("cannot {call}: {source}; {remedy}")]
+    Refused {
+        /// The call, and what it was to do.
+        call: &'static str,
+        source: std::io::Error,
+        /// How to remedy it.
+        remedy: &'static str,
+    },
+    /// Nothing was swapped out.
+    #[error("no memory was swapped out, so nothing can be read from swap: {why}")]
+    NoSwap {
+        /// Why not, and what to do.
+        why: &'static str,
+    },
     /// Pages could not be moved to other addresses.
     #[error(
         "--permute-frames: a page cannot be moved: {0}; use fewer --bytes, or a higher vm.max_map_count: each page is a VMA"
@@ -197,6 +224,7 @@ impl WorkloadError {
             WorkloadError::Fragments(FragmentsError::Block { .. }) => 2,
             WorkloadError::Fragments(FragmentsError::Frames) => 3,
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
+            WorkloadError::NoSwap { .. } => 3,
             WorkloadError::Kvm(error) if error.is_lack() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
             WorkloadError::Spec(error) if error.is_input_error() => 2,
@@ -215,6 +243,9 @@ pub fn run(arguments: WorkloadArguments) -> Result<Report, WorkloadError> {
         Workload::PageTouch(page_touch) => page_touch::run(page_touch),
         Workload::MmapChurn(mmap_churn) => mmap_churn::run(mmap_churn),
         Workload::ForkCow(fork_cow) => fork_cow::run(fork_cow),
+        Workload::Mprotect(mprotect) => mprotect::run(mprotect),
+        Workload::Collapse(collapse) => collapse::run(collapse),
+        Workload::SwapIn(swap_in) => swap_in::run(swap_in),
         Workload::PageCache(page_cache) => page_cache.run(),
         Workload::TableGrowth(table_growth) => table_growth.run(),
         Workload::Fragments(fragments) => fragments::run(fragments),
@@ -247,144 +278,4 @@ fn check(what: impl Into<String>, expected: u64, found: u64) -> Result<(), Workl
         return Ok(());
     }
     Err(WorkloadError::WrongAnswer { what: what.into(), expected, found })
-}
-
-#[cfg(test)]
-mod tests {
-    use clap::Parser;
-
-    use super::*;
-
-    const NAMES: &str = "chase gups stream page-touch mmap-churn fork-cow page-cache table-growth fragments sched-messaging pipe-switch syscalls page-faults brk-growth \
-                         fork-exec unix-socket tcp-loopback file-churn directory-read mapped-read memfd-pread kvm-dirty-log jit-arena tcg-boot copies spec-cpu";
-
-    /// Arguments with which every workload takes only milliseconds.
-    const SMOKE: [&str; 19] = [
-        "chase --bytes 1M --steps 10000",
-        "gups --bytes 1M --updates 10000",
-        "stream --bytes 192K --rounds 3",
-        "page-touch --bytes 1M --density 0.5 --read-first",
-        "mmap-churn --bytes 256K --rounds 10",
-        "page-cache --sizes 1,5K",
-        "table-growth --sizes 4K,64K",
-        "sched-messaging --seconds 0.002",
-        "pipe-switch --seconds 0.002",
-        "syscalls --seconds 0.002",
-        "page-faults --seconds 0.002",
-        "unix-socket --seconds 0.002",
-        "tcp-loopback --seconds 0.002",
-        "file-churn --seconds 0.002",
-        "directory-read --seconds 0.003",
-        "mapped-read --seconds 0.002 --bytes 64K",
-        "memfd-pread --seconds 0.002 --bytes 1M",
-        "jit-arena --bytes 300K --stride 64K --hotness 2",
-        "jit-arena --bytes 300K --stride 64K --hot-share 0.1 --dual --advice none --rate 100M",
-    ];
-
-    fn run_line(line: &str) -> Result<Report, WorkloadError> {
-        let words = std::iter::once("workload").chain(line.split_whitespace());
-        run(CommandLine::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}")).arguments)
-    }
-
-    fn answer(line: &str) -> String {
-        run_line(&format!("{line} --answer-only")).unwrap_or_else(|error| panic!("{line}: {error}")).to_string()
-    }
-
-    #[test]
-    fn answers_depend_on_the_arguments_alone() {
-        for line in SMOKE {
-            assert_eq!(answer(line), answer(line));
-            if !line.starts_with("stream") {
-                assert_ne!(answer(line), answer(&format!("{line} --seed 7")), "{line}");
-            }
-        }
-    }
-
-    #[test]
-    fn a_report_is_one_line_of_name_value_pairs_or_one_document() {
-        for line in SMOKE {
-            let text = run_line(line).unwrap().to_string();
-            assert_eq!(text.lines().count(), 1, "{text}");
-            assert!(text.starts_with(&format!("name={} ", line.split(' ').next().unwrap())), "{text}");
-            assert!(text.split(' ').all(|pair| pair.split_once('=').is_some_and(|(_, value)| !value.is_empty())));
-            let document = run_line(&format!("{line} --json")).unwrap().to_string();
-            let document: serde_json::Value = serde_json::from_str(&document).unwrap();
-            assert_eq!(document["schema"], "pagelab.workload/1");
-            assert!(document["checksum"].as_str().unwrap().starts_with("0x"));
-            assert!(document["figures"].as_object().unwrap().values().all(serde_json::Value::is_number));
-        }
-    }
-
-    #[test]
-    fn invalid_arguments_are_refused_with_the_option_and_the_value() {
-        for (line, option) in [
-            ("chase --bytes 0", "--bytes"),
-            ("chase --bytes 1000", "--bytes"),
-            ("chase --lines-per-page 0", "--lines-per-page"),
-            ("chase --lines-per-page 100000", "--lines-per-page"),
-            ("chase --line-bytes 48", "--line-bytes"),
-            ("chase --steps 0", "--steps"),
-            ("gups --bytes 12", "--bytes"),
-            ("gups --updates 0", "--updates"),
-            ("stream --bytes 1000", "--bytes"),
-            ("stream --rounds 1", "--rounds"),
-            ("page-touch --bytes 1", "--bytes"),
-            ("page-touch --density 0", "--density"),
-            ("page-touch --density 1.5", "--density"),
-            ("page-touch --density nan", "--density"),
-            ("page-touch --order strided --stride 100", "--stride"),
-            ("mmap-churn --rounds 0", "--rounds"),
-            ("fork-cow --share -1", "--share"),
-            ("fork-cow --bytes 1", "--bytes"),
-            ("jit-arena --bytes 0", "--bytes"),
-            ("jit-arena --piece-bytes 10", "--piece-bytes"),
-            ("jit-arena --piece-bytes 2M", "--piece-bytes"),
-            ("jit-arena --stride 1000", "--stride"),
-            ("jit-arena --stride 64K --piece-bytes 64K", "--stride"),
-            ("jit-arena --hot-share 0", "--hot-share"),
-            ("jit-arena --rate 0", "--rate"),
-            ("jit-arena --bytes 4096T", "--bytes"),
-            ("tcg-boot --smp 4 --max-cpus 2", "--max-cpus"),
-            ("tcg-boot --memory 1M", "--memory"),
-            ("tcg-boot --tb-size 1 --max-cpus 256", "--tb-size"),
-            ("gups --bytes 4096T", "--bytes"),
-            ("chase --bytes 4096T --steps 1", "--bytes"),
-            ("syscalls --seconds 0", "--seconds"),
-            ("pipe-switch --seconds nan", "--seconds"),
-            ("page-faults --seconds 1e30", "--seconds"),
-            ("memfd-pread --bytes 100", "--bytes"),
-            ("page-cache --sizes 4K,0", "--sizes"),
-            ("page-cache --sizes 4096T", "--sizes"),
-            ("table-growth --sizes 0", "--sizes"),
-            ("mapped-read --bytes 100", "--bytes"),
-            ("mapped-read --bytes 4096T", "--bytes"),
-            ("mapped-read --bytes 64K --directory /proc", "--directory"),
-            ("fork-exec --bytes 1", "--bytes"),
-            ("file-churn --directory /proc", "--directory"),
-        ] {
-            let error = run_line(&line.replace("--share -1", "--share=-1")).expect_err(line);
-            assert_eq!(error.exit_code(), 2, "{line}: {error}");
-            assert!(error.to_string().starts_with(option), "{line}: {error}");
-        }
-    }
-
-    #[test]
-    fn refuses_invalid_sizes_while_parsing() {
-        let error = CommandLine::try_parse_from(["workload", "gups", "--bytes", "1X"]).err().unwrap().to_string();
-        assert!(error.contains("expected a size such as 64K"), "{error}");
-    }
-
-    #[test]
-    fn a_wrong_answer_has_its_own_error() {
-        let error = check("the end", 1, 2).unwrap_err();
-        assert_eq!(error.exit_code(), 1);
-        assert!(error.to_string().contains("expected 0x0000000000000001, found 0x0000000000000002"), "{error}");
-    }
-
-    #[test]
-    fn the_catalogue_names_every_workload_once() {
-        let names: Vec<String> = catalogue().into_iter().map(|(name, _)| name).collect();
-        assert_eq!(names.join(" "), NAMES);
-        assert!(catalogue().iter().all(|(_, about)| about.len() > 20));
-    }
 }

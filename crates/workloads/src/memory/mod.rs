@@ -1,8 +1,9 @@
 //! Memory of a workload: a private anonymous mapping as safe slices, and a safe fork.
 //!
-//! Nothing here advises, locks or populates the memory of a workload: the policy under which the program runs decides how it is
-//! mapped.
+//! Nothing here advises, locks or populates the memory of a workload unless that is the workload (`advised`): the policy under which
+//! the program runs decides how it is mapped.
 
+mod advised;
 mod anonymous;
 pub mod capability;
 mod fork;
@@ -12,6 +13,7 @@ mod mapping;
 mod permuted;
 mod table_growth;
 
+pub use advised::ReadOnlyStrips;
 pub use anonymous::{Anonymous, MapError, Plain};
 pub use fork::{ForkError, Forked, fork};
 pub use fragments::{Degree, Fragments, FragmentsError, FreeMemory};

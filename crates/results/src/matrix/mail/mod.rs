@@ -5,7 +5,7 @@
 mod counted;
 mod facts;
 mod figures;
-mod layout;
+pub(crate) mod layout;
 mod one;
 
 use policy::Policy;
