@@ -12,7 +12,7 @@ use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use crate::signals;
-use crate::subreaper::{self, Root, Subreaper};
+use crate::subreaper::{self, RootOutcome, Subreaper};
 
 /// Interval at which to check whether the processes that outlive the root have ended.
 const LEFTOVERS_POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -100,9 +100,9 @@ fn ignore_esrch(error: io::Error) -> io::Result<()> {
 fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
         match subreaper.wait_for_root(ROOT_POLL_INTERVAL) {
-            Root::Runs => {}
-            Root::Ended { status, at_ns } => return Some((status, at_ns)),
-            Root::Killed => return None,
+            RootOutcome::Runs => {}
+            RootOutcome::Ended { status, at_ns } => return Some((status, at_ns)),
+            RootOutcome::Killed => return None,
         }
     }
 }
@@ -185,11 +185,11 @@ mod tests {
         let since = Instant::now();
         ptrace::kill(started.tid);
         detach(started.tid).unwrap();
-        let end = subreaper.wait_for_root(subreaper::PATIENCE);
+        let end = subreaper.wait_for_root(subreaper::NO_DEATH_TIMEOUT);
         let took = since.elapsed();
         subreaper.end();
         subreaper.wait();
-        let status = if let Root::Ended { status, .. } = end { Some(status) } else { None };
+        let status = if let RootOutcome::Ended { status, .. } = end { Some(status) } else { None };
         (status, took)
     }
 

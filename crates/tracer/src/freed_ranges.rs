@@ -12,7 +12,7 @@ use policy::removal::{DROPS, LESSENS, REMOVING_MODES, RULES, SHM_REMAP, Taker, U
 use super::advised_ranges::advised_ranges;
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace::Tid;
 use super::rewriting::Rewriting;
 use super::segment::{self, AttachedRange};
@@ -173,10 +173,10 @@ fn removals_from_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting
             .collect());
     }
     let is_heap = |vma: &maps::Vma| vma.name == "[heap]";
-    if !if_shown(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
+    if !if_permitted(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
         return Ok(Vec::new());
     }
-    let above = if_shown(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
+    let above = if_permitted(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
     Ok(above.map(|vma| Removal::Unmapped(vma.start.max(from), vma.end)).collect())
 }
 

@@ -75,6 +75,6 @@ pub use refusal::Refusal;
 pub use rewriting::Rewriting;
 pub use supervised::Supervised;
 pub use untraced::run_untraced;
-pub use witness::{Place, Witness};
+pub use witness::{WindowRange, Witness};
 
 pub use crate::user::User;

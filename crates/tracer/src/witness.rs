@@ -6,7 +6,7 @@ use policy::removal::Unwatched;
 
 /// A range of a process's memory, and the window to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WindowRange {
     /// The process that mapped it.
     pub process: Tid,
     /// The first address, and the length in bytes.
@@ -31,7 +31,7 @@ pub trait Witness {
         Vec::new()
     }
     /// A tick of the clock, if accesses to windows are counted. The ranges are those of all windows so far.
-    fn ticks(&mut self, _places: &[Place]) {}
+    fn ticks(&mut self, _window_ranges: &[WindowRange]) {}
     /// A task frees memory that was not inspected, or can do so from now on. With [`Unwatched::IoUring`] its later forks can, too.
     fn frees_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
     /// Which part of the freed memory the witness wants to inspect.
