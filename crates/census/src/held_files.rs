@@ -13,7 +13,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use host::{if_there, read};
+use host::{if_exists, read};
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, major, minor};
 use policy::held_files::{HeldFile, HeldFiles};
@@ -159,7 +159,7 @@ impl FoundFiles {
             };
             let (name, at) = (entry.file_name(), path.join(entry.file_name()));
             // An entry that was removed meanwhile is absent.
-            let about = match if_there(entry.metadata()) {
+            let about = match if_exists(entry.metadata()) {
                 Ok(Some(about)) => about,
                 Ok(None) => continue,
                 Err(error) => {
@@ -172,7 +172,7 @@ impl FoundFiles {
             } else if about.is_dir() && depth == 0 {
                 self.all.is_cut = true;
             } else if about.is_dir() {
-                match if_there(open_directory(&beneath.join(name))) {
+                match if_exists(open_directory(&beneath.join(name))) {
                     Ok(Some(below)) => self.descend(mount, &below, &at, depth - 1),
                     Ok(None) => {}
                     Err(error) => self.unread(&at, &error),
@@ -217,7 +217,7 @@ impl FoundFiles {
     }
 
     fn add_holder(&mut self, pid: u32) {
-        let held = if_there(mapped(pid)).and_then(|mapped| Ok((mapped, if_there(opened(pid))?)));
+        let held = if_exists(mapped(pid)).and_then(|mapped| Ok((mapped, if_exists(opened(pid))?)));
         let Ok((mapped, opened)) = held else {
             self.all.unseen_processes += 1;
             return;
@@ -255,8 +255,8 @@ fn opened(pid: u32) -> io::Result<Vec<Identity>> {
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
         // Pipes, sockets and other files without a path are not on a mount.
-        let is_of_mount = if_there(fs::read_link(&path))?.is_some_and(|link| link.is_absolute());
-        files.extend(if is_of_mount { if_there(identity(&path))? } else { None });
+        let is_of_mount = if_exists(fs::read_link(&path))?.is_some_and(|link| link.is_absolute());
+        files.extend(if is_of_mount { if_exists(identity(&path))? } else { None });
     }
     Ok(files)
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use host::if_there;
+use host::if_exists;
 use study::trial::Exit;
 
 use super::after_root::AfterRoot;
@@ -150,7 +150,7 @@ fn descendants(process: Tid) -> io::Result<Vec<Tid>> {
     let mut found = vec![process];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        let list = if_there(host::content(format!("/proc/{parent}/task/{parent}/children")))?;
+        let list = if_exists(host::content(format!("/proc/{parent}/task/{parent}/children")))?;
         let children = list.iter().flat_map(|list| list.split_ascii_whitespace());
         found.extend(children.filter_map(|child| child.parse::<Tid>().ok()));
         next += 1;

@@ -9,7 +9,7 @@ use policy::carry_out::{Outcome, advise, carry_out};
 use policy::cause::Cause;
 use policy::decide::Then;
 
-use host::if_there;
+use host::if_exists;
 use host::maps::{self, Vma, VmaKind};
 
 use super::call_context::{CallContext, pass};
@@ -147,7 +147,7 @@ pub fn is_native(tid: Tid) -> io::Result<bool> {
 /// Whether the task has just executed a setuid or setgid program without gaining its privilege.
 pub fn lost_privilege(tid: Tid) -> io::Result<bool> {
     // A task that was killed meanwhile has lost nothing.
-    let program = if_permitted(if_there(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
+    let program = if_permitted(if_exists(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
     let Some(program) = program else { return Ok(false) };
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
         return Ok(false);

@@ -6,7 +6,7 @@ mod watched;
 use std::fs;
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 use host::maps::MAX_USER_END;
 
 use policy::call::{Call, RangeOperation};
@@ -150,7 +150,7 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
 /// pages from now on.
 fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
-    let file = if_permitted(if_there(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
+    let file = if_permitted(if_exists(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
     // The argument of UFFDIO_REGISTER begins with the range. That of UFFDIO_MOVE has the source and the length as second and
     // third word.
     let mut words = [0u8; 24];

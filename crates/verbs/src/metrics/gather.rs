@@ -5,7 +5,7 @@ use std::io;
 
 use census::inspect::{Detail, InspectError, Inspector, which};
 use census::{CensusError, Observer};
-use host::{Host, HostError, if_there};
+use host::{Host, HostError, if_exists};
 use policy::inspect::Supply;
 use results::metrics::{Group, GroupName, Look, MAX_GROUPS, System, Uninspected, bounded};
 
@@ -149,7 +149,7 @@ impl Gatherer {
 
 /// The control groups of a process; `None` if the process has ended.
 fn memberships(host: &Host, process: &str) -> io::Result<Option<String>> {
-    if_there(host.root().text(&format!("/proc/{process}/cgroup")))
+    if_exists(host.root().text(&format!("/proc/{process}/cgroup")))
 }
 
 /// Why a process was not inspected.

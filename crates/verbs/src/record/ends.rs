@@ -8,7 +8,7 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use host::if_there;
+use host::if_exists;
 use results::input;
 use trace::{Block, Call, Event, Holds, Image, IndexEntry, ReadError, Reader, pace};
 
@@ -285,7 +285,7 @@ fn is_running(process: u32) -> bool {
 
 /// Whether a process has a live thread. The first thread may exit before the others.
 fn has_threads(process: u32) -> io::Result<bool> {
-    let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
+    let Some(tasks) = if_exists(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
     for task in tasks {
         let task = task?.file_name().to_str().and_then(|task| task.parse().ok());
         let state = task.map_or(Ok(None), host::task_state)?;

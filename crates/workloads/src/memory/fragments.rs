@@ -198,7 +198,7 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
 /// The size that THP maps; `None` where the kernel has no THP.
 fn large_folio() -> Result<Option<PageSize>, FragmentsError> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-    let text = host::if_there(host::content(PATH))
+    let text = host::if_exists(host::content(PATH))
         .map_err(|source| FragmentsError::Refused { step: "reading hpage_pmd_size", source })?;
     let Some(text) = text else { return Ok(None) };
     let size = text.trim().parse().ok().and_then(|bytes| PageSize::new(bytes).ok());
