@@ -67,7 +67,7 @@ pub use autogroup::{SessionWeight, begin_session, try_top_weight};
 pub use bare::run_bare;
 pub use ended::{Ended, InspectionTimes, Usage};
 pub use event_loop::run;
-pub use freed_ranges::Extent;
+pub use freed_ranges::InspectedRemovals;
 pub use launch::{Launch, LaunchError, resolve};
 pub use pace::Pace;
 pub use permission::try_tracing;

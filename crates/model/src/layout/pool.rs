@@ -10,7 +10,7 @@ use ::policy::call::{Call, Vma, map, mremap};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
-use ::policy::extent::{Extent, Removal};
+use ::policy::extent::{InspectedRemovals, Removal};
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 use ::policy::ranges::Ranges;
 use ::policy::size::PageSize;
@@ -97,7 +97,7 @@ impl Pool {
             _ => Removal::by(&call, mechanism.base),
         };
         if let Some(removal) = removal {
-            let is_inspected = Extent::Large.includes(&removal, &call);
+            let is_inspected = InspectedRemovals::Large.includes(&removal, &call);
             let ranges = views.given_back(&removal, mechanism.large).into_iter();
             changes.extend(ranges.map(|(begin, end)| Change::Freed { begin, bytes: end - begin, is_inspected }));
         }

@@ -4,7 +4,7 @@
 //! Memory is inspected before it is freed (munmap, MADV_DONTNEED, memory that a new mapping replaces, exec) and at the end.
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
-use ::policy::extent::Extent;
+use ::policy::extent::InspectedRemovals;
 use ::policy::judge::{self, Evidence, Examination, Fallbacks, FoundMemory, Question, SlotCounts};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
@@ -65,9 +65,9 @@ impl judge::Process for ProcessFacts {
 /// Whether `pagelab compare`, without `--prove-all`, inspects memory before this call frees it.
 pub(super) fn compare_inspects(call: &Call) -> bool {
     match call {
-        Call::Munmap { bytes, .. } => Extent::Large.includes_unmap(*bytes),
-        Call::Madvise { bytes, advice, .. } => Extent::Large.includes_drop(*bytes, *advice),
-        _ => Extent::Large.includes_others(),
+        Call::Munmap { bytes, .. } => InspectedRemovals::Large.includes_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => InspectedRemovals::Large.includes_drop(*bytes, *advice),
+        _ => InspectedRemovals::Large.includes_others(),
     }
 }
 

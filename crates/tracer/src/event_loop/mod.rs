@@ -80,8 +80,10 @@ pub fn run<'a>(
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let policy_watches = rewriting.watches();
-    let witness_watches =
-        witness.as_ref().map(|witness| freed_ranges::watches(witness.extent(), &policy_watches)).unwrap_or_default();
+    let witness_watches = witness
+        .as_ref()
+        .map(|witness| freed_ranges::watches(witness.inspected_removals(), &policy_watches))
+        .unwrap_or_default();
     let watches = [policy_watches.clone(), witness_watches, refused_requests::watches()].concat();
     ptrace::discard_collected();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));

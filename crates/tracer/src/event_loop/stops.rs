@@ -47,7 +47,7 @@ impl Tree<'_> {
     /// is not inspected.
     fn inspect_before_call(&mut self, paused: &Paused, space: &Space) -> Result<(), PauseError> {
         let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
-        let Some(extent) = begun.map(|witness| witness.extent()) else { return Ok(()) };
+        let Some(inspected_removals) = begun.map(|witness| witness.inspected_removals()) else { return Ok(()) };
         let tid = paused.tid();
         if self.rewriting.hugetlb && freed_ranges::may_shrink_pool(paused) {
             let (process, pool_bytes) =
@@ -55,7 +55,7 @@ impl Tree<'_> {
             self.inspect(false, |witness| witness.shrinks_pool(tid, process, pool_bytes));
         }
         let FreedRanges { ranges, reduces_rss, replaces_image, unwatched } =
-            freed_ranges::of_call(paused, space, &self.tasks, self.rewriting, extent)?;
+            freed_ranges::of_call(paused, space, &self.tasks, self.rewriting, inspected_removals)?;
         if let Some(way) = unwatched {
             self.inspect(false, |witness| witness.frees_unwatched(tid, way));
         }

@@ -57,8 +57,8 @@ impl Witness for Everything {
         self.freed_bytes += end - start;
     }
 
-    fn extent(&self) -> Extent {
-        Extent::All
+    fn inspected_removals(&self) -> InspectedRemovals {
+        InspectedRemovals::All
     }
 
     fn replaces(&mut self, _: libc::pid_t) {

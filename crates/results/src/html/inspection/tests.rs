@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
-use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Sight, Supply, Window};
+use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Supply, Visibility, Window};
 use policy::remedy::{Change, Remedy};
 
 use super::strip::{Part, strip};
@@ -104,7 +104,7 @@ fn sample() -> Inspection {
             ..Supply::default()
         },
         refused_requests: None,
-        sight: Sight { by_page: true, folios: true, flags: true, is_live: true },
+        sight: Visibility { by_page: true, folios: true, flags: true, is_live: true },
         partial: vec!["its mappings changed while it was looked at".into()],
     }
 }
