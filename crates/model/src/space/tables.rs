@@ -1,6 +1,6 @@
 //! Changes to a process's tables, with their costs: mapping, unmapping, protecting, splitting.
 
-use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
+use paging::{Attributes, Error, Format, FreeRequest, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
@@ -62,9 +62,9 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Frees the empty tables that `freed` selects.
-    pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
-        self.tables.free_empty_tables(freed)?;
+    /// Frees the empty tables that `request` selects.
+    pub(super) fn free_tables(&mut self, request: &FreeRequest, costs: &mut Costs) -> Result<(), Error> {
+        self.tables.free_empty_tables(request)?;
         self.count_tables(costs);
         Ok(())
     }
