@@ -6,9 +6,9 @@
 use paging::format::named::Named;
 use paging::{Error, Format, FreeRequest, InputAddress};
 
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Frees the tables of a range without VMAs, except those that adjacent VMAs also use (`free_pgtables`,
     /// mm/memory.c).
     pub(super) fn free_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
