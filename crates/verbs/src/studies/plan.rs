@@ -7,7 +7,7 @@ use results::store::{OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
 use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
-use study::matrix::Origin;
+use study::matrix::RowSource;
 use study::metric::names;
 use study::runner::Gap;
 
@@ -222,15 +222,15 @@ pub fn max_time_s(definition: &Definition) -> f64 {
 
 impl HostRow<'_> {
     /// The origin of one of the row's comparisons: the command that reproduces it, and the programs that ran.
-    pub fn origin(&self, comparison: &Comparison) -> Origin {
+    pub fn origin(&self, comparison: &Comparison) -> RowSource {
         let again = self.lowered.as_ref().map(|lowered| {
             let words = ["pagelab", "compare"].map(str::to_owned);
             vec![words.into_iter().chain(lowered.subject.iter().cloned()).collect()]
         });
-        Origin {
+        RowSource {
             commands: again.unwrap_or_else(|_| vec![comparison.invocation.pagelab.clone()]),
             programs: self.ran.get(&comparison.id).cloned().unwrap_or_default(),
-            ..Origin::of(comparison)
+            ..RowSource::of(comparison)
         }
     }
 

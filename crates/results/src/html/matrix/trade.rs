@@ -1,6 +1,6 @@
 //! Memory against speed: a point per policy, and the front of the policies that no other policy beats in both.
 
-use study::matrix::{Matrix, Total, Trade};
+use study::matrix::{CostAndMemory, Matrix, Total};
 use study::stats::Effect;
 
 use super::Anchors;
@@ -20,7 +20,7 @@ pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
     for (at, ground) in grounds(matrix).into_iter().enumerate() {
         let totals = totals_of(matrix, ground);
-        let points: Vec<(usize, &Total, &Trade)> =
+        let points: Vec<(usize, &Total, &CostAndMemory)> =
             totals.iter().enumerate().filter_map(|(at, total)| Some((at, *total, total.trade.as_ref()?))).collect();
         if points.len() > 1 {
             let of_baseline = totals.iter().position(|total| total.policy == matrix.baseline).unwrap_or(usize::MAX);
@@ -43,7 +43,7 @@ pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     }
 }
 
-fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> String {
+fn picture(points: &[(usize, &Total, &CostAndMemory)], of_baseline: usize, id: &str) -> String {
     let x = scale(points.iter().map(|(_, _, trade)| trade.cost.effect()), (LEFT, RIGHT));
     let y = scale(points.iter().map(|(_, _, trade)| trade.memory.effect()), (BOTTOM, TOP));
     let sentences: Vec<String> = points.iter().map(|(_, total, trade)| in_words(total, trade)).collect();
@@ -73,7 +73,7 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
         }
         figure.raw(&look.mark(place, 5.0, class, &typeset(&in_words(total, trade))));
     }
-    let entry = |(at, total, trade): &(usize, &Total, &Trade)| {
+    let entry = |(at, total, trade): &(usize, &Total, &CostAndMemory)| {
         let class = if trade.is_front { "" } else { "void" };
         let mark = Look::of(*at, of_baseline).mark((8.0, 6.0), 4.5, class, "");
         let text = crate::text::escape(&typeset(&in_words(total, trade)));
@@ -83,7 +83,7 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
 }
 
 /// Connects the points of the front, in the order of their memory cost.
-fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scale, &Scale)) {
+fn front(figure: &mut Figure, points: &[(usize, &Total, &CostAndMemory)], (x, y): (&Scale, &Scale)) {
     let mut front: Vec<(f64, f64)> = points
         .iter()
         .filter(|(_, _, trade)| trade.is_front)
@@ -111,7 +111,7 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn in_words(total: &Total, trade: &Trade) -> String {
+fn in_words(total: &Total, trade: &CostAndMemory) -> String {
     let change = |effect: Effect| {
         let change = Change::of(&effect);
         let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
