@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testing::{Random, mutation};
-use trace::{Builder, Columns, Header, Holds, Kind, PREFIX_BYTES, Prefix, Run, Writer};
+use trace::{Builder, Columns, Header, Kind, PREFIX_BYTES, PayloadKind, Prefix, Run, Writer};
 
 use super::{Attack, can_attack};
 
@@ -19,7 +19,7 @@ const VERBS: [&[&str]; 7] = [
 
 /// A block before its checksums are added.
 struct Block {
-    holds: Holds,
+    payload_kind: PayloadKind,
     thread: u32,
     first: u64,
     count: u32,
@@ -29,10 +29,18 @@ struct Block {
 impl Block {
     /// The bytes of the block, as the block with this number in a file.
     fn to_bytes(&self, number: u64) -> Vec<u8> {
-        let Block { holds, thread, first, count, ref payload } = *self;
+        let Block { payload_kind, thread, first, count, ref payload } = *self;
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(payload));
-        let prefix =
-            Prefix { holds, thread, number, first, count, payload_bytes, instructions: 1000 * number, payload_crc };
+        let prefix = Prefix {
+            payload_kind,
+            thread,
+            number,
+            first,
+            count,
+            payload_bytes,
+            instructions: 1000 * number,
+            payload_crc,
+        };
         [&prefix.to_bytes()[..], payload].concat()
     }
 }
@@ -79,12 +87,12 @@ fn blocks(header: &Value, events: &Value) -> Vec<Block> {
         builder.push(Run { page, kind: if run % 3 == 0 { Kind::STORE } else { Kind::LOAD }, accesses: 3 }, &[]);
     }
     let runs = builder.take().encode().unwrap();
-    let block = |holds, count, payload| Block { holds, thread: 0, first: 0, count, payload };
+    let block = |payload_kind, count, payload| Block { payload_kind, thread: 0, first: 0, count, payload };
     let listed = events.as_array().map_or(1, Vec::len) as u32;
     vec![
-        block(Holds::Header, 1, serde_json::to_vec(header).unwrap()),
-        block(Holds::Events, listed, column(&serde_json::to_vec(events).unwrap())),
-        block(Holds::Runs, 100, runs),
+        block(PayloadKind::Header, 1, serde_json::to_vec(header).unwrap()),
+        block(PayloadKind::Events, listed, column(&serde_json::to_vec(events).unwrap())),
+        block(PayloadKind::Runs, 100, runs),
     ]
 }
 
