@@ -179,7 +179,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
     let mut failed: Option<(u64, Run)> = None;
     let found = smallest_limit(start, |limit_bytes| {
         let one = run(program, rewriting, Some(limit_bytes), Some(time_limit))?;
-        let suffices = one.is_as(&unlimited);
+        let suffices = one.ended_like(&unlimited);
         let outcome = if suffices { "ends as without a limit".to_owned() } else { one.outcome() };
         progress.set(&format!("{policy}, limit {}: {}", format_bytes(limit_bytes), printable(&outcome)));
         if !suffices && failed.is_none_or(|(largest, _)| largest <= limit_bytes) {
