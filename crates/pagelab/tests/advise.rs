@@ -133,7 +133,7 @@ fn advice_names_a_setting_that_works_when_it_is_followed() {
                 format!("{variable} {} inspect --json -- {}", bench.program().display(), command.join(" "))
             }
         };
-        let _still = Still::wait();
+        let _lease_guard = LeaseGuard::wait();
         let looked = Command::new("sh").args(["-c", &followed]).ran();
         std::fs::write(enabled, "madvise").unwrap();
         assert!(large_bytes(&looked) >= 28 << 20, "{looked}");
@@ -179,9 +179,9 @@ fn written_files_put_the_setting_into_effect() {
     ran.says(0, &[])
         .prints(&["holds: ", "measured without the tracer, comparison 2: setting is the best of 2 arms: minor faults"]);
     let wrapper = Path::new(&written).join("bin/allocated");
-    let still = Still::wait();
+    let lease_guard = LeaseGuard::wait();
     let looked = bench.pagelab(&["inspect", "--json", "--", wrapper.to_str().unwrap()]).ran();
-    drop(still);
+    drop(lease_guard);
     assert!(large_bytes(&looked) >= 56 << 20, "{looked}");
     let drop_in = std::fs::read_to_string(Path::new(&written).join("allocated.service.d/pages.conf")).unwrap();
     assert_eq!(drop_in, "[Service]\nEnvironment=\"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\"\n");
@@ -280,7 +280,7 @@ fn a_running_process_gets_a_list_and_a_collapse() {
         return;
     }
     let bench = Bench::new();
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let program = c_program(&bench, "pauses", &format!("{ALLOCATES} close(creat(getenv(\"UP\"), 0600)); pause();"));
     let up = bench.path("up");
     let running = Command::new(&program[0]).env_clear().env("UP", &up).begin();

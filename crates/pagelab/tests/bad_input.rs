@@ -303,7 +303,7 @@ fn hidden_proc_is_no_obstacle_or_is_reported() {
     let bench = Bench::new();
     let hidden = "mount -t proc -o hidepid=2 proc /proc";
     let compare = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &bench.touch());
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     in_namespace(hidden, &compare.as_nobody()).says(0, &[]);
     assert_eq!(arm(&bench.stored(1), "base")["verdict"]["holding"], "held");
     in_namespace("mount -t tmpfs none /proc", &compare).says(2, &["cannot read /proc/", "mount /proc"]);

@@ -92,7 +92,7 @@ fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
 
 #[test]
 fn guards_cost_an_arena_its_huge_pages_and_that_many_faults() {
-    let _still = Alone::wait();
+    let _lease_guard = Alone::wait();
     if !needs(&[thp_of_2m()]) {
         return;
     }
@@ -141,7 +141,7 @@ fn addresses_that_the_kernel_refuses_end_with_1() {
 
 #[test]
 fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
-    let _still = Alone::wait();
+    let _lease_guard = Alone::wait();
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
@@ -179,7 +179,7 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
 #[test]
 fn a_boot_until_the_devices_are_there_generates_more_code() {
     let is_there = ("the installer (cargo xtask tcg-guest)", guest().join("initrd-installer").is_file());
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
+    let (_lease_guard, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), is_there, thp_of_2m()]) {
         return;
     }
@@ -200,7 +200,7 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
 #[test]
 fn code_that_is_there_before_is_no_fault_of_the_boot() {
     const BYTES: u64 = 64 << 20;
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
+    let (_lease_guard, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }

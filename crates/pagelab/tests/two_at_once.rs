@@ -112,7 +112,7 @@ fn a_waiting_process_can_be_stopped() {
     if !needs(&[root()]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let mut compare = bench.compare(&["-p", "base,mthp-64k"], &words_of(&["true"]));
     let mut child = waiting(&bench, &mut compare);

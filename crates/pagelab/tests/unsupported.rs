@@ -43,7 +43,7 @@ fn without_root_base_and_thp_run_and_are_proven_without_settings() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let before = settings();
     let bench = Bench::new();
     let options = [&["-p", "default,base,thp"][..], &QUICK].concat();
@@ -117,7 +117,7 @@ fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
     std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
     let command = [&bench.word("unreadable"), "workload", "page-touch", "--bytes", "24M"].map(String::from);
     let options = [&["-p", "default,base,base+no-guards", "--full"][..], &QUICK].concat();
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let ran = bench.compare(&options, &command).as_nobody().ran();
     ran.says(0, &[]).prints(&[
         "default: a process could not be inspected: unreadable: /proc/PID/",
@@ -139,7 +139,7 @@ fn names_policies_that_need_root_and_how_to_get_it() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let options = [&["-p", "default,base,mthp-64k,hugetlb-2m"][..], &QUICK].concat();
     let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();

@@ -6,7 +6,7 @@ const YES: &str = "--yes-demote-this-host";
 
 #[test]
 fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
-    let _still = is_root().then(Still::wait);
+    let _lease_guard = is_root().then(LeaseGuard::wait);
     let bench = Bench::new();
     let before = this_boot();
     let demote = |words: &[&str]| bench.pagelab(&[&["direct-map", "demote"], words].concat());

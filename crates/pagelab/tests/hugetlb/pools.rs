@@ -10,7 +10,7 @@ pub const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// Adds 2M pages to the host's pool until this is dropped. Other tests wait meanwhile.
 pub struct Pages {
-    _still: Still,
+    _lease_guard: LeaseGuard,
 }
 
 impl Pages {
@@ -18,11 +18,11 @@ impl Pages {
         if !needs(&[root(), ("a hugetlb pool of 2M pages", fs::exists(POOL).unwrap())]) {
             return None;
         }
-        let mut still = Still::wait();
+        let mut lease_guard = LeaseGuard::wait();
         let target = (of_pool("nr_hugepages") + pages).to_string();
-        still.lease.apply([(format!("{POOL}/nr_hugepages").as_str(), target.as_str())]).unwrap();
+        lease_guard.lease.apply([(format!("{POOL}/nr_hugepages").as_str(), target.as_str())]).unwrap();
         let there = of_pool("free_hugepages") - of_pool("resv_hugepages") >= pages;
-        needs(&[("free memory for a pool", there)]).then_some(Pages { _still: still })
+        needs(&[("free memory for a pool", there)]).then_some(Pages { _lease_guard: lease_guard })
     }
 }
 

@@ -60,7 +60,7 @@ fn captured_processes_are_inspected_as_before() {
 
 #[test]
 fn a_capture_says_what_the_process_says() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let provoked = Provoked::start("guard").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().prints(&["captured", "pagelab inspect --root tree"]);
@@ -86,7 +86,7 @@ fn a_capture_says_what_the_process_says() {
 
 #[test]
 fn collapsing_gains_memory_and_refusals_have_their_reason() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let provoked = Provoked::start("advised_late").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     let ran = bench.pagelab(&["inspect", &pid, "--collapse", "--json"]).ran();

@@ -21,7 +21,7 @@ fn mapped_by_pmd(pid: &str, address: u64) -> u64 {
 
 #[test]
 fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let split = Provoked::start("split_code").unwrap();
     let (bench, pid) = (&split.bench, split.pid());
     assert_eq!(mapped_by_pmd(&pid, split.address), 0);
@@ -49,7 +49,7 @@ fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios
 
 #[test]
 fn every_output_has_the_same_bytes_that_could_be_larger() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let split = Provoked::start("split_code").unwrap();
     let (bench, pid) = (&split.bench, split.pid());
     let file = bench.word("pagelab.prom");
@@ -93,7 +93,7 @@ fn every_output_has_the_same_bytes_that_could_be_larger() {
 
 #[test]
 fn text_in_anonymous_memory_is_not_called_generated_code() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let file = bench.path("code");
     fs::write(&file, vec![7u8; SIZE as usize]).unwrap();

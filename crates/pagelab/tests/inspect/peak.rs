@@ -1,7 +1,7 @@
 //! Tests that memory that a command frees before it ends is seen while the command runs.
 
 use crate::causes::Set;
-use crate::common::{Bench, Runs, Still, needs, python, root};
+use crate::common::{Bench, LeaseGuard, Runs, needs, python, root};
 use crate::switches::Pool;
 
 #[test]
@@ -40,22 +40,22 @@ fn a_command_that_keeps_its_memory_is_shown_once() {
 }
 
 /// Python's path, the lock on settings, and a pool of 64M; `None` if one of them is missing.
-fn python_and_pool() -> Option<(String, Still, Set)> {
+fn python_and_pool() -> Option<(String, LeaseGuard, Set)> {
     let python = python();
     if !needs(&[root(), ("python3", python.is_some())]) {
         return None;
     }
-    let still = Still::wait();
+    let lease_guard = LeaseGuard::wait();
     if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
         return None;
     }
-    Some((python?, still, Pool::with(32)?))
+    Some((python?, lease_guard, Pool::with(32)?))
 }
 
 /// statm and VmHWM leave out hugetlb pages, so the peak must be found in another way.
 #[test]
 fn a_peak_of_hugetlb_pages_is_seen_too() {
-    let Some((python, _still, _pool)) = python_and_pool() else { return };
+    let Some((python, _lease_guard, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 64 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();
@@ -67,7 +67,7 @@ fn a_peak_of_hugetlb_pages_is_seen_too() {
 /// touch them.
 #[test]
 fn reserved_pages_of_a_pool_are_not_missing() {
-    let Some((python, _still, _pool)) = python_and_pool() else { return };
+    let Some((python, _lease_guard, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 32 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();

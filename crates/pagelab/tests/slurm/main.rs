@@ -331,7 +331,7 @@ fn settings_granted_by_a_prolog_are_measured_and_taken_back() {
         return;
     }
     // The scripts change settings, so the test holds the lease meanwhile. `restore` would wait for it.
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let before = settings();
     let bench = bench();
     let prolog = example(&bench, "prolog.sh", "nr_hugepages 512", "nr_hugepages 8");
