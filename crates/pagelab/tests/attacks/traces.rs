@@ -116,9 +116,9 @@ fn the_trace_that_is_changed_is_sound() {
     let attack = Attack::on("trace");
     let content = file(&blocks(&header_document(), &events()));
     for words in VERBS.iter().filter(|words| words[1] != "check") {
-        attack.with(&content, &"sound", words).says(0, &[]);
+        attack.with(&content, &"sound", words).assert_exit(0, &[]);
     }
-    attack.with(&content, &"sound", &["trace", "check", "trace"]).prints(&["2 intact blocks, 0 damaged places"]);
+    attack.with(&content, &"sound", &["trace", "check", "trace"]).assert_stdout(&["2 intact blocks, 0 damaged places"]);
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn escape_sequences_of_a_trace_reach_no_terminal() {
         }
     }
     let ran = attack.with(&file(&blocks(&strange_key, &events())), &"a key", &["trace", "info", "trace"]);
-    ran.says(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    ran.assert_exit(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
     let ran = attack.with(&file(&blocks(&sound, &strange_call)), &"a call", &["trace", "check", "trace"]);
-    ran.says(1, &[]).prints(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    ran.assert_exit(1, &[]).assert_stdout(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
 }

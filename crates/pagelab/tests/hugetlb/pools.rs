@@ -68,7 +68,7 @@ fn used_reserved_and_free_pages_are_those_of_the_kernel() {
         assert_eq!(sums, [all, unused], "the nodes together have all pages, reserved or not: {pool:#}");
     }
     let line = format!("hugetlb pool: {all} pages of 2M: {} used, 1 reserved, {} free", all - unused, unused - 1);
-    bench.pagelab(&["inspect", &child.id().to_string()]).ran().prints(&[&line]);
+    bench.pagelab(&["inspect", &child.id().to_string()]).ran().assert_stdout(&[&line]);
     let facts = doctor["facts"].as_array().unwrap();
     assert!(facts.iter().any(|fact| fact["value"] == line["hugetlb pool: ".len()..]), "{facts:#?}");
     // A process without pages of a pool has no line about pools.

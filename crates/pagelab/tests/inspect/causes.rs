@@ -190,7 +190,7 @@ fn memory_that_is_held_or_given_back_or_empty_is_shown() {
         let provoked = Provoked::start(name).unwrap();
         let pid = provoked.pid();
         let inspect = |more: &[&str]| provoked.bench.pagelab(&[&["inspect", &pid], options, more].concat()).ran();
-        inspect(&[]).prints(&[words]);
+        inspect(&[]).assert_stdout(&[words]);
         inspect(&["--json"]).json()["processes"][0].take()
     };
     let pages = SIZE / HUGE;

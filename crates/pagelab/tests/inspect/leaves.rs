@@ -36,7 +36,7 @@ fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios
         assert!(cells.ends_with(&["16M", "by", "4K", "16M", "of", "2M"]), "{ran}");
         assert!(!ran.stdout.contains("16M by 2M"), "{ran}");
     }
-    bench.pagelab(&["inspect", &pid, "--regions"]).ran().prints(&["16M by 4K (folios: 16M of 2M)"]);
+    bench.pagelab(&["inspect", &pid, "--regions"]).ran().assert_stdout(&["16M by 4K (folios: 16M of 2M)"]);
     let tree = bench.pagelab(&["inspect", "--tree", &pid]).ran();
     let row: Vec<&str> = tree.stdout.lines().find(|line| line.contains("provoke")).unwrap().split("  ").collect();
     let shares: Vec<&str> = row.iter().map(|cell| cell.trim()).filter(|cell| cell.ends_with('%')).collect();

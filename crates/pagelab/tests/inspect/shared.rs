@@ -179,6 +179,6 @@ fn short_files_that_hold_large_pages_are_listed_with_or_without_a_process() {
             "it has no page: {files:#?}"
         );
     }
-    bench.pagelab(&["doctor"]).ran().prints(&["on tmpfs with large pages ", "huge=within_size"]);
+    bench.pagelab(&["doctor"]).ran().assert_stdout(&["on tmpfs with large pages ", "huge=within_size"]);
     drop(held);
 }
