@@ -13,10 +13,10 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use host::{if_there, read};
+use host::{if_exists, read};
 use nix::fcntl::OFlag;
 use nix::sys::stat::{Mode, major, minor};
-use policy::held_files::{HeldFile, HeldFiles};
+use policy::held_files::{FileWithMemory, FilesWithMemory};
 use policy::size::PageSize;
 
 use crate::inspect::which;
@@ -32,16 +32,16 @@ const MOUNTS: &str = "/proc/self/mountinfo";
 type Identity = ((u32, u32), u64);
 
 /// The files on all hugetlbfs mounts that this process sees, with their holders.
-pub fn hugetlb_files() -> HeldFiles {
+pub fn hugetlb_files() -> FilesWithMemory {
     on_mounts(FileSystemKind::Hugetlbfs, FoundFiles::default())
 }
 
 /// The files that hold more than their length, on all tmpfs mounts with `huge=` that this process sees, with their holders.
-pub fn tmpfs_files(base: PageSize) -> HeldFiles {
+pub fn tmpfs_files(base: PageSize) -> FilesWithMemory {
     on_mounts(FileSystemKind::Tmpfs, FoundFiles { surplus_above: Some(base), ..FoundFiles::default() })
 }
 
-fn on_mounts(kind: FileSystemKind, mut found: FoundFiles) -> HeldFiles {
+fn on_mounts(kind: FileSystemKind, mut found: FoundFiles) -> FilesWithMemory {
     match fs::read(MOUNTS) {
         Ok(table) => mounts(&table, kind).into_iter().for_each(|mount| found.list(&mount)),
         Err(error) => found.all.unread.push(format!("{MOUNTS}: {error}")),
@@ -121,7 +121,7 @@ fn unescaped(word: &[u8]) -> Vec<u8> {
 /// The files found so far.
 #[derive(Default)]
 struct FoundFiles {
-    all: HeldFiles,
+    all: FilesWithMemory,
     /// Indexes into `all.files`.
     indexes: HashMap<Identity, usize>,
     entries: usize,
@@ -159,7 +159,7 @@ impl FoundFiles {
             };
             let (name, at) = (entry.file_name(), path.join(entry.file_name()));
             // An entry that was removed meanwhile is absent.
-            let about = match if_there(entry.metadata()) {
+            let about = match if_exists(entry.metadata()) {
                 Ok(Some(about)) => about,
                 Ok(None) => continue,
                 Err(error) => {
@@ -172,7 +172,7 @@ impl FoundFiles {
             } else if about.is_dir() && depth == 0 {
                 self.all.is_cut = true;
             } else if about.is_dir() {
-                match if_there(open_directory(&beneath.join(name))) {
+                match if_exists(open_directory(&beneath.join(name))) {
                     Ok(Some(below)) => self.descend(mount, &below, &at, depth - 1),
                     Ok(None) => {}
                     Err(error) => self.unread(&at, &error),
@@ -186,7 +186,7 @@ impl FoundFiles {
         if self.indexes.contains_key(&identity) {
             return;
         }
-        let file = HeldFile {
+        let file = FileWithMemory {
             path: read::escaped(path.as_os_str().as_bytes().to_vec()),
             page_size: mount.page_size,
             // The kernel counts the pages that the file holds: whole folios on tmpfs (`shmem_recalc_inode`), and on hugetlbfs no
@@ -217,7 +217,7 @@ impl FoundFiles {
     }
 
     fn add_holder(&mut self, pid: u32) {
-        let held = if_there(mapped(pid)).and_then(|mapped| Ok((mapped, if_there(opened(pid))?)));
+        let held = if_exists(mapped(pid)).and_then(|mapped| Ok((mapped, if_exists(opened(pid))?)));
         let Ok((mapped, opened)) = held else {
             self.all.unseen_processes += 1;
             return;
@@ -255,8 +255,8 @@ fn opened(pid: u32) -> io::Result<Vec<Identity>> {
     for entry in fs::read_dir(format!("/proc/{pid}/fd"))? {
         let path = entry?.path();
         // Pipes, sockets and other files without a path are not on a mount.
-        let is_of_mount = if_there(fs::read_link(&path))?.is_some_and(|link| link.is_absolute());
-        files.extend(if is_of_mount { if_there(identity(&path))? } else { None });
+        let is_of_mount = if_exists(fs::read_link(&path))?.is_some_and(|link| link.is_absolute());
+        files.extend(if is_of_mount { if_exists(identity(&path))? } else { None });
     }
     Ok(files)
 }
@@ -331,11 +331,11 @@ mod tests {
         drop(held);
         let mut surplus = FoundFiles { surplus_above: Some(PageSize::K4), ..FoundFiles::default() };
         surplus.list(&mount);
-        assert_eq!(surplus.all, HeldFiles::default(), "it holds as much as its length");
+        assert_eq!(surplus.all, FilesWithMemory::default(), "it holds as much as its length");
         let elsewhere = Mount { device: (device.0, device.1 + 1), ..mount };
         let mut none = FoundFiles::default();
         none.list(&elsewhere);
-        assert_eq!(none.all, HeldFiles::default(), "something is mounted over it");
+        assert_eq!(none.all, FilesWithMemory::default(), "something is mounted over it");
         let mut full = FoundFiles { entries: MAX_ENTRIES, ..FoundFiles::default() };
         full.list(&Mount { device, ..elsewhere });
         assert!(full.all.is_cut && full.all.files.is_empty(), "{:?}", full.all);

@@ -259,7 +259,7 @@ fn read_text(pid: u32, path: &str) -> Result<String, CensusError> {
 
 /// Opens a file; `None` where only root may open it, or this kernel does not have it.
 fn permitted<T>(path: &str, open: impl FnOnce(&str) -> io::Result<T>) -> Result<Option<T>, CensusError> {
-    match host::if_there(open(path)) {
+    match host::if_exists(open(path)) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(None),
         opened => opened.map_err(|error| CensusError::Io { path: path.to_string(), error }),
     }

@@ -6,7 +6,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
-use host::if_there;
+use host::if_exists;
 use nix::unistd::{SysconfVar, sysconf};
 use policy::size::PageSize;
 
@@ -28,7 +28,7 @@ pub fn pmd_leaf() -> Result<Option<PageSize>, CensusError> {
 
 fn pmd_leaf_in(file: &Path) -> Result<Option<PageSize>, CensusError> {
     let failed = |error| CensusError::Io { path: file.display().to_string(), error };
-    let Some(text) = if_there(host::content(file)).map_err(failed)? else { return Ok(None) };
+    let Some(text) = if_exists(host::content(file)).map_err(failed)? else { return Ok(None) };
     let size = text.trim().parse().ok().and_then(|bytes| PageSize::new(bytes).ok());
     let wrong = || failed(io::Error::other(format!("expected a size in bytes, found {:?}", text.trim())));
     size.map(Some).ok_or_else(wrong)
@@ -59,7 +59,7 @@ impl FolioCounters {
             for entry in fs::read_dir(directory)? {
                 let entry = entry?;
                 let Some(size) = entry.file_name().to_str().and_then(folder_size) else { continue };
-                let file = if_there(File::open(entry.path().join("stats/nr_anon")))?;
+                let file = if_exists(File::open(entry.path().join("stats/nr_anon")))?;
                 counters.extend(file.map(|file| (size, file)));
             }
             Ok(counters)

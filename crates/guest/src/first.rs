@@ -63,7 +63,7 @@ pub fn is_first() -> bool {
 /// Runs a guest from its first process to its end. `command` makes the command of the job, whose standard output becomes the port.
 pub fn run(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> ! {
     if let Err(error) = job(command) {
-        tell(&error.to_string());
+        print_on_console(&error.to_string());
     }
     let _ = io::stdout().flush();
     nix::unistd::sync();
@@ -75,7 +75,7 @@ pub fn run(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> ! {
 }
 
 /// Prints a line on the console, with a prefix that marks it as coming from this process.
-fn tell(what: &str) {
+fn print_on_console(what: &str) {
     eprintln!("\n{SAYS}{what}");
 }
 
@@ -86,7 +86,7 @@ fn job(command: impl FnOnce(&[u8]) -> io::Result<Command>) -> Result<(), FirstEr
     load_modules()?;
     let job = fs::read(Path::new("/").join(JOB)).map_err(|error| FirstError::File(JOB.into(), error))?;
     let port = port()?;
-    put_together()?;
+    assemble_root()?;
     nix::unistd::chroot(ROOT)?;
     nix::unistd::chdir("/")?;
     bring_loopback_up();
@@ -151,7 +151,7 @@ fn device_of_port() -> Option<PathBuf> {
 }
 
 /// Assembles the job's file system.
-fn put_together() -> Result<(), FirstError> {
+fn assemble_root() -> Result<(), FirstError> {
     mounted(TAG, "/host", "9p", SHARE_OPTIONS, MsFlags::MS_RDONLY)?;
     mounted("memory", "/memory", "tmpfs", "", MsFlags::empty())?;
     for part in ["/memory/upper", "/memory/work"] {
@@ -192,7 +192,7 @@ fn bring_loopback_up() {
     command.args(["link", "set", "lo", "up"]).env("PATH", "/usr/sbin:/sbin:/usr/bin:/bin").stdout(Stdio::null());
     let brought = command.status();
     if !brought.as_ref().is_ok_and(std::process::ExitStatus::success) {
-        tell("the loopback interface is down: there is no `ip` that brings it up");
+        print_on_console("the loopback interface is down: there is no `ip` that brings it up");
     }
 }
 

@@ -26,7 +26,7 @@ const NEEDED: [(&str, &str); 5] = [
 const PACKED: [(&str, &str); 3] = [("xz", "xz"), ("zst", "zstd"), ("gz", "gzip")];
 
 /// Directories of a kernel build tree that contain no modules but many other files.
-const PASSED_OVER: [&str; 5] = [".git", "Documentation", "tools", "source", "build"];
+const SKIPPED_DIRECTORIES: [&str; 5] = [".git", "Documentation", "tools", "source", "build"];
 
 /// A module that is ready to be loaded.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -87,13 +87,13 @@ pub fn find(image: &Image) -> Result<Vec<Module>, ModulesError> {
     let mut found = ModuleSearch::begin(&place)?;
     for (name, option) in NEEDED {
         found.take(name).map_err(|wrong| match wrong {
-            Wrong::Lacks(lacking) => ModulesError::Lacks {
+            TakeError::Lacks(lacking) => ModulesError::Lacks {
                 image: image.path.clone(),
                 option: if lacking == name { option.to_owned() } else { format!("{option}, with all that it needs,") },
                 name: lacking,
                 place: place.clone(),
             },
-            Wrong::Error(error) => error,
+            TakeError::Error(error) => error,
         })?;
     }
     Ok(found.order)
@@ -106,8 +106,8 @@ pub fn find_existing(image: &Image, names: &[&str]) -> Result<Vec<Module>, Modul
     let mut found = ModuleSearch::begin(&place)?;
     for name in names {
         match found.take(name) {
-            Err(Wrong::Error(error)) => return Err(error),
-            Ok(()) | Err(Wrong::Lacks(_)) => {}
+            Err(TakeError::Error(error)) => return Err(error),
+            Ok(()) | Err(TakeError::Lacks(_)) => {}
         }
     }
     Ok(found.order)
@@ -141,7 +141,7 @@ fn files(place: &Path) -> Result<BTreeMap<String, PathBuf>, ModulesError> {
             let entry = entry.map_err(unreadable)?;
             let is_directory = entry.file_type().map_err(unreadable)?.is_dir();
             match name_of(&entry.path()) {
-                _ if is_directory && PASSED_OVER.iter().any(|name| entry.file_name() == *name) => {}
+                _ if is_directory && SKIPPED_DIRECTORIES.iter().any(|name| entry.file_name() == *name) => {}
                 _ if is_directory => left.push(entry.path()),
                 Some(name) => drop(all.insert(name, entry.path())),
                 None => {}
@@ -167,7 +167,7 @@ struct ModuleSearch {
     order: Vec<Module>,
 }
 
-enum Wrong {
+enum TakeError {
     /// The module does not exist.
     Lacks(String),
     Error(ModulesError),
@@ -179,12 +179,12 @@ impl ModuleSearch {
     }
 
     /// Adds a module, after its dependencies.
-    fn take(&mut self, name: &str) -> Result<(), Wrong> {
+    fn take(&mut self, name: &str) -> Result<(), TakeError> {
         if self.built_in.contains(name) || !self.seen.insert(name.to_owned()) {
             return Ok(());
         }
-        let path = self.files.get(name).cloned().ok_or_else(|| Wrong::Lacks(name.to_owned()))?;
-        let content = unpacked(&path).map_err(Wrong::Error)?;
+        let path = self.files.get(name).cloned().ok_or_else(|| TakeError::Lacks(name.to_owned()))?;
+        let content = unpacked(&path).map_err(TakeError::Error)?;
         for other in depends(&content) {
             self.take(&other)?;
         }

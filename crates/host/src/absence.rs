@@ -4,7 +4,7 @@
 use std::io;
 
 /// The value read; `None` where the file does not exist, or its process or device is gone.
-pub fn if_there<T>(read: io::Result<T>) -> io::Result<Option<T>> {
+pub fn if_exists<T>(read: io::Result<T>) -> io::Result<Option<T>> {
     match read {
         Ok(value) => Ok(Some(value)),
         Err(error) if is_absence(&error) => Ok(None),
@@ -24,7 +24,7 @@ mod tests {
 
     #[test]
     fn only_missing_files_count_as_absent() {
-        let read = |errno| if_there(Err::<(), _>(io::Error::from_raw_os_error(errno)));
+        let read = |errno| if_exists(Err::<(), _>(io::Error::from_raw_os_error(errno)));
         for errno in [libc::ENOENT, libc::ESRCH, libc::ENODEV] {
             assert!(matches!(read(errno), Ok(None)), "{errno}");
         }

@@ -5,18 +5,18 @@ use std::path::PathBuf;
 
 use study::comparison::Unsupported;
 
-use crate::absence::if_there;
+use crate::absence::if_exists;
 use crate::read::HostError;
 use crate::root::Root;
 
 /// The whole content of a file; `None` where the host has no such file.
 pub fn text(root: &Root, path: &str) -> Result<Option<String>, HostError> {
-    if_there(root.text(path)).map_err(|source| unreadable(root, path, source))
+    if_exists(root.text(path)).map_err(|source| unreadable(root, path, source))
 }
 
 /// The names in a directory, sorted; empty where the directory does not exist.
 pub fn names(root: &Root, path: &str) -> Result<Vec<String>, HostError> {
-    let names = if_there(root.entries(path)).map_err(|source| unreadable(root, path, source))?;
+    let names = if_exists(root.entries(path)).map_err(|source| unreadable(root, path, source))?;
     // A missing directory counts as empty.
     Ok(names.unwrap_or_default())
 }

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::absence::if_there;
+use crate::absence::if_exists;
 use crate::absent;
 use crate::kernel::unescaped;
 use crate::read::HostError;
@@ -70,7 +70,7 @@ fn is_initial_namespace(root: &Root) -> Result<bool, HostError> {
     if !root.is_live() {
         return Ok(true);
     }
-    let link = if_there(fs::read_link(LINK)).map_err(|error| absent::unreadable(root, LINK, error))?;
+    let link = if_exists(fs::read_link(LINK)).map_err(|error| absent::unreadable(root, LINK, error))?;
     Ok(link.is_none_or(|link| link.as_os_str() == INITIAL_NAMESPACE))
 }
 

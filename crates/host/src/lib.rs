@@ -42,7 +42,7 @@ use policy::hugetlb::HugetlbLimits;
 use policy::size::PageSize;
 use study::machine::{Machine, State};
 
-pub use absence::if_there;
+pub use absence::if_exists;
 pub use activity::Activity;
 pub use autogroups::Autogroups;
 pub use charges::{charges, memory_group};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use crate::absence::if_there;
+use crate::absence::if_exists;
 use crate::read::content;
 
 /// The tracer of this thread, and therefore of processes that it forks (strace -f, gdb with follow-fork-mode): `strace (process
@@ -17,6 +17,6 @@ pub fn outer_tracer() -> Option<String> {
 
 /// TracerPid in a file such as /proc/PID/status; 0 where the task is not traced, `None` where it is gone.
 pub fn tracer_of(status: &str) -> io::Result<Option<libc::pid_t>> {
-    let Some(status) = if_there(content(status))? else { return Ok(None) };
+    let Some(status) = if_exists(content(status))? else { return Ok(None) };
     Ok(status.lines().find_map(|line| line.strip_prefix("TracerPid:")?.trim().parse().ok()))
 }

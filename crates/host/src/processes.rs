@@ -5,7 +5,7 @@ use std::io;
 use policy::size::PageSize;
 
 use super::Host;
-use super::absence::{if_there, is_absence};
+use super::absence::{if_exists, is_absence};
 use super::absent;
 use super::read::{self, HostError};
 
@@ -38,7 +38,7 @@ pub fn task_state(tid: libc::pid_t) -> io::Result<Option<u8>> {
 }
 
 fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
-    let Some(stat) = if_there(stat)? else { return Ok(None) };
+    let Some(stat) = if_exists(stat)? else { return Ok(None) };
     // The name before the state may contain any character, including a parenthesis.
     let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.bytes().next());
     state.map(Some).ok_or_else(|| io::Error::other(format!("expected the state of a task, found {stat:?}")))
@@ -47,10 +47,10 @@ fn state_in(stat: io::Result<String>) -> io::Result<Option<u8>> {
 /// Resident memory of a process in bytes, with hugetlb pages; `None` where it is gone or has no memory. It can be off as
 /// [`ProcessStat::resident_bytes`] can.
 pub fn resident_bytes(pid: u32, base: PageSize) -> io::Result<Option<u64>> {
-    let Some(text) = if_there(read::content(format!("/proc/{pid}/statm")))? else { return Ok(None) };
+    let Some(text) = if_exists(read::content(format!("/proc/{pid}/statm")))? else { return Ok(None) };
     let pages: Option<u64> = text.split_ascii_whitespace().nth(1).and_then(|pages| pages.parse().ok());
     let pages = pages.ok_or_else(|| io::Error::other(format!("expected pages in statm, found {text:?}")))?;
-    let hugetlb_bytes = if_there(read::content(format!("/proc/{pid}/status")))?.map_or(0, |text| hugetlb_bytes(&text));
+    let hugetlb_bytes = if_exists(read::content(format!("/proc/{pid}/status")))?.map_or(0, |text| hugetlb_bytes(&text));
     let bytes = pages.saturating_mul(base.bytes()).saturating_add(hugetlb_bytes);
     Ok((bytes > 0).then_some(bytes))
 }

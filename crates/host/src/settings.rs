@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 
-use super::absence::if_there;
+use super::absence::if_exists;
 use super::absent;
 use super::pools::{NODES, nodes};
 use super::read::{self, HostError};
@@ -102,14 +102,14 @@ fn value(root: &Root, setting: &Setting) -> Option<String> {
         let text = root.text(&setting.path)?;
         Ok(match &setting.surplus {
             None => read::chosen_word(&text).to_string(),
-            Some(surplus) => persistent_pages(&text, &if_there(root.text(surplus))?.unwrap_or("0".into())),
+            Some(surplus) => persistent_pages(&text, &if_exists(root.text(surplus))?.unwrap_or("0".into())),
         })
     };
     value_or_error(read())
 }
 
 fn value_or_error(read: io::Result<String>) -> Option<String> {
-    if_there(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
+    if_exists(read).unwrap_or_else(|error| Some(format!("unknown: {error}")))
 }
 
 /// The limit in microseconds from the device, a binary number of 32 bits (kernel/power/qos.c, cpu_latency_qos_read); absent

@@ -4,8 +4,8 @@ use std::fs;
 use std::path::Path;
 
 use host::admit::{self, Privilege, Terms};
-use host::direct_map::{self, Standing};
-use host::{Host, Root, absent, if_there};
+use host::direct_map::{self, Availability};
+use host::{Host, Root, absent, if_exists};
 use policy::size::PageSize;
 use study::comparison::Admission;
 
@@ -28,7 +28,7 @@ impl Damaged {
 
     fn damage(&self, file: &str) {
         let file = self.0.path().join(file.trim_start_matches('/'));
-        if_there(fs::remove_file(&file)).unwrap();
+        if_exists(fs::remove_file(&file)).unwrap();
         fs::create_dir_all(file).unwrap();
     }
 
@@ -142,7 +142,7 @@ fn features_of_the_direct_map_are_unknown_where_unreadable() {
     let damaged = Damaged::new("/proc/cmdline");
     let host = damaged.host();
     assert!(direct_map::features(&host).unwrap_err().to_string().contains("/proc/cmdline"));
-    assert!(!matches!(direct_map::standing(PageSize::K4, &host), Standing::Now | Standing::ByDemotion(_)));
+    assert!(!matches!(direct_map::availability(PageSize::K4, &host), Availability::Now | Availability::ByDemotion(_)));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use host::if_there;
+use host::if_exists;
 use serde::{Deserialize, Serialize};
 
 /// Maximum number of characters kept of a command line.
@@ -43,7 +43,7 @@ impl Holder {
     /// `None` where it is gone.
     pub(super) fn of_process(pid: i32) -> io::Result<Option<Holder>> {
         let Some(start_ticks) = start_ticks(pid)? else { return Ok(None) };
-        let Some(words) = if_there(std::fs::read(format!("/proc/{pid}/cmdline")))? else { return Ok(None) };
+        let Some(words) = if_exists(std::fs::read(format!("/proc/{pid}/cmdline")))? else { return Ok(None) };
         let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
         let uptime = host::content("/proc/uptime")?;
         let uptime_s = uptime.split_whitespace().next().and_then(|word| word.parse::<f64>().ok());
@@ -110,7 +110,7 @@ fn start_ticks(pid: i32) -> io::Result<Option<u64>> {
 
 /// A field of /proc/PID/stat from the third on, by its number in proc_pid_stat(5); `None` where the process is gone.
 fn stat_field(pid: i32, number: usize) -> io::Result<Option<String>> {
-    let Some(stat) = if_there(host::content(format!("/proc/{pid}/stat")))? else { return Ok(None) };
+    let Some(stat) = if_exists(host::content(format!("/proc/{pid}/stat")))? else { return Ok(None) };
     // The second field is the program's name in parentheses, which may contain any character.
     let field = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_whitespace().nth(number - 3));
     let field = field.ok_or_else(|| io::Error::other(format!("/proc/{pid}/stat: found {stat:?}")))?;

@@ -58,7 +58,7 @@ impl From<Kind> for RecordKind {
         match kind {
             Kind::Value => RecordKind::Value,
             Kind::Pages => RecordKind::Pages,
-            Kind::Kept => RecordKind::Kept,
+            Kind::KernelAdjusted => RecordKind::Kept,
         }
     }
 }
@@ -68,7 +68,7 @@ impl From<RecordKind> for Kind {
         match kind {
             RecordKind::Value => Kind::Value,
             RecordKind::Pages => Kind::Pages,
-            RecordKind::Kept => Kind::Kept,
+            RecordKind::Kept => Kind::KernelAdjusted,
         }
     }
 }

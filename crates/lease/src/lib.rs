@@ -44,7 +44,7 @@ use std::time::Duration;
 
 pub use error::LeaseError;
 pub use holder::Holder;
-pub use report::{Fate, Report, SettingReport};
+pub use report::{Report, ReportedOutcome, SettingReport};
 
 use journal::{Journal, Record};
 use ledger::Ledger;
@@ -61,7 +61,7 @@ const MIN_FREE: &str = "/proc/sys/vm/min_free_kbytes";
 
 /// The directories of the settings and of pagelab's own files.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Site {
+pub struct LeasePaths {
     /// The directory that replaces `/` in the path of every setting.
     pub root: PathBuf,
     /// The directory of the lock; it does not survive a reboot.
@@ -115,7 +115,7 @@ pub enum Hold {
 
 /// Leased system settings. Dropping it restores them.
 pub struct Lease {
-    site: Site,
+    paths: LeasePaths,
     lock: Option<Lock>,
     journal: Journal,
     ledger: Ledger,
@@ -132,7 +132,7 @@ impl Lease {
     /// [`LeaseError::Held`] after `patience`, and with [`LeaseError::Interrupted`]. Also fails if a directory is not root's own, if
     /// the journal is corrupt or its settings cannot be restored, or if there is no process for the watchdog.
     pub fn acquire(patience: Duration, on_wait: impl FnMut(&Holder, Duration) -> bool) -> Result<Lease, LeaseError> {
-        Site::host().acquire(patience, on_wait)
+        LeasePaths::host().acquire(patience, on_wait)
     }
 
     /// The settings of an earlier lease that were restored when this one began.
@@ -148,7 +148,7 @@ impl Lease {
             return Err(LeaseError::WatchdogGone);
         }
         let kind = kind_of(path);
-        let file = self.site.file(path)?;
+        let file = self.paths.file(path)?;
         let wanted = value(path, wanted, 1)?;
         let found = read(path, &file, kind)?;
         if found.as_bytes() == wanted.as_bytes() {
@@ -168,15 +168,17 @@ impl Lease {
     ) -> Result<Vec<Written>, LeaseError> {
         let settings: Vec<(&str, &str)> = settings.into_iter().collect();
         let wanted: BTreeMap<&str, &str> = settings.iter().copied().collect();
-        let is_rest = |entry: &&Entry| !wanted.contains_key(self.site.path_of(entry).as_str());
+        let is_rest = |entry: &&Entry| !wanted.contains_key(self.paths.path_of(entry).as_str());
         let rest: Vec<Entry> = self.ledger.entries().iter().filter(is_rest).copied().collect();
-        let report = self.site.put_back_all(&rest);
+        let report = self.paths.put_back_all(&rest);
         for setting in &report.settings {
             let path = setting.path.clone();
-            match &setting.fate {
-                Fate::Unchanged | Fate::Restored => {}
-                Fate::Foreign { found } => return Err(LeaseError::ChangedByOther { path, found: found.clone() }),
-                Fate::Failed { reason } => {
+            match &setting.outcome {
+                ReportedOutcome::Unchanged | ReportedOutcome::Restored => {}
+                ReportedOutcome::Foreign { found } => {
+                    return Err(LeaseError::ChangedByOther { path, found: found.clone() });
+                }
+                ReportedOutcome::Failed { reason } => {
                     let source = io::Error::other(reason.clone());
                     return Err(LeaseError::Io { operation: "put back", path, source });
                 }
@@ -192,8 +194,8 @@ impl Lease {
     }
 
     fn end(&mut self) -> Result<Report, LeaseError> {
-        let report = self.site.put_back_all(self.ledger.entries());
-        let removed = if report.has_failed() { Ok(()) } else { journal::remove(&journal::path_in(&self.site.state)) };
+        let report = self.paths.put_back_all(self.ledger.entries());
+        let removed = if report.has_failed() { Ok(()) } else { journal::remove(&journal::path_in(&self.paths.state)) };
         if let Some(watchdog) = self.watchdog.take() {
             watchdog.dismiss();
         }
@@ -242,13 +244,13 @@ impl Lease {
     /// `path`, and therefore restored after `path`.
     fn side_effect_of(&self, path: &str) -> Result<Option<Entry>, LeaseError> {
         let is_thp = path.starts_with("/sys/kernel/mm/transparent_hugepage/") && path.ends_with("enabled");
-        let file = self.site.file(MIN_FREE)?;
+        let file = self.paths.file(MIN_FREE)?;
         let is_known = self.ledger.entries().iter().any(|entry| entry.file.as_bytes() == file.as_bytes());
         if !is_thp || is_known {
             return Ok(None);
         }
-        match setting::read(&file, Kind::Kept) {
-            Ok(before) => Ok(Some(Entry { file, kind: Kind::Kept, before, written: Value::EMPTY })),
+        match setting::read(&file, Kind::KernelAdjusted) {
+            Ok(before) => Ok(Some(Entry { file, kind: Kind::KernelAdjusted, before, written: Value::EMPTY })),
             Err(libc::ENOENT) => Ok(None),
             Err(errno) => Err(failed("read", MIN_FREE, "", errno)),
         }
@@ -279,7 +281,7 @@ impl Drop for Lease {
 impl std::fmt::Debug for Lease {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let entries = self.ledger.entries().len();
-        f.debug_struct("Lease").field("site", &self.site).field("entries", &entries).finish_non_exhaustive()
+        f.debug_struct("Lease").field("site", &self.paths).field("entries", &entries).finish_non_exhaustive()
     }
 }
 
@@ -290,7 +292,7 @@ const WATCHDOG_TIME: Duration = Duration::from_secs(3);
 /// Restores settings that an earlier lease left on the host when pagelab and its watchdog were both killed; for `pagelab restore`.
 /// Fails if another process keeps the lease for seconds; its watchdog will restore the settings.
 pub fn recover() -> Result<Recovered, LeaseError> {
-    Site::host().recover()
+    LeasePaths::host().recover()
 }
 
 fn kind_of(path: &str) -> Kind {

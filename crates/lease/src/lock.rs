@@ -119,7 +119,7 @@ fn try_lock(file: &File, mode: Mode) -> io::Result<bool> {
 
 /// Whether the locked file still has this path: it may have been deleted in between.
 fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
-    let (locked, named) = (file.metadata()?, host::if_there(std::fs::symlink_metadata(path))?);
+    let (locked, named) = (file.metadata()?, host::if_exists(std::fs::symlink_metadata(path))?);
     Ok(named.is_some_and(|named| (locked.dev(), locked.ino()) == (named.dev(), named.ino())))
 }
 

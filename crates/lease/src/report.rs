@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use super::setting::{Entry, PutBack};
+use super::setting::{Entry, RestoreOutcome};
 
 /// The results for all settings of a lease.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,12 +20,12 @@ pub struct SettingReport {
     /// Its value before the lease.
     pub before: String,
     /// The result.
-    pub fate: Fate,
+    pub outcome: ReportedOutcome,
 }
 
 /// The result of restoring a setting.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum ReportedOutcome {
     /// It already had its old value.
     Unchanged,
     /// It has its old value again.
@@ -44,25 +44,29 @@ pub enum Fate {
 }
 
 impl Report {
-    pub(super) fn add(&mut self, path: String, entry: &Entry, outcome: PutBack) {
-        let fate = match outcome {
-            PutBack::Unchanged => Fate::Unchanged,
-            PutBack::Restored => Fate::Restored,
-            PutBack::Foreign(found) => Fate::Foreign { found: found.lossy() },
-            PutBack::NotTaken(now) => Fate::Failed { reason: format!("the kernel keeps {:?}", now.lossy()) },
-            PutBack::Failed(errno) => Fate::Failed { reason: io::Error::from_raw_os_error(errno).to_string() },
+    pub(super) fn add(&mut self, path: String, entry: &Entry, outcome: RestoreOutcome) {
+        let outcome = match outcome {
+            RestoreOutcome::Unchanged => ReportedOutcome::Unchanged,
+            RestoreOutcome::Restored => ReportedOutcome::Restored,
+            RestoreOutcome::Foreign(found) => ReportedOutcome::Foreign { found: found.lossy() },
+            RestoreOutcome::NotTaken(now) => {
+                ReportedOutcome::Failed { reason: format!("the kernel keeps {:?}", now.lossy()) }
+            }
+            RestoreOutcome::Failed(errno) => {
+                ReportedOutcome::Failed { reason: io::Error::from_raw_os_error(errno).to_string() }
+            }
         };
-        self.settings.push(SettingReport { path, before: entry.before.lossy(), fate });
+        self.settings.push(SettingReport { path, before: entry.before.lossy(), outcome });
     }
 
     /// Whether a setting could not be restored.
     pub fn has_failed(&self) -> bool {
-        self.settings.iter().any(|setting| matches!(setting.fate, Fate::Failed { .. }))
+        self.settings.iter().any(|setting| matches!(setting.outcome, ReportedOutcome::Failed { .. }))
     }
 
     /// The settings that another process changed.
     pub fn foreign(&self) -> impl Iterator<Item = &SettingReport> {
-        self.settings.iter().filter(|setting| matches!(setting.fate, Fate::Foreign { .. }))
+        self.settings.iter().filter(|setting| matches!(setting.outcome, ReportedOutcome::Foreign { .. }))
     }
 }
 
@@ -75,14 +79,14 @@ impl fmt::Display for Report {
 
 impl fmt::Display for SettingReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SettingReport { path, before, fate } = self;
-        match fate {
-            Fate::Unchanged => write!(f, "{path}: still {before:?}"),
-            Fate::Restored => write!(f, "{path}: {before:?} again"),
-            Fate::Foreign { found } => {
+        let SettingReport { path, before, outcome } = self;
+        match outcome {
+            ReportedOutcome::Unchanged => write!(f, "{path}: still {before:?}"),
+            ReportedOutcome::Restored => write!(f, "{path}: {before:?} again"),
+            ReportedOutcome::Foreign { found } => {
                 write!(f, "{path}: left at {found:?}, which pagelab did not write; to undo it: echo {before} > {path}")
             }
-            Fate::Failed { reason } => {
+            ReportedOutcome::Failed { reason } => {
                 write!(f, "{path}: not put back, {reason}; as root: echo {before} > {path}")
             }
         }

@@ -33,7 +33,7 @@ pub enum Kind {
     /// The size of a hugetlb pool: the kernel may provide fewer pages than requested.
     Pages,
     /// A value that the kernel itself changes when another setting is written.
-    Kept,
+    KernelAdjusted,
 }
 
 /// A value that was, or is about to be, written to a setting, with the value before the lease.
@@ -46,13 +46,13 @@ pub struct Entry {
     pub kind: Kind,
     /// The value before the lease first wrote to it.
     pub before: Value,
-    /// The value that the lease writes; empty where the kind is `Kept`.
+    /// The value that the lease writes; empty where the kind is `KernelAdjusted`.
     pub written: Value,
 }
 
 /// The result of restoring a setting.
 #[derive(Clone, Copy)]
-pub enum PutBack {
+pub enum RestoreOutcome {
     /// It already had its old value.
     Unchanged,
     /// It has its old value again.
@@ -66,7 +66,7 @@ pub enum PutBack {
 }
 
 /// Restores every setting in `entries`, the last one first, and calls `report` for each.
-pub fn put_back_all(entries: &[Entry], mut report: impl FnMut(&Entry, PutBack)) {
+pub fn put_back_all(entries: &[Entry], mut report: impl FnMut(&Entry, RestoreOutcome)) {
     for (index, entry) in entries.iter().enumerate().rev() {
         let same = |other: &&Entry| other.file.as_bytes() == entry.file.as_bytes();
         let is_first = !entries.iter().take(index).any(|other| same(&other));
@@ -83,7 +83,7 @@ impl Entry {
     pub fn could_have_made(&self, found: &Value) -> bool {
         match self.kind {
             Kind::Value => found.as_bytes() == self.written.as_bytes(),
-            Kind::Kept => true,
+            Kind::KernelAdjusted => true,
             Kind::Pages => match (number(&self.before), number(&self.written), number(found)) {
                 (Some(before), Some(written), Some(found)) => {
                     (before.min(written)..=before.max(written)).contains(&found)
@@ -95,24 +95,24 @@ impl Entry {
 }
 
 /// Restores one setting if its value is one that the lease `wrote`.
-pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> PutBack {
+pub fn put_back(entry: &Entry, wrote: impl Fn(&Value) -> bool) -> RestoreOutcome {
     let found = match read(&entry.file, entry.kind) {
         Ok(found) => found,
-        Err(errno) => return PutBack::Failed(errno),
+        Err(errno) => return RestoreOutcome::Failed(errno),
     };
     if found.as_bytes() == entry.before.as_bytes() {
-        return PutBack::Unchanged;
+        return RestoreOutcome::Unchanged;
     }
     if !wrote(&found) {
-        return PutBack::Foreign(found);
+        return RestoreOutcome::Foreign(found);
     }
     if let Err(errno) = give_back(entry) {
-        return PutBack::Failed(errno);
+        return RestoreOutcome::Failed(errno);
     }
     match read(&entry.file, entry.kind) {
-        Ok(now) if now.as_bytes() == entry.before.as_bytes() => PutBack::Restored,
-        Ok(now) => PutBack::NotTaken(now),
-        Err(errno) => PutBack::Failed(errno),
+        Ok(now) if now.as_bytes() == entry.before.as_bytes() => RestoreOutcome::Restored,
+        Ok(now) => RestoreOutcome::NotTaken(now),
+        Err(errno) => RestoreOutcome::Failed(errno),
     }
 }
 
@@ -334,7 +334,7 @@ mod tests {
         assert!(made(Kind::Pages, "64") && made(Kind::Pages, "8") && made(Kind::Pages, "31"));
         assert!(!made(Kind::Pages, "65") && !made(Kind::Pages, "7") && !made(Kind::Pages, "x"));
         assert!(made(Kind::Value, "64") && !made(Kind::Value, "31"));
-        assert!(made(Kind::Kept, "anything"));
+        assert!(made(Kind::KernelAdjusted, "anything"));
     }
 
     #[test]

@@ -13,17 +13,17 @@ use super::queue::Ticket;
 use super::report::Report;
 use super::setting::{self, Entry, File};
 use super::watchdog::Watchdog;
-use super::{ALLOWED, Hold, Lease, Recovered, Share, Site, WATCHDOG_TIME, value};
+use super::{ALLOWED, Hold, Lease, LeasePaths, Recovered, Share, WATCHDOG_TIME, value};
 
-impl Site {
+impl LeasePaths {
     /// The site of the running host.
-    pub fn host() -> Site {
-        Site { root: "/".into(), run: host::LEASE_DIRECTORY.into(), state: "/var/lib/pagelab".into() }
+    pub fn host() -> LeasePaths {
+        LeasePaths { root: "/".into(), run: host::LEASE_DIRECTORY.into(), state: "/var/lib/pagelab".into() }
     }
 
     /// A tree below `root`, for tests: settings, lock and journal are all in it.
-    pub fn under(root: &Path) -> Site {
-        Site { root: root.into(), run: root.join("run/pagelab"), state: root.join("var/lib/pagelab") }
+    pub fn under(root: &Path) -> LeasePaths {
+        LeasePaths { root: root.into(), run: root.join("run/pagelab"), state: root.join("var/lib/pagelab") }
     }
 
     /// Takes the lease of this site; see [`Lease::acquire`].
@@ -88,7 +88,7 @@ impl Site {
         let watchdog = Watchdog::start(&ledger, &lock, &path)
             .map_err(|source| LeaseError::of_file("start the watchdog of", &path, source))?;
         let (lock, watchdog) = (Some(lock), Some(watchdog));
-        Ok(Lease { site: self.clone(), lock, journal, ledger, watchdog, recovered })
+        Ok(Lease { paths: self.clone(), lock, journal, ledger, watchdog, recovered })
     }
 
     /// With the lock held: restores the settings in the journal, and removes it unless something failed.
@@ -167,6 +167,6 @@ impl Hold {
         on_wait: impl FnMut(&Holder, Duration) -> bool,
         must_change: impl FnOnce() -> bool,
     ) -> Result<Hold, LeaseError> {
-        Site::host().hold(patience, on_wait, must_change)
+        LeasePaths::host().hold(patience, on_wait, must_change)
     }
 }

@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 
 use super::ledger::Ledger;
 use super::lock::Lock;
-use super::setting::{self, PutBack};
+use super::setting::{self, RestoreOutcome};
 
 /// The message of the lease after it has restored the settings itself.
 static GOODBYE: u8 = b'G';
@@ -216,7 +216,7 @@ fn guard(ledger: &Ledger, keep: [libc::c_int; 3], journal: &CString) -> ! {
 fn put_back(ledger: &Ledger, journal: &CString) {
     let mut all_is_back = true;
     setting::put_back_all(ledger.entries(), |_, outcome| {
-        all_is_back &= matches!(outcome, PutBack::Unchanged | PutBack::Restored);
+        all_is_back &= matches!(outcome, RestoreOutcome::Unchanged | RestoreOutcome::Restored);
     });
     if all_is_back {
         // SAFETY: the name is a C string.

@@ -40,7 +40,7 @@ pub(crate) use change::Change;
 pub(crate) use linux::Platform;
 use linux::{NEAR_BYTES, pages};
 use pieces::Piece;
-use pool::Pool;
+use pool::HugetlbProcess;
 use random::Places;
 pub(crate) use random::{RandomBits, Randomisation};
 use reservations::Reservations;
@@ -53,7 +53,7 @@ const MREMAP_DONTUNMAP: u64 = 4;
 
 /// The parameters that determine the layout of a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Scheme {
+pub(crate) struct LayoutParameters {
     /// The mechanism of a hugetlb policy; `None` for other policies.
     pub pool: Option<Mechanism>,
     /// `None` without randomisation.
@@ -65,7 +65,7 @@ pub(crate) struct Scheme {
 /// The translation of a process's recorded addresses to Linux's.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
-    scheme: Scheme,
+    parameters: LayoutParameters,
     /// Where the program's parts are.
     places: Places,
     /// The translated pieces, by recorded address.
@@ -79,7 +79,7 @@ pub(crate) struct Layout {
     /// The start of the heap under a hugetlb policy.
     pool_heap_start: u64,
     /// The process's state under a hugetlb policy.
-    pool: Option<Pool>,
+    pool: Option<HugetlbProcess>,
     /// Mappings that the program may trim to an aligned part.
     reservations: Reservations,
     /// Mappings in which the program may use an aligned part without unmapping the rest.
@@ -92,20 +92,20 @@ pub(crate) struct Layout {
 
 impl Layout {
     /// The empty layout of a program. `image` selects its randomisation.
-    pub fn new(scheme: Scheme, image: Image) -> Layout {
-        let places = Places::of(scheme, image);
-        let (pool, used_ranges) = (scheme.pool.map(Pool::new), UsedRanges::below(&places));
-        Layout { scheme, places, used_ranges, pool, ..Layout::default() }
+    pub fn new(parameters: LayoutParameters, image: Image) -> Layout {
+        let places = Places::of(parameters, image);
+        let (pool, used_ranges) = (parameters.pool.map(HugetlbProcess::new), UsedRanges::below(&places));
+        Layout { parameters, places, used_ranges, pool, ..Layout::default() }
     }
 
     /// The layout of the program that this process executes next.
     pub fn executed(&self, image: Image) -> Layout {
-        Layout { pool: self.pool.as_ref().map(Pool::executed), ..Layout::new(self.scheme, image) }
+        Layout { pool: self.pool.as_ref().map(HugetlbProcess::executed), ..Layout::new(self.parameters, image) }
     }
 
     /// The layout of a forked child.
     pub fn forked(&self) -> Layout {
-        let mut child = Layout { pool: self.pool.as_ref().map(Pool::forked), ..self.clone() };
+        let mut child = Layout { pool: self.pool.as_ref().map(HugetlbProcess::forked), ..self.clone() };
         for (begin, end, ()) in std::mem::take(&mut child.not_forked).within(0, u64::MAX) {
             child.release(begin, end);
         }

@@ -133,7 +133,7 @@ pub struct Unsupported {
 
 /// The unit in which anonymous memory is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Granule {
+pub enum MappingUnit {
     /// Base pages.
     Base,
     /// Folios of this number of bytes, mapped by PTEs.
@@ -160,7 +160,7 @@ pub struct Plan {
     /// Size of THP in bytes, if faults try THP first.
     pub thp_bytes: Option<u64>,
     /// The unit in which anonymous memory is mapped. If faults try THP first, it is used only where no THP fits.
-    pub granule: Granule,
+    pub mapping_unit: MappingUnit,
     /// How the policy changes the program's calls.
     pub mechanism: Mechanism,
 }
@@ -168,7 +168,7 @@ pub struct Plan {
 impl Plan {
     /// Whether the policy allocates large folios, which can be split.
     pub fn has_large_folios(&self) -> bool {
-        self.thp_bytes.is_some() || matches!(self.granule, Granule::Mthp(_))
+        self.thp_bytes.is_some() || matches!(self.mapping_unit, MappingUnit::Mthp(_))
     }
 
     /// The plan for `policy` on `machine`.
@@ -180,29 +180,32 @@ impl Plan {
         };
         let format = format_for(policy, machine).map_err(refused)?;
         let shape = with_format!(&format.format, format => Shape::of(format));
-        let granule = granule(policy, &shape, &format.name).map_err(refused)?;
+        let mapping_unit = mapping_unit(policy, &shape, &format.name).map_err(refused)?;
         let requested = match policy {
             ModelPolicy::Kernel(policy) => policy,
             ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
                 &Policy::DEFAULT
             }
         };
-        let has_thp = policy.tries_thp_first() || matches!(granule, Granule::Thp(_));
+        let has_thp = policy.tries_thp_first() || matches!(mapping_unit, MappingUnit::Thp(_));
         let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| MissingFeature::NoPmdLeaf(format.name.clone()));
         let thp_bytes = has_thp.then(pmd_leaf).transpose().map_err(refused)?;
         let mechanism = Mechanism::of(requested, &shape.page_sizes());
         let (base_bytes, pmd_bytes) = (shape.base_bytes, shape.pmd_bytes);
-        Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, granule, mechanism })
+        Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, mapping_unit, mechanism })
     }
 }
 
 impl Plan {
     /// The page size in bytes that the policy requests.
     pub fn page_bytes(&self) -> u64 {
-        match self.granule {
-            Granule::Base => self.base_bytes,
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
-            Granule::Contig64k => 64 << 10,
+        match self.mapping_unit {
+            MappingUnit::Base => self.base_bytes,
+            MappingUnit::Mthp(bytes)
+            | MappingUnit::Thp(bytes)
+            | MappingUnit::Hugetlb(bytes)
+            | MappingUnit::Direct(bytes) => bytes,
+            MappingUnit::Contig64k => 64 << 10,
         }
     }
 
@@ -215,8 +218,8 @@ impl Plan {
 
     /// The unit that khugepaged scans under this policy, in bytes: a PMD. `None` if khugepaged has nothing to do.
     pub(crate) fn scanned_bytes(&self, kernel: &Kernel) -> Option<u64> {
-        match self.granule {
-            Granule::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
+        match self.mapping_unit {
+            MappingUnit::Mthp(_) if kernel.khugepaged.makes_folios => self.pmd_bytes,
             _ => self.thp_bytes,
         }
     }
@@ -224,7 +227,7 @@ impl Plan {
     /// Refuses fallback sizes that are too small for a folio, and sizes larger than the policy's: a kernel tries the largest
     /// enabled size first, so the policy's folios would become the fallback.
     fn admits_folios(&self, fallbacks: &[u64]) -> Result<(), MissingFeature> {
-        let Granule::Mthp(bytes) = self.granule else { return Ok(()) };
+        let MappingUnit::Mthp(bytes) = self.mapping_unit else { return Ok(()) };
         let min_bytes = self.base_bytes * MIN_FOLIO_PAGES;
         match fallbacks.iter().find(|size| !(min_bytes..=bytes).contains(size)) {
             None => Ok(()),
@@ -262,23 +265,23 @@ fn format_for(policy: &ModelPolicy, machine: &Machine) -> Result<TableFormat, Mi
     })
 }
 
-fn granule(policy: &ModelPolicy, shape: &Shape, format: &str) -> Result<Granule, MissingFeature> {
+fn mapping_unit(policy: &ModelPolicy, shape: &Shape, format: &str) -> Result<MappingUnit, MissingFeature> {
     let format = || format.to_owned();
     let kernel = match policy {
         ModelPolicy::Kernel(policy) if policy.has(Modifier::PteMapped) => return Err(MissingFeature::PteMapped),
         ModelPolicy::Kernel(policy) if policy.windows().is_some() => return Err(MissingFeature::Windows),
         ModelPolicy::Kernel(policy) => policy.granularity,
-        ModelPolicy::BasePage { .. } => return Ok(Granule::Base),
+        ModelPolicy::BasePage { .. } => return Ok(MappingUnit::Base),
         ModelPolicy::DirectMap(size) => {
             return if shape.leaves.contains(&size.bytes()) {
-                Ok(Granule::Direct(size.bytes()))
+                Ok(MappingUnit::Direct(size.bytes()))
             } else {
                 Err(MissingFeature::Leaves { format: format(), has: listed(&shape.leaves) })
             };
         }
         ModelPolicy::Contig64k { .. } => {
             return match shape.group_bytes {
-                Some(bytes) if bytes == 64 << 10 => Ok(Granule::Contig64k),
+                Some(bytes) if bytes == 64 << 10 => Ok(MappingUnit::Contig64k),
                 Some(bytes) => Err(MissingFeature::GroupSize { format: format(), bytes }),
                 None => Err(MissingFeature::NoGroups { format: format() }),
             };
@@ -286,18 +289,18 @@ fn granule(policy: &ModelPolicy, shape: &Shape, format: &str) -> Result<Granule,
     };
     match kernel {
         Granularity::Default => Err(MissingFeature::NoSettings),
-        Granularity::Base => Ok(Granule::Base),
-        Granularity::Thp => shape.pmd_bytes.map(Granule::Thp).ok_or_else(|| MissingFeature::NoPmdLeaf(format())),
+        Granularity::Base => Ok(MappingUnit::Base),
+        Granularity::Thp => shape.pmd_bytes.map(MappingUnit::Thp).ok_or_else(|| MissingFeature::NoPmdLeaf(format())),
         Granularity::Mthp(size) => {
             let end = shape.pmd_bytes.unwrap_or(u64::MAX);
             let min_bytes = shape.base_bytes * MIN_FOLIO_PAGES;
             if (min_bytes..end).contains(&size.bytes()) {
-                Ok(Granule::Mthp(size.bytes()))
+                Ok(MappingUnit::Mthp(size.bytes()))
             } else {
                 Err(MissingFeature::Folios { min_bytes, max_bytes: end / 2, format: format() })
             }
         }
-        Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(Granule::Hugetlb(size.bytes())),
+        Granularity::Hugetlb(size) if shape.hugetlb.contains(&size.bytes()) => Ok(MappingUnit::Hugetlb(size.bytes())),
         Granularity::Hugetlb(_) => Err(MissingFeature::Hugetlb { has: listed(&shape.hugetlb), format: format() }),
         Granularity::DirectMap(_) => Err(MissingFeature::KernelAccesses),
     }

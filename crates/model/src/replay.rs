@@ -17,13 +17,13 @@ use std::thread::Builder;
 
 use trace::{Block, Call, Event, Image, Reader};
 
-use crate::layout::{Layout, Scheme};
+use crate::layout::{Layout, LayoutParameters};
 use crate::simulation::{Hashing, Simulation};
 use batch::{Batch, Step};
 pub use error::ReplayError;
 pub use family::Child;
-use family::Family;
-use order::Feeder;
+use family::ProcessTree;
+use order::ThreadMerger;
 pub(crate) use order::{forked, program_of};
 pub use replayed::{Replayed, Unrecorded};
 
@@ -106,12 +106,12 @@ pub fn replay_processes(
     }
     let first = reader.header().process.map_or_else(Image::default, |process| process.image());
     // Under a hugetlb policy, a program's addresses always change.
-    let is_translated = |scheme: &Scheme| is_emulated || scheme.pool.is_some();
-    let feeder = |scheme| Feeder::new(is_translated(&scheme).then(|| Layout::new(scheme, first)));
+    let is_translated = |parameters: &LayoutParameters| is_emulated || parameters.pool.is_some();
+    let merger = |parameters| ThreadMerger::new(is_translated(&parameters).then(|| Layout::new(parameters, first)));
     let memory = inferred.unwrap_or_default();
     let architecture = reader.header().architecture.clone();
-    let scheme = |simulation: &Simulation| simulation.scheme(&architecture);
-    let replayed = feed(reader, child, memory, simulations, threads, scheme, feeder)?;
+    let parameters = |simulation: &Simulation| simulation.parameters(&architecture);
+    let replayed = feed(reader, child, memory, simulations, threads, parameters, merger)?;
     Ok(Replayed { inferred: inferred.is_some(), ..replayed })
 }
 
@@ -123,21 +123,22 @@ pub fn replay_accesses(
     simulations: &mut [Simulation],
     threads: usize,
 ) -> Result<Replayed, ReplayError> {
-    let feeder = |_| Feeder::accesses_only();
+    let merger = |_| ThreadMerger::accesses_only();
     let reader = Reader::new(from)?;
-    let replayed = feed(reader, &mut |_| Ok(None), touched, simulations, threads, |_| Scheme::default(), feeder)?;
+    let replayed =
+        feed(reader, &mut |_| Ok(None), touched, simulations, threads, |_| LayoutParameters::default(), merger)?;
     Ok(Replayed { accesses_only: true, ..replayed })
 }
 
-/// Feeds a trace to simulations. Simulations with the same address scheme share a feeder.
+/// Feeds a trace to simulations. Simulations with the same layout parameters share a merger.
 fn feed<R: Read>(
     reader: Reader<R>,
     child: &mut dyn FnMut(Image) -> std::io::Result<Option<Child>>,
     memory: &[(u64, u64)],
     simulations: &mut [Simulation],
     threads: usize,
-    scheme: impl Fn(&Simulation) -> Scheme,
-    feeder: impl Fn(Scheme) -> Feeder,
+    parameters: impl Fn(&Simulation) -> LayoutParameters,
+    merger: impl Fn(LayoutParameters) -> ThreadMerger,
 ) -> Result<Replayed, ReplayError> {
     for simulation in &*simulations {
         match (reader.header().system, simulation.is_direct()) {
@@ -150,19 +151,19 @@ fn feed<R: Read>(
         simulations.iter_mut().for_each(|simulation| simulation.assume(*begin, *end));
     }
     let share = simulations.len().div_ceil(threads.max(1)).max(1);
-    let mut by_scheme: BTreeMap<Scheme, Vec<&mut Simulation>> = BTreeMap::new();
+    let mut by_parameters: BTreeMap<LayoutParameters, Vec<&mut Simulation>> = BTreeMap::new();
     for simulation in simulations {
-        by_scheme.entry(scheme(simulation)).or_default().push(simulation);
+        by_parameters.entry(parameters(simulation)).or_default().push(simulation);
     }
-    if by_scheme.is_empty() {
+    if by_parameters.is_empty() {
         // Without simulations, reads the trace only to report its errors.
-        by_scheme.insert(Scheme::default(), Vec::new());
+        by_parameters.insert(LayoutParameters::default(), Vec::new());
     }
-    let feeders = by_scheme.keys().map(|scheme| feeder(*scheme)).collect();
+    let mergers = by_parameters.keys().map(|parameters| merger(*parameters)).collect();
     let mut replayed = Replayed::default();
     std::thread::scope(|scope| {
         let mut workers: Vec<Vec<SyncSender<Arc<Batch>>>> = Vec::new();
-        for simulations in by_scheme.values_mut() {
+        for simulations in by_parameters.values_mut() {
             let begin = |simulations| {
                 let (sender, receiver) = sync_channel(MAX_AHEAD);
                 Builder::new().spawn_scoped(scope, move || work(simulations, &receiver))?;
@@ -171,8 +172,8 @@ fn feed<R: Read>(
             let begun: std::io::Result<_> = simulations.chunks_mut(share).map(begin).collect();
             workers.push(begun.map_err(ReplayError::NoThread)?);
         }
-        let family = Family::new(reader, feeders, child, &workers, &mut replayed);
-        if family.feed()? { Ok(()) } else { Err(ReplayError::NoAccesses) }
+        let tree = ProcessTree::new(reader, mergers, child, &workers, &mut replayed);
+        if tree.feed()? { Ok(()) } else { Err(ReplayError::NoAccesses) }
     })?;
     Ok(replayed)
 }

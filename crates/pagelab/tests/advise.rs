@@ -29,7 +29,7 @@ fn a_program_that_turns_pages_off_gets_no_command_that_cannot_work() {
         let command = c_program(&bench, name, &touches("32 << 20", "MAP_PRIVATE", call));
         let ran = bench.advised(&[&BY_FAULTS[..], &["--html", &html]].concat(), &command).ran();
         let without = "advice: thp is not possible without changing the program: ";
-        ran.says(0, &[]).prints(&["thp is the best of 2 policies", without, "pagelab exec -p thp -- "]);
+        ran.assert_exit(0, &[]).assert_stdout(&["thp is the best of 2 policies", without, "pagelab exec -p thp -- "]);
         assert!(!ran.stdout.contains("echo "), "{ran}");
         let report = std::fs::read_to_string(&html).unwrap();
         let (_, advice) = report.split_once("<h2 id=\"advice\">").unwrap();
@@ -55,7 +55,8 @@ fn redis_gets_the_switch_of_its_allocator() {
     let client =
         words_of(&["redis-cli", "-s", &socket, "eval", "redis.call('setrange', KEYS[1], 200000000, 'x')", "1", "key"]);
     let ran = bench.advised(&options, &client).ran();
-    ran.says(0, &[]).prints(&["thp is the best of 2 policies", "advice: start it with MALLOC_CONF=thp:always ("]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["thp is the best of 2 policies", "advice: start it with MALLOC_CONF=thp:always ("]);
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(shown.stdout, ran.stdout, "the stored comparison reads as the fresh one");
     let document = bench.stored(1);
@@ -78,9 +79,9 @@ fn a_server_that_ends_under_a_setting_is_a_row() {
     let prepare = format!("rm -f {socket}");
     let options = [&BY_FAULTS[..], &["--server", &server, "--ready", &ready, "--prepare", &prepare]].concat();
     let ran = bench.advised(&options, &words_of(&["true"])).ran();
-    ran.says(0, &[]).prints(&["thp is the best of 2 policies", "advice: "]);
+    ran.assert_exit(0, &[]).assert_stdout(&["thp is the best of 2 policies", "advice: "]);
     let all = bench.pagelab(&["advise", "--show", "1", "--store", &bench.store()]).ran();
-    all.says(0, &[]).prints(&["the program failed: the server ended", "start it with GLIBC_TUNABLES"]);
+    all.assert_exit(0, &[]).assert_stdout(&["the program failed: the server ended", "start it with GLIBC_TUNABLES"]);
 }
 
 #[test]
@@ -94,14 +95,14 @@ fn a_policy_that_changes_nothing_gets_no_setting() {
     let body = "for (int i = 0; i < 2000; i++) { char *at = mmap(0, 8192, PROT_READ | PROT_WRITE, \
                 MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); at[0] = 1; mprotect(at + 4096, 4096, PROT_NONE); }";
     let ran = bench.advised(&[&BY_FAULTS[..], &QUICK[2..]].concat(), &c_program(&bench, "pieces", body)).ran();
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "not held",
         "nothing gained: asking for thp changes the minor faults of base by no more than 1 % in either direction",
     ]);
     let document = bench.stored(1);
     let arm = arm(&document, "thp");
     assert_eq!(arm["verdict"]["holding"], "not_held");
-    ran.prints(&["advice: change nothing: no policy is better than the baseline"]);
+    ran.assert_stdout(&["advice: change nothing: no policy is better than the baseline"]);
 }
 
 /// The setting that advice names was seen to give the pages, and following the advice to the letter gives them.
@@ -125,7 +126,7 @@ fn advice_names_a_setting_that_works_when_it_is_followed() {
         let command = if body.is_empty() { chase(&bench) } else { c_program(&bench, name, body) };
         let options = ["-p", "default,thp", "--primary", "minor_faults", "--blocks", "6"];
         let ran = bench.advised(&options, &command).ran();
-        ran.says(0, &[]).prints(&["thp is the best of 2 policies", &format!("advice: {instruction} (")]);
+        ran.assert_exit(0, &[]).assert_stdout(&["thp is the best of 2 policies", &format!("advice: {instruction} (")]);
         let followed = match instruction.split_once(": ") {
             Some((_, root)) => format!("{root}; {} inspect --json -- {}", bench.program().display(), command.join(" ")),
             None => {
@@ -133,15 +134,19 @@ fn advice_names_a_setting_that_works_when_it_is_followed() {
                 format!("{variable} {} inspect --json -- {}", bench.program().display(), command.join(" "))
             }
         };
-        let _still = Still::wait();
+        let _lease_guard = LeaseGuard::wait();
         let looked = Command::new("sh").args(["-c", &followed]).ran();
         std::fs::write(enabled, "madvise").unwrap();
         assert!(large_bytes(&looked) >= 28 << 20, "{looked}");
     }
     let full = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
-    full.says(0, &[]).prints(&["no effect: 0 of ", "holds: "]);
+    full.assert_exit(0, &[]).assert_stdout(&["no effect: 0 of ", "holds: "]);
     let all = bench.pagelab(&["advise", "--show", "1", "--store", &bench.store()]).ran();
-    all.says(0, &[]).prints(&["no effect: 0 of ", "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "holds: "]);
+    all.assert_exit(0, &[]).assert_stdout(&[
+        "no effect: 0 of ",
+        "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+        "holds: ",
+    ]);
 }
 
 /// The files that are written have the effect that was seen, and the measurement has an interval of its own. Larger
@@ -161,7 +166,7 @@ fn advice_on_mthp_switches_larger_sizes_off() {
                /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
     let expected =
         ["mthp-64k is the best of 2 policies", off, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "in pages of 64K, "];
-    bench.advised(&options, &program).ran().says(0, &[]).prints(&expected);
+    bench.advised(&options, &program).ran().assert_exit(0, &[]).assert_stdout(&expected);
 }
 
 #[test]
@@ -176,17 +181,19 @@ fn written_files_put_the_setting_into_effect() {
     let advise = |words: &[&str]| bench.pagelab(&[&["advise", "--store", &bench.store()], words].concat());
     let mut first = advise(&[&options[..], &["--measure", "--write", &written, "--"]].concat());
     let ran = first.args(&command).ran();
-    ran.says(0, &[])
-        .prints(&["holds: ", "measured without the tracer, comparison 2: setting is the best of 2 arms: minor faults"]);
+    ran.assert_exit(0, &[]).assert_stdout(&[
+        "holds: ",
+        "measured without the tracer, comparison 2: setting is the best of 2 arms: minor faults",
+    ]);
     let wrapper = Path::new(&written).join("bin/allocated");
-    let still = Still::wait();
+    let lease_guard = LeaseGuard::wait();
     let looked = bench.pagelab(&["inspect", "--json", "--", wrapper.to_str().unwrap()]).ran();
-    drop(still);
+    drop(lease_guard);
     assert!(large_bytes(&looked) >= 56 << 20, "{looked}");
     let drop_in = std::fs::read_to_string(Path::new(&written).join("allocated.service.d/pages.conf")).unwrap();
     assert_eq!(drop_in, "[Service]\nEnvironment=\"GLIBC_TUNABLES=glibc.malloc.hugetlb=1\"\n");
     let again = advise(&["--show", "1", "--write", &written]).ran();
-    again.says(2, &["bin/allocated", "exists"]);
+    again.assert_exit(2, &["bin/allocated", "exists"]);
     let measured = bench.stored(2);
     let trials = measured["trials"].as_array().unwrap();
     assert!(trials.iter().all(|trial| observed(trial, "tracer_stops").is_none_or(|stops| stops == 0.0)), "untraced");
@@ -209,7 +216,7 @@ fn pools_are_as_large_as_the_program_needs_them() {
         [(1, "asks", asks, &["pool"][..], 16..=16), (2, "allocated", ALLOCATES, &["pool", "environment"], 31..=36)]
     {
         let ran = bench.advised(&options, &c_program(&bench, name, body)).ran();
-        ran.says(0, &[]).prints(&["hugetlb-2m is the best of 2 policies"]);
+        ran.assert_exit(0, &[]).assert_stdout(&["hugetlb-2m is the best of 2 policies"]);
         let advice = bench.stored(number)["advice"].clone();
         let attempt = advice["attempts"].as_array().unwrap().last().unwrap();
         assert_eq!(attempt["holds"], true, "{advice:#}");
@@ -234,9 +241,9 @@ fn a_hang_and_another_answer_are_rows() {
     ] {
         let body = format!("if (getenv(\"GLIBC_TUNABLES\")) {{ {reaction} }} {mapped} {prints}");
         let program = c_program(&bench, name, &body);
-        bench.advised(&options, &program).ran().says(0, &[]).prints(&["advice: as root: echo always"]);
+        bench.advised(&options, &program).ran().assert_exit(0, &[]).assert_stdout(&["advice: as root: echo always"]);
         let all = bench.pagelab(&["advise", "--show", &format!("{number}"), "--store", &bench.store()]).ran();
-        all.says(0, &[]).prints(&[row, "holds: 64M: as root: echo always"]);
+        all.assert_exit(0, &[]).assert_stdout(&[row, "holds: 64M: as root: echo always"]);
     }
 }
 
@@ -250,11 +257,11 @@ fn an_environment_that_is_cleared_is_named() {
     let program = c_program(&bench, "allocated", ALLOCATES);
     let command = [words_of(&["env", "-i"]), program].concat();
     let ran = bench.advised(&["-p", "default,thp", "--primary", "minor_faults", "--blocks", "6"], &command).ran();
-    ran.says(0, &[])
-        .prints(&["thp is the best of 2 policies", "advice: thp is not possible without changing the program"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["thp is the best of 2 policies", "advice: thp is not possible without changing the program"]);
     let all = bench.pagelab(&["advise", "--show", "1", "--store", &bench.store()]).ran();
-    all.says(0, &[])
-        .prints(&["clears its environment, so GLIBC_TUNABLES did not reach it: start it with GLIBC_TUNABLES"]);
+    all.assert_exit(0, &[])
+        .assert_stdout(&["clears its environment, so GLIBC_TUNABLES did not reach it: start it with GLIBC_TUNABLES"]);
 }
 
 /// A program that advises its own memory needs no setting, even if the policy gives a little more.
@@ -268,7 +275,7 @@ fn nothing_is_changed_for_a_program_that_advises_its_memory() {
     let other = touches("5 << 20", "MAP_PRIVATE", "(void)0").replace("char *at", "at");
     let program = c_program(&bench, "advises", &format!("{advised} {other}"));
     let ran = bench.advised(&["-p", "default,thp", "--primary", "minor_faults", "--blocks", "6"], &program).ran();
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "thp is the best of 2 policies",
         "advice: change nothing: the program has 64M in large pages without a policy, 6",
     ]);
@@ -280,18 +287,22 @@ fn a_running_process_gets_a_list_and_a_collapse() {
         return;
     }
     let bench = Bench::new();
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let program = c_program(&bench, "pauses", &format!("{ALLOCATES} close(creat(getenv(\"UP\"), 0600)); pause();"));
     let up = bench.path("up");
     let running = Command::new(&program[0]).env_clear().env("UP", &up).begin();
     assert!(within(LIMIT, || up.exists()));
     let pid = running.id().to_string();
     let advised = bench.pagelab(&["advise", &pid]).ran();
-    advised.says(0, &[]).prints(&["not tried", "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "--collapse"]);
-    bench.pagelab(&["advise", &pid, "--collapse"]).ran().says(0, &[]).prints(&["gained of"]);
+    advised.assert_exit(0, &[]).assert_stdout(&[
+        "not tried",
+        "start it with GLIBC_TUNABLES=glibc.malloc.hugetlb=1",
+        "--collapse",
+    ]);
+    bench.pagelab(&["advise", &pid, "--collapse"]).ran().assert_exit(0, &[]).assert_stdout(&["gained of"]);
     let bare = Command::new("sleep").arg("600").env_clear().begin();
     let noted = bench.pagelab(&["advise", &bare.id().to_string()]).ran();
-    noted.says(0, &[]).prints(&["its environment is empty"]);
+    noted.assert_exit(0, &[]).assert_stdout(&["its environment is empty"]);
     for words in [&[&pid, "--measure"][..], &[&pid, "--write", "x"], &["--show", "1", &pid], &["none-such"], &[]] {
         assert_eq!(bench.pagelab(&[&["advise"], words].concat()).ran().code, Some(2), "{words:?}");
     }

@@ -26,7 +26,7 @@ fn processors_are_awake_while_a_command_is_measured() {
     assert_ne!(before, 0, "somebody else keeps processors awake");
     let bench = Bench::new();
     let look = words_of(&["sh", "-c", &format!("test \"$(od -An -td4 {DEVICE} | tr -d ' ')\" = 0")]);
-    bench.compare(&[&["-p", "default,base", "--awake"][..], &QUICK].concat(), &look).ran().says(0, &[]);
+    bench.compare(&[&["-p", "default,base", "--awake"][..], &QUICK].concat(), &look).ran().assert_exit(0, &[]);
     assert_eq!(limit_us(), before);
-    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &look).ran().says(1, &[]);
+    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &look).ran().assert_exit(1, &[]);
 }

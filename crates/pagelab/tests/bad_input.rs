@@ -54,23 +54,23 @@ fn arguments_that_cannot_be_read_end_with_2_and_say_what_was_expected() {
         (&["--no-such-option"], &["--no-such-option"]),
     ] {
         let options = [&["-p", "default,base"], options].concat();
-        bench.compare(&options, &words_of(&["true"])).ran().says(2, parts);
+        bench.compare(&options, &words_of(&["true"])).ran().assert_exit(2, parts);
     }
     for words in
         [&["compare", "-p", "default,base"][..], &["compare", "-p", "default,base", "--"], &["exec", "-p", "thp"]]
     {
-        bench.pagelab(words).ran().says(2, &["required", "<COMMAND>"]);
+        bench.pagelab(words).ran().assert_exit(2, &["required", "<COMMAND>"]);
     }
     bench
         .pagelab(&["compare", "-p", "default", "--", "true"])
         .ran()
-        .says(2, &["default alone is no comparison", "--aa"]);
+        .assert_exit(2, &["default alone is no comparison", "--aa"]);
     bench
         .pagelab(&["compare", "--kernel", "/boot/vmlinuz", "-p", "default", "--", "true"])
         .ran()
-        .says(2, &["one kernel under default alone is no comparison"]);
-    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().says(0, &[]);
-    bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().says(2, &["no comparison 9"]);
+        .assert_exit(2, &["one kernel under default alone is no comparison"]);
+    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&["true"])).ran().assert_exit(0, &[]);
+    bench.pagelab(&["show", "9", "--store", &bench.store()]).ran().assert_exit(2, &["no comparison 9"]);
 }
 
 /// A command that only reads a store does not create it.
@@ -79,16 +79,16 @@ fn a_store_that_is_not_there_is_not_made_to_be_read() {
     let bench = Bench::new();
     let store = bench.word("no/such.sqlite");
     let listed = bench.pagelab(&["list", "comparisons", "--store", &store]).ran();
-    listed.says(0, &[]).prints(&["no comparison is stored in", &store]);
+    listed.assert_exit(0, &[]).assert_stdout(&["no comparison is stored in", &store]);
     let shown = bench.pagelab(&["show", "1", "--store", &store]).ran();
-    shown.says(2, &["there is no store", &store, "--store FILE"]);
+    shown.assert_exit(2, &["there is no store", &store, "--store FILE"]);
     assert!(!bench.path("no").exists());
 }
 
 #[test]
 fn nothing_is_stored_of_what_never_began() {
     let bench = Bench::new();
-    compared(&bench, &["--html", "/nonexistent/report.html"], &["true"]).says(2, &[]);
+    compared(&bench, &["--html", "/nonexistent/report.html"], &["true"]).assert_exit(2, &[]);
     assert!(bench.listed().is_empty());
 }
 
@@ -110,10 +110,10 @@ fn a_command_that_cannot_run_ends_as_in_a_shell_and_with_its_name() {
         ("", 127, &["not"]),
     ] {
         let ran = compare(&[], &[command]);
-        ran.says(code, parts);
+        ran.assert_exit(code, parts);
         assert_eq!(ran.stderr.contains("chmod"), command == plain, "a wrong remedy: {ran}");
         for policy in ["default", "default+no-huge"] {
-            bench.pagelab(&["exec", "-p", policy, "--", command]).ran().says(code, parts);
+            bench.pagelab(&["exec", "-p", policy, "--", command]).ran().assert_exit(code, parts);
         }
         if command.starts_with('/') {
             let shell = std::process::Command::new("sh").args(["-c", "\"$0\"", command]).output().unwrap();
@@ -125,38 +125,41 @@ fn a_command_that_cannot_run_ends_as_in_a_shell_and_with_its_name() {
     if needs(&[("root", is_root())]) {
         let private = bench.script("private", ":");
         fs::set_permissions(&private, fs::Permissions::from_mode(0o700)).unwrap();
-        compare(&["--user", "nobody"], &[&private]).says(126, &["private"]);
-        bench.pagelab(&["exec", "-p", "default", "--user", "nobody", "--", &private]).ran().says(126, &["private"]);
+        compare(&["--user", "nobody"], &[&private]).assert_exit(126, &["private"]);
+        bench
+            .pagelab(&["exec", "-p", "default", "--user", "nobody", "--", &private])
+            .ran()
+            .assert_exit(126, &["private"]);
     }
 }
 
 #[test]
 fn a_command_that_fails_ends_with_1_and_its_last_words() {
     let ran = compare(&[], &["sh", "-c", "echo printed; echo the disk is on fire >&2; exit 7"]);
-    ran.says(1, &["last words: the disk is on fire", "exit status 7"]);
+    ran.assert_exit(1, &["last words: the disk is on fire", "exit status 7"]);
     let two = compare(&[], &["sh", "-c", "printf 'one\\ntwo\\n' >&2; exit 7"]);
     assert!(two.stderr.contains("one\ntwo\n"), "{two}");
     if needs(&[program("strace")]) {
         let traced = compare(&[], &["strace", "true"]);
-        traced.says(1, &["traces processes itself (ptrace)", "which may be why", "without the debugger"]);
+        traced.assert_exit(1, &["traces processes itself (ptrace)", "which may be why", "without the debugger"]);
         assert!(!traced.stderr.contains("by itself"), "{traced}");
     }
-    compare(&[], &["sh", "-c", "kill -SEGV $$"]).says(1, &["killed by signal 11"]);
-    compare(&[], &["sh", "-c", "kill -KILL $$"]).says(1, &["killed by signal 9"]);
+    compare(&[], &["sh", "-c", "kill -SEGV $$"]).assert_exit(1, &["killed by signal 11"]);
+    compare(&[], &["sh", "-c", "kill -KILL $$"]).assert_exit(1, &["killed by signal 9"]);
     let hostile = compare(&[], &["sh", "-c", r"printf '\033[2Jclear' >&2; exit 1"]);
-    assert!(!hostile.says(1, &["clear"]).stderr.contains('\u{1b}'), "{hostile}");
+    assert!(!hostile.assert_exit(1, &["clear"]).stderr.contains('\u{1b}'), "{hostile}");
 }
 
 #[test]
 fn a_figure_that_is_not_printed_ends_with_1_and_what_was_printed() {
     let metric = ["--metric", "rps=([a-z0-9.]+) requests"];
-    compare(&metric, &["echo", "apples"]).says(1, &["--metric rps", "matches", "apples"]);
-    compare(&metric, &["true"]).says(1, &["--metric rps", "printed nothing"]);
-    compare(&metric, &["echo", "many requests"]).says(1, &["--metric rps", "expected a number, found \"many\""]);
-    compare(&metric, &["echo", "nan requests"]).says(1, &["expected a number, found \"nan\""]);
-    compare(&["--repeat-inside", "took (.*) s"], &["true"]).says(1, &["--repeat-inside", "printed nothing"]);
+    compare(&metric, &["echo", "apples"]).assert_exit(1, &["--metric rps", "matches", "apples"]);
+    compare(&metric, &["true"]).assert_exit(1, &["--metric rps", "printed nothing"]);
+    compare(&metric, &["echo", "many requests"]).assert_exit(1, &["--metric rps", "expected a number, found \"many\""]);
+    compare(&metric, &["echo", "nan requests"]).assert_exit(1, &["expected a number, found \"nan\""]);
+    compare(&["--repeat-inside", "took (.*) s"], &["true"]).assert_exit(1, &["--repeat-inside", "printed nothing"]);
     let zero = compare(&["--metric", "rps=([0-9]+)", "--primary", "rps"], &["echo", "0"]);
-    zero.says(1, &["rps is 0", "--primary"]);
+    zero.assert_exit(1, &["rps is 0", "--primary"]);
 }
 
 /// The program prints PR_SET_THP_DISABLE as it sees it. The policy `base` sets it, so the answer differs.
@@ -173,14 +176,14 @@ fn a_wrong_answer_under_one_policy_ends_with_1() {
     let ran = bench
         .compare(&[&["-p", "default,base", "--aa", "--check-output"][..], &QUICK].concat(), &words_of(&command))
         .ran();
-    ran.says(1, &["changed the answer"]).prints(&["base gave a wrong answer", "sha256"]);
+    ran.assert_exit(1, &["changed the answer"]).assert_stdout(&["base gave a wrong answer", "sha256"]);
     let document = bench.stored(1);
     assert_eq!(arm(&document, "base")["outcome"]["outcome"], "wrong_answer");
     assert_ne!(arm(&document, "default (again)")["outcome"]["outcome"], "wrong_answer");
     assert!(document["result"]["best"].as_array().is_none_or(|best| !best.contains(&1.into())), "{document:#}");
-    compare(&[], &command).says(0, &[]).prints(&["base"]);
+    compare(&[], &command).assert_exit(0, &[]).assert_stdout(&["base"]);
     let changing = compare(&["--check-output"], &["cat", "/proc/sys/kernel/random/uuid"]);
-    changing.says(1, &["the answer changes from one trial to another"]);
+    changing.assert_exit(1, &["the answer changes from one trial to another"]);
 }
 
 #[test]
@@ -194,18 +197,18 @@ fn a_store_that_cannot_be_written_ends_with_2_before_anything_is_run() {
         "not a database, whatever its name says; and long enough for a header of SQLite, of 100 bytes or so\n",
     )
     .unwrap();
-    to(&text).ran().says(2, &["is not a pagelab store", "--store FILE"]);
+    to(&text).ran().assert_exit(2, &["is not a pagelab store", "--store FILE"]);
     assert!(fs::read_to_string(&text).unwrap().starts_with("not a database"), "left as it is");
     to(&bench.word("no/such/directory")).ran().code.expect("no crash");
-    to("/proc/store").ran().says(2, &["/proc/store", "--store FILE"]);
-    to("/tmp").ran().says(2, &["/tmp", "--store FILE"]);
+    to("/proc/store").ran().assert_exit(2, &["/proc/store", "--store FILE"]);
+    to("/tmp").ran().assert_exit(2, &["/tmp", "--store FILE"]);
     fs::remove_file(&mark).ok();
 
     if needs(&[root(), program("setpriv")]) {
         let closed = bench.path("closed");
         fs::create_dir(&closed).unwrap();
         let store = bench.word("closed/results.sqlite");
-        to(&store).as_nobody().ran().says(2, &[&store, "Permission denied", "--store FILE"]);
+        to(&store).as_nobody().ran().assert_exit(2, &[&store, "Permission denied", "--store FILE"]);
         assert!(!bench.path("mark").exists(), "nothing was run");
     }
 }
@@ -213,7 +216,7 @@ fn a_store_that_cannot_be_written_ends_with_2_before_anything_is_run() {
 #[test]
 fn a_corrupt_store_is_left_as_it_is() {
     let bench = Bench::new();
-    compared(&bench, &[], &["true"]).says(0, &[]);
+    compared(&bench, &[], &["true"]).assert_exit(0, &[]);
     let whole = fs::read(bench.store()).unwrap();
     for (from, to) in [(0, 16), (4096, 16384), (12288, 65536), (100, whole.len())] {
         let mut torn = whole.clone();
@@ -224,12 +227,12 @@ fn a_corrupt_store_is_left_as_it_is() {
         assert!(!ran.stderr.contains("panicked") && matches!(ran.code, Some(0 | 2)), "{from}..{to}: {ran}");
         let ran = compared(&bench, &[], &["true"]);
         if ran.code != Some(0) {
-            ran.says(2, &["left as it is", "move it aside"]);
+            ran.assert_exit(2, &["left as it is", "move it aside"]);
         }
         assert!(!ran.stderr.contains("panicked"), "{from}..{to}: {ran}");
     }
     fs::write(bench.store(), &whole[..whole.len() / 2]).unwrap();
-    bench.pagelab(&["show", "1", "--store", &bench.store()]).ran().says(2, &["damaged"]);
+    bench.pagelab(&["show", "1", "--store", &bench.store()]).ran().assert_exit(2, &["damaged"]);
 }
 
 /// Runs a command with a file system of this size mounted at the bench's `small`.
@@ -270,12 +273,14 @@ fn a_full_disk_ends_with_2_and_loses_nothing_that_was_printed() {
         ];
         bench.pagelab(&words)
     };
-    on_a_small_disk(&bench, 16, &compare("1")).says(2, &["no space left for the store", "--store FILE"]);
+    on_a_small_disk(&bench, 16, &compare("1")).assert_exit(2, &["no space left for the store", "--store FILE"]);
     let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", "/nonexistent"));
-    ran.says(2, &["not completely stored", "no space left", "cannot be set aside"]).prints(&["default", "base"]);
+    ran.assert_exit(2, &["not completely stored", "no space left", "cannot be set aside"])
+        .assert_stdout(&["default", "base"]);
     let elsewhere = tempfile::tempdir().unwrap();
     let ran = on_a_small_disk(&bench, 200, compare("30").env("TMPDIR", elsewhere.path()));
-    ran.says(2, &["no space left", "set aside", "number 1 of", "/pagelab-set-aside-"]).prints(&["default", "base"]);
+    ran.assert_exit(2, &["no space left", "set aside", "number 1 of", "/pagelab-set-aside-"])
+        .assert_stdout(&["default", "base"]);
 }
 
 #[test]
@@ -287,12 +292,12 @@ fn reports_read_only_settings_with_the_command() {
     let mounts = "mount --bind /sys /sys && mount -o remount,bind,ro /sys";
     let _alone = Alone::wait();
     let ran = in_namespace(mounts, &bench.compare(&["-p", "default,mthp-64k,hugetlb-2m"], &words_of(&["true"])));
-    ran.says(3, &["nothing to compare", "read-only", "echo ", "nr_overcommit_hugepages"]);
+    ran.assert_exit(3, &["nothing to compare", "read-only", "echo ", "nr_overcommit_hugepages"]);
     let ran = in_namespace(
         mounts,
         &bench.compare(&[&["-p", "default,base,mthp-64k", "--full"][..], &QUICK].concat(), &bench.touch()),
     );
-    ran.says(0, &[]).prints(&["mthp-64k is unsupported", "read-only"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["mthp-64k is unsupported", "read-only"]);
 }
 
 #[test]
@@ -303,10 +308,10 @@ fn hidden_proc_is_no_obstacle_or_is_reported() {
     let bench = Bench::new();
     let hidden = "mount -t proc -o hidepid=2 proc /proc";
     let compare = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &bench.touch());
-    let _still = Still::wait();
-    in_namespace(hidden, &compare.as_nobody()).says(0, &[]);
+    let _lease_guard = LeaseGuard::wait();
+    in_namespace(hidden, &compare.as_nobody()).assert_exit(0, &[]);
     assert_eq!(arm(&bench.stored(1), "base")["verdict"]["holding"], "held");
-    in_namespace("mount -t tmpfs none /proc", &compare).says(2, &["cannot read /proc/", "mount /proc"]);
+    in_namespace("mount -t tmpfs none /proc", &compare).assert_exit(2, &["cannot read /proc/", "mount /proc"]);
 }
 
 #[test]
@@ -323,8 +328,8 @@ fn reports_a_program_that_is_already_traced() {
     };
     let already = ["strace (process ", "one tracer at most", "run pagelab without it"];
     let compared = under_strace(&bench.compare(&["-p", "default,base"], &words_of(&["true"])));
-    compared.says(3, &["nothing to compare"]).says(3, &already);
-    under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).says(3, &already);
+    compared.assert_exit(3, &["nothing to compare"]).assert_exit(3, &already);
+    under_strace(&bench.pagelab(&["exec", "-p", "base+prefault", "--", "true"])).assert_exit(3, &already);
 }
 
 /// The message says that the output could not be printed. Files are still written.
@@ -336,11 +341,11 @@ fn a_full_standard_output_ends_with_2() {
         bench.pagelab(words).stdin(Stdio::null()).stdout(output).stderr(Stdio::piped()).begin().ran()
     };
     let expected = ["standard output cannot be written", "No space left"];
-    full(&["list", "workloads"]).says(2, &expected);
-    full(&["workload", "chase", "--bytes", "64K", "--steps", "10"]).says(2, &expected);
+    full(&["list", "workloads"]).assert_exit(2, &expected);
+    full(&["workload", "chase", "--bytes", "64K", "--steps", "10"]).assert_exit(2, &expected);
     let (store, html) = (bench.store(), bench.word("report.html"));
     let options = ["compare", "--store", &store, "--html", &html, "-p", "default,base", "--blocks", "1", "--", "true"];
-    full(&options).says(2, &expected);
+    full(&options).assert_exit(2, &expected);
     assert!(fs::read_to_string(&html).unwrap().ends_with("</html>\n"));
 }
 

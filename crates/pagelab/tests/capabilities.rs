@@ -33,7 +33,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
     validation::free_large_blocks();
     let documents = ["a.json", "b.json"].map(|name| {
         let ran = bench.pagelab(&QUICK).ran();
-        let document = ran.says(0, &[]).json();
+        let document = ran.assert_exit(0, &[]).json();
         std::fs::write(bench.path(name), format!("{document}")).unwrap();
         document
     });
@@ -43,7 +43,7 @@ fn two_runs_agree_and_every_setting_is_as_before() {
     bench
         .pagelab(&["capabilities", "--diff", &bench.word("a.json"), &bench.word("b.json")])
         .ran()
-        .prints(&["no cell differs"]);
+        .assert_stdout(&["no cell differs"]);
 
     let outcome = |kind, way, bytes| cell(first, kind, way, bytes)["outcome"].as_str().unwrap();
     for kind in ["anonymous", "shared_anonymous", "memfd"] {
@@ -140,8 +140,11 @@ fn each_directory_has_rows_of_its_own_by_its_mount() {
     let is_named =
         type_of_target.starts_with("ext") && rows[1].1.starts_with("ext") || type_of_target.trim() == rows[1].1;
     assert!(rows[1].0 == "file_data" && is_named, "{rows:?}: {type_of_target}");
-    bench.pagelab(&["capabilities", "--directory", "/no/such"]).ran().says(2, &["/no/such"]);
-    bench.pagelab(&["capabilities", "--directory", "/etc/passwd"]).ran().says(2, &["/etc/passwd: not a directory"]);
+    bench.pagelab(&["capabilities", "--directory", "/no/such"]).ran().assert_exit(2, &["/no/such"]);
+    bench
+        .pagelab(&["capabilities", "--directory", "/etc/passwd"])
+        .ran()
+        .assert_exit(2, &["/etc/passwd: not a directory"]);
     let only_shared = bench
         .pagelab(&["capabilities", "--as-found", "--sizes", "2M", "--kinds", "data", "--ways", "touch", "--json"])
         .args(["--directory", shared_word])
@@ -153,13 +156,13 @@ fn each_directory_has_rows_of_its_own_by_its_mount() {
 #[test]
 fn wrong_words_and_wrong_documents_are_refused() {
     let bench = Bench::new();
-    bench.pagelab(&["capabilities", "--kinds", "heaps"]).ran().says(2, &["heaps", "expected one of", "heap"]);
-    bench.pagelab(&["capabilities", "--html", "/no/such/page.html"]).ran().says(2, &["/no/such"]);
-    bench.pagelab(&["capabilities", "--ways", "luck"]).ran().says(2, &["luck", "mprotect"]);
+    bench.pagelab(&["capabilities", "--kinds", "heaps"]).ran().assert_exit(2, &["heaps", "expected one of", "heap"]);
+    bench.pagelab(&["capabilities", "--html", "/no/such/page.html"]).ran().assert_exit(2, &["/no/such"]);
+    bench.pagelab(&["capabilities", "--ways", "luck"]).ran().assert_exit(2, &["luck", "mprotect"]);
     let file = bench.word("other.json");
     std::fs::write(&file, "{\"schema\": \"pagelab.doctor/1\"}").unwrap();
     bench
         .pagelab(&["capabilities", "--diff", &file, &file])
         .ran()
-        .says(2, &["pagelab.capabilities/1", "pagelab.doctor/1"]);
+        .assert_exit(2, &["pagelab.capabilities/1", "pagelab.doctor/1"]);
 }

@@ -92,7 +92,7 @@ fn saved_faults(huge_bytes: f64, (page, pmd): (f64, f64)) -> f64 {
 
 #[test]
 fn guards_cost_an_arena_its_huge_pages_and_that_many_faults() {
-    let _still = Alone::wait();
+    let _lease_guard = Alone::wait();
     if !needs(&[thp_of_2m()]) {
         return;
     }
@@ -136,12 +136,12 @@ fn addresses_that_the_kernel_refuses_end_with_1() {
     let program = env!("CARGO_BIN_EXE_pagelab");
     let script = format!("ulimit -v 262144; exec {program} workload jit-arena --bytes 1G --hotness 0");
     let ran = std::process::Command::new("sh").args(["-c", &script]).ran();
-    ran.says(1, &["cannot reserve addresses for generated code", "ulimit -v"]);
+    ran.assert_exit(1, &["cannot reserve addresses for generated code", "ulimit -v"]);
 }
 
 #[test]
 fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
-    let _still = Alone::wait();
+    let _lease_guard = Alone::wait();
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
@@ -179,7 +179,7 @@ fn guards_cost_qemu_its_huge_pages_and_that_many_faults() {
 #[test]
 fn a_boot_until_the_devices_are_there_generates_more_code() {
     let is_there = ("the installer (cargo xtask tcg-guest)", guest().join("initrd-installer").is_file());
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
+    let (_lease_guard, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), is_there, thp_of_2m()]) {
         return;
     }
@@ -200,7 +200,7 @@ fn a_boot_until_the_devices_are_there_generates_more_code() {
 #[test]
 fn code_that_is_there_before_is_no_fault_of_the_boot() {
     const BYTES: u64 = 64 << 20;
-    let (_still, _settings) = (Alone::wait(), is_root().then(lease));
+    let (_lease_guard, _settings) = (Alone::wait(), is_root().then(lease));
     if !needs(&[program("qemu-system-aarch64"), guest_is_there(), thp_of_2m()]) {
         return;
     }
@@ -230,18 +230,18 @@ fn reports_what_a_boot_needs_and_lacks() {
     let boot = |options: &[&str]| {
         bench.pagelab(&[&["workload", "tcg-boot"], options].concat()).env_remove("XDG_CACHE_HOME").ran()
     };
-    boot(&[]).says(2, &[".cache/pagelab/tcg-guest/linux", "cargo xtask tcg-guest", "--guest"]);
-    boot(&["--smp", "0"]).says(2, &["--smp", "1..=512"]);
+    boot(&[]).assert_exit(2, &[".cache/pagelab/tcg-guest/linux", "cargo xtask tcg-guest", "--guest"]);
+    boot(&["--smp", "0"]).assert_exit(2, &["--smp", "1..=512"]);
     boot(&["--tb-size", "32", "--populate-code", "33M"])
-        .says(2, &["--populate-code", "at most 32M", "--tb-size", "found 33M"]);
-    boot(&["--tb-size", "32", "--populate-code", "32M"]).says(2, &["cargo xtask tcg-guest"]);
+        .assert_exit(2, &["--populate-code", "at most 32M", "--tb-size", "found 33M"]);
+    boot(&["--tb-size", "32", "--populate-code", "32M"]).assert_exit(2, &["cargo xtask tcg-guest"]);
     std::fs::create_dir(bench.path("guest")).unwrap();
     empty_guest(&bench.path("guest"));
     let guest = ["--guest", &bench.word("guest")];
-    boot(&[&guest[..], &["--qemu", "no-such-qemu"]].concat()).says(2, &["no-such-qemu", "qemu-system-arm"]);
+    boot(&[&guest[..], &["--qemu", "no-such-qemu"]].concat()).assert_exit(2, &["no-such-qemu", "qemu-system-arm"]);
     let fake = bench.script("fake-qemu", "echo something is wrong >&2; exit 3");
     boot(&[&guest[..], &["--qemu", &fake]].concat())
-        .says(1, &["before the guest had powered off", "something is wrong"]);
+        .assert_exit(1, &["before the guest had powered off", "something is wrong"]);
     let fake = |name: &str, greeting: &str, answer: &str| {
         let script = format!("echo '{greeting}'; read line; echo '{answer}'; read line; exec sleep 60");
         bench.script(name, &script)
@@ -251,11 +251,11 @@ fn reports_what_a_boot_needs_and_lacks() {
         r#"{"QMP":{"version":{"qemu":{"micro":0,"minor":2,"major":7}}}}"#,
         r#"{"error":{"desc":"not now"}}"#,
     );
-    boot(&[&guest[..], &["--qemu", &refusing]].concat()).says(1, &["refuses qmp_capabilities: not now"]);
+    boot(&[&guest[..], &["--qemu", &refusing]].concat()).assert_exit(1, &["refuses qmp_capabilities: not now"]);
     let nameless = fake("nameless-qemu", r#"{"QMP":{}}"#, "{}");
-    boot(&[&guest[..], &["--qemu", &nameless]].concat()).says(1, &["expected a greeting with a version"]);
+    boot(&[&guest[..], &["--qemu", &nameless]].concat()).assert_exit(1, &["expected a greeting with a version"]);
     if needs(&[program("qemu-system-aarch64")]) {
-        boot(&[&guest[..], &["--limit", "2"]].concat()).says(1, &["not powered off within 2 s", "--limit"]);
+        boot(&[&guest[..], &["--limit", "2"]].concat()).assert_exit(1, &["not powered off within 2 s", "--limit"]);
     }
 }
 

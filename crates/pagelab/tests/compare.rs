@@ -16,7 +16,7 @@ fn a_comparison_is_shown_exported_and_kept() {
     let (csv, html) = (bench.word("samples.csv"), bench.word("report.html"));
     let options = ["-p", "default,base,thp", "-p", "mthp-64k,hugetlb-2m", "--csv", &csv, "--html", &html];
     let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
-    ran.says(0, &["report: "]).prints(&[
+    ran.assert_exit(0, &["report: "]).assert_stdout(&[
         "policy wall time change memory pages outcome",
         "held",
         "baseline",
@@ -56,7 +56,7 @@ fn a_comparison_is_shown_exported_and_kept() {
     let again = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, ran.stdout, "the stored comparison reads as the fresh one");
     let mail = bench.pagelab(&["show", "1", "--mail", "--store", &bench.store()]).ran();
-    mail.says(0, &[]).prints(&[
+    mail.assert_exit(0, &[]).assert_stdout(&[
         "Machine ",
         "Kernel ",
         "THP enabled ",
@@ -65,8 +65,8 @@ fn a_comparison_is_shown_exported_and_kept() {
     ]);
     assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
     let together = bench.pagelab(&["show", "1", "1", "--store", &bench.store()]).ran();
-    together.says(2, &["comparison 1 was not made by compare --kernel", "give its number alone"]);
-    bench.pagelab(&["show", "1", "--mail", "--json"]).ran().says(2, &["--mail", "--json"]);
+    together.assert_exit(2, &["comparison 1 was not made by compare --kernel", "give its number alone"]);
+    bench.pagelab(&["show", "1", "--mail", "--json"]).ran().assert_exit(2, &["--mail", "--json"]);
     let listed = bench.listed();
     assert_eq!((listed.len(), &listed[0]["number"], &listed[0]["trials"]), (1, &1.into(), &15.into()));
     assert_eq!(listed[0]["ended"], "all blocks");
@@ -92,7 +92,7 @@ fn census_bytes(arm: &Value, leaf_bytes: u64, folio_bytes: u64) -> u64 {
 fn json_on_standard_output_is_the_stored_document() {
     let bench = Bench::new();
     let ran = bench.compare(&[&["-p", "default,base", "--json"][..], &QUICK].concat(), &bench.touch()).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     assert_eq!(ran.json(), bench.stored(1));
 }
 
@@ -205,8 +205,8 @@ fn requirements_of_the_memory_of_policies_decide_the_exit_code() {
     let bench = Bench::new();
     let options = ["-p", "thp", "--require", "large>=60%", "--require", "1G>=1%"];
     let ran = bench.compare(&[&options[..], &QUICK].concat(), &bench.touch()).ran();
-    ran.says(5, &["not met: 1G>=1% of thp"]);
-    ran.prints(&[
+    ran.assert_exit(5, &["not met: 1G>=1% of thp"]);
+    ran.assert_stdout(&[
         "required large>=60% of thp: met (",
         "in the worst of 2 trials)",
         "required 1G>=1% of thp: not met (0.0 %",
@@ -217,9 +217,9 @@ fn requirements_of_the_memory_of_policies_decide_the_exit_code() {
     let met = show("thp:2M>=16M", "--json");
     let judged = &met.json()["requirements"][0];
     assert_eq!((met.code, &judged["arm"], &judged["is_met"]), (Some(0), &"thp".into(), &true.into()), "{judged:#}");
-    show("default:1G>=1%", "--full").says(5, &["not met: 1G>=1% of default"]);
-    show("guest:large>=1%", "--full").says(2, &["pagelab inspect --require"]);
-    show("host:large>=1%", "--full").says(2, &["it begins with no arm and no scope; the arms are default, thp"]);
+    show("default:1G>=1%", "--full").assert_exit(5, &["not met: 1G>=1% of default"]);
+    show("guest:large>=1%", "--full").assert_exit(2, &["pagelab inspect --require"]);
+    show("host:large>=1%", "--full").assert_exit(2, &["it begins with no arm and no scope; the arms are default, thp"]);
 }
 
 /// Even if a size is enabled for all programs, `base` is proven for a program that may not use that size.
@@ -236,7 +236,7 @@ fn base_is_proven_without_root_where_other_sizes_are_on() {
     let options = [&["-p", "default,base"][..], &QUICK].concat();
     let bench = Bench::new();
     let ran = bench.compare(&[&options[..], &["--full"]].concat(), &bench.touch()).as_nobody().ran();
-    ran.says(0, &[]).prints(&["THP_enabled: 0"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["THP_enabled: 0"]);
     let document = bench.stored(1);
     let verdict = &arm(&document, "base")["verdict"];
     assert_eq!((&verdict["holding"], &verdict["coverage_ratio"]), (&"held".into(), &1.0.into()), "{verdict:#}");
@@ -268,8 +268,8 @@ fn a_setting_changed_under_a_trial_rejects_it_and_it_is_repeated() {
     let always = shell(&format!("read now < {SETTING}; echo $((now + 1)) > {SETTING}"));
     let given_up = bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &always).ran();
     std::fs::write(SETTING, &before).unwrap();
-    given_up.says(2, &["was rejected 5 times", "scan_sleep_millisecs", "stop it and start again"]);
-    ran.says(0, &[]).prints(&["rejected", "scan_sleep_millisecs"]);
+    given_up.assert_exit(2, &["was rejected 5 times", "scan_sleep_millisecs", "stop it and start again"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["rejected", "scan_sleep_millisecs"]);
     let document = bench.stored(1);
     // The rejected trial may have been a trial of the bare arm.
     let of = |key: &str| document[key].as_array().unwrap().clone();
@@ -332,7 +332,11 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     // happens once in a thousand times.
     let blocks = bound["blocks"].as_u64().unwrap();
     assert!(bound["ratio"].as_f64().is_some() && (7..=8).contains(&blocks), "{bound}");
-    ran.says(0, &[]).prints(&["tracing", "by runs with the same stops (sham)", "No change within it is claimed"]);
+    ran.assert_exit(0, &[]).assert_stdout(&[
+        "tracing",
+        "by runs with the same stops (sham)",
+        "No change within it is claimed",
+    ]);
     let stops = |label: &str| -> BTreeMap<u64, f64> {
         let all = ["trials", "control_trials"].into_iter().flat_map(|key| document[key].as_array().unwrap());
         let of_label = all.filter(|trial| trial["label"] == label && trial["block"] != 0);

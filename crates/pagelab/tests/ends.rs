@@ -64,7 +64,7 @@ fn a_chain_of_forks_is_a_trial_that_ends() {
     for chain in ["chain", "sessions"] {
         let options = ["-p", "default,base,default+no-huge", "--blocks", "6", "--min-blocks", "6", "--json"];
         let ran = bench.compare(&options, &words_of(&[&forks, chain])).ran();
-        let trials = ran.says(0, &[]).json()["trials"].as_array().unwrap().len();
+        let trials = ran.assert_exit(0, &[]).json()["trials"].as_array().unwrap().len();
         assert_eq!(trials, 3 * 7, "{chain}: {ran}");
         no_process_is_left(&bench);
     }
@@ -101,7 +101,7 @@ fn a_signal_ends_any_tree_at_any_moment() {
         let since = Instant::now();
         let ran = child.ran();
         assert!(since.elapsed() < ENDED, "round {round}, {tree}: {:?}", since.elapsed());
-        ran.says(128 + number, &[&format!("stopped by signal {number}")]);
+        ran.assert_exit(128 + number, &[&format!("stopped by signal {number}")]);
         no_process_is_left(&bench);
         if let Some(before) = &before {
             assert_eq!(bench.settings_at_rest(), *before, "round {round}, {tree}");
@@ -116,7 +116,7 @@ fn a_process_that_escapes_the_tracer_delays_no_trial() {
     let Some(forks) = forks(&bench) else { return };
     let options = [&["-p", "default,base,default+no-huge", "--check-output", "--json"][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&forks, "escape"])).ran();
-    let document = ran.says(0, &[]).json();
+    let document = ran.assert_exit(0, &[]).json();
     // The output of sha256sum for the line `printed`.
     let hash = "8f521f0f3624853f48fafedc6205f0f45cfd4851d0e1ac7a615f2fd4b87ab4c5";
     assert_eq!(document["trials"][0]["answer"]["stdout_sha256"], hash);
@@ -142,9 +142,9 @@ fn a_policy_under_which_a_trial_takes_too_long_is_a_row() {
     let ran = bench.compare(&options, &hangs_under_base(&bench)).ran();
     no_process_is_left(&bench);
     let words = "base took longer than 1.5 s (--trial-time) in block 0, and was ended";
-    ran.says(1, &["took longer than --trial-time"]).prints(&["too slow", words]);
+    ran.assert_exit(1, &["took longer than --trial-time"]).assert_stdout(&["too slow", words]);
     let in_full = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
-    in_full.says(0, &[]).prints(&["not run again"]);
+    in_full.assert_exit(0, &[]).assert_stdout(&["not run again"]);
     assert!(!ran.stderr.contains("no terminal"), "it was asked for: {ran}");
     let document = bench.stored(1);
     assert_eq!((&document["design"]["trial_time_s"], &document["ended"]["reason"]), (&1.5.into(), &"blocks".into()));
@@ -168,7 +168,7 @@ fn without_the_baseline_there_is_no_result() {
     let options = ["-p", "base,default", "--baseline", "base", "--trial-time", "500ms"];
     let words = "the trial of base took longer than 0.5 s";
     let ran = bench.compare(&options, &hangs_under_base(&bench)).ran();
-    assert!(ran.says(4, &[words]).stdout.is_empty(), "it is printed once: {ran}");
+    assert!(ran.assert_exit(4, &[words]).stdout.is_empty(), "it is printed once: {ran}");
     no_process_is_left(&bench);
     let summary = &bench.listed()[0];
     assert_eq!(summary["ended"], "a trial was too slow", "{summary}");
@@ -182,13 +182,13 @@ fn servers_clients_and_preparations_have_that_time_too() {
     let forever = bench.script("forever", "trap '' TERM; while :; do sleep 0.05; done");
     let limit = ["-p", "default,base", "--trial-time", "500ms"];
     let served = [&limit[..], &["--server", &forever, "--ready", "true"]].concat();
-    bench.compare(&served, &words_of(&[&forever])).ran().says(4, &["took longer than 0.5 s"]);
+    bench.compare(&served, &words_of(&[&forever])).ran().assert_exit(4, &["took longer than 0.5 s"]);
     no_process_is_left(&bench);
     let never_ready = [&limit[..], &["--server", &forever, "--ready", &forever]].concat();
-    bench.compare(&never_ready, &words_of(&["true"])).ran().says(4, &["took longer than 0.5 s"]);
+    bench.compare(&never_ready, &words_of(&["true"])).ran().assert_exit(4, &["took longer than 0.5 s"]);
     no_process_is_left(&bench);
     let prepared = [&limit[..], &["--prepare", &forever]].concat();
-    bench.compare(&prepared, &words_of(&["true"])).ran().says(1, &["--prepare", "took longer than 0.5 s"]);
+    bench.compare(&prepared, &words_of(&["true"])).ran().assert_exit(1, &["--prepare", "took longer than 0.5 s"]);
     no_process_is_left(&bench);
 }
 
@@ -203,7 +203,7 @@ fn an_unattended_trial_has_a_time_limit() {
         assert_eq!(quick(options).json()["design"]["trial_time_s"], limit_s);
     }
     assert!(quick(&["--trial-time", "none"]).json()["design"]["trial_time_s"].is_null());
-    bench.compare(&["--trial-time", "soon"], &words_of(&["true"])).ran().says(2, &["90s", "or none"]);
+    bench.compare(&["--trial-time", "soon"], &words_of(&["true"])).ran().assert_exit(2, &["90s", "or none"]);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn a_comparison_without_a_result_says_so_by_its_exit_code() {
     let bench = Bench::new();
     let options = ["-p", "default,base", "--max-time", "1ms"];
     let ran = bench.compare(&options, &words_of(&["sleep", "0.01"])).ran();
-    assert!(ran.says(4, &["no result", "--max-time"]).stdout.is_empty(), "it is printed once: {ran}");
+    assert!(ran.assert_exit(4, &["no result", "--max-time"]).stdout.is_empty(), "it is printed once: {ran}");
     assert_eq!(bench.stored(1)["ended"]["reason"], "time");
 }
 
@@ -220,7 +220,7 @@ fn an_input_that_can_be_read_once_is_refused() {
     let bench = Bench::new();
     let fifo = bench.word("fifo");
     assert!(Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-    bench.compare(&["--input", &fifo], &words_of(&["cat"])).ran().says(2, &["--input", "found a pipe"]);
+    bench.compare(&["--input", &fifo], &words_of(&["cat"])).ran().assert_exit(2, &["--input", "found a pipe"]);
 }
 
 /// A comparison reacts to signals even if its terminal accepts no output (Ctrl-S).

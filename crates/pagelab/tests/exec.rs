@@ -25,7 +25,7 @@ fn streams_and_status_are_the_commands() {
         let mut child = exec.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
         child.stdin().write_all(b"through\0it\n").unwrap();
         let ran = child.ran();
-        ran.says(7, &["err"]);
+        ran.assert_exit(7, &["err"]);
         assert_eq!(ran.stdout, "through\0it\n", "{policy}");
     }
 }
@@ -77,7 +77,7 @@ fn the_program_has_the_pages_that_were_asked_for() {
     for (policy, thp_mib, hugetlb_mib) in [("base", 0..1, 0..1), ("thp", 60..200, 0..1), ("hugetlb-2m", 0..1, 60..200)]
     {
         let ran = bench.pagelab(&["exec", "-p", policy, "--", "python3", "-c", script]).ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         let seen: Vec<u32> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
         assert!(thp_mib.contains(&seen[0]) && hugetlb_mib.contains(&seen[1]), "{policy}: {seen:?} MiB");
     }
@@ -104,7 +104,7 @@ fn base_holds_against_the_program_itself() {
                   print(re.findall(r'THP_enabled:\\s+(\\d+)', open('/proc/self/status').read()))";
     let answers = |exec: &mut Command| {
         let ran = exec.ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         assert_eq!(ran.stdout, "0 -1 -1 -1\n0 1\n['0']\n", "{ran}");
     };
     answers(&mut bench.pagelab(&["exec", "-p", "base", "--", "python3", "-c", script]));
@@ -118,11 +118,11 @@ fn base_holds_against_the_program_itself() {
 fn reports_at_the_end_what_the_tracer_did_and_prevented() {
     let bench = Bench::new();
     let quiet = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "sh", "-c", "exit 3"]).ran();
-    quiet.says(3, &[]);
+    quiet.assert_exit(3, &[]);
     assert!(!quiet.stderr.contains("default+no-huge: "), "nothing to say: {quiet}");
     if needs(&[program("strace")]) {
         let ran = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "strace", "true"]).ran();
-        ran.says(
+        ran.assert_exit(
             1,
             &["pagelab: default+no-huge: the program traces processes itself (ptrace)", "without the debugger"],
         );
@@ -133,7 +133,7 @@ fn reports_at_the_end_what_the_tracer_did_and_prevented() {
         std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o4755)).unwrap();
         let words = ["exec", "-p", "default+no-huge", "--", &bench.word("id"), "-u"];
         let ran = bench.pagelab(&words).as_nobody().ran();
-        ran.says(0, &["a setuid program ran without its privilege", "run pagelab as root"]);
+        ran.assert_exit(0, &["a setuid program ran without its privilege", "run pagelab as root"]);
         assert_ne!(ran.stdout, "0\n", "{ran}");
     }
 }
@@ -143,11 +143,11 @@ fn a_command_that_cannot_run_ends_as_in_a_shell_and_an_unsupported_policy_with_3
     let bench = Bench::new();
     let exec = |policy: &str, command: &str| bench.pagelab(&["exec", "-p", policy, "--", command]).ran();
     for policy in ["default", "base", "thp+no-huge"] {
-        exec(policy, "no-such-command").says(127, &["\"no-such-command\" was not found", "PATH"]);
-        exec(policy, "/tmp").says(126, &["\"/tmp\" is not executable", "directory"]);
+        exec(policy, "no-such-command").assert_exit(127, &["\"no-such-command\" was not found", "PATH"]);
+        exec(policy, "/tmp").assert_exit(126, &["\"/tmp\" is not executable", "directory"]);
     }
-    exec("thq", "true").says(2, &["nearest is \"thp\""]);
-    exec("mthp-2k", "true").says(3, &["mthp-2k", "no folios of 2K"]);
+    exec("thq", "true").assert_exit(2, &["nearest is \"thp\""]);
+    exec("mthp-2k", "true").assert_exit(3, &["mthp-2k", "no folios of 2K"]);
 }
 
 #[test]

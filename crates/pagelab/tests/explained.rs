@@ -39,7 +39,7 @@ fn the_answer_has_the_parts_and_they_add_up() {
     let bench = Bench::new();
     let html = bench.word("report.html");
     let ran = faked(&bench, EXPLAINED, &["-p", "base,thp,mthp-64k", "--html", &html]);
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "thp takes 13.7 % less user time: 4.6 (4.6 to 4.7) by reach, 9.1 (8.8 to 9.3) by placement of frames",
         "system time is 50.0 % less (50.0 to 50.0), by faults and zeroing, 286 faults instead of 16.6k",
         "mthp-64k takes 12.6 % less user time; all of it is by placement of frames, or by entries that the processor coalesces",
@@ -61,7 +61,11 @@ fn the_answer_has_the_parts_and_they_add_up() {
     assert_eq!(shown.stdout, ran.stdout, "the stored comparison reads as the fresh one");
     let scatter =
         "base in 750 (33 would hold it), thp in 34 (33 would hold it), frames of thp in 34 (33 would hold it)";
-    bench.pagelab(&["show", "1", "--store", &bench.store(), "--full"]).ran().says(0, &[]).prints(&[scatter]);
+    bench
+        .pagelab(&["show", "1", "--store", &bench.store(), "--full"])
+        .ran()
+        .assert_exit(0, &[])
+        .assert_stdout(&[scatter]);
 }
 
 #[test]
@@ -72,20 +76,20 @@ fn a_part_that_is_not_shown_is_reported_as_not_shown() {
     let bench = Bench::new();
     let same = changed(&bench, "0.909, 0.914, 0.905, 0.910", "0.862, 0.868, 0.859, 0.865");
     faked(&bench, &same, &["-p", "base,thp"])
-        .says(0, &[])
-        .prints(&["reach is not shown (", "by placement of frames; system time is 50.0 % less"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["reach is not shown (", "by placement of frames; system time is 50.0 % less"]);
     let unproven = changed(
         &bench,
         "late_leaves_ratio = [0.01] }\nholding = \"held\"",
         "}\ncauses = [{ cause = { code = \"folios_invisible\" } }]\nholding = \"unknown\"",
     );
     faked(&bench, &unproven, &["-p", "base,thp"])
-        .says(0, &[])
-        .prints(&["by reach,", "is not proven: folios are visible to root alone"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["by reach,", "is not proven: folios are visible to root alone"]);
     let late = changed(&bench, "late_leaves_ratio = [0.01]", "late_leaves_ratio = [0.4]");
     faked(&bench, &late, &["-p", "base,thp"])
-        .says(0, &[])
-        .prints(&["reach is at least that: 40 % of the control arm's memory"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["reach is at least that: 40 % of the control arm's memory"]);
     let unheld = changed(
         &bench,
         "mapped = { \"4K\" = \"64M\" }\n\n[arm.mthp",
@@ -93,8 +97,8 @@ fn a_part_that_is_not_shown_is_reported_as_not_shown() {
     );
     let unheld = faked(&bench, &unheld, &["-p", "base,thp"]);
     unheld
-        .says(0, &[])
-        .prints(&["reach and placement are not separated: base-page entries over whole folios mapped 11 %"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["reach and placement are not separated: base-page entries over whole folios mapped 11 %"]);
     assert!(!unheld.stdout.contains("by reach"), "{unheld}");
 }
 
@@ -107,9 +111,9 @@ fn what_cannot_be_split_is_refused() {
     for (policies, why) in
         [("thp,base", "make base or default the baseline"), ("default,base", "no policy asks for large pages")]
     {
-        faked(&bench, EXPLAINED, &["-p", policies]).says(2, &["--explain", why]);
+        faked(&bench, EXPLAINED, &["-p", policies]).assert_exit(2, &["--explain", why]);
     }
-    bench.pagelab(&["exec", "-p", "thp+pte-mapped", "--", "true"]).ran().says(2, &["compare --explain"]);
+    bench.pagelab(&["exec", "-p", "thp+pte-mapped", "--", "true"]).ran().assert_exit(2, &["compare --explain"]);
 }
 
 /// Bytes of a trial's anonymous memory that leaves of this size map, in whole folios of this size.
@@ -137,7 +141,7 @@ fn leaves_are_split_and_neither_folios_nor_the_program_notice() {
     // After pagelab has looked for new leaves, it looks again only after twenty times as long as that took, and the
     // look may have waited for a processor. So one window may still have its leaf.
     let options = ["--explain", "-p", "base,thp", "--blocks", "1", "--min-blocks", "1", "--json"];
-    bench.compare(&options, &words_of(&[&compiled, "48", "1000"])).ran().says(0, &[]);
+    bench.compare(&options, &words_of(&[&compiled, "48", "1000"])).ran().assert_exit(0, &[]);
     let document = bench.stored(1);
     assert_eq!(document["design"]["khugepaged"], "off");
     let of_frames = |trial: &&Value| trial["label"] == "frames of thp";

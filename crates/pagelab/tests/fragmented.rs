@@ -51,20 +51,26 @@ fn free_memory_is_fragmented_while_a_command_is_measured() {
     // memory.
     assert_eq!(processes_with("workload fragments"), []);
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    shown.prints(&["free memory was fragmented: ", &format!("(--fragmented {wish})")]);
+    shown.assert_stdout(&["free memory was fragmented: ", &format!("(--fragmented {wish})")]);
 }
 
 #[test]
 fn a_part_that_is_none_is_refused() {
     let bench = Bench::new();
     for (wish, part) in [("0", "1% to 100%"), ("101%", "1% to 100%"), ("80%@3K", "80%@64K")] {
-        bench.compare(&["-p", "default,base", "--fragmented", wish], &words_of(&["true"])).ran().says(2, &[part]);
+        bench
+            .compare(&["-p", "default,base", "--fragmented", wish], &words_of(&["true"]))
+            .ran()
+            .assert_exit(2, &[part]);
     }
     if !needs(&[root(), program("setpriv")]) {
         return;
     }
     let options = ["-p", "default,base", "--fragmented", "50"];
-    bench.compare(&options, &words_of(&["true"])).as_nobody().ran().says(2, &["--fragmented: ", "root"]);
+    bench.compare(&options, &words_of(&["true"])).as_nobody().ran().assert_exit(2, &["--fragmented: ", "root"]);
     let options = [&options[..3], &["50@1G"], &QUICK].concat();
-    bench.compare(&options, &words_of(&["true"])).ran().says(2, &["blocks of 1G", "the allocator's largest block"]);
+    bench
+        .compare(&options, &words_of(&["true"]))
+        .ran()
+        .assert_exit(2, &["blocks of 1G", "the allocator's largest block"]);
 }

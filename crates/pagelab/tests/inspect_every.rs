@@ -49,7 +49,8 @@ fn every_look_is_a_row_until_the_process_ends() {
     let watching = Watching::begin(bench.pagelab(&["inspect", &pid, "--every", "200ms"]), 6);
     sleeper.kill();
     let ran = watching.ran();
-    ran.says(0, &[&format!("process {pid} has ended")]).prints(&[&format!("process {pid} (sleep)"), "so far why not"]);
+    ran.assert_exit(0, &[&format!("process {pid} has ended")])
+        .assert_stdout(&[&format!("process {pid} (sleep)"), "so far why not"]);
     assert!(ran.stdout.lines().count() > 4 && ran.stdout.contains('▁'), "{ran}");
 }
 
@@ -62,7 +63,7 @@ fn json_lines_are_documents_and_a_signal_ends_them() {
     let watching = Watching::begin(bench.pagelab(&words), 2);
     send("TERM", watching.running.id());
     let ran = watching.ran();
-    ran.says(128 + 15, &["stopped by signal 15"]);
+    ran.assert_exit(128 + 15, &["stopped by signal 15"]);
     let looks: Vec<serde_json::Value> = ran.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert!(looks.len() > 1, "{ran}");
     for look in &looks {
@@ -82,7 +83,7 @@ fn a_command_is_looked_at_while_it_runs_and_at_its_end() {
     let watching = Watching::begin(bench.pagelab(&["inspect", "--every", "200ms", "--", "sh", "-c", &line]), 6);
     fs::remove_file(&until_gone).unwrap();
     let ran = watching.ran();
-    ran.says(1, &["exit code 3"]).prints(&["(sh)", "so far why not", "resident"]);
+    ran.assert_exit(1, &["exit code 3"]).assert_stdout(&["(sh)", "so far why not", "resident"]);
     assert!(ran.stdout.matches('▁').count() > 2, "{ran}");
 }
 
@@ -107,7 +108,7 @@ fn prometheus_reads_the_export_and_never_half_of_it() {
         std::thread::sleep(Duration::from_millis(2));
     }
     send("INT", watching.id());
-    watching.ran().says(128 + 2, &["stopped by signal 2"]);
+    watching.ran().assert_exit(128 + 2, &["stopped by signal 2"]);
     assert!(text.contains(&format!("pagelab_memory_bytes{{pid=\"{pid}\",name=\"sleep\",")), "{text}");
     let mut lint = Command::new("promtool");
     lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());
@@ -147,9 +148,10 @@ fn a_tree_is_looked_at_as_a_whole_until_it_ends() {
     drop(tree);
     let ended = format!("process {root} has ended");
     let rows = rows.ran();
-    rows.says(0, &[&ended]).prints(&[&format!("process {root} and its descendants"), "processes resident"]);
+    rows.assert_exit(0, &[&ended])
+        .assert_stdout(&[&format!("process {root} and its descendants"), "processes resident"]);
     let lines = lines.ran();
-    lines.says(0, &[&ended]);
+    lines.assert_exit(0, &[&ended]);
     let look: serde_json::Value = serde_json::from_str(lines.stdout.lines().next().unwrap()).unwrap();
     assert_eq!((look["schema"].as_str(), look["processes"].as_u64()), (Some("pagelab.inspect-set-look/1"), Some(3)));
     let formats = common::described_formats("pagelab.inspect-set-look/1");
@@ -163,7 +165,7 @@ fn all_processes_are_looked_at_until_a_signal() {
     let bench = Bench::new();
     let watching = Watching::begin(bench.pagelab(&["inspect", "--all", "--every", "100ms", "--sizes"]), 4);
     send("TERM", watching.running.id());
-    watching.ran().says(128 + 15, &["stopped by signal 15"]).prints(&["all processes", "so far why not"]);
+    watching.ran().assert_exit(128 + 15, &["stopped by signal 15"]).assert_stdout(&["all processes", "so far why not"]);
 }
 
 #[test]
@@ -172,7 +174,7 @@ fn a_page_has_the_map_of_a_process() {
     let sleeper = sleeper();
     let page = bench.word("map.html");
     let ran = bench.pagelab(&["inspect", &sleeper.id().to_string(), "--html", &page]).ran();
-    ran.says(0, &["report: "]);
+    ran.assert_exit(0, &["report: "]);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.ends_with("</html>\n") && html.contains("Map of the address space"), "{html}");
     assert!(html.contains("(process") && html.contains("sleep") && html.contains("The same as text"));
@@ -195,6 +197,6 @@ fn refuses_conflicting_options() {
         (&["1", "--html", "/no/such/place"], "/no/such/place"),
         (&["4294967295", "--every", "1s"], "there is no process 4294967295"),
     ] {
-        bench.pagelab(&[&["inspect"], words].concat()).ran().says(2, &[message]);
+        bench.pagelab(&[&["inspect"], words].concat()).ran().assert_exit(2, &[message]);
     }
 }

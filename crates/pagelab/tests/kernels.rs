@@ -92,8 +92,8 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let (never, always) = (words("never"), words("always"));
     let kernels = [("never", never.as_str()), ("always", always.as_str())];
     let ran = ran(compare(&bench, &kernels, &["--check-output"], &shell(&script)));
-    ran.says(0, &["boot 1 of 2", "boot 2 of 2", "(emulated, counting instructions)"]);
-    ran.prints(&[
+    ran.assert_exit(0, &["boot 1 of 2", "boot 2 of 2", "(emulated, counting instructions)"]);
+    ran.assert_stdout(&[
         "no figure is a time, because the guests are emulated",
         "default never ",
         "base always ",
@@ -102,10 +102,13 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     ]);
     let show =
         |options: &[&str]| bench.pagelab(&[&["show", "1", "2", "--store", &bench.store()], options].concat()).ran();
-    assert_eq!(show(&[]).says(0, &[]).stdout, ran.stdout, "the boots together read as the fresh comparison");
-    show(&["--full"]).says(0, &[]).prints(&["Emulated: no figure is a time", "peak memory"]);
-    show(&["--mail"]).says(0, &[]).prints(&["peak memory", "bare", "-- "]);
-    bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().prints(&["(on never)", "(on always)"]);
+    assert_eq!(show(&[]).assert_exit(0, &[]).stdout, ran.stdout, "the boots together read as the fresh comparison");
+    show(&["--full"]).assert_exit(0, &[]).assert_stdout(&["Emulated: no figure is a time", "peak memory"]);
+    show(&["--mail"]).assert_exit(0, &[]).assert_stdout(&["peak memory", "bare", "-- "]);
+    bench
+        .pagelab(&["list", "comparisons", "--store", &bench.store()])
+        .ran()
+        .assert_stdout(&["(on never)", "(on always)"]);
     assert!(!ran.stdout.contains("wall") && !ran.stdout.contains("claim"), "{ran}");
     assert!(!Path::new(&written).exists(), "the guest's files are its own");
     assert_eq!((guests("never"), guests("always"), left_in(&bench.path("tmp"))), (0, 0, 0));
@@ -126,9 +129,9 @@ fn two_kernels_are_booted_and_compared_without_a_time_and_nothing_they_write_is_
     let (never, always) = (instructions("never"), instructions("always"));
     assert!(never > 1.2 * always, "{never} and {always}");
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    shown.prints(&["a boot of the kernel ", "emulated, so no figure is a time"]);
+    shown.assert_stdout(&["a boot of the kernel ", "emulated, so no figure is a time"]);
     let mail = bench.pagelab(&["show", "1", "--mail", "--store", &bench.store()]).ran();
-    mail.prints(&[
+    mail.assert_stdout(&[
         "Emulated: no figure is a time",
         "* no time: the machine was emulated",
         "instructions default ",
@@ -163,10 +166,10 @@ fn reports_panics_and_hangs_with_the_logs() {
     let bench = Bench::new();
     let log = |name: &str| fs::read_to_string(bench.path(&format!("guest-{name}.log"))).unwrap();
     let panics = ran(compare(&bench, &[("panics", "rdinit=/nothing")], &[], &shell("true")));
-    panics.says(4, &["panics: the guest ended without a result", "Kernel panic", "guest-panics.log"]);
+    panics.assert_exit(4, &["panics: the guest ended without a result", "Kernel panic", "guest-panics.log"]);
     assert!(log("panics").contains("Kernel panic"));
     let hangs = ran(compare(&bench, &[("hangs", "")], &["--guest-time", "2s"], &shell("true")));
-    hangs.says(4, &["hangs: the guest did not come up within 2 s", "guest-hangs.log"]);
+    hangs.assert_exit(4, &["hangs: the guest did not come up within 2 s", "guest-hangs.log"]);
     log("hangs");
     assert_eq!((guests("panics"), guests("hangs")), (0, 0));
 }
@@ -191,9 +194,9 @@ fn a_study_boots_its_guests_and_compares_them() {
         let fixed = ["study", verb, "guests.toml", "--store", &store];
         ran(bench.pagelab(&fixed.iter().chain(words).copied().collect::<Vec<&str>>()))
     };
-    study("run", &[]).says(0, &["boot 1 of 2", "boot 2 of 2"]).prints(&["1 of 1 rows are done"]);
+    study("run", &[]).assert_exit(0, &["boot 1 of 2", "boot 2 of 2"]).assert_stdout(&["1 of 1 rows are done"]);
     let again = study("run", &[]);
-    again.says(0, &[]);
+    again.assert_exit(0, &[]);
     assert!(!again.stderr.contains("boot 1"), "what is done is not booted again: {again}");
     let report = study("report", &["--json"]).json();
     let rows = report["over_boots"]["rows"].as_array().unwrap();
@@ -223,7 +226,7 @@ fn a_study_boots_its_guests_and_compares_them() {
 fn reports_unbootable_kernels_before_any_boot() {
     let bench = Bench::new();
     let refuses = |options: &[&str], parts: &[&str]| {
-        bench.compare(options, &shell("true")).ran().says(2, parts);
+        bench.compare(options, &shell("true")).ran().assert_exit(2, parts);
     };
     refuses(&["--kernel", "/bin/sh"], &["/bin/sh: expected the image of a kernel", "an ELF file (vmlinux)"]);
     refuses(&["--kernel", "nowhere"], &["nowhere: No such file"]);
@@ -250,8 +253,11 @@ fn reports_unbootable_kernels_before_any_boot() {
     );
     refuses(&["--kernel", "link", "--icount", "--metric", "x:lower=(.*)"], &["because the guest is emulated"]);
     let mut without = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["/bin/true"]));
-    without.env("PATH", "/nowhere").ran().says(2, &["qemu-system-x86_64", "install it (Debian: qemu-system-x86)"]);
+    without
+        .env("PATH", "/nowhere")
+        .ran()
+        .assert_exit(2, &["qemu-system-x86_64", "install it (Debian: qemu-system-x86)"]);
     let missing = bench.compare(&["--kernel", "link", "--icount"], &words_of(&["no-such-program"])).ran();
-    missing.says(127, &["no-such-program"]);
+    missing.assert_exit(127, &["no-such-program"]);
     assert!(!missing.stderr.contains("boot 1"), "{missing}");
 }

@@ -78,7 +78,7 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
         // These policies disable and enable the PMD size in turn, and each time the kernel starts khugepaged again.
         let options =
             ["--khugepaged", how, "-p", "default,mthp-64k,thp", "--aa", "--blocks", "2", "--min-blocks", "1", "--json"];
-        bench.compare(&options, &left_to_khugepaged(&bench, patience_ms)).ran().says(0, &[]).json()
+        bench.compare(&options, &left_to_khugepaged(&bench, patience_ms)).ran().assert_exit(0, &[]).json()
     };
     let as_it_is = run("as-is", "20000");
     assert!(arm(&as_it_is, "default")["khugepaged"]["trials"].as_u64() > Some(0), "{:#}", as_it_is["arms"]);
@@ -98,9 +98,13 @@ fn khugepaged_sleeps_in_every_trial_and_is_as_before_afterwards() {
     assert!(!slept.is_empty() && slept.iter().all(|ms| *ms == "604800000"), "{slept:?}");
     assert_eq!(bench.settings_at_rest(), before);
     let shown = |number: &str| bench.pagelab(&["show", number, "--full", "--store", &bench.store()]).ran();
-    shown("1").says(0, &[]).prints(&["khugepaged made", "a counter of the host", "--khugepaged off holds it still"]);
+    shown("1").assert_exit(0, &[]).assert_stdout(&[
+        "khugepaged made",
+        "a counter of the host",
+        "--khugepaged off holds it still",
+    ]);
     let held = shown("2");
-    held.says(0, &[]).prints(&["khugepaged was held still (--khugepaged off)"]);
+    held.assert_exit(0, &[]).assert_stdout(&["khugepaged was held still (--khugepaged off)"]);
     assert!(!held.stdout.contains("khugepaged made"), "{held}");
 }
 
@@ -112,11 +116,11 @@ fn refuses_users_who_cannot_hold_it_before_anything_runs() {
     let bench = Bench::new();
     let options = ["--khugepaged", "off", "-p", "default,base"];
     let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
-    ran.says(2, &["--khugepaged off: needs root", "run pagelab as root", "leave it out"]);
+    ran.assert_exit(2, &["--khugepaged off: needs root", "run pagelab as root", "leave it out"]);
     assert!(bench.listed().is_empty());
     let (program, store) = (bench.word("pagelab"), bench.store());
     let within = ["exec", "-p", "base", "--", &program, "compare", "--store", &store];
     let ran = bench.pagelab(&[&within[..], &options[..], &["--", "true"]].concat()).ran();
-    ran.says(2, &["pagelab itself runs with THP disabled"]);
-    bench.compare(&["--khugepaged", "on"], &bench.touch()).ran().says(2, &["--khugepaged", "as-is, off"]);
+    ran.assert_exit(2, &["pagelab itself runs with THP disabled"]);
+    bench.compare(&["--khugepaged", "on"], &bench.touch()).ran().assert_exit(2, &["--khugepaged", "as-is, off"]);
 }

@@ -159,7 +159,7 @@ fn after_sigkill_at_any_moment_settings_return_and_the_store_is_whole() {
         }
     }
     let options = [&["-p", POLICIES][..], &QUICK].concat();
-    bench.compare(&options, &bench.touch()).ran().says(0, &[]).prints(&["mthp-64k", "hugetlb-2m"]);
+    bench.compare(&options, &bench.touch()).ran().assert_exit(0, &[]).assert_stdout(&["mthp-64k", "hugetlb-2m"]);
     await_as_before(&bench, &before, "at the end");
 }
 
@@ -178,7 +178,7 @@ fn after_ctrl_c_and_sigterm_finished_trials_are_stored_and_reported() {
             std::thread::sleep(Duration::from_millis(after_ms));
             send(name, child.id());
             let ran = child.ran();
-            ran.says(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
+            ran.assert_exit(128 + signal, &[&format!("stopped by signal {signal}"), "stored", "restored"]);
             await_as_before(&bench, &before, name);
             no_process_is_left(&bench);
         }
@@ -220,7 +220,7 @@ fn a_trial_that_ended_while_pagelab_was_stopping_does_not_count() {
     // The program has exited, and is stopped for its tracer.
     await_stop(id.trim().parse().unwrap());
     send("CONT", child.id());
-    child.ran().says(130, &["stopped by signal 2", "stored"]);
+    child.ran().assert_exit(130, &["stopped by signal 2", "stored"]);
     let document = bench.stored(1);
     assert_eq!(document["ended"]["reason"], "interrupted");
     let of = |key: &str| document[key].as_array().unwrap().clone();
@@ -254,14 +254,14 @@ fn restore_right_after_sigkill_leaves_the_watchdog_its_time() {
     let who = format!("by process {}", child.id());
     child.kill();
     let late = bench.pagelab(&["restore"]).ran();
-    late.says(2, &["are leased", &who]);
+    late.assert_exit(2, &["are leased", &who]);
     assert!(!differences_now(&before).is_empty(), "nobody put them back");
 
     let mut restore = bench.pagelab(&["restore"]);
     let restore = restore.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).begin();
     assert!(within(LIMIT, || has_open(restore.id(), &bench.path("run/lease.queue"))), "it never waited");
     watchdog.iter().for_each(|pid| send("CONT", *pid));
-    restore.ran().says(0, &[]).prints(&["nothing to restore"]);
+    restore.ran().assert_exit(0, &[]).assert_stdout(&["nothing to restore"]);
     await_as_before(&bench, &before, "after the watchdog");
     no_process_is_left(&bench);
 }
@@ -277,9 +277,9 @@ fn after_the_watchdog_died_too_restore_restores() {
     for _ in 0..3 {
         kill_with_watchdog(&bench, start(&bench), &before);
         assert!(!differences_at_rest(&bench, &before).is_empty(), "nobody put them back");
-        bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&[" again"]);
+        bench.pagelab(&["restore"]).ran().assert_exit(0, &[]).assert_stdout(&[" again"]);
         await_as_before(&bench, &before, "after restore");
-        bench.pagelab(&["restore"]).ran().says(0, &[]).prints(&["nothing to restore"]);
+        bench.pagelab(&["restore"]).ran().assert_exit(0, &[]).assert_stdout(&["nothing to restore"]);
         let json = bench.pagelab(&["restore", "--json"]).ran().json();
         assert_eq!((&json["schema"], &json["found"]), (&"pagelab.restore/1".into(), &"nothing".into()));
     }
@@ -295,7 +295,7 @@ fn the_next_comparison_restores_what_a_crash_left() {
     kill_with_watchdog(&bench, start(&bench), &before);
     assert!(!differences_at_rest(&bench, &before).is_empty());
     let options = [&["-p", "base,mthp-64k"][..], &QUICK].concat();
-    bench.compare(&options, &bench.touch()).ran().says(0, &[]);
+    bench.compare(&options, &bench.touch()).ran().assert_exit(0, &[]);
     await_as_before(&bench, &before, "after a comparison");
 }
 

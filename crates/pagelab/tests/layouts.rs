@@ -28,7 +28,7 @@ fn recorded(bench: &Bench) -> String {
 fn record(bench: &Bench, path: &str, trace: &str) {
     let mut record = bench.pagelab(&["record", "-o", &bench.word(trace), "--", path]);
     record.env("PAGELAB_QEMU_PLUGIN", testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))));
-    record.ran().says(0, &[]);
+    record.ran().assert_exit(0, &[]);
 }
 
 fn can_record() -> bool {
@@ -83,7 +83,11 @@ fn figures_spread_over_layouts_and_the_seed_decides() {
     let ratio = lost(answer["best"][0].as_str().unwrap()) / lost("base");
     assert!((answer["lost_cycles_ratio"].as_f64().unwrap() - ratio).abs() < 1e-9, "{answer}");
     let text = sim(&["--layouts", "3", "--html", &page]);
-    text.says(0, &[]).prints(&["over 3 randomised layouts of addresses, seed 0", "not randomised", "median"]);
+    text.assert_exit(0, &[]).assert_stdout(&[
+        "over 3 randomised layouts of addresses, seed 0",
+        "not randomised",
+        "median",
+    ]);
     assert!(std::fs::read_to_string(page).unwrap().contains("Over 3 layouts that Linux makes by randomisation"));
 }
 
@@ -92,10 +96,10 @@ fn refuses_traces_without_another_layout() {
     let traced = Traced::new();
     traced
         .sim(&["--layouts", "3"])
-        .says(2, &["a.trace: the trace has the addresses that the program had", "pagelab record"]);
-    traced.sim(&["--layouts", "3", "--accesses-only"]).says(2, &["cannot be used with"]);
-    traced.sim(&["--layouts", "0"]).says(2, &["--layouts", "1..=10000"]);
-    traced.sim(&["--layouts", "many"]).says(2, &["--layouts"]);
+        .assert_exit(2, &["a.trace: the trace has the addresses that the program had", "pagelab record"]);
+    traced.sim(&["--layouts", "3", "--accesses-only"]).assert_exit(2, &["cannot be used with"]);
+    traced.sim(&["--layouts", "0"]).assert_exit(2, &["--layouts", "1..=10000"]);
+    traced.sim(&["--layouts", "many"]).assert_exit(2, &["--layouts"]);
     assert!(!traced.sim(&["-p", "base"]).stdout.contains("without randomisation"), "its addresses are its own");
 }
 

@@ -45,7 +45,7 @@ fn predicts_the_inspections_skipped_without_prove_all() {
     assert!(Command::new("gcc").arg("-O1").arg(source).arg("-o").arg(&compiled).status().unwrap().success());
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string();
     let (trace, policies) = (bench.word("trace"), POLICIES.join(","));
-    bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--", &compiled]).ran().says(0, &[]);
+    bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--", &compiled]).ran().assert_exit(0, &[]);
     let compare = |option: &[&str]| {
         let options = ["--json", "--blocks", "7", "--min-blocks", "7", "-p", &policies, "--khugepaged", "off"];
         // The addresses of mappings decide which of them contain a large page, so both comparisons need the same addresses.

@@ -82,7 +82,7 @@ fn the_limit_suffices_and_the_one_below_it_does_not() {
     let touch = bench.touch();
     let touch: Vec<&str> = touch.iter().map(String::as_str).collect();
     let ran = bench.pagelab(&[&["limits", "-p", "default,base", "--json", "--"], &touch[..]].concat()).ran();
-    let document = ran.says(0, &[]).json();
+    let document = ran.assert_exit(0, &[]).json();
     for policy in ["default", "base"] {
         let found = of_policy(&document, policy);
         let bytes = |key: &str| found[key].as_u64().unwrap();
@@ -115,7 +115,7 @@ fn memory_that_large_pages_waste_is_in_the_peak() {
     let words =
         ["limits", "-p", "base,thp", "--precision", "10%", "--json", "--", python.as_ref().unwrap(), "-c", script];
     let ran = bench.pagelab(&words).ran();
-    let document = ran.says(0, &[]).json();
+    let document = ran.assert_exit(0, &[]).json();
     let (base, thp) = (of_policy(&document, "base"), of_policy(&document, "thp"));
     let bytes = |of: &Value, key: &str| of[key].as_u64().unwrap_or_else(|| panic!("{key}: {document:#}"));
     assert!(bytes(base, "peak_bytes") < 24 * M && bytes(base, "limit_bytes") < 24 * M, "{document:#}");
@@ -137,7 +137,7 @@ fn groups_are_removed_with_their_children_and_after_a_signal() {
     }
     let bench = Bench::new();
     let child = "mkdir -p /sys/fs/cgroup/memory$(sed -n 's/.*:memory://p' /proc/self/cgroup)/child";
-    bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", child]).ran().says(0, &[]);
+    bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", child]).ran().assert_exit(0, &[]);
     let stopped = bench.pagelab(&["limits", "-p", "default", "--", "sleep", "1000"]).begin();
     let pid = stopped.id().to_string();
     let group = || {
@@ -164,7 +164,7 @@ fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let bench = Bench::new();
     let leaves = "echo $$ > /sys/fs/cgroup/memory/cgroup.procs; exec true";
     let ran = bench.pagelab(&["limits", "-p", "default", "--", "sh", "-c", leaves]).ran();
-    ran.says(4, &["a process of it left its control group"]);
+    ran.assert_exit(4, &["a process of it left its control group"]);
     let group = Group::with_limit(32 * M);
     // The kernel can take back clean file pages, so the limit is reached without killing a process.
     let file = bench.word("file");
@@ -176,7 +176,7 @@ fn what_is_limited_elsewhere_or_not_at_all_has_no_limit() {
     let program = bench.program();
     let words = [program.to_str().unwrap(), "limits", "-p", "default", "--", "sh", "-c", &read];
     let ran = group.command(&words).stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
-    ran.says(4, &["a control group above reached its own limit"]);
+    ran.assert_exit(4, &["a control group above reached its own limit"]);
 }
 
 #[test]
@@ -186,11 +186,11 @@ fn commands_that_fail_without_a_limit_and_users_without_groups_are_refused() {
     }
     let bench = Bench::new();
     let limits = |words: &[&str]| bench.pagelab(&[&["limits", "-p", "default", "--"], words].concat());
-    limits(&["false"]).ran().says(4, &["without a limit it ends with exit status 1", "sh -c '...; true'"]);
-    limits(&["/nonexistent"]).ran().says(127, &["was not found"]);
-    limits(&["true"]).as_nobody().ran().says(2, &["a control group cannot be made in", "run pagelab as root"]);
+    limits(&["false"]).ran().assert_exit(4, &["without a limit it ends with exit status 1", "sh -c '...; true'"]);
+    limits(&["/nonexistent"]).ran().assert_exit(127, &["was not found"]);
+    limits(&["true"]).as_nobody().ran().assert_exit(2, &["a control group cannot be made in", "run pagelab as root"]);
     bench
         .pagelab(&["limits", "-p", "thp+pte-mapped", "--", "true"])
         .ran()
-        .says(2, &["pagelab compare -p thp+pte-mapped"]);
+        .assert_exit(2, &["pagelab compare -p thp+pte-mapped"]);
 }

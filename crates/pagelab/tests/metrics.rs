@@ -139,7 +139,7 @@ fn planted_memory_is_exported_to_the_byte_by_group_and_leaf() {
     ];
     let file = bench.word("pagelab.prom");
     let ran = bench.pagelab(&["metrics", "--openmetrics", &file]).ran();
-    ran.prints(&["control group", "free by block: node 0:", "khugepaged since the boot"]);
+    ran.assert_stdout(&["control group", "free by block: node 0:", "khugepaged since the boot"]);
     let samples = samples(&fs::read_to_string(&file).unwrap());
     let leaf = |group: &Group, backing: &str, leaf: u64| {
         sample(&samples, "leaf_bytes", group, &format!(",backing=\"{backing}\",leaf_bytes=\"{leaf}\""))
@@ -218,7 +218,7 @@ fn a_name_with_quotes_is_escaped_and_prometheus_reads_the_file_while_it_is_repla
         std::thread::sleep(Duration::from_millis(2));
     }
     send("TERM", watching.id());
-    watching.ran().says(128 + 15, &["stopped by signal 15"]);
+    watching.ran().assert_exit(128 + 15, &["stopped by signal 15"]);
     let mut lint = Command::new("promtool");
     lint.args(["check", "metrics"]).stdin(fs::File::open(&file).unwrap());
     let linted = lint.stdout(Stdio::piped()).stderr(Stdio::piped()).begin().ran();
@@ -244,7 +244,7 @@ fn looks_at_an_interval_are_documents_and_the_page_describes_them() {
     }
     drop(output);
     // Nothing reads the output any more, so the command ends.
-    watching.ran().says(0, &[]);
+    watching.ran().assert_exit(0, &[]);
     let look: Value = serde_json::from_str(&line).unwrap();
     let formats = described_formats("pagelab.metrics/1");
     let groups = look["groups"].as_array().unwrap();
@@ -260,7 +260,7 @@ fn looks_at_an_interval_are_documents_and_the_page_describes_them() {
 fn every_exported_metric_is_described() {
     let bench = Bench::new();
     let file = bench.word("pagelab.prom");
-    bench.pagelab(&["metrics", "--openmetrics", &file]).ran().says(0, &[]);
+    bench.pagelab(&["metrics", "--openmetrics", &file]).ran().assert_exit(0, &[]);
     let text = fs::read_to_string(&file).unwrap();
     let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/formats/metrics-openmetrics.md");
     let page = fs::read_to_string(page).unwrap();
@@ -293,6 +293,6 @@ fn refuses_conflicting_options() {
         (&["--every", "often"], "expected a time such as 90s"),
         (&["--openmetrics", "/no/such/place"], "/no/such/place"),
     ] {
-        bench.pagelab(&[&["metrics"], words].concat()).ran().says(2, &[message]);
+        bench.pagelab(&[&["metrics"], words].concat()).ran().assert_exit(2, &[message]);
     }
 }

@@ -51,9 +51,9 @@ fn root_follows_no_link_and_waits_for_no_pipe_of_another_user() {
     for words in WRITING {
         for link in ["link", "dangling"] {
             let parts = ["belongs to user 65534", "links of other users are not followed"];
-            writing(&bench, words, link).ran().says(2, &parts);
+            writing(&bench, words, link).ran().assert_exit(2, &parts);
         }
-        writing(&bench, words, "pipe").ran().says(2, &["pipe cannot be written", "a pipe of user 65534"]);
+        writing(&bench, words, "pipe").ran().assert_exit(2, &["pipe cannot be written", "a pipe of user 65534"]);
     }
     assert_eq!(fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
     assert!(!precious.path().join("new").exists());
@@ -72,7 +72,7 @@ fn under_sudo_a_file_belongs_to_who_called_it() {
     for words in &WRITING[3..] {
         for file in ["home/file", "shared"] {
             let mut sudo = writing(&bench, words, file);
-            sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().says(0, &[]);
+            sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().assert_exit(0, &[]);
             let there = fs::metadata(bench.path(file)).unwrap();
             assert_eq!((there.uid(), there.gid()), (4711, 4712), "{words:?} {file}");
             fs::remove_file(bench.path(file)).unwrap();
@@ -86,12 +86,12 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
     let file = precious.path().join("file");
     symlink(&file, precious.path().join("link")).unwrap();
     let link = precious.path().join("link").display().to_string();
-    bench.pagelab(&["list", "tcg-regions", "--svg", &link]).ran().says(0, &[]);
+    bench.pagelab(&["list", "tcg-regions", "--svg", &link]).ran().assert_exit(0, &[]);
     let whole = fs::read_to_string(&file).unwrap();
     assert!(whole.starts_with("<svg") && fs::symlink_metadata(link).unwrap().is_symlink());
     for name in ["/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
         let ran = bench.pagelab(&["list", "tcg-regions", "--svg", name]).ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         assert!(ran.stdout.starts_with(&whole) && ran.stdout.len() > whole.len(), "the picture, then the table: {ran}");
     }
     let ran = bench.pagelab(&["list", "tcg-regions", "--svg", "/dev/stderr"]).ran();
@@ -100,7 +100,7 @@ fn pipes_and_descriptors_are_written_as_they_come_and_own_links_are_followed() {
     let mut shell = Command::new("bash");
     shell.args(["-c", gone, &bench.word("pagelab")]).current_dir(bench.path("."));
     let ran = shell.ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     assert_eq!(ran.stderr, whole, "a reader that goes is no error, and one that stays gets all");
 }
 
@@ -163,7 +163,7 @@ fn a_capture_follows_no_link_of_another_user_and_is_not_made_in_a_directory_of_t
         ("theirs", "belongs to user 65534; name a directory of your own"),
         ("home/new", "belongs to user 65534; name a directory of your own"),
     ] {
-        capture(&bench, directory).ran().says(2, &[part]);
+        capture(&bench, directory).ran().assert_exit(2, &[part]);
     }
     assert_eq!(fs::read_to_string(precious.path().join("file")).unwrap(), "precious");
     assert_eq!(fs::read_dir(precious.path()).unwrap().count(), 1);
@@ -177,7 +177,7 @@ fn a_capture_can_be_read_by_its_owner_alone() {
     for (directory, umask) in [("open", "0"), ("usual", "022")] {
         let line = format!("umask {umask}; exec \"$0\" inspect {pid} --capture {directory}");
         let mut shell = Command::new("sh");
-        shell.args(["-c", &line, &bench.word("pagelab")]).current_dir(bench.path("")).ran().says(0, &[]);
+        shell.args(["-c", &line, &bench.word("pagelab")]).current_dir(bench.path("")).ran().assert_exit(0, &[]);
         let found = Command::new("find").arg(bench.path(directory)).args(["-printf", "%y %m\n"]).ran();
         let kinds: std::collections::BTreeSet<&str> = found.stdout.lines().collect();
         assert_eq!(Vec::from_iter(kinds), ["d 700", "f 600"], "{directory}");
@@ -186,7 +186,7 @@ fn a_capture_can_be_read_by_its_owner_alone() {
         return;
     }
     let mut sudo = capture(&bench, "of-invoker");
-    sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().says(0, &[]);
+    sudo.env("SUDO_UID", "4711").env("SUDO_GID", "4712").ran().assert_exit(0, &[]);
     let owners = Command::new("find").arg(bench.path("of-invoker")).args(["-printf", "%U %G\n"]).ran();
     assert!(owners.stdout.lines().all(|owner| owner == "4711 4712"), "{owners}");
 }

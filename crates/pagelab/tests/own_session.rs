@@ -59,7 +59,8 @@ fn every_arm_has_a_session_of_its_own_with_the_top_weight() {
     let command = logging(&bench, "command", ":");
     let prepare = logging(&bench, "prepare", ":");
     let options = ["-p", "default,base", "--own-session", "--prepare", &prepare, "--json"];
-    let document = bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&command])).ran().says(0, &[]).json();
+    let document =
+        bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&command])).ran().assert_exit(0, &[]).json();
     let runs = document["trials"].as_array().unwrap().len() + document["control_trials"].as_array().unwrap().len();
     assert!(!document["control_trials"].as_array().unwrap().is_empty(), "with the bare arm");
     let (measured, prepared): (Vec<Seen>, Vec<Seen>) = seen(&bench).into_iter().partition(|one| one.name == "command");
@@ -76,7 +77,7 @@ fn every_arm_has_a_session_of_its_own_with_the_top_weight() {
     let page = bench.word("page.html");
     let shown = bench.pagelab(&["show", "1", "--full", "--store", &bench.store(), "--html", &page]).ran();
     let note = "a session of its own, whose autogroup has the top weight (nice -20) (--own-session)";
-    shown.says(0, &[]).prints(&[note]);
+    shown.assert_exit(0, &[]).assert_stdout(&[note]);
     assert!(fs::read_to_string(page).unwrap().contains("whose autogroup has the top weight"));
 }
 
@@ -92,7 +93,7 @@ fn a_server_and_its_client_have_one_each() {
     let log = bench.word("log");
     let ready = bench.script("ready", &format!("test $(grep -c ^server {log}) -gt $(grep -c ^client {log})"));
     let options = ["-p", "default,base", "--own-session", "--server", &server, "--ready", &ready];
-    bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&client])).ran().says(0, &[]);
+    bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&client])).ran().assert_exit(0, &[]);
     let all = seen(&bench);
     assert!(all.iter().any(|one| one.name == "server") && all.iter().any(|one| one.name == "client"));
     assert!(all.iter().all(|one| one.nice == Some(-20)));
@@ -108,7 +109,7 @@ fn another_users_command_has_the_top_weight_too() {
     let bench = Bench::new();
     let command = logging(&bench, "command", ":");
     let options = ["-p", "default,base", "--own-session", "--user", "nobody"];
-    bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&command])).ran().says(0, &[]);
+    bench.compare(&[&options[..], &QUICK].concat(), &words_of(&[&command])).ran().assert_exit(0, &[]);
     assert!(seen(&bench).iter().all(|one| one.session == one.pid && one.nice == Some(-20)));
 }
 
@@ -123,7 +124,7 @@ fn without_root_the_session_has_the_usual_weight_and_that_is_reported() {
     let command = logging(&bench, "command", ":");
     let options = [&["-p", "default,base", "--own-session"][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&command])).as_nobody().ran();
-    ran.says(
+    ran.assert_exit(
         0,
         &["--own-session: every run has a session of its own", "the usual weight (nice 0)", "run pagelab as root"],
     );
@@ -137,7 +138,7 @@ fn without_root_the_session_has_the_usual_weight_and_that_is_reported() {
 fn without_the_option_a_run_is_in_the_session_of_pagelab() {
     let bench = Bench::new();
     let command = bench.script("command", &format!("cut -d' ' -f6 /proc/$$/stat >> {}", bench.word("log")));
-    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&[&command])).ran().says(0, &[]);
+    bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&[&command])).ran().assert_exit(0, &[]);
     let stat = fs::read_to_string("/proc/self/stat").unwrap();
     let own = stat.rsplit_once(") ").unwrap().1.split(' ').nth(3).unwrap();
     let log = fs::read_to_string(bench.path("log")).unwrap();

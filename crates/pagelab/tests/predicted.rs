@@ -139,7 +139,7 @@ fn simulated(bench: &Bench, policies: &[&str], command: &[String], launch: &Laun
     let trace = bench.word("trace");
     let mut record = bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin(), "--"]);
     record.args(command);
-    launch.in_environment(&mut record).ran().says(0, &[]);
+    launch.in_environment(&mut record).ran().assert_exit(0, &[]);
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies.join(","), "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
     simulated.json()

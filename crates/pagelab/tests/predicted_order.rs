@@ -41,7 +41,7 @@ struct Faults {
 fn simulated(bench: &Bench, policies: &[&str], command: &[String]) -> Value {
     let trace = bench.word("trace");
     let plugin = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab"))).display().to_string();
-    bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--"]).args(command).ran().says(0, &[]);
+    bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin, "--"]).args(command).ran().assert_exit(0, &[]);
     let simulated = bench.pagelab(&["sim", &trace, "-m", "cascade-lake", "-p", &policies.join(","), "--json"]).ran();
     assert_eq!(simulated.code, Some(0), "{simulated}");
     // The traces of child processes are removed, because `sim` would take them for part of a later recording.

@@ -55,7 +55,7 @@ fn the_preparation_runs_untimed_before_each_trial_and_is_reported() {
     assert_eq!(document["invocation"]["prepare"][1], "two words");
     assert_eq!(bench.stored(1)["invocation"], document["invocation"]);
     let page = bench.word("page.html");
-    bench.pagelab(&["show", "1", "--store", &bench.store(), "--html", &page]).ran().says(0, &[]);
+    bench.pagelab(&["show", "1", "--store", &bench.store(), "--html", &page]).ran().assert_exit(0, &[]);
     assert!(std::fs::read_to_string(page).unwrap().contains("before each trial"));
 }
 
@@ -70,7 +70,7 @@ fn the_preparation_runs_under_no_policy() {
     let (prepare, measured) = (logging(&bench, "prepare", &look, ""), logging(&bench, "measured", &look, ""));
     let before = std::fs::read_to_string(SETTING).unwrap();
     let options = [&["-p", "default,mthp-64k", "--prepare", &prepare][..], &QUICK].concat();
-    bench.compare(&options, &words_of(&[&measured])).ran().says(0, &[]);
+    bench.compare(&options, &words_of(&[&measured])).ran().assert_exit(0, &[]);
     let seen_by =
         |who: &str| log(&bench).into_iter().filter_map(|line| line.strip_prefix(who).map(String::from)).collect();
     let (prepared, ran): (Vec<String>, Vec<String>) = (seen_by("prepare "), seen_by("measured "));
@@ -88,7 +88,7 @@ fn the_preparation_runs_as_the_user_of_the_command() {
     let who = "echo $(id -u) $(id -G) $LOGNAME";
     let (prepare, measured) = (logging(&bench, "prepare", who, ""), logging(&bench, "measured", who, ""));
     let options = [&["-p", "default,base", "--user", "nobody", "--prepare", &prepare][..], &QUICK].concat();
-    bench.compare(&options, &words_of(&[&measured])).env("LOGNAME", "root").ran().says(0, &[]);
+    bench.compare(&options, &words_of(&[&measured])).env("LOGNAME", "root").ran().assert_exit(0, &[]);
     let seen: Vec<String> = log(&bench).iter().map(|line| line.split_once(' ').unwrap().1.to_string()).collect();
     assert!(seen.len() >= 18 && seen.iter().all(|one| *one == seen[0] && one.ends_with("nobody")), "{seen:?}");
 }
@@ -101,7 +101,7 @@ fn its_failure_ends_the_comparison_and_loses_nothing() {
     let measured = logging(&bench, "measured", ":", "");
     let options = [&["-p", "default,base", "--prepare", &prepare][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&measured])).ran();
-    ran.says(1, &["block 1", "--prepare", &prepare, "exit status 7", "no wood"]);
+    ran.assert_exit(1, &["block 1", "--prepare", &prepare, "exit status 7", "no wood"]);
     assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3);
     let document = bench.stored(1);
     assert_eq!((document["trials"].as_array().unwrap().len(), &document["ended"]["reason"]), (2, &"failed".into()));
@@ -112,7 +112,7 @@ fn its_failure_ends_the_comparison_and_loses_nothing() {
         ("unclosed 'quote", 2, &["--prepare", "expected a command line"]),
     ] {
         let options = ["-p", "default,base", "--prepare", prepare];
-        bench.compare(&options, &words_of(&[&measured])).ran().says(code, parts);
+        bench.compare(&options, &words_of(&[&measured])).ran().assert_exit(code, parts);
     }
     assert_eq!(log(&bench).iter().filter(|line| *line == "measured").count(), 3, "nothing more was run");
 }

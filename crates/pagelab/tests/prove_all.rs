@@ -34,14 +34,14 @@ fn warned(document: &Value) -> bool {
 fn prove_all_sees_memory_freed_before_the_end() {
     let bench = Bench::new();
     let options = [&["-p", "default,base", "--json"][..], &QUICK].concat();
-    let without = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
+    let without = bench.compare(&options, &churn(&bench)).ran().assert_exit(0, &[]).json();
     assert_eq!(without["design"]["prove_all"], false);
     let remedy = &freed_unseen(arm(&without, "base")).expect("most of it goes unseen")["remedy"];
     assert!(remedy.as_str().unwrap().starts_with("add --prove-all, "), "{remedy}");
 
     let html = bench.word("report.html");
     let options = [&options[..], &["--prove-all", "--html", &html]].concat();
-    let with = bench.compare(&options, &churn(&bench)).ran().says(0, &[]).json();
+    let with = bench.compare(&options, &churn(&bench)).ran().assert_exit(0, &[]).json();
     assert_eq!((&with["design"]["prove_all"], freed_unseen(arm(&with, "base"))), (&true.into(), None));
     for trial in of_base(&with) {
         let seen_bytes = trial["verdict"]["concerned_bytes"].as_u64().unwrap();
@@ -64,14 +64,14 @@ fn wall_times_that_contain_looks_are_named() {
     let bench = Bench::new();
     let with_sleeper = shell(&format!("sleep 60 & {}; kill $!", churn(&bench).join(" ")));
     let options = [&["-p", "default,base", "--prove-all", "--json"][..], &QUICK].concat();
-    let document = bench.compare(&options, &with_sleeper).ran().says(0, &[]).json();
+    let document = bench.compare(&options, &with_sleeper).ran().assert_exit(0, &[]).json();
     for trial in of_base(&document) {
         let (looks_s, wall_s) = (observed(trial, "looks_s").unwrap(), observed(trial, "wall_s").unwrap());
         assert!(looks_s > wall_s / 1000.0 && looks_s < wall_s, "{looks_s} of {wall_s} s");
     }
     assert!(warned(&document), "{:#}", document["warnings"]);
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&[
+    table.assert_stdout(&[
         "warning: under base inspections of memory before it is given back (--prove-all) take",
         "times from one without",
     ]);

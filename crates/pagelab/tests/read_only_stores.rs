@@ -39,7 +39,7 @@ fn bench() -> Bench {
     ];
     let command = bench.touch();
     let command: Vec<&str> = command.iter().map(String::as_str).collect();
-    bench.pagelab(&[&words[..], &command].concat()).ran().says(0, &[]);
+    bench.pagelab(&[&words[..], &command].concat()).ran().assert_exit(0, &[]);
     let study = "schema = \"pagelab.study/1\"\nname = \"small\"\nquestion = \"?\"\npolicies = [\"default\", \"base\"]\n\
                  [sizes.standard]\n[[workload]]\nname = \"touch\"\ncommand = [\"true\"]\n";
     fs::write(bench.path("study.toml"), study).unwrap();
@@ -66,14 +66,14 @@ fn reads_a_store_of_another_user_and_creates_nothing_next_to_it() {
     let before = content(&closed);
     assert_eq!(before.len(), 1, "no log is left: {before:?}");
     for (words, part) in READERS {
-        bench.pagelab(words).as_nobody().ran().says(0, &[]).prints(&[part]);
+        bench.pagelab(words).as_nobody().ran().assert_exit(0, &[]).assert_stdout(&[part]);
         assert!(content(&closed) == before, "{words:?}");
     }
     let compare = ["compare", "--store", "closed/results.sqlite", "-p", "default,base", "--", "true"];
-    bench.pagelab(&compare).as_nobody().ran().says(2, &["cannot write the store", "--store FILE"]);
+    bench.pagelab(&compare).as_nobody().ran().assert_exit(2, &["cannot write the store", "--store FILE"]);
     // The directory can be written, but the store in it cannot. The reader must leave no log in the directory.
     fs::set_permissions(&closed, fs::Permissions::from_mode(0o777)).unwrap();
-    bench.pagelab(READERS[1].0).as_nobody().ran().says(0, &[]).prints(&["base"]);
+    bench.pagelab(READERS[1].0).as_nobody().ran().assert_exit(0, &[]).assert_stdout(&["base"]);
     assert!(content(&closed) == before);
 }
 
@@ -90,7 +90,7 @@ fn a_store_on_a_file_system_that_is_mounted_read_only_is_read() {
         let mounts = format!("mount --bind {closed} {closed} && mount -o remount,bind,ro {closed} && exec \"$@\"");
         namespace.args(["--mount", "sh", "-c", &mounts, "sh"]);
         wrap(&mut namespace, &bench.pagelab(words));
-        namespace.ran().says(0, &[]).prints(&[part]);
+        namespace.ran().assert_exit(0, &[]).assert_stdout(&[part]);
     }
     assert!(content(&bench.path("closed")) == before);
 }
@@ -115,14 +115,14 @@ time.sleep(1000)";
     let show = || bench.pagelab(READERS[1].0).as_nobody().ran();
     let closed = bench.path("closed");
     assert!(content(&closed).iter().any(|(name, bytes)| name.ends_with("-wal") && !bytes.is_empty()));
-    show().says(0, &[]).prints(&["base"]);
+    show().assert_exit(0, &[]).assert_stdout(&["base"]);
     holder.kill();
-    show().says(0, &[]).prints(&["base"]);
+    show().assert_exit(0, &[]).assert_stdout(&["base"]);
     fs::remove_file(closed.join("results.sqlite-shm")).unwrap();
     let before = content(&closed);
-    show().says(2, &["has a write-ahead log", "pagelab list comparisons --store", "copy the store and its log"]);
+    show().assert_exit(2, &["has a write-ahead log", "pagelab list comparisons --store", "copy the store and its log"]);
     assert!(content(&closed) == before);
     // A user who can write to both moves the content of the log into the store.
-    bench.pagelab(READERS[0].0).ran().says(0, &[]);
-    show().says(0, &[]).prints(&["base"]);
+    bench.pagelab(READERS[0].0).ran().assert_exit(0, &[]);
+    show().assert_exit(0, &[]).assert_stdout(&["base"]);
 }

@@ -39,7 +39,7 @@ fn a_full_disk_ends_with_2_and_lost_parts_are_reported() {
     let command = record(&bench, &trace, &perl);
     let keep = format!("cp {trace} {}", bench.word("kept"));
     let ran = on_a_small_disk(&bench, 128, &command, &keep);
-    ran.says(
+    ran.assert_exit(
         2,
         &[
             "No space left on device",
@@ -55,16 +55,16 @@ fn a_full_disk_ends_with_2_and_lost_parts_are_reported() {
     let shell = format!("/usr/bin/perl -e '{script}'; exit 3");
     let command = record(&bench, &trace, &["/bin/sh", "-c", &shell]);
     let ran = on_a_small_disk(&bench, 128, &command, ":");
-    ran.says(
+    ran.assert_exit(
         2,
         &["No space left on device", ".exec1: it could not be written any further", "ended with exit status: 3"],
     );
     // Not even the header can be written.
     let full = record(&bench, &trace, &["/bin/true"]);
     let ran = on_a_small_disk(&bench, 4, &full, ":");
-    ran.says(2, &["No space left on device", "Free some space"]);
+    ran.assert_exit(2, &["No space left on device", "Free some space"]);
     // With enough space there is no message.
-    on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").says(0, &[]);
+    on_a_small_disk(&bench, 65536, &record(&bench, &trace, &["/bin/true"]), ":").assert_exit(0, &[]);
 }
 
 /// The temporary directories that a recording of this process has in these places.
@@ -148,7 +148,7 @@ fn record_killed_by_sigkill_leaves_no_process_and_no_file_but_a_readable_trace()
         killed.push(pid);
     }
     let mut last = record(&bench, &bench.word("last"), &["/bin/true"]);
-    last.env("TMPDIR", temporary.path()).ran().says(0, &[]);
+    last.env("TMPDIR", temporary.path()).ran().assert_exit(0, &[]);
     let places = [PathBuf::from("/dev/shm"), temporary.path().to_owned()];
     let left: Vec<PathBuf> = killed.iter().flat_map(|pid| directories(&places, *pid)).collect();
     assert_eq!(left, Vec::<PathBuf>::new());
@@ -194,7 +194,7 @@ fn the_next_recording_removes_leftovers_of_a_killed_one() {
     let process = killed.id();
     killed.kill();
     assert_eq!(directories(process).len(), 1, "a killed process removes nothing");
-    record("other", &["/bin/true"]).ran().says(0, &[]);
+    record("other", &["/bin/true"]).ran().assert_exit(0, &[]);
     assert_eq!(directories(process), Vec::<PathBuf>::new());
     assert_eq!(directories(alive.id()).len(), 1, "another process uses it");
 }

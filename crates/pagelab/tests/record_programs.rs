@@ -52,7 +52,7 @@ fn process(bench: &Bench, trace: &str) -> Value {
 }
 
 fn sound(bench: &Bench, trace: &str) {
-    bench.pagelab(&["trace", "check", trace]).ran().says(0, &[]);
+    bench.pagelab(&["trace", "check", trace]).ran().assert_exit(0, &[]);
 }
 
 /// The exec events in a trace.
@@ -90,7 +90,7 @@ fn every_program_that_is_executed_has_a_trace() {
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "chain", "3"]).ran();
     // The first process has three images, and each image except the last has a child.
-    ran.says(23, &["executed 4 programs (exec), 4 recorded separately", "trace.PID.execN"]);
+    ran.assert_exit(23, &["executed 4 programs (exec), 4 recorded separately", "trace.PID.execN"]);
     let first = process(&bench, "trace")["process"].as_u64().unwrap();
     let (own, children): (Vec<String>, Vec<String>) =
         others(&bench).into_iter().partition(|name| name.starts_with(&format!("trace.{first}.")));
@@ -148,7 +148,8 @@ fn records_programs_that_a_shell_and_make_execute() {
     let script = bench.script("a script", "/bin/echo one | /bin/cat; exec /bin/echo two \"$@\"");
     let command = format!("'{script}' x; /bin/echo three; /nowhere/program");
     let ran = record(&bench, &["/bin/sh", "-c", &command]).ran();
-    ran.says(127, &["/nowhere/program", "executed 5 programs (exec), 5 recorded"]).prints(&["one", "two x", "three"]);
+    ran.assert_exit(127, &["/nowhere/program", "executed 5 programs (exec), 5 recorded"])
+        .assert_stdout(&["one", "two x", "three"]);
     others(&bench).iter().for_each(|name| sound(&bench, name));
     // The image of a script is that of its interpreter. Two programs are executed, because the interpreter executes another one.
     let images: Vec<String> = others(&bench).into_iter().filter(|name| name.ends_with(".exec2")).collect();
@@ -161,7 +162,7 @@ fn records_programs_that_a_shell_and_make_execute() {
     fs::write(bench.path("Makefile"), "all: a b\na b:\n\t@/bin/echo $@ >$@\n").unwrap();
     others(&bench).iter().for_each(|name| fs::remove_file(bench.path(name)).unwrap());
     // make starts a shell for each rule, and each shell executes a program.
-    record(&bench, &["make", "-j2"]).ran().says(0, &["executed 4 programs (exec), 4 recorded"]);
+    record(&bench, &["make", "-j2"]).ran().assert_exit(0, &["executed 4 programs (exec), 4 recorded"]);
     assert_eq!(fs::read_to_string(bench.path("b")).unwrap(), "b\n");
     let simulated = simulated(&bench);
     assert_eq!(simulated["programs_executed"], 4);
@@ -190,7 +191,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
         command
             .as_nobody()
             .ran()
-            .says(24, &["0 recorded separately", "1 not, which ran outside the emulation", &other, why]);
+            .assert_exit(24, &["0 recorded separately", "1 not, which ran outside the emulation", &other, why]);
         sound(&bench, "trace");
         assert_eq!(execs(&bench, "trace")[0]["unrecorded"], why);
         let simulated = simulated(&bench);
@@ -202,7 +203,7 @@ fn a_program_that_qemu_cannot_take_is_named_with_the_reason() {
     // Executing the program gives root no new privileges, so the program is recorded.
     fs::copy(&path, &other).unwrap();
     fs::set_permissions(&other, Permissions::from_mode(0o4755)).unwrap();
-    record(&bench, &[&path, "executes", &other]).ran().says(24, &["executed 1 program (exec), 1 recorded"]);
+    record(&bench, &[&path, "executes", &other]).ran().assert_exit(24, &["executed 1 program (exec), 1 recorded"]);
 }
 
 #[test]
@@ -216,10 +217,11 @@ fn a_trace_that_is_there_already_is_named_and_the_program_runs() {
     let script = "for n in 1 2; do : >\"$1.$$.exec$n\"; done; exec /bin/echo ran";
     let trace = bench.word("trace");
     let ran = record(&bench, &["/bin/sh", "-c", script, "sh", &trace]).ran();
-    ran.says(0, &["1 not, which ran outside the emulation: /bin/echo", "cannot be made: File exists"]).prints(&["ran"]);
+    ran.assert_exit(0, &["1 not, which ran outside the emulation: /bin/echo", "cannot be made: File exists"])
+        .assert_stdout(&["ran"]);
     // A program that cannot start leaves no trace.
     let unstartable = format!("{path} chain 1");
-    record(&bench, &["/bin/sh", "-c", &format!("exec {unstartable}")]).ran().says(23, &["1 recorded"]);
+    record(&bench, &["/bin/sh", "-c", &format!("exec {unstartable}")]).ran().assert_exit(23, &["1 recorded"]);
 }
 
 #[test]
@@ -231,7 +233,7 @@ fn a_thread_executes_a_program_and_the_others_end() {
     let path = compiled(&bench, "gcc");
     let ran = record(&bench, &[&path, "of a thread"]).ran();
     // The last data of the other thread is missing, because it had not been written yet.
-    ran.says(24, &["cut off", "executed 1 program (exec), 1 recorded"]);
+    ran.assert_exit(24, &["cut off", "executed 1 program (exec), 1 recorded"]);
     let [program] = &others(&bench)[..] else { panic!("{:?}", others(&bench)) };
     sound(&bench, program);
     let simulated = simulated(&bench);
@@ -254,12 +256,15 @@ fn programs_for_another_instruction_set_execute_their_own() {
         .status()
         .unwrap();
     assert!(status.success());
-    record(&bench, &[&path, "chain", "2"]).ran().says(23, &["executed 2 programs (exec), 2 recorded"]);
-    record(&bench, &[&path, "hands over"]).ran().says(21, &[]).prints(&["argument 3: two words", "of pagelab 0"]);
+    record(&bench, &[&path, "chain", "2"]).ran().assert_exit(23, &["executed 2 programs (exec), 2 recorded"]);
+    record(&bench, &[&path, "hands over"])
+        .ran()
+        .assert_exit(21, &[])
+        .assert_stdout(&["argument 3: two words", "of pagelab 0"]);
     // A program for this machine's instruction set runs natively.
     let ran = record(&bench, &[&path, "executes", "/bin/true"]).ran();
-    ran.says(0, &["1 not, which ran outside the emulation: /bin/true"]);
+    ran.assert_exit(0, &["1 not, which ran outside the emulation: /bin/true"]);
     if cfg!(target_arch = "x86_64") {
-        ran.says(0, &["for x86_64, and aarch64 is emulated"]);
+        ran.assert_exit(0, &["for x86_64, and aarch64 is emulated"]);
     }
 }

@@ -65,20 +65,22 @@ fn refuses_what_cannot_be_judged_with_a_code_that_ends_a_bisection() {
         let fixed = ["series", "--kernel", "nowhere", "--against", base, "--assert", assertion, "--"];
         bench.pagelab(&[&fixed, command].concat()).ran()
     };
-    judge("missing.json", "faults<=+1%", &["touch"]).says(255, &["missing.json"]);
-    judge("other.json", "faults<=+1%", &["touch"]).says(255, &["pagelab.series/1", "pagelab series --save FILE"]);
-    judge("base.json", "faults<1", &["touch"]).says(255, &["\"faults<1\": expected METRIC[@WORKLOAD]<=+N%"]);
-    judge("base.json", "faults<=1%", &["touch"]).says(255, &["expected a tolerance such as +1%"]);
-    judge("base.json", "wall_s<=+1%", &["touch"]).says(255, &["wall_s@command", "it has faults, instructions"]);
-    judge("base.json", "faults@fork<=+1%", &["touch"]).says(255, &["it was not run; it has command"]);
-    judge("base.json", "faults@swap-in<=+1%", &["touch"]).says(255, &["this kernel has no zram"]);
-    judge("base.json", "faults<=+1%", &["other", "a b"]).says(255, &["expected the command", "touch", "other 'a b'"]);
-    judge("base.json", "faults<=+1%", &["touch"]).says(125, &["nowhere: No such file"]);
+    judge("missing.json", "faults<=+1%", &["touch"]).assert_exit(255, &["missing.json"]);
+    judge("other.json", "faults<=+1%", &["touch"])
+        .assert_exit(255, &["pagelab.series/1", "pagelab series --save FILE"]);
+    judge("base.json", "faults<1", &["touch"]).assert_exit(255, &["\"faults<1\": expected METRIC[@WORKLOAD]<=+N%"]);
+    judge("base.json", "faults<=1%", &["touch"]).assert_exit(255, &["expected a tolerance such as +1%"]);
+    judge("base.json", "wall_s<=+1%", &["touch"]).assert_exit(255, &["wall_s@command", "it has faults, instructions"]);
+    judge("base.json", "faults@fork<=+1%", &["touch"]).assert_exit(255, &["it was not run; it has command"]);
+    judge("base.json", "faults@swap-in<=+1%", &["touch"]).assert_exit(255, &["this kernel has no zram"]);
+    judge("base.json", "faults<=+1%", &["other", "a b"])
+        .assert_exit(255, &["expected the command", "touch", "other 'a b'"]);
+    judge("base.json", "faults<=+1%", &["touch"]).assert_exit(125, &["nowhere: No such file"]);
     let plain = |words: &[&str]| bench.pagelab(&[&["series"], words].concat()).ran();
-    plain(&["--kernel", "nowhere", "--assert", "faults<=+1%"]).says(2, &["--against"]);
-    plain(&["--kernel", "nowhere", "--", "true"]).says(2, &["nowhere: No such file"]);
-    plain(&["--kernel", "nowhere", "--workloads", "swap"]).says(2, &["swap-in", "mapped-file"]);
-    plain(&["--", "true"]).says(2, &["--kernel"]);
+    plain(&["--kernel", "nowhere", "--assert", "faults<=+1%"]).assert_exit(2, &["--against"]);
+    plain(&["--kernel", "nowhere", "--", "true"]).assert_exit(2, &["nowhere: No such file"]);
+    plain(&["--kernel", "nowhere", "--workloads", "swap"]).assert_exit(2, &["swap-in", "mapped-file"]);
+    plain(&["--", "true"]).assert_exit(2, &["--kernel"]);
 }
 
 /// The planted regression is a word of the kernel's command line: without transparent huge pages each base page has its own fault.
@@ -90,7 +92,7 @@ fn a_bisection_finds_the_commit_from_which_a_kernel_faults_more() {
     let bench = Bench::new();
     let first =
         ran(series(&bench, &touched(&bench, &["--save", "base.json", "--cmdline", "transparent_hugepage=always"])));
-    first.says(0, &["boot 1 of 2", "boot 2 of 2"]).prints(&["one (6.1", "spread over boots"]);
+    first.assert_exit(0, &["boot 1 of 2", "boot 2 of 2"]).assert_stdout(&["one (6.1", "spread over boots"]);
     let base: serde_json::Value = serde_json::from_str(&fs::read_to_string(bench.path("base.json")).unwrap()).unwrap();
     let boots = base["kernels"][0]["boots"].as_array().unwrap();
     let figure = |boot: usize, name: &str| boots[boot]["command"][name].as_f64().unwrap();
@@ -120,5 +122,5 @@ fn a_bisection_finds_the_commit_from_which_a_kernel_faults_more() {
 
     let broken =
         touched(&bench, &["--against", "base.json", "--assert", "faults<=+1%", "--cmdline", "rdinit=/nothing"]);
-    ran(series(&bench, &broken)).says(125, &["the guest ended without a result", "Kernel panic"]);
+    ran(series(&bench, &broken)).assert_exit(125, &["the guest ended without a result", "Kernel panic"]);
 }

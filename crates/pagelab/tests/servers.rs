@@ -64,7 +64,7 @@ fn answers_a_program_that_turns_thp_off_and_reports_it() {
                    flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\nfor at in range(0, len(m), 4096): m[at] = 1";
     let options = [&["-p", "default,thp", "--full"][..], &QUICK].concat();
     let ran = bench.compare(&options, &words_of(&[&python, "-c", program])).ran();
-    ran.says(0, &[]).prints(&["PR_SET_THP_DISABLE"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["PR_SET_THP_DISABLE"]);
     let document = bench.stored(1);
     let verdict = &arm(&document, "thp")["verdict"];
     assert!(verdict["answered_calls"][0]["call"].as_str().unwrap().contains("PR_SET_THP_DISABLE"), "{verdict:#}");
@@ -113,7 +113,7 @@ fn reports_a_failed_server_soon() {
         let limits = ["--ready-time", "1s", "--trial-time", "8s"];
         let options = [&["-p", "default,base", "--server", server, "--ready", ready], &limits[..]].concat();
         let client = if client == "sleep" { words_of(&["sleep", "1000"]) } else { words_of(&[client]) };
-        bench.compare(&options, &client).ran().says(1, parts);
+        bench.compare(&options, &client).ran().assert_exit(1, parts);
         assert_eq!(processes_with(&bench.word("")), [], "{server}, {ready}");
     }
 }
@@ -124,7 +124,7 @@ fn reports_a_missing_server_probe_or_client_as_a_shell_does() {
     let missing = "no-such-program";
     for (server, ready, client) in [(missing, "true", "true"), ("true", missing, "true"), ("true", "true", missing)] {
         let options = ["-p", "default,base", "--server", server, "--ready", ready];
-        bench.compare(&options, &words_of(&[client])).ran().says(127, &["\"no-such-program\" was not found"]);
+        bench.compare(&options, &words_of(&[client])).ran().assert_exit(127, &["\"no-such-program\" was not found"]);
     }
     assert!(bench.listed().is_empty(), "nothing began");
 }

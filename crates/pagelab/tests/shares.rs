@@ -40,7 +40,7 @@ fn the_answer_has_the_share_that_is_enough_and_each_that_was_measured() {
     let bench = Bench::new();
     let html = bench.word("report.html");
     let ran = faked(&bench, SHARES, &["--shares", "--html", &html]);
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "Nine tenths of thp's gain come with 85 % of its large memory (",
         "in the order in which the program asks for it.",
         "1/2 of thp: wall time -10.0 % (-10.1 to -10.0), 68 % (63 to 71) of the gain, with 50 % of the large memory, peak memory 65M.",
@@ -70,18 +70,21 @@ fn a_gain_that_cannot_be_apportioned_is_reported_as_such() {
     }
     let bench = Bench::new();
     let noisy = changed(&bench, "wall_s = [0.85, 0.86, 0.84, 0.85]", "wall_s = [0.99, 0.90, 1.05, 0.97, 1.02]");
-    faked(&bench, &noisy, &["--shares"]).says(0, &[]).prints(&["thp's gain is too small to apportion"]);
+    faked(&bench, &noisy, &["--shares"]).assert_exit(0, &[]).assert_stdout(&["thp's gain is too small to apportion"]);
     let slower = changed(&bench, "wall_s = [0.85, 0.86, 0.84, 0.85]", "wall_s = [1.10, 1.11, 1.09, 1.10]");
-    faked(&bench, &slower, &["--shares"]).says(0, &[]).prints(&["too small to apportion: none (-10.2 %)"]);
+    faked(&bench, &slower, &["--shares"])
+        .assert_exit(0, &[])
+        .assert_stdout(&["too small to apportion: none (-10.2 %)"]);
     let unheld = changed(&bench, "\"2M\" = \"32M\", \"4K\" = \"32M\"", "\"2M\" = \"44M\", \"4K\" = \"20M\"");
     let unheld = faked(&bench, &unheld, &["--shares"]);
-    unheld.says(0, &[]).prints(&[
+    unheld.assert_exit(0, &[]).assert_stdout(&[
         "1/2 of thp does not count: 69 % of the large memory was large, and 50 % was asked for",
         "no share between 0 and 1 was as asked",
     ]);
     let nothing =
         changed(&bench, ", advised_bytes = [67108864.0] }\nholding = \"held\"\nmapped = { \"2M\" = \"64M\" }", " }");
-    faked(&bench, &nothing, &["--shares"]).says(2, &["the program asked for no memory that large pages could map"]);
+    faked(&bench, &nothing, &["--shares"])
+        .assert_exit(2, &["the program asked for no memory that large pages could map"]);
 }
 
 #[test]
@@ -99,7 +102,7 @@ fn what_cannot_be_divided_is_refused() {
         (&["--shares", "--variant", "a"], "cannot be used with"),
         (&["-p", "base+windows-2048k-2m-0000ffff,thp"], "only thp, without modifiers, has windows"),
     ] {
-        faked(&bench, SHARES, options).says(2, &[why]);
+        faked(&bench, SHARES, options).assert_exit(2, &[why]);
     }
 }
 
@@ -128,7 +131,7 @@ fn exactly_the_large_windows_have_large_pages() {
     let program = compiled(&bench);
     let mapped = |policy: &str, how: &[&str]| {
         let words = [&["exec", "-p", policy, "--", &program], how].concat();
-        bench.pagelab(&words).ran().says(0, &[]).stdout.trim().to_owned()
+        bench.pagelab(&words).ran().assert_exit(0, &[]).stdout.trim().to_owned()
     };
     for (policy, expected) in [
         ("thp+windows-2048k-2m-ffffffff", "L".repeat(32)),
@@ -158,7 +161,10 @@ fn a_run_that_is_too_short_ranks_nothing() {
     let bench = Bench::new();
     let program = compiled(&bench);
     let why = "fewer than 50 rank windows wrongly";
-    bench.compare(&["--shares", "--order", "hottest"], &words_of(&[&program])).ran().says(2, &[why, "--order growing"]);
+    bench
+        .compare(&["--shares", "--order", "hottest"], &words_of(&[&program]))
+        .ran()
+        .assert_exit(2, &[why, "--order growing"]);
 }
 
 #[test]
@@ -169,7 +175,7 @@ fn the_census_of_every_trial_has_the_share() {
     let bench = Bench::new();
     let program = compiled(&bench);
     let options = ["--shares=1/4,1/2", "--order", "random", "--blocks", "1", "--min-blocks", "1", "--json"];
-    bench.compare(&options, &words_of(&[&program])).ran().says(0, &[]);
+    bench.compare(&options, &words_of(&[&program])).ran().assert_exit(0, &[]);
     let document = bench.stored(1);
     assert_eq!(document["design"]["khugepaged"], "off");
     for (label, large) in [("1/4 of thp", 16 << 20), ("1/2 of thp", 32 << 20)] {

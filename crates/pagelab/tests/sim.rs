@@ -117,7 +117,7 @@ fn the_accesses_alone_are_simulated_without_calls() {
             traced["notes"].as_array().unwrap().iter().any(|note| note.to_string().contains("only the accesses"));
         assert_eq!(noted, misses == 2);
     }
-    traced.sweep(&["--accesses-only"]).says(2, &["unexpected argument '--accesses-only'"]);
+    traced.sweep(&["--accesses-only"]).assert_exit(2, &["unexpected argument '--accesses-only'"]);
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn curves_and_a_page_are_made_where_they_are_asked_for() {
     assert!(!html.contains("<script") && !html.contains("href=") && !html.contains("src="));
     assert!(html.contains("scans eight PMDs every 10 s at 2500000000 instructions/s; all pages but one"));
     let linux = "[khugepaged]\nscan_sleep_millisecs = 500\nmax_ptes_none = 0\n[mthp]\nalso_enabled = [\"16K\"]";
-    traced.under(linux, &["-p", "mthp-64k", "--html", &page]).says(0, &[]);
+    traced.under(linux, &["-p", "mthp-64k", "--html", &page]).assert_exit(0, &[]);
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("every 0.5 s") && html.contains("; 0 pages of a window") && html.contains("<dd>16K</dd>"));
     assert_eq!(traced.sim(&["-p", "base", "--accesses-only", "--html", &page]).code, Some(0));
@@ -231,7 +231,7 @@ fn reports_what_cannot_be_simulated() {
         ("instructions_per_s = \"fast\"", "line 2"),
     ] {
         let ran = traced.under(linux, &[]);
-        ran.says(2, &["linux.toml: ", words]);
+        ran.assert_exit(2, &["linux.toml: ", words]);
         assert_eq!(ran.stderr.lines().count(), 1, "{ran}");
     }
     let little = traced.sim(&["-p", "base", "--memory", "1M"]);
@@ -269,11 +269,11 @@ fn refuses_unreadable_traces_and_reports_missing_parts_of_damaged_ones() {
     ] {
         fs::write(&file, bytes).unwrap();
         for words in [&[file.as_str()][..], &["sweep", &file]] {
-            sim(words).says(2, &[&["bad.trace"], parts].concat());
+            sim(words).assert_exit(2, &[&["bad.trace"], parts].concat());
         }
     }
     for (path, words) in [("/nonexistent.trace", "No such file"), ("/tmp", "directory")] {
-        sim(&[path]).says(2, &[path, words]);
+        sim(&[path]).assert_exit(2, &[path, words]);
     }
     // The end of the file is cut off. The rest of the trace is used.
     fs::write(&file, &whole[..whole.len() - 20]).unwrap();
@@ -313,7 +313,9 @@ fn each_trace_must_have_an_answer() {
     let imported = traced.bench.pagelab(&["trace", "import", "--from", "lackey", "-o", &high, &text]).ran();
     assert_eq!(imported.code, Some(0), "{}", imported.stderr);
     // The first trace has a result. The second has none, because it contains an address that Sv39 does not have.
-    traced.sim(&[&high, "-p", "base", "-m", "sifive-u74"]).says(2, &["high.trace: no simulation reached the end"]);
+    traced
+        .sim(&[&high, "-p", "base", "-m", "sifive-u74"])
+        .assert_exit(2, &["high.trace: no simulation reached the end"]);
     let ran = traced.sim(&[&high, "-p", "base", "-m", "sifive-u74,cascade-lake"]);
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
 }
@@ -346,15 +348,15 @@ fn a_trace_of_a_forked_process_that_is_of_another_recording_is_refused_by_its_na
     let child = traced.bench.path("forks.trace.7");
     assert!(sim().stdout.contains("1 process without a trace FILE.PID"));
     fs::write(&child, made(header(8, Some(5)), None)).unwrap();
-    sim().says(2, &["forks.trace.7: its header has the process 8, expected 7"]);
+    sim().assert_exit(2, &["forks.trace.7: its header has the process 8, expected 7"]);
     fs::write(&child, made(header(7, Some(5)), Some(7))).unwrap();
-    sim().says(2, &["forks.trace.7: process 7 is forked a second time"]);
+    sim().assert_exit(2, &["forks.trace.7: process 7 is forked a second time"]);
     fs::write(&child, made(header(7, Some(5)), None)).unwrap();
     let ran = sim();
     assert_eq!(ran.code, Some(0), "{}", ran.stderr);
     fs::remove_file(&child).unwrap();
     fs::create_dir(&child).unwrap();
-    sim().says(2, &["forks.trace.7", "directory"]);
+    sim().assert_exit(2, &["forks.trace.7", "directory"]);
 }
 
 #[test]
@@ -380,5 +382,8 @@ fn a_simulation_that_stops_early_does_not_look_like_an_answer() {
     assert_eq!((&stopped["complete"], &whole["complete"]), (&Value::Bool(false), &Value::Bool(true)));
     assert!(stopped["stopped"].is_string() && stopped["per_run"].is_null() && stopped["verdict"].is_null());
     assert!(whole["stopped"].is_null() && whole["per_run"].is_object());
-    bench.pagelab(&["sim", &file, "-p", "base", "-m", "sifive-u74"]).ran().says(2, &["no simulation reached the end"]);
+    bench
+        .pagelab(&["sim", &file, "-p", "base", "-m", "sifive-u74"])
+        .ran()
+        .assert_exit(2, &["no simulation reached the end"]);
 }

@@ -65,7 +65,7 @@ fn the_time_of_the_program_decides_whether_page_size_matters() {
         (&["--run-time=-1s"], &["--run-time"]),
         (&[&traced.file, "--run-time", "1s"], &["--run-time", "expected one trace, whose CPU time it is, found 2"]),
     ] {
-        traced.sim(wrong).says(2, parts);
+        traced.sim(wrong).assert_exit(2, parts);
     }
 }
 

@@ -29,10 +29,10 @@ fn a_model_machine_shows_every_figure_and_what_vouches_for_it() {
     let [model] = &document["model_machines"].as_array().unwrap()[..] else { panic!("{document}") };
     let keys = model["figures"].as_array().unwrap().iter().map(|figure| figure["key"].as_str().unwrap());
     assert!(keys.clone().count() > 20 && keys.clone().all(|key| shown.stdout.contains(key)), "{}", shown.stdout);
-    bench.pagelab(&["list", "machines", "apple-m9"]).ran().says(2, &["no machine \"apple-m9\"", "apple-m1"]);
+    bench.pagelab(&["list", "machines", "apple-m9"]).ran().assert_exit(2, &["no machine \"apple-m9\"", "apple-m1"]);
     let file = bench.path("own.toml").display().to_string();
     fs::write(&file, MACHINE.replace("ways = { is = 4,", "ways = { is = 5,")).unwrap();
-    bench.pagelab(&["list", "machines", &file]).ran().says(2, &[&file, "tlb[0].ways: found 5"]);
+    bench.pagelab(&["list", "machines", &file]).ran().assert_exit(2, &[&file, "tlb[0].ways: found 5"]);
 }
 
 #[test]
@@ -42,9 +42,9 @@ fn the_file_of_a_machine_can_be_printed_and_used() {
     assert_eq!(printed.stdout, include_str!("../../../machines/cortex-a57.toml"), "{}", printed.stderr);
     let file = bench.path("own.toml").display().to_string();
     fs::write(&file, printed.stdout).unwrap();
-    bench.pagelab(&["list", "machines", &file]).ran().says(0, &[]);
-    bench.pagelab(&["list", "machines", "host", "--toml"]).ran().says(2, &["host is none"]);
-    bench.pagelab(&["list", "machines", "--toml"]).ran().says(2, &["MACHINE"]);
+    bench.pagelab(&["list", "machines", &file]).ran().assert_exit(0, &[]);
+    bench.pagelab(&["list", "machines", "host", "--toml"]).ran().assert_exit(2, &["host is none"]);
+    bench.pagelab(&["list", "machines", "--toml"]).ran().assert_exit(2, &["MACHINE"]);
 }
 
 #[test]
@@ -83,9 +83,9 @@ fn this_host_is_a_machine_or_is_refused_with_candidates() {
     }
     let parts =
         ["machine \"host\": no machine file describes this processor (", "name one of them with -m", "FILE.toml"];
-    ran.says(2, &parts);
-    traced.bench.pagelab(&["list", "machines", "host"]).ran().says(2, &parts);
-    traced.bench.pagelab(&["sim", "chase", "-m", "host"]).ran().says(2, &parts);
+    ran.assert_exit(2, &parts);
+    traced.bench.pagelab(&["list", "machines", "host"]).ran().assert_exit(2, &parts);
+    traced.bench.pagelab(&["sim", "chase", "-m", "host"]).ran().assert_exit(2, &parts);
 }
 
 #[test]
@@ -111,12 +111,12 @@ fn machine_files_that_no_processor_has_are_refused_by_place() {
         let text = MACHINE.replace(from, to);
         assert_ne!(text, MACHINE, "{from}");
         fs::write(&file, text).unwrap();
-        traced.sim(&["-m", &file]).says(2, &[&[file.as_str()], parts].concat());
+        traced.sim(&["-m", &file]).assert_exit(2, &[&[file.as_str()], parts].concat());
     }
     fs::write(&file, [0xff, 0xfe, 0x00]).unwrap();
-    traced.sim(&["-m", &file]).says(2, &[&file, "UTF-8"]);
-    traced.sim(&["-m", "/nonexistent.toml"]).says(2, &["/nonexistent.toml", "No such file"]);
-    traced.sim(&["-m", "cortex-a75"]).says(2, &["no machine \"cortex-a75\"", "list machines"]);
+    traced.sim(&["-m", &file]).assert_exit(2, &[&file, "UTF-8"]);
+    traced.sim(&["-m", "/nonexistent.toml"]).assert_exit(2, &["/nonexistent.toml", "No such file"]);
+    traced.sim(&["-m", "cortex-a75"]).assert_exit(2, &["no machine \"cortex-a75\"", "list machines"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn machines_and_policies_that_are_named_twice_are_simulated_once_and_two_of_one_
     let expected = ["zen-3", "zen-2"].map(|machine| ["base", "thp"].map(|policy| format!("{machine:?} {policy:?}")));
     assert_eq!(names, expected.concat());
     let machines = [&file, "zen-3"].join(",");
-    traced.sim(&["-m", &machines]).says(2, &[&file, "two machines with the same name, \"zen-3\"", "key `name`"]);
+    traced.sim(&["-m", &machines]).assert_exit(2, &[&file, "two machines with the same name, \"zen-3\"", "key `name`"]);
 }
 
 #[test]
@@ -182,12 +182,12 @@ fn policies_that_a_machine_cannot_have_are_refused_with_what_it_has() {
     ] {
         let ran = traced.sim(&["-m", machine, "-p", policy]);
         assert_eq!(ran.code, Some(3), "{}", ran.stderr);
-        ran.prints(&[&format!("no answer for {machine}"), &format!("{policy} (unsupported: "), part]);
+        ran.assert_stdout(&[&format!("no answer for {machine}"), &format!("{policy} (unsupported: "), part]);
     }
     for (policy, part) in
         [("thq", "nearest is"), ("mthp-3k", "3k"), ("base-8k", "base-16k, base-64k"), ("thp+fast", "fast")]
     {
-        traced.sim(&["-p", policy]).says(2, &["--policy", part]);
+        traced.sim(&["-p", policy]).assert_exit(2, &["--policy", part]);
     }
 }
 

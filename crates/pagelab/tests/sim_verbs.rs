@@ -50,10 +50,10 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
     assert!(misses.is_sorted_by(|fewer, more| fewer >= more) && misses[127] < misses[14], "{misses:?}");
     traced
         .sweep(&["--sets", "16", "--ways", "1..128", "--pages", "4K"])
-        .prints(&["128 ways", "ways 1 to 128, one in 4"]);
+        .assert_stdout(&["128 ways", "ways 1 to 128, one in 4"]);
     let page = traced.bench.word("sweep.html");
     let ran = traced.sweep(&["--sets", "16", "--ways", "1..4", "--pages", "64K", "--html", &page]);
-    ran.says(0, &[]).prints(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["pages of 64K", "1 way", "4 ways", "ways 1 to 4"]);
     assert!(!ran.stdout.contains("8 ways") && !ran.stdout.contains("pages of 4K"), "{ran}");
     assert!(fs::read_to_string(&page).unwrap().contains("16 sets of 4 ways"));
     for (arguments, parts) in [
@@ -65,7 +65,7 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
         (&["--memory", "1G"], &["unexpected argument '--memory'"]),
         (&["--html", "/nonexistent/page.html"], &["/nonexistent/page.html cannot be written"]),
     ] {
-        traced.sweep(arguments).says(2, parts);
+        traced.sweep(arguments).assert_exit(2, parts);
     }
 }
 
@@ -73,7 +73,7 @@ fn chosen_geometries_have_the_figures_that_they_have_among_all() {
 fn the_kernel_that_is_listed_is_the_one_without_a_file() {
     let traced = Traced::new();
     let listed = traced.bench.pagelab(&["list", "linux"]).ran();
-    listed.says(0, &[]).prints(&["pagelab.linux/1", "scan_sleep_millisecs = 10000", "also_enabled = []"]);
+    listed.assert_exit(0, &[]).assert_stdout(&["pagelab.linux/1", "scan_sleep_millisecs = 10000", "also_enabled = []"]);
     let file = traced.bench.word("listed.toml");
     fs::write(&file, &listed.stdout).unwrap();
     let arguments = ["-m", "cascade-lake", "-p", "base,thp"];
@@ -95,9 +95,9 @@ fn further_folios_that_a_machine_cannot_have_are_refused() {
     assert_eq!(ran.code, Some(3), "{}", ran.stderr);
     let words = ran.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
     assert!(words.contains("a kernel tries folios of 128K before those of 64K"), "{words}");
-    also("\"16K\", \"32K\"", "base,mthp-64k").says(0, &[]);
+    also("\"16K\", \"32K\"", "base,mthp-64k").assert_exit(0, &[]);
     // The file describes a kernel, whatever machine is simulated.
-    also("\"16K\"", "base,thp").says(0, &[]);
+    also("\"16K\"", "base,thp").assert_exit(0, &[]);
 }
 
 #[test]
@@ -141,20 +141,21 @@ fn a_small_chase_is_measured_and_modelled() {
     }
     let html = fs::read_to_string(&page).unwrap();
     assert!(html.contains("The reach of TLBs") && html.contains("cascade-lake") && !html.contains("<script"));
-    bench.pagelab(&["sim", "chase", "--largest", "1K"]).ran().says(2, &["expected 64K to 4"]);
-    bench.pagelab(&["sim", "a.trace", "--largest", "1M"]).ran().says(2, &["unexpected argument '--largest'"]);
+    bench.pagelab(&["sim", "chase", "--largest", "1K"]).ran().assert_exit(2, &["expected 64K to 4"]);
+    bench.pagelab(&["sim", "a.trace", "--largest", "1M"]).ran().assert_exit(2, &["unexpected argument '--largest'"]);
 }
 
 #[test]
 fn a_chase_takes_one_machine_and_no_trace() {
     let traced = Traced::new();
     let sim = |arguments: &[&str]| traced.bench.pagelab(&[&["sim"], arguments].concat()).ran();
-    sim(&["chase", "-m", "zen-3", "-m", "zen-4"]).says(2, &["'--machine <MACHINE>' cannot be used multiple times"]);
-    sim(&["chase", "-m", "zen-3,zen-4"]).says(2, &["no machine \"zen-3,zen-4\""]);
-    sim(&["chase", "-m", "zen-9"]).says(2, &["no machine \"zen-9\""]);
-    sim(&["chase", &traced.file]).says(2, &["unexpected argument"]);
-    sim(&["chase", "--html", "/nonexistent/page.html"]).says(2, &["/nonexistent/page.html cannot be written"]);
-    sim(&[]).says(2, &["<FILE>"]);
+    sim(&["chase", "-m", "zen-3", "-m", "zen-4"])
+        .assert_exit(2, &["'--machine <MACHINE>' cannot be used multiple times"]);
+    sim(&["chase", "-m", "zen-3,zen-4"]).assert_exit(2, &["no machine \"zen-3,zen-4\""]);
+    sim(&["chase", "-m", "zen-9"]).assert_exit(2, &["no machine \"zen-9\""]);
+    sim(&["chase", &traced.file]).assert_exit(2, &["unexpected argument"]);
+    sim(&["chase", "--html", "/nonexistent/page.html"]).assert_exit(2, &["/nonexistent/page.html cannot be written"]);
+    sim(&[]).assert_exit(2, &["<FILE>"]);
     let listed = traced.bench.pagelab(&["list", "machines", "--json"]).ran();
     let document: Value = serde_json::from_str(&listed.stdout).unwrap();
     assert!(document["host_model"].is_null() || document["host_model"].is_string());

@@ -116,7 +116,7 @@ fn rows_end_when_their_pipe_is_closed() {
     ] {
         let (running, _) = first_line(&bench, &[&["inspect", &pid], options].concat());
         let ran = running.ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         assert_eq!(ran.stderr, "", "{options:?}: a closed pipe is no error");
     }
 }
@@ -136,7 +136,7 @@ fn metrics_end_when_their_pipe_is_closed() {
     let mut read = String::new();
     BufReader::new(running.stdout()).read_line(&mut read).unwrap();
     assert!(read.starts_with("# HELP"), "{read}");
-    running.ran().says(0, &[]);
+    running.ran().assert_exit(0, &[]);
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn a_command_continues_when_the_pipe_of_its_rows_is_closed() {
         std::thread::sleep(Duration::from_millis(500));
         assert!(!running.is_over(), "{options:?}: the command was ended");
         std::fs::write(&done, "").unwrap();
-        running.ran().says(0, &[]);
+        running.ran().assert_exit(0, &[]);
         std::fs::remove_file(&done).unwrap();
     }
 }

@@ -16,7 +16,7 @@ fn sql(bench: &Bench, statements: &str) {
     let script = "import sqlite3, sys; sqlite3.connect(sys.argv[1]).executescript(sys.argv[2])";
     let mut python = Command::new("python3");
     python.args(["-c", script, &bench.store(), statements]).current_dir(bench.path("."));
-    python.ran().says(0, &[]);
+    python.ran().assert_exit(0, &[]);
 }
 
 #[test]
@@ -25,21 +25,21 @@ fn a_store_with_an_endless_trigger_is_refused_by_whatever_opens_it() {
         return;
     }
     let bench = Bench::new();
-    bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
+    bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().assert_exit(0, &[]);
     fs::write(bench.store(), "").unwrap();
     // When pagelab opens an empty file as a store, it makes it one.
-    bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().says(0, &[]);
+    bench.pagelab(&["list", "comparisons", "--store", &bench.store()]).ran().assert_exit(0, &[]);
     let endless = "WITH RECURSIVE c(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM c) SELECT n, n FROM c";
     sql(&bench, &format!("CREATE TRIGGER spin AFTER INSERT ON machines BEGIN INSERT INTO settings {endless}; END"));
     let before = fs::read(bench.store()).unwrap();
     let parts = ["is not as pagelab makes it", "a trigger spin on machines", "--store FILE"];
-    bench.compare(&TWO, &words_of(&["true"])).ran().says(2, &parts);
+    bench.compare(&TWO, &words_of(&["true"])).ran().assert_exit(2, &parts);
     for words in [
         &["list", "comparisons", "--store", &bench.store()][..],
         &["show", "1", "--store", &bench.store()],
         &["merge", &bench.store()],
     ] {
-        bench.pagelab(words).ran().says(2, &parts);
+        bench.pagelab(words).ran().assert_exit(2, &parts);
     }
     assert!(before == fs::read(bench.store()).unwrap(), "it was left as it was");
 }
@@ -50,7 +50,7 @@ fn results_are_set_aside_when_the_store_disappears_during_a_run() {
     for (act, message) in [("rm -f results.sqlite", "was removed"), (replaced, "was replaced by another file")] {
         let bench = Bench::new();
         let ran = bench.compare(&[&TWO[..], &QUICK, &["--json"]].concat(), &shell(act)).ran();
-        ran.says(2, &[message, "its results are set aside", "results-set-aside-1.sqlite", "number 1 of"]);
+        ran.assert_exit(2, &[message, "its results are set aside", "results-set-aside-1.sqlite", "number 1 of"]);
         assert_eq!(ran.stderr.matches("are set aside").count(), 1, "said once: {ran}");
         let aside = bench.word("results-set-aside-1.sqlite");
         let kept = bench.pagelab(&["show", "1", "--store", &aside, "--json"]).ran().json();
@@ -82,6 +82,6 @@ time.sleep(1000)";
     send("TERM", comparing.id());
     let ran = comparing.ran();
     holder.kill();
-    ran.says(143, &["another process has held the store", "its results are set aside"]);
+    ran.assert_exit(143, &["another process has held the store", "its results are set aside"]);
     assert!(!ran.stderr.contains("for 30 s"), "a signal ends the wait: {ran}");
 }

@@ -101,7 +101,7 @@ fn a_killed_study_resumes_without_repeating_trials() {
     let before = trials(&bench, 1);
     assert_eq!(states(&bench, &file)[0], ("sleep".to_owned(), "interrupted".to_owned()));
     let ran = run().ran();
-    ran.says(0, &["study tiny: workload 1 of 2: sleep"]).prints(&["2 of 4 rows are done"]);
+    ran.assert_exit(0, &["study tiny: workload 1 of 2: sleep"]).assert_stdout(&["2 of 4 rows are done"]);
     let after = trials(&bench, 1);
     assert_eq!(after[..before.len()], before, "what was finished is kept as it was");
     // If settings changed during a trial, it is repeated as another attempt.
@@ -112,20 +112,24 @@ fn a_killed_study_resumes_without_repeating_trials() {
     let expected = ["done", "done", "cannot be run", "cannot be run"];
     assert_eq!(states(&bench, &file).into_iter().map(|(_, state)| state).collect::<Vec<_>>(), expected);
     let ran = run().ran();
-    ran.says(0, &[]).prints(&["2 of 4 rows are done"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["2 of 4 rows are done"]);
     assert_eq!(trials(&bench, 1), after, "nothing is left to run");
     assert_eq!(bench.listed().len(), 2);
     let store = bench.store();
     let show = |options: &[&str]| bench.pagelab(&[&["show", "1", "--store", &store], options].concat()).ran();
-    show(&[]).says(0, &[]).prints(&["The comparison was interrupted after", "in the same boot."]);
+    show(&[]).assert_exit(0, &[]).assert_stdout(&["The comparison was interrupted after", "in the same boot."]);
     if has("sqlite3") {
         let moved = "UPDATE resumptions SET boot_id = 'another'";
         assert!(Command::new("sqlite3").args([store.as_str(), moved]).status().unwrap().success());
-        show(&[]).says(0, &[]).prints(&["and resumed in another boot."]);
+        show(&[]).assert_exit(0, &[]).assert_stdout(&["and resumed in another boot."]);
         assert_eq!(show(&["--json"]).json()["resumptions"][0]["boot_id"], "another");
     }
     let report = study(&bench, "report", &file, &[]).ran();
-    report.says(0, &[]).prints(&["Does it run?", "it is in the package acme", "it has no free counterpart"]);
+    report.assert_exit(0, &[]).assert_stdout(&[
+        "Does it run?",
+        "it is in the package acme",
+        "it has no free counterpart",
+    ]);
     let document = study(&bench, "report", &file, &["--json"]).ran().json();
     let rows = document["rows"].as_array().unwrap();
     assert!(rows.iter().all(|row| row["cells"].as_array().unwrap().len() == 2), "the matrix is rectangular");
@@ -137,12 +141,18 @@ fn a_dry_run_runs_nothing_and_says_what_and_how_long() {
     let bench = Bench::new();
     let file = written(&bench, "tiny.toml", TINY);
     let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
-    ran.says(0, &[]).prints(&["pagelab compare", "sleep 0.05", "at most 20 min", "acme", "0 of 4 rows are done"]);
+    ran.assert_exit(0, &[]).assert_stdout(&[
+        "pagelab compare",
+        "sleep 0.05",
+        "at most 20 min",
+        "acme",
+        "0 of 4 rows are done",
+    ]);
     assert!(!bench.path("results.sqlite").exists());
     // A line break in an argument is quoted so that a shell reads it as a line break.
     let broken = TINY.replace("command = [\"true\"]", "command = [\"sh\", \"-c\", \"true\\ntrue\"]");
     let ran = study(&bench, "run", &written(&bench, "tiny.toml", &broken), &["--dry-run"]).ran();
-    ran.says(0, &[]).prints(&[r"$'true\ntrue'"]);
+    ran.assert_exit(0, &[]).assert_stdout(&[r"$'true\ntrue'"]);
 }
 
 #[test]
@@ -193,18 +203,18 @@ fn refuses_invalid_studies_in_one_line() {
     ] {
         let file = written(&bench, "bad.toml", &text);
         let ran = study(&bench, "run", &file, &["--dry-run"]).ran();
-        ran.says(2, parts);
+        ran.assert_exit(2, parts);
         assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran}");
     }
     let ran = study(&bench, "run", "contig-hunt", &[]).ran();
-    ran.says(2, &["there is no study \"contig-hunt\"", "the nearest is contig-hint"]);
+    ran.assert_exit(2, &["there is no study \"contig-hunt\"", "the nearest is contig-hint"]);
     study(&bench, "status", &written(&bench, "t.toml", TINY), &["--size", "quick"])
         .ran()
-        .says(2, &["[sizes.quick]", "[sizes.standard]"]);
+        .assert_exit(2, &["[sizes.quick]", "[sizes.standard]"]);
     bench
         .pagelab(&["study", "merge", "--size", "quick", "other.sqlite"])
         .ran()
-        .says(2, &["'--size <SIZE>' cannot be used"]);
+        .assert_exit(2, &["'--size <SIZE>' cannot be used"]);
 }
 
 #[test]
@@ -237,9 +247,9 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
     "#;
     let file = written(bench, "modelled.toml", text);
     let ran = study(bench, "run", &file, &["--jobs", "1"]).ran();
-    ran.says(0, &["simulating 1 of 1: writes on cortex-a53, rva23"]).prints(&["2 of 6 rows are done"]);
+    ran.assert_exit(0, &["simulating 1 of 1: writes on cortex-a53, rva23"]).assert_stdout(&["2 of 6 rows are done"]);
     let again = study(bench, "run", &file, &[]).ran();
-    assert!(!again.says(0, &[]).stderr.contains("simulating"), "{again}");
+    assert!(!again.assert_exit(0, &[]).stderr.contains("simulating"), "{again}");
     let document = study(bench, "report", &file, &["--json"]).ran().json();
     let rows = document["rows"].as_array().unwrap();
     assert_eq!(rows.len(), 6);
@@ -250,7 +260,7 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
     let sim = traced.json(&["-p", "base,thp", "-m", "cortex-a53"]);
     let walks = |at: usize| sim["traces"][0]["simulations"][at]["walks"].as_f64().unwrap();
     assert_eq!(ratio("cortex-a53", 1), Some(walks(1) / walks(0)), "as `pagelab sim` says it");
-    study(bench, "report", &file, &[]).ran().says(0, &[]).prints(&[
+    study(bench, "report", &file, &[]).ran().assert_exit(0, &[]).assert_stdout(&[
         "cortex-a53, modelled",
         "no free counterpart",
         "a list",
@@ -260,9 +270,9 @@ fn a_modelled_study_records_nothing_where_it_has_a_trace() {
         |name: &String| format!("[[published]]\nwhat = \"x\"\nmetric = \"{name}\"\nchange = \"-1%\"\nsource = \"x\"\n");
     let all = text.to_owned() + "\n" + &figures.keys().map(named).collect::<String>();
     assert!(figures.len() > 40);
-    study(bench, "status", &written(bench, "all.toml", &all), &[]).ran().says(0, &[]);
+    study(bench, "status", &written(bench, "all.toml", &all), &[]).ran().assert_exit(0, &[]);
     let html = bench.word("report.html");
-    study(bench, "report", &file, &["--html", &html]).ran().says(0, &[]);
+    study(bench, "report", &file, &["--html", &html]).ran().assert_exit(0, &[]);
     let html = fs::read_to_string(html).unwrap();
     assert!(html.contains("What do models say?") && !html.contains("<script"));
 }
@@ -281,7 +291,9 @@ fn one_study_is_run_once_at_a_time() {
     let has_begun = || bench.path("results.tiny.lock").metadata().is_ok_and(|lock| lock.len() > 0);
     assert!(within(LIMIT, has_begun));
     let id = first.id();
-    study(&bench, "run", &file, &[]).ran().says(2, &["the study tiny is already running", &format!("process {id}")]);
+    study(&bench, "run", &file, &[])
+        .ran()
+        .assert_exit(2, &["the study tiny is already running", &format!("process {id}")]);
     first.kill();
 }
 
@@ -294,7 +306,7 @@ fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     bench
         .pagelab(&["study", "run", &file, "--fake-platform", THREE, "--store", store])
         .ran()
-        .says(0, &["NOTHING IS MEASURED"]);
+        .assert_exit(0, &["NOTHING IS MEASURED"]);
     file
 }
 
@@ -307,23 +319,25 @@ fn reports_and_exports_say_the_same_in_every_form() {
     let file = faked(&bench, &bench.store(), 1);
     study(&bench, "report", &file, &[])
         .ran()
-        .says(0, &[])
-        .prints(&["FAKE PLATFORM", "-20", "held"].map(|part| if part == "held" { "better" } else { part }));
+        .assert_exit(0, &[])
+        .assert_stdout(&["FAKE PLATFORM", "-20", "held"].map(|part| if part == "held" { "better" } else { part }));
     let mail = study(&bench, "report", &file, &["--mail"]).ran();
     assert!(mail.stdout.is_ascii() && mail.stdout.lines().all(|line| line.len() <= 72), "{mail}");
-    study(&bench, "report", &file, &["--markdown"]).ran().says(0, &[]).prints(&["# tiny", "| sleep |"]);
-    study(&bench, "report", &file, &["--markdown", "--mail"]).ran().says(2, &["--markdown", "--mail"]);
+    study(&bench, "report", &file, &["--markdown"]).ran().assert_exit(0, &[]).assert_stdout(&["# tiny", "| sleep |"]);
+    study(&bench, "report", &file, &["--markdown", "--mail"]).ran().assert_exit(2, &["--markdown", "--mail"]);
     let csv = bench.word("samples.csv");
-    study(&bench, "export", &file, &["-o", &csv]).ran().says(0, &[]);
+    study(&bench, "export", &file, &["-o", &csv]).ran().assert_exit(0, &[]);
     let rows = fs::read_to_string(&csv).unwrap().lines().count() - 1;
     let lines = bench.word("samples.jsonl");
-    study(&bench, "export", &file, &["-o", &lines]).ran().says(0, &[]);
+    study(&bench, "export", &file, &["-o", &lines]).ran().assert_exit(0, &[]);
     assert_eq!(fs::read_to_string(&lines).unwrap().lines().count(), rows);
     let parquet = bench.word("samples.parquet");
-    study(&bench, "export", &file, &["-o", &parquet]).ran().says(0, &[]);
+    study(&bench, "export", &file, &["-o", &parquet]).ran().assert_exit(0, &[]);
     assert!(fs::read(&parquet).unwrap().starts_with(b"PAR1"));
     parquet::is_read_by_others(&parquet, &csv);
-    study(&bench, "export", &file, &["-o", &bench.word("samples.xlsx")]).ran().says(2, &[".csv, .jsonl or .parquet"]);
+    study(&bench, "export", &file, &["-o", &bench.word("samples.xlsx")])
+        .ran()
+        .assert_exit(2, &[".csv, .jsonl or .parquet"]);
 }
 
 #[test]
@@ -345,15 +359,15 @@ fn a_program_that_was_built_anew_is_measured_anew() {
     let run = || study(&bench, "run", &file, &["--fake-platform", THREE]).ran();
     let state = || study(&bench, "status", &file, &["--json"]).ran().json()["rows"][0].clone();
     build("exit 0");
-    run().says(0, &["workload 1 of 1"]);
-    assert!(!run().says(0, &[]).stderr.contains("workload 1"), "it is done");
+    run().assert_exit(0, &["workload 1 of 1"]);
+    assert!(!run().assert_exit(0, &[]).stderr.contains("workload 1"), "it is done");
     assert_eq!(state()["state"], "done");
     build("exit 0 # another build");
     let missing = state();
     assert_eq!((missing["state"].as_str(), missing["comparison"].as_u64()), (Some("missing"), Some(1)));
     assert_eq!(missing["why"], format!("comparison 1 measured another build of {program}"));
-    study(&bench, "report", &file, &["--json"]).ran().says(0, &[]).prints(&["than the measured one"]);
-    run().says(0, &["workload 1 of 1"]);
+    study(&bench, "report", &file, &["--json"]).ran().assert_exit(0, &[]).assert_stdout(&["than the measured one"]);
+    run().assert_exit(0, &["workload 1 of 1"]);
     assert_eq!((state()["state"].as_str(), state()["comparison"].as_u64()), (Some("done"), Some(2)));
     let report = study(&bench, "report", &file, &["--json"]).ran().json();
     let made = &report["rows"][0]["origins"][0];
@@ -371,8 +385,11 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
         + "[boots.new]\nkernel = \"6.18\"\n[boots.old]\nkernel = \"6.1\"\nbaseline = true\n";
     let file = written(&bench, "boots.toml", &text);
     let run = |options: &[&str]| study(&bench, "run", &file, &[options, &["--fake-platform", THREE]].concat()).ran();
-    run(&[]).says(0, &["workload 1 of 2"]);
-    study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["Missing: ", "the boot old (a kernel 6.1)"]);
+    run(&[]).assert_exit(0, &["workload 1 of 2"]);
+    study(&bench, "report", &file, &[])
+        .ran()
+        .assert_exit(0, &[])
+        .assert_stdout(&["Missing: ", "the boot old (a kernel 6.1)"]);
     // A copy of the store, from the same host in a boot of another kernel.
     let other = bench.word("other.sqlite");
     fs::copy(bench.store(), &other).unwrap();
@@ -384,8 +401,8 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
     bench
         .pagelab(&["study", "merge", &other, "--store", &bench.store()])
         .ran()
-        .says(0, &[])
-        .prints(&["2 comparisons added"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["2 comparisons added"]);
     let document = study(&bench, "report", &file, &["--json"]).ran().json();
     let boots = &document["over_boots"];
     assert_eq!((boots["boots"].clone(), &boots["baseline"]), (serde_json::json!(["new", "old"]), &"old".into()));
@@ -395,8 +412,8 @@ fn boots_of_two_kernels_are_compared_and_another_boot_is_measured_when_asked() {
     assert!((ratio - 0.5).abs() < 1e-6, "{ratio}");
     assert_eq!(row["cells"][0]["standing"]["standing"], "undecided", "one boot of each says nothing of boots");
     assert_eq!(row["origins"].as_array().unwrap().len(), 2);
-    study(&bench, "report", &file, &[]).ran().says(0, &[]).prints(&["sleep under thp"]);
-    assert!(!run(&[]).says(0, &[]).stderr.contains("workload 1"), "both boots are done");
+    study(&bench, "report", &file, &[]).ran().assert_exit(0, &[]).assert_stdout(&["sleep under thp"]);
+    assert!(!run(&[]).assert_exit(0, &[]).stderr.contains("workload 1"), "both boots are done");
 }
 
 #[test]
@@ -409,7 +426,7 @@ fn reports_a_missing_answer_once() {
     let mut run = study(&bench, "run", &file, &["--only", "true"]);
     let ran = if is_root() && has("setpriv") { run.as_nobody().ran() } else { run.ran() };
     let warning = "--answer x(y): it matches nothing in the output of a trial; all of that output is compared";
-    ran.says(0, &[warning]);
+    ran.assert_exit(0, &[warning]);
     assert_eq!(ran.stderr.matches(warning).count(), 1, "{ran}");
 }
 
@@ -425,15 +442,18 @@ fn reports_a_boot_that_matches_several_or_none_of_the_study() {
         |one: &str, other: &str| format!("{TINY}[boots.new]\nkernel = \"{one}\"\n[boots.old]\nkernel = \"{other}\"\n");
     let several = written(&bench, "several.toml", &boots(&number, release.trim()));
     let reason = "a boot matches new and old, and is not used";
-    study(&bench, "run", &several, &["--dry-run"]).ran().says(0, &[reason]);
+    study(&bench, "run", &several, &["--dry-run"]).ran().assert_exit(0, &[reason]);
     // The fake platform's kernel is 6.18.
     let several = written(&bench, "several.toml", &boots("6", "6.18"));
-    study(&bench, "run", &several, &["--fake-platform", THREE]).ran().prints(&["missing: ", reason]);
-    study(&bench, "status", &several, &[]).ran().says(0, &[]).prints(&[reason]);
+    study(&bench, "run", &several, &["--fake-platform", THREE]).ran().assert_stdout(&["missing: ", reason]);
+    study(&bench, "status", &several, &[]).ran().assert_exit(0, &[]).assert_stdout(&[reason]);
     let none = written(&bench, "none.toml", &boots("2.2", "2.4"));
     let reason = "matches no boot of the study, and is not used";
-    study(&bench, "run", &none, &["--dry-run"]).ran().says(0, &["now: a boot of Linux", reason]);
-    study(&bench, "report", &none, &[]).ran().says(0, &[]).prints(&["the boot new", "a boot of Linux 6.18"]);
+    study(&bench, "run", &none, &["--dry-run"]).ran().assert_exit(0, &["now: a boot of Linux", reason]);
+    study(&bench, "report", &none, &[])
+        .ran()
+        .assert_exit(0, &[])
+        .assert_stdout(&["the boot new", "a boot of Linux 6.18"]);
 }
 
 #[test]
@@ -467,10 +487,10 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     let (one, into) = (bench.word("one.sqlite"), bench.word("into.sqlite"));
     faked(&bench, &one, 1);
     let merge = |stores: &[&str]| bench.pagelab(&[&["study", "merge", "--store", &into], stores].concat()).ran();
-    merge(&[&one]).says(0, &[]).prints(&["2 comparisons added"]);
-    merge(&[&one, &one]).says(0, &[]).prints(&["0 comparisons added, 0 completed, 4 there already"]);
-    merge(&["--study", "tinny", &one]).says(2, &["no store has anything of \"tinny\"", "the nearest is tiny"]);
-    merge(&["--study", "tiny", &one]).says(0, &[]);
+    merge(&[&one]).assert_exit(0, &[]).assert_stdout(&["2 comparisons added"]);
+    merge(&[&one, &one]).assert_exit(0, &[]).assert_stdout(&["0 comparisons added, 0 completed, 4 there already"]);
+    merge(&["--study", "tinny", &one]).assert_exit(2, &["no store has anything of \"tinny\"", "the nearest is tiny"]);
+    merge(&["--study", "tiny", &one]).assert_exit(0, &[]);
     if !needs(&[program("sqlite3")]) {
         return;
     }
@@ -479,9 +499,9 @@ fn stores_are_merged_once_and_conflicts_are_named() {
     };
     // The store is left as if only half of the shard had been copied.
     sqlite(&into, "PRAGMA foreign_keys = ON; DELETE FROM trials WHERE comparison = 1 AND block > 3");
-    merge(&[&one]).says(0, &[]).prints(&["0 comparisons added, 1 completed, 1 there already"]);
+    merge(&[&one]).assert_exit(0, &[]).assert_stdout(&["0 comparisons added, 1 completed, 1 there already"]);
     sqlite(&into, "UPDATE trials SET exit_code = 7 WHERE comparison = 1 AND block = 2");
-    merge(&[&one]).says(2, &["comparison 1 of sleep conflicts with comparison 1", "1 comparisons conflict"]);
-    merge(&[&bench.word("none.sqlite"), &one]).says(2, &["there is no such store"]);
-    merge(&[&into]).says(2, &["is the store to merge into"]);
+    merge(&[&one]).assert_exit(2, &["comparison 1 of sleep conflicts with comparison 1", "1 comparisons conflict"]);
+    merge(&[&bench.word("none.sqlite"), &one]).assert_exit(2, &["there is no such store"]);
+    merge(&[&into]).assert_exit(2, &["is the store to merge into"]);
 }

@@ -40,7 +40,7 @@ fn two_boots(bench: &Bench, file: &str, first: &str, other: &str) {
         );
         assert!(Command::new("sqlite3").args([store, &statement]).status().unwrap().success());
     }
-    study(bench, &["merge", &copy]).says(0, &[]);
+    study(bench, &["merge", &copy]).assert_exit(0, &[]);
 }
 
 /// The rows over boots in a report.
@@ -84,7 +84,7 @@ fn refuses_a_boot_without_memory_next_to_one_with() {
     let bench = Bench::new();
     let file = written(&bench, "[boots.all]\nkernel = \"6\"\n[boots.half]\nwith = [\"mem=256G\"]\n");
     let expected = ["boots.all: expected a memory size", "because boots.half has one"];
-    study(&bench, &["run", &file, "--dry-run"]).says(2, &expected);
+    study(&bench, &["run", &file, "--dry-run"]).assert_exit(2, &expected);
 }
 
 #[test]
@@ -132,5 +132,5 @@ fn shows_a_published_figure_with_boots_and_policies_and_counts_it_once() {
     assert!(report["answer"].to_string().contains("its one published figure"), "{}", report["answer"]);
     // The table's heading names the columns.
     let text = study(&bench, &["report", &file, "--markdown"]);
-    text.prints(&["| boot | geometric mean |"]);
+    text.assert_stdout(&["| boot | geometric mean |"]);
 }

@@ -103,6 +103,6 @@ fn refuses_events_that_cannot_be_counted_by_name() {
     for (of, to, expected) in cases {
         assert!(whole.contains(of), "{of}");
         fs::write(bench.path("tiny.toml"), whole.replace(of, to)).unwrap();
-        study(&bench, "run", &file, &[]).ran().says(2, &[expected]);
+        study(&bench, "run", &file, &[]).ran().assert_exit(2, &[expected]);
     }
 }

@@ -162,12 +162,12 @@ fn study_run_resumes_after_sigkill_without_repeating_or_losing_trials() {
         known = now;
     }
     let ran = study.command().ran();
-    ran.says(0, &[]).prints(&["3 of 3 rows are done"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["3 of 3 rows are done"]);
     let all = study.trials();
     assert!(known.is_subset(&all), "lost {:?}", known.difference(&all));
     assert_eq!(places(&all).len(), all.len(), "a trial was measured twice: {all:?}");
     println!("{} of {} trials were stored before the last run", known.len(), all.len());
-    assert!(study.command().ran().says(0, &[]).stdout.contains("3 of 3 rows are done"));
+    assert!(study.command().ran().assert_exit(0, &[]).stdout.contains("3 of 3 rows are done"));
     assert_eq!(study.trials(), all, "nothing was left to run");
     let left = [study.bench.path("").as_path(), study.cache.path()].map(left_below);
     assert_eq!(left.concat(), [""; 0]);

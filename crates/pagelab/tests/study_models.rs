@@ -52,7 +52,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
     let traced = Traced::new();
     let bench = &traced.bench;
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
-    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &["simulating 1 of 1"]);
     assert_eq!(state(bench, &file), ("done".to_owned(), String::new()));
     let before = walks(bench, &file);
     assert!(before.is_some());
@@ -60,8 +60,8 @@ fn a_trace_of_another_content_is_simulated_anew() {
     assert!(notes.contains("a core to itself") && notes.contains("figures of cortex-a53 are assumed"), "{notes}");
     study(bench, &["report", &file, "--markdown"])
         .ran()
-        .says(0, &[])
-        .prints(&["What limits these", "a core to itself"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["What limits these", "a core to itself"]);
     let content = fs::read(&traced.file).unwrap();
     fs::write(&traced.file, vec![0; content.len()]).unwrap();
     let why = "the stored outcomes are of other content of its trace";
@@ -70,7 +70,7 @@ fn a_trace_of_another_content_is_simulated_anew() {
     assert_eq!(walks(bench, &file), before, "what is there is shown, and said to be of another one");
     assert_eq!(shown["notes"][0], "its figures are of other content of its trace");
     // The file is no trace any more, and the reason is stored.
-    study(bench, &["run", &file]).ran().says(1, &["simulating 1 of 1", "own"]);
+    study(bench, &["run", &file]).ran().assert_exit(1, &["simulating 1 of 1", "own"]);
     let (state_of, why) = state(bench, &file);
     assert!(state_of == "failed" && why.contains("a.trace"), "{state_of}: {why}");
     assert_eq!(row(bench, &file)["cells"][0]["standing"]["why"], why);
@@ -86,7 +86,7 @@ fn reports_a_missing_trace_before_and_after_the_run() {
     let (state_of, why) = state(&bench, &file);
     assert!(state_of == "missing" && why.contains("there is no trace") && why.contains("none.trace"), "{why}");
     let ran = study(&bench, &["run", &file]).ran();
-    ran.says(1, &["none.trace"]).prints(&["0 of 1 rows are done"]);
+    ran.assert_exit(1, &["none.trace"]).assert_stdout(&["0 of 1 rows are done"]);
     let shown = row(&bench, &file)["cells"][0]["standing"]["why"].as_str().unwrap().to_owned();
     assert!(shown.contains("none.trace"), "{shown}");
 }
@@ -102,7 +102,7 @@ fn a_machine_of_a_file_is_a_row_by_its_own_name() {
     machine("entries = { is = 10,");
     let file = written(bench, "trace = \"a.trace\"", "./my.toml");
     let ran = study(bench, &["run", &file]).ran();
-    ran.says(0, &["own on ./my.toml"]).prints(&["1 of 1 rows are done"]);
+    ran.assert_exit(0, &["own on ./my.toml"]).assert_stdout(&["1 of 1 rows are done"]);
     let shown = row(bench, &file);
     assert_eq!(shown["machine"], "mine");
     assert!(walks(bench, &file).is_some());
@@ -110,12 +110,12 @@ fn a_machine_of_a_file_is_a_row_by_its_own_name() {
     machine("entries = { is = 20,");
     let why = "the stored outcomes are of other figures of the machine";
     assert_eq!(state(bench, &file), ("missing".to_owned(), why.to_owned()));
-    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &["simulating 1 of 1"]);
     assert_eq!(state(bench, &file).0, "done");
     // Two names of one machine would give two equal rows.
     fs::write(bench.path("my.toml"), MACHINE).unwrap();
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"./my.toml");
-    study(bench, &["status", &file]).ran().says(2, &["cortex-a53 and ./my.toml are both \"cortex-a53\""]);
+    study(bench, &["status", &file]).ran().assert_exit(2, &["cortex-a53 and ./my.toml are both \"cortex-a53\""]);
 }
 
 #[test]
@@ -123,11 +123,11 @@ fn a_policy_that_is_added_is_simulated() {
     let traced = Traced::new();
     let bench = &traced.bench;
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
-    study(bench, &["run", &file]).ran().says(0, &[]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &[]);
     let text = fs::read_to_string(&file).unwrap().replace("\"thp\"]", "\"thp\", \"contig-64k\"]");
     fs::write(&file, text).unwrap();
     assert_eq!(state(bench, &file), ("missing".to_owned(), "contig-64k not simulated yet".to_owned()));
-    study(bench, &["run", &file]).ran().says(0, &["simulating 1 of 1"]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &["simulating 1 of 1"]);
     assert!(row(bench, &file)["cells"][2]["medians"]["walks"].as_f64().is_some());
 }
 
@@ -151,9 +151,9 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
     let run = |file: &str| study(&bench, &["run", file]).env("PAGELAB_QEMU_PLUGIN", &recorder).ran();
     build(50);
     let file = written(&bench, &format!("command = [\"{program}\"]"), "cortex-a53");
-    run(&file).says(0, &["simulating 1 of 1"]).prints(&["1 of 1 rows are done"]);
+    run(&file).assert_exit(0, &["simulating 1 of 1"]).assert_stdout(&["1 of 1 rows are done"]);
     let again = run(&file);
-    assert!(!again.says(0, &[]).stderr.contains("simulating"), "{again}");
+    assert!(!again.assert_exit(0, &[]).stderr.contains("simulating"), "{again}");
     let before = walks(&bench, &file).unwrap();
     let made = row(&bench, &file)["origins"][0].clone();
     assert_eq!(made["programs"][&program].as_str().map(str::len), Some(64));
@@ -162,7 +162,7 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
         state(&bench, &file),
         ("missing".to_owned(), format!("the stored outcomes are of another build of {program}"))
     );
-    run(&file).says(0, &["simulating 1 of 1"]);
+    run(&file).assert_exit(0, &["simulating 1 of 1"]);
     assert_eq!(state(&bench, &file).0, "done");
     let after = walks(&bench, &file).unwrap();
     let notes = row(&bench, &file)["notes"].to_string();
@@ -172,7 +172,7 @@ fn a_program_that_was_built_anew_is_recorded_anew() {
     fs::write(bench.path("touches.c"), "int main(void) { return 3; }\n").unwrap();
     let built = Command::new("gcc").args(["-o", &program, &bench.word("touches.c")]).status().unwrap();
     assert!(built.success());
-    run(&file).says(1, &["own"]);
+    run(&file).assert_exit(1, &["own"]);
     let (state_of, why) = state(&bench, &file);
     assert!(state_of == "failed" && why.contains("it cannot be recorded"), "{state_of}: {why}");
 }
@@ -185,24 +185,24 @@ fn simulations_are_merged_once_and_conflicts_are_named() {
     let traced = Traced::new();
     let bench = &traced.bench;
     let (file, into) = (written(bench, "trace = \"a.trace\"", "cortex-a53"), bench.word("into.sqlite"));
-    study(bench, &["run", &file]).ran().says(0, &[]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &[]);
     let merge = |from: &str| bench.pagelab(&["study", "merge", from, "--store", &into]).ran();
-    merge(&bench.word("none.sqlite")).says(2, &["none.sqlite: there is no such store"]);
+    merge(&bench.word("none.sqlite")).assert_exit(2, &["none.sqlite: there is no such store"]);
     assert!(!Path::new(&into).exists(), "nothing was merged, and nothing is made");
-    merge(&bench.store()).says(0, &[]).prints(&["2 simulations added, 0 there already"]);
-    merge(&bench.store()).says(0, &[]).prints(&["0 simulations added, 2 there already"]);
+    merge(&bench.store()).assert_exit(0, &[]).assert_stdout(&["2 simulations added, 0 there already"]);
+    merge(&bench.store()).assert_exit(0, &[]).assert_stdout(&["0 simulations added, 2 there already"]);
     let other = "UPDATE study_simulations SET outcome = json_set(outcome, '$.figures.walks', 7) WHERE policy = 'thp'";
     assert!(Command::new("sqlite3").args([&into, other]).status().unwrap().success());
     let ran = merge(&bench.store());
-    ran.says(2, &["the simulation of own on cortex-a53 under thp conflicts", "1 simulations conflict"]);
-    ran.prints(&["0 simulations added, 1 there already"]);
+    ran.assert_exit(2, &["the simulation of own on cortex-a53 under thp conflicts", "1 simulations conflict"]);
+    ran.assert_stdout(&["0 simulations added, 1 there already"]);
     let kept = "SELECT json_extract(outcome, '$.figures.walks') FROM study_simulations WHERE policy = 'thp'";
     let kept = Command::new("sqlite3").args([&into, kept]).output().unwrap();
     assert_eq!(String::from_utf8_lossy(&kept.stdout).trim(), "7", "what is there stays");
     // A failed simulation is replaced by a new one.
     let failed = "UPDATE study_simulations SET outcome = '{\"outcome\":\"failed\",\"why\":\"x\"}' WHERE policy = 'thp'";
     assert!(Command::new("sqlite3").args([&into, failed]).status().unwrap().success());
-    merge(&bench.store()).says(0, &[]).prints(&["1 simulations added, 1 there already"]);
+    merge(&bench.store()).assert_exit(0, &[]).assert_stdout(&["1 simulations added, 1 there already"]);
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn exports_nothing_without_a_sample() {
     let bench = &traced.bench;
     let (file, csv) = (written(bench, "trace = \"a.trace\"", "cortex-a53"), bench.word("samples.csv"));
     let export = || study(bench, &["export", &file, "-o", &csv]).ran();
-    export().says(2, &["results.sqlite: there is no such store"]);
-    study(bench, &["run", &file]).ran().says(0, &[]);
-    export().says(2, &["there is no sample of the study modelled", "simulations have none"]);
+    export().assert_exit(2, &["results.sqlite: there is no such store"]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &[]);
+    export().assert_exit(2, &["there is no sample of the study modelled", "simulations have none"]);
     assert!(!Path::new(&csv).exists());
 }
 
@@ -223,17 +223,18 @@ fn a_dry_run_lists_recordings_and_simulations() {
     let bench = &traced.bench;
     let file = written(bench, "trace = \"a.trace\"", "cortex-a53");
     let ran = study(bench, &["run", &file, "--dry-run"]).ran();
-    ran.says(0, &[]).prints(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["simulate", "a.trace", "to record and simulate 1 row is not estimated"]);
     assert!(!ran.stdout.contains(" min") && !ran.stdout.contains("remaining measurements"), "{ran}");
     // After one simulation, the time for another machine can be estimated.
-    study(bench, &["run", &file]).ran().says(0, &[]);
+    study(bench, &["run", &file]).ran().assert_exit(0, &[]);
     let both = written(bench, "trace = \"a.trace\"", "cortex-a53\", \"cortex-a57");
     let ran = study(bench, &["run", &both, "--dry-run"]).ran();
-    ran.says(0, &[]).prints(&["about 1 min", "to record and simulate 1 row takes about 1 min, as earlier simulations"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["about 1 min", "to record and simulate 1 row takes about 1 min, as earlier simulations"]);
     let file = written(bench, "trace = \"none.trace\"", "cortex-a53");
-    study(bench, &["run", &file, "--dry-run"]).ran().says(0, &[]).prints(&["missing: there is no trace"]);
+    study(bench, &["run", &file, "--dry-run"]).ran().assert_exit(0, &[]).assert_stdout(&["missing: there is no trace"]);
     let file = written(bench, "command = [\"true\"]", "cortex-a53");
-    study(bench, &["run", &file, "--dry-run"]).ran().says(0, &[]).prints(&["record and simulate"]);
+    study(bench, &["run", &file, "--dry-run"]).ran().assert_exit(0, &[]).assert_stdout(&["record and simulate"]);
 }
 
 #[test]
@@ -246,10 +247,10 @@ fn instructions_that_are_recorded_have_units() {
         study(&bench, &["status", &file]).ran()
     };
     for fine in ["\"400M\"", "\"3k\"", "\"1G\"", "\"5\"", "7"] {
-        status(fine).says(0, &[]);
+        status(fine).assert_exit(0, &[]);
     }
     for wrong in ["0", "-1", "\"400 MB\"", "\"M\"", "\"99999999999999G\""] {
-        status(wrong).says(2, &["expected a count of instructions above 0", "400M"]);
+        status(wrong).assert_exit(2, &["expected a count of instructions above 0", "400M"]);
     }
 }
 
@@ -296,7 +297,7 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
     let file = study_of(&format!("[[workload]]\nname = \"own\"\nskipped = \"1k\"\nrecorded = [{machine}]\n"));
     let recorder = testing::recorder(Path::new(env!("CARGO_BIN_EXE_pagelab")));
     let run = || study(&bench, &["run", &file]).env("PAGELAB_QEMU_PLUGIN", &recorder).ran();
-    run().says(0, &["simulating 1 of 1"]);
+    run().assert_exit(0, &["simulating 1 of 1"]);
     let row = row(&bench, &file);
     let walks = |at: usize| row["cells"][at]["medians"]["walks"].as_f64();
     // The walks are for three pages of data and one of code, all within one 2M leaf.
@@ -305,5 +306,5 @@ fn a_whole_machine_is_recorded_for_the_policies_of_its_direct_map() {
     let recorded = row["origins"][0]["commands"][0].to_string();
     assert!(recorded.contains("--system") && recorded.contains("\"--skip\",\"1000\""), "{recorded}");
     assert!(row["notes"].to_string().contains("a whole machine was recorded"), "{row}");
-    assert!(!run().says(0, &[]).stderr.contains("simulating"), "it is done");
+    assert!(!run().assert_exit(0, &[]).stderr.contains("simulating"), "it is done");
 }

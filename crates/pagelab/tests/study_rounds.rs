@@ -74,20 +74,20 @@ fn a_clear_answer_ends_the_study_early_with_the_minimum_of_blocks() {
     let bench = Bench::new();
     let (file, platform) = (written(&bench, "10m"), platform(&bench, 0.7));
     let ran = run(&bench, &file, &platform, &[]);
-    ran.says(0, &["study rounds: round 1: thp -", ": decided", "study rounds: the answer is decided"]);
+    ran.assert_exit(0, &["study rounds: round 1: thp -", ": decided", "study rounds: the answer is decided"]);
     assert!(!ran.stderr.contains("round 2"), "{}", ran.stderr);
-    ran.prints(&["3 of 3 rows are done"]);
+    ran.assert_stdout(&["3 of 3 rows are done"]);
     let ends = ends(&bench);
     assert!(ends.len() == 3 && ends.iter().all(|(_, ended)| ended == "time"), "{ends:?}");
     let document = bench.stored(1);
     let blocks = document["trials"].as_array().unwrap().iter().map(|trial| trial["block"].as_u64().unwrap()).max();
     assert!(blocks >= Some(8), "{blocks:?}");
     let again = run(&bench, &file, &platform, &[]);
-    assert!(again.says(0, &[]).stderr.is_empty(), "nothing is left: {}", again.stderr);
+    assert!(again.assert_exit(0, &[]).stderr.is_empty(), "nothing is left: {}", again.stderr);
     assert_eq!(self::ends(&bench), ends);
     // Each workload runs to its own end: its time is up.
     let each = run(&bench, &file, &platform, &["--no-rounds"]);
-    each.says(0, &["workload 1 of 3: one"]);
+    each.assert_exit(0, &["workload 1 of 3: one"]);
     let longer = self::ends(&bench);
     assert!(longer.len() == 3 && longer.iter().zip(&ends).all(|(after, before)| after.0 > 2 * before.0), "{longer:?}");
 }
@@ -97,24 +97,25 @@ fn an_open_answer_takes_all_the_time_and_names_the_max_time_that_decides_it() {
     let bench = Bench::new();
     let (file, platform) = (written(&bench, "60s"), platform(&bench, 1.0));
     let ran = run(&bench, &file, &platform, &["--dry-run"]);
-    ran.says(0, &[]).prints(&["1 min, shared", "the remaining measurements take at most 3 min, in rounds"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["1 min, shared", "the remaining measurements take at most 3 min, in rounds"]);
     let ran = run(&bench, &file, &platform, &[]);
-    ran.says(0, &["round 2: ", "would decide it", "study rounds: its time is up (3 min)"]);
-    ran.prints(&["3 of 3 rows are done", "Undecided: thp.", "more would decide it: a `max_time` of"]);
+    ran.assert_exit(0, &["round 2: ", "would decide it", "study rounds: its time is up (3 min)"]);
+    ran.assert_stdout(&["3 of 3 rows are done", "Undecided: thp.", "more would decide it: a `max_time` of"]);
     let before = ends(&bench);
     let store = bench.store();
     let verb = |verb: &str, options: &[&str]| {
         bench.pagelab(&[&["study", verb, &file, "--store", &store], options].concat()).ran()
     };
-    verb("status", &[]).says(0, &[]).prints(&["Undecided: thp."]);
-    verb("report", &[]).says(0, &[]).prints(&["Undecided: thp."]);
+    verb("status", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp."]);
+    verb("report", &[]).assert_exit(0, &[]).assert_stdout(&["Undecided: thp."]);
     let lacking = verb("status", &["--json"]).json()["lacking"].as_str().unwrap().to_owned();
     assert!(lacking.starts_with("Undecided: thp."), "{lacking}");
-    assert!(run(&bench, &file, &platform, &[]).says(0, &[]).stderr.is_empty(), "its time is used up");
+    assert!(run(&bench, &file, &platform, &[]).assert_exit(0, &[]).stderr.is_empty(), "its time is used up");
     assert_eq!(ends(&bench), before);
     // A study with more time continues the same comparisons.
     let file = written(&bench, "120s");
-    run(&bench, &file, &platform, &[]).says(0, &["round 2: ", "its time is up (6 min)"]);
+    run(&bench, &file, &platform, &[]).assert_exit(0, &["round 2: ", "its time is up (6 min)"]);
     let after = ends(&bench);
     assert_eq!(after.len(), 3, "nothing was begun anew");
     assert!(after.iter().zip(&before).all(|(after, before)| after.0 >= before.0), "{before:?} {after:?}");
@@ -182,10 +183,10 @@ fn a_study_that_is_killed_between_and_in_rounds_loses_no_trial_and_ends() {
         known = now;
     }
     let ran = command().ran();
-    ran.says(0, &[]).prints(&["2 of 2 rows are done"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["2 of 2 rows are done"]);
     let all = trials(&bench);
     assert!(known.is_subset(&all), "lost {:?}", known.difference(&all));
     assert_eq!(bench.listed().len(), 2, "each workload has one comparison");
-    assert!(command().ran().says(0, &[]).stdout.contains("2 of 2 rows are done"));
+    assert!(command().ran().assert_exit(0, &[]).stdout.contains("2 of 2 rows are done"));
     assert_eq!(trials(&bench), all, "nothing was left to run");
 }

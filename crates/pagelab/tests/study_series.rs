@@ -56,7 +56,7 @@ fn column<'a>(report: &'a Value, series: usize, begins: &str) -> Vec<Option<f64>
 fn this_host_holds_the_bytes_that_its_layout_predicts() {
     let bench = Bench::new();
     let file = written(&bench, r#"["x86-64", "x86-64 2M", "arm64-4k-48", "sv39", "sv39-64k"]"#);
-    study(&bench, &["run", &file, "--only", "page cache,tables"]).says(0, &["workload 2 of 2"]);
+    study(&bench, &["run", &file, "--only", "page cache,tables"]).assert_exit(0, &["workload 2 of 2"]);
     let report = study(&bench, &["report", &file, "--json"]).json();
     assert_eq!(column(&report, 0, "sv39-64k"), [Some(65536.0); 4]);
     assert_eq!(column(&report, 0, "x86-64"), [4096.0, 4096.0, 8192.0, 65536.0].map(Some));
@@ -78,7 +78,7 @@ fn this_host_holds_the_bytes_that_its_layout_predicts() {
         report["rows"].as_array().unwrap().iter().map(|row| row["workload"].as_str().unwrap()).collect();
     assert_eq!(rows, ["true"], "a series is no row of the matrix");
     study(&bench, &["report", &file, "--mail"])
-        .prints(&["tables: bytes held for a size. a manual", "x86-64 2M, derived"]);
+        .assert_stdout(&["tables: bytes held for a size. a manual", "x86-64 2M, derived"]);
     let page = bench.word("page.html");
     study(&bench, &["report", &file, "--html", &page]);
     let page = fs::read_to_string(page).unwrap();
@@ -95,7 +95,7 @@ fn series_that_make_no_sense_are_refused_by_name() {
         ("[]", "series.layouts"),
     ] {
         let file = written(&bench, layouts);
-        study(&bench, &["run", &file, "--dry-run"]).says(2, &[message]);
+        study(&bench, &["run", &file, "--dry-run"]).assert_exit(2, &[message]);
     }
     let file = written(&bench, r#"["sv39"]"#);
     let text = fs::read_to_string(&file).unwrap();
@@ -106,6 +106,6 @@ fn series_that_make_no_sense_are_refused_by_name() {
         ("name = \"tables\"", "name = \"true\"", "true"),
     ] {
         fs::write(&file, text.replace(one, other)).unwrap();
-        study(&bench, &["run", &file, "--dry-run"]).says(2, &[message]);
+        study(&bench, &["run", &file, "--dry-run"]).assert_exit(2, &[message]);
     }
 }

@@ -29,7 +29,7 @@ fn faked(bench: &Bench, store: &str, seed: u32) -> String {
     let file = bench.word("tiny.toml");
     fs::write(&file, TINY.replace("[sizes.standard]", &format!("seed = {seed}\n[sizes.standard]"))).unwrap();
     let words = ["study", "run", &file, "--fake-platform", THREE, "--store", store];
-    bench.pagelab(&words).ran().says(0, &["NOTHING IS MEASURED"]);
+    bench.pagelab(&words).ran().assert_exit(0, &["NOTHING IS MEASURED"]);
     file
 }
 
@@ -51,7 +51,7 @@ fn a_store_that_cannot_be_merged_is_named_and_the_others_are_merged() {
     let bytes = fs::read(&good).unwrap();
     fs::write(&half, &bytes[..bytes.len() / 2 / 4096 * 4096]).unwrap();
     let ran = bench.pagelab(&["study", "merge", &newer, &half, &good, "--store", &into]).ran();
-    ran.says(
+    ran.assert_exit(
         2,
         &[
             "newer.sqlite has version 99",
@@ -60,10 +60,10 @@ fn a_store_that_cannot_be_merged_is_named_and_the_others_are_merged() {
             "2 stores could not be read completely",
         ],
     );
-    ran.prints(&["1 comparisons added"]);
+    ran.assert_stdout(&["1 comparisons added"]);
     assert_eq!(fs::read(&half).unwrap().len(), bytes.len() / 2 / 4096 * 4096, "it is left as it was");
     let report = bench.pagelab(&["study", "report", &file, "--store", &into]).ran();
-    report.says(0, &[]).prints(&["thp has 2"]);
+    report.assert_exit(0, &[]).assert_stdout(&["thp has 2"]);
 }
 
 #[test]
@@ -81,9 +81,9 @@ fn a_merge_onto_a_full_disk_is_named_and_can_be_done_again() {
     let mut inside = Command::new("unshare");
     inside.args(["--mount", "sh", "-c", &mount, "sh"]);
     wrap(&mut inside, &merge);
-    inside.ran().says(2, &["no space left for the store", "what was stored before is safe"]);
+    inside.ran().assert_exit(2, &["no space left for the store", "what was stored before is safe"]);
     let again = bench.pagelab(&["study", "merge", &good, "--store", &bench.word("into.sqlite")]).ran();
-    again.says(0, &[]).prints(&["1 comparisons added"]);
+    again.assert_exit(0, &[]).assert_stdout(&["1 comparisons added"]);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn a_clock_that_was_set_back_loses_nothing() {
         "UPDATE comparisons SET started_unix_s = started_unix_s + 40000000, ended = 'failed', ended_message = 'x'",
     );
     let words = ["study", "run", &file, "--again", "--fake-platform", THREE, "--store", &store];
-    bench.pagelab(&words).ran().says(0, &["workload 1 of 1"]);
+    bench.pagelab(&words).ran().assert_exit(0, &["workload 1 of 1"]);
     let status = bench.pagelab(&["study", "status", &file, "--store", &store, "--json"]).ran().json();
     let row = &status["rows"][0];
     assert_eq!(
@@ -108,6 +108,14 @@ fn a_clock_that_was_set_back_loses_nothing() {
         (Some("done"), Some(2)),
         "the later one by its number"
     );
-    bench.pagelab(&["study", "merge", &store, "--store", &into]).ran().says(0, &[]).prints(&["2 comparisons added"]);
-    bench.pagelab(&["study", "merge", &store, "--store", &into]).ran().says(0, &[]).prints(&["2 there already"]);
+    bench
+        .pagelab(&["study", "merge", &store, "--store", &into])
+        .ran()
+        .assert_exit(0, &[])
+        .assert_stdout(&["2 comparisons added"]);
+    bench
+        .pagelab(&["study", "merge", &store, "--store", &into])
+        .ran()
+        .assert_exit(0, &[])
+        .assert_stdout(&["2 there already"]);
 }

@@ -93,12 +93,12 @@ fn an_input_is_made_once_and_its_hash_is_stored() {
     let bench = bench(STUDY, SUITE);
     study(&bench, "run", &["--dry-run"])
         .ran()
-        .says(0, &[])
-        .prints(&["make its input, then pagelab compare", "not-made-yet"]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["make its input, then pagelab compare", "not-made-yet"]);
     assert!(times_made(&bench) == 0 && !bench.path("cache").exists(), "a dry run makes nothing");
     let ran = study(&bench, "run", &[]).ran();
-    ran.says(0, &["making the input numbers, once", "the input numbers has the hash"])
-        .prints(&["2 of 3 rows are done"]);
+    ran.assert_exit(0, &["making the input numbers, once", "the input numbers has the hash"])
+        .assert_stdout(&["2 of 3 rows are done"]);
     assert_eq!(times_made(&bench), 1, "two workloads have it");
     let stored = command(&bench, 1);
     let path = stored[1].as_str().unwrap();
@@ -106,12 +106,12 @@ fn an_input_is_made_once_and_its_hash_is_stored() {
     assert!(ran.stderr.contains(hash) && hash.len() == 64, "{path}");
     assert_eq!(fs::read_to_string(path).unwrap(), "1\n2\n3\n");
     // The results of the first run count, because paths are not part of a measurement's identity.
-    study(&bench, "run", &[]).ran().says(0, &[]).prints(&["2 of 3 rows are done"]);
+    study(&bench, "run", &[]).ran().assert_exit(0, &[]).assert_stdout(&["2 of 3 rows are done"]);
     assert_eq!((times_made(&bench), bench.listed().len()), (1, 2));
     fs::write(path, "4\n").unwrap();
     fs::write(bench.path("of-suite.toml"), STUDY.replace("= 6", "= 7")).unwrap();
     let ran = study(&bench, "run", &["--only", "sum"]).ran();
-    ran.says(1, &["the input numbers has changed since it was made", hash, "remove that directory"]);
+    ran.assert_exit(1, &["the input numbers has changed since it was made", hash, "remove that directory"]);
     assert_eq!(bench.listed().len(), 2, "nothing is measured with it");
 }
 
@@ -126,14 +126,14 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
     );
     let bench = bench(STUDY, &suite);
     let ran = study(&bench, "run", &[]).ran();
-    ran.says(
+    ran.assert_exit(
         1,
         &[
             "no result yet of sum",
             "sum: the input numbers cannot be made: its command failed (exit status 3); its last words: no seq here",
         ],
     );
-    ran.prints(&["1 of 4 rows are done", "2 of 4 workloads on this host"]);
+    ran.assert_stdout(&["1 of 4 rows are done", "2 of 4 workloads on this host"]);
     let names = |directory: &Path| -> Vec<String> {
         let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -151,10 +151,10 @@ fn an_input_that_cannot_be_made_says_why_and_the_others_go_on() {
     let status = study(&bench, "status", &["--json"]).ran().json();
     let row = status["rows"].as_array().unwrap().iter().find(|row| row["workload"] == "sum").unwrap();
     assert!(row["state"] == "missing" && row["why"].as_str().unwrap().starts_with(why), "{row}");
-    study(&bench, "report", &[]).ran().says(0, &[]).prints(&["the input numbers cannot be made:"]);
+    study(&bench, "report", &[]).ran().assert_exit(0, &[]).assert_stdout(&["the input numbers cannot be made:"]);
     // Making the input is tried again, and the old reason is removed.
     fs::write(bench.path("made.ok"), "").unwrap();
-    study(&bench, "run", &["--only", "sum"]).ran().says(0, &["making the input numbers"]);
+    study(&bench, "run", &["--only", "sum"]).ran().assert_exit(0, &["making the input numbers"]);
     let made = names(&inputs);
     assert!(made.len() == 1 && names(&inputs.join(&made[0]))[0].len() == 64, "{made:?}");
 }
@@ -166,7 +166,7 @@ fn the_last_copy_of_an_input_is_removed() {
     let suite = suite.replace("output = \"numbers\"\n", "").replace("seq \"$1\"", "seq \"$1\" > numbers");
     let suite = suite.replace("\"{numbers}\"]", "\"{numbers}/numbers\"]");
     let bench = bench(STUDY, &suite);
-    study(&bench, "run", &["--only", "sum"]).ran().says(0, &[]).prints(&["1 of 3 rows are done"]);
+    study(&bench, "run", &["--only", "sum"]).ran().assert_exit(0, &[]).assert_stdout(&["1 of 3 rows are done"]);
     let made: Vec<String> = fs::read_dir(bench.path("cache/pagelab/inputs"))
         .unwrap()
         .flatten()
@@ -181,8 +181,11 @@ fn names_missing_programs_with_their_packages() {
     let bench = bench(STUDY, SUITE);
     let file = bench.word("of-suite.toml");
     let ran = bench.pagelab(&["study", "doctor", &file]).ran();
-    ran.says(0, &[]).prints(&["nowhere", "lacking", "acme-bench", "/usr/share/acme/data"]);
-    ran.prints(&["apt-get install --no-install-recommends acme acme-data", "its input is made when it is first run"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["nowhere", "lacking", "acme-bench", "/usr/share/acme/data"]);
+    ran.assert_stdout(&[
+        "apt-get install --no-install-recommends acme acme-data",
+        "its input is made when it is first run",
+    ]);
     let document = bench.pagelab(&["study", "doctor", &file, "--json"]).ran().json();
     assert_eq!(document["schema"], "pagelab.study-doctor/1");
     assert_eq!(document["packages"], serde_json::json!(["acme", "acme-data"]));
@@ -190,8 +193,14 @@ fn names_missing_programs_with_their_packages() {
         document["workloads"].as_array().unwrap().iter().map(|one| one["state"].as_str().unwrap()).collect();
     assert_eq!(states, ["here", "here", "lacking"]);
     let all = bench.pagelab(&["study", "doctor"]).ran();
-    all.says(0, &[]).prints(&["specint-like", "omnetpp", "it has no free counterpart", "kernel-heavy", "servers"]);
-    bench.pagelab(&["study", "doctor", "contig-hunt"]).ran().says(2, &["the nearest is contig-hint"]);
+    all.assert_exit(0, &[]).assert_stdout(&[
+        "specint-like",
+        "omnetpp",
+        "it has no free counterpart",
+        "kernel-heavy",
+        "servers",
+    ]);
+    bench.pagelab(&["study", "doctor", "contig-hunt"]).ran().assert_exit(2, &["the nearest is contig-hint"]);
 }
 
 #[test]
@@ -226,15 +235,18 @@ fn a_suite_that_makes_no_sense_is_refused_in_a_line() {
     ] {
         let bench = bench(&study_text, &suite);
         let ran = study(&bench, "run", &["--dry-run"]).ran();
-        ran.says(2, parts);
+        ran.assert_exit(2, parts);
         assert_eq!(ran.stderr.trim().lines().count(), 1, "{ran}");
     }
     let own = bench(STUDY, SUITE);
     let ran = study(&own, "run", &["--only", "sum,sume"]).ran();
-    ran.says(2, &["--only: no workload has \"sume\" in its name; there are sum, reader, nowhere"]);
+    ran.assert_exit(2, &["--only: no workload has \"sume\" in its name; there are sum, reader, nowhere"]);
     let bench = Bench::new();
     let ran = bench.pagelab(&["study", "run", "nowhere"]).ran();
-    assert!(!ran.says(2, &["there is no study \"nowhere\"; there are base-64k"]).stderr.contains("nearest"), "{ran}");
+    assert!(
+        !ran.assert_exit(2, &["there is no study \"nowhere\"; there are base-64k"]).stderr.contains("nearest"),
+        "{ran}"
+    );
 }
 
 #[test]
@@ -266,7 +278,7 @@ fn an_answer_that_is_wrong_in_one_arm_alone_is_that_arms() {
     );
     // If the pattern finds no answer, the whole output is the answer.
     let (ran, _) = with("(nothing of it)");
-    ran.says(1, &["flag: under the baseline default the answer changes from one trial to another"]);
+    ran.assert_exit(1, &["flag: under the baseline default the answer changes from one trial to another"]);
 }
 
 #[test]
@@ -283,7 +295,7 @@ fn a_program_that_refuses_to_be_roots_is_another_users() {
     // The other user must be able to read the directory, and only root may change it.
     let cache = tempfile::Builder::new().permissions(fs::Permissions::from_mode(0o755)).tempdir().unwrap();
     run.env("XDG_CACHE_HOME", cache.path()).env("MADE_LIST", "/dev/null");
-    run.ran().says(0, &["making the input numbers, once"]).prints(&["1 of 3 rows are done"]);
+    run.ran().assert_exit(0, &["making the input numbers, once"]).assert_stdout(&["1 of 3 rows are done"]);
     let stored = command(&bench, 1);
     let path = stored[2].as_str().unwrap();
     let id = String::from_utf8(Command::new("id").args(["-u", "nobody"]).output().unwrap().stdout).unwrap();
@@ -309,7 +321,8 @@ fn programs_of_the_suites_run_and_answer() {
     };
     let before = homes();
     let ran = study(&bench, "run", &[]).ran();
-    ran.says(0, &["the input network has the hash", "the input shor has the hash"]).prints(&["5 of 6 rows are done"]);
+    ran.assert_exit(0, &["the input network has the hash", "the input shor has the hash"])
+        .assert_stdout(&["5 of 6 rows are done"]);
     let document = study(&bench, "report", &["--json"]).ran().json();
     assert!(!document.to_string().contains("wrong answer"), "{document:#}");
     let answer = |name: &str| {
@@ -341,7 +354,7 @@ fn databases_report_percentiles_with_their_throughput() {
         command.env("XDG_CACHE_HOME", cache.path());
         command.ran()
     };
-    run("run", &[]).says(0, &[]).prints(&["2 of 2 rows are done"]);
+    run("run", &[]).assert_exit(0, &[]).assert_stdout(&["2 of 2 rows are done"]);
     let document = run("report", &["--json"]).json();
     for row in document["rows"].as_array().unwrap() {
         let median = |name: &str| row["cells"][0]["medians"][name].as_f64().unwrap();
@@ -351,7 +364,7 @@ fn databases_report_percentiles_with_their_throughput() {
         }
     }
     let text = run("report", &[]);
-    text.prints(&[
+    text.assert_stdout(&[
         "further figures that the programs print",
         "transaction_p99_ms",
         "memory and page tables under default",

@@ -150,7 +150,7 @@ fn another_kernel_places_a_buffer_otherwise() {
     }
     let options = ["--tb-size", "33", "--smp", "7", "--pmd", "2M", "--page", "4K", "--kernel", "6.18"];
     let listed = bench.pagelab(&[&["list", "tcg-regions"], &options[..]].concat()).ran();
-    listed.prints(&["0 to 1 of 15 to 16", "at a different base page in each run"]);
+    listed.assert_stdout(&["0 to 1 of 15 to 16", "at a different base page in each run"]);
 }
 
 #[test]
@@ -181,7 +181,7 @@ fn refuses_impossible_buffers() {
         (&["--page", "2M", "--pmd", "2M"], &["--pmd", "more than a base page"]),
         (&["--svg", "/nonexistent/map.svg"], &["/nonexistent/map.svg cannot be written"]),
     ] {
-        bench.pagelab(&[&["list", "tcg-regions"], options].concat()).ran().says(2, parts);
+        bench.pagelab(&[&["list", "tcg-regions"], options].concat()).ran().assert_exit(2, parts);
     }
     let aborts = listed(&bench, &["--tb-size", "1", "--smp", "256"]);
     assert!(aborts[0]["aborts"].as_str().unwrap().contains("QEMU aborts"), "{aborts:?}");

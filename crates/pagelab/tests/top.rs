@@ -240,7 +240,7 @@ fn refuses_unknown_intervals_and_columns() {
         (["--every", "0s"], "expected a time such as 90s"),
         (["--sort", "size"], "possible values: resident, larger, faults, base, name, pid"),
     ] {
-        bench.pagelab(&[&["top"], &words[..]].concat()).ran().says(2, &[message]);
+        bench.pagelab(&[&["top"], &words[..]].concat()).ran().assert_exit(2, &[message]);
     }
 }
 

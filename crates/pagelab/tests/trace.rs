@@ -65,13 +65,13 @@ fn threads() -> Bench {
 
 fn lines(bench: &Bench, file: &str) -> Vec<Value> {
     let dumped = bench.pagelab(&["trace", "dump", "--json", file]).ran();
-    dumped.says(0, &[]);
+    dumped.assert_exit(0, &[]);
     dumped.stdout.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
 fn ran(bench: &Bench, words: &[&str]) -> Ran {
     let ran = bench.pagelab(words).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     ran
 }
 
@@ -180,9 +180,9 @@ fn a_filtered_trace_misses_as_the_whole_one_where_it_is_exact_and_is_refused_els
         .collect();
     assert!([0, 30, 70, 100].iter().all(|run| kept.contains(run)), "{kept:?}");
     let refused = bench.pagelab(&["sim", "filtered", "-m", "cascade-lake", "-p", "base"]).ran();
-    refused.says(2, &["filtered: the trace was filtered", "sim sweep"]);
+    refused.assert_exit(2, &["filtered: the trace was filtered", "sim sweep"]);
     let twice = bench.pagelab(&["trace", "cut", "filtered", "-o", "twice", "--most-recent"]).ran();
-    twice.says(2, &["already filtered"]);
+    twice.assert_exit(2, &["already filtered"]);
     let printed = ran(&bench, &["sim", "sweep", "filtered", "--html", "page.html"]).stdout;
     assert!(printed.contains("misses are exact") && !printed.contains("pages of 16K"), "{printed}");
 }
@@ -218,7 +218,7 @@ fn an_old_file_stays_if_nothing_is_written() {
     fs::write(bench.path("text"), "no trace\n").unwrap();
     let before = fs::read(bench.path("trace")).unwrap();
     let import = ["trace", "import", "--from", "lackey", "text", "-o", "trace"];
-    bench.pagelab(&import).ran().says(2, &["text: line 1", "lackey"]);
+    bench.pagelab(&import).ran().assert_exit(2, &["text: line 1", "lackey"]);
     assert_eq!(fs::read(bench.path("trace")).unwrap(), before);
     let hidden = |entry: &fs::DirEntry| entry.file_name().to_string_lossy().starts_with('.');
     assert_eq!(fs::read_dir(bench.path("")).unwrap().flatten().filter(hidden).count(), 0);
@@ -253,8 +253,11 @@ fn tables_of_two_traces_are_not_mixed() {
     kept.finish().unwrap();
     ran(&bench, &["trace", "dump", "kept", "--parquet", "tables"]);
     let mixed = bench.pagelab(&["trace", "dump", "trace", "--parquet", "tables"]).ran();
-    mixed.says(2, &["tables/accesses.parquet: of another trace", "another directory"]);
-    bench.pagelab(&["trace", "dump", "trace", "--parquet", "kept"]).ran().says(2, &["kept: ", "a name for a new one"]);
+    mixed.assert_exit(2, &["tables/accesses.parquet: of another trace", "another directory"]);
+    bench
+        .pagelab(&["trace", "dump", "trace", "--parquet", "kept"])
+        .ran()
+        .assert_exit(2, &["kept: ", "a name for a new one"]);
 }
 
 #[test]
@@ -262,7 +265,7 @@ fn a_part_is_cut_from_a_file_alone() {
     let bench = threads();
     for other in ["/dev/null", "/"] {
         let ran = bench.pagelab(&["trace", "cut", other, "-o", "part"]).ran();
-        ran.says(2, &[other, "not a regular file", "write the trace to a file"]);
+        ran.assert_exit(2, &[other, "not a regular file", "write the trace to a file"]);
     }
     assert!(!bench.path("part").exists());
 }
@@ -278,7 +281,7 @@ fn a_damaged_header_is_called_that() {
         bench
             .pagelab(&["trace", "info", "trace"])
             .ran()
-            .says(2, &["trace: the trace's header", "another copy of the file"]);
+            .assert_exit(2, &["trace: the trace's header", "another copy of the file"]);
     }
 }
 
@@ -287,7 +290,7 @@ fn importers_say_which_record_or_line_is_none_of_theirs() {
     let bench = Bench::new();
     let refused = |tool: &str, input: &[u8], parts: &[&str]| {
         fs::write(bench.path("input"), input).unwrap();
-        bench.pagelab(&["trace", "import", "--from", tool, "input", "-o", "trace"]).ran().says(2, parts);
+        bench.pagelab(&["trace", "import", "--from", tool, "input", "-o", "trace"]).ran().assert_exit(2, parts);
         assert!(!bench.path("trace").exists());
     };
     refused(

@@ -34,7 +34,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     let who = format!("by process {}", holder.id());
 
     let hasty = bench.compare(&["-p", "base,mthp-64k", "--wait", "300ms"], &words_of(&["true"])).ran();
-    hasty.says(2, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
+    hasty.assert_exit(2, &["waiting for the lease on system settings", &who, "exec -p mthp-64k", "are leased"]);
     let mut patient = bench.compare(&[&["-p", "base,mthp-64k"][..], &QUICK].concat(), &bench.touch());
     let mut patient = waiting(&bench, &mut patient);
     assert!(
@@ -43,7 +43,7 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
         printed_errors(&bench)
     );
     let third = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
-    third.says(
+    third.assert_exit(
         2,
         &["waiting for the lease on system settings", &who, "; 1 other process waits before this one", "are leased"],
     );
@@ -76,7 +76,7 @@ fn execs_that_change_nothing_run_together_but_not_with_a_comparison() {
     assert_eq!((bench.leaseholder(), settings()), (None, before.clone()), "nothing is written");
     let hasty = bench.compare(&["-p", "base,default", "--wait", "300ms"], &words_of(&["true"])).ran();
     let who = [first.id(), second.id()].map(|id| format!("by process {id}"));
-    hasty.says(2, &["exec -p default+no-huge", ", and one more", "are leased"]);
+    hasty.assert_exit(2, &["exec -p default+no-huge", ", and one more", "are leased"]);
     assert!(who.iter().any(|who| hasty.stderr.contains(who)), "{hasty}");
     // One of the two is killed, and the kernel releases its shared lock. The other one ends by itself.
     first.kill();
@@ -97,14 +97,14 @@ fn execs_that_change_nothing_run_together_but_not_with_a_comparison() {
     let compare = compare.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).begin();
     bench.await_lease(&compare);
     let late = bench.pagelab(&["exec", "-p", "default+no-huge", "--wait", "300ms", "--", "true"]).ran();
-    late.says(2, &[&format!("by process {}", compare.id()), "are leased"]);
+    late.assert_exit(2, &[&format!("by process {}", compare.id()), "are leased"]);
     let mut waits = bench.pagelab(&["exec", "-p", "default+no-huge", "--", "true"]);
     let mut waits = waiting(&bench, &mut waits);
     send("INT", waits.id());
     assert_eq!(waits.wait().code(), Some(130), "{}", printed_errors(&bench));
     assert!(printed_errors(&bench).contains("stopped by signal 2; nothing was run"), "{}", printed_errors(&bench));
     send("INT", compare.id());
-    compare.ran().says(130, &[]);
+    compare.ran().assert_exit(130, &[]);
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn a_waiting_process_can_be_stopped() {
     if !needs(&[root()]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let mut compare = bench.compare(&["-p", "base,mthp-64k"], &words_of(&["true"]));
     let mut child = waiting(&bench, &mut compare);
@@ -136,15 +136,15 @@ fn a_comparison_that_changes_nothing_keeps_others_from_changing_settings() {
     let who = format!("by process {}", holder.id());
 
     let other = bench.pagelab(&["exec", "-p", "mthp-64k", "--wait", "300ms", "--", "true"]).ran();
-    other.says(2, &[&who, "are leased"]);
+    other.assert_exit(2, &[&who, "are leased"]);
     assert_eq!(settings(), before, "neither of them changed anything");
     let has_a_trial = || bench.listed().first().is_some_and(|summary| summary["trials"].as_u64() > Some(0));
     assert!(within(LIMIT, has_a_trial), "no trial was stored");
     send("INT", holder.id());
-    holder.ran().says(130, &[]);
+    holder.ran().assert_exit(130, &[]);
     let is_rejected = |trial: &Value| !trial["rejected"].as_array().unwrap().is_empty();
     assert!(!bench.stored(1)["trials"].as_array().unwrap().iter().any(is_rejected));
-    bench.pagelab(&["exec", "-p", "mthp-64k", "--", "true"]).ran().says(0, &[]);
+    bench.pagelab(&["exec", "-p", "mthp-64k", "--", "true"]).ran().assert_exit(0, &[]);
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn one_store_keeps_what_several_write_at_once() {
     };
     let children: Vec<_> = (0..4).map(start).collect();
     for child in children {
-        child.ran().says(0, &[]);
+        child.ran().assert_exit(0, &[]);
     }
     let listed = bench.listed();
     assert_eq!(listed.len(), 4, "{listed:?}");

@@ -37,7 +37,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
         &["compare", "-p", "default,base", "--store", "pipe", "--", "true"],
     ] {
         let ran = bench.pagelab(words).ran();
-        ran.says(2, &["pipe"]);
+        ran.assert_exit(2, &["pipe"]);
         assert!(["a pipe", "regular file"].iter().any(|kind| ran.stderr.contains(kind)), "{words:?}: {ran}");
     }
     // The suite is in the directory of a study that names it.
@@ -46,7 +46,7 @@ fn a_pipe_in_place_of_a_file_is_refused_without_waiting() {
     let study = "schema = \"pagelab.study/1\"\nname = \"a\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n\
                  [sizes.standard]\n[[suite]]\nname = \"mine\"\n";
     fs::write(bench.path("study.toml"), study).unwrap();
-    bench.pagelab(&["study", "status", "./study.toml"]).ran().says(2, &["mine.toml", "found a pipe"]);
+    bench.pagelab(&["study", "status", "./study.toml"]).ran().assert_exit(2, &["mine.toml", "found a pipe"]);
 }
 
 #[test]
@@ -59,7 +59,7 @@ fn a_definition_that_is_too_large_is_refused_before_it_is_read() {
         &["sim", "chase", "-m", "large.toml"],
         &["sim", "trace", "--linux", "large.toml"],
     ] {
-        bench.pagelab(words).ran().says(2, &["large.toml", "at most 4M"]);
+        bench.pagelab(words).ran().assert_exit(2, &["large.toml", "at most 4M"]);
     }
     let study = "schema = \"pagelab.study/1\"\nname = \"a\"\nquestion = \"?\"\npolicies = [\"base\", \"thp\"]\n[sizes.standard]\n\
                  [[workload]]\nname = \"w\"\ncommand = [\"{a}\", \"{b}\", \"{c}\"]\n";
@@ -67,7 +67,7 @@ fn a_definition_that_is_too_large_is_refused_before_it_is_read() {
     let axes = format!("[workload.axes]\na = {values}\nb = {values}\nc = {values}\n");
     fs::write(bench.path("study.toml"), format!("{study}{axes}")).unwrap();
     for verb in ["status", "report", "run"] {
-        bench.pagelab(&["study", verb, "./study.toml"]).ran().says(2, &["found 16000000000", "at most 100000"]);
+        bench.pagelab(&["study", verb, "./study.toml"]).ran().assert_exit(2, &["found 16000000000", "at most 100000"]);
     }
 }
 
@@ -78,7 +78,7 @@ fn threads_and_processes_that_cannot_be_started_are_an_error() {
     }
     let bench = Bench::new();
     fs::write(bench.path("lackey"), "I  1000,4\n L 2000,8\n S 3000,8\n").unwrap();
-    bench.pagelab(&["trace", "import", "lackey", "--from", "lackey", "-o", "trace"]).ran().says(0, &[]);
+    bench.pagelab(&["trace", "import", "lackey", "--from", "lackey", "-o", "trace"]).ran().assert_exit(0, &[]);
     let alone = |words: &[&str]| {
         let mut limited = Command::new("prlimit");
         limited.arg("--nproc=1");

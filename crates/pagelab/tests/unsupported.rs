@@ -13,9 +13,9 @@ fn a_size_that_does_not_exist_is_a_row_and_the_others_run() {
     let bench = Bench::new();
     let options = [&["-p", "default,base,mthp-2k,hugetlb-64k"][..], &QUICK].concat();
     let ran = bench.compare(&options, &bench.touch()).ran();
-    ran.says(0, &[]).prints(&["why 2 policies are unsupported"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["why 2 policies are unsupported"]);
     let in_full = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
-    in_full.prints(&["mthp-2k is unsupported", "hugetlb-64k is unsupported", "no pool of 64K pages"]);
+    in_full.assert_stdout(&["mthp-2k is unsupported", "hugetlb-64k is unsupported", "no pool of 64K pages"]);
     let document = bench.stored(1);
     for label in ["mthp-2k", "hugetlb-64k"] {
         let arm = arm(&document, label);
@@ -32,10 +32,10 @@ fn a_size_that_does_not_exist_is_a_row_and_the_others_run() {
 fn nothing_to_compare_ends_with_3() {
     let bench = Bench::new();
     let ran = bench.compare(&["-p", "default,mthp-2k,hugetlb-64k"], &bench.touch()).ran();
-    ran.says(3, &["nothing to compare", "mthp-2k: ", "hugetlb-64k: "]);
+    ran.assert_exit(3, &["nothing to compare", "mthp-2k: ", "hugetlb-64k: "]);
     assert!(bench.stored(1)["trials"].as_array().unwrap().is_empty());
-    bench.compare(&["-p", "base,default", "--baseline", "mthp-2k"], &bench.touch()).ran().says(3, &["mthp-2k"]);
-    bench.pagelab(&["exec", "-p", "hugetlb-64k", "--", "true"]).ran().says(3, &["no pool of 64K"]);
+    bench.compare(&["-p", "base,default", "--baseline", "mthp-2k"], &bench.touch()).ran().assert_exit(3, &["mthp-2k"]);
+    bench.pagelab(&["exec", "-p", "hugetlb-64k", "--", "true"]).ran().assert_exit(3, &["no pool of 64K"]);
 }
 
 #[test]
@@ -43,12 +43,12 @@ fn without_root_base_and_thp_run_and_are_proven_without_settings() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let before = settings();
     let bench = Bench::new();
     let options = [&["-p", "default,base,thp"][..], &QUICK].concat();
     let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     let document = bench.stored(1);
     assert_eq!(arm(&document, "base")["verdict"]["holding"], "held", "{ran}");
     let thp = arm(&document, "thp");
@@ -75,10 +75,11 @@ fn a_pool_that_the_kernel_does_not_give_is_a_row_and_the_others_run() {
     let policy = format!("hugetlb-{}", size.to_lowercase());
     let options = ["-p", "default,base", "-p", &policy, "--hugetlb-pool", &size, "--full"];
     let ran = giving_none(&pool, &bench.compare(&[&options[..], &QUICK].concat(), &bench.touch())).ran();
-    ran.says(0, &[]).prints(&[&format!("{policy} is unsupported: the kernel found contiguous memory for 0 of 1")]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&[&format!("{policy} is unsupported: the kernel found contiguous memory for 0 of 1")]);
     assert_eq!(arm(&bench.stored(1), "base")["verdict"]["holding"], "held", "{ran}");
     let exec = bench.pagelab(&["exec", "-p", &policy, "--hugetlb-pool", &size, "--", "true"]);
-    giving_none(&pool, &exec).ran().says(3, &["found contiguous memory for 0 of", "at boot: hugepagesz="]);
+    giving_none(&pool, &exec).ran().assert_exit(3, &["found contiguous memory for 0 of", "at boot: hugepagesz="]);
     assert_eq!(settings(), before);
 }
 
@@ -117,9 +118,9 @@ fn a_program_whose_memory_may_not_be_looked_at_is_unproven() {
     std::fs::set_permissions(&copy, std::os::unix::fs::PermissionsExt::from_mode(0o711)).unwrap();
     let command = [&bench.word("unreadable"), "workload", "page-touch", "--bytes", "24M"].map(String::from);
     let options = [&["-p", "default,base,base+no-guards", "--full"][..], &QUICK].concat();
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let ran = bench.compare(&options, &command).as_nobody().ran();
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "default: a process could not be inspected: unreadable: /proc/PID/",
         "not known whether it was in force",
     ]);
@@ -139,11 +140,11 @@ fn names_policies_that_need_root_and_how_to_get_it() {
     if !needs(&[root(), program("setpriv")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let options = [&["-p", "default,base,mthp-64k,hugetlb-2m"][..], &QUICK].concat();
     let ran = bench.compare(&options, &bench.touch()).as_nobody().ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     let document = bench.stored(1);
     for label in ["mthp-64k", "hugetlb-2m"] {
         let admission = &arm(&document, label)["admission"];
@@ -155,5 +156,5 @@ fn names_policies_that_need_root_and_how_to_get_it() {
         assert!(admission["remedy"].as_str().unwrap().contains("as root: echo "), "{admission}");
     }
     let as_other = bench.compare(&["-p", "default,base", "--user", "root"], &bench.touch()).as_nobody().ran();
-    as_other.says(2, &["--user", "only root"]);
+    as_other.assert_exit(2, &["--user", "only root"]);
 }

@@ -72,7 +72,11 @@ fn two_builds_are_arms_of_the_same_blocks() {
     let (html, csv) = (bench.word("a.html"), bench.word("a.csv"));
     let shown =
         bench.pagelab(&["show", "1", "--full", "--store", &bench.store(), "--html", &html, "--csv", &csv]).ran();
-    shown.prints(&["variants under base: new against old", "policies within new: base against default", "build "]);
+    shown.assert_stdout(&[
+        "variants under base: new against old",
+        "policies within new: base against default",
+        "build ",
+    ]);
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("What ran") && page.contains(hash(1).get(..12).unwrap()));
     let csv = std::fs::read_to_string(csv).unwrap();
@@ -93,7 +97,7 @@ fn an_environment_is_a_variant_and_its_wrong_answer_is_named() {
         bench.compare(&options, &words_of(&[&old])).ran()
     };
     let ran = compare(&[]);
-    ran.says(
+    ran.assert_exit(
         1,
         &["no other arm gave the baseline's answer", "other: \"words, wrong\" instead of \"words, right\" in block 0"],
     );
@@ -103,7 +107,7 @@ fn an_environment_is_a_variant_and_its_wrong_answer_is_named() {
     assert!(document["trials"].as_array().unwrap().iter().all(|trial| trial["answer"]["stated"]["stated"] == "met"));
     let only_baseline = ["--variant", "other=ANSWER=wrong {}", "--variant", "plain"];
     let ran = bench.compare(&[&only_baseline[..], &expected, &SIX].concat(), &words_of(&[&old])).ran();
-    ran.says(1, &["the answer under the baseline other alone is not the expected one"]);
+    ran.assert_exit(1, &["the answer under the baseline other alone is not the expected one"]);
 }
 
 #[test]
@@ -181,7 +185,7 @@ fn a_study_compares_variants_under_each_policy_and_policies_within_each() {
     let store = bench.store();
     let study =
         |verb: &str, more: &[&str]| bench.pagelab(&[&["study", verb, &file, "--store", &store], more].concat()).ran();
-    study("run", &["--fake-platform", &platform]).says(0, &[]);
+    study("run", &["--fake-platform", &platform]).assert_exit(0, &[]);
     assert_eq!(study("status", &["--json"]).json()["rows"][0]["state"], "done", "one comparison has all variants");
     let html = bench.word("report.html");
     let document = study("report", &["--json", "--html", &html]).json();
@@ -205,10 +209,10 @@ fn a_study_compares_variants_under_each_policy_and_policies_within_each() {
     let page = std::fs::read_to_string(html).unwrap();
     assert!(page.contains("Variants compared") && page.contains("id=\"variants0-row1\""));
     for form in ["--markdown", "--mail"] {
-        study("report", &[form]).prints(&["sort under thp", "sort, new"]);
+        study("report", &[form]).assert_stdout(&["sort under thp", "sort, new"]);
     }
     let samples = bench.word("samples.csv");
-    study("export", &["-o", &samples]).says(0, &[]);
+    study("export", &["-o", &samples]).assert_exit(0, &[]);
     let samples = std::fs::read_to_string(samples).unwrap();
     assert!(samples.lines().any(|line| line.contains("new under thp") && line.ends_with("held,thp,new")));
 }

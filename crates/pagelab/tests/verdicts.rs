@@ -32,7 +32,7 @@ fn pieces(bench: &Bench, piece_bytes: u64, how: &str) -> Vec<String> {
 fn compared(bench: &Bench, policy: &str, options: &[&str], command: &[String]) -> Value {
     let policies = format!("default,{policy}");
     let options = [&["-p", &policies, "--json"][..], &QUICK, options].concat();
-    bench.compare(&options, command).ran().says(0, &[]).json()
+    bench.compare(&options, command).ran().assert_exit(0, &[]).json()
 }
 
 fn cause<'a>(verdict: &'a Value, code: &str) -> Option<&'a Value> {
@@ -77,7 +77,7 @@ fn memory_freed_in_small_pieces_is_unproven_without_prove_all() {
         }
     }
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base: not known whether it was in force", "M at the peak); add --prove-all"]);
+    table.assert_stdout(&["base: not known whether it was in force", "M at the peak); add --prove-all"]);
 }
 
 /// Memory that exists at the end, or may exist, is inspected at the end.
@@ -93,7 +93,7 @@ fn memory_that_stays_is_proven() {
         let [seen, least, _] = peak_of(verdict);
         assert!(verdict["holding"] == "held" && seen == least && is_about(least, TOTAL_BYTES), "{how}: {verdict:#}");
         let csv = bench.word("trials.csv");
-        bench.pagelab(&["show", "1", "--store", &bench.store(), "--csv", &csv]).ran().says(0, &[]);
+        bench.pagelab(&["show", "1", "--store", &bench.store(), "--csv", &csv]).ran().assert_exit(0, &[]);
         let csv = std::fs::read_to_string(csv).unwrap();
         assert!(csv.lines().next().unwrap().contains(",exit,peak_seen_bytes,peak_least_bytes,peak_most_bytes"));
     }
@@ -243,5 +243,8 @@ fn names_how_memory_was_freed_without_a_call() {
     let unseen = cause(verdict, "peak_unwatched").unwrap_or_else(|| panic!("{verdict:#}"));
     assert!(unseen["remedy"].is_null() && unseen["text"].as_str().unwrap().contains("io_uring"), "{unseen}");
     let table = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
-    table.prints(&["base: not known whether it was in force", "by no call that stops: the program uses io_uring"]);
+    table.assert_stdout(&[
+        "base: not known whether it was in force",
+        "by no call that stops: the program uses io_uring",
+    ]);
 }

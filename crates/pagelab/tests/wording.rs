@@ -19,7 +19,7 @@ fn a_daemon_is_named_and_its_cpu_time_decides() {
         "volatile char *at = malloc(8 << 20); for (int r = 0; r < 40; r++) for (int i = 0; i < 8 << 20; i++) at[i]++;";
     let daemon = c_program(&bench, "daemon", &format!("if (fork()) return 0; setsid(); {work}"));
     let ran = ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &daemon));
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "the command's first process ends while others continue",
         "so CPU time decides",
         "--server",
@@ -47,7 +47,7 @@ fn a_real_daemon_is_named() {
     let socket = bench.word("daemon.sock");
     let command = ["redis-server", "--port", "0", "--unixsocket", &socket, "--daemonize", "yes", "--save", ""];
     let ran = ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &words_of(&command)));
-    ran.says(0, &[]).prints(&["first process ends while others continue", "redis-server --daemonize no"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["first process ends while others continue", "redis-server --daemonize no"]);
     assert_eq!(processes_with(&socket).len(), 0, "no trial leaves a process behind");
 }
 
@@ -60,7 +60,7 @@ fn shared_memory_is_named_with_its_bytes() {
     let both = format!("{{ {} }} {}", touches("64 << 20", "MAP_SHARED", ""), touches("8 << 20", "MAP_PRIVATE", ""));
     let ran =
         ran_freely(bench.compare(&[&["-p", "default,base"][..], &QUICK].concat(), &c_program(&bench, "shares", &both)));
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "64M of the memory is shared, and no policy chooses its pages: what policies held is about the rest",
     ]);
     for trial in bench.stored(1)["trials"].as_array().unwrap() {
@@ -89,7 +89,10 @@ fn reports_a_leased_setting_as_leased() {
         ran = exec();
         ran.code == Some(3)
     });
-    ran.says(3, &["system settings are", &holder, "exec -p mthp-64k -- sleep 600`)", "try again when it has ended"]);
+    ran.assert_exit(
+        3,
+        &["system settings are", &holder, "exec -p mthp-64k -- sleep 600`)", "try again when it has ended"],
+    );
     assert!(!ran.stderr.contains("needs root"), "{ran}");
     send("TERM", measuring.id());
     measuring.ran();
@@ -136,13 +139,15 @@ fn free_page_reporting_is_explained_once() {
     let bench = Bench::new();
     let options = [&["-p", "default,base", "--full"][..], &QUICK].concat();
     let first = ran_freely(bench.compare(&options, &bench.touch()));
-    first.prints(&[
+    first.assert_stdout(&[
         "this guest gives its hypervisor free blocks",
         "--prepare 'pagelab workload page-touch --bytes SIZE'",
     ]);
     let second = ran_freely(bench.compare(&options, &bench.touch()));
-    second
-        .prints(&["free page reporting is on here", "makes the hypervisor provide the memory again before each trial"]);
+    second.assert_stdout(&[
+        "free page reporting is on here",
+        "makes the hypervisor provide the memory again before each trial",
+    ]);
     assert!(!second.stdout.contains("free-page-reporting=off"), "the rest is not repeated: {second}");
     let again = bench.pagelab(&["show", "1", "--full", "--store", &bench.store()]).ran();
     assert_eq!(again.stdout, first.stdout, "the first says it still");

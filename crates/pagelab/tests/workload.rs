@@ -241,7 +241,7 @@ fn files_of_an_overlay_are_held_as_those_below_it() {
     command.args(["--mount", "sh", "-ec", script, "sh"]).arg(room.path()).arg(bench.program());
     let page = host::Host::open("/").unwrap().page_sizes().base.bytes();
     let held = |bytes: u64| format!("of_{bytes}_held_bytes={}", bytes.next_multiple_of(page));
-    command.ran().prints(&["told_by=mincore", &held(1), &held(5120)]);
+    command.ran().assert_stdout(&["told_by=mincore", &held(1), &held(5120)]);
 }
 
 /// In the namespace, all other users of the host, including the host's root, have the same user ID.
@@ -260,5 +260,5 @@ fn root_of_a_user_namespace_makes_files_where_the_user_who_made_it_does() {
         return testing::skip("the right to make a user namespace");
     }
     let mine = in_namespace("id -u; exec \"$0\" workload file-churn --seconds 0.01").ran();
-    mine.says(0, &[]).prints(&["0 name=file-churn"]);
+    mine.assert_exit(0, &[]).assert_stdout(&["0 name=file-churn"]);
 }

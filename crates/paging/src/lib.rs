@@ -73,5 +73,5 @@ pub use format::Format;
 pub use geometry::{ENTRY_BYTES, Geometry};
 pub use log::{Event, Log};
 pub use rule::{Rule, Severity};
-pub use tables::{Freed, Leaf, Mapping, Sizes, Tables, Translation};
+pub use tables::{FreeRequest, Leaf, Mapping, Sizes, Tables, Translation};
 pub use walk::{Action, Node, Visitor};

@@ -22,7 +22,7 @@ mod state;
 mod unmap;
 mod walk_cache;
 
-pub use empty::Freed;
+pub use empty::FreeRequest;
 pub use mapping::{Mapping, Sizes};
 pub use slot::{Leaf, Translation};
 pub(crate) use slot::{Slot, end_of};

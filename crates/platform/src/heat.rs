@@ -9,7 +9,7 @@ use std::io::Write;
 use std::time::Instant;
 
 use policy::windows::Windows;
-use tracer::{Place, Witness};
+use tracer::{WindowRange, Witness};
 
 /// Minimum number of passes: fewer rank windows wrongly.
 pub const MIN_PASSES: u32 = 50;
@@ -47,12 +47,12 @@ impl Witness for HeatWitness {
 
     fn unmaps(&mut self, _task: libc::pid_t, _start: u64, _end: u64) {}
 
-    fn ticks(&mut self, places: &[Place]) {
+    fn ticks(&mut self, window_ranges: &[WindowRange]) {
         let now = Instant::now();
-        if places.is_empty() || self.not_before.is_some_and(|not_before| now < not_before) {
+        if window_ranges.is_empty() || self.not_before.is_some_and(|not_before| now < not_before) {
             return;
         }
-        let mut processes: Vec<libc::pid_t> = places.iter().map(|place| place.process).collect();
+        let mut processes: Vec<libc::pid_t> = window_ranges.iter().map(|window_range| window_range.process).collect();
         processes.sort_unstable();
         processes.dedup();
         for process in processes {
@@ -60,7 +60,7 @@ impl Witness for HeatWitness {
             if self.has_begun
                 && let Ok(vmas) = census::accessed(process as u32)
             {
-                let own = places.iter().filter(|place| place.process == process);
+                let own = window_ranges.iter().filter(|window_range| window_range.process == process);
                 vmas.iter().for_each(|vma| add(&mut self.heat.accessed_bytes, *vma, own.clone()));
             }
             let _ = clear(process);
@@ -75,19 +75,19 @@ impl Witness for HeatWitness {
 fn add<'a>(
     windows: &mut [u64; Windows::COUNT as usize],
     (start, end, accessed): (u64, u64, u64),
-    places: impl Iterator<Item = &'a Place> + Clone,
+    window_ranges: impl Iterator<Item = &'a WindowRange> + Clone,
 ) {
-    let common = |place: &Place| {
-        let (from, bytes) = place.range;
+    let common = |window_range: &WindowRange| {
+        let (from, bytes) = window_range.range;
         (from + bytes).min(end).saturating_sub(from.max(start))
     };
-    let all: u64 = places.clone().map(common).sum();
+    let all: u64 = window_ranges.clone().map(common).sum();
     if accessed == 0 || all == 0 {
         return;
     }
-    for place in places {
-        let share = u128::from(accessed) * u128::from(common(place)) / u128::from(all);
-        windows[place.window as usize] += share as u64;
+    for window_range in window_ranges {
+        let share = u128::from(accessed) * u128::from(common(window_range)) / u128::from(all);
+        windows[window_range.window as usize] += share as u64;
     }
 }
 
@@ -122,13 +122,14 @@ mod tests {
         const BYTES: usize = 64 << 20;
         let (hot, cold) = (mapped(BYTES), mapped(BYTES));
         let process = std::process::id() as libc::pid_t;
-        let place = |memory: &[u8], window| Place { process, range: (memory.as_ptr() as u64, BYTES as u64), window };
-        let places = [place(hot, 3), place(cold, 5)];
+        let window_range =
+            |memory: &[u8], window| WindowRange { process, range: (memory.as_ptr() as u64, BYTES as u64), window };
+        let window_ranges = [window_range(hot, 3), window_range(cold, 5)];
         cold.fill(1);
         let mut witness = HeatWitness::default();
         while witness.heat.passes < 20 {
             hot.fill(1);
-            witness.ticks(&places);
+            witness.ticks(&window_ranges);
         }
         let heat = witness.heat();
         // A pass can come before the memory was written again.
@@ -138,13 +139,13 @@ mod tests {
 
     #[test]
     fn accesses_to_a_mapping_are_divided_between_its_windows() {
-        let place = |start, bytes, window| Place { process: 1, range: (start, bytes), window };
-        let places = [place(0, 100, 0), place(100, 300, 1), place(1000, 50, 2)];
+        let window_range = |start, bytes, window| WindowRange { process: 1, range: (start, bytes), window };
+        let window_ranges = [window_range(0, 100, 0), window_range(100, 300, 1), window_range(1000, 50, 2)];
         let mut windows = [0; 32];
-        add(&mut windows, (0, 400, 40), places.iter());
+        add(&mut windows, (0, 400, 40), window_ranges.iter());
         assert_eq!(windows[..3], [10, 30, 0]);
-        add(&mut windows, (990, 1100, 7), places.iter());
-        add(&mut windows, (5000, 6000, 7), places.iter());
+        add(&mut windows, (990, 1100, 7), window_ranges.iter());
+        add(&mut windows, (5000, 6000, 7), window_ranges.iter());
         assert_eq!(windows[..3], [10, 30, 7]);
     }
 }

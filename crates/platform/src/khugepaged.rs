@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use host::admit::{self, Setting, Terms};
-use host::{Host, if_there};
+use host::{Host, if_exists};
 use lease::Lease;
 use study::comparison::Unsupported;
 use tracer::signals;
@@ -106,7 +106,7 @@ fn is_thp_disabled() -> bool {
 /// Whether a thread is in any state but S. There is no race with a wakeup: when the system call that wakes the thread returns, the
 /// kernel has already made it runnable. A thread that no longer exists is not working.
 fn is_at_work(thread: &Path) -> io::Result<bool> {
-    let Some(stat) = if_there(host::content(thread.join("stat")))? else { return Ok(false) };
+    let Some(stat) = if_exists(host::content(thread.join("stat")))? else { return Ok(false) };
     let state = stat.rsplit_once(") ").map(|(_, rest)| !rest.starts_with('S'));
     state.ok_or_else(|| io::Error::other(format!("{}: expected a state, found {stat:?}", thread.display())))
 }
@@ -117,7 +117,7 @@ fn khugepaged_thread(proc: &Path) -> io::Result<Option<PathBuf>> {
     for entry in std::fs::read_dir(proc)? {
         let path = entry?.path();
         let is_number = path.file_name().is_some_and(|name| name.as_bytes().iter().all(u8::is_ascii_digit));
-        let stat = if is_number { if_there(host::content(path.join("stat")))? } else { None };
+        let stat = if is_number { if_exists(host::content(path.join("stat")))? } else { None };
         // Another process may have khugepaged's name, but only threads and helpers of the kernel have kthreadd as parent.
         let is_khugepaged = stat
             .as_deref()

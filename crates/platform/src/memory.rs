@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
 use census::{Area, ProcessCensus, Source};
-use host::if_there;
+use host::if_exists;
 use host::maps::Vma;
 use policy::census::Census;
 use policy::ranges::Ranges;
@@ -254,7 +254,7 @@ impl PeakMemory {
         task: libc::pid_t,
         read: io::Result<(libc::pid_t, Option<Status>)>,
     ) -> io::Result<libc::pid_t> {
-        let read = if_there(read).inspect_err(|_| self.is_unread = true)?;
+        let read = if_exists(read).inspect_err(|_| self.is_unread = true)?;
         let Some((process, now)) = read else { return Ok(task) };
         if let Some(now) = now {
             self.of(process).measure(now);

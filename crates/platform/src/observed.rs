@@ -55,11 +55,11 @@ fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observatio
         observations.push(Observation::measured(names::OUTLIVED_CPU_S, run.ended.outlived_cpu_s));
     }
     let Some(witness) = witness else { return observations };
-    let InspectionTimes { apart_s, within_s, after_s } = run.ended.inspection_times;
+    let InspectionTimes { excluded_s, included_s, after_root_s } = run.ended.inspection_times;
     // With a server, the client's time counts, and the client waits while the server is stopped.
     let (looks_s, untimed_s) = match run.driven {
         Some(_) => (witness.budget.timed_s(), witness.budget.untimed_s()),
-        None => (within_s, apart_s + after_s),
+        None => (included_s, excluded_s + after_root_s),
     };
     observations.extend([
         Observation::measured(names::TRACER_S, (run.ended.tracer_s - untimed_s).max(0.0)),

@@ -13,7 +13,7 @@ use tracer::{Ended, Launch, LaunchError, Leftovers, Rewriting, Witness, signals}
 use crate::error::PlatformError;
 use crate::output::{self, Capture, Captured};
 use crate::preparation;
-use crate::server::{self, Client, Driven};
+use crate::server::{self, Client, ClientRun};
 use crate::witness::TrialWitness;
 use crate::work::Work;
 
@@ -23,7 +23,7 @@ pub const GRACE: Duration = Duration::from_millis(200);
 /// The result of a run, before it becomes a record.
 pub struct Run {
     pub ended: Ended,
-    pub driven: Option<Driven>,
+    pub driven: Option<ClientRun>,
     pub output: Captured,
     pub errors: Captured,
 }

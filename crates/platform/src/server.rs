@@ -46,7 +46,7 @@ pub struct Client {
 
 /// The result of running the client.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Driven {
+pub struct ClientRun {
     pub exit: Exit,
     /// Its run time in seconds.
     pub wall_s: f64,
@@ -59,7 +59,12 @@ const POLL: Duration = Duration::from_millis(10);
 
 /// Waits for the server, runs the client, ends the server. Must be called while another thread traces the server and sets `over`
 /// when the server has ended or could not be started. Sets `timed` while the client runs.
-pub fn drive(server: &Server, client: Client, over: &AtomicBool, timed: &AtomicBool) -> Result<Driven, PlatformError> {
+pub fn drive(
+    server: &Server,
+    client: Client,
+    over: &AtomicBool,
+    timed: &AtomicBool,
+) -> Result<ClientRun, PlatformError> {
     let has_begun = || signals::target().is_some_and(executes_its_program) || over.load(Ordering::SeqCst);
     wait_for(server.patience, has_begun);
     let result = match signals::target() {
@@ -98,7 +103,7 @@ fn wait_until_ready(server: &Server, client: &Client) -> Result<(), PlatformErro
     }
 }
 
-fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
+fn run(client: Client, timed: &AtomicBool) -> Result<ClientRun, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
     let mut program = command(&client.command, &client.user, &client.variables, client.own_session).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
@@ -110,7 +115,7 @@ fn run(client: Client, timed: &AtomicBool) -> Result<Driven, PlatformError> {
     let exit = wait(child).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
     timed.store(false, Ordering::SeqCst);
-    Ok(Driven { exit, wall_s, server_survived: signals::target().is_some() })
+    Ok(ClientRun { exit, wall_s, server_survived: signals::target().is_some() })
 }
 
 /// Whether a client need not continue: the server has ended, or a signal stopped pagelab.

@@ -15,7 +15,7 @@ use policy::removal::Unwatched;
 use policy::{PageSizes, Policy};
 use study::machine::State;
 use study::metric::{Observation, names};
-use tracer::{Extent, Witness};
+use tracer::{InspectedRemovals, Witness};
 
 use crate::counters::Counters;
 
@@ -200,8 +200,8 @@ impl Witness for TrialWitness<'_> {
         self.budget.begins();
     }
 
-    fn extent(&self) -> Extent {
-        if self.budget.is_unlimited { Extent::All } else { Extent::Large }
+    fn inspected_removals(&self) -> InspectedRemovals {
+        if self.budget.is_unlimited { InspectedRemovals::All } else { InspectedRemovals::Large }
     }
 
     fn ends(&mut self, task: libc::pid_t) {

@@ -1,8 +1,8 @@
-//! [`Extent`]: which memory a witness examines before a call gives it back. Each examination takes time, so by default only
-//! large ranges are examined.
+//! [`InspectedRemovals`]: which memory a witness examines before a call gives it back. Each examination takes time, so by
+//! default only large ranges are examined.
 
 use crate::call::{Call, madv, map, mremap};
-use crate::removal::DROPS;
+use crate::removal::DROPPING_ADVICE;
 use crate::size::PageSize;
 
 /// The smallest range that is examined before it is unmapped.
@@ -14,27 +14,27 @@ pub const LARGE_DROP_BYTES: u64 = 16 << 20;
 
 /// How much of the memory that is given back is examined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Extent {
+pub enum InspectedRemovals {
     /// Large ranges that munmap and MADV_DONTNEED give back.
     Large,
     /// All of it, by the rules of [`crate::removal`].
     All,
 }
 
-impl Extent {
+impl InspectedRemovals {
     /// Whether memory that munmap gives back is examined.
     pub fn includes_unmap(self, bytes: u64) -> bool {
-        self == Extent::All || bytes >= LARGE_BYTES
+        self == InspectedRemovals::All || bytes >= LARGE_BYTES
     }
 
     /// Whether memory that this advice drops is examined.
     pub fn includes_drop(self, bytes: u64, advice: u64) -> bool {
-        self == Extent::All || advice == madv::DONTNEED && bytes >= LARGE_DROP_BYTES
+        self == InspectedRemovals::All || advice == madv::DONTNEED && bytes >= LARGE_DROP_BYTES
     }
 
     /// Whether memory that other calls give back is examined.
     pub fn includes_others(self) -> bool {
-        self == Extent::All
+        self == InspectedRemovals::All
     }
 
     /// Whether memory that this call gives back is examined.
@@ -79,7 +79,7 @@ impl Removal {
             Call::Madvise { address, bytes, advice: madv::FREE } => {
                 range(address, bytes).map(|(start, end)| Removal::Freed(start, end))
             }
-            Call::Madvise { address, bytes, advice } if DROPS.contains(&advice) => {
+            Call::Madvise { address, bytes, advice } if DROPPING_ADVICE.contains(&advice) => {
                 range(address, bytes).map(|(start, end)| Removal::Dropped(start, end))
             }
             _ => None,

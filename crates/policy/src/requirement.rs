@@ -1,4 +1,5 @@
-//! [`Requirement`], such as `large>=95%`, and [`Gate`], which judges whether memory meets it, how much is missing, and why.
+//! [`Requirement`], such as `large>=95%`, and [`RequirementCheck`], which judges whether memory meets it, how much is missing,
+//! and why.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -129,7 +130,7 @@ impl fmt::Display for Requirement {
 
 /// The memory of processes, added up for one requirement.
 #[derive(Clone, Debug)]
-pub struct Gate {
+pub struct RequirementCheck {
     requirement: Requirement,
     /// The value of the figure.
     bytes: u64,
@@ -192,10 +193,17 @@ impl Scope {
 /// A share of 1 in millionths of a per cent.
 const WHOLE: u128 = 100_000_000;
 
-impl Gate {
-    /// A gate without memory.
-    pub fn new(requirement: Requirement) -> Gate {
-        Gate { requirement, bytes: 0, of_bytes: 0, hidden_bytes: 0, causes: BTreeMap::new(), why_unknown: None }
+impl RequirementCheck {
+    /// A check without memory.
+    pub fn new(requirement: Requirement) -> RequirementCheck {
+        RequirementCheck {
+            requirement,
+            bytes: 0,
+            of_bytes: 0,
+            hidden_bytes: 0,
+            causes: BTreeMap::new(),
+            why_unknown: None,
+        }
     }
 
     /// Adds the memory of a census that is in the scope, and returns its bytes.
@@ -223,7 +231,7 @@ impl Gate {
         *self.causes.entry(cause.clone()).or_default() += bytes;
     }
 
-    /// The requirement that the gate judges by.
+    /// The requirement that the check judges by.
     pub fn requirement(&self) -> &Requirement {
         &self.requirement
     }
@@ -311,42 +319,42 @@ mod tests {
         }
     }
 
-    /// The judgement of a gate after it was given this memory.
-    fn gate(text: &str, bytes: u64, of_bytes: u64, hidden_bytes: u64) -> Judgement {
-        Gate { bytes, of_bytes, hidden_bytes, ..Gate::new(parsed(text)) }.judge()
+    /// The judgement of a check after it was given this memory.
+    fn check(text: &str, bytes: u64, of_bytes: u64, hidden_bytes: u64) -> Judgement {
+        RequirementCheck { bytes, of_bytes, hidden_bytes, ..RequirementCheck::new(parsed(text)) }.judge()
     }
 
     #[test]
     fn a_share_is_met_to_the_byte() {
-        assert_eq!(gate("large>=95%", 95, 100, 0).is_met, Some(true));
-        let missed = gate("large>=95%", 94, 100, 0);
+        assert_eq!(check("large>=95%", 95, 100, 0).is_met, Some(true));
+        let missed = check("large>=95%", 94, 100, 0);
         assert_eq!((missed.is_met, missed.off_by_bytes), (Some(false), 1));
-        assert_eq!(gate("large>=95%", 961, 1010, 0).is_met, Some(true), "95 % of 1010 is 959.5");
-        assert_eq!(gate("could-be-larger<=50%", 505, 1010, 0).is_met, Some(true));
+        assert_eq!(check("large>=95%", 961, 1010, 0).is_met, Some(true), "95 % of 1010 is 959.5");
+        assert_eq!(check("could-be-larger<=50%", 505, 1010, 0).is_met, Some(true));
         for percent in 1..=100u64 {
             let of_bytes = 100 << 20;
             let bytes = of_bytes / 100 * percent;
             for bound in [">=", "<="] {
-                let judged = gate(&format!("large{bound}{percent}%"), bytes, of_bytes, 0);
+                let judged = check(&format!("large{bound}{percent}%"), bytes, of_bytes, 0);
                 assert_eq!((judged.is_met, judged.off_by_bytes), (Some(true), 0), "{bound} {percent}");
             }
         }
-        let exceeded = gate("could-be-larger<=4K", 8192, 1 << 20, 0);
+        let exceeded = check("could-be-larger<=4K", 8192, 1 << 20, 0);
         assert_eq!((exceeded.is_met, exceeded.off_by_bytes), (Some(false), 4096));
     }
 
     #[test]
-    fn hidden_folios_make_a_gate_unknown_only_where_they_decide() {
-        assert_eq!(gate("64K>=50%", 40, 100, 20).is_met, None);
-        assert_eq!(gate("64K>=50%", 50, 100, 20).is_met, Some(true));
-        assert_eq!(gate("64K>=70%", 40, 100, 20).is_met, Some(false));
-        assert_eq!(gate("64K<=50%", 40, 100, 20).is_met, None);
+    fn hidden_folios_make_a_check_unknown_only_where_they_decide() {
+        assert_eq!(check("64K>=50%", 40, 100, 20).is_met, None);
+        assert_eq!(check("64K>=50%", 50, 100, 20).is_met, Some(true));
+        assert_eq!(check("64K>=70%", 40, 100, 20).is_met, Some(false));
+        assert_eq!(check("64K<=50%", 40, 100, 20).is_met, None);
     }
 
     #[test]
     fn no_memory_meets_nothing() {
-        assert_eq!(gate("guest:large>=0%", 0, 0, 0).is_met, None);
-        let mut unseen = Gate::new(parsed("large>=0%"));
+        assert_eq!(check("guest:large>=0%", 0, 0, 0).is_met, None);
+        let mut unseen = RequirementCheck::new(parsed("large>=0%"));
         unseen.mark_incomplete("one process could not be inspected");
         assert_eq!(unseen.judge().why_unknown.as_deref(), Some("one process could not be inspected"));
     }

@@ -5,7 +5,7 @@ use std::path::Path;
 use policy::capability::{Cell, Matrix, Outcome, Way};
 use policy::cause::Cause;
 use policy::file_folios;
-use policy::remedy::{Change, Deciding, SourceChange, fixes};
+use policy::remedy::{Change, DecidingFiles, SourceChange, fixes};
 
 /// The matrices of all kernels.
 fn matrices() -> Vec<(String, Matrix)> {
@@ -23,10 +23,10 @@ fn gives(matrix: &Matrix, of: &Cell, way: Way) -> bool {
 }
 
 /// What is known of a kernel and a mount when a process is inspected.
-fn deciding(matrix: &Matrix, cell: &Cell) -> Deciding {
+fn deciding(matrix: &Matrix, cell: &Cell) -> DecidingFiles {
     let kernel = file_folios::version(&matrix.kernel).unwrap();
     let mount = cell.memory.mount.as_deref().unwrap_or_default();
-    Deciding { lacks_file_folios: file_folios::lacks_pmd_folios(mount, kernel), ..Deciding::default() }
+    DecidingFiles { lacks_file_folios: file_folios::lacks_pmd_folios(mount, kernel), ..DecidingFiles::default() }
 }
 
 /// The ways in which a change of the program brings about its pages; empty where the matrix has no such way.

@@ -165,7 +165,7 @@ fn empty(state: &mut Vcpu) {
 /// A load or store.
 pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && let Some(kind) = PLUGIN.reported.known(info)
+        && let Some(kind) = PLUGIN.access_info_cache.known(info)
         && current.access(address, kind)
     {
         return;
@@ -177,12 +177,12 @@ pub extern "C" fn accessed(vcpu: c_uint, info: u32, address: u64, _data: usize) 
 #[inline(never)]
 fn accessed_slowly(vcpu: c_uint, info: u32, address: u64) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && let Some(kind) = PLUGIN.reported.known(info)
+        && let Some(kind) = PLUGIN.access_info_cache.known(info)
         && current.access_again(address, kind)
     {
         return;
     }
-    let (kind, bytes) = PLUGIN.reported.ask(PLUGIN.api(), info);
+    let (kind, bytes) = PLUGIN.access_info_cache.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, kind);
 }
 
@@ -199,7 +199,7 @@ pub extern "C" fn accessed_once<const STORE: bool>(vcpu: c_uint, info: u32, addr
 /// A load or store of an instruction that stores to the address that it loads from.
 pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _data: usize) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && let Some(kind) = PLUGIN.reported.known(info)
+        && let Some(kind) = PLUGIN.access_info_cache.known(info)
         && current.access(address, modifying(kind))
     {
         return;
@@ -211,12 +211,12 @@ pub extern "C" fn accessed_to_modify(vcpu: c_uint, info: u32, address: u64, _dat
 #[inline(never)]
 fn accessed_to_modify_slowly(vcpu: c_uint, info: u32, address: u64) {
     if let Some(current) = PLUGIN.current(vcpu)
-        && let Some(kind) = PLUGIN.reported.known(info)
+        && let Some(kind) = PLUGIN.access_info_cache.known(info)
         && current.access_again(address, modifying(kind))
     {
         return;
     }
-    let (kind, bytes) = PLUGIN.reported.ask(PLUGIN.api(), info);
+    let (kind, bytes) = PLUGIN.access_info_cache.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, modifying(kind));
 }
 
@@ -228,7 +228,7 @@ fn modifying(kind: Kind) -> Kind {
 
 /// A load or store whose address is kept. `modifies` is not 0 where its instruction stores to the address that it loads from.
 pub extern "C" fn accessed_and_kept(vcpu: c_uint, info: u32, address: u64, modifies: usize) {
-    let (kind, bytes) = PLUGIN.reported.ask(PLUGIN.api(), info);
+    let (kind, bytes) = PLUGIN.access_info_cache.ask(PLUGIN.api(), info);
     record(PLUGIN.state(vcpu), address, bytes, if modifies == 0 { kind } else { modifying(kind) });
 }
 

@@ -137,7 +137,7 @@ pub struct Pending {
     pub accesses: &'static [KernelAccess],
     pub arguments: [u64; 6],
     /// The size in bytes of the program's buffer, for a call in which the kernel overwrites that size with the actual length.
-    pub room: u64,
+    pub buffer_bytes: u64,
 }
 
 /// The `CLONE_*` flags that vfork(2) is recorded with; fork(2) has none.

@@ -11,7 +11,7 @@ use crate::guest_memory::ProgramMemory;
 use crate::guest_memory::ram::Ram;
 use crate::processors::Processors;
 use crate::recorder::Recorder;
-use crate::reported::Reported;
+use crate::reported::AccessInfoCache;
 use crate::vcpu::{Current, Vcpu};
 use crate::vcpus::Vcpus;
 
@@ -25,7 +25,7 @@ pub struct Plugin {
     /// Number of events of all threads. Threads compare it with the number that they have seen.
     pub events: AtomicU64,
     /// Cached information from QEMU about accesses.
-    pub reported: Reported,
+    pub access_info_cache: AccessInfoCache,
     /// The threads of a program, or the processors of a machine.
     pub vcpus: Vcpus,
     /// The state of a program.
@@ -63,7 +63,7 @@ impl Plugin {
             api: AtomicPtr::new(std::ptr::null_mut()),
             recorder: AtomicPtr::new(std::ptr::null_mut()),
             events: AtomicU64::new(0),
-            reported: Reported::new(),
+            access_info_cache: AccessInfoCache::new(),
             vcpus: Vcpus::new(),
             program: Program {
                 is_x86_64: AtomicBool::new(false),

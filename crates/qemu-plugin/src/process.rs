@@ -104,8 +104,8 @@ pub fn call_begins(vcpu: c_uint, number: i64, arguments: [u64; 6]) {
     let numbers = PLUGIN.recorder().plan.numbers;
     let (kind, accesses) = (numbers.kind(number), numbers.kernel_accesses(number));
     if kind.is_some() || !accesses.is_empty() {
-        let room = kernel_accesses::room(accesses, &arguments, &PLUGIN.program.memory());
-        let call = Pending { kind, accesses, arguments, room };
+        let buffer_bytes = kernel_accesses::buffer_bytes(accesses, &arguments, &PLUGIN.program.memory());
+        let call = Pending { kind, accesses, arguments, buffer_bytes };
         PLUGIN.vcpus.while_running(vcpu, || begin_call(PLUGIN.state(vcpu), call));
     }
     if kind.is_none() && PLUGIN.current(vcpu).is_some() {
@@ -152,8 +152,8 @@ pub fn call_returns(vcpu: c_uint, number: i64, result: i64) {
 fn end_call(state: &mut Vcpu, result: i64) {
     let Some(call) = state.call.take() else { return };
     let (recorder, memory) = (PLUGIN.recorder(), PLUGIN.program.memory());
-    let Pending { kind, accesses, arguments, room } = call;
-    let ranges = kernel_accesses::ranges(accesses, &arguments, room, result, &memory);
+    let Pending { kind, accesses, arguments, buffer_bytes } = call;
+    let ranges = kernel_accesses::ranges(accesses, &arguments, buffer_bytes, result, &memory);
     recorder.kernel_accessed(state, &ranges);
     let Some(kind) = kind else { return };
     let heap_end = if kind == Kind::Brk { brk_returned(result) } else { 0 };

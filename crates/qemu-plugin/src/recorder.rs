@@ -17,7 +17,7 @@ use crate::kernel_accesses::AccessedRange;
 use crate::output_file::{OutputFile, PossibleEnd};
 use crate::request::Request;
 use crate::schedule::Schedule;
-use crate::vcpu::{Vcpu, Work};
+use crate::vcpu::{EncoderBuffers, Vcpu};
 
 /// The maximum number of runs in the chunks of all threads; it limits the memory used.
 const MAX_RUNS_TOTAL: usize = 1 << 20;
@@ -82,7 +82,7 @@ pub struct Recorder {
     threads: AtomicUsize,
     next_thread: AtomicU32,
     /// Idle memory for encoding chunks, and how many more such buffers may be allocated.
-    spare: Mutex<(Vec<Work>, usize)>,
+    spare: Mutex<(Vec<EncoderBuffers>, usize)>,
     /// Signalled when memory for chunks becomes available.
     is_spare: Condvar,
     unwritten: Mutex<OutputFile>,
@@ -303,7 +303,7 @@ impl Recorder {
     }
 
     /// Memory for encoding a chunk.
-    fn work(&self) -> io::Result<Work> {
+    fn buffers(&self) -> io::Result<EncoderBuffers> {
         let spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
         let wait =
             self.is_spare.wait_timeout_while(spare, ENCODER_TIMEOUT, |(works, more)| works.is_empty() && *more == 0);
@@ -311,7 +311,7 @@ impl Recorder {
         spare.0.pop().map_or_else(
             || {
                 spare.1 = spare.1.saturating_sub(1);
-                Work::new(self.plan.header.columns)
+                EncoderBuffers::new(self.plan.header.columns)
             },
             Ok,
         )
@@ -320,19 +320,22 @@ impl Recorder {
     /// Writes all data of a thread, and all noted events.
     pub fn write(&self, vcpu: &mut Vcpu) {
         // The data is compressed before the lock is taken.
-        let mut work = self.work();
-        let runs = work.as_mut().map_err(|error| io::Error::other(error.to_string())).and_then(|work| vcpu.take(work));
+        let mut buffers = self.buffers();
+        let runs = buffers
+            .as_mut()
+            .map_err(|error| io::Error::other(error.to_string()))
+            .and_then(|buffers| vcpu.take(buffers));
         let mut unwritten = self.lock();
         unwritten.continued(vcpu.thread);
         self.attempt(&mut unwritten, |writer| {
-            let (runs, work) = (runs?, work.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
-            writer.encoded_runs(vcpu.thread, runs as u32, &work.bytes, vcpu.instructions())
+            let (runs, buffers) = (runs?, buffers.as_ref().map_err(|error| io::Error::other(error.to_string()))?);
+            writer.encoded_runs(vcpu.thread, runs as u32, &buffers.bytes, vcpu.instructions())
         });
         drop(unwritten);
         vcpu.written(&self.plan.header, self.max_runs(), self.has_many_threads());
         let mut spare = self.spare.lock().unwrap_or_else(PoisonError::into_inner);
-        match work {
-            Ok(work) => spare.0.push(work),
+        match buffers {
+            Ok(buffers) => spare.0.push(buffers),
             Err(_) => spare.1 += 1,
         }
         self.is_spare.notify_one();

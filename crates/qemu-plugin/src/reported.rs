@@ -17,12 +17,12 @@ const VALUES: usize = 1 << 18;
 const SIZE_SHIFT: u32 = 4;
 
 /// The answers so far, by value; 0 where QEMU has not been asked.
-pub struct Reported([AtomicU8; VALUES]);
+pub struct AccessInfoCache([AtomicU8; VALUES]);
 
-impl Reported {
+impl AccessInfoCache {
     /// An empty cache.
-    pub const fn new() -> Reported {
-        Reported([const { AtomicU8::new(0) }; VALUES])
+    pub const fn new() -> AccessInfoCache {
+        AccessInfoCache([const { AtomicU8::new(0) }; VALUES])
     }
 
     /// Whether the access is a load or a store, if the answer is cached.

@@ -123,7 +123,7 @@ fn access(state: &mut Vcpu, info: u32, address: u64) {
         return;
     }
     // The rest of an access in the next virtual page may be anywhere in physical memory.
-    let (kind, bytes) = PLUGIN.reported.ask(api, info);
+    let (kind, bytes) = PLUGIN.access_info_cache.ask(api, info);
     let in_page = physical % PAGE_BYTES + bytes <= PAGE_BYTES;
     record(state, physical, if in_page { bytes } else { 0 }, kind);
 }

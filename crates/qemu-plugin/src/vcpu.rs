@@ -42,7 +42,7 @@ pub enum Attention {
 }
 
 /// Buffers for encoding chunks. They are reused, because most of their memory is the compressor's.
-pub struct Work {
+pub struct EncoderBuffers {
     encoder: Encoder,
     /// The builder for threads that have none.
     builder: Builder,
@@ -50,9 +50,9 @@ pub struct Work {
     pub bytes: Vec<u8>,
 }
 
-impl Work {
-    pub fn new(columns: Columns) -> io::Result<Work> {
-        Ok(Work { encoder: Encoder::new()?, builder: Builder::new(columns), bytes: Vec::new() })
+impl EncoderBuffers {
+    pub fn new(columns: Columns) -> io::Result<EncoderBuffers> {
+        Ok(EncoderBuffers { encoder: Encoder::new()?, builder: Builder::new(columns), bytes: Vec::new() })
     }
 }
 
@@ -301,19 +301,19 @@ impl Vcpu {
     }
 
     /// Takes the chunk as bytes, with everything so far in it; returns its number of runs.
-    pub fn take(&mut self, work: &mut Work) -> io::Result<usize> {
+    pub fn take(&mut self, buffers: &mut EncoderBuffers) -> io::Result<usize> {
         self.build();
         self.due = pace::due(self.instructions());
         self.set_attention();
-        work.bytes.clear();
+        buffers.bytes.clear();
         if let Some(builder) = &mut self.builder {
-            return builder.encode(&mut work.encoder, &mut work.bytes);
+            return builder.encode(&mut buffers.encoder, &mut buffers.bytes);
         }
         let runs = self.current.runs.finished();
         self.before += runs.len() as u64;
-        work.builder.extend(runs);
+        buffers.builder.extend(runs);
         self.current.runs.clear();
-        work.builder.encode(&mut work.encoder, &mut work.bytes)
+        buffers.builder.encode(&mut buffers.encoder, &mut buffers.bytes)
     }
 
     /// Prepares for the next chunk, of at most `max_runs` runs, after the last one was written or lost. With `many` threads, the

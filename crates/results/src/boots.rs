@@ -270,15 +270,15 @@ fn as_value(part: &impl Serialize) -> Value {
 /// A merged comparison whose host has a malicious name.
 #[cfg(test)]
 pub(crate) fn sample() -> Merged {
-    use study::stats::boots::{Part, merge};
+    use study::stats::boots::{MeasuredBoots, merge};
     let mut comparison = crate::sample::comparison();
     comparison.machine.host_id = Some("\u{1b}[31m<script>host".into());
-    merge(&[Part::of(&comparison).unwrap()]).unwrap()
+    merge(&[MeasuredBoots::of(&comparison).unwrap()]).unwrap()
 }
 
 #[cfg(test)]
 mod tests {
-    use study::stats::boots::{Part, merge};
+    use study::stats::boots::{MeasuredBoots, merge};
 
     use super::*;
 
@@ -338,7 +338,7 @@ mod tests {
     fn the_document_can_be_read_back() {
         let merged = sample();
         let document = document(&merged);
-        let part: Part = serde_json::from_value(document).unwrap();
+        let part: MeasuredBoots = serde_json::from_value(document).unwrap();
         assert_eq!(merge(&[part]).unwrap(), merged);
     }
 }

@@ -1,6 +1,6 @@
 //! The memory that files on hugetlbfs and tmpfs hold, as a table and as a part of documents.
 
-use policy::held_files::{HeldFile, HeldFiles};
+use policy::held_files::{FileWithMemory, FilesWithMemory};
 use policy::size::{PageSize, format_bytes};
 use serde_json::{Value, json};
 
@@ -13,7 +13,7 @@ const MAX_ROWS: usize = 20;
 const MAX_HOLDERS: usize = 4;
 
 /// The table of files on hugetlbfs, with what to do about them; empty if there are no files and all could be read.
-pub fn hugetlb_table(all: &HeldFiles, width: usize) -> String {
+pub fn hugetlb_table(all: &FilesWithMemory, width: usize) -> String {
     let bytes = all.files.iter().map(|file| file.bytes).sum();
     let head = format!("on hugetlbfs {} {} of the pools' pages", hold(all), format_bytes(bytes));
     let is_free = all.files.iter().any(|file| file.holders.is_empty());
@@ -25,7 +25,7 @@ pub fn hugetlb_table(all: &HeldFiles, width: usize) -> String {
 
 /// The table of files on tmpfs that hold more memory than their length, with what to do about them; empty if there are
 /// no such files and all could be read.
-pub fn tmpfs_table(all: &HeldFiles, base: PageSize, width: usize) -> String {
+pub fn tmpfs_table(all: &FilesWithMemory, base: PageSize, width: usize) -> String {
     let bytes = all.files.iter().map(|file| file.bytes).sum();
     let surplus = all.files.iter().map(|file| file.surplus_bytes(base)).sum();
     let head = format!(
@@ -45,11 +45,11 @@ pub fn tmpfs_table(all: &HeldFiles, base: PageSize, width: usize) -> String {
     listed(all, head, table, Some(advice), width)
 }
 
-fn hold(all: &HeldFiles) -> String {
+fn hold(all: &FilesWithMemory) -> String {
     if all.files.len() == 1 { "1 file holds".into() } else { format!("{} files hold", all.files.len()) }
 }
 
-fn listed(all: &HeldFiles, head: String, table: String, advice: Option<&str>, width: usize) -> String {
+fn listed(all: &FilesWithMemory, head: String, table: String, advice: Option<&str>, width: usize) -> String {
     let mut lines = Vec::new();
     if !all.files.is_empty() {
         lines.extend([head, table]);
@@ -71,7 +71,7 @@ fn listed(all: &HeldFiles, head: String, table: String, advice: Option<&str>, wi
         .join("\n")
 }
 
-fn row(file: &HeldFile, unseen_processes: u64) -> [String; 5] {
+fn row(file: &FileWithMemory, unseen_processes: u64) -> [String; 5] {
     [
         file.path.clone(),
         file.page_size.map_or("?".into(), |size| size.to_string()),
@@ -92,7 +92,7 @@ fn holders(pids: &[u32], unseen_processes: u64) -> String {
 }
 
 /// The files as a part of a JSON document (docs/reference/formats/inspect.md).
-pub fn json(all: &HeldFiles) -> Value {
+pub fn json(all: &FilesWithMemory) -> Value {
     let files = all.files.iter().map(|file| {
         json!({
             "path": file.path,
@@ -114,16 +114,16 @@ pub fn json(all: &HeldFiles) -> Value {
 mod tests {
     use super::*;
 
-    fn file(path: &str, holders: &[u32]) -> HeldFile {
+    fn file(path: &str, holders: &[u32]) -> FileWithMemory {
         let (page_size, holders) = (Some(PageSize::M2), holders.to_vec());
-        HeldFile { path: path.into(), page_size, bytes: 2 << 20, length_bytes: 4 << 20, holders }
+        FileWithMemory { path: path.into(), page_size, bytes: 2 << 20, length_bytes: 4 << 20, holders }
     }
 
     #[test]
     fn files_are_listed_with_their_holders_and_escaped_names() {
-        let mut all = HeldFiles {
+        let mut all = FilesWithMemory {
             files: vec![file("/dev/hugepages/a\u{1b}[2J", &[]), file("/dev/hugepages/b", &[1, 2, 3, 4, 5, 6])],
-            ..HeldFiles::default()
+            ..FilesWithMemory::default()
         };
         let text = hugetlb_table(&all, 100);
         for part in ["2 files hold 4M", "a\\x1b[2J", "no process", "1, 2, 3, 4 and 2 more", "rm FILE"] {
@@ -136,22 +136,22 @@ mod tests {
 
     #[test]
     fn a_long_list_ends_with_the_rest_and_an_empty_one_is_nothing() {
-        assert_eq!(hugetlb_table(&HeldFiles::default(), 100), "");
+        assert_eq!(hugetlb_table(&FilesWithMemory::default(), 100), "");
         let files = (0..23).map(|at| file(&format!("/huge/{at}"), &[1])).collect();
-        let text = hugetlb_table(&HeldFiles { files, is_cut: true, ..HeldFiles::default() }, 100);
+        let text = hugetlb_table(&FilesWithMemory { files, is_cut: true, ..FilesWithMemory::default() }, 100);
         assert!(text.contains("and 3 more with 6M") && text.contains("more entries"), "{text}");
         assert!(!text.contains("rm FILE"), "{text}");
     }
 
     #[test]
     fn files_on_tmpfs_are_listed_with_what_they_hold_beyond_their_length() {
-        let file = HeldFile { length_bytes: 10_000, page_size: None, ..file("/tmp/a", &[]) };
-        let all = HeldFiles { files: vec![file], ..HeldFiles::default() };
+        let file = FileWithMemory { length_bytes: 10_000, page_size: None, ..file("/tmp/a", &[]) };
+        let all = FilesWithMemory { files: vec![file], ..FilesWithMemory::default() };
         let text = tmpfs_table(&all, PageSize::K4, 100);
         for part in ["1 file holds 2M, 1.99M more", "/tmp/a", "no process", "huge=within_size"] {
             assert!(text.contains(part), "no {part:?} in {text}");
         }
         assert!(!text.lines().nth(1).unwrap().contains("page"), "{text}");
-        assert_eq!(tmpfs_table(&HeldFiles::default(), PageSize::K4, 100), "");
+        assert_eq!(tmpfs_table(&FilesWithMemory::default(), PageSize::K4, 100), "");
     }
 }

@@ -25,7 +25,7 @@ const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages";
 
 /// The properties of one arm of the sample.
 #[derive(Clone, Copy)]
-struct Character {
+struct ArmProfile {
     label: &'static str,
     policy: &'static str,
     time_ratio: f64,
@@ -40,8 +40,8 @@ struct Character {
 
 const K16: u64 = 16 << 10;
 
-fn characters() -> Vec<Character> {
-    let base = Character {
+fn profiles() -> Vec<ArmProfile> {
+    let base = ArmProfile {
         label: "default",
         policy: "default",
         time_ratio: 1.0,
@@ -55,8 +55,8 @@ fn characters() -> Vec<Character> {
     };
     vec![
         base,
-        Character { label: "hugetlb-1g", policy: "hugetlb-1g", ..base },
-        Character {
+        ArmProfile { label: "hugetlb-1g", policy: "hugetlb-1g", ..base },
+        ArmProfile {
             label: "thp+no-guards",
             policy: "thp+no-guards",
             time_ratio: 1.012,
@@ -66,7 +66,7 @@ fn characters() -> Vec<Character> {
             holding: Holding::NotHeld,
             ..base
         },
-        Character {
+        ArmProfile {
             label: "thp",
             policy: "thp",
             time_ratio: 0.877,
@@ -78,7 +78,7 @@ fn characters() -> Vec<Character> {
             holding: Holding::Held,
             ..base
         },
-        Character {
+        ArmProfile {
             label: "mthp-64k",
             policy: "mthp-64k",
             time_ratio: 0.9955,
@@ -89,7 +89,7 @@ fn characters() -> Vec<Character> {
             holding: Holding::Held,
             ..base
         },
-        Character { label: "default (again)", ..base },
+        ArmProfile { label: "default (again)", ..base },
     ]
 }
 
@@ -141,9 +141,9 @@ pub(crate) fn analyse(comparison: &mut Comparison) {
 
 /// The comparison before its first trial.
 pub(crate) fn empty() -> Comparison {
-    let characters = characters();
+    let profiles = profiles();
     let arms: Vec<Arm> =
-        characters.iter().map(|character| Arm::of_policy(character.label, character.policy.parse().unwrap())).collect();
+        profiles.iter().map(|profile| Arm::of_policy(profile.label, profile.policy.parse().unwrap())).collect();
     let words = |line: &str| line.split(' ').map(String::from).collect::<Vec<_>>();
     Comparison {
         id: 0,
@@ -159,7 +159,7 @@ pub(crate) fn empty() -> Comparison {
         },
         design: Design { max_blocks: 15, ..Design::new(arms, 0, 11) },
         machine: machine(),
-        admissions: characters.iter().map(|character| admission(character.policy)).collect(),
+        admissions: profiles.iter().map(|profile| admission(profile.policy)).collect(),
         trials: Vec::new(),
         analysis: None,
         advice: Some(advice()),
@@ -248,11 +248,11 @@ fn reject(mut record: TrialRecord) -> TrialRecord {
 
 /// A trial of this arm.
 fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialRecord {
-    let character = &characters()[trial.arm];
-    let cpu_s = 3.1 * character.time_ratio * drift * (1.0 + character.noise_ratio * noise.normal());
+    let profile = &profiles()[trial.arm];
+    let cpu_s = 3.1 * profile.time_ratio * drift * (1.0 + profile.noise_ratio * noise.normal());
     let slow = if (trial.block, trial.arm) == (6, 3) { 1.25 } else { 1.0 };
     let wall_s = (cpu_s + 0.11) * slow * (1.0 + 0.004 * noise.normal());
-    let system_s = 0.32 * character.time_ratio.powi(4) * (1.0 + 0.02 * noise.normal());
+    let system_s = 0.32 * profile.time_ratio.powi(4) * (1.0 + 0.02 * noise.normal());
     TrialRecord {
         trial,
         started_s,
@@ -261,14 +261,14 @@ fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialR
             Observation::derived(names::CPU_S, cpu_s),
             Observation::measured(names::USER_S, cpu_s - system_s),
             Observation::measured(names::SYSTEM_S, system_s),
-            Observation::measured(names::MINOR_FAULTS, (character.minor_faults + 9.0 * noise.normal()).round()),
+            Observation::measured(names::MINOR_FAULTS, (profile.minor_faults + 9.0 * noise.normal()).round()),
             Observation::measured(names::MAJOR_FAULTS, 0.0),
-            Observation::measured(names::PEAK_RESIDENT_BYTES, character.resident_bytes as f64),
-            Observation::measured(names::PAGE_TABLE_SEEN_BYTES, character.page_table_bytes as f64),
+            Observation::measured(names::PEAK_RESIDENT_BYTES, profile.resident_bytes as f64),
+            Observation::measured(names::PAGE_TABLE_SEEN_BYTES, profile.page_table_bytes as f64),
             Observation::measured(names::TRACER_S, 0.0021),
         ],
-        census: census(character),
-        verdict: verdict(character),
+        census: census(profile),
+        verdict: verdict(profile),
         answer: Answer::of(Exit::Code(0), Some("e3b0c44298fc1c14".repeat(4))),
         state_before: state(0.41),
         state_after: state(0.44),
@@ -276,13 +276,13 @@ fn record(trial: Trial, started_s: f64, drift: f64, noise: &mut Noise) -> TrialR
     }
 }
 
-fn census(character: &Character) -> Census {
+fn census(profile: &ArmProfile) -> Census {
     let mut census = Census::default();
     let mut add = |backing, leaf, folio, bytes| census.add(Mapping { backing, leaf, folio }, bytes);
-    let covered = (character.resident_bytes as f64 * character.coverage_ratio) as u64;
-    let leaf = if character.target == PageSize::M2 { PageSize::M2 } else { PageSize::K4 };
-    let rest = character.resident_bytes - covered;
-    add(Backing::Anonymous, leaf, Folio::Whole(character.target), covered);
+    let covered = (profile.resident_bytes as f64 * profile.coverage_ratio) as u64;
+    let leaf = if profile.target == PageSize::M2 { PageSize::M2 } else { PageSize::K4 };
+    let rest = profile.resident_bytes - covered;
+    add(Backing::Anonymous, leaf, Folio::Whole(profile.target), covered);
     add(Backing::Anonymous, PageSize::K4, Folio::Whole(PageSize::new(K16).unwrap()), rest / 5);
     add(Backing::Anonymous, PageSize::K4, Folio::Part(PageSize::M2), rest / 5);
     add(Backing::Anonymous, PageSize::K4, Folio::Whole(PageSize::K4), rest - 2 * (rest / 5));
@@ -290,11 +290,11 @@ fn census(character: &Character) -> Census {
     census
 }
 
-fn verdict(character: &Character) -> Verdict {
-    let covered_bytes = (character.resident_bytes as f64 * character.coverage_ratio) as u64;
-    let rest = character.resident_bytes - covered_bytes;
+fn verdict(profile: &ArmProfile) -> Verdict {
+    let covered_bytes = (profile.resident_bytes as f64 * profile.coverage_ratio) as u64;
+    let rest = profile.resident_bytes - covered_bytes;
     let share = |cause, bytes| CauseShare { cause, bytes: Some(bytes) };
-    let causes = match character.holding {
+    let causes = match profile.holding {
         Holding::NotAsked => Vec::new(),
         Holding::NotHeld => vec![
             share(Cause::NotAdvised, rest / 4 * 3),
@@ -306,11 +306,11 @@ fn verdict(character: &Character) -> Verdict {
         ],
         _ => vec![share(Cause::NoAlignedSlot, rest)],
     };
-    let answered = match character.policy {
+    let answered = match profile.policy {
         "thp" => vec![AnsweredCall { call: "prctl(PR_SET_THP_DISABLE)".to_string(), times: 1 }],
         _ => Vec::new(),
     };
-    let (holding, concerned_bytes) = (character.holding, character.resident_bytes);
+    let (holding, concerned_bytes) = (profile.holding, profile.resident_bytes);
     let peak =
         Peak { seen_bytes: concerned_bytes, least_bytes: concerned_bytes, most_bytes: concerned_bytes + 9 * MIB };
     Verdict { holding, concerned_bytes, covered_bytes, peak: Some(peak), causes, answered }

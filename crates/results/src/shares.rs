@@ -14,22 +14,22 @@ use crate::rows;
 use crate::text::printable;
 
 /// An arm and the curve of its gain over the share of its memory that is large.
-pub(crate) struct Apportioned<'a> {
+pub(crate) struct GainCurve<'a> {
     comparison: &'a Comparison,
     pub arm: usize,
     pub curve: &'a Curve,
 }
 
 /// The arms whose gain is apportioned, or could not be.
-pub(crate) fn apportioned(comparison: &Comparison) -> Vec<Apportioned<'_>> {
+pub(crate) fn gain_curves(comparison: &Comparison) -> Vec<GainCurve<'_>> {
     let arms = comparison.analysis.iter().flat_map(|analysis| analysis.arms.iter().enumerate());
-    arms.filter_map(|(arm, analysis)| Some(Apportioned { comparison, arm, curve: analysis.curve.as_ref()? })).collect()
+    arms.filter_map(|(arm, analysis)| Some(GainCurve { comparison, arm, curve: analysis.curve.as_ref()? })).collect()
 }
 
 /// For each policy a sentence with the answer, then a line for each share. Empty without `--shares`.
 pub fn sentences(comparison: &Comparison) -> Vec<String> {
-    let known = apportioned(comparison);
-    known.iter().flat_map(Apportioned::sentences).chain(unmeasured(comparison)).collect()
+    let known = gain_curves(comparison);
+    known.iter().flat_map(GainCurve::sentences).chain(unmeasured(comparison)).collect()
 }
 
 /// The reason if shares cannot be measured on this machine.
@@ -42,7 +42,7 @@ fn unmeasured(comparison: &Comparison) -> Option<String> {
     reasons.next().map(|why| format!("No share of the memory was measured: {why}"))
 }
 
-impl Apportioned<'_> {
+impl GainCurve<'_> {
     fn sentences(&self) -> Vec<String> {
         let uniform = self.window_order().filter(|order| order.is_uniform()).map(|_| UNIFORM.to_owned());
         std::iter::once(self.answer()).chain(uniform).chain(self.between().map(|point| self.line(point))).collect()

@@ -22,7 +22,7 @@ const DENSE_BYTES: u64 = 2 << 20;
 
 /// What is known before the first limit is tried, from a run without a limit.
 #[derive(Clone, Copy, Debug)]
-pub struct Start {
+pub struct SearchStart {
     /// The largest amount of memory that was charged, in bytes.
     pub peak_bytes: u64,
     /// The part of it that the kernel cannot take back, in bytes.
@@ -35,7 +35,7 @@ pub struct Start {
 
 /// The smallest limit that was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct SearchResult {
     /// Under this limit the program ended as it should in [`CONFIRMED_RUNS`] runs, and it did so under each larger limit that was
     /// tried.
     pub limit_bytes: u64,
@@ -47,7 +47,7 @@ pub struct Found {
     pub runs: u32,
 }
 
-impl Found {
+impl SearchResult {
     /// Whether a limit sufficed and the same or a larger limit did not.
     fn is_unsteady(&self) -> bool {
         self.too_small_bytes.is_some_and(|bytes| self.smallest_enough_bytes <= bytes)
@@ -67,7 +67,10 @@ impl Found {
 ///
 /// # Errors
 /// The error of `suffices`.
-pub fn smallest_limit<E>(start: Start, suffices: impl FnMut(u64) -> Result<bool, E>) -> Result<Option<Found>, E> {
+pub fn smallest_limit<E>(
+    start: SearchStart,
+    suffices: impl FnMut(u64) -> Result<bool, E>,
+) -> Result<Option<SearchResult>, E> {
     let mut trials = Trials { suffices, runs: 0, enough: BTreeMap::new(), largest_too_small: None };
     let step = |limit_bytes: u64| rounded((limit_bytes as f64 * start.precision_ratio) as u64).max(MIN_STEP_BYTES);
     let Some(first) = trials.first_from(rounded(start.peak_bytes), step(start.peak_bytes))? else { return Ok(None) };
@@ -76,7 +79,12 @@ pub fn smallest_limit<E>(start: Start, suffices: impl FnMut(u64) -> Result<bool,
         let Some(failed) = trials.first_failure_from(limit_bytes, &start)? else {
             let Trials { runs, enough, largest_too_small, .. } = trials;
             let smallest_enough_bytes = enough.first_key_value().map_or(limit_bytes, |(bytes, _)| *bytes);
-            return Ok(Some(Found { limit_bytes, too_small_bytes: largest_too_small, smallest_enough_bytes, runs }));
+            return Ok(Some(SearchResult {
+                limit_bytes,
+                too_small_bytes: largest_too_small,
+                smallest_enough_bytes,
+                runs,
+            }));
         };
         // The more limits above fail, the further the next one is.
         let raise_bytes = step(failed) << scan;
@@ -145,7 +153,7 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
 
     /// Confirms a limit, and tries limits above it. Returns the limit itself if it fails once, or the largest of the limits
     /// above that fails; `None` if none fails.
-    fn first_failure_from(&mut self, limit_bytes: u64, start: &Start) -> Result<Option<u64>, E> {
+    fn first_failure_from(&mut self, limit_bytes: u64, start: &SearchStart) -> Result<Option<u64>, E> {
         while self.enough.get(&limit_bytes).is_none_or(|runs| *runs < CONFIRMED_RUNS) {
             if !self.suffice(limit_bytes)? {
                 return Ok(Some(limit_bytes));
@@ -163,7 +171,7 @@ impl<E, F: FnMut(u64) -> Result<bool, E>> Trials<F> {
 
 /// Limits above the answer, ascending. Without large pages this is a single limit, because only large pages make a larger limit
 /// worse.
-fn probes(limit_bytes: u64, start: &Start) -> Vec<u64> {
+fn probes(limit_bytes: u64, start: &SearchStart) -> Vec<u64> {
     if !start.has_large_pages {
         return vec![limit_bytes + MIN_STEP_BYTES];
     }
@@ -187,12 +195,12 @@ mod tests {
 
     const M: u64 = 1 << 20;
 
-    fn found(start: Start, suffices: impl Fn(u64) -> bool) -> Option<Found> {
+    fn found(start: SearchStart, suffices: impl Fn(u64) -> bool) -> Option<SearchResult> {
         smallest_limit(start, |limit_bytes| Ok::<_, ()>(suffices(limit_bytes))).unwrap()
     }
 
-    fn start(peak_bytes: u64, kept_bytes: u64) -> Start {
-        Start { peak_bytes, kept_bytes, has_large_pages: false, precision_ratio: 0.02 }
+    fn start(peak_bytes: u64, kept_bytes: u64) -> SearchStart {
+        SearchStart { peak_bytes, kept_bytes, has_large_pages: false, precision_ratio: 0.02 }
     }
 
     #[test]
@@ -226,7 +234,7 @@ mod tests {
     fn a_larger_limit_that_does_not_suffice_raises_the_answer() {
         let suffices =
             |limit: u64| (8 * M..9 * M).contains(&limit) || limit >= 104 * M || limit % (2 * M) >= M && limit > 9 * M;
-        let large = Start { has_large_pages: true, ..start(104 * M, 104 * M) };
+        let large = SearchStart { has_large_pages: true, ..start(104 * M, 104 * M) };
         let found = found(large, suffices).unwrap();
         assert!(found.is_unsteady() && found.smallest_enough_bytes < 104 * M, "{found:?}");
         assert!(found.limit_bytes > found.too_small_bytes.unwrap(), "{found:?}");
@@ -242,7 +250,7 @@ mod tests {
         ) {
             let peak_bytes = peak << 20;
             let (kept_bytes, needed_bytes) = (peak_bytes * kept_percent / 100, peak_bytes * needed_percent / 100);
-            let start = Start { has_large_pages, ..start(peak_bytes, kept_bytes) };
+            let start = SearchStart { has_large_pages, ..start(peak_bytes, kept_bytes) };
             let found = found(start, |limit| limit >= needed_bytes).unwrap();
             let step = (found.limit_bytes / 50 + UNIT_BYTES).max(MIN_STEP_BYTES);
             prop_assert!(found.limit_bytes >= needed_bytes, "{found:?}");

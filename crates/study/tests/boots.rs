@@ -13,7 +13,7 @@ use study::machine::Machine;
 use study::metric::names;
 use study::runner::{self, Event, Run};
 use study::stats::Outcome;
-use study::stats::boots::{Limit, MergeError, Merged, Part, merge};
+use study::stats::boots::{Limitation, MeasuredBoots, MergeError, Merged, merge};
 use study::trial::Trial;
 
 const ARMS: [&str; 3] = ["direct-map-1g", "direct-map-2m", "direct-map-4k"];
@@ -39,7 +39,7 @@ fn many(hosts: u32, boots: u32, ratios: &[f64], noise: f64, seed: u64) -> Merged
             for (arm, ratio) in ratios.iter().enumerate() {
                 let wall_s = ratio * f64::from(1 + host) * (noise * normal(&mut random)).exp();
                 let machine = machine(host, u64::from(number * 10 + arm as u32));
-                parts.extend(Part::of(&boot(&design, machine, arm, wall_s, 3)));
+                parts.extend(MeasuredBoots::of(&boot(&design, machine, arm, wall_s, 3)));
             }
         }
     }
@@ -109,40 +109,40 @@ fn hosts_are_strata_and_not_noise() {
 #[test]
 fn one_boot_concludes_nothing_however_many_trials_it_has() {
     let design = design(&ARMS[..2], 1);
-    let mut parts: Vec<Part> =
-        (0..40).filter_map(|number| Part::of(&boot(&design, machine(0, number), 0, 1.0, 3))).collect();
-    parts.extend(Part::of(&boot(&design, machine(0, 99), 1, 2.0, 500)));
+    let mut parts: Vec<MeasuredBoots> =
+        (0..40).filter_map(|number| MeasuredBoots::of(&boot(&design, machine(0, number), 0, 1.0, 3))).collect();
+    parts.extend(MeasuredBoots::of(&boot(&design, machine(0, 99), 1, 2.0, 500)));
     let merged = merge(&parts).unwrap();
     assert_eq!(merged.arms[1].outcome, Outcome::Undecided { blocks_needed: None });
     let effect = merged.arms[1].effects[names::WALL_S];
     assert!((effect.ratio - 2.0).abs() < 0.01 && effect.low.is_none() && effect.p_adjusted.is_none());
-    assert_eq!(merged.limits, [Limit::OneBoot { arm: 1 }]);
+    assert_eq!(merged.limits, [Limitation::OneBoot { arm: 1 }]);
     assert!(merged.limits[0].describe(&merged.design.arms).contains("direct-map-2m was measured in one boot only"));
 }
 
 #[test]
 fn reports_why_boots_allow_no_conclusion() {
     let design = design(&ARMS, 1);
-    let of = |host, number, arm| Part::of(&boot(&design, machine(host, number), arm, 1.0, 3)).unwrap();
+    let of = |host, number, arm| MeasuredBoots::of(&boot(&design, machine(host, number), arm, 1.0, 3)).unwrap();
     // 1G twice on one host, 2M twice on another one, 4K never.
     let apart = merge(&[of(0, 1, 0), of(0, 2, 0), of(1, 3, 1), of(1, 4, 1)]).unwrap();
-    assert_eq!(apart.limits, [Limit::OtherHost { arm: 1 }, Limit::NoBoot { arm: 2 }]);
+    assert_eq!(apart.limits, [Limitation::OtherHost { arm: 1 }, Limitation::NoBoot { arm: 2 }]);
     assert_eq!(apart.arms[2].outcome, Outcome::NotMeasured);
     // Twice each: no order of four boots is significant.
     let few = merge(&[of(0, 1, 0), of(0, 2, 0), of(0, 3, 1), of(0, 4, 1)]).unwrap();
-    assert_eq!(few.limits[0], Limit::TooFewBoots { arm: 1, needed: 4 });
+    assert_eq!(few.limits[0], Limitation::TooFewBoots { arm: 1, needed: 4 });
     // Demoted in the boot that had measured the baseline.
     let mut demoted = boot(&design, machine(0, 1), 1, 1.0, 3);
     demoted.started_unix_s = 100;
     demoted.trials.iter_mut().for_each(|record| record.state_after.demoted_to = Some(PageSize::M2));
     demoted.machine.kernel = "6.19.0 #1".into();
     demoted.machine.kernel_command_line = "quiet debug_pagealloc=on".into();
-    let merged = merge(&[of(0, 1, 0), Part::of(&demoted).unwrap()]).unwrap();
+    let merged = merge(&[of(0, 1, 0), MeasuredBoots::of(&demoted).unwrap()]).unwrap();
     for limit in [
-        Limit::SeveralArmsInABoot { arm: 1 },
-        Limit::Demoted { arm: 1, boots: 1 },
-        Limit::Kernels { host: "host-0, 8G".into() },
-        Limit::CostlyOption { arm: 1, option: "debug_pagealloc=on".into() },
+        Limitation::SeveralArmsInABoot { arm: 1 },
+        Limitation::Demoted { arm: 1, boots: 1 },
+        Limitation::Kernels { host: "host-0, 8G".into() },
+        Limitation::CostlyOption { arm: 1, option: "debug_pagealloc=on".into() },
     ] {
         assert!(merged.limits.contains(&limit), "{limit:?} is not in {:?}", merged.limits);
     }
@@ -157,8 +157,11 @@ fn a_demotion_of_little_memory_is_not_reported() {
             state.demoted_to = Some(PageSize::K4);
             state.direct_map_bytes = [("4K".into(), small_mib << 20), ("2M".into(), (1000 - small_mib) << 20)].into();
         }
-        let parts = [Part::of(&boot(&design, machine(0, 1), 0, 1.0, 3)).unwrap(), Part::of(&demoted).unwrap()];
-        merge(&parts).unwrap().limits.contains(&Limit::Demoted { arm: 1, boots: 1 })
+        let parts = [
+            MeasuredBoots::of(&boot(&design, machine(0, 1), 0, 1.0, 3)).unwrap(),
+            MeasuredBoots::of(&demoted).unwrap(),
+        ];
+        merge(&parts).unwrap().limits.contains(&Limitation::Demoted { arm: 1, boots: 1 })
     };
     assert_eq!([1, 9, 10, 900].map(of), [false, false, true, true]);
 }
@@ -168,10 +171,10 @@ fn a_policy_that_did_not_hold_is_marked() {
     let design = design(&ARMS[..2], 1);
     let mut parts = Vec::new();
     for number in 0..6 {
-        parts.extend(Part::of(&boot(&design, machine(0, number), 0, 1.0, 3)));
+        parts.extend(MeasuredBoots::of(&boot(&design, machine(0, number), 0, 1.0, 3)));
         let mut split = boot(&design, machine(0, 10 + number), 1, 2.0, 3);
         split.trials.iter_mut().for_each(|record| record.verdict.holding = Holding::Partly);
-        parts.extend(Part::of(&split));
+        parts.extend(MeasuredBoots::of(&split));
     }
     let arm = &merge(&parts).unwrap().arms[1];
     assert_eq!((&arm.outcome, arm.is_held), (&Outcome::Worse, false));
@@ -180,7 +183,7 @@ fn a_policy_that_did_not_hold_is_marked() {
 #[test]
 fn the_same_boot_twice_is_one_observation() {
     let design = design(&ARMS[..2], 1);
-    let part = |wall_s, trials| Part::of(&boot(&design, machine(0, 1), 0, wall_s, trials)).unwrap();
+    let part = |wall_s, trials| MeasuredBoots::of(&boot(&design, machine(0, 1), 0, wall_s, trials)).unwrap();
     let merged = merge(&[part(1.0, 3), part(2.0, 5), part(1.0, 3)]).unwrap();
     assert_eq!((merged.boots.len(), merged.boots[0].trials), (1, 5));
 }
@@ -189,7 +192,7 @@ fn the_same_boot_twice_is_one_observation() {
 #[test]
 fn arms_measured_alone_are_merged() {
     let part = |arms: &[&str], arm, number, wall_s| {
-        Part::of(&boot(&design(arms, 1), machine(0, number), arm, wall_s, 3)).unwrap()
+        MeasuredBoots::of(&boot(&design(arms, 1), machine(0, number), arm, wall_s, 3)).unwrap()
     };
     let alone = [part(&ARMS[2..], 0, 0, 3.0), part(&ARMS[..1], 0, 1, 1.0), part(&ARMS[1..2], 0, 2, 2.0)];
     let both = part(&ARMS[1..], 1, 3, 3.0);
@@ -217,29 +220,32 @@ fn different_designs_and_empty_input_are_refused() {
     let one = boot(&design(&ARMS, 1), machine(0, 1), 0, 1.0, 3);
     let mut other = one.clone();
     other.invocation.command = vec!["play".into()];
-    let parts = [Part::of(&one).unwrap(), Part::of(&other).unwrap()];
+    let parts = [MeasuredBoots::of(&one).unwrap(), MeasuredBoots::of(&other).unwrap()];
     let message = merge(&parts).unwrap_err().to_string();
     assert!(message.contains("the command differs: work and play"), "{message}");
-    let with_arms = |arms| Part::of(&boot(&design(arms, 9), machine(0, 2), 0, 1.0, 3)).unwrap();
+    let with_arms = |arms| MeasuredBoots::of(&boot(&design(arms, 9), machine(0, 2), 0, 1.0, 3)).unwrap();
     assert!(merge(&[parts[0].clone(), with_arms(&ARMS[..2])]).is_ok(), "some of the arms, and the same baseline");
     let message = merge(&[parts[0].clone(), with_arms(&ARMS[1..])]).unwrap_err().to_string();
     assert!(message.contains("the list of arms differs"), "{message}");
     let reseeded = boot(&design(&ARMS, 77), machine(0, 2), 0, 1.0, 3);
-    assert!(merge(&[parts[0].clone(), Part::of(&reseeded).unwrap()]).is_ok(), "another seed is not another design");
+    assert!(
+        merge(&[parts[0].clone(), MeasuredBoots::of(&reseeded).unwrap()]).is_ok(),
+        "another seed is not another design"
+    );
     let mut proven = one.clone();
     proven.design.prove_all = true;
-    let message = merge(&[parts[0].clone(), Part::of(&proven).unwrap()]).unwrap_err().to_string();
+    let message = merge(&[parts[0].clone(), MeasuredBoots::of(&proven).unwrap()]).unwrap_err().to_string();
     assert!(
         message.contains("inspected before it is given back differs") && message.contains("--prove-all"),
         "{message}"
     );
     let mut prepared = one.clone();
     prepared.invocation.prepare = Some(vec!["warm".into(), "up".into()]);
-    let message = merge(&[parts[0].clone(), Part::of(&prepared).unwrap()]).unwrap_err().to_string();
+    let message = merge(&[parts[0].clone(), MeasuredBoots::of(&prepared).unwrap()]).unwrap_err().to_string();
     assert!(message.contains("before each trial (--prepare) differs: nothing and warm up"), "{message}");
     let mut unfinished = one;
     unfinished.trials.truncate(1);
-    assert_eq!(Part::of(&unfinished), None, "block 0 does not count");
+    assert_eq!(MeasuredBoots::of(&unfinished), None, "block 0 does not count");
 }
 
 /// If nothing differs, claims are as rare as requested.
@@ -261,12 +267,12 @@ proptest! {
     ) {
         let design = design(&ARMS, 1);
         let part = |(number, (arm, wall_s)): (usize, &(usize, f64))| {
-            let mut part = Part::of(&boot(&design, machine(0, number as u64), 0, 1.0, 2)).unwrap();
+            let mut part = MeasuredBoots::of(&boot(&design, machine(0, number as u64), 0, 1.0, 2)).unwrap();
             part.boots[0].arm = *arm;
             part.boots[0].medians.insert(names::WALL_S.into(), *wall_s);
             part
         };
-        let parts: Vec<Part> = arms.iter().enumerate().map(part).collect();
+        let parts: Vec<MeasuredBoots> = arms.iter().enumerate().map(part).collect();
         if let Ok(merged) = merge(&parts) {
             prop_assert_eq!(merged.arms.len(), 3);
         }

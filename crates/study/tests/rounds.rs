@@ -4,7 +4,7 @@ use std::slice::from_ref;
 
 use rand::{Rng, SeedableRng};
 use rand_pcg::Pcg64;
-use study::rounds::{Aim, Question, Spent, Term, more_s, next};
+use study::rounds::{Aim, Question, Term, WorkloadProgress, more_s, next};
 use study::stats::LogError;
 
 /// A simulated workload: the seconds of a block, the spread of its log ratios, and the blocks so far.
@@ -56,19 +56,26 @@ fn question(workloads: &[Simulated]) -> Question {
     }
 }
 
-fn spent(workloads: &[Simulated]) -> Vec<Spent> {
-    let spent = |(at, one): (usize, &Simulated)| Spent { comparison: at as i64, time_s: one.time_s(), is_open: true };
+fn spent(workloads: &[Simulated]) -> Vec<WorkloadProgress> {
+    let spent = |(at, one): (usize, &Simulated)| WorkloadProgress {
+        comparison: at as i64,
+        time_s: one.time_s(),
+        is_open: true,
+    };
     workloads.iter().enumerate().map(spent).collect()
 }
 
 /// A question whose variances are exactly `factor / time` for each workload.
-fn exact(factors: &[f64], times_s: &[f64], log_ratio: f64) -> (Question, Vec<Spent>) {
+fn exact(factors: &[f64], times_s: &[f64], log_ratio: f64) -> (Question, Vec<WorkloadProgress>) {
     let error = |at: usize| LogError { variance: factors[at] / times_s[at], degrees: 1000.0 };
     let terms = (0..factors.len()).map(|at| Term { workload: Some(at), error: Some(error(at)), is_running: true });
     let question =
         Question { name: String::new(), aim: Aim::Change, log_ratio, terms: terms.collect(), confidence: 0.95 };
     let spent = times_s.iter().enumerate();
-    (question, spent.map(|(at, time_s)| Spent { comparison: at as i64, time_s: *time_s, is_open: true }).collect())
+    (
+        question,
+        spent.map(|(at, time_s)| WorkloadProgress { comparison: at as i64, time_s: *time_s, is_open: true }).collect(),
+    )
 }
 
 /// The smallest variance of the sum over all divisions of `slices`, by trying each.
@@ -145,7 +152,7 @@ fn suite() -> Vec<Simulated> {
 }
 
 /// The time until the mean has this half width. `choose` names the workload that runs its next blocks.
-fn time_s(half_width: f64, seed: u64, choose: impl Fn(&Question, &[Spent]) -> usize) -> f64 {
+fn time_s(half_width: f64, seed: u64, choose: impl Fn(&Question, &[WorkloadProgress]) -> usize) -> f64 {
     let mut random = Pcg64::seed_from_u64(seed);
     let mut workloads = suite();
     workloads.iter_mut().for_each(|one| one.run(8, 0.0, &mut random));
@@ -165,7 +172,7 @@ fn time_s(half_width: f64, seed: u64, choose: impl Fn(&Question, &[Spent]) -> us
 #[test]
 fn rounds_need_less_time_than_equal_shares_for_the_same_half_width() {
     let seed = testing::seed();
-    let least = |_: &Question, spent: &[Spent]| {
+    let least = |_: &Question, spent: &[WorkloadProgress]| {
         (0..spent.len()).min_by(|one, other| spent[*one].time_s.total_cmp(&spent[*other].time_s)).unwrap()
     };
     let (mut in_rounds, mut equal) = (0.0, 0.0);

@@ -69,7 +69,7 @@ mod tests {
         assert!(add_notes(&mut file, &measured(1.5)).unwrap());
         assert_eq!(read(file.get_ref()), (100, Some(measured(1.5)), true));
         let places = Reader::new(Cursor::new(file.into_inner())).unwrap().places().unwrap().unwrap();
-        assert_eq!(places.last().unwrap().prefix.holds, crate::Holds::Notes);
+        assert_eq!(places.last().unwrap().prefix.payload_kind, crate::PayloadKind::Notes);
     }
 
     #[test]

@@ -15,7 +15,7 @@ pub const MAX_NUMBER: u64 = 1 << 62;
 /// The kind of a block's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Holds {
+pub enum PayloadKind {
     /// The header of the trace: JSON, [`Header`](crate::Header).
     Header = 1,
     /// Runs of one thread: [`Chunk`](crate::Chunk).
@@ -30,17 +30,24 @@ pub enum Holds {
     Notes = 6,
 }
 
-impl Holds {
-    fn from_number(number: u8) -> Option<Holds> {
-        let all = [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Timestamps, Holds::Notes];
-        all.into_iter().find(|holds| *holds as u8 == number)
+impl PayloadKind {
+    fn from_number(number: u8) -> Option<PayloadKind> {
+        let all = [
+            PayloadKind::Header,
+            PayloadKind::Runs,
+            PayloadKind::Events,
+            PayloadKind::Index,
+            PayloadKind::Timestamps,
+            PayloadKind::Notes,
+        ];
+        all.into_iter().find(|payload_kind| *payload_kind as u8 == number)
     }
 }
 
 /// A number of `BYTES` bytes in a prefix, at this offset. All numbers are little-endian; bytes outside the fields are zero.
 struct Field<const BYTES: usize>(usize);
 
-const HOLDS: Field<1> = Field(8);
+const PAYLOAD_KIND: Field<1> = Field(8);
 const THREAD: Field<4> = Field(12);
 const NUMBER: Field<8> = Field(16);
 const FIRST: Field<8> = Field(24);
@@ -65,7 +72,7 @@ impl<const BYTES: usize> Field<BYTES> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefix {
     /// The kind of the payload.
-    pub holds: Holds,
+    pub payload_kind: PayloadKind,
     /// The thread of the runs or events, numbered from 0 in order of appearance; 0 for timestamps, which cover all threads.
     pub thread: u32,
     /// The number of the block in the file.
@@ -113,7 +120,7 @@ impl Prefix {
     pub fn to_bytes(&self) -> [u8; PREFIX_BYTES] {
         let mut bytes = [0; PREFIX_BYTES];
         bytes[..MAGIC.len()].copy_from_slice(&MAGIC);
-        HOLDS.put(&mut bytes, [self.holds as u8]);
+        PAYLOAD_KIND.put(&mut bytes, [self.payload_kind as u8]);
         THREAD.put(&mut bytes, self.thread.to_le_bytes());
         NUMBER.put(&mut bytes, self.number.to_le_bytes());
         FIRST.put(&mut bytes, self.first.to_le_bytes());
@@ -137,8 +144,8 @@ impl Prefix {
         if crc32fast::hash(&bytes[..CRC.0]) != u32::from_le_bytes(CRC.get(bytes)) {
             return Err(BlockError::PrefixChecksum);
         }
-        let [holds] = HOLDS.get(bytes);
-        let holds = Holds::from_number(holds).ok_or(BlockError::Kind(holds))?;
+        let [payload_kind] = PAYLOAD_KIND.get(bytes);
+        let payload_kind = PayloadKind::from_number(payload_kind).ok_or(BlockError::Kind(payload_kind))?;
         let payload_bytes = u32::from_le_bytes(PAYLOAD_BYTES.get(bytes));
         if payload_bytes as usize > MAX_PAYLOAD_BYTES {
             return Err(BlockError::TooLarge(payload_bytes));
@@ -148,7 +155,7 @@ impl Prefix {
             return Err(BlockError::Number(first));
         }
         Ok(Prefix {
-            holds,
+            payload_kind,
             thread: u32::from_le_bytes(THREAD.get(bytes)),
             number: u64::from_le_bytes(NUMBER.get(bytes)),
             first,
@@ -166,7 +173,7 @@ mod tests {
 
     fn prefix() -> Prefix {
         Prefix {
-            holds: Holds::Runs,
+            payload_kind: PayloadKind::Runs,
             thread: 7,
             number: 1 << 40,
             first: 3,

@@ -1,6 +1,6 @@
 //! The index at the end of a file: the positions of its blocks.
 
-use crate::block::{Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+use crate::block::{MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, PayloadKind, Prefix};
 
 /// One entry of the index: the position of a block and its prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,7 +41,7 @@ pub fn places(mut blocks: &[u8]) -> Option<Vec<IndexEntry>> {
     let mut places = Vec::new();
     while !blocks.is_empty() {
         let (prefix, rest) = blocks.split_first_chunk::<PREFIX_BYTES>()?;
-        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.holds == Holds::Index)?;
+        let prefix = Prefix::from_bytes(prefix).ok().filter(|prefix| prefix.payload_kind == PayloadKind::Index)?;
         let (payload, rest) = rest.split_at_checked(prefix.payload_bytes as usize)?;
         if prefix.payload_crc != crc32fast::hash(payload) {
             return None;

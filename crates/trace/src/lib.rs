@@ -71,7 +71,7 @@ mod writer;
 
 pub use access::Access;
 pub use add_notes::add_notes;
-pub use block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+pub use block::{BlockError, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, PayloadKind, Prefix};
 pub use builder::Builder;
 pub use chunk::{AccessCounts, Chunk, ChunkError, MAX_ACCESSES, MAX_RUNS};
 pub use column::{ColumnError, Encoder};

@@ -7,12 +7,12 @@
 pub const MIN_INSTRUCTIONS: u64 = 1 << 16;
 /// The maximum number of instructions of a thread between two blocks, and so the most that a truncated file lacks at its end.
 pub const MAX_INSTRUCTIONS: u64 = 1 << 22;
-/// A block covers at most this fraction (one in `PART`) of what the thread had executed before.
-const PART: u64 = 8;
+/// A block covers at most this fraction (one in `BLOCK_DIVISOR`) of what the thread had executed before.
+const BLOCK_DIVISOR: u64 = 8;
 
 /// The instruction count of a thread at which its next block is due, if the last was written after `instructions`.
 pub const fn due(instructions: u64) -> u64 {
-    let part = instructions / PART;
+    let part = instructions / BLOCK_DIVISOR;
     let next = if part < MIN_INSTRUCTIONS {
         MIN_INSTRUCTIONS
     } else if part > MAX_INSTRUCTIONS {

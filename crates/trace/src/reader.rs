@@ -6,7 +6,7 @@
 use std::io::{self, Read, Seek, SeekFrom};
 use std::sync::Arc;
 
-use crate::block::{BlockError, Holds, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, Prefix};
+use crate::block::{BlockError, MAGIC, MAX_PAYLOAD_BYTES, PREFIX_BYTES, PayloadKind, Prefix};
 use crate::chunk::Chunk;
 use crate::column::Decoder;
 use crate::event::Event;
@@ -93,7 +93,7 @@ impl<R: Read> Reader<R> {
         };
         let found = reader.read_block()?;
         reader.header = match found {
-            NextBlock::Block(Prefix { holds: Holds::Header, .. }, payload) => parsed(&payload)?,
+            NextBlock::Block(Prefix { payload_kind: PayloadKind::Header, .. }, payload) => parsed(&payload)?,
             NextBlock::Block(..) => return Err(ReadError::Header(HeaderError::NotFirst)),
             NextBlock::Nothing => return Err(ReadError::Empty),
             NextBlock::Error(error) if reader.begins_as_trace() => return Err(ReadError::Header(error.into())),
@@ -180,27 +180,27 @@ impl<R: Read> Reader<R> {
         self.next = prefix.number.saturating_add(1);
         let damaged = |why| Block::Damaged(Damage { offset, bytes: payload.len() as u64 + PREFIX_BYTES as u64, why });
         let thread = prefix.thread;
-        Ok(Some(match prefix.holds {
-            Holds::Runs => {
+        Ok(Some(match prefix.payload_kind {
+            PayloadKind::Runs => {
                 match Chunk::decode_with(&mut self.decoder, &payload, prefix.count as usize, self.header.columns) {
                     Ok(chunk) => Block::Runs { thread, first: prefix.first, instructions: prefix.instructions, chunk },
                     Err(error) => damaged(DamageKind::Chunk(error)),
                 }
             }
-            Holds::Events => match events(&payload) {
+            PayloadKind::Events => match events(&payload) {
                 Ok(events) => Block::Events { thread, instructions: prefix.instructions, events },
                 Err(error) => damaged(DamageKind::Events(error)),
             },
-            Holds::Timestamps => match self.timestamps(&payload, prefix.count as usize) {
+            PayloadKind::Timestamps => match self.timestamps(&payload, prefix.count as usize) {
                 Ok(timestamps) => Block::Timestamps(timestamps),
                 Err(error) => damaged(DamageKind::Timestamps(error)),
             },
-            Holds::Notes => match self.take_notes(&payload) {
+            PayloadKind::Notes => match self.take_notes(&payload) {
                 Ok(()) => return self.next_block(),
                 Err(error) => damaged(DamageKind::Notes(error)),
             },
-            Holds::Index => return Ok(self.end(offset)?.map(Block::Damaged)),
-            Holds::Header => damaged(DamageKind::Block(BlockError::Kind(Holds::Header as u8))),
+            PayloadKind::Index => return Ok(self.end(offset)?.map(Block::Damaged)),
+            PayloadKind::Header => damaged(DamageKind::Block(BlockError::Kind(PayloadKind::Header as u8))),
         }))
     }
 
@@ -224,7 +224,7 @@ impl<R: Read> Reader<R> {
         loop {
             let offset = self.offset;
             match self.read_block()? {
-                NextBlock::Block(Prefix { holds: Holds::Index, .. }, _) => {}
+                NextBlock::Block(Prefix { payload_kind: PayloadKind::Index, .. }, _) => {}
                 NextBlock::Block(prefix, payload) => {
                     self.put_back(offset, &prefix, payload);
                     break;

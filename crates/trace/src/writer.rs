@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use crate::block::{Holds, MAX_PAYLOAD_BYTES, Prefix};
+use crate::block::{MAX_PAYLOAD_BYTES, PayloadKind, Prefix};
 use crate::chunk::Chunk;
 use crate::column::Encoder;
 use crate::event::Event;
@@ -48,7 +48,7 @@ impl<W: Write> Writer<W> {
     pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
         let mut writer = Writer { to, offset: 0, places: Vec::new(), counts: BTreeMap::new(), timestamps: 0 };
         let json = serde_json::to_vec(header)?;
-        writer.block(Holds::Header, 0, 0, 1, 0, &json)?;
+        writer.block(PayloadKind::Header, 0, 0, 1, 0, &json)?;
         Ok(writer)
     }
 
@@ -63,7 +63,7 @@ impl<W: Write> Writer<W> {
     /// # Errors
     /// The file cannot be written.
     pub fn notes(&mut self, notes: &Notes) -> io::Result<()> {
-        self.block(Holds::Notes, 0, 0, 1, 0, &serde_json::to_vec(notes)?)
+        self.block(PayloadKind::Notes, 0, 0, 1, 0, &serde_json::to_vec(notes)?)
     }
 
     /// Marks the runs of a thread up to `run` as lost, if fewer runs of it were written.
@@ -98,7 +98,7 @@ impl<W: Write> Writer<W> {
             return Ok(());
         }
         let first = self.written(thread).0;
-        self.block(Holds::Runs, thread, first, runs, instructions, payload)?;
+        self.block(PayloadKind::Runs, thread, first, runs, instructions, payload)?;
         self.counts(thread).0 += u64::from(runs);
         Ok(())
     }
@@ -126,7 +126,7 @@ impl<W: Write> Writer<W> {
         let mut payload = Vec::new();
         Encoder::new()?.column(&json, &mut payload)?;
         let first = self.written(thread).1;
-        self.block(Holds::Events, thread, first, events.len() as u32, instructions, &payload)?;
+        self.block(PayloadKind::Events, thread, first, events.len() as u32, instructions, &payload)?;
         self.counts(thread).1 += events.len() as u64;
         Ok(())
     }
@@ -141,7 +141,7 @@ impl<W: Write> Writer<W> {
             let (mut column, mut payload) = (Vec::new(), Vec::new());
             timestamp::push(&mut column, part);
             Encoder::new()?.column(&column, &mut payload)?;
-            self.block(Holds::Timestamps, 0, self.timestamps, part.len() as u32, 0, &payload)?;
+            self.block(PayloadKind::Timestamps, 0, self.timestamps, part.len() as u32, 0, &payload)?;
             self.timestamps += part.len() as u64;
         }
         Ok(())
@@ -165,7 +165,7 @@ impl<W: Write> Writer<W> {
         for first in (0..all).step_by(MAX_PLACES) {
             let part = &self.places[first..all.min(first + MAX_PLACES)];
             let payload: Vec<u8> = part.iter().flat_map(|place| place.to_bytes()).collect();
-            self.block(Holds::Index, 0, first as u64, part.len() as u32, 0, &payload)?;
+            self.block(PayloadKind::Index, 0, first as u64, part.len() as u32, 0, &payload)?;
         }
         // A reader that can seek finds the index by this offset.
         self.to.write_all(&offset.to_le_bytes())?;
@@ -201,7 +201,7 @@ impl<W: Write> Writer<W> {
 
     fn block(
         &mut self,
-        holds: Holds,
+        payload_kind: PayloadKind,
         thread: u32,
         first: u64,
         count: u32,
@@ -211,7 +211,7 @@ impl<W: Write> Writer<W> {
         let payload_bytes = u32::try_from(payload.len()).map_err(io::Error::other)?;
         let payload_crc = crc32fast::hash(payload);
         let number = self.places.len() as u64;
-        let prefix = Prefix { holds, thread, number, first, count, payload_bytes, instructions, payload_crc };
+        let prefix = Prefix { payload_kind, thread, number, first, count, payload_bytes, instructions, payload_crc };
         let bytes = prefix.to_bytes();
         self.to.write_all(&bytes)?;
         self.to.write_all(payload)?;

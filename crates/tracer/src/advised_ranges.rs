@@ -2,10 +2,10 @@
 
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 
 use super::paused::Paused;
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace;
 use super::tasks::Tasks;
 
@@ -39,7 +39,7 @@ fn is_own_process(paused: &Paused, tasks: &Tasks, descriptor: i32) -> io::Result
     }
     let tid = paused.tid();
     let process = tasks.get(tid).map_or(tid, |task| task.process);
-    let about = if_shown(if_there(host::content(format!("/proc/{tid}/fdinfo/{descriptor}"))))?;
+    let about = if_permitted(if_exists(host::content(format!("/proc/{tid}/fdinfo/{descriptor}"))))?;
     let named = about.as_deref().and_then(|about| about.lines().find_map(|line| line.strip_prefix("Pid:")));
     Ok(named.and_then(|pid| pid.trim().parse().ok()) == Some(process))
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use host::if_there;
+use host::if_exists;
 use study::trial::Exit;
 
 use super::after_root::AfterRoot;
@@ -12,7 +12,7 @@ use super::ended::{Ended, Usage};
 use super::launch::{self, Launch, LaunchError, Started, ThpSetting};
 use super::ptrace::{self, Stop, Tid};
 use crate::signals;
-use crate::subreaper::{self, Root, Subreaper};
+use crate::subreaper::{self, RootOutcome, Subreaper};
 
 /// Interval at which to check whether the processes that outlive the root have ended.
 const LEFTOVERS_POLL_INTERVAL: Duration = Duration::from_millis(1);
@@ -100,9 +100,9 @@ fn ignore_esrch(error: io::Error) -> io::Result<()> {
 fn end_of_root(subreaper: &Subreaper) -> Option<(libc::c_int, u64)> {
     loop {
         match subreaper.wait_for_root(ROOT_POLL_INTERVAL) {
-            Root::Runs => {}
-            Root::Ended { status, at_ns } => return Some((status, at_ns)),
-            Root::Killed => return None,
+            RootOutcome::Runs => {}
+            RootOutcome::Ended { status, at_ns } => return Some((status, at_ns)),
+            RootOutcome::Killed => return None,
         }
     }
 }
@@ -150,7 +150,7 @@ fn descendants(process: Tid) -> io::Result<Vec<Tid>> {
     let mut found = vec![process];
     let mut next = 0;
     while let Some(parent) = found.get(next).copied() {
-        let list = if_there(host::content(format!("/proc/{parent}/task/{parent}/children")))?;
+        let list = if_exists(host::content(format!("/proc/{parent}/task/{parent}/children")))?;
         let children = list.iter().flat_map(|list| list.split_ascii_whitespace());
         found.extend(children.filter_map(|child| child.parse::<Tid>().ok()));
         next += 1;
@@ -185,11 +185,11 @@ mod tests {
         let since = Instant::now();
         ptrace::kill(started.tid);
         detach(started.tid).unwrap();
-        let end = subreaper.wait_for_root(subreaper::PATIENCE);
+        let end = subreaper.wait_for_root(subreaper::NO_DEATH_TIMEOUT);
         let took = since.elapsed();
         subreaper.end();
         subreaper.wait();
-        let status = if let Root::Ended { status, .. } = end { Some(status) } else { None };
+        let status = if let RootOutcome::Ended { status, .. } = end { Some(status) } else { None };
         (status, took)
     }
 

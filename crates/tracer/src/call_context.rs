@@ -14,7 +14,7 @@ use super::refused_requests::{self, RefusedRequests};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
 use super::tasks::{Space, Tasks};
-use super::witness::Place;
+use super::witness::WindowRange;
 
 /// The context in which a call is served, apart from its address space.
 pub struct CallContext<'a> {
@@ -56,7 +56,7 @@ pub struct Findings {
     /// Maximum of advised bytes over all address spaces.
     pub advised_bytes: u64,
     /// The ranges of all windows, if accesses to them are counted.
-    pub places: Vec<Place>,
+    pub window_ranges: Vec<WindowRange>,
     /// Calls and stops that a sham trial still has to make.
     pub owed: OwedStops,
     /// Requests for hugetlb pages that the kernel refused to the program.

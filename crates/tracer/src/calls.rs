@@ -9,14 +9,14 @@ use policy::carry_out::{Outcome, advise, carry_out};
 use policy::cause::Cause;
 use policy::decide::Then;
 
-use host::if_there;
+use host::if_exists;
 use host::maps::{self, Vma, VmaKind};
 
 use super::call_context::{CallContext, pass};
 use super::hugetlb;
 use super::own_filter::OwnFilter;
 use super::paused::{PauseError, Paused};
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace::{self, Tid};
 use super::registers::{NATIVE, is_error};
 use super::rewriting::Rewriting;
@@ -33,8 +33,10 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
         }
         libc::SYS_prctl if paused.arguments()[0] as i32 == libc::PR_SET_SECCOMP => install_filter(context, paused),
         libc::SYS_seccomp => install_filter(context, paused),
-        libc::SYS_prctl if context.rewriting.in_force().answers_thp_disable() => by_policy(context, space, paused),
-        _ if context.rewriting.sham.is_some() => sham::serve(context, paused),
+        libc::SYS_prctl if context.rewriting.applied_mechanism().answers_thp_disable() => {
+            by_policy(context, space, paused)
+        }
+        _ if context.rewriting.imitated_pace.is_some() => sham::serve(context, paused),
         _ if context.rewriting.hugetlb => hugetlb::serve(context, space, paused),
         _ => by_policy(context, space, paused),
     }
@@ -43,7 +45,7 @@ pub fn serve(context: &mut CallContext, space: &mut Space, paused: Paused) -> Re
 /// Applies the policy's decision to a call.
 fn by_policy(context: &mut CallContext, space: &mut Space, mut paused: Paused) -> Result<(), PauseError> {
     let Some(call) = call_of(paused.number(), paused.arguments()) else { return paused.pass() };
-    let mechanism = context.rewriting.in_force();
+    let mechanism = context.rewriting.applied_mechanism();
     let mut stopped = Stopped { context, paused: &mut paused };
     let actions = policy::decide(&mechanism, &mut space.policy, &call, &mut stopped);
     let outcome = carry_out(actions, mechanism.base, &mut space.policy, &mut stopped)?;
@@ -105,7 +107,7 @@ fn install_strict_mode(context: &mut CallContext, mut paused: Paused) -> Result<
 fn early_memory(tid: Tid, rewriting: &Rewriting) -> io::Result<Vec<(u64, u64)>> {
     let concerned =
         |vma: &Vma| rewriting.concerns_early(vma.kind() == VmaKind::Anonymous, vma.is_writable(), vma.length_bytes());
-    let vmas = if_shown(maps::of_process(tid))?;
+    let vmas = if_permitted(maps::of_process(tid))?;
     Ok(vmas.iter().filter(|vma| concerned(vma)).map(|vma| (vma.start, vma.length_bytes())).collect())
 }
 
@@ -145,7 +147,7 @@ pub fn is_native(tid: Tid) -> io::Result<bool> {
 /// Whether the task has just executed a setuid or setgid program without gaining its privilege.
 pub fn lost_privilege(tid: Tid) -> io::Result<bool> {
     // A task that was killed meanwhile has lost nothing.
-    let program = if_shown(if_there(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
+    let program = if_permitted(if_exists(std::fs::metadata(format!("/proc/{tid}/exe"))))?;
     let Some(program) = program else { return Ok(false) };
     if program.mode() & (libc::S_ISUID | libc::S_ISGID) == 0 {
         return Ok(false);
@@ -215,7 +217,7 @@ mod tests {
             if !rewriting.watches().iter().any(|watch| watch.stops(number, &arguments)) {
                 let call = call_of(number, arguments).unwrap();
                 let mut space = policy::Space::default();
-                let actions = policy::decide(&rewriting.in_force(), &mut space, &call, &mut TwoMappings);
+                let actions = policy::decide(&rewriting.applied_mechanism(), &mut space, &call, &mut TwoMappings);
                 prop_assert_eq!(actions, Actions::Pass, "{:?}", call);
             }
         }

@@ -13,7 +13,7 @@ use super::pace::Pace;
 pub struct Ended {
     /// How the root ended.
     pub exit: Exit,
-    /// Seconds from the root's first instruction to the end of its teardown, less [`InspectionTimes::apart_s`].
+    /// Seconds from the root's first instruction to the end of its teardown, less [`InspectionTimes::excluded_s`].
     pub wall_s: f64,
     /// User time, system time and faults of the tree, as accumulated from its ended processes. The kernel does
     /// not count processes that are never waited for (when their parent ignores SIGCHLD).
@@ -51,12 +51,12 @@ pub struct Ended {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct InspectionTimes {
     /// While no other task of the tree could run, or the root was exiting: subtracted from the wall time.
-    pub apart_s: f64,
+    pub excluded_s: f64,
     /// While other tasks could run: not subtracted. The wall time contains the part in which they waited for the
     /// inspection, which is unknown.
-    pub within_s: f64,
+    pub included_s: f64,
     /// After the root's end.
-    pub after_s: f64,
+    pub after_root_s: f64,
 }
 
 /// Resources used by ended processes.

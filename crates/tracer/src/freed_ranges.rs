@@ -5,14 +5,16 @@ use std::io;
 
 use host::maps;
 use policy::call::{Call, madv};
-pub use policy::extent::Extent;
+pub use policy::extent::InspectedRemovals;
 use policy::extent::{LARGE_BYTES, LARGE_DROP_BYTES, Removal};
-use policy::removal::{DROPS, LESSENS, REMOVING_MODES, RULES, SHM_REMAP, Taker, Unwatched, Watched};
+use policy::removal::{
+    DROPPING_ADVICE, FreeingCall, REMOVING_MODES, RSS_REDUCING_ADVICE, RULES, SHM_REMAP, Unwatched, Watched,
+};
 
 use super::advised_ranges::advised_ranges;
 use super::filter::{Condition, Watch};
 use super::paused::Paused;
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace::Tid;
 use super::rewriting::Rewriting;
 use super::segment::{self, AttachedRange};
@@ -33,94 +35,98 @@ pub struct FreedRanges {
 }
 
 /// The calls that stop for a witness, except those that `others` stop unconditionally.
-pub fn watches(extent: Extent, others: &[Watch]) -> Vec<Watch> {
+pub fn watches(inspected_removals: InspectedRemovals, others: &[Watch]) -> Vec<Watch> {
     let stops = |number: i64| others.iter().any(|other| other.number == number && other.conditions.is_empty());
-    let of_call = |taker: Taker| {
-        conditions(taker, extent).into_iter().map(move |conditions| Watch::new(number(taker), conditions))
+    let of_call = |freeing_call: FreeingCall| {
+        conditions(freeing_call, inspected_removals)
+            .into_iter()
+            .map(move |conditions| Watch::new(number(freeing_call), conditions))
     };
-    RULES.iter().flat_map(|rule| of_call(rule.taker)).filter(|watch| !stops(watch.number)).collect()
+    RULES.iter().flat_map(|rule| of_call(rule.freeing_call)).filter(|watch| !stops(watch.number)).collect()
 }
 
 /// The conditions under which a call stops for a witness: it stops if all conditions of at least one of the lists hold.
-fn conditions(taker: Taker, extent: Extent) -> Vec<Vec<Condition>> {
+fn conditions(freeing_call: FreeingCall, inspected_removals: InspectedRemovals) -> Vec<Vec<Condition>> {
     let advised = |argument: u8, how: &u64| vec![Condition::Equals32(argument, *how as u32)];
-    let advice = || DROPS.iter().chain(&LESSENS);
-    match (taker, extent) {
+    let advice = || DROPPING_ADVICE.iter().chain(&RSS_REDUCING_ADVICE);
+    match (freeing_call, inspected_removals) {
         // Segments are detached seldom, and the size is no argument.
-        (Taker::Shmdt, _) => vec![vec![]],
-        (Taker::Munmap, Extent::Large) => vec![vec![Condition::AtLeast(1, LARGE_BYTES)]],
-        (Taker::Madvise, Extent::Large) => {
+        (FreeingCall::Shmdt, _) => vec![vec![]],
+        (FreeingCall::Munmap, InspectedRemovals::Large) => vec![vec![Condition::AtLeast(1, LARGE_BYTES)]],
+        (FreeingCall::Madvise, InspectedRemovals::Large) => {
             let large = Condition::AtLeast(1, LARGE_DROP_BYTES);
             vec![vec![large, Condition::Equals32(2, madv::DONTNEED as u32)]]
         }
-        (_, Extent::Large) => vec![],
-        (Taker::Mmap, Extent::All) => vec![vec![Condition::Has(3, libc::MAP_FIXED as u32)]],
-        (Taker::Madvise, Extent::All) => advice().map(|how| advised(2, how)).collect(),
-        (Taker::ProcessMadvise, Extent::All) => advice().map(|how| advised(3, how)).collect(),
-        (Taker::Shmat, Extent::All) => vec![vec![Condition::Has(2, SHM_REMAP)]],
-        (Taker::Fallocate, Extent::All) => REMOVING_MODES.map(|mode| vec![Condition::Has(1, mode)]).into(),
+        (_, InspectedRemovals::Large) => vec![],
+        (FreeingCall::Mmap, InspectedRemovals::All) => vec![vec![Condition::Has(3, libc::MAP_FIXED as u32)]],
+        (FreeingCall::Madvise, InspectedRemovals::All) => advice().map(|how| advised(2, how)).collect(),
+        (FreeingCall::ProcessMadvise, InspectedRemovals::All) => advice().map(|how| advised(3, how)).collect(),
+        (FreeingCall::Shmat, InspectedRemovals::All) => vec![vec![Condition::Has(2, SHM_REMAP)]],
+        (FreeingCall::Fallocate, InspectedRemovals::All) => {
+            REMOVING_MODES.map(|mode| vec![Condition::Has(1, mode)]).into()
+        }
         (
-            Taker::Munmap
-            | Taker::Mremap
-            | Taker::Brk
-            | Taker::RemapFilePages
-            | Taker::Truncate
-            | Taker::Ftruncate
-            | Taker::Execve
-            | Taker::Execveat
-            | Taker::IoUringSetup,
-            Extent::All,
+            FreeingCall::Munmap
+            | FreeingCall::Mremap
+            | FreeingCall::Brk
+            | FreeingCall::RemapFilePages
+            | FreeingCall::Truncate
+            | FreeingCall::Ftruncate
+            | FreeingCall::Execve
+            | FreeingCall::Execveat
+            | FreeingCall::IoUringSetup,
+            InspectedRemovals::All,
         ) => vec![vec![]],
     }
 }
 
-fn number(taker: Taker) -> i64 {
-    match taker {
-        Taker::Munmap => libc::SYS_munmap,
-        Taker::Mmap => libc::SYS_mmap,
-        Taker::Mremap => libc::SYS_mremap,
-        Taker::Brk => libc::SYS_brk,
-        Taker::Madvise => libc::SYS_madvise,
-        Taker::ProcessMadvise => libc::SYS_process_madvise,
-        Taker::Shmat => libc::SYS_shmat,
-        Taker::Shmdt => libc::SYS_shmdt,
-        Taker::RemapFilePages => libc::SYS_remap_file_pages,
-        Taker::Truncate => libc::SYS_truncate,
-        Taker::Ftruncate => libc::SYS_ftruncate,
-        Taker::Fallocate => libc::SYS_fallocate,
-        Taker::Execve => libc::SYS_execve,
-        Taker::Execveat => libc::SYS_execveat,
-        Taker::IoUringSetup => libc::SYS_io_uring_setup,
+fn number(freeing_call: FreeingCall) -> i64 {
+    match freeing_call {
+        FreeingCall::Munmap => libc::SYS_munmap,
+        FreeingCall::Mmap => libc::SYS_mmap,
+        FreeingCall::Mremap => libc::SYS_mremap,
+        FreeingCall::Brk => libc::SYS_brk,
+        FreeingCall::Madvise => libc::SYS_madvise,
+        FreeingCall::ProcessMadvise => libc::SYS_process_madvise,
+        FreeingCall::Shmat => libc::SYS_shmat,
+        FreeingCall::Shmdt => libc::SYS_shmdt,
+        FreeingCall::RemapFilePages => libc::SYS_remap_file_pages,
+        FreeingCall::Truncate => libc::SYS_truncate,
+        FreeingCall::Ftruncate => libc::SYS_ftruncate,
+        FreeingCall::Fallocate => libc::SYS_fallocate,
+        FreeingCall::Execve => libc::SYS_execve,
+        FreeingCall::Execveat => libc::SYS_execveat,
+        FreeingCall::IoUringSetup => libc::SYS_io_uring_setup,
     }
 }
 
-/// What a stopped call is about to free, limited to `extent`. A pool page is included as a whole when the call frees the
-/// program's last part of it.
+/// What a stopped call is about to free, limited to `inspected_removals`. A pool page is included as a whole when the call
+/// frees the program's last part of it.
 pub fn of_call(
     paused: &Paused,
     space: &Space,
     tasks: &Tasks,
     rewriting: &Rewriting,
-    extent: Extent,
+    inspected_removals: InspectedRemovals,
 ) -> io::Result<FreedRanges> {
     let mut freed = FreedRanges::default();
-    let Some(rule) = RULES.iter().find(|rule| number(rule.taker) == paused.number()) else { return Ok(freed) };
-    let stops = watches(extent, &[]).iter().any(|watch| watch.stops(paused.number(), &paused.arguments()));
+    let Some(rule) = RULES.iter().find(|rule| number(rule.freeing_call) == paused.number()) else { return Ok(freed) };
+    let stops = watches(inspected_removals, &[]).iter().any(|watch| watch.stops(paused.number(), &paused.arguments()));
     match rule.watched {
         Watched::Sizes => freed.reduces_rss = stops,
         Watched::Image => freed.replaces_image = stops,
         Watched::Named => freed.unwatched = stops.then_some(Unwatched::IoUring),
         Watched::Ranges => {
-            let removals = match rule.taker {
-                Taker::Shmat if stops => removals_by_segment(paused, rewriting, &mut freed)?,
-                Taker::ProcessMadvise if stops => removals_by_advice(paused, tasks, rewriting)?,
-                _ => removals(paused, space, rewriting, extent)?,
+            let removals = match rule.freeing_call {
+                FreeingCall::Shmat if stops => removals_by_segment(paused, rewriting, &mut freed)?,
+                FreeingCall::ProcessMadvise if stops => removals_by_advice(paused, tasks, rewriting)?,
+                _ => removals(paused, space, rewriting, inspected_removals)?,
             };
             freed.ranges = removals.into_iter().flat_map(|removal| ranges_of(&removal, space, rewriting)).collect();
             let [_, _, advice, advice_of_process, ..] = paused.arguments();
-            freed.reduces_rss = match rule.taker {
-                Taker::Madvise => stops && LESSENS.contains(&advice),
-                Taker::ProcessMadvise => stops && LESSENS.contains(&advice_of_process),
+            freed.reduces_rss = match rule.freeing_call {
+                FreeingCall::Madvise => stops && RSS_REDUCING_ADVICE.contains(&advice),
+                FreeingCall::ProcessMadvise => stops && RSS_REDUCING_ADVICE.contains(&advice_of_process),
                 _ => false,
             };
         }
@@ -128,13 +134,18 @@ pub fn of_call(
     Ok(freed)
 }
 
-fn removals(paused: &Paused, space: &Space, rewriting: &Rewriting, extent: Extent) -> io::Result<Vec<Removal>> {
+fn removals(
+    paused: &Paused,
+    space: &Space,
+    rewriting: &Rewriting,
+    inspected_removals: InspectedRemovals,
+) -> io::Result<Vec<Removal>> {
     let Some(call) = call_of(paused.number(), paused.arguments()) else { return Ok(Vec::new()) };
     let removals = match call {
         Call::Brk { end } => removals_from_heap(paused.tid(), end, space, rewriting)?,
         _ => Removal::by(&call, rewriting.base).into_iter().collect(),
     };
-    Ok(removals.into_iter().filter(|removal| extent.includes(removal, &call)).collect())
+    Ok(removals.into_iter().filter(|removal| inspected_removals.includes(removal, &call)).collect())
 }
 
 fn removals_by_segment(paused: &Paused, rewriting: &Rewriting, freed: &mut FreedRanges) -> io::Result<Vec<Removal>> {
@@ -173,10 +184,10 @@ fn removals_from_heap(tid: Tid, asked: u64, space: &Space, rewriting: &Rewriting
             .collect());
     }
     let is_heap = |vma: &maps::Vma| vma.name == "[heap]";
-    if !if_shown(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
+    if !if_permitted(maps::at(tid, asked))?.is_some_and(|vma| is_heap(&vma)) {
         return Ok(Vec::new());
     }
-    let above = if_shown(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
+    let above = if_permitted(maps::of_process(tid))?.into_iter().filter(|vma| is_heap(vma) && vma.end > from);
     Ok(above.map(|vma| Removal::Unmapped(vma.start.max(from), vma.end)).collect())
 }
 
@@ -205,20 +216,20 @@ mod tests {
 
     #[test]
     fn calls_that_stop_anyway_are_not_watched_twice() {
-        let numbers = |extent, others: &[Watch]| {
-            watches(extent, others).into_iter().map(|watch| watch.number).collect::<Vec<_>>()
+        let numbers = |inspected_removals, others: &[Watch]| {
+            watches(inspected_removals, others).into_iter().map(|watch| watch.number).collect::<Vec<_>>()
         };
-        assert_eq!(numbers(Extent::Large, &[]), [libc::SYS_munmap, libc::SYS_madvise, libc::SYS_shmdt]);
+        assert_eq!(numbers(InspectedRemovals::Large, &[]), [libc::SYS_munmap, libc::SYS_madvise, libc::SYS_shmdt]);
         let others = [Watch::new(libc::SYS_munmap, []), Watch::new(libc::SYS_madvise, [Condition::Equals32(2, 14)])];
-        assert_eq!(numbers(Extent::Large, &others), [libc::SYS_madvise, libc::SYS_shmdt]);
-        assert!(!numbers(Extent::All, &others).contains(&libc::SYS_munmap));
+        assert_eq!(numbers(InspectedRemovals::Large, &others), [libc::SYS_madvise, libc::SYS_shmdt]);
+        assert!(!numbers(InspectedRemovals::All, &others).contains(&libc::SYS_munmap));
     }
 
     #[test]
     fn every_call_of_the_rules_stops_for_extent_all() {
-        let watched = watches(Extent::All, &[]);
+        let watched = watches(InspectedRemovals::All, &[]);
         for rule in &RULES {
-            assert!(watched.iter().any(|watch| watch.number == number(rule.taker)), "{}", rule.name);
+            assert!(watched.iter().any(|watch| watch.number == number(rule.freeing_call)), "{}", rule.name);
         }
     }
 }

@@ -67,7 +67,7 @@ pub use autogroup::{SessionWeight, begin_session, try_top_weight};
 pub use bare::run_bare;
 pub use ended::{Ended, InspectionTimes, Usage};
 pub use event_loop::run;
-pub use freed_ranges::Extent;
+pub use freed_ranges::InspectedRemovals;
 pub use launch::{Launch, LaunchError, resolve};
 pub use pace::Pace;
 pub use permission::try_tracing;
@@ -75,6 +75,6 @@ pub use refusal::Refusal;
 pub use rewriting::Rewriting;
 pub use supervised::Supervised;
 pub use untraced::run_untraced;
-pub use witness::{Place, Witness};
+pub use witness::{WindowRange, Witness};
 
 pub use crate::user::User;

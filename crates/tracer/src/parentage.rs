@@ -2,7 +2,7 @@
 
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 
 use super::ptrace::Tid;
 
@@ -21,7 +21,7 @@ pub fn creator_of(tid: Tid) -> io::Result<Option<Tid>> {
 }
 
 fn status_field(tid: Tid, name: &str) -> io::Result<Option<Tid>> {
-    let Some(status) = if_there(host::content(format!("/proc/{tid}/status")))? else { return Ok(None) };
+    let Some(status) = if_exists(host::content(format!("/proc/{tid}/status")))? else { return Ok(None) };
     let field = status.lines().find_map(|line| line.strip_prefix(name)?.trim().parse().ok());
     field.map(Some).ok_or_else(|| io::Error::other(format!("/proc/{tid}/status: expected a line {name}")))
 }

@@ -44,7 +44,7 @@ pub struct Paused {
     registers: Registers,
     number: i64,
     arguments: [u64; 6],
-    blocked: Option<u64>,
+    saved_signal_mask: Option<u64>,
     /// Whether to interrupt the task as it is resumed: to return it to a group stop (SIGSTOP) that it left, or to make the kernel
     /// restart a call that was interrupted.
     interrupt_on_resume: bool,
@@ -63,7 +63,7 @@ impl Paused {
             registers,
             number,
             arguments,
-            blocked: None,
+            saved_signal_mask: None,
             interrupt_on_resume: false,
         })
     }
@@ -78,7 +78,7 @@ impl Paused {
             registers,
             number: -1,
             arguments,
-            blocked: None,
+            saved_signal_mask: None,
             interrupt_on_resume: false,
         })
     }
@@ -92,7 +92,7 @@ impl Paused {
             registers,
             number: -1,
             arguments: [0; 6],
-            blocked: None,
+            saved_signal_mask: None,
             interrupt_on_resume: false,
         }
     }
@@ -193,7 +193,7 @@ impl Paused {
     }
 
     fn resume(&mut self) -> Result<(), PauseError> {
-        if let Some(mask) = self.blocked.take() {
+        if let Some(mask) = self.saved_signal_mask.take() {
             ptrace::set_signal_mask(self.tid, mask)?;
         }
         if self.interrupt_on_resume {
@@ -218,8 +218,8 @@ impl Paused {
     /// On its way to a second call the task passes the point of signal delivery. A handler that ran there would see,
     /// and return to, registers that are not the program's.
     fn block_signals(&mut self) -> Result<(), PauseError> {
-        if self.blocked.is_none() {
-            self.blocked = Some(ptrace::signal_mask(self.tid)?);
+        if self.saved_signal_mask.is_none() {
+            self.saved_signal_mask = Some(ptrace::signal_mask(self.tid)?);
             ptrace::set_signal_mask(self.tid, u64::MAX)?;
         }
         Ok(())

@@ -17,7 +17,7 @@ pub fn try_tracing() -> io::Result<()> {
 
 /// Replaces a permission error by an empty value. The kernel shows nothing of a program that may be executed but not
 /// read (mode 0711; ptrace(2), "Ptrace access mode checking"). The witness reports that it could not inspect it.
-pub fn if_shown<T: Default>(read: io::Result<T>) -> io::Result<T> {
+pub fn if_permitted<T: Default>(read: io::Result<T>) -> io::Result<T> {
     match read {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(T::default()),
         read => read,

@@ -52,7 +52,7 @@ pub enum Stop {
 
 thread_local! {
     /// Events that the kernel has reported and that no caller has taken yet.
-    static COLLECTED: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
+    static PENDING_EVENTS: RefCell<VecDeque<(Tid, Stop)>> = const { RefCell::new(VecDeque::new()) };
     static STOPS: Cell<u64> = const { Cell::new(0) };
 }
 
@@ -271,7 +271,7 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
     }
     if tid == -1 {
         while let Ok(Some(next)) = try_wait_kernel(-1) {
-            COLLECTED.with_borrow_mut(|collected| collected.push_back(next));
+            PENDING_EVENTS.with_borrow_mut(|collected| collected.push_back(next));
         }
     }
     Ok((waited, count(decode(status))))
@@ -279,7 +279,7 @@ pub fn wait(tid: Tid) -> io::Result<(Tid, Stop)> {
 
 /// Takes the first collected event of a task, or of any task if `tid` is -1.
 fn take_collected(tid: Tid) -> Option<(Tid, Stop)> {
-    COLLECTED.with_borrow_mut(|ready| {
+    PENDING_EVENTS.with_borrow_mut(|ready| {
         let at = ready.iter().position(|(of, _)| tid == -1 || *of == tid)?;
         ready.remove(at)
     })
@@ -287,7 +287,7 @@ fn take_collected(tid: Tid) -> Option<(Tid, Stop)> {
 
 /// Discards events that were collected for an earlier tree.
 pub fn discard_collected() {
-    COLLECTED.with_borrow_mut(VecDeque::clear);
+    PENDING_EVENTS.with_borrow_mut(VecDeque::clear);
 }
 
 /// Like [`wait`], but does not block: `None` if there is no event yet.

@@ -109,7 +109,7 @@ fn size_of(flags: u64, host: &Host) -> Result<Option<PageSize>, HostError> {
 
 /// The nearest limit that leaves no room to reserve this number of pages. Limits of pages in use refuse no request.
 fn limit(tid: Tid, size: PageSize, pages: u64) -> io::Result<Option<HugetlbLimit>> {
-    let Some(memberships) = host::if_there(host::content(format!("/proc/{tid}/cgroup")))? else { return Ok(None) };
+    let Some(memberships) = host::if_exists(host::content(format!("/proc/{tid}/cgroup")))? else { return Ok(None) };
     let root = Root::live();
     let groups = HugetlbGroups::of(&root, &memberships).map_err(io::Error::other)?;
     let limits = groups.limits(&root, size).map_err(io::Error::other)?.limits.into_iter();

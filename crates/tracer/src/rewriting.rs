@@ -17,12 +17,12 @@ pub struct Rewriting {
     mechanism: Mechanism,
     /// In a sham trial: how often the policy had work to do at stopped calls. The calls stop as under the policy but are not
     /// changed.
-    pub sham: Option<Pace>,
+    pub imitated_pace: Option<Pace>,
     /// Whether a witness counts the accesses to each window at every tick.
     pub watches_heat: bool,
 }
 
-/// Derefs to the mechanism of the policy whose calls stop. What is really done to them is [`Rewriting::in_force`].
+/// Derefs to the mechanism of the policy whose calls stop. What is really done to them is [`Rewriting::applied_mechanism`].
 impl Deref for Rewriting {
     type Target = Mechanism;
 
@@ -34,7 +34,7 @@ impl Deref for Rewriting {
 impl Rewriting {
     /// The rewriting for a policy. `page_sizes` is the kernel's; sizes that it lacks were refused earlier.
     pub fn of(policy: &Policy, page_sizes: &PageSizes) -> Rewriting {
-        Rewriting { mechanism: Mechanism::of(policy, page_sizes), sham: None, watches_heat: false }
+        Rewriting { mechanism: Mechanism::of(policy, page_sizes), imitated_pace: None, watches_heat: false }
     }
 
     /// The stops of the policy `stops` without its changes. The program's memory follows the policy `memory`, which needs no
@@ -42,20 +42,20 @@ impl Rewriting {
     pub fn sham(stops: &Policy, memory: &Policy, page_sizes: &PageSizes, pace: Pace) -> Rewriting {
         let disable_thp = Mechanism::of(memory, page_sizes).disable_thp;
         let mechanism = Mechanism { disable_thp, ..Mechanism::of(stops, page_sizes) };
-        Rewriting { mechanism, sham: Some(pace), watches_heat: false }
+        Rewriting { mechanism, imitated_pace: Some(pace), watches_heat: false }
     }
 
     /// Base pages in windows that are VMAs of their own, so that accesses to each can be counted.
     pub fn heat(windows: Windows, page_sizes: &PageSizes) -> Rewriting {
         let divided = Policy::plain(Granularity::Thp).within(windows.alternating());
         let mechanism = Mechanism { disable_thp: true, ..Mechanism::of(&divided, page_sizes) };
-        Rewriting { mechanism, sham: None, watches_heat: true }
+        Rewriting { mechanism, imitated_pace: None, watches_heat: true }
     }
 
     /// What is done to calls that stop: nothing in a sham trial, except that PR_SET_THP_DISABLE stays in force if the policy of the
     /// memory sets it.
-    pub fn in_force(&self) -> Mechanism {
-        match self.sham {
+    pub fn applied_mechanism(&self) -> Mechanism {
+        match self.imitated_pace {
             Some(_) => Mechanism {
                 advice: None,
                 prefault: false,
@@ -71,7 +71,7 @@ impl Rewriting {
 
     /// Whether the program's own calls that turn large pages off are answered instead of passed to the kernel.
     pub fn wants_large(&self) -> bool {
-        self.in_force().wants_large()
+        self.applied_mechanism().wants_large()
     }
 
     /// The calls that stop because of the policy. A witness adds more (`freed_ranges`).

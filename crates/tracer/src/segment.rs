@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use policy::size::PageSize;
 
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace::Tid;
 
 /// Where a segment of shared memory would be attached.
@@ -23,7 +23,7 @@ pub enum AttachedRange {
 /// The range that a segment occupies if a task attaches it at `address`. With SHM_RND the kernel rounds the address down;
 /// without, it refuses an unaligned address (`do_shmat`, ipc/shm.c).
 pub fn attached_range(task: Tid, segment: i32, address: u64, base: PageSize) -> io::Result<AttachedRange> {
-    let namespace = |process: &str| if_shown(fs::read_link(format!("/proc/{process}/ns/ipc")).map(Some));
+    let namespace = |process: &str| if_permitted(fs::read_link(format!("/proc/{process}/ns/ipc")).map(Some));
     let (own, of_task) = (namespace("self")?, namespace(&task.to_string())?);
     if own.is_none() || own != of_task {
         return Ok(AttachedRange::Unknown);

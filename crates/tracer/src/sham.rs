@@ -13,7 +13,7 @@ use policy::call::madv;
 
 /// Serves a watched call at the pace of the policy: lets the task make it unchanged, and resumes the task.
 pub fn serve(context: &mut CallContext, mut paused: Paused) -> Result<(), PauseError> {
-    let pace = context.rewriting.sham.unwrap_or_default();
+    let pace = context.rewriting.imitated_pace.unwrap_or_default();
     let mut owed = context.findings.owed;
     if context.rewriting.no_guards && matches!(paused.number(), libc::SYS_mprotect | libc::SYS_mmap) {
         // The policy reads the mapping here. A sham trial reads it too, only because that takes time.

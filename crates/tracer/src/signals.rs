@@ -15,7 +15,7 @@ pub const CAUGHT: [i32; 3] = [libc::SIGINT, libc::SIGTERM, libc::SIGHUP];
 
 /// Seconds after which pagelab exits in any case, counted from the kill of the program ([`Forward::Kill`]): longer than the
 /// subreaper keeps killing.
-const EXIT_TIMEOUT_S: libc::c_uint = subreaper::PATIENCE.as_secs() as libc::c_uint + 5;
+const EXIT_TIMEOUT_S: libc::c_uint = subreaper::NO_DEATH_TIMEOUT.as_secs() as libc::c_uint + 5;
 
 /// The last signal that arrived; 0: none.
 static ARRIVED: AtomicI32 = AtomicI32::new(0);

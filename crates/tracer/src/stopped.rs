@@ -14,11 +14,11 @@ use super::call_context::CallContext;
 use super::content;
 use super::hugetlb::{MSEAL, SET_MEMPOLICY_HOME_NODE};
 use super::paused::{PauseError, Paused};
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace;
 use super::registers::is_error;
 use super::thp_disable;
-use super::witness::Place;
+use super::witness::WindowRange;
 
 /// The policy's view of a system call; `None` for calls that policies do not handle.
 pub fn call_of(number: i64, arguments: [u64; 6]) -> Option<Call> {
@@ -93,7 +93,7 @@ pub struct Stopped<'a, 's> {
 
 impl View for Stopped<'_, '_> {
     fn vma_at(&mut self, address: u64) -> Option<policy::call::Vma> {
-        let found = self.context.findings.value_or_give_up(if_shown(maps::at(self.paused.tid(), address)), None);
+        let found = self.context.findings.value_or_give_up(if_permitted(maps::at(self.paused.tid(), address)), None);
         found.map(|vma| policy::call::Vma {
             start: vma.start,
             end: vma.end,
@@ -134,8 +134,12 @@ impl Kernel for Stopped<'_, '_> {
         };
         let tid = self.paused.tid();
         let process = self.context.tasks.get(tid).map_or(tid, |task| task.process);
-        let places = windows.pieces(before, range).into_iter();
-        self.context.findings.places.extend(places.map(|(range, window)| Place { process, range, window }));
+        let window_ranges = windows.pieces(before, range).into_iter();
+        self.context.findings.window_ranges.extend(window_ranges.map(|(range, window)| WindowRange {
+            process,
+            range,
+            window,
+        }));
     }
 
     /// msync with MS_ASYNC only checks that the range is mapped (mm/msync.c).
@@ -240,7 +244,7 @@ impl Stopped<'_, '_> {
     /// Page size of the memory that is zeroed or copied: the pool's under a hugetlb policy.
     fn content_page_size(&self) -> PageSize {
         let rewriting = self.context.rewriting;
-        if rewriting.in_force().hugetlb { rewriting.large } else { rewriting.base }
+        if rewriting.applied_mechanism().hugetlb { rewriting.large } else { rewriting.base }
     }
 }
 
@@ -252,7 +256,7 @@ pub fn add_madvise(
     how: u64,
 ) -> Result<(), PauseError> {
     // In a sham trial the advice is on zero bytes, which changes nothing.
-    let bytes = if context.rewriting.sham.is_some() { 0 } else { bytes };
+    let bytes = if context.rewriting.imitated_pace.is_some() { 0 } else { bytes };
     let arguments = [address, bytes, how, 0, 0, 0];
     if !context.allows(paused, libc::SYS_madvise, arguments) {
         context.findings.add_cause(Cause::FilteredByProgram, bytes);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::launch::{self, Launch, LaunchError, Started};
 use crate::signals;
-use crate::subreaper::{Root, Subreaper};
+use crate::subreaper::{RootOutcome, Subreaper};
 
 /// How long to wait for the program's end before checking that the subreaper still runs.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
@@ -58,9 +58,9 @@ impl Supervised {
 
     fn status_within(&self, patience: Duration) -> Option<ExitStatus> {
         match self.subreaper.wait_for_root(patience) {
-            Root::Runs => None,
-            Root::Ended { status, .. } => Some(ExitStatus::from_raw(status)),
-            Root::Killed => Some(ExitStatus::from_raw(libc::SIGKILL)),
+            RootOutcome::Runs => None,
+            RootOutcome::Ended { status, .. } => Some(ExitStatus::from_raw(status)),
+            RootOutcome::Killed => Some(ExitStatus::from_raw(libc::SIGKILL)),
         }
     }
 }

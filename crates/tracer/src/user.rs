@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
-use host::if_there;
+use host::if_exists;
 use nix::unistd::geteuid;
 
 /// The user as which a command runs.
@@ -114,7 +114,7 @@ fn with_groups(user: User) -> Result<User, UserError> {
         Some(Ok(text)) => text.split_whitespace().filter_map(|id| id.parse().ok()).collect(),
         Some(Err(code)) => return Err(unanswered(format!("`id -G` ended with {}", ended(code)))),
         None => {
-            let text = if_there(host::content(GROUPS)).map_err(|error| unanswered(format!("{GROUPS}: {error}")))?;
+            let text = if_exists(host::content(GROUPS)).map_err(|error| unanswered(format!("{GROUPS}: {error}")))?;
             text.map(|text| groups_in(&text, &user.name)).unwrap_or_default()
         }
     };
@@ -151,7 +151,7 @@ fn line_of(key: &str) -> Result<Option<User>, UserError> {
 fn output_of(programs: &[&str], words: &[&str]) -> io::Result<Option<Result<String, Option<i32>>>> {
     for program in programs {
         let run = Command::new(program).args(words).stdin(Stdio::null()).stderr(Stdio::null()).output();
-        let Some(output) = if_there(run)? else { continue };
+        let Some(output) = if_exists(run)? else { continue };
         return Ok(Some(if output.status.success() {
             Ok(String::from_utf8_lossy(&output.stdout).into_owned())
         } else {

@@ -1,12 +1,12 @@
 //! [`Witness`]: the interface of an observer that inspects the memory of a tree before it is freed.
 
-use super::freed_ranges::Extent;
+use super::freed_ranges::InspectedRemovals;
 use super::ptrace::Tid;
 use policy::removal::Unwatched;
 
 /// A range of a process's memory, and the window to which it belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct WindowRange {
     /// The process that mapped it.
     pub process: Tid,
     /// The first address, and the length in bytes.
@@ -31,19 +31,19 @@ pub trait Witness {
         Vec::new()
     }
     /// A tick of the clock, if accesses to windows are counted. The ranges are those of all windows so far.
-    fn ticks(&mut self, _places: &[Place]) {}
+    fn ticks(&mut self, _window_ranges: &[WindowRange]) {}
     /// A task frees memory that was not inspected, or can do so from now on. With [`Unwatched::IoUring`] its later forks can, too.
     fn frees_unwatched(&mut self, _task: Tid, _way: Unwatched) {}
     /// Which part of the freed memory the witness wants to inspect.
-    fn extent(&self) -> Extent {
-        Extent::Large
+    fn inspected_removals(&self) -> InspectedRemovals {
+        InspectedRemovals::Large
     }
     /// A task is about to make a call that may free pool pages. Its process has at most this many bytes of them. The witness
     /// must remember the maximum itself, because the kernel records no peak for pool pages.
     fn shrinks_pool(&mut self, _task: Tid, _process: Tid, _pool_bytes: u64) {}
     /// A process was created with a copy of another's memory.
     fn forked(&mut self, _parent: Tid, _child: Tid) {}
-    /// A task is about to replace its memory, which no other process uses, by a new image ([`Extent::All`] only). The
+    /// A task is about to replace its memory, which no other process uses, by a new image ([`InspectedRemovals::All`] only). The
     /// exec can still fail.
     fn replaces(&mut self, _task: Tid) {}
     /// A process has the memory of a new image.

@@ -20,7 +20,7 @@ pub enum DifferenceKind {
     /// Spurious faults: the program loads from a hugetlb page, changes the page's protection or forks, and then stores to several
     /// places in the page. The first store makes the page writable. Natively, some of the later stores fault all the same, in a
     /// random number of cases. No known rule of the kernel explains this.
-    LaterStores,
+    SpuriousStoreFaults,
 }
 
 impl DifferenceKind {
@@ -32,12 +32,12 @@ impl DifferenceKind {
         minimum_differences: &[Difference],
     ) -> Option<DifferenceKind> {
         let both = || differences.iter().chain(minimum_differences);
-        [DifferenceKind::UnseenBetweenSteps, DifferenceKind::LaterStores].into_iter().find(|kind| {
+        [DifferenceKind::UnseenBetweenSteps, DifferenceKind::SpuriousStoreFaults].into_iter().find(|kind| {
             let matches_pattern = match kind {
                 DifferenceKind::UnseenBetweenSteps => {
                     minimum_differences.iter().any(is_unknown) || (!differences.is_empty() && populates_over(minimum))
                 }
-                DifferenceKind::LaterStores => !differences.is_empty() && has_later_stores(minimum),
+                DifferenceKind::SpuriousStoreFaults => !differences.is_empty() && has_later_stores(minimum),
             };
             matches_pattern && both().all(|difference| kind.explains(difference))
         })
@@ -48,7 +48,7 @@ impl DifferenceKind {
         difference.policy.starts_with("hugetlb-")
             && match self {
                 DifferenceKind::UnseenBetweenSteps => is_unknown(difference) || has_fewer_tables(difference),
-                DifferenceKind::LaterStores => has_more_faults(difference),
+                DifferenceKind::SpuriousStoreFaults => has_more_faults(difference),
             }
     }
 
@@ -59,7 +59,7 @@ impl DifferenceKind {
                 "the tracer performed a call in several steps and did not see the memory between them: the measured verdict \
                  is unknown, or only the bytes of page tables differ"
             }
-            DifferenceKind::LaterStores => {
+            DifferenceKind::SpuriousStoreFaults => {
                 "spurious faults: stores to a hugetlb page fault after an earlier store has made it writable"
             }
         }
@@ -78,7 +78,7 @@ fn has_fewer_tables(difference: &Difference) -> bool {
 
 /// Whether the script maps populated memory over other memory (MAP_FIXED and MAP_POPULATE).
 fn populates_over(script: &Script) -> bool {
-    script.0.iter().any(|op| matches!(op, Op::Over { kind: crate::script::MappingKind::Populate, .. }))
+    script.0.iter().any(|op| matches!(op, Op::MapOver { kind: crate::script::MappingKind::Populate, .. }))
 }
 
 fn has_more_faults(difference: &Difference) -> bool {
@@ -146,7 +146,7 @@ mod tests {
     #[test]
     fn only_memory_populated_elsewhere_first_may_have_unseen_tables() {
         let kind = crate::script::MappingKind::Populate;
-        let minimum = Script(vec![Op::Over { slot: 0, offset: 0, pages: 518, protection: 1, kind }]);
+        let minimum = Script(vec![Op::MapOver { slot: 0, offset: 0, pages: 518, protection: 1, kind }]);
         let of = |difference: Difference| {
             DifferenceKind::of(std::slice::from_ref(&difference), &minimum, std::slice::from_ref(&difference))
         };
@@ -162,9 +162,9 @@ mod tests {
             DifferenceKind::of(&difference, &Script(ops.to_vec()), &difference)
         };
         let (load, store) = (touch(Touch::Load, 1), touch(Touch::Store, 3));
-        assert_eq!(kind(&[load, store], &["8", "9"]), Some(DifferenceKind::LaterStores));
+        assert_eq!(kind(&[load, store], &["8", "9"]), Some(DifferenceKind::SpuriousStoreFaults));
         assert_eq!(kind(&[load, store], &["8", "6"]), None);
-        assert_eq!(kind(&[store, Op::Fork, Op::End, store], &["8"]), Some(DifferenceKind::LaterStores));
+        assert_eq!(kind(&[store, Op::Fork, Op::End, store], &["8"]), Some(DifferenceKind::SpuriousStoreFaults));
         assert_eq!(kind(&[store, load], &["8"]), None);
         assert_eq!(kind(&[load, touch(Touch::Store, 2)], &["8"]), None);
     }

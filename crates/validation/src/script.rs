@@ -29,7 +29,7 @@ pub enum Op {
     /// Maps memory and assigns it to the slot.
     Map { slot: usize, pages: usize, protection: u8, kind: MappingKind },
     /// Maps memory over a part of the slot.
-    Over { slot: usize, offset: usize, pages: usize, protection: u8, kind: MappingKind },
+    MapOver { slot: usize, offset: usize, pages: usize, protection: u8, kind: MappingKind },
     /// Unmaps a part of the slot.
     Unmap { slot: usize, offset: usize, pages: usize },
     /// Resizes the whole slot with mremap.
@@ -152,7 +152,7 @@ fn op(random: &mut Pcg64) -> Op {
     let (offset, pages) = (offset(random), pages(random));
     match below(random, 40) {
         0..=8 => Op::Map { slot: slot.max(1), pages, protection: protection(random), kind: kind(random) },
-        9..=10 => Op::Over { slot, offset, pages, protection: protection(random), kind: kind(random) },
+        9..=10 => Op::MapOver { slot, offset, pages, protection: protection(random), kind: kind(random) },
         11..=12 => Op::Unmap { slot, offset, pages },
         13..=14 => Op::Remap { slot: slot.max(1), pages },
         15..=18 => Op::Protect { slot, offset, pages, protection: protection(random) },
@@ -226,7 +226,7 @@ fn write(op: &Op, slots: &mut [Slot], text: &mut String) {
             let shared = kind == MappingKind::Shared;
             slots[slot] = Slot { pages: vec![Some(protection); pages], shared, is_single_vma: true };
         }
-        Op::Over { slot, offset, pages, protection, kind } => {
+        Op::MapOver { slot, offset, pages, protection, kind } => {
             // Shared memory over a part of a slot of private memory would give the slot two kinds of memory.
             let kind = if kind == MappingKind::Shared { MappingKind::Private } else { kind };
             if slots[slot].shared {

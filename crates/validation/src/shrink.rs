@@ -47,8 +47,8 @@ fn smaller(op: &Op) -> Vec<Op> {
             });
             plain.into_iter().chain(lengths(pages).map(|pages| Op::Map { slot, pages, protection, kind })).collect()
         }
-        Op::Over { slot, offset, pages, protection, kind } => {
-            lengths(pages).map(|pages| Op::Over { slot, offset, pages, protection, kind }).collect()
+        Op::MapOver { slot, offset, pages, protection, kind } => {
+            lengths(pages).map(|pages| Op::MapOver { slot, offset, pages, protection, kind }).collect()
         }
         Op::Unmap { slot, offset, pages } => lengths(pages).map(|pages| Op::Unmap { slot, offset, pages }).collect(),
         Op::Remap { slot, pages } => lengths(pages).map(|pages| Op::Remap { slot, pages }).collect(),

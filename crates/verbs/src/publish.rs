@@ -15,7 +15,7 @@ use study::comparison::Comparison;
 use study::guest::{Clock, kernel_of};
 use study::metric::Provenance;
 use study::stats::Outcome;
-use study::stats::boots::{self, Merged, Part};
+use study::stats::boots::{self, MeasuredBoots, Merged};
 
 use crate::failure::{Failure, report};
 use crate::output::{can_be_written, folded, print, print_lines, terminal_width, write, write_page};
@@ -221,7 +221,7 @@ fn unmeasured_warning(comparison: &Comparison) -> Option<&'static str> {
 
 /// Publishes a stored comparison. If its design is over boots, it is shown as arms over boots, with this one boot.
 pub fn publish_stored(comparison: &Comparison, resumptions: &[Resumption], forms: &Forms) -> Result<(), Failure> {
-    match Part::of(comparison).filter(|_| comparison.design.is_over_boots()) {
+    match MeasuredBoots::of(comparison).filter(|_| comparison.design.is_over_boots()) {
         Some(part) => publish_merged(&boots::merge(&[part]).map_err(Failure::input)?, forms),
         None => publish_with_resumptions(comparison, resumptions, forms),
     }

@@ -2,7 +2,7 @@
 //! /dev/kvm`.
 
 use policy::size::PageSize;
-use workloads::kvm::{Access, Clearing, Draw, HostBacking, KvmError, Leaves, Machine, Request, SplitChunk};
+use workloads::kvm::{Access, Clearing, HostBacking, KvmError, Leaves, Machine, RandomWrites, Request, SplitChunk};
 use workloads::memory::base_page;
 
 /// Not a multiple of a word of the log times the slots, so that the last words are only partly used.
@@ -114,15 +114,19 @@ fn refuses_features_that_this_kvm_lacks_with_a_remedy() {
     }
     let refused = |request: &Request| Machine::new(request).unwrap_err();
     let error = refused(&Request { slots: u32::MAX, ..plain });
-    assert!(error.is_lack() && error.to_string().contains("--slots 4294967295: this KVM has at most"), "{error}");
+    assert!(
+        error.is_unsupported() && error.to_string().contains("--slots 4294967295: this KVM has at most"),
+        "{error}"
+    );
     let error = refused(&Request { vcpus: 1 << 30, ..plain });
-    assert!(error.is_lack() && error.to_string().contains("--vcpus 1073741824"), "{error}");
+    assert!(error.is_unsupported() && error.to_string().contains("--vcpus 1073741824"), "{error}");
     let error = refused(&Request { split_chunk: Some(SplitChunk(12345)), ..plain });
     assert!(
-        error.is_lack() && error.to_string().contains(if cfg!(target_arch = "aarch64") { "offers" } else { "arm64" })
+        error.is_unsupported()
+            && error.to_string().contains(if cfg!(target_arch = "aarch64") { "offers" } else { "arm64" })
     );
     let error = refused(&Request { bytes: 1 << 46, backing: HostBacking::Hugetlb(PageSize::M2), ..plain });
-    assert!(error.is_lack() && error.to_string().contains("hugepages-2048kB/nr_hugepages"), "{error}");
+    assert!(error.is_unsupported() && error.to_string().contains("hugepages-2048kB/nr_hugepages"), "{error}");
 }
 
 #[test]
@@ -130,16 +134,16 @@ fn the_guest_writes_the_pages_that_are_drawn_and_the_log_has_no_other() {
     for percent in [0, 30, 100] {
         let small = Request { guest_leaf: PageSize::K4, ..request(Clearing::ByGet) };
         let Some(mut machine) = machine(&small) else { return };
-        machine.pass(Access::Drawn(7, Draw::of_percent(3, 100))).unwrap();
+        machine.pass(Access::Drawn(7, RandomWrites::of_percent(3, 100))).unwrap();
         machine.verify(|_| 7).unwrap();
         machine.set_logging(true).unwrap();
-        let draw = Draw::of_percent(9, percent);
-        machine.pass(Access::Drawn(8, draw)).unwrap();
-        machine.verify(|page| if draw.writes(page) { 8 } else { 7 }).unwrap();
+        let random_writes = RandomWrites::of_percent(9, percent);
+        machine.pass(Access::Drawn(8, random_writes)).unwrap();
+        machine.verify(|page| if random_writes.writes(page) { 8 } else { 7 }).unwrap();
         machine.get_log().unwrap();
-        assert_eq!(machine.missing_page(|page| draw.writes(page)), None);
-        assert_eq!(machine.dirty_pages(), (0..PAGES).filter(|page| draw.writes(*page)).count() as u64);
-        let unwritten = (0..PAGES).find(|page| !draw.writes(*page));
+        assert_eq!(machine.missing_page(|page| random_writes.writes(page)), None);
+        assert_eq!(machine.dirty_pages(), (0..PAGES).filter(|page| random_writes.writes(*page)).count() as u64);
+        let unwritten = (0..PAGES).find(|page| !random_writes.writes(*page));
         assert_eq!(machine.missing_page(|_| true), unwritten);
     }
 }

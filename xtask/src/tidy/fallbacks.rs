@@ -23,7 +23,7 @@ const READS: [&str; 11] = [
     "content",
     "names",
     "required",
-    "if_there",
+    "if_exists",
 ];
 
 /// Findings about `unwrap_or_default` after a read.

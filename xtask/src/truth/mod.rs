@@ -26,7 +26,7 @@ use arguments::{Arguments, Job};
 use bench::Bench;
 use judge::{Cell, FIGURES, Figure};
 use programs::Program;
-use reasons::{Miss, Reasons};
+use reasons::{OffCell, Reasons};
 use row::{Column, Row};
 use tools::Tools;
 
@@ -194,14 +194,15 @@ fn judged_of(trials: &Trials, simulated: &[Figures], launch_faults: f64) -> Resu
 fn summarize(rows: &[Row], variant_rows: &[Row], reasons: &Reasons) -> bool {
     let all =
         || rows.iter().flat_map(|row| row.cells().map(move |(policy, figure, agrees)| (row, policy, figure, agrees)));
-    let key = |row: &Row, policy: &str, figure| -> Miss { (row.program.clone(), policy.to_owned(), figure) };
-    let compared: BTreeSet<Miss> = all().map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
+    let key = |row: &Row, policy: &str, figure| -> OffCell { (row.program.clone(), policy.to_owned(), figure) };
+    let compared: BTreeSet<OffCell> = all().map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
     let off = all().filter(|(.., agrees)| !agrees);
-    let misses: BTreeSet<Miss> = off.map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
+    let off_cells: BTreeSet<OffCell> = off.map(|(row, policy, figure, _)| key(row, policy, figure)).collect();
     let count = |figure: Option<Figure>| {
-        let of =
-            |cells: &BTreeSet<Miss>| cells.iter().filter(|cell| figure.is_none_or(|figure| cell.2 == figure)).count();
-        (of(&compared) - of(&misses), of(&compared))
+        let of = |cells: &BTreeSet<OffCell>| {
+            cells.iter().filter(|cell| figure.is_none_or(|figure| cell.2 == figure)).count()
+        };
+        (of(&compared) - of(&off_cells), of(&compared))
     };
     let (agreeing, cells) = count(None);
     let share = agreeing as f64 / cells.max(1) as f64 * 100.0;
@@ -212,7 +213,7 @@ fn summarize(rows: &[Row], variant_rows: &[Row], reasons: &Reasons) -> bool {
         let (agreeing, cells) = count(Some(figure));
         println!("  {}: {agreeing} of {cells}", figure.name());
     }
-    for (program, policy, figure) in &misses {
+    for (program, policy, figure) in &off_cells {
         if let Some(because) = reasons.of(&(program.clone(), policy.clone(), *figure)) {
             println!("off: {program} under {policy}, {}: {because}", figure.name());
         }
@@ -226,8 +227,8 @@ fn summarize(rows: &[Row], variant_rows: &[Row], reasons: &Reasons) -> bool {
         missing.for_each(|(policy, why)| println!("not in the table: {} under {policy}: {why}", row.program));
         row.differs.iter().for_each(|why| println!("not the same on both sides: {}: {why}", row.program));
     }
-    let mut unsettled = reasons.unsettled(&misses, &compared);
-    unsettled.extend(reasons.unconfirmed(variant_rows));
-    unsettled.iter().for_each(|what| println!("unsettled: {what}"));
-    unsettled.is_empty()
+    let mut needed_changes = reasons.needed_changes(&off_cells, &compared);
+    needed_changes.extend(reasons.unconfirmed(variant_rows));
+    needed_changes.iter().for_each(|what| println!("unsettled: {what}"));
+    needed_changes.is_empty()
 }

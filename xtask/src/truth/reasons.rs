@@ -62,7 +62,7 @@ struct List {
 }
 
 /// A cell that is off: program, policy, figure.
-pub type Miss = (String, String, Figure);
+pub type OffCell = (String, String, Figure);
 
 /// The list of reasons.
 #[derive(Clone, Debug, Default)]
@@ -76,11 +76,11 @@ impl Reasons {
     }
 
     /// The reason why a cell is off; `None` if the list has none.
-    pub fn of(&self, miss: &Miss) -> Option<&str> {
-        self.reason(miss).map(|reason| reason.because.as_str())
+    pub fn of(&self, off_cell: &OffCell) -> Option<&str> {
+        self.reason(off_cell).map(|reason| reason.because.as_str())
     }
 
-    fn reason(&self, (program, policy, figure): &Miss) -> Option<&Reason> {
+    fn reason(&self, (program, policy, figure): &OffCell) -> Option<&Reason> {
         let concerns = |reason: &&Reason| {
             reason.program == *program && reason.policies.contains(policy) && reason.figures.contains(figure)
         };
@@ -130,14 +130,18 @@ impl Reasons {
         unconfirmed
     }
 
-    /// Which changes the list needs: cells that are off and have no reason, and reasons for none of whose cells in `looked` is off.
-    pub fn unsettled(&self, misses: &BTreeSet<Miss>, looked: &BTreeSet<Miss>) -> Vec<String> {
-        let cell = |(program, policy, figure): &Miss| format!("{program} under {policy}, {}", figure.name());
-        let without = misses.iter().filter(|miss| self.of(miss).is_none());
-        let without = without.map(|miss| format!("{}: off without a reason in reasons.toml", cell(miss)));
-        let is_always_off = |looked: &&Miss| self.reason(looked).is_some_and(|reason| !reason.by_chance);
-        let agreed = looked.iter().filter(|looked| !misses.contains(*looked)).filter(is_always_off);
-        let agreed = agreed.map(|looked| format!("{}: agrees, but reasons.toml says why it is off", cell(looked)));
+    /// Which changes the list needs: cells that are off and have no reason, and reasons for none of whose cells in
+    /// `measured_cells` is off.
+    pub fn needed_changes(&self, off_cells: &BTreeSet<OffCell>, measured_cells: &BTreeSet<OffCell>) -> Vec<String> {
+        let cell = |(program, policy, figure): &OffCell| format!("{program} under {policy}, {}", figure.name());
+        let without = off_cells.iter().filter(|off_cell| self.of(off_cell).is_none());
+        let without = without.map(|off_cell| format!("{}: off without a reason in reasons.toml", cell(off_cell)));
+        let is_always_off =
+            |measured_cells: &&OffCell| self.reason(measured_cells).is_some_and(|reason| !reason.by_chance);
+        let agreed =
+            measured_cells.iter().filter(|measured_cells| !off_cells.contains(*measured_cells)).filter(is_always_off);
+        let agreed = agreed
+            .map(|measured_cells| format!("{}: agrees, but reasons.toml says why it is off", cell(measured_cells)));
         without.chain(agreed).collect()
     }
 }
@@ -158,9 +162,9 @@ mod tests {
             without: None,
         };
         let cell = |policy: &str, figure| ("a".to_owned(), policy.to_owned(), figure);
-        let misses = BTreeSet::from([cell("thp", Figure::Faults), cell("base", Figure::Faults)]);
-        let looked = BTreeSet::from([cell("thp", Figure::TableBytes), cell("thp", Figure::Faults)]);
-        let problems = Reasons(vec![reason]).unsettled(&misses, &looked);
+        let off_cells = BTreeSet::from([cell("thp", Figure::Faults), cell("base", Figure::Faults)]);
+        let measured_cells = BTreeSet::from([cell("thp", Figure::TableBytes), cell("thp", Figure::Faults)]);
+        let problems = Reasons(vec![reason]).needed_changes(&off_cells, &measured_cells);
         assert_eq!(problems.len(), 2, "{problems:?}");
         assert!(problems[0].contains("a under base, faults: off without a reason"), "{problems:?}");
         assert!(problems[1].contains("a under thp, table_bytes: agrees"), "{problems:?}");
@@ -193,8 +197,12 @@ mod tests {
             let policies = vec![("base".to_owned(), Ok(vec![(Figure::Faults, cell)]))];
             Row { policies, ..Row::without("sort without chance", "C", &made_with, &[], "") }
         };
-        let looked = BTreeSet::from([("sort".to_owned(), "base".to_owned(), Figure::Faults)]);
-        assert_eq!(reasons.unsettled(&BTreeSet::new(), &looked), Vec::<String>::new(), "by chance it agrees");
+        let measured_cells = BTreeSet::from([("sort".to_owned(), "base".to_owned(), Figure::Faults)]);
+        assert_eq!(
+            reasons.needed_changes(&BTreeSet::new(), &measured_cells),
+            Vec::<String>::new(),
+            "by chance it agrees"
+        );
         assert_eq!(reasons.unconfirmed(&[row(1001.0)]), Vec::<String>::new());
         assert!(reasons.unconfirmed(&[row(1100.0)])[0].contains("sort without chance under base, faults: off"));
     }

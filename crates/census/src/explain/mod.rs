@@ -3,7 +3,7 @@
 
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 use policy::census::Advice;
 use policy::judge::{self, Answer, Examination, FoundMemory, Unread};
 use policy::size::PageSize;
@@ -88,7 +88,7 @@ impl judge::Process for Process<'_> {
 
 /// A kernel before Linux 5.0 has no such line; a process that has ended counts as not disabled.
 fn is_disabled_in(status: io::Result<String>) -> Answer<bool> {
-    let status = if_there(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
+    let status = if_exists(status).map_err(|error| Unread(format!("/proc/PID/status: {error}")))?;
     let is_disabled = |line: &str| line.strip_prefix("THP_enabled:").is_some_and(|value| value.trim() == "0");
     Ok(status.is_some_and(|status| status.lines().any(is_disabled)))
 }
@@ -97,7 +97,7 @@ fn is_disabled_in(status: io::Result<String>) -> Answer<bool> {
 fn is_exhausted(read: impl Fn(&str) -> io::Result<String>, size: PageSize) -> Answer<bool> {
     let number = |file: &str| -> Answer<Option<u64>> {
         let failed = |what: String| Unread(format!("{}: {what}", host::hugetlb_file(size, file)));
-        let text = if_there(read(file)).map_err(|error| failed(error.to_string()))?;
+        let text = if_exists(read(file)).map_err(|error| failed(error.to_string()))?;
         let parsed =
             |text: String| text.trim().parse().map_err(|_| failed(format!("expected a number, found {text:?}")));
         text.map(parsed).transpose()

@@ -2,7 +2,7 @@
 
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 
 use super::error::InspectError;
 use crate::CensusError;
@@ -29,7 +29,7 @@ pub struct Identity {
 /// The parent of a process; `None` where the process is gone, or belongs to another user under `hidepid=1`.
 pub fn parent_of(pid: u32) -> Result<Option<u32>, InspectError> {
     let path = format!("/proc/{pid}/stat");
-    let text = match if_there(host::content(&path)) {
+    let text = match if_exists(host::content(&path)) {
         Ok(Some(text)) => text,
         Ok(None) => return Ok(None),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),

@@ -9,8 +9,8 @@ use host::maps::{self, MalformedLine, Vma, VmaKind};
 use host::read::{escaped_line, next_line};
 use policy::census::Census;
 use policy::inspect::{
-    BasePageSupport, Contents, Context, Cut, Inspection, Kind, Neighbours, Outline, Process as About, Region,
-    RegionMemory, Sight, SmapsInfo, Supply, Surroundings, VmaFacts, VmaPart, accessible_bytes, cuts, explain,
+    BasePageSupport, Contents, Context, Cut, Inspection, Kind, Neighbours, Process as About, Region, RegionBounds,
+    RegionMemory, SmapsInfo, Supply, Surroundings, Visibility, VmaFacts, VmaPart, accessible_bytes, cuts, explain,
     explain_windows, group, recognise,
 };
 use policy::remedy::{Runtime, runtimes};
@@ -53,7 +53,7 @@ pub fn inspect_once(
     let runtimes = runtimes(about.program.as_deref(), &around.code_files, around.is_go);
     let basis = Basis { knows_flags: smaps_info.knows_flags, runtimes, environment: subject.environment() };
     let mut regions = Vec::with_capacity(groups.len());
-    let mut finish = |group: &Range<usize>, outline: &Outline, seen: RegionMemory| {
+    let mut finish = |group: &Range<usize>, outline: &RegionBounds, seen: RegionMemory| {
         let before = group.start.checked_sub(1).map(|before| &facts[before]);
         let neighbours = Neighbours { before, after: facts.get(group.end) };
         let (kind, how) = recognise(&facts[group.clone()], neighbours, &around);
@@ -81,7 +81,7 @@ pub fn inspect_once(
     let jemalloc = if detail.jemalloc { subject.jemalloc(&facts) } else { None };
     let second_stage = (around.has_guest && !detail.memory_only).then(|| subject.second_stage());
     partial.extend(subject.unread());
-    let sight = Sight {
+    let sight = Visibility {
         by_page: subject.is_by_page(),
         folios: subject.sees_folios(),
         flags: smaps_info.knows_flags,
@@ -241,11 +241,11 @@ impl OneInspection<'_> {
         facts.into_iter().flat_map(cut).collect()
     }
 
-    fn outline(&self, vmas: &[VmaFacts]) -> Outline {
+    fn outline(&self, vmas: &[VmaFacts]) -> RegionBounds {
         let (start, end) = (vmas[0].start, vmas[vmas.len() - 1].end);
         let target = self.target(vmas, start, end);
         let sizes = self.subject.sizes();
-        Outline {
+        RegionBounds {
             start,
             end,
             target,
@@ -283,7 +283,7 @@ impl OneInspection<'_> {
         facts: &[VmaFacts],
         groups: &[Range<usize>],
         partial: &mut Vec<String>,
-        finish: &mut impl FnMut(&Range<usize>, &Outline, RegionMemory),
+        finish: &mut impl FnMut(&Range<usize>, &RegionBounds, RegionMemory),
     ) {
         let sizes = self.subject.sizes();
         let mut rest = groups.iter().map(|group| (group, self.outline(&facts[group.clone()])));
@@ -336,7 +336,7 @@ impl OneInspection<'_> {
         facts: &[VmaFacts],
         groups: &[Range<usize>],
         mut sums: HashMap<u64, Census>,
-        finish: &mut impl FnMut(&Range<usize>, &Outline, RegionMemory),
+        finish: &mut impl FnMut(&Range<usize>, &RegionBounds, RegionMemory),
     ) {
         for group in groups {
             let (outline, mut seen) = (self.outline(&facts[group.clone()]), RegionMemory::default());
@@ -354,7 +354,7 @@ impl OneInspection<'_> {
         vmas: &[VmaFacts],
         kind: Kind,
         recognised_by: String,
-        outline: &Outline,
+        outline: &RegionBounds,
         mut seen: RegionMemory,
         basis: &Basis,
     ) -> Region {

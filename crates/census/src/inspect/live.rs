@@ -9,7 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 use host::maps::{Vma, VmaKind};
-use host::{HostError, HugetlbGroups, Root, if_there};
+use host::{HostError, HugetlbGroups, Root, if_exists};
 use policy::call::prot;
 use policy::file_folios::{Version, version};
 use policy::hugetlb::HugetlbLimit;
@@ -62,7 +62,7 @@ impl<'a> Live<'a> {
     /// The value that was read. After an error, records the reason, with the fact that is unknown because of it.
     fn read_or_record<T>(&self, unknown: &str, name: &str, read: io::Result<T>) -> Option<T> {
         let keep = |error: io::Error| self.record_unread(format!("{unknown}: /proc/{}/{name}: {error}", self.pid));
-        if_there(read).unwrap_or_else(|error| {
+        if_exists(read).unwrap_or_else(|error| {
             keep(error);
             None
         })
@@ -89,7 +89,7 @@ impl<'a> Live<'a> {
         let mut found = Descriptors::default();
         for entry in fs::read_dir(format!("/proc/{}/fd", self.pid))? {
             let entry = entry?;
-            let Some(target) = if_there(fs::read_link(entry.path()))? else { continue };
+            let Some(target) = if_exists(fs::read_link(entry.path()))? else { continue };
             let list = match target.as_os_str().as_bytes() {
                 b"anon_inode:kvm-vm" => &mut found.machines,
                 b"anon_inode:kvm-vm-stats" => &mut found.statistics,
@@ -111,7 +111,7 @@ impl<'a> Live<'a> {
     /// Opens the program of the process; `None` if it has none.
     fn program_file(&self) -> io::Result<Option<File>> {
         let exe = Path::new("/proc").join(self.pid.to_string()).join("exe");
-        Ok(if_there(elf::open(&exe, None))?.flatten())
+        Ok(if_exists(elf::open(&exe, None))?.flatten())
     }
 
     /// Opens the files that are mapped as code, except the program. A file that was replaced, or is not visible here, is left
@@ -124,7 +124,7 @@ impl<'a> Live<'a> {
         let mut seen = HashSet::from([program.metadata()?.ino()]);
         let is_code = |vma: &&VmaFacts| vma.inode != 0 && vma.protection & prot::EXEC != 0;
         let opened = |vma: &'b VmaFacts| {
-            let opened = if_there(elf::open(Path::new(&self.in_root(&vma.name)), Some(vma.inode)));
+            let opened = if_exists(elf::open(Path::new(&self.in_root(&vma.name)), Some(vma.inode)));
             opened.map(|file| file.flatten().map(|file| (vma, file))).transpose()
         };
         Ok(vmas.iter().filter(is_code).filter(move |vma| seen.insert(vma.inode)).filter_map(opened))
@@ -170,7 +170,7 @@ impl<'a> Live<'a> {
     fn children(&self) -> io::Result<bool> {
         let mut lists = 0;
         for entry in fs::read_dir(format!("/proc/{}/task", self.pid))? {
-            if let Some(text) = if_there(host::content(entry?.path().join("children")))? {
+            if let Some(text) = if_exists(host::content(entry?.path().join("children")))? {
                 lists += 1;
                 if !text.trim().is_empty() {
                     return Ok(true);

@@ -3,7 +3,7 @@
 use std::fs;
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 
 /// Stack pointers of the threads that wait in the kernel, without the main thread.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub fn of_process(pid: u32) -> io::Result<Stacks> {
         if thread.to_str() == Some(&pid.to_string()) {
             continue;
         }
-        match if_there(host::content(format!("/proc/{pid}/task/{}/syscall", thread.display()))) {
+        match if_exists(host::content(format!("/proc/{pid}/task/{}/syscall", thread.display()))) {
             Ok(text) => stacks.pointers.extend(text.and_then(|text| stack_pointer(&text))),
             Err(error) => drop(stacks.refused.get_or_insert(error)),
         }

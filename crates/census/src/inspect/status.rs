@@ -5,7 +5,7 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
-use host::if_there;
+use host::if_exists;
 use policy::inspect::{BasePageSupport, MemoryLimit, Process, ThpMode};
 
 use super::identity::Identity;
@@ -18,7 +18,7 @@ const SIGCHLD: u64 = 1 << 16;
 /// leaves them empty, without a reason: a capture may lack some.
 pub fn read(subject: &dyn Subject, identity: &Identity, partial: &mut Vec<String>) -> Process {
     let mut text = |name: &str| {
-        let read = if_there(subject.text(name));
+        let read = if_exists(subject.text(name));
         // A capture may lack a file, so a missing one is not reported.
         read.map_err(|error| partial.push(format!("/proc/{}/{name} could not be read: {error}", identity.pid)))
             .ok()
@@ -108,7 +108,7 @@ pub fn memory_limit(directory: &Path) -> io::Result<Option<MemoryLimit>> {
 fn limit_of(group: &Path) -> io::Result<Option<MemoryLimit>> {
     let read = |name: &str| {
         let path = group.join(name);
-        if_there(host::content(&path)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
+        if_exists(host::content(&path)).map_err(|error| io::Error::other(format!("{}: {error}", path.display())))
     };
     // The word `max` is not a number: it means that there is no limit.
     let number = |name: &str| Ok::<_, io::Error>(read(name)?.and_then(|text| text.trim().parse::<u64>().ok()));

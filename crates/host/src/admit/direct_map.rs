@@ -10,7 +10,7 @@ use crate::direct_map::{self, cost_of_leaves, leaves};
 /// What the policy needs: nothing where this boot has such leaves. Otherwise the error names the boot that would have them, or a
 /// demotion that can give them.
 pub fn lower(leaf: PageSize, host: &Host) -> Result<Lowering, Unsupported> {
-    direct_map::standing(leaf, host).admitted()?;
+    direct_map::availability(leaf, host).admitted()?;
     let found = leaves(host)?;
     let (share, file) = (found.share(leaf), found.source.file());
     Ok(Lowering {

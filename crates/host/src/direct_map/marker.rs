@@ -74,7 +74,7 @@ fn not_understood(path: PathBuf, what: String) -> MarkerError {
 
 /// What later results report about a demotion.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct MarkerSummary {
     /// Path of the marker file on the running host.
     pub file: &'static str,
     /// The smallest leaf that pagelab demoted the direct map of this boot to. If the marker cannot be read, base pages are
@@ -85,8 +85,8 @@ pub struct Mark {
 }
 
 /// The mark of a host's boot; `None` where nothing was demoted since it began.
-pub fn mark_of(root: &Root, base: PageSize) -> Option<Mark> {
-    let mark = |leaf, text| Mark { file: MARKER_FILE, leaf, text };
+pub fn mark_of(root: &Root, base: PageSize) -> Option<MarkerSummary> {
+    let mark = |leaf, text| MarkerSummary { file: MARKER_FILE, leaf, text };
     let unknown = |why: String| mark(base, format!("unknown: {why}"));
     if root.file(MARKER_FILE).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
         return None;

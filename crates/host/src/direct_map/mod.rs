@@ -24,5 +24,5 @@ pub use marker::{MARKER_FILE, Marker, MarkerError, mark_of};
 pub(crate) use reading::counted_leaves;
 pub use reading::leaves;
 pub use remainder::Remainder;
-pub use standing::{Standing, standing, standings};
+pub use standing::{Availability, availabilities, availability};
 pub use status::{Status, status};

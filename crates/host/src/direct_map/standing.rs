@@ -1,4 +1,4 @@
-//! [`Standing`]: whether this boot has leaves of a size, can still be given them, or how to get them.
+//! [`Availability`]: whether this boot has leaves of a size, can still be given them, or how to get them.
 
 use policy::size::{PageSize, format_bytes};
 use policy::verdict::Verdict;
@@ -10,7 +10,7 @@ use crate::Host;
 
 /// Whether this boot's direct map has leaves of one size, or how to get them.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Availability {
     /// At least nine tenths of the direct map ([`Verdict::HELD`]) are in leaves of that size.
     Now,
     /// `pagelab direct-map demote` can split larger leaves; this lasts until reboot.
@@ -21,48 +21,48 @@ pub enum Standing {
     Unknown(Unsupported),
 }
 
-impl Standing {
+impl Availability {
     /// `Ok` where the boot has the size now; otherwise the reason and the remedy.
     pub fn admitted(self) -> Result<(), Unsupported> {
         match self {
-            Standing::Now => Ok(()),
-            Standing::ByDemotion(why) | Standing::OtherBoot(why) | Standing::Unknown(why) => Err(why),
+            Availability::Now => Ok(()),
+            Availability::ByDemotion(why) | Availability::OtherBoot(why) | Availability::Unknown(why) => Err(why),
         }
     }
 }
 
-/// The standing of every leaf size that this kernel's direct map can have, smallest first.
-pub fn standings(host: &Host) -> Vec<(PageSize, Standing)> {
-    host.page_sizes().direct_map_leaves().into_iter().map(|leaf| (leaf, standing(leaf, host))).collect()
+/// The availability of every leaf size that this kernel's direct map can have, smallest first.
+pub fn availabilities(host: &Host) -> Vec<(PageSize, Availability)> {
+    host.page_sizes().direct_map_leaves().into_iter().map(|leaf| (leaf, availability(leaf, host))).collect()
 }
 
 /// Whether this boot has direct-map leaves of this size.
-pub fn standing(leaf: PageSize, host: &Host) -> Standing {
+pub fn availability(leaf: PageSize, host: &Host) -> Availability {
     let possible = host.page_sizes().direct_map_leaves();
     if !possible.contains(&leaf) {
         let names: Vec<String> = possible.iter().map(PageSize::to_string).collect();
-        return Standing::OtherBoot(Unsupported {
+        return Availability::OtherBoot(Unsupported {
             reason: format!("page tables of this kernel have no leaves of {leaf}"),
             remedy: format!("one of {}", names.join(", ")),
         });
     }
     let leaves = match leaves(host) {
         Ok(leaves) => leaves,
-        Err(why) => return Standing::Unknown(why),
+        Err(why) => return Availability::Unknown(why),
     };
     if leaves.ratio(leaf) >= Verdict::HELD {
-        return Standing::Now;
+        return Availability::Now;
     }
     let boot = match Boot::of(host) {
         Ok(boot) => boot,
-        Err(error) => return Standing::Unknown(error.into()),
+        Err(error) => return Availability::Unknown(error.into()),
     };
     let reason = reason(&leaves, leaf);
     match demotable(&leaves, leaf, host, &boot) {
-        Ok(()) => Standing::ByDemotion(Unsupported { reason, remedy: demote_or_boot(leaf, host, &boot) }),
+        Ok(()) => Availability::ByDemotion(Unsupported { reason, remedy: demote_or_boot(leaf, host, &boot) }),
         Err(but) => {
             let reason = but.map_or(reason.clone(), |but| format!("{reason}; {but}"));
-            Standing::OtherBoot(Unsupported { reason, remedy: boot_remedy(leaf, host, &boot) })
+            Availability::OtherBoot(Unsupported { reason, remedy: boot_remedy(leaf, host, &boot) })
         }
     }
 }

@@ -3,7 +3,7 @@
 use policy::size::PageSize;
 use study::comparison::Unsupported;
 
-use super::{Changes, Feature, Leaves, Marker, MarkerError, Standing, changes, features, leaves, standings};
+use super::{Availability, Changes, Feature, Leaves, Marker, MarkerError, availabilities, changes, features, leaves};
 use crate::{Host, HostError};
 
 /// All known facts about the direct map.
@@ -16,7 +16,7 @@ pub struct Status {
     /// The features that decide the leaves.
     pub features: Vec<Feature>,
     /// For each leaf size, whether this boot has it or can be given it.
-    pub standings: Vec<(PageSize, Standing)>,
+    pub availabilities: Vec<(PageSize, Availability)>,
     /// What pagelab did to the direct map of this boot.
     pub marker: Result<Option<Marker>, MarkerError>,
     pub kernel_command_line: String,
@@ -31,7 +31,7 @@ pub fn status(host: &Host) -> Result<Status, HostError> {
         leaves: leaves(host),
         changes: changes(host)?,
         features: features(host)?,
-        standings: standings(host),
+        availabilities: availabilities(host),
         marker: Marker::of_boot(host.root(), &machine.boot_id),
         kernel_command_line: machine.kernel_command_line,
         boot_id: machine.boot_id,

@@ -9,7 +9,7 @@ mod vma;
 use std::fs::File;
 use std::io::{self, BufReader};
 
-use crate::absence::if_there;
+use crate::absence::if_exists;
 use crate::read::content;
 use text::first_ending_above;
 
@@ -22,7 +22,7 @@ pub use vma::Vma;
 /// The current mappings of a process in address order; empty where it is gone.
 pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
     let path = format!("/proc/{process}/maps");
-    let Some(text) = if_there(content(&path))? else { return Ok(Vec::new()) };
+    let Some(text) = if_exists(content(&path))? else { return Ok(Vec::new()) };
     let understood =
         |line| parse_line(line).map_err(|expected| io::Error::other(MalformedLine::new(&path, expected, line)));
     text.lines().map(understood).collect()
@@ -32,14 +32,14 @@ pub fn of_process(process: libc::pid_t) -> io::Result<Vec<Vma>> {
 /// in the kernel's tree (Linux 6.11); on older kernels the text is read up to the address.
 pub fn at(process: libc::pid_t, address: u64) -> io::Result<Option<Vma>> {
     let path = format!("/proc/{process}/maps");
-    let Some(mut maps) = if_there(File::open(&path))? else { return Ok(None) };
+    let Some(mut maps) = if_exists(File::open(&path))? else { return Ok(None) };
     let found = match query(&maps, address) {
         Err(error) if error.raw_os_error() == Some(libc::ENOTTY) => {
             first_ending_above(&mut BufReader::new(&mut maps), address, &path)
         }
         found => found.map(|found| found.map(|(vma, _)| vma)),
     };
-    Ok(if_there(found)?.flatten().filter(|vma| vma.start <= address))
+    Ok(if_exists(found)?.flatten().filter(|vma| vma.start <= address))
 }
 
 #[cfg(test)]

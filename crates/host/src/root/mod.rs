@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use nix::sys::stat::SFlag;
 
-use crate::absence::if_there;
+use crate::absence::if_exists;
 use crate::read::{self, HostError};
 use tree::{Bounded, Tree, kind_of, names};
 
@@ -117,7 +117,7 @@ impl Root {
     pub fn has(&self, path: &str) -> io::Result<bool> {
         let found = match &self.tree {
             None => return Path::new(path).try_exists(),
-            Some(tree) => if_there(self.record_refusal(path, tree.resolve(path))),
+            Some(tree) => if_exists(self.record_refusal(path, tree.resolve(path))),
         };
         Ok(found?.is_some())
     }
@@ -125,9 +125,9 @@ impl Root {
     /// Whether a regular file of this name exists. In a captured tree everything except files and directories is refused.
     pub fn has_file(&self, path: &str) -> io::Result<bool> {
         let Some(tree) = &self.tree else {
-            return Ok(if_there(Path::new(path).metadata())?.is_some_and(|found| found.is_file()));
+            return Ok(if_exists(Path::new(path).metadata())?.is_some_and(|found| found.is_file()));
         };
-        match if_there(self.record_refusal(path, tree.resolve(path).and_then(|it| kind_of(&it))))? {
+        match if_exists(self.record_refusal(path, tree.resolve(path).and_then(|it| kind_of(&it))))? {
             None | Some(SFlag::S_IFDIR) => Ok(false),
             Some(_) => self.file(path).map(|_| true),
         }

@@ -51,10 +51,10 @@ fn fifty_kills_leave_the_hosts_own_settings_unchanged() {
 fn if_the_watchdog_is_killed_too_the_settings_are_restored_from_the_journal() {
     let tree = abandoned();
     assert_eq!((tree.value(ENABLED).as_str(), tree.value(POOL).as_str()), ("madvise", "12"));
-    let Recovered::PutBack(report) = tree.site().recover().unwrap() else { panic!("nothing recovered") };
+    let Recovered::PutBack(report) = tree.paths().recover().unwrap() else { panic!("nothing recovered") };
     assert!(report.settings.len() == 4 && !report.has_failed(), "{report}");
     assert!(tree.is_at_rest() && !tree.journal().exists());
-    assert_eq!(tree.site().recover().unwrap(), Recovered::Nothing);
+    assert_eq!(tree.paths().recover().unwrap(), Recovered::Nothing);
 }
 
 /// A process that is killed between a fork and the following exec leaves a child that has all its descriptors.
@@ -66,7 +66,7 @@ fn a_forked_process_that_lives_on_keeps_neither_the_settings_nor_the_lease() {
     let child: i32 = lines.iter().find_map(|line| line.split("CHILD ").nth(1)?.parse().ok()).expect("a child");
     helper.kill().unwrap();
     helper.wait().unwrap();
-    let leased = tree.site().acquire(LIMIT, |_, _| true);
+    let leased = tree.paths().acquire(LIMIT, |_, _| true);
     let at_rest = tree.is_at_rest();
     let holds_the_lock = descriptors(child).contains(&tree.root().join("run/pagelab/lease.lock"));
     kill(child, libc::SIGKILL);

@@ -14,7 +14,7 @@ fn the_next_lease_puts_back_what_the_last_one_left() {
 fn a_journal_of_another_boot_is_void() {
     let tree = abandoned();
     tree.write("/proc/sys/kernel/random/boot_id", "another\n");
-    assert_eq!(tree.site().recover().unwrap(), Recovered::Rebooted { settings: 4 });
+    assert_eq!(tree.paths().recover().unwrap(), Recovered::Rebooted { settings: 4 });
     assert_eq!(tree.value(ENABLED), "madvise", "nothing is written");
     assert!(!tree.journal().exists());
 }
@@ -23,12 +23,12 @@ fn a_journal_of_another_boot_is_void() {
 fn a_setting_that_cannot_be_put_back_keeps_its_journal() {
     let tree = abandoned();
     fs::rename(tree.file(SCAN), tree.root().join("aside")).unwrap();
-    let error = tree.site().acquire(LIMIT, |_, _| true).unwrap_err();
+    let error = tree.paths().acquire(LIMIT, |_, _| true).unwrap_err();
     assert!(matches!(&error, LeaseError::Unrestored { .. }) && error.to_string().contains("echo 4096 >"), "{error}");
     assert!(tree.journal().exists());
     assert_eq!(tree.value(ENABLED), "never", "the others are put back all the same");
     fs::rename(tree.root().join("aside"), tree.file(SCAN)).unwrap();
-    assert!(matches!(tree.site().recover().unwrap(), Recovered::PutBack(report) if !report.has_failed()));
+    assert!(matches!(tree.paths().recover().unwrap(), Recovered::PutBack(report) if !report.has_failed()));
     assert!(tree.is_at_rest() && !tree.journal().exists());
 }
 
@@ -43,7 +43,7 @@ fn a_corrupt_journal_is_neither_ignored_nor_removed() {
         "\u{0}\u{0}\n".to_string(),
     ] {
         fs::write(tree.journal(), &spoiled).unwrap();
-        for error in [tree.site().recover().unwrap_err(), tree.site().acquire(LIMIT, |_, _| true).unwrap_err()] {
+        for error in [tree.paths().recover().unwrap_err(), tree.paths().acquire(LIMIT, |_, _| true).unwrap_err()] {
             let message = error.to_string();
             assert!(matches!(error, LeaseError::JournalCorrupt { .. }) && message.contains("by hand"), "{message}");
         }

@@ -13,8 +13,9 @@ fn settings_are_lent_and_put_back() {
     assert_eq!(lease.set(ENABLED, "always").unwrap(), Written::InFull);
     assert_eq!((tree.value(ENABLED).as_str(), tree.journal().exists()), ("always", true));
     let report = lease.restore().unwrap();
-    let fates: Vec<(&str, &Fate)> = report.settings.iter().map(|one| (one.path.as_str(), &one.fate)).collect();
-    assert_eq!(fates, [(ENABLED, &Fate::Restored), (MIN_FREE, &Fate::Unchanged)]);
+    let fates: Vec<(&str, &ReportedOutcome)> =
+        report.settings.iter().map(|one| (one.path.as_str(), &one.outcome)).collect();
+    assert_eq!(fates, [(ENABLED, &ReportedOutcome::Restored), (MIN_FREE, &ReportedOutcome::Unchanged)]);
     assert!(tree.is_at_rest() && !tree.journal().exists());
     assert_eq!(tree.watchdog(), None);
     assert!(tree.lease().restore().unwrap().settings.is_empty());
@@ -58,7 +59,10 @@ fn a_value_that_the_kernel_changes_as_a_side_effect_is_put_back_last() {
     lease.set(TOP, "never").unwrap();
     tree.write(MIN_FREE, "11111\n");
     let report = lease.restore().unwrap();
-    assert_eq!(report.settings.last().map(|one| (one.path.as_str(), &one.fate)), Some((MIN_FREE, &Fate::Restored)));
+    assert_eq!(
+        report.settings.last().map(|one| (one.path.as_str(), &one.outcome)),
+        Some((MIN_FREE, &ReportedOutcome::Restored))
+    );
     assert!(tree.is_at_rest());
 }
 
@@ -126,16 +130,16 @@ fn a_second_process_waits_and_learns_the_holder() {
     let tree = Tree::new();
     let mut helper = helper(tree.root(), "hold");
     ready(&mut helper);
-    let error = tree.site().acquire(Duration::ZERO, |_, _| true).unwrap_err();
+    let error = tree.paths().acquire(Duration::ZERO, |_, _| true).unwrap_err();
     let LeaseError::Held { holder } = &error else { panic!("{error}") };
     assert_eq!((holder.pid, holder.is_running()), (helper.id() as i32, true));
     assert!(error.to_string().contains("a_process_with_a_lease"), "{error}");
-    assert!(matches!(tree.site().recover(), Err(LeaseError::Held { .. })));
-    let refused = tree.site().acquire(LIMIT, |_, waited| waited < Duration::from_millis(50));
+    assert!(matches!(tree.paths().recover(), Err(LeaseError::Held { .. })));
+    let refused = tree.paths().acquire(LIMIT, |_, waited| waited < Duration::from_millis(50));
     assert!(matches!(refused, Err(LeaseError::Interrupted { .. })), "{refused:?}");
     // The first holder that is reported: while a holder gives the lease up, the file no longer contains its name.
     let mut reported = None;
-    let lease = tree.site().acquire(LIMIT, |holder, _| {
+    let lease = tree.paths().acquire(LIMIT, |holder, _| {
         reported.get_or_insert(holder.pid);
         drop(helper.stdin.take());
         true
@@ -152,7 +156,7 @@ fn a_second_process_waits_and_learns_the_holder() {
 fn many_processes_take_turns() {
     let tree = Tree::new();
     let take = || {
-        let mut lease = tree.site().acquire(LIMIT, |_, _| true).unwrap();
+        let mut lease = tree.paths().acquire(LIMIT, |_, _| true).unwrap();
         assert!(tree.is_at_rest(), "a setting of another lease is in force");
         lease.set(NONE, "0").unwrap();
         lease.restore().unwrap();

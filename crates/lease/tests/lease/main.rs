@@ -15,7 +15,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use lease::{Fate, Hold, Lease, LeaseError, Recovered, Site, Written};
+use lease::{Hold, Lease, LeaseError, LeasePaths, Recovered, ReportedOutcome, Written};
 use testing::{Random, skip};
 
 const ENABLED: &str = "/sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
@@ -70,12 +70,12 @@ impl Tree {
         self.directory.path()
     }
 
-    fn site(&self) -> Site {
-        Site::under(self.root())
+    fn paths(&self) -> LeasePaths {
+        LeasePaths::under(self.root())
     }
 
     fn lease(&self) -> Lease {
-        self.site().acquire(LIMIT, |_, _| true).unwrap()
+        self.paths().acquire(LIMIT, |_, _| true).unwrap()
     }
 
     fn file(&self, path: &str) -> PathBuf {
@@ -178,8 +178,8 @@ fn ready(helper: &mut Child) -> Vec<String> {
 fn a_process_with_a_lease() {
     let root = PathBuf::from(std::env::var_os("LEASE_ROOT").expect("started by another test"));
     let work = std::env::var("LEASE_WORK").expect("started by another test");
-    let site = if root == Path::new("/") { Site::host() } else { Site::under(&root) };
-    let mut lease = site.acquire(TURN, |_, _| true).unwrap();
+    let paths = if root == Path::new("/") { LeasePaths::host() } else { LeasePaths::under(&root) };
+    let mut lease = paths.acquire(TURN, |_, _| true).unwrap();
     match work.as_str() {
         "hold" => {
             lease.apply([(ENABLED, "madvise"), (SCAN, "8192"), (POOL, "12")]).unwrap();

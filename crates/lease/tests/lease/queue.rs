@@ -4,7 +4,7 @@ use super::*;
 
 /// Number of processes that wait for the lock of the tree, which is the number before a newcomer.
 fn waiting(tree: &Tree) -> usize {
-    match tree.site().acquire(Duration::ZERO, |_, _| true) {
+    match tree.paths().acquire(Duration::ZERO, |_, _| true) {
         Err(LeaseError::Held { holder }) => holder.in_front,
         other => panic!("expected the lease to be held, found {other:?}"),
     }
@@ -16,10 +16,10 @@ fn await_waiting(tree: &Tree, count: usize) {
 
 /// Takes a lease, a share, or a lease that its process only needs after reading the settings, briefly; records its name.
 fn take(tree: &Tree, name: &'static str, order: &Mutex<Vec<&'static str>>) {
-    let site = tree.site();
+    let paths = tree.paths();
     let held = match name.split_once(' ').unwrap().0 {
-        "lease" => Hold::Lease(Box::new(site.acquire(LIMIT, |_, _| true).unwrap())),
-        kind => site.hold(LIMIT, |_, _| true, || kind == "change").unwrap(),
+        "lease" => Hold::Lease(Box::new(paths.acquire(LIMIT, |_, _| true).unwrap())),
+        kind => paths.hold(LIMIT, |_, _| true, || kind == "change").unwrap(),
     };
     order.lock().unwrap().push(name);
     match (held, name.starts_with("share")) {
@@ -52,7 +52,7 @@ fn the_lock_is_given_in_the_order_of_arrival() {
 #[test]
 fn a_lease_is_given_before_shares_that_came_later() {
     let tree = Tree::new();
-    let share = tree.site().hold(LIMIT, |_, _| true, || false).unwrap();
+    let share = tree.paths().hold(LIMIT, |_, _| true, || false).unwrap();
     assert!(matches!(share, Hold::Share(_)));
     let names = ["change 1", "share that could have been had at once"];
     assert_eq!(order_of_service(&tree, share, &names), names);
@@ -65,7 +65,7 @@ fn a_waiting_process_that_is_killed_is_out_of_the_queue() {
     let mut first = helper(tree.root(), "hold");
     await_waiting(&tree, 1);
     std::thread::scope(|scope| {
-        let second = scope.spawn(|| tree.site().acquire(LIMIT, |_, _| true).unwrap());
+        let second = scope.spawn(|| tree.paths().acquire(LIMIT, |_, _| true).unwrap());
         await_waiting(&tree, 2);
         first.kill().unwrap();
         first.wait().unwrap();

@@ -10,7 +10,7 @@ use ::policy::call::{Call, Vma, map, mremap};
 use ::policy::carry_out::{Kernel, Outcome};
 use ::policy::cause::Cause;
 use ::policy::decide::View;
-use ::policy::extent::{Extent, Removal};
+use ::policy::extent::{InspectedRemovals, Removal};
 use ::policy::pool::{Content, PoolKernel, Views, carry_out, decide};
 use ::policy::ranges::Ranges;
 use ::policy::size::PageSize;
@@ -39,7 +39,7 @@ enum Backing {
         /// (`vma->vm_pgoff`).
         moved_by: u64,
     },
-    Pool {
+    Hugetlb {
         /// Each mapping of hugetlb pages has its own file, so it is never merged.
         number: u64,
     },
@@ -48,7 +48,7 @@ enum Backing {
 
 /// The state of a process whose memory comes from the hugetlb pool if possible.
 #[derive(Clone, Debug)]
-pub(super) struct Pool {
+pub(super) struct HugetlbProcess {
     mechanism: Mechanism,
     /// The program's view of its memory, and the kernel's.
     views: Views,
@@ -57,22 +57,22 @@ pub(super) struct Pool {
     mappings: u64,
 }
 
-impl Pool {
+impl HugetlbProcess {
     /// A process without memory. Lengths are counted in 4K base pages, as in the recording, even if the machine has larger base
     /// pages.
-    pub fn new(mechanism: Mechanism) -> Pool {
+    pub fn new(mechanism: Mechanism) -> HugetlbProcess {
         let mechanism = Mechanism { base: PageSize::K4, ..mechanism };
-        Pool { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
+        HugetlbProcess { mechanism, views: Views::default(), vmas: Ranges::default(), mappings: 0 }
     }
 
     /// The state of a forked child.
-    pub fn forked(&self) -> Pool {
-        Pool { views: self.views.forked(), ..self.clone() }
+    pub fn forked(&self) -> HugetlbProcess {
+        HugetlbProcess { views: self.views.forked(), ..self.clone() }
     }
 
     /// The state after the process has executed another program.
-    pub fn executed(&self) -> Pool {
-        Pool { mappings: self.mappings, ..Pool::new(self.mechanism) }
+    pub fn executed(&self) -> HugetlbProcess {
+        HugetlbProcess { mappings: self.mappings, ..HugetlbProcess::new(self.mechanism) }
     }
 
     /// Adds memory with which the program starts.
@@ -91,13 +91,13 @@ impl Pool {
         used_ranges: &mut UsedRanges,
         changes: &mut Vec<Change>,
     ) -> i64 {
-        let Pool { mechanism, views, vmas, mappings } = self;
+        let HugetlbProcess { mechanism, views, vmas, mappings } = self;
         let removal = match call {
             Call::Brk { end } => views.heap_removal(end, mechanism.base),
             _ => Removal::by(&call, mechanism.base),
         };
         if let Some(removal) = removal {
-            let is_inspected = Extent::Large.includes(&removal, &call);
+            let is_inspected = InspectedRemovals::Large.includes(&removal, &call);
             let ranges = views.given_back(&removal, mechanism.large).into_iter();
             changes.extend(ranges.map(|(begin, end)| Change::Freed { begin, bytes: end - begin, is_inspected }));
         }
@@ -196,7 +196,7 @@ impl Addresses<'_> {
         let backing = match flags & map::ANONYMOUS != 0 {
             true if is_hugetlb => {
                 *self.mappings += 1;
-                Backing::Pool { number: *self.mappings }
+                Backing::Hugetlb { number: *self.mappings }
             }
             true if flags & map::TYPE == map::PRIVATE && flags & map::GROWSDOWN == 0 => {
                 Backing::Anonymous { moved_by: 0 }

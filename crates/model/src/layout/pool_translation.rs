@@ -1,4 +1,4 @@
-//! The translation of a recorded program under a hugetlb policy: passes the program's calls to [`Pool`], and updates the
+//! The translation of a recorded program under a hugetlb policy: passes the program's calls to [`HugetlbProcess`], and updates the
 //! translation of recorded addresses after each call.
 
 use ::policy::call::{Call, map, mremap};
@@ -8,7 +8,7 @@ use trace::Event;
 use super::Layout;
 use super::change::Change;
 use super::linux::pages;
-use super::pool::Pool;
+use super::pool::HugetlbProcess;
 
 impl Layout {
     /// The changes that a recorded call causes under the policy.
@@ -95,7 +95,7 @@ impl Layout {
                 changes.extend(self.split_call(event).into_iter().map(Change::Call));
             }
             trace::Call::Exec { .. } => {
-                self.pool = self.pool.as_ref().map(Pool::executed);
+                self.pool = self.pool.as_ref().map(HugetlbProcess::executed);
                 changes.push(Change::Call(event.clone()));
             }
             _ => changes.push(Change::Call(event.clone())),

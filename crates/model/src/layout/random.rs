@@ -7,7 +7,7 @@
 
 use trace::Image;
 
-use super::Scheme;
+use super::LayoutParameters;
 use super::linux::{MIN_GAP_BYTES, PAGE, Platform, STACK_BYTES, STACK_END, STACK_GUARD_PAGES};
 
 /// The heap begins less than this number of pages behind its program (`randomize_page` with 1G).
@@ -69,11 +69,11 @@ impl Default for Places {
 
 impl Places {
     /// The places of a program; `image` selects its randomisation.
-    pub fn of(scheme: Scheme, image: Image) -> Places {
+    pub fn of(parameters: LayoutParameters, image: Image) -> Places {
         let number = u64::from(image.process) << 32 | u64::from(image.execs);
-        match scheme.randomisation {
-            Some(randomisation) => Places::randomised(randomisation, scheme.platform, number),
-            None => Places::fixed(scheme.platform),
+        match parameters.randomisation {
+            Some(randomisation) => Places::randomised(randomisation, parameters.platform, number),
+            None => Places::fixed(parameters.platform),
         }
     }
 

@@ -214,9 +214,11 @@ fn places_program_heap_stack_and_interpreter_as_linux_does() {
 fn on_arm64_the_stack_ends_at_the_end_of_user_addresses() {
     const END: u64 = 1 << 47;
     for (page, vdso_pages, vdso_bytes) in [(4096, Some(4), 0x4000), (4096, None, 0x6000), (16384, Some(3), 0xc000)] {
-        let scheme =
-            Scheme { platform: Platform::of("aarch64", page, Some(page * page / 8), vdso_pages), ..Scheme::default() };
-        let mut layout = Layout::new(scheme, Image::default());
+        let parameters = LayoutParameters {
+            platform: Platform::of("aarch64", page, Some(page * page / 8), vdso_pages),
+            ..LayoutParameters::default()
+        };
+        let mut layout = Layout::new(parameters, Image::default());
         let stack = Call::Region { address: QEMU_BASE, bytes: page, protection: 3, name: "[stack]".into() };
         let translated = calls(&mut layout, stack, 0).remove(0);
         assert!(matches!(translated, Call::Region { address, .. } if address == END - page), "{translated:?}");
@@ -234,7 +236,7 @@ fn rounds_and_aligns_mappings_to_the_pages_of_the_kernel() {
     const KIB: u64 = 1 << 10;
     let layout = |page: u64| {
         let platform = Platform::of("aarch64", page, Some(page * page / 8), Some(3));
-        Layout::new(Scheme { platform, ..Scheme::default() }, Image::default())
+        Layout::new(LayoutParameters { platform, ..LayoutParameters::default() }, Image::default())
     };
     let (mut of_4k, mut of_16k) = (layout(4 * KIB), layout(16 * KIB));
     let base = |page: u64| (1 << 47) - (128 << 20) - 3 * page;
@@ -265,7 +267,7 @@ fn rounds_and_aligns_mappings_to_the_pages_of_the_kernel() {
 fn a_mapping_grows_in_place_within_its_last_base_page() {
     const KIB: u64 = 1 << 10;
     let platform = Platform::of("aarch64", 16 * KIB, Some(32 << 20), None);
-    let mut layout = Layout::new(Scheme { platform, ..Scheme::default() }, Image::default());
+    let mut layout = Layout::new(LayoutParameters { platform, ..LayoutParameters::default() }, Image::default());
     mmap(&mut layout, QEMU_BASE, 16 * KIB);
     let first = mmap(&mut layout, QEMU_BASE + HUGE, 20 * KIB);
     let grow = |old_bytes, new_bytes| Call::Mremap {
@@ -358,12 +360,12 @@ fn a_mapping_grows_in_place_only_into_free_addresses() {
 #[test]
 fn a_randomised_layout_has_its_parts_at_the_randomised_places() {
     let image = Image { process: 7, execs: 0 };
-    let scheme = |seed| Scheme {
+    let parameters = |seed| LayoutParameters {
         randomisation: Some(Randomisation { seed, bits: RandomBits::of_addresses(47) }),
-        ..Scheme::default()
+        ..LayoutParameters::default()
     };
-    let lay_out = |scheme: Scheme, image: Image| {
-        let mut layout = Layout::new(scheme, image);
+    let lay_out = |parameters: LayoutParameters, image: Image| {
+        let mut layout = Layout::new(parameters, image);
         let mut region = |address, bytes, name: &str| {
             let translated = calls(&mut layout, Call::Region { address, bytes, protection: 3, name: name.into() }, 0);
             if let Call::Region { address, .. } = translated[0] { address } else { 0 }
@@ -378,19 +380,19 @@ fn a_randomised_layout_has_its_parts_at_the_randomised_places() {
         [program, stack + 8192, linker, heap, first]
     };
     for seed in 0..20 {
-        let places = Places::of(scheme(seed), image);
-        let [program, stack_end, linker, heap, first] = lay_out(scheme(seed), image);
+        let places = Places::of(parameters(seed), image);
+        let [program, stack_end, linker, heap, first] = lay_out(parameters(seed), image);
         assert_eq!((program, stack_end), (places.program, places.stack_end));
         assert_eq!(linker, places.mmap_base - INTERPRETER_BYTES);
         assert_eq!(first, linker - VDSO_BYTES - 8192);
         assert_eq!(heap, program + 8192 + places.heap_gap_bytes);
         assert_eq!(
-            lay_out(scheme(seed), image),
+            lay_out(parameters(seed), image),
             [program, stack_end, linker, heap, first],
             "the layout is deterministic"
         );
-        assert_ne!(lay_out(scheme(seed), image.next())[0], program, "another program has another layout");
+        assert_ne!(lay_out(parameters(seed), image.next())[0], program, "another program has another layout");
     }
-    let fixed = lay_out(Scheme::default(), image);
+    let fixed = lay_out(LayoutParameters::default(), image);
     assert_eq!((fixed[0], fixed[1], fixed[2]), (PROGRAM, STACK_END, MMAP_BASE - INTERPRETER_BYTES));
 }

@@ -22,16 +22,16 @@ fn names_survive_a_round_trip() {
 
 #[test]
 fn page_sizes_are_those_of_the_table_format() {
-    assert_eq!(plan("cascade-lake", "thp").unwrap().granule, Granule::Thp(2 << 20));
-    assert_eq!(plan("cortex-a57", "contig-64k").unwrap().granule, Granule::Contig64k);
+    assert_eq!(plan("cascade-lake", "thp").unwrap().mapping_unit, MappingUnit::Thp(2 << 20));
+    assert_eq!(plan("cortex-a57", "contig-64k").unwrap().mapping_unit, MappingUnit::Contig64k);
     assert_eq!(plan("neoverse-n1", "base-16k").unwrap().format.name, "arm64-16k-48");
     // Linux on RISC-V uses the format with the most levels, whatever their order in the file.
     assert_eq!(plan("rva23", "thp").unwrap().format.name, "sv48+svnapot");
     assert_eq!(plan("rva23", "base-64k").unwrap().format.name, "sv48-64k+svnapot");
     assert_eq!(plan("sifive-u74", "base").unwrap().format.name, "sv39");
     assert_eq!(plan("sapphire-rapids", "base").unwrap().format.name, "x86-64");
-    assert_eq!(plan("neoverse-n1", "hugetlb-32m").unwrap().granule, Granule::Hugetlb(32 << 20));
-    assert_eq!(plan("apple-m1", "thp").unwrap().granule, Granule::Thp(32 << 20));
+    assert_eq!(plan("neoverse-n1", "hugetlb-32m").unwrap().mapping_unit, MappingUnit::Hugetlb(32 << 20));
+    assert_eq!(plan("apple-m1", "thp").unwrap().mapping_unit, MappingUnit::Thp(32 << 20));
     assert_eq!(plan("apple-m1", "base").unwrap().base_bytes, 16 << 10);
 }
 

@@ -1,4 +1,4 @@
-//! The input of feeders (pieces of traces) and their output (batches of steps).
+//! The input of mergers (pieces of traces) and their output (batches of steps).
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ pub(super) struct Runs {
     pub(super) instructions: u64,
 }
 
-/// A block in the form that feeders take.
+/// A block in the form that mergers take.
 #[derive(Clone, Debug)]
 pub(super) enum TracePiece {
     Damaged(String),

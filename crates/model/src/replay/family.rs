@@ -10,7 +10,7 @@ use trace::{Block, Call, Header, Image, Notes, Process, ReadError, Reader};
 use super::batch::{Batch, Step, TracePiece};
 use super::error::ReplayError;
 use super::instructions::Instructions;
-use super::order::Feeder;
+use super::order::ThreadMerger;
 use super::replayed::{Replayed, Unrecorded};
 use crate::layout::Change;
 use crate::simulation::MAX_PROCESSES;
@@ -50,7 +50,7 @@ impl<R: Read> Blocks for Reader<R> {
 }
 
 /// A process that has not ended.
-struct Member<'a> {
+struct LiveProcess<'a> {
     /// Its number among all processes so far.
     number: u32,
     /// The numbers of its ancestors, its parent last.
@@ -60,28 +60,28 @@ struct Member<'a> {
     /// The name of its current trace file; `None` if it is the first process's own trace.
     name: Option<String>,
     blocks: Box<dyn Blocks + 'a>,
-    /// One feeder for each address scheme.
-    feeders: Vec<Feeder>,
+    /// One merger for each set of layout parameters.
+    mergers: Vec<ThreadMerger>,
     at_end: bool,
     instructions: Instructions,
     /// The number of the child for which this process waits.
     waits_for: Option<u32>,
 }
 
-impl Member<'_> {
-    /// The time of its next timestamp; `None` if it is unknown. It does not depend on addresses, so it is the same for all feeders.
+impl LiveProcess<'_> {
+    /// The time of its next timestamp; `None` if it is unknown. It does not depend on addresses, so it is the same for all mergers.
     fn time(&self) -> Option<u64> {
-        self.feeders.first().and_then(Feeder::time)
+        self.mergers.first().and_then(ThreadMerger::time)
     }
 
     /// Whether its trace has timestamps.
     fn is_timed(&self) -> bool {
-        self.feeders.iter().any(Feeder::is_timed)
+        self.mergers.iter().any(ThreadMerger::is_timed)
     }
 
     /// Whether its whole trace has been replayed.
     fn is_done(&self) -> bool {
-        self.at_end && self.feeders.iter().all(Feeder::is_done)
+        self.at_end && self.mergers.iter().all(ThreadMerger::is_done)
     }
 
     /// Adds the name of the process's trace to an error, unless the error names a trace already.
@@ -98,17 +98,17 @@ impl Member<'_> {
 /// Reads the traces of a process, of the processes that it forks and of the programs that they execute, and merges them into one
 /// order: by time, if the traces have timestamps. Without timestamps, a child runs to its end before its parent continues. A child
 /// that shares its parent's memory always runs first, to its end or until it executes a program.
-pub(super) struct Family<'a> {
+pub(super) struct ProcessTree<'a> {
     /// The header of the first process's trace.
     header: Header,
     child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
-    /// For each address scheme, the threads of the simulations that use it.
+    /// For each set of layout parameters, the threads of the simulations that use it.
     workers: &'a [Vec<SyncSender<Arc<Batch>>>],
     replayed: &'a mut Replayed,
     /// Images whose traces were read or are being read.
     images: HashSet<Image>,
     /// Processes that have not ended, in the order in which they were forked.
-    members: Vec<Member<'a>>,
+    live_processes: Vec<LiveProcess<'a>>,
     /// Number of processes so far.
     count: u32,
     /// The number of the process to which the steps belong that were sent last.
@@ -116,31 +116,31 @@ pub(super) struct Family<'a> {
     found_runs: bool,
 }
 
-impl<'a> Family<'a> {
-    /// The family of the process whose trace `reader` reads, with a feeder for each address scheme.
+impl<'a> ProcessTree<'a> {
+    /// The tree of the process whose trace `reader` reads, with a merger for each set of layout parameters.
     pub fn new<R: Read + 'a>(
         reader: Reader<R>,
-        feeders: Vec<Feeder>,
+        mergers: Vec<ThreadMerger>,
         child: &'a mut dyn FnMut(Image) -> io::Result<Option<Child>>,
         workers: &'a [Vec<SyncSender<Arc<Batch>>>],
         replayed: &'a mut Replayed,
-    ) -> Family<'a> {
+    ) -> ProcessTree<'a> {
         let header = reader.header().clone();
         let images = header.process.iter().map(Process::image).collect();
         replayed.executed_instructions = Some(0);
-        let mut family = Family {
+        let mut tree = ProcessTree {
             header,
             child,
             workers,
             replayed,
             images,
-            members: Vec::new(),
+            live_processes: Vec::new(),
             count: 0,
             running: 0,
             found_runs: false,
         };
-        family.join(Vec::new(), None, Box::new(reader), feeders);
-        family
+        tree.join(Vec::new(), None, Box::new(reader), mergers);
+        tree
     }
 
     /// Adds a process and returns its number.
@@ -149,13 +149,23 @@ impl<'a> Family<'a> {
         parents: Vec<u32>,
         name: Option<String>,
         blocks: Box<dyn Blocks + 'a>,
-        feeders: Vec<Feeder>,
+        mergers: Vec<ThreadMerger>,
     ) -> u32 {
         let number = self.count;
         self.count += 1;
         let process = blocks.header().process;
         let (at_end, instructions, waits_for) = (false, Instructions::default(), None);
-        self.members.push(Member { number, parents, process, name, blocks, feeders, at_end, instructions, waits_for });
+        self.live_processes.push(LiveProcess {
+            number,
+            parents,
+            process,
+            name,
+            blocks,
+            mergers,
+            at_end,
+            instructions,
+            waits_for,
+        });
         number
     }
 
@@ -163,11 +173,11 @@ impl<'a> Family<'a> {
     pub fn feed(mut self) -> Result<bool, ReplayError> {
         while let Some(index) = self.next() {
             let advanced = self.advance(index);
-            advanced.map_err(|error| self.members[index].attributed(error))?;
-            if self.members[index].is_done() {
+            advanced.map_err(|error| self.live_processes[index].attributed(error))?;
+            if self.live_processes[index].is_done() {
                 self.note_read(index);
                 if !self.execute(index)? {
-                    let ended = self.members.remove(index);
+                    let ended = self.live_processes.remove(index);
                     self.end(&ended);
                 }
             }
@@ -177,30 +187,35 @@ impl<'a> Family<'a> {
 
     /// The process to continue with: one whose time is unknown, or else the earliest in time. On a tie it is the youngest.
     fn next(&self) -> Option<usize> {
-        let members = self.members.iter().enumerate().rev();
-        let free = members.filter(|(_, member)| member.waits_for.is_none());
-        if self.members.len() >= MAX_PROCESSES {
+        let live_processes = self.live_processes.iter().enumerate().rev();
+        let free = live_processes.filter(|(_, live_process)| live_process.waits_for.is_none());
+        if self.live_processes.len() >= MAX_PROCESSES {
             // All tags are in use, so the youngest process must end first.
             return free.map(|(index, _)| index).next();
         }
-        free.min_by_key(|(_, member)| member.time()).map(|(index, _)| index)
+        free.min_by_key(|(_, live_process)| live_process.time()).map(|(index, _)| index)
     }
 
     /// The time up to which a process can continue before another process must run. There is no limit if no other process can
     /// run.
     fn until(&self, index: usize) -> u64 {
-        if self.members.len() >= MAX_PROCESSES {
+        if self.live_processes.len() >= MAX_PROCESSES {
             return u64::MAX;
         }
-        let others =
-            self.members.iter().enumerate().filter(|(other, member)| *other != index && member.waits_for.is_none());
+        let others = self
+            .live_processes
+            .iter()
+            .enumerate()
+            .filter(|(other, live_process)| *other != index && live_process.waits_for.is_none());
         // A process whose time is unknown may be earlier than all others.
         others
-            .map(
-                |(_, member)| {
-                    if member.at_end { member.time().unwrap_or(u64::MAX) } else { member.time().unwrap_or(0) }
-                },
-            )
+            .map(|(_, live_process)| {
+                if live_process.at_end {
+                    live_process.time().unwrap_or(u64::MAX)
+                } else {
+                    live_process.time().unwrap_or(0)
+                }
+            })
             .min()
             .unwrap_or(u64::MAX)
     }
@@ -210,15 +225,15 @@ impl<'a> Family<'a> {
         if self.send_next(index)? {
             return Ok(());
         }
-        let member = &mut self.members[index];
-        match member.blocks.next_block()? {
+        let live_process = &mut self.live_processes[index];
+        match live_process.blocks.next_block()? {
             Some(block) => {
-                member.instructions.add(&block);
-                self.found_runs |= member.number == 0 && matches!(block, Block::Runs { .. });
+                live_process.instructions.add(&block);
+                self.found_runs |= live_process.number == 0 && matches!(block, Block::Runs { .. });
                 let part = TracePiece::from(block);
-                member.feeders.iter_mut().for_each(|feeder| feeder.take(part.clone()));
+                live_process.mergers.iter_mut().for_each(|merger| merger.take(part.clone()));
             }
-            None => member.at_end = true,
+            None => live_process.at_end = true,
         }
         self.send_next(index).map(drop)
     }
@@ -226,12 +241,12 @@ impl<'a> Family<'a> {
     /// Sends the steps that a process can take now, and handles a fork after them. Returns whether the process advanced.
     fn send_next(&mut self, index: usize) -> Result<bool, ReplayError> {
         let until = self.until(index);
-        let member = &mut self.members[index];
-        let (at_end, number, before) = (member.at_end, member.number, member.time());
-        let batches: Vec<Batch> = member.feeders.iter_mut().map(|feeder| feeder.batch(at_end, until)).collect();
-        let forked = member.feeders.iter_mut().fold(None, |forked, feeder| feeder.forked.take().or(forked));
+        let live_process = &mut self.live_processes[index];
+        let (at_end, number, before) = (live_process.at_end, live_process.number, live_process.time());
+        let batches: Vec<Batch> = live_process.mergers.iter_mut().map(|merger| merger.batch(at_end, until)).collect();
+        let forked = live_process.mergers.iter_mut().fold(None, |forked, merger| merger.forked.take().or(forked));
         let is_empty = batches.iter().all(Batch::is_empty);
-        let moved = !is_empty || forked.is_some() || member.time() != before;
+        let moved = !is_empty || forked.is_some() || live_process.time() != before;
         if !is_empty {
             self.switch(number);
         }
@@ -259,15 +274,15 @@ impl<'a> Family<'a> {
             self.send_to_all(|| Step::UnrecordedFork { shares });
             return Ok(());
         };
-        let parent = self.members[index].process.map(|process| process.process);
-        let reader = self.open(&name, from, image, parent, self.members.len())?;
-        let parent = &self.members[index];
+        let parent = self.live_processes[index].process.map(|process| process.process);
+        let reader = self.open(&name, from, image, parent, self.live_processes.len())?;
+        let parent = &self.live_processes[index];
         let is_timed = parent.is_timed();
         let parents = parent.parents.iter().copied().chain([parent.number]).collect();
-        let feeders = parent.feeders.iter().map(Feeder::child).collect();
-        let child = self.join(parents, Some(name), Box::new(reader), feeders);
+        let mergers = parent.mergers.iter().map(ThreadMerger::child).collect();
+        let child = self.join(parents, Some(name), Box::new(reader), mergers);
         if shares || !is_timed {
-            self.members[index].waits_for = Some(child);
+            self.live_processes[index].waits_for = Some(child);
         }
         self.send_to_all(|| Step::Fork { process: child, shares });
         Ok(())
@@ -275,9 +290,12 @@ impl<'a> Family<'a> {
 
     /// Continues with the program that a process has executed at the end of its trace. Returns whether that program has a trace.
     fn execute(&mut self, index: usize) -> Result<bool, ReplayError> {
-        let member = &mut self.members[index];
-        let executed = member.feeders.iter_mut().fold(None, |executed, feeder| feeder.executed.take().or(executed));
-        let (Some(event), number, process) = (executed, member.number, member.process) else { return Ok(false) };
+        let live_process = &mut self.live_processes[index];
+        let executed =
+            live_process.mergers.iter_mut().fold(None, |executed, merger| merger.executed.take().or(executed));
+        let (Some(event), number, process) = (executed, live_process.number, live_process.process) else {
+            return Ok(false);
+        };
         self.switch(number);
         self.send_to_all(|| Step::Change(Change::Call(event.clone())));
         let next = process.map(|process| Process { execs: process.image().next().execs, ..process });
@@ -289,14 +307,15 @@ impl<'a> Family<'a> {
             return Ok(false);
         };
         // `others` does not count the process itself.
-        let reader = self.open(&name, from, own.image(), own.parent, self.members.len() - 1)?;
+        let reader = self.open(&name, from, own.image(), own.parent, self.live_processes.len() - 1)?;
         self.send_to_all(|| Step::Exec);
         self.replayed.executed += 1;
-        let member = &mut self.members[index];
-        member.feeders = member.feeders.iter().map(|feeder| feeder.image(own.image())).collect();
-        (member.blocks, member.at_end, member.instructions) = (Box::new(reader), false, Instructions::default());
-        (member.process, member.name) = (Some(own), Some(name));
-        self.release_waiting(number, Member::is_timed);
+        let live_process = &mut self.live_processes[index];
+        live_process.mergers = live_process.mergers.iter().map(|merger| merger.image(own.image())).collect();
+        (live_process.blocks, live_process.at_end, live_process.instructions) =
+            (Box::new(reader), false, Instructions::default());
+        (live_process.process, live_process.name) = (Some(own), Some(name));
+        self.release_waiting(number, LiveProcess::is_timed);
         Ok(true)
     }
 
@@ -325,14 +344,14 @@ impl<'a> Family<'a> {
 
     /// Records what a process's trace contained, at its end.
     fn note_read(&mut self, index: usize) {
-        let Member { name, blocks, feeders, instructions, .. } = &self.members[index];
+        let LiveProcess { name, blocks, mergers, instructions, .. } = &self.live_processes[index];
         let counted = self.replayed.executed_instructions.zip(instructions.total());
         self.replayed.executed_instructions = counted.map(|(sum, count)| sum.saturating_add(count));
         let place = name.as_ref().map(|name| format!("{name}: ")).unwrap_or_default();
-        if let Some(feeder) = feeders.first() {
-            self.replayed.damage.extend(feeder.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
-            self.replayed.out_of_order += feeder.replayed.out_of_order;
-            self.replayed.untimed += u64::from(feeder.lacks_times() && !self.header.system);
+        if let Some(merger) = mergers.first() {
+            self.replayed.damage.extend(merger.replayed.damage.iter().map(|damage| format!("{place}{damage}")));
+            self.replayed.out_of_order += merger.replayed.out_of_order;
+            self.replayed.untimed += u64::from(merger.lacks_times() && !self.header.system);
         }
         match name.as_ref().filter(|_| !blocks.is_whole()) {
             Some(name) => self.replayed.cut_off_children.push(name.clone()),
@@ -344,14 +363,14 @@ impl<'a> Family<'a> {
     }
 
     /// Handles the end of a process.
-    fn end(&mut self, ended: &Member<'_>) {
+    fn end(&mut self, ended: &LiveProcess<'_>) {
         // The outcome reports the final state of the first process, so the first process is not removed.
         if ended.parents.is_empty() {
             return;
         }
         self.replayed.children += 1;
         // The nearest ancestor that has not ended.
-        let is_there = |number: &&u32| self.members.iter().any(|member| member.number == **number);
+        let is_there = |number: &&u32| self.live_processes.iter().any(|live_process| live_process.number == **number);
         self.running = ended.parents.iter().rev().find(is_there).copied().unwrap_or(0);
         let next = self.running;
         self.send_to_all(|| Step::End { process: ended.number, next });
@@ -359,9 +378,12 @@ impl<'a> Family<'a> {
     }
 
     /// Releases the processes that wait for process `number` if `may` returns `true` for them.
-    fn release_waiting(&mut self, number: u32, may: impl Fn(&Member<'a>) -> bool) {
-        let waits = self.members.iter_mut().filter(|member| member.waits_for == Some(number) && may(member));
-        waits.for_each(|member| member.waits_for = None);
+    fn release_waiting(&mut self, number: u32, may: impl Fn(&LiveProcess<'a>) -> bool) {
+        let waits = self
+            .live_processes
+            .iter_mut()
+            .filter(|live_process| live_process.waits_for == Some(number) && may(live_process));
+        waits.for_each(|live_process| live_process.waits_for = None);
     }
 
     /// Refuses a trace that does not belong to the recording of the first process.

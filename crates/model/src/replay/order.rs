@@ -27,7 +27,7 @@ const CLONE_THREAD: u64 = 0x1_0000;
 
 /// Merges the blocks and events of all threads into one order.
 #[derive(Debug, Default)]
-pub(super) struct Feeder {
+pub(super) struct ThreadMerger {
     numbers: Numbers,
     new_pages: Vec<u64>,
     threads: Vec<Thread>,
@@ -41,7 +41,7 @@ pub(super) struct Feeder {
     is_timed: bool,
     /// Whether the process has forked.
     has_forked: bool,
-    /// A process that was just forked, and whether it shares the memory. The feeder stops until this is taken.
+    /// A process that was just forked, and whether it shares the memory. The merger stops until this is taken.
     pub(super) forked: Option<(u32, bool)>,
     /// The execve that replaces the program. It is the process's last event: all work of other threads comes before it, even work
     /// that is later in the file.
@@ -58,25 +58,25 @@ pub(super) struct Feeder {
     pub(super) replayed: Replayed,
 }
 
-impl Feeder {
-    /// The feeder of the first process, with a layout if its addresses are translated.
-    pub(super) fn new(layout: Option<Layout>) -> Feeder {
-        Feeder { layout, ..Feeder::default() }
+impl ThreadMerger {
+    /// The merger of the first process, with a layout if its addresses are translated.
+    pub(super) fn new(layout: Option<Layout>) -> ThreadMerger {
+        ThreadMerger { layout, ..ThreadMerger::default() }
     }
 
-    /// A feeder that ignores calls and does not translate addresses.
-    pub(super) fn accesses_only() -> Feeder {
-        Feeder { accesses_only: true, ..Feeder::default() }
+    /// A merger that ignores calls and does not translate addresses.
+    pub(super) fn accesses_only() -> ThreadMerger {
+        ThreadMerger { accesses_only: true, ..ThreadMerger::default() }
     }
 
-    /// The feeder of a process that this one has just forked.
-    pub(super) fn child(&self) -> Feeder {
-        Feeder { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..Feeder::default() }
+    /// The merger of a process that this one has just forked.
+    pub(super) fn child(&self) -> ThreadMerger {
+        ThreadMerger { layout: self.layout.as_ref().map(Layout::forked), is_forked: true, ..ThreadMerger::default() }
     }
 
-    /// The feeder of the program that this process has executed.
-    pub(super) fn image(&self, image: Image) -> Feeder {
-        Feeder { layout: self.layout.as_ref().map(|layout| layout.executed(image)), ..Feeder::default() }
+    /// The merger of the program that this process has executed.
+    pub(super) fn image(&self, image: Image) -> ThreadMerger {
+        ThreadMerger { layout: self.layout.as_ref().map(|layout| layout.executed(image)), ..ThreadMerger::default() }
     }
 
     /// Adds a piece of the trace.

@@ -29,7 +29,7 @@ pub(super) struct Thread {
     pub(super) blocks: VecDeque<PendingBlock>,
     pub(super) windows: Windows,
     pub(super) events: VecDeque<Event>,
-    /// The numbers (`Numbers`) of the first block's pages, and how many of `Feeder::moved_ranges` had been applied to them.
+    /// The numbers (`Numbers`) of the first block's pages, and how many of `ThreadMerger::moved_ranges` had been applied to them.
     pub(super) numbers: Option<(Arc<Vec<u32>>, usize)>,
     /// Number of replayed runs of the first block.
     pub(super) replayed_runs: usize,

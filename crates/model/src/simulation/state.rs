@@ -11,9 +11,9 @@ use super::paths::Paths;
 use super::processes::Processes;
 use super::setup::Setup;
 use super::slot::{FURTHER_LEVELS, FurtherSlot, LANES, MissData, NONE, Slot};
-use crate::layout::{Platform, RandomBits, Randomisation, Scheme};
+use crate::layout::{LayoutParameters, Platform, RandomBits, Randomisation};
 use crate::machine::{AccessKind, Machine};
-use crate::policy::{Granule, ModelPolicy, Unsupported};
+use crate::policy::{MappingUnit, ModelPolicy, Unsupported};
 use crate::relocation::Relocation;
 use crate::space::{self, Kernel, Leaf, Physical, Space, SpaceError};
 use crate::walk::LeafEntry;
@@ -67,14 +67,14 @@ impl Simulation {
 
     /// Whether the policy concerns the kernel's direct map. Addresses are then physical.
     pub fn is_direct(&self) -> bool {
-        matches!(self.setup.plan.granule, Granule::Direct(_))
+        matches!(self.setup.plan.mapping_unit, MappingUnit::Direct(_))
     }
 
-    /// The address scheme of programs of an architecture.
-    pub(crate) fn scheme(&self, architecture: &str) -> Scheme {
+    /// The layout parameters of programs of an architecture.
+    pub(crate) fn parameters(&self, architecture: &str) -> LayoutParameters {
         let platform =
             Platform::of(architecture, self.setup.plan.base_bytes, self.setup.plan.pmd_bytes, self.vdso_pages);
-        Scheme { pool: self.pool_mechanism(), randomisation: self.randomisation, platform }
+        LayoutParameters { pool: self.pool_mechanism(), randomisation: self.randomisation, platform }
     }
 
     /// Whether the program has a randomised layout.
@@ -260,7 +260,7 @@ impl Simulation {
             self.processes.running.reset(first, first + pages);
             self.forget_touched(first, first + pages);
         }
-        for (va, bytes) in self.space.take_aged() {
+        for (va, bytes) in self.space.take_cleared_accessed() {
             self.processes.running.reset(va >> PAGE_SHIFT, va.saturating_add(bytes).div_ceil(1 << PAGE_SHIFT));
         }
     }

@@ -4,7 +4,7 @@ use ::policy::call::madv;
 use paging::Format;
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::vma::{Advice, AtFork, Vma};
 use crate::call::{PROT_READ, PROT_WRITE};
 
@@ -31,15 +31,15 @@ const UNMODELLED: [(u64, &str); 4] = [
     (madv::GUARD_INSTALL, "MADV_GUARD_INSTALL"),
 ];
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     pub(super) fn advise(&mut self, begin: u64, end: u64, advice: u64) -> Result<(), SpaceError> {
         if let Some((_, name)) = UNMODELLED.iter().find(|(number, _)| *number == advice) {
             let bytes = self.costs.unmodelled_advice.entry(name).or_default();
             *bytes = bytes.saturating_add(end - begin);
         }
         match advice {
-            MADV_HUGEPAGE => self.change_vmas(begin, end, |vma| vma.take_advice(Advice::Huge)),
-            MADV_NOHUGEPAGE => self.change_vmas(begin, end, |vma| vma.take_advice(Advice::NoHuge)),
+            MADV_HUGEPAGE => self.change_vmas(begin, end, |vma| vma.set_advice(Advice::Huge)),
+            MADV_NOHUGEPAGE => self.change_vmas(begin, end, |vma| vma.set_advice(Advice::NoHuge)),
             MADV_DONTFORK => self.change_vmas(begin, end, |vma| vma.at_fork = AtFork::Omitted),
             MADV_WIPEONFORK => self.change_vmas(begin, end, |vma| {
                 // The kernel refuses MADV_WIPEONFORK for other memory.

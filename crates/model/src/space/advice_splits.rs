@@ -12,12 +12,12 @@
 use paging::{Error, Format, InputAddress, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::Part;
 use super::physical_layout::{ZERO_PA, is_memory};
 use crate::address::Pa;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Applies MADV_FREE. The range is inspected, because the kernel may drop its content at any time.
     pub(super) fn advise_free(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin.next_multiple_of(self.base), end & !(self.base - 1));

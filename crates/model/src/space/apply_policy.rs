@@ -11,19 +11,19 @@ use paging::Format;
 use trace::Event;
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::vma::{Advice, Backing, Vma};
 use crate::call::PROT_WRITE;
 
 /// The model as the kernel that receives a call of the program.
 struct ModelKernel<'a, F: Format> {
-    paged: &'a mut Paged<F>,
+    spaces: &'a mut AddressSpaces<F>,
     event: &'a Event,
 }
 
 impl<F: Format> View for ModelKernel<'_, F> {
     fn vma_at(&mut self, address: u64) -> Option<::policy::call::Vma> {
-        self.paged.vma_at(address)
+        self.spaces.vma_at(address)
     }
 
     fn excepts_advised(&mut self) -> bool {
@@ -38,14 +38,14 @@ impl<F: Format> Kernel for ModelKernel<'_, F> {
         match *call {
             Call::Mmap { bytes, protection, flags, file, .. } => {
                 let begin = self.event.result as u64;
-                if let Some((begin, end)) = self.paged.checked(begin, bytes) {
-                    self.paged.mmap(begin, end, protection, flags, file as i64)?;
+                if let Some((begin, end)) = self.spaces.checked(begin, bytes) {
+                    self.spaces.mmap(begin, end, protection, flags, file as i64)?;
                 }
                 Ok(self.event.result)
             }
-            Call::Brk { end } => Ok(self.paged.brk(end)? as i64),
+            Call::Brk { end } => Ok(self.spaces.brk(end)? as i64),
             Call::Mprotect { address, bytes, protection } => {
-                self.paged.protect_range(address, address.saturating_add(bytes), protection)?;
+                self.spaces.protect_range(address, address.saturating_add(bytes), protection)?;
                 Ok(0)
             }
             _ => self.original_call(),
@@ -55,17 +55,17 @@ impl<F: Format> Kernel for ModelKernel<'_, F> {
     /// Always succeeds: only calls that succeeded when recorded are applied.
     fn original_call(&mut self) -> Result<i64, SpaceError> {
         match self.event.call {
-            trace::Call::Brk { .. } => Ok(self.paged.brk(self.event.result as u64)? as i64),
+            trace::Call::Brk { .. } => Ok(self.spaces.brk(self.event.result as u64)? as i64),
             _ => {
-                self.paged.apply_unchanged(self.event)?;
+                self.spaces.apply_unchanged(self.event)?;
                 Ok(self.event.result)
             }
         }
     }
 
     fn advise(&mut self, (begin, bytes): (u64, u64), advice: u64) -> Result<(), SpaceError> {
-        match self.paged.checked(begin, bytes) {
-            Some((begin, end)) => self.paged.advise(begin, end, advice),
+        match self.spaces.checked(begin, bytes) {
+            Some((begin, end)) => self.spaces.advise(begin, end, advice),
             None => Ok(()),
         }
     }
@@ -84,7 +84,7 @@ impl<F: Format> Kernel for ModelKernel<'_, F> {
     }
 
     fn record_answer(&mut self, call: &'static str) {
-        self.paged.observations.count_answered(call);
+        self.spaces.observations.count_answered(call);
     }
 }
 
@@ -107,12 +107,12 @@ fn call_of(event: &Event) -> Option<Call> {
     })
 }
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Applies a call as the policy decides.
     pub(super) fn apply_policy(&mut self, event: &Event) -> Result<(), SpaceError> {
         let Some(call) = call_of(event) else { return self.apply_unchanged(event) };
         let (mechanism, mut space) = (self.plan.mechanism, self.processes.running.policy);
-        let mut kernel = ModelKernel { paged: self, event };
+        let mut kernel = ModelKernel { spaces: self, event };
         let actions = decide(&mechanism, &mut space, &call, &mut kernel);
         let outcome = carry_out(actions, mechanism.base, &mut space, &mut kernel)?;
         self.processes.running.policy = space;

@@ -7,10 +7,10 @@
 use paging::{Attributes, Flags, Format, InputAddress, Mapping, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use crate::address::Pa;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Maps a range of memory.
     pub(super) fn map_directly(&mut self, begin: u64, end: u64, leaf_bytes: u64) -> Result<(), SpaceError> {
         let (first, last) = (begin & !(self.base - 1), self.base_end(end));

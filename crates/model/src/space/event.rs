@@ -5,7 +5,7 @@ use paging::{Format, InputAddress};
 use trace::{Call, Event};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::{Part, merged, ranges_by};
 use super::process::Heap;
 use super::vma::{Advice, AtFork, Backing, Locked, Object, Vma};
@@ -13,7 +13,7 @@ use super::witness;
 use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{self, Affected, PAGE_BYTES as CALL_PAGE_BYTES, PROT_READ, PROT_WRITE};
-use crate::policy::Granule;
+use crate::policy::MappingUnit;
 
 // include/uapi/asm-generic/mman-common.h and mman.h: the same on x86-64, arm64 and riscv64.
 const MAP_SHARED: u64 = 1;
@@ -22,13 +22,15 @@ const MAP_GROWSDOWN: u64 = 0x100;
 const MREMAP_DONTUNMAP: u64 = 4;
 const PR_SET_THP_DISABLE: u64 = 41;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Applies a call under the policy. A call that no kernel allows has no effect.
     pub(super) fn apply(&mut self, event: &Event) -> Result<(), SpaceError> {
         if event.result < 0 && event.result > -4096 {
             return Ok(());
         }
-        if let (Granule::Direct(leaf_bytes), Call::Region { address, bytes, .. }) = (self.plan.granule, &event.call) {
+        if let (MappingUnit::Direct(leaf_bytes), Call::Region { address, bytes, .. }) =
+            (self.plan.mapping_unit, &event.call)
+        {
             return self.map_directly(*address, address.saturating_add(*bytes), leaf_bytes);
         }
         self.observations.compare_inspects = witness::compare_inspects(&event.call);
@@ -154,7 +156,7 @@ impl<F: Format> Paged<F> {
     fn backing(&mut self, begin: u64, flags: u64, file: i64) -> Backing {
         let anonymous = flags & MAP_ANONYMOUS != 0 || file < 0;
         match (anonymous, flags & MAP_SHARED != 0) {
-            (true, false) if flags & map::HUGETLB != 0 && self.plan.mechanism.hugetlb => Backing::Pool,
+            (true, false) if flags & map::HUGETLB != 0 && self.plan.mechanism.hugetlb => Backing::Hugetlb,
             (true, false) if flags & MAP_GROWSDOWN != 0 => Backing::Stack,
             (true, false) => Backing::Anonymous,
             (true, true) => Backing::Shared(Object { number: self.swap_cache.new_object(), origin: begin }),
@@ -248,7 +250,7 @@ impl<F: Format> Paged<F> {
         for (begin, vma) in
             self.processes.running.vmas.within(begin, end).iter().filter(|(_, vma)| vma.protection != protection)
         {
-            let is_pool = vma.backing == Backing::Pool;
+            let is_pool = vma.backing == Backing::Hugetlb;
             match changed.last_mut().filter(|(_, end, before)| end == begin && *before == is_pool) {
                 Some((_, end, _)) => *end = vma.end,
                 None => changed.push((*begin, vma.end, is_pool)),
@@ -293,7 +295,7 @@ impl<F: Format> Paged<F> {
         for part in parts.iter().filter(|part| part.bytes == self.base && (part.va + self.base) & (bytes - 1) == 0) {
             let first_pa = (part.pa.0 + self.base).checked_sub(bytes).map(Pa);
             let is_one_folio = |first_pa: Pa| {
-                let found = self.memory.folios.find(first_pa).filter(|(_, folio)| !folio.pinned);
+                let found = self.memory.folios.find(first_pa).filter(|(_, folio)| !folio.is_hugetlb);
                 found.is_some_and(|(at, folio)| part.pa < at + folio.bytes)
             };
             let is_single = self.leaf(part.va).is_some_and(|leaf| leaf.group_bytes == leaf.leaf_bytes);

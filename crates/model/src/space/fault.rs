@@ -4,27 +4,27 @@ use paging::{Error, Format, InputAddress, Sizes};
 
 use super::error::SpaceError;
 use super::folio::{CONTIG_BYTES, Reserved};
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::physical_layout::{ZERO_PA, is_file, is_memory, is_zeros};
 use super::vma::{Advice, AtFork, Backing, Locked, Vma};
 use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{PROT_READ, PROT_WRITE};
-use crate::policy::Granule;
+use crate::policy::MappingUnit;
 
 /// Maximum bytes of a file that one fault maps from the page cache (`fault_around_bytes`, mm/memory.c).
 const FAULT_AROUND_BYTES: u64 = 64 << 10;
 /// Maximum size of a stack: an access below the stack makes it grow, up to this size (the default of `ulimit -s`).
 const STACK_BYTES: u64 = 8 << 20;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Handles a page fault: maps `va`, for a load or a store.
     pub(super) fn fault(&mut self, va: u64, store: bool) -> Result<(), SpaceError> {
         let page = va & !(self.base - 1);
         if page.checked_add(self.base).is_none() {
             return Err(Error::PastTheEnd { va: InputAddress(page), bytes: self.base }.into());
         }
-        if let Granule::Direct(_) = self.plan.granule {
+        if let MappingUnit::Direct(_) = self.plan.mapping_unit {
             return self.map_outside(va);
         }
         let (begin, vma) = self.vma_for(va);
@@ -40,7 +40,7 @@ impl<F: Format> Paged<F> {
         match vma.backing {
             Backing::File | Backing::SharedFile | Backing::Vdso => self.file_fault(page, begin, vma, store),
             Backing::Shared(object) => self.shared_fault(page, begin, vma, object, store),
-            Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred => {
+            Backing::Anonymous | Backing::Hugetlb | Backing::Stack | Backing::Inferred => {
                 self.anonymous_fault(page, begin, vma, store)
             }
         }
@@ -113,15 +113,15 @@ impl<F: Format> Paged<F> {
         {
             return Ok(true);
         }
-        match self.plan.granule {
+        match self.plan.mapping_unit {
             // Even a read allocates a hugetlb page, but maps it read-only (`hugetlb_no_page`, mm/hugetlb.c).
-            Granule::Hugetlb(bytes) if matches!(vma.backing, Backing::Pool | Backing::Inferred) => {
+            MappingUnit::Hugetlb(bytes) if matches!(vma.backing, Backing::Hugetlb | Backing::Inferred) => {
                 self.processes.running.vmas.prepare_anon(page);
                 let protection = if reads_zeros { vma.protection & !PROT_WRITE } else { vma.protection };
-                let sizes = self.processes.running.pool_sizes(bytes);
+                let sizes = self.processes.running.hugetlb_sizes(bytes);
                 self.folio_fault(page, begin, bytes, Vma { protection, ..vma }, sizes)
             }
-            Granule::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
+            MappingUnit::Mthp(bytes) if self.may_be_huge(vma) && !reads_zeros => {
                 // alloc_anon_folio takes the largest enabled order that fits and can be allocated.
                 let smaller = self.kernel.smaller_folios.clone();
                 let mut enabled: Vec<u64> = smaller.into_iter().filter(|smaller| *smaller < bytes).collect();
@@ -134,7 +134,7 @@ impl<F: Format> Paged<F> {
                 }
                 Ok(false)
             }
-            Granule::Contig64k if self.may_be_huge(vma) => {
+            MappingUnit::Contig64k if self.may_be_huge(vma) => {
                 let is_mapped = self.contiguous_fault(page, begin, vma, reads_zeros)?;
                 self.costs.anonymous_faults += u64::from(is_mapped);
                 Ok(is_mapped)
@@ -208,8 +208,8 @@ impl<F: Format> Paged<F> {
         };
         let attributes = self.attributes(vma.protection, vma.protection & PROT_WRITE != 0);
         self.map(window, pa, bytes, sizes, attributes)?;
-        let pinned = matches!(self.plan.granule, Granule::Hugetlb(_));
-        self.memory.folios.add(pa, bytes, self.processes.number, window, pinned);
+        let is_hugetlb = matches!(self.plan.mapping_unit, MappingUnit::Hugetlb(_));
+        self.memory.folios.add(pa, bytes, self.processes.number, window, is_hugetlb);
         self.costs.zero_folio(bytes);
         if sizes.contiguous
             && let Ok(found) = self.processes.running.tables.leaf(InputAddress(window))
@@ -372,7 +372,7 @@ impl<F: Format> Paged<F> {
             return self.map_new_page(page, vma);
         }
         self.drop_range(page, page + self.base)?;
-        if self.plan.granule == Granule::Contig64k
+        if self.plan.mapping_unit == MappingUnit::Contig64k
             && self.may_be_huge(vma)
             && self.contiguous_fault(page, begin, vma, false)?
         {

@@ -19,7 +19,7 @@ pub struct Folios {
     /// Partly mapped folios. Linux queues such folios for a split (`deferred_split_folio`).
     partial: BTreeSet<Pa>,
     /// Number of folios that became partly mapped so far (`split_deferred`).
-    cut_folios: u64,
+    ever_partly_mapped_count: u64,
     /// Blocks of the proposal of 2016 of which only one page is mapped, by process and input address.
     reserved: BTreeMap<(u32, u64), Reserved>,
 }
@@ -31,7 +31,7 @@ pub struct Folio {
     /// Whether a process has touched it since reclaim last checked it.
     pub accessed: bool,
     /// Whether it is a hugetlb page, which is never reclaimed.
-    pub pinned: bool,
+    pub is_hugetlb: bool,
     /// The key by which a process that does not map the folio finds it. Only folios of one page have keys.
     key: Option<CacheKey>,
     /// The state of each page.
@@ -49,7 +49,7 @@ pub struct MappedFolio {
     /// Whether the process maps all its pages.
     pub is_whole: bool,
     /// Whether it is a hugetlb page.
-    pub pinned: bool,
+    pub is_hugetlb: bool,
 }
 
 /// The address at which a process maps a folio.
@@ -89,16 +89,22 @@ impl Folio {
 impl Folios {
     /// Without folios; `base` is the base page size in bytes.
     pub fn new(base: u64) -> Folios {
-        Folios { base, folios: BTreeMap::new(), partial: BTreeSet::new(), cut_folios: 0, reserved: BTreeMap::new() }
+        Folios {
+            base,
+            folios: BTreeMap::new(),
+            partial: BTreeSet::new(),
+            ever_partly_mapped_count: 0,
+            reserved: BTreeMap::new(),
+        }
     }
 
     /// Adds a folio that a process maps completely. It does not count as touched yet.
-    pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, pinned: bool) {
+    pub fn add(&mut self, pa: Pa, bytes: u64, process: u32, va: u64, is_hugetlb: bool) {
         let pages = bytes / self.base;
         let first = FolioMapping { process, va, pages };
         let pages =
             if pages == 1 { Pages::One(Page::NEW) } else { Pages::Many(vec![Page::NEW; pages as usize].into()) };
-        let folio = Folio { bytes, accessed: false, pinned, key: None, pages, first, others: Vec::new() };
+        let folio = Folio { bytes, accessed: false, is_hugetlb, key: None, pages, first, others: Vec::new() };
         self.folios.insert(pa, folio);
     }
 
@@ -124,12 +130,16 @@ impl Folios {
     pub fn mapped_by(&self, pa: Pa, process: u32) -> Option<MappedFolio> {
         let (_, folio) = self.find(pa)?;
         let mapped = folio.mappings().find(|mapping| mapping.process == process).map_or(0, |mapping| mapping.pages);
-        Some(MappedFolio { bytes: folio.bytes, is_whole: mapped * self.base == folio.bytes, pinned: folio.pinned })
+        Some(MappedFolio {
+            bytes: folio.bytes,
+            is_whole: mapped * self.base == folio.bytes,
+            is_hugetlb: folio.is_hugetlb,
+        })
     }
 
     /// Number of folios that became partly mapped so far (`split_deferred`).
-    pub fn cut_folios(&self) -> u64 {
-        self.cut_folios
+    pub fn ever_partly_mapped_count(&self) -> u64 {
+        self.ever_partly_mapped_count
     }
 
     fn find_mut(&mut self, pa: Pa) -> Option<(Pa, &mut Folio)> {
@@ -264,7 +274,7 @@ impl Folios {
                 self.partial.remove(&begin);
                 buddy.release(begin, bytes);
             } else if folio.pages.all().iter().any(|page| page.count == 0) {
-                self.cut_folios += u64::from(self.partial.insert(begin));
+                self.ever_partly_mapped_count += u64::from(self.partial.insert(begin));
             }
             pa = next;
         }
@@ -293,13 +303,13 @@ impl Folios {
     /// which process maps which page.
     pub fn split(&mut self, pa: Pa, buddy: &mut Buddy, costs: &mut Costs) -> bool {
         let Some((begin, folio)) = self.find(pa) else { return false };
-        if folio.bytes == self.base || folio.pinned || folio.mappings().count() > 1 {
+        if folio.bytes == self.base || folio.is_hugetlb || folio.mappings().count() > 1 {
             return false;
         }
         self.partial.remove(&begin);
         let Some(folio) = self.folios.remove(&begin) else { return false };
         let (base, mapping) = (self.base, folio.mappings().next());
-        let (pinned, accessed) = (folio.pinned, folio.accessed);
+        let (is_hugetlb, accessed) = (folio.is_hugetlb, folio.accessed);
         for (index, page) in folio.pages.all().iter().enumerate() {
             let offset = index as u64 * base;
             if page.count == 0 {
@@ -313,7 +323,7 @@ impl Folios {
                 ..mapping
             });
             let pages = Pages::One(*page);
-            let page = Folio { bytes: base, accessed, pinned, key: None, pages, first, others: Vec::new() };
+            let page = Folio { bytes: base, accessed, is_hugetlb, key: None, pages, first, others: Vec::new() };
             self.folios.insert(begin + offset, page);
         }
         costs.folio_splits += 1;

@@ -9,14 +9,14 @@
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::{Part, merged, ranges_by};
 use super::physical_layout::{is_file, is_memory};
 use super::vma::{AtFork, Backing, Vma};
 use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Forks the running process and returns the number of the child.
     pub(super) fn fork_process(&mut self) -> Result<u32, SpaceError> {
         let number = self.processes.add_child()?;
@@ -96,18 +96,18 @@ impl<F: Format> Paged<F> {
     /// Handles a store to write-protected memory: copies it, unless no other process has it (`do_wp_page`,
     /// `do_huge_pmd_wp_page`).
     pub(super) fn copy_on_write(&mut self, page: u64, pa: Pa, vma: Vma) -> Result<(), SpaceError> {
-        let pool_page = self.pool_page(page, pa)?;
+        let hugetlb_page = self.hugetlb_page(page, pa)?;
         let leaf_bytes = self.processes.running.unit_bytes(page).unwrap_or(self.base);
         if self.can_be_reused(pa, leaf_bytes) {
-            let (begin, bytes) = pool_page.unwrap_or((page & !(leaf_bytes - 1), leaf_bytes));
+            let (begin, bytes) = hugetlb_page.unwrap_or((page & !(leaf_bytes - 1), leaf_bytes));
             let attributes = self.attributes(vma.protection | PROT_WRITE, true);
             self.memory.folios.set_exclusive(Pa(pa.0 - (page - begin)), bytes, true);
             return Ok(self.protect(begin, begin + bytes, attributes)?);
         }
-        if let Some((begin, bytes)) = pool_page {
+        if let Some((begin, bytes)) = hugetlb_page {
             // hugetlb_wp copies a whole hugetlb page.
             self.drop_range(begin, begin + bytes)?;
-            let sizes = self.processes.running.pool_sizes(bytes);
+            let sizes = self.processes.running.hugetlb_sizes(bytes);
             if !self.map_new_folio(begin, bytes, vma, sizes)? {
                 return Err(SpaceError::OutOfMemory { va: page, base_bytes: bytes });
             }
@@ -132,8 +132,10 @@ impl<F: Format> Paged<F> {
     }
 
     /// The hugetlb page that contains `page`, mapped at `pa`: its address and size in bytes, if all of it is mapped.
-    pub(super) fn pool_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
-        let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.pinned) else { return Ok(None) };
+    pub(super) fn hugetlb_page(&self, page: u64, pa: Pa) -> Result<Option<(u64, u64)>, Error> {
+        let Some((at, folio)) = self.memory.folios.find(pa).filter(|(_, folio)| folio.is_hugetlb) else {
+            return Ok(None);
+        };
         let Some(begin) = page.checked_sub(pa - at) else { return Ok(None) };
         let (begin, end) = self.mappable(begin, folio.bytes);
         let is_all = |part: &Part| (part.pa, part.bytes) == (at, folio.bytes);

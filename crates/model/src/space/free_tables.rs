@@ -4,24 +4,24 @@
 //! long as the table exists, no leaf can replace it, and faults fill its entries one by one.
 
 use paging::format::named::Named;
-use paging::{Error, Format, Freed, InputAddress};
+use paging::{Error, Format, FreeRequest, InputAddress};
 
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Frees the tables of a range without VMAs, except those that adjacent VMAs also use (`free_pgtables`,
     /// mm/memory.c).
     pub(super) fn free_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
         let (below, above) = self.processes.running.vmas.neighbours(begin, end);
         let (half, half_last) = self.half_around(begin);
-        let room = below.map_or(half, |below| below.next_multiple_of(self.base).clamp(half, begin));
+        let enclosing_va = below.map_or(half, |below| below.next_multiple_of(self.base).clamp(half, begin));
         let last = above.map_or(half_last, |above| (above & !(self.base - 1)).max(end) - 1).min(half_last);
-        let freed = Freed {
-            room: InputAddress(room),
-            room_bytes: last - room + 1,
-            ..Freed::within(InputAddress(begin), end - begin)
+        let request = FreeRequest {
+            enclosing_va: InputAddress(enclosing_va),
+            enclosing_bytes: last - enclosing_va + 1,
+            ..FreeRequest::within(InputAddress(begin), end - begin)
         };
-        self.processes.running.free_tables(&freed, &mut self.costs)
+        self.processes.running.free_tables(&request, &mut self.costs)
     }
 
     /// First and last address of the half of the address space that contains `va`. Programs have the lower half.
@@ -31,8 +31,8 @@ impl<F: Format> Paged<F> {
 
     /// Frees the empty tables of the lowest level that are completely inside a range. Its VMAs are kept.
     pub(super) fn free_page_tables(&mut self, begin: u64, end: u64) -> Result<(), Error> {
-        let freed = Freed { top: 0, ..Freed::within(InputAddress(begin), end - begin) };
-        self.processes.running.free_tables(&freed, &mut self.costs)
+        let request = FreeRequest { top: 0, ..FreeRequest::within(InputAddress(begin), end - begin) };
+        self.processes.running.free_tables(&request, &mut self.costs)
     }
 
     /// Frees the tables that MADV_DONTNEED has emptied, VMA by VMA, if the kernel does that (`reclaim_pt_is_enabled`,

@@ -53,7 +53,7 @@ pub trait Space: Send {
 
     /// Takes the ranges in which reclaim has cleared the accessed bits. Their next accesses must be reported, although the
     /// TLBs keep their entries.
-    fn take_aged(&mut self) -> Vec<(u64, u64)>;
+    fn take_cleared_accessed(&mut self) -> Vec<(u64, u64)>;
 
     /// Adds a range that no event describes: as anonymous memory, or, under a direct map, as memory of the machine.
     fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError>;

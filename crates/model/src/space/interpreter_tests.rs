@@ -15,7 +15,7 @@ use ::policy::call::{Call, madv};
 use paging::{Format, with_format};
 use proptest::prelude::*;
 
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::tests::event;
 use super::vma::{Backing, Vma};
 use super::*;
@@ -63,14 +63,14 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 }
 
 /// Runs a step on both sides. Skips steps that the kernel would refuse.
-fn step_both<F: Format + Send>(traced: &mut TracedProgram, paged: &mut Paged<F>, step: &Step) {
+fn step_both<F: Format + Send>(traced: &mut TracedProgram, spaces: &mut AddressSpaces<F>, step: &Step) {
     let range = |at: u64, pages: u64| (ARENA + at * PAGE, pages.min(PAGES - at) * PAGE);
     let is_mapped = |traced: &TracedProgram, (start, bytes): (u64, u64)| {
         traced.pages.range(start..start + bytes).count() as u64 * PAGE == bytes
     };
     let mut call_both = |call: Call, recorded: trace::Call, result: u64| {
         traced.handle_call(call);
-        paged.event(&event(recorded, result)).unwrap();
+        spaces.event(&event(recorded, result)).unwrap();
     };
     match *step {
         Step::Mmap { at, pages, protection, flags } => {
@@ -85,13 +85,13 @@ fn step_both<F: Format + Send>(traced: &mut TracedProgram, paged: &mut Paged<F>,
         Step::Munmap { at, pages } => {
             let (address, bytes) = range(at, pages);
             traced.unmap(address, address + bytes);
-            paged.event(&event(trace::Call::Munmap { address, bytes }, 0)).unwrap();
+            spaces.event(&event(trace::Call::Munmap { address, bytes }, 0)).unwrap();
         }
         Step::Mprotect { at, pages, protection } => {
             let (address, bytes) = range(at, pages);
             if is_mapped(traced, (address, bytes)) {
                 traced.handle_call(Call::Mprotect { address, bytes, protection });
-                paged.event(&event(trace::Call::Mprotect { address, bytes, protection }, 0)).unwrap();
+                spaces.event(&event(trace::Call::Mprotect { address, bytes, protection }, 0)).unwrap();
             }
         }
         Step::Madvise { at, pages, advice } => {
@@ -99,7 +99,7 @@ fn step_both<F: Format + Send>(traced: &mut TracedProgram, paged: &mut Paged<F>,
             let all = (address..address + bytes).step_by(PAGE as usize).all(|page| traced.is_writable(page));
             if is_mapped(traced, (address, bytes)) && (all || advice != madv::POPULATE_WRITE) {
                 traced.handle_call(Call::Madvise { address, bytes, advice });
-                paged.event(&event(trace::Call::Madvise { address, bytes, advice }, 0)).unwrap();
+                spaces.event(&event(trace::Call::Madvise { address, bytes, advice }, 0)).unwrap();
             }
         }
         Step::Brk { bytes } => {
@@ -118,25 +118,29 @@ fn step_both<F: Format + Send>(traced: &mut TracedProgram, paged: &mut Paged<F>,
                 .collect::<Vec<_>>()
             {
                 traced.write(page);
-                paged.access(page, true).unwrap();
+                spaces.access(page, true).unwrap();
             }
         }
         Step::WriteHeap { at } => {
             let page = (HEAP + at) & !(PAGE - 1);
             if traced.is_writable(page) {
                 traced.write(page);
-                paged.access(page, true).unwrap();
+                spaces.access(page, true).unwrap();
             }
         }
     }
 }
 
-fn run_and_compare<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &[Step]) -> Result<(), TestCaseError> {
+fn run_and_compare<F: Format + Send>(
+    policy: &str,
+    mut spaces: AddressSpaces<F>,
+    steps: &[Step],
+) -> Result<(), TestCaseError> {
     let mut traced = TracedProgram::new(policy);
-    prop_assert_eq!(paged.plan.mechanism, traced.mechanism);
-    step_both(&mut traced, &mut paged, &Step::Brk { bytes: 0 });
+    prop_assert_eq!(spaces.plan.mechanism, traced.mechanism);
+    step_both(&mut traced, &mut spaces, &Step::Brk { bytes: 0 });
     for step in steps {
-        step_both(&mut traced, &mut paged, step);
+        step_both(&mut traced, &mut spaces, step);
         let properties = |vma: &Vma| Attributes {
             protection: vma.protection,
             advice: vma.advice,
@@ -144,7 +148,7 @@ fn run_and_compare<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &
             is_shared: matches!(vma.backing, Backing::Shared(_)),
         };
         let of_model: Vec<(u64, u64, Attributes)> =
-            paged.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end, properties(&vma))).collect();
+            spaces.processes.running.vmas.all().map(|(begin, vma)| (begin, vma.end, properties(&vma))).collect();
         // The model never merges shared mappings, but the naive kernel does, so mappings are compared page by page.
         let by_page = |vmas: &[(u64, u64, Attributes)]| {
             let pages = |(start, end, of): &(u64, u64, Attributes)| {
@@ -161,9 +165,9 @@ fn run_and_compare<F: Format + Send>(policy: &str, mut paged: Paged<F>, steps: &
             "{policy} {step:?}: {of_model:x?} {:x?}",
             traced.vmas()
         );
-        prop_assert_eq!(paged.processes.running.policy, traced.space, "{} {:?}", policy, step);
+        prop_assert_eq!(spaces.processes.running.policy, traced.space, "{} {:?}", policy, step);
     }
-    let (of_model, of_tracer) = (Space::verdict(&paged).unwrap(), traced.verdict());
+    let (of_model, of_tracer) = (Space::verdict(&spaces).unwrap(), traced.verdict());
     prop_assert_eq!(of_model, of_tracer, "{}", policy);
     Ok(())
 }
@@ -180,7 +184,7 @@ proptest! {
     ) {
         let plan = Plan::new(&policy.parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
         with_format!(plan.format.format, format => {
-            run_and_compare(policy, Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+            run_and_compare(policy, AddressSpaces::new(format, &plan, &Physical::default()).unwrap(), &steps)
         })?;
     }
 }
@@ -195,7 +199,7 @@ fn split_leaves_explain_full_slots_on_both_sides() {
     ];
     let plan = Plan::new(&"thp+prefault".parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
     with_format!(plan.format.format, format => {
-        run_and_compare("thp+prefault", Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+        run_and_compare("thp+prefault", AddressSpaces::new(format, &plan, &Physical::default()).unwrap(), &steps)
     })
     .unwrap();
 }

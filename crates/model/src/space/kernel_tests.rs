@@ -191,7 +191,7 @@ fn keeps_recently_used_pages_in_memory() {
     }
     // Touches before the first reclaim are not recorded, so the page may be reclaimed once, but never again.
     assert!(space.costs().swap_faults <= 1, "{:?}", space.costs());
-    assert!(!space.take_aged().is_empty());
+    assert!(!space.take_cleared_accessed().is_empty());
 }
 
 #[test]

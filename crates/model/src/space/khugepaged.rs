@@ -8,13 +8,13 @@
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::physical_layout::is_memory;
 use super::scan::{ScanPosition, count_repeats};
 use super::swap_cache::CacheKey;
 use super::vma::{Advice, Backing, Vma};
 use crate::call::PROT_WRITE;
-use crate::policy::{Granule, MIN_FOLIO_PAGES};
+use crate::policy::{MIN_FOLIO_PAGES, MappingUnit};
 
 /// Number of pages of a window in each state, and whether the window needs no collapse.
 #[derive(Clone, Copy, Debug, Default)]
@@ -25,7 +25,7 @@ struct Window {
     is_huge: bool,
 }
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Runs all scans that are due when the program has executed `instructions` instructions.
     pub(super) fn scan_until(&mut self, instructions: u64) -> Result<(), SpaceError> {
         let Some(huge_bytes) = self.plan.scanned_bytes(&self.kernel) else { return Ok(()) };
@@ -110,8 +110,8 @@ impl<F: Format> Paged<F> {
             // Skips all consecutive empty windows at once.
             let windows = self.empty_windows(window, huge_bytes, vma)?.min(left);
             if windows == 0 {
-                match self.plan.granule {
-                    Granule::Mthp(bytes) => self.collapse_to_folios(window, huge_bytes, bytes, vma)?,
+                match self.plan.mapping_unit {
+                    MappingUnit::Mthp(bytes) => self.collapse_to_folios(window, huge_bytes, bytes, vma)?,
                     _ => self.scan_window(window, huge_bytes, vma)?,
                 }
             }

@@ -4,7 +4,7 @@
 use paging::Format;
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::vma::{Backing, Locked};
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
 
@@ -14,13 +14,13 @@ const MCL_CURRENT: u64 = 1;
 const MCL_FUTURE: u64 = 2;
 const MCL_ONFAULT: u64 = 4;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Locks a range, which splits VMAs at its ends. VMAs of hugetlb pages are not marked as locked (`mlock_fixup`,
     /// mm/mlock.c).
     pub(super) fn lock(&mut self, begin: u64, end: u64, flags: u64) -> Result<(), SpaceError> {
         let locked = if flags & MLOCK_ONFAULT != 0 { Locked::OnFault } else { Locked::All };
         for (begin, vma) in self.processes.running.vmas.within(begin, end) {
-            if vma.backing != Backing::Pool {
+            if vma.backing != Backing::Hugetlb {
                 self.change_vmas(begin, vma.end, |vma| vma.locked = locked)?;
             }
         }

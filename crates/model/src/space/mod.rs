@@ -53,12 +53,12 @@ pub use error::SpaceError;
 pub use interface::Space;
 pub use leaf::{LEVELS, Leaf, Path};
 pub use observations::LeftOut;
-use paged::Paged;
+use paged::AddressSpaces;
 pub use physical_layout::MAX_MEMORY_BYTES;
 
 /// One process with an empty address space, on a machine with this memory.
 pub fn new(plan: &Plan, physical: &Physical) -> Result<Box<dyn Space>, Error> {
-    Ok(with_format!(plan.format.format, format => Box::new(Paged::new(format, plan, physical)?)))
+    Ok(with_format!(plan.format.format, format => Box::new(AddressSpaces::new(format, plan, physical)?)))
 }
 
 #[cfg(test)]

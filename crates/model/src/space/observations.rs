@@ -9,7 +9,7 @@ use ::policy::size::PageSize;
 use serde::Serialize;
 
 use super::folio::CONTIG_BYTES;
-use crate::policy::{Granule, Plan};
+use crate::policy::{MappingUnit, Plan};
 
 #[derive(Clone, Debug)]
 pub(super) struct Observations {
@@ -41,17 +41,17 @@ pub(super) fn size(bytes: u64) -> PageSize {
 }
 
 fn aim(plan: &Plan) -> Aim {
-    match plan.granule {
+    match plan.mapping_unit {
         _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
-        // If THP is tried first, the granule and anything larger count as requested.
-        Granule::Base if plan.thp_bytes.is_some() => Aim::LeafFrom(size(plan.base_bytes)),
-        Granule::Contig64k if plan.thp_bytes.is_some() => Aim::LeafFrom(size(CONTIG_BYTES)),
-        Granule::Base => Aim::Base(size(plan.base_bytes)),
-        Granule::Mthp(bytes) => Aim::Mthp(size(bytes)),
-        Granule::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
-        Granule::Thp(bytes) | Granule::Direct(bytes) => Aim::Leaf(size(bytes)),
+        // If THP is tried first, the unit and anything larger count as requested.
+        MappingUnit::Base if plan.thp_bytes.is_some() => Aim::LeafFrom(size(plan.base_bytes)),
+        MappingUnit::Contig64k if plan.thp_bytes.is_some() => Aim::LeafFrom(size(CONTIG_BYTES)),
+        MappingUnit::Base => Aim::Base(size(plan.base_bytes)),
+        MappingUnit::Mthp(bytes) => Aim::Mthp(size(bytes)),
+        MappingUnit::Hugetlb(bytes) => Aim::Hugetlb(size(bytes)),
+        MappingUnit::Thp(bytes) | MappingUnit::Direct(bytes) => Aim::Leaf(size(bytes)),
         // A contiguous group counts as a leaf.
-        Granule::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
+        MappingUnit::Contig64k => Aim::Leaf(size(CONTIG_BYTES)),
     }
 }
 

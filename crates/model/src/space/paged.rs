@@ -1,5 +1,5 @@
-//! [`Paged`]: the address spaces that share one machine's memory and one table format, behind the interface that a simulation
-//! uses.
+//! [`AddressSpaces`]: the address spaces that share one machine's memory and one table format, behind the interface that a
+//! simulation uses.
 
 use ::policy::cause::Cause;
 use ::policy::size::PageSize;
@@ -25,10 +25,10 @@ use crate::accounting::Accounting;
 use crate::address::Pa;
 use crate::call::{PROT_EXEC, PROT_READ, PROT_WRITE};
 use crate::kernel::Kernel;
-use crate::policy::{Granule, Plan};
+use crate::policy::{MappingUnit, Plan};
 
 /// Address spaces that share one machine's memory and one table format.
-pub(super) struct Paged<F: Format> {
+pub(super) struct AddressSpaces<F: Format> {
     pub(super) plan: Plan,
     pub(super) kernel: Kernel,
     /// Base page size in bytes.
@@ -42,17 +42,17 @@ pub(super) struct Paged<F: Format> {
     /// Shared memory objects that lost a mapping in the current call.
     pub(super) unmapped_objects: Vec<u64>,
     /// The clock hand of reclaim: the next address that it checks. `None` until memory is short for the first time.
-    pub(super) hand: Option<Pa>,
+    pub(super) clock_hand: Option<Pa>,
     pub(super) khugepaged: ScanClock,
     pub(super) costs: Costs,
     /// Facts collected for the verdict.
     pub(super) observations: Observations,
 }
 
-impl<F: Format> Paged<F> {
-    pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<Paged<F>, Error> {
+impl<F: Format> AddressSpaces<F> {
+    pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<AddressSpaces<F>, Error> {
         let mut costs = Costs { processes: 1, ..Costs::default() };
-        Ok(Paged {
+        Ok(AddressSpaces {
             kernel: Kernel::default(),
             base: plan.base_bytes,
             user_end: user_end(&format),
@@ -60,7 +60,7 @@ impl<F: Format> Paged<F> {
             memory: Memory::new(physical, plan.base_bytes),
             swap_cache: SwapCache::default(),
             unmapped_objects: Vec::new(),
-            hand: None,
+            clock_hand: None,
             khugepaged: ScanClock::default(),
             costs,
             observations: Observations::new(plan),
@@ -138,7 +138,7 @@ impl<F: Format> Paged<F> {
     }
 }
 
-impl<F: Format + Send> Space for Paged<F> {
+impl<F: Format + Send> Space for AddressSpaces<F> {
     fn access(&mut self, va: u64, store: bool) -> Result<Leaf, SpaceError> {
         let mut faulted = false;
         // A store faults at most twice: a first fault may map the zero page or a write-protected page, and the second replaces
@@ -228,7 +228,7 @@ impl<F: Format + Send> Space for Paged<F> {
     }
 
     fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {
-        if let Granule::Direct(bytes) = self.plan.granule {
+        if let MappingUnit::Direct(bytes) = self.plan.mapping_unit {
             return self.map_directly(begin, end, bytes);
         }
         let (protection, end) = (PROT_READ | PROT_WRITE | PROT_EXEC, self.base_end(end));
@@ -246,13 +246,13 @@ impl<F: Format + Send> Space for Paged<F> {
         Ok(())
     }
 
-    fn take_aged(&mut self) -> Vec<(u64, u64)> {
-        std::mem::take(&mut self.processes.running.aged)
+    fn take_cleared_accessed(&mut self) -> Vec<(u64, u64)> {
+        std::mem::take(&mut self.processes.running.cleared_accessed)
     }
 
     fn set_kernel(&mut self, kernel: Kernel) {
         let large = kernel.smaller_folios.iter().filter_map(|bytes| PageSize::new(*bytes).ok()).min();
-        if let (Granule::Mthp(_), Some(large)) = (self.plan.granule, large) {
+        if let (MappingUnit::Mthp(_), Some(large)) = (self.plan.mapping_unit, large) {
             // With fallback sizes, even a mapping smaller than the policy's size can have a folio.
             self.plan.mechanism.large = self.plan.mechanism.large.min(large);
         }

@@ -14,7 +14,7 @@ use super::physical_layout::{TABLES_BYTES, tables_pa};
 use super::vma::{Locked, Vmas};
 use crate::address::Pa;
 use crate::call::PROT_EXEC;
-use crate::policy::{Granule, Plan};
+use crate::policy::{MappingUnit, Plan};
 
 /// The ranges that were invalidated in the TLBs: first address and bytes.
 #[derive(Clone, Debug, Default)]
@@ -61,7 +61,7 @@ impl LeafRules {
     pub(super) fn new(format: &impl Format, plan: &Plan) -> LeafRules {
         let flags = Flags::READ | Flags::WRITE | Flags::USER | Flags::STATE;
         let dirty = Attributes { flags, memory: format.normal_memory(), key: 0 };
-        let collapsed = plan.pmd_bytes.filter(|_| matches!(plan.granule, Granule::Mthp(_)));
+        let collapsed = plan.pmd_bytes.filter(|_| matches!(plan.mapping_unit, MappingUnit::Mthp(_)));
         LeafRules { huge_bytes: plan.thp_bytes.or(collapsed), has_dirty: format.leaf(0, dirty, false).is_ok() }
     }
 }
@@ -91,7 +91,7 @@ pub(super) struct Process<F: Format> {
     /// Peak of [`Process::table_bytes`].
     pub(super) peak_table_bytes: u64,
     /// Ranges in which reclaim has cleared the accessed bits.
-    pub(super) aged: Vec<(u64, u64)>,
+    pub(super) cleared_accessed: Vec<(u64, u64)>,
 }
 
 /// The heap, whose end `brk` moves.
@@ -110,7 +110,7 @@ impl Heap {
 
 /// The first addresses of the leaf and of the contiguous group that contain an address in their interior, not at an edge.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Cut {
+pub(super) struct EdgeSplit {
     pub(super) leaf: Option<u64>,
     pub(super) group: Option<u64>,
 }
@@ -187,7 +187,7 @@ impl<F: Format> Process<F> {
             huge_leaves: 0,
             counted_table_bytes: 0,
             peak_table_bytes: 0,
-            aged: Vec::new(),
+            cleared_accessed: Vec::new(),
         })
     }
 
@@ -295,13 +295,13 @@ impl<F: Format> Process<F> {
     }
 
     /// The leaf and the group that would be cut if a VMA began or ended at `va`.
-    pub(super) fn cut_at(&self, va: u64) -> Cut {
-        let Ok(found) = self.tables.leaf(InputAddress(va)) else { return Cut::default() };
+    pub(super) fn edge_split_at(&self, va: u64) -> EdgeSplit {
+        let Ok(found) = self.tables.leaf(InputAddress(va)) else { return EdgeSplit::default() };
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let leaf_bytes = geometry.span(found.level) << format.run_bits();
         let group_bytes = geometry.span(found.level) << format.group_bits(found.level, found.entry);
         let inside = |bytes: u64| (va & (bytes - 1) != 0).then_some(va & !(bytes - 1));
-        Cut { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
+        EdgeSplit { leaf: inside(leaf_bytes), group: inside(group_bytes).filter(|_| group_bytes > leaf_bytes) }
     }
 
     /// Size in bytes of the largest naturally aligned block around `va` that maps contiguous, equally aligned memory with the
@@ -358,7 +358,7 @@ impl<F: Format> Process<F> {
     }
 
     /// The leaf sizes with which a hugetlb page is mapped: one leaf, or a group of smaller leaves.
-    pub(super) fn pool_sizes(&self, bytes: u64) -> Sizes {
+    pub(super) fn hugetlb_sizes(&self, bytes: u64) -> Sizes {
         let (geometry, format) = (self.tables.geometry(), self.tables.format());
         let is_leaf = (1..geometry.levels())
             .any(|level| format.has_leaf(level) && geometry.span(level) << format.run_bits() == bytes);

@@ -7,7 +7,7 @@
 use paging::Format;
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::merged;
 use super::physical_layout::is_memory;
 use super::swap_cache::CacheKey;
@@ -16,7 +16,7 @@ use crate::address::Pa;
 /// Minimum number of pages that one round frees (`SWAP_CLUSTER_MAX`, include/linux/swap.h).
 const CLUSTER_PAGES: u64 = 32;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Allocates a base page for `va`, after reclaim if necessary.
     pub(super) fn allocate_page(&mut self, va: u64) -> Result<Pa, SpaceError> {
         let base_bytes = self.base;
@@ -32,7 +32,7 @@ impl<F: Format> Paged<F> {
 
     /// Marks a page as touched. Has no effect before the first reclaim.
     pub(super) fn touch(&mut self, va: u64) {
-        if self.hand.is_some()
+        if self.clock_hand.is_some()
             && let Some(pa) = self.processes.running.physical(va)
             && is_memory(pa)
         {
@@ -49,10 +49,10 @@ impl<F: Format> Paged<F> {
         let mut freed = 0;
         // One pass clears the accessed bits, a second one reclaims.
         for _ in 0..2 * self.memory.folios.len() {
-            let Some((at, folio)) = self.memory.folios.next(self.hand.unwrap_or_default()) else { break };
-            self.hand = Some(at + folio.bytes);
-            let (bytes, pinned) = (folio.bytes, folio.pinned);
-            if pinned {
+            let Some((at, folio)) = self.memory.folios.next(self.clock_hand.unwrap_or_default()) else { break };
+            self.clock_hand = Some(at + folio.bytes);
+            let (bytes, is_hugetlb) = (folio.bytes, folio.is_hugetlb);
+            if is_hugetlb {
                 continue;
             }
             if std::mem::replace(&mut folio.accessed, false) {
@@ -70,7 +70,7 @@ impl<F: Format> Paged<F> {
 
     /// Records that the accessed bits of a range are cleared, so that its next access is reported.
     fn age(&mut self, process: u32, va: u64, bytes: u64) {
-        self.processes.get_mut(process).into_iter().for_each(|process| process.aged.push((va, bytes)));
+        self.processes.get_mut(process).into_iter().for_each(|process| process.cleared_accessed.push((va, bytes)));
     }
 
     /// Clips a range to addresses that can be mapped. After `mremap` moved a part of a folio, its beginning can be below the

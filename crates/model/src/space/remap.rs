@@ -3,7 +3,7 @@
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::{Part, merged};
 use super::vma::Vma;
 use crate::call::{PROT_READ, PROT_WRITE};
@@ -15,7 +15,7 @@ struct Moved {
     parts: Vec<(Part, u64)>,
 }
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Replaces the mapping from `old` to `old_end` by one from `new` to `new_end`. Both begin at the same address or do not
     /// overlap. With `keeps` (MREMAP_DONTUNMAP) the old mapping remains, empty.
     pub(super) fn remap(

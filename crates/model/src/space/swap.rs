@@ -3,14 +3,14 @@
 use paging::{Error, Format, Sizes};
 
 use super::error::SpaceError;
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::Part;
 use super::swap_cache::CacheKey;
 use super::vma::{Backing, Object, Vma};
 use crate::address::Pa;
 use crate::call::PROT_WRITE;
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// The memory that holds the page with this key, if it is in memory.
     pub(super) fn in_memory(&self, key: CacheKey) -> Option<Pa> {
         let pa = self.swap_cache.pa(key)?;
@@ -23,7 +23,7 @@ impl<F: Format> Paged<F> {
     pub(super) fn can_be_reused(&self, pa: Pa, leaf_bytes: u64) -> bool {
         let is_referenced = self.memory.folios.key(pa).is_some_and(|key| self.swap_cache.contains(key));
         let folios = &self.memory.folios;
-        let is_large = folios.find(pa).is_some_and(|(_, folio)| folio.bytes > leaf_bytes && !folio.pinned);
+        let is_large = folios.find(pa).is_some_and(|(_, folio)| folio.bytes > leaf_bytes && !folio.is_hugetlb);
         let can_be = self.kernel.reuses_large_folios || !is_large;
         folios.is_exclusive(pa) || can_be && folios.can_be_reused(pa, self.processes.number) && !is_referenced
     }

@@ -1,11 +1,11 @@
 //! Changes to a process's tables, with their costs: mapping, unmapping, protecting, splitting.
 
-use paging::{Attributes, Error, Format, Freed, InputAddress, Mapping};
+use paging::{Attributes, Error, Format, FreeRequest, InputAddress, Mapping};
 
 use super::cost::Costs;
 use super::part::Part;
 use super::physical_layout::{is_file, is_memory};
-use super::process::{Cut, Process};
+use super::process::{EdgeSplit, Process};
 
 impl<F: Format> Process<F> {
     pub(super) fn map(&mut self, mapping: &Mapping, costs: &mut Costs) -> Result<(), Error> {
@@ -62,9 +62,9 @@ impl<F: Format> Process<F> {
         Ok(())
     }
 
-    /// Frees the empty tables that `freed` selects.
-    pub(super) fn free_tables(&mut self, freed: &Freed, costs: &mut Costs) -> Result<(), Error> {
-        self.tables.free_empty_tables(freed)?;
+    /// Frees the empty tables that `request` selects.
+    pub(super) fn free_tables(&mut self, request: &FreeRequest, costs: &mut Costs) -> Result<(), Error> {
+        self.tables.free_empty_tables(request)?;
         self.count_tables(costs);
         Ok(())
     }
@@ -72,7 +72,8 @@ impl<F: Format> Process<F> {
     /// Splits the THP leaf that spans an address at which a VMA now begins or ends (`vma_adjust_trans_huge`,
     /// mm/huge_memory.c); `page` is the base page that contains `va`.
     pub(super) fn split_at_edge(&mut self, va: u64, page: u64, costs: &mut Costs) -> Result<(), Error> {
-        let is_cut = self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.cut_at(page).leaf.is_some();
+        let is_cut =
+            self.rules.huge_bytes.is_some() && self.vmas.has_edge(va) && self.edge_split_at(page).leaf.is_some();
         if is_cut { self.split_leaf(page, costs) } else { Ok(()) }
     }
 
@@ -115,9 +116,9 @@ impl<F: Format> Process<F> {
     /// Counts the leaves and groups that a change of this range splits at its ends, and subtracts split THP leaves from the
     /// counts.
     fn count_splits(&mut self, begin: u64, end: u64, costs: &mut Costs) {
-        let (first, last) = (self.cut_at(begin), self.cut_at(end));
-        let is_same = |cut: fn(&Cut) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
-        let count = |cut: fn(&Cut) -> Option<u64>| {
+        let (first, last) = (self.edge_split_at(begin), self.edge_split_at(end));
+        let is_same = |cut: fn(&EdgeSplit) -> Option<u64>| cut(&first).is_some() && cut(&first) == cut(&last);
+        let count = |cut: fn(&EdgeSplit) -> Option<u64>| {
             u64::from(cut(&first).is_some()) + u64::from(cut(&last).is_some()) - u64::from(is_same(cut))
         };
         let (leaves, groups) = (count(|cut| cut.leaf), count(|cut| cut.group));

@@ -3,7 +3,7 @@
 mod pool_space;
 
 use super::*;
-use crate::layout::{Layout, Scheme};
+use crate::layout::{Layout, LayoutParameters};
 use crate::machine::built_in;
 use pool_space::PoolSpace;
 use trace::{Call, Event, Image};
@@ -19,8 +19,8 @@ pub(super) fn space(machine: &str, policy: &str, physical: Physical) -> Box<dyn 
     let plan = Plan::new(&policy.parse().unwrap(), &built_in(machine).unwrap()).unwrap();
     let space = new(&plan, &physical).unwrap();
     if plan.mechanism.hugetlb {
-        let scheme = Scheme { pool: Some(plan.mechanism), ..Scheme::default() };
-        Box::new(PoolSpace { layout: Layout::new(scheme, Image::default()), space })
+        let parameters = LayoutParameters { pool: Some(plan.mechanism), ..LayoutParameters::default() };
+        Box::new(PoolSpace { layout: Layout::new(parameters, Image::default()), space })
     } else {
         space
     }

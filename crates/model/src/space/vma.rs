@@ -13,7 +13,7 @@ pub enum Backing {
     /// Private anonymous memory.
     Anonymous,
     /// Private hugetlb pages (MAP_HUGETLB): anonymous memory to the program.
-    Pool,
+    Hugetlb,
     /// Anonymous memory that grows downwards.
     Stack,
     /// Private memory that no recorded event created. A first read of it may find values other than zero.
@@ -36,7 +36,7 @@ impl Backing {
 
     /// Whether it is private memory without a file.
     pub fn is_private_memory(self) -> bool {
-        matches!(self, Backing::Anonymous | Backing::Pool | Backing::Stack | Backing::Inferred)
+        matches!(self, Backing::Anonymous | Backing::Hugetlb | Backing::Stack | Backing::Inferred)
     }
 }
 
@@ -51,18 +51,18 @@ pub struct Object {
 /// The `anon_vma` (mm/rmap.c) of a VMA that has or had anonymous pages. It decides which VMAs can be merged
 /// (`is_mergeable_anon_vma`, mm/vma.c).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Anon {
+pub struct AnonVma {
     /// VMAs with the same number may be merged.
     number: u64,
     /// Whether the process inherited this by a fork; if so, no new VMA is merged with its VMAs (`vma_had_uncowed_parents`).
     forked: bool,
     /// The distance by which `mremap` moved the VMA's pages (`vm_pgoff`).
-    distance: u64,
+    moved_bytes: u64,
 }
 
-impl Anon {
-    /// The `Anon` of a VMA merged from two; `None` if they cannot be merged.
-    fn merged(one: Option<Anon>, other: Option<Anon>) -> Option<Option<Anon>> {
+impl AnonVma {
+    /// The `AnonVma` of a VMA merged from two; `None` if they cannot be merged.
+    fn merged(one: Option<AnonVma>, other: Option<AnonVma>) -> Option<Option<AnonVma>> {
         match (one, other) {
             (Some(one), Some(other)) => (one == other).then_some(Some(one)),
             (Some(anon), None) | (None, Some(anon)) => anon.merges_with_new().then_some(Some(anon)),
@@ -70,9 +70,9 @@ impl Anon {
         }
     }
 
-    /// Whether a VMA without anonymous pages can be merged with a VMA that has this `Anon`.
+    /// Whether a VMA without anonymous pages can be merged with a VMA that has this `AnonVma`.
     fn merges_with_new(self) -> bool {
-        !self.forked && self.distance == 0
+        !self.forked && self.moved_bytes == 0
     }
 }
 
@@ -110,15 +110,15 @@ pub struct Vma {
     /// Whether its memory counts as committed (`Committed_AS`).
     pub accounting: Accounting,
     /// `None` if it never had anonymous pages.
-    pub anon: Option<Anon>,
+    pub anon: Option<AnonVma>,
     pub at_fork: AtFork,
     pub locked: Locked,
 }
 
 impl Vma {
     /// Sets the advice on large pages. Advice has no effect on hugetlb pages.
-    pub fn take_advice(&mut self, advice: Advice) {
-        if self.backing != Backing::Pool {
+    pub fn set_advice(&mut self, advice: Advice) {
+        if self.backing != Backing::Hugetlb {
             self.advice = advice;
         }
     }
@@ -131,7 +131,7 @@ impl Vma {
             }
             other => other,
         };
-        let anon = self.anon.map(|anon| Anon { distance: anon.distance.wrapping_add(distance), ..anon });
+        let anon = self.anon.map(|anon| AnonVma { moved_bytes: anon.moved_bytes.wrapping_add(distance), ..anon });
         Vma { end: self.end.wrapping_add(distance), backing, anon, ..self }
     }
 
@@ -148,7 +148,7 @@ impl Vma {
 #[derive(Clone, Debug, Default)]
 pub struct Vmas {
     all: BTreeMap<u64, Vma>,
-    /// Number of `Anon` numbers assigned so far.
+    /// Number of `AnonVma` numbers assigned so far.
     anons: u64,
 }
 
@@ -245,14 +245,14 @@ impl Vmas {
         if other.end == address
             && vma.is_like(&other)
             && vma.protection == other.protection
-            && let Some(anon) = Anon::merged(other.anon, vma.anon)
+            && let Some(anon) = AnonVma::merged(other.anon, vma.anon)
         {
             self.all.remove(&address);
             self.all.insert(before, Vma { anon, ..vma });
         }
     }
 
-    /// Prepares the VMA at an address for an anonymous page: unless the VMA has an `Anon`, it takes the number of a neighbour
+    /// Prepares the VMA at an address for an anonymous page: unless the VMA has an `AnonVma`, it takes the number of a neighbour
     /// that has one and differs at most in protection (`find_mergeable_anon_vma`, mm/vma.c), or a new number.
     pub fn prepare_anon(&mut self, address: u64) {
         let Some((begin, vma)) = self.find(address).filter(|(_, vma)| vma.anon.is_none()) else { return };
@@ -262,7 +262,7 @@ impl Vmas {
         let shared = neighbours.filter_map(|neighbour| neighbour.anon).find(|anon| anon.merges_with_new());
         let anon = shared.unwrap_or_else(|| {
             self.anons += 1;
-            Anon { number: self.anons, forked: false, distance: 0 }
+            AnonVma { number: self.anons, forked: false, moved_bytes: 0 }
         });
         self.all.insert(begin, Vma { anon: Some(anon), ..vma });
     }
@@ -277,7 +277,7 @@ impl Vmas {
             vma.locked = Locked::No;
             if let Some(anon) = &mut vma.anon {
                 child.anons += 1;
-                *anon = Anon { number: child.anons, forked: true, ..*anon };
+                *anon = AnonVma { number: child.anons, forked: true, ..*anon };
             }
         }
         child
@@ -373,7 +373,7 @@ mod tests {
         let mut child = parent.forked();
         child.insert(0x3000, Vma { end: 0x5000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x5000, 3)]);
-        // A new VMA in the child gets a new `Anon`, and the next VMA is merged with it.
+        // A new VMA in the child gets a new `AnonVma`, and the next VMA is merged with it.
         child.prepare_anon(0x3000);
         child.insert(0x5000, Vma { end: 0x6000, ..HEAP });
         assert_eq!(ranges(&child), [(0x1000, 0x3000, 3), (0x3000, 0x6000, 3)]);
@@ -387,7 +387,7 @@ mod tests {
             vmas.change(0x1000, 0x2000, |vma| vma.protection = 3);
         }
         assert_eq!((parent.all().count(), child.all().count()), (1, 2));
-        // A new VMA between two with different `Anon`s is merged with the lower one.
+        // A new VMA between two with different `AnonVma`s is merged with the lower one.
         parent.insert(0x7000, Vma { end: 0x8000, ..HEAP });
         parent.prepare_anon(0x7000);
         parent.insert(0x3000, Vma { end: 0x7000, ..HEAP });

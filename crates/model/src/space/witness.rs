@@ -4,7 +4,7 @@
 //! Memory is inspected before it is freed (munmap, MADV_DONTNEED, memory that a new mapping replaces, exec) and at the end.
 
 use ::policy::census::{self, Mapping, Region, VmaKind};
-use ::policy::extent::Extent;
+use ::policy::extent::InspectedRemovals;
 use ::policy::judge::{self, Evidence, Examination, Fallbacks, FoundMemory, Question, SlotCounts};
 use ::policy::remains::Remains;
 use ::policy::size::PageSize;
@@ -14,13 +14,13 @@ use trace::Call;
 
 use super::folio::CONTIG_BYTES;
 use super::observations::{Observations, size};
-use super::paged::Paged;
+use super::paged::AddressSpaces;
 use super::part::Part;
 use super::physical_layout::{is_file, is_zeros};
 use super::process::Process;
 use super::vma::{Advice, Backing, Vma};
 use crate::address::Pa;
-use crate::policy::Granule;
+use crate::policy::MappingUnit;
 
 /// A VMA that was inspected.
 struct InspectedVma {
@@ -65,13 +65,13 @@ impl judge::Process for ProcessFacts {
 /// Whether `pagelab compare`, without `--prove-all`, inspects memory before this call frees it.
 pub(super) fn compare_inspects(call: &Call) -> bool {
     match call {
-        Call::Munmap { bytes, .. } => Extent::Large.includes_unmap(*bytes),
-        Call::Madvise { bytes, advice, .. } => Extent::Large.includes_drop(*bytes, *advice),
-        _ => Extent::Large.includes_others(),
+        Call::Munmap { bytes, .. } => InspectedRemovals::Large.includes_unmap(*bytes),
+        Call::Madvise { bytes, advice, .. } => InspectedRemovals::Large.includes_drop(*bytes, *advice),
+        _ => InspectedRemovals::Large.includes_others(),
     }
 }
 
-impl<F: Format> Paged<F> {
+impl<F: Format> AddressSpaces<F> {
     /// Inspects whole base pages that a call is about to free. Does nothing under a hugetlb policy, because there the code that
     /// handles the program's calls requests the inspection (`Space::inspect`).
     pub(super) fn witness_call(&mut self, begin: u64, end: u64) -> Result<(), Error> {
@@ -120,7 +120,7 @@ impl<F: Format> Paged<F> {
     /// The verdict on all memory of all processes so far.
     pub(super) fn judge(&self) -> Result<Verdict, Error> {
         let mut examination = self.observations.examination.clone();
-        if let Granule::Direct(leaf_bytes) = self.plan.granule {
+        if let MappingUnit::Direct(leaf_bytes) = self.plan.mapping_unit {
             let leaves = self.processes.running.tables.census()?.mapped_bytes;
             let leaves = leaves.iter().map(|(shape, bytes)| (size(shape.leaf_bytes), *bytes));
             examination.merge(Examination::of_leaves(size(leaf_bytes), leaves));
@@ -136,7 +136,7 @@ impl<F: Format> Paged<F> {
                 times: self.costs.allocation_fallbacks,
                 charges: 0,
             }),
-            cut_folios: self.memory.folios.cut_folios(),
+            cut_folios: self.memory.folios.ever_partly_mapped_count(),
             split_leaves: self.costs.splits,
             ..SlotCounts::default()
         };
@@ -175,10 +175,13 @@ impl<F: Format> Paged<F> {
 
     /// The size that the policy requests, in bytes.
     fn slot_bytes(&self) -> u64 {
-        match self.plan.granule {
-            Granule::Base => self.base,
-            Granule::Mthp(bytes) | Granule::Thp(bytes) | Granule::Hugetlb(bytes) | Granule::Direct(bytes) => bytes,
-            Granule::Contig64k => CONTIG_BYTES,
+        match self.plan.mapping_unit {
+            MappingUnit::Base => self.base,
+            MappingUnit::Mthp(bytes)
+            | MappingUnit::Thp(bytes)
+            | MappingUnit::Hugetlb(bytes)
+            | MappingUnit::Direct(bytes) => bytes,
+            MappingUnit::Contig64k => CONTIG_BYTES,
         }
     }
 
@@ -233,7 +236,7 @@ impl<F: Format> Paged<F> {
             _ => {}
         }
         let backing = census::Backing::Anonymous;
-        if self.plan.granule == Granule::Contig64k {
+        if self.plan.mapping_unit == MappingUnit::Contig64k {
             if part.leaf_bytes > self.base {
                 return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
             }
@@ -248,7 +251,7 @@ impl<F: Format> Paged<F> {
         let Some(folio) = self.memory.folios.mapped_by(part.pa, number) else {
             return Mapping { backing, leaf, folio: census::Folio::Whole(leaf) };
         };
-        if folio.pinned {
+        if folio.is_hugetlb {
             let leaf = size(folio.bytes);
             return Mapping { backing: census::Backing::Hugetlb, leaf, folio: census::Folio::Whole(leaf) };
         }
@@ -273,7 +276,7 @@ impl<F: Format> Paged<F> {
 
 fn kind(backing: Backing) -> VmaKind {
     match backing {
-        Backing::Anonymous | Backing::Pool | Backing::Inferred => VmaKind::Anonymous,
+        Backing::Anonymous | Backing::Hugetlb | Backing::Inferred => VmaKind::Anonymous,
         Backing::Stack => VmaKind::Stack,
         Backing::File | Backing::Vdso => VmaKind::PrivateFile,
         Backing::Shared(_) | Backing::SharedFile => VmaKind::Shared,

@@ -18,7 +18,7 @@ fn the_environment_is_the_users_plus_named_variables() {
             .env("XDG_CONFIG_HOME", "/superuser/x")
             .env("LD_LIBRARY_PATH", "/superuser");
         let ran = own.env_remove("COLORTERM").env_remove("LANGUAGE").env_remove("LC_ALL").ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         let mut found: Vec<&str> = ran.stdout.lines().collect();
         found.sort_unstable();
         let home = "HOME=/nonexistent";
@@ -36,10 +36,10 @@ fn variables_are_given_to_the_same_user_too_and_bad_ones_are_refused() {
     let exec = |option: &str| {
         bench.pagelab(&["exec", "-p", "base", "--env", option, "--", "sh", "-c", "echo $PAGELAB_X"]).ran()
     };
-    assert_eq!(exec("PAGELAB_X=1").says(0, &[]).stdout, "1\n");
-    exec("PAGELAB_X").says(2, &["--env PAGELAB_X", "PAGELAB_X=VALUE"]);
+    assert_eq!(exec("PAGELAB_X=1").assert_exit(0, &[]).stdout, "1\n");
+    exec("PAGELAB_X").assert_exit(2, &["--env PAGELAB_X", "PAGELAB_X=VALUE"]);
     for bad in ["", "=", "1X=2", "A-B=1"] {
-        exec(bad).says(2, &["--env", "expected NAME"]);
+        exec(bad).assert_exit(2, &["--env", "expected NAME"]);
     }
     let options =
         [&["-p", "default,base", "--env", "PAGELAB_X=7", "--json", "--metric", "x:lower=x=([0-9]+)"][..], &QUICK]
@@ -47,9 +47,12 @@ fn variables_are_given_to_the_same_user_too_and_bad_ones_are_refused() {
     let prepare = "sh -c '[ \"$PAGELAB_X\" = 7 ]'";
     let options = [&options[..], &["--prepare", prepare]].concat();
     let ran = bench.compare(&options, &shell("echo x=$PAGELAB_X")).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     assert!(ran.json()["arms"].is_array());
     for verb in ["exec", "compare"] {
-        bench.pagelab(&[verb, "--help"]).ran().prints(&["--env <NAME[=VALUE]>", "HOME, USER, LOGNAME, SHELL, PATH"]);
+        bench
+            .pagelab(&[verb, "--help"])
+            .ran()
+            .assert_stdout(&["--env <NAME[=VALUE]>", "HOME, USER, LOGNAME, SHELL, PATH"]);
     }
 }

@@ -106,7 +106,7 @@ impl Case {
     fn as_nobody(&self, text: &str) {
         let mut planting = Command::new("sh");
         planting.args(["-ec", &format!("hash=$(ls); {text}")]).current_dir(self.directory());
-        planting.as_nobody().ran().says(0, &[]);
+        planting.as_nobody().ran().assert_exit(0, &[]);
     }
 }
 
@@ -117,11 +117,11 @@ fn a_reason_is_not_written_through_a_link_that_the_making_of_an_input_plants() {
     let Some(case) = Case::new(script, "cat") else { return };
     // The second time, the links that the first run has planted exist from the start.
     for _ in 0..2 {
-        case.study("run").ran().says(1, &["the input numbers cannot be made"]);
+        case.study("run").ran().assert_exit(1, &["the input numbers cannot be made"]);
         assert!(case.is_untouched());
     }
     let status = case.study("status").ran();
-    status.prints(&["the input numbers cannot be made: its command failed (exit status 3)"]);
+    status.assert_stdout(&["the input numbers cannot be made: its command failed (exit status 3)"]);
 }
 
 #[test]
@@ -129,7 +129,7 @@ fn root_gives_away_no_file_behind_a_link_in_an_input() {
     let workload = "cat >> $1.seen; rm -f $1; ln -s PRECIOUS $1";
     let Some(case) = Case::new("seq $1", workload) else { return };
     let ran = case.study("run").ran();
-    ran.says(1, &["belongs to user 65534", "links of other users are not followed"]);
+    ran.assert_exit(1, &["belongs to user 65534", "links of other users are not followed"]);
     let content = case.directory().join(fs::read_dir(case.directory()).unwrap().next().unwrap().unwrap().file_name());
     assert_eq!(fs::read_to_string(content.join("numbers.seen")).unwrap(), "1\n2\n3\n");
     assert!(case.is_untouched());
@@ -138,20 +138,20 @@ fn root_gives_away_no_file_behind_a_link_in_an_input() {
 #[test]
 fn links_and_fifos_planted_in_a_made_input_are_not_opened() {
     let Some(case) = Case::new("seq $1", "true") else { return };
-    case.study("run").ran().says(0, &["the input numbers has the hash"]);
+    case.study("run").ran().assert_exit(0, &["the input numbers has the hash"]);
     // If the copy for a trial is a link, the link is removed and its target stays. A FIFO in the input's directory is not part
     // of its content.
     case.as_nobody(&format!("ln -s {} $hash.trial; mkfifo $hash/pipe", case.precious.path().display()));
-    case.again(3).says(0, &[]);
+    case.again(3).assert_exit(0, &[]);
     assert!(case.is_untouched());
     assert_eq!(fs::read_dir(case.directory()).unwrap().count(), 1, "the copy is gone");
     let link = format!("rm $hash/numbers; ln -s {} $hash/numbers", case.file().display());
     for planted in ["rm $hash/numbers; mkfifo $hash/numbers", &link] {
         case.as_nobody(planted);
-        case.again(4).says(1, &["has changed since it was made", "remove that directory"]);
+        case.again(4).assert_exit(1, &["has changed since it was made", "remove that directory"]);
     }
     case.as_nobody("mv $hash x; ln -s x $hash");
-    case.again(4).says(1, &["Not a directory"]);
+    case.again(4).assert_exit(1, &["Not a directory"]);
     assert!(case.is_untouched());
 }
 
@@ -159,7 +159,7 @@ fn links_and_fifos_planted_in_a_made_input_are_not_opened() {
 fn the_directory_of_inputs_is_one_that_only_root_can_change() {
     let Some(case) = Case::new("seq $1", "true") else { return };
     fs::set_permissions(case.cache.path(), Permissions::from_mode(0o777)).unwrap();
-    case.study("run").ran().says(1, &["another user can change what is at", "pagelab/inputs", "XDG_CACHE_HOME"]);
+    case.study("run").ran().assert_exit(1, &["another user can change what is at", "pagelab/inputs", "XDG_CACHE_HOME"]);
     fs::set_permissions(case.cache.path(), Permissions::from_mode(0o755)).unwrap();
-    case.study("run").ran().says(0, &[]);
+    case.study("run").ran().assert_exit(0, &[]);
 }

@@ -114,7 +114,10 @@ fn no_privilege_is_gained_by_exec_unless_the_user_is_root() {
     let (bench, standing) = bench_with("standing", 0o4755);
     for policy in ["default", "base", "default+no-huge"] {
         let ran = exec(&bench, policy, &[&standing, "it"]).ran();
-        assert!(ran.says(0, &[]).stdout.starts_with("it user=65534 for=65534 gains-nothing=1"), "{policy}: {ran}");
+        assert!(
+            ran.assert_exit(0, &[]).stdout.starts_with("it user=65534 for=65534 gains-nothing=1"),
+            "{policy}: {ran}"
+        );
         let own = bench.pagelab(&["exec", "-p", policy, "--", &standing, "it"]);
         if needs(&[program("setpriv")]) {
             let ran = own.as_nobody().stdin(Stdio::null()).ran();
@@ -122,8 +125,8 @@ fn no_privilege_is_gained_by_exec_unless_the_user_is_root() {
         }
         let mut own = own;
         let ran = own.ran();
-        assert!(ran.says(0, &[]).stdout.starts_with("it user=0 for=0 gains-nothing=0"), "{policy}: {ran}");
+        assert!(ran.assert_exit(0, &[]).stdout.starts_with("it user=0 for=0 gains-nothing=0"), "{policy}: {ran}");
     }
     let ran = exec(&bench, "default+no-huge", &[&standing, "it"]).ran();
-    ran.says(0, &["a setuid program ran without its privilege", "run pagelab as root, with --user root"]);
+    ran.assert_exit(0, &["a setuid program ran without its privilege", "run pagelab as root, with --user root"]);
 }

@@ -17,7 +17,7 @@ fn attacked(name: &'static str, text: &str, all: &[&[&str]]) {
     }
     let (attack, mut random) = (Attack::on(name), Random::new());
     for words in all {
-        attack.with(text.as_bytes(), &"sound", words).says(0, &[]);
+        attack.with(text.as_bytes(), &"sound", words).assert_exit(0, &[]);
     }
     for number in 0..mutation::count(10) {
         let mut content = random.change_lines(text).into_bytes();

@@ -15,10 +15,10 @@ fn changed_tables_end_with_an_answer_or_an_error() {
     for format in FORMATS {
         let build =
             ["table", "build", "-f", format, "--map", "0:0x40000000:4M:rw", "-o", "image", "--base", "0x80000000"];
-        attack.with(b"", &"a new image", &build).says(0, &[]);
+        attack.with(b"", &"a new image", &build).assert_exit(0, &[]);
         let sound = std::fs::read(attack.bench.path("image")).unwrap();
         let check = ["table", "check", "image", "-f", format, "--base", "0x80000000", "--root"];
-        attack.with(&sound, &"sound", &[&check[..], &["0x80000000"]].concat()).says(0, &[]);
+        attack.with(&sound, &"sound", &[&check[..], &["0x80000000"]].concat()).assert_exit(0, &[]);
         for number in 0..mutation::count(4) {
             let mut image = sound.clone();
             for _ in 0..=random.below(4) {

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use testing::{Random, mutation};
-use trace::{Builder, Columns, Header, Holds, Kind, PREFIX_BYTES, Prefix, Run, Writer};
+use trace::{Builder, Columns, Header, Kind, PREFIX_BYTES, PayloadKind, Prefix, Run, Writer};
 
 use super::{Attack, can_attack};
 
@@ -19,7 +19,7 @@ const VERBS: [&[&str]; 7] = [
 
 /// A block before its checksums are added.
 struct Block {
-    holds: Holds,
+    payload_kind: PayloadKind,
     thread: u32,
     first: u64,
     count: u32,
@@ -29,10 +29,18 @@ struct Block {
 impl Block {
     /// The bytes of the block, as the block with this number in a file.
     fn to_bytes(&self, number: u64) -> Vec<u8> {
-        let Block { holds, thread, first, count, ref payload } = *self;
+        let Block { payload_kind, thread, first, count, ref payload } = *self;
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(payload));
-        let prefix =
-            Prefix { holds, thread, number, first, count, payload_bytes, instructions: 1000 * number, payload_crc };
+        let prefix = Prefix {
+            payload_kind,
+            thread,
+            number,
+            first,
+            count,
+            payload_bytes,
+            instructions: 1000 * number,
+            payload_crc,
+        };
         [&prefix.to_bytes()[..], payload].concat()
     }
 }
@@ -79,12 +87,12 @@ fn blocks(header: &Value, events: &Value) -> Vec<Block> {
         builder.push(Run { page, kind: if run % 3 == 0 { Kind::STORE } else { Kind::LOAD }, accesses: 3 }, &[]);
     }
     let runs = builder.take().encode().unwrap();
-    let block = |holds, count, payload| Block { holds, thread: 0, first: 0, count, payload };
+    let block = |payload_kind, count, payload| Block { payload_kind, thread: 0, first: 0, count, payload };
     let listed = events.as_array().map_or(1, Vec::len) as u32;
     vec![
-        block(Holds::Header, 1, serde_json::to_vec(header).unwrap()),
-        block(Holds::Events, listed, column(&serde_json::to_vec(events).unwrap())),
-        block(Holds::Runs, 100, runs),
+        block(PayloadKind::Header, 1, serde_json::to_vec(header).unwrap()),
+        block(PayloadKind::Events, listed, column(&serde_json::to_vec(events).unwrap())),
+        block(PayloadKind::Runs, 100, runs),
     ]
 }
 
@@ -108,9 +116,9 @@ fn the_trace_that_is_changed_is_sound() {
     let attack = Attack::on("trace");
     let content = file(&blocks(&header_document(), &events()));
     for words in VERBS.iter().filter(|words| words[1] != "check") {
-        attack.with(&content, &"sound", words).says(0, &[]);
+        attack.with(&content, &"sound", words).assert_exit(0, &[]);
     }
-    attack.with(&content, &"sound", &["trace", "check", "trace"]).prints(&["2 intact blocks, 0 damaged places"]);
+    attack.with(&content, &"sound", &["trace", "check", "trace"]).assert_stdout(&["2 intact blocks, 0 damaged places"]);
 }
 
 #[test]
@@ -172,7 +180,7 @@ fn escape_sequences_of_a_trace_reach_no_terminal() {
         }
     }
     let ran = attack.with(&file(&blocks(&strange_key, &events())), &"a key", &["trace", "info", "trace"]);
-    ran.says(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    ran.assert_exit(2, &["unknown field `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
     let ran = attack.with(&file(&blocks(&sound, &strange_call)), &"a call", &["trace", "check", "trace"]);
-    ran.says(1, &[]).prints(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
+    ran.assert_exit(1, &[]).assert_stdout(&["unknown variant `\\x1b]0;owned\\x07\\x1b[31m\\u009b2J`"]);
 }

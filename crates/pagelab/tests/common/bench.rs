@@ -9,7 +9,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 use super::settings::{await_lease_in, leaseholder_in, settings_at_rest_in};
-use super::{Running, Runs, Settings, Still, ran_freely};
+use super::{LeaseGuard, Running, Runs, Settings, ran_freely};
 
 /// Few blocks, because these tests do not check precision.
 pub const QUICK: [&str; 4] = ["--blocks", "2", "--min-blocks", "1"];
@@ -22,7 +22,7 @@ const WITH_OWN_LEASE: &str =
 /// A directory with a copy of the program that every user can read, the store, and other files.
 pub struct Bench {
     directory: TempDir,
-    still: Option<Still>,
+    lease_guard: Option<LeaseGuard>,
 }
 
 impl Bench {
@@ -38,7 +38,7 @@ impl Bench {
     /// A bench whose pagelabs have a lease of their own, while the test holds the host's lease. So no other pagelab makes them
     /// wait, takes the lease between two of them, or restores settings that they leave. Needs root and unshare.
     pub fn with_own_lease() -> Bench {
-        let bench = Bench { still: Some(Still::wait()), ..Bench::new() };
+        let bench = Bench { lease_guard: Some(LeaseGuard::wait()), ..Bench::new() };
         for directory in ["run", "lib"] {
             fs::DirBuilder::new().mode(0o700).create(bench.path(directory)).unwrap();
         }
@@ -47,7 +47,7 @@ impl Bench {
 
     fn at(directory: TempDir) -> Bench {
         fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-        let bench = Bench { directory, still: None };
+        let bench = Bench { directory, lease_guard: None };
         // A hard link, if the file system allows it, because a test build of the program is large.
         let original = env!("CARGO_BIN_EXE_pagelab");
         fs::hard_link(original, bench.program()).or_else(|_| fs::copy(original, bench.program()).map(drop)).unwrap();
@@ -95,7 +95,7 @@ impl Bench {
     pub fn pagelab_by(&self, program: &[&str], words: &[&str]) -> Command {
         let pagelab = self.word("pagelab");
         let line = [program, &[pagelab.as_str()], words].concat();
-        let mut command = match self.still {
+        let mut command = match self.lease_guard {
             None => Command::new(line[0]),
             Some(_) => {
                 let mut command = Command::new("unshare");

@@ -164,7 +164,7 @@ impl Ran {
     }
 
     /// Checks the exit code, and that the message contains all of these parts.
-    pub fn says(&self, code: i32, parts: &[&str]) -> &Ran {
+    pub fn assert_exit(&self, code: i32, parts: &[&str]) -> &Ran {
         assert_eq!(self.code, Some(code), "{self}");
         let message = words(&self.stderr);
         parts.iter().for_each(|part| assert!(message.contains(part), "no {part:?} in {self}"));
@@ -173,7 +173,7 @@ impl Ran {
     }
 
     /// Checks that standard output contains all of these parts, wherever its lines are wrapped.
-    pub fn prints(&self, parts: &[&str]) -> &Ran {
+    pub fn assert_stdout(&self, parts: &[&str]) -> &Ran {
         let printed = words(&self.stdout);
         parts.iter().for_each(|part| assert!(printed.contains(part), "no {part:?} in {self}"));
         self

@@ -15,18 +15,18 @@ use super::{LIMIT, Running, within};
 const LEASE: &str = "/run/pagelab";
 
 /// While this exists, no pagelab can change a setting, because the test holds the lease itself.
-pub struct Still {
+pub struct LeaseGuard {
     pub lease: Lease,
     _alone: Alone,
 }
 
-impl Still {
+impl LeaseGuard {
     /// Waits for the lease, and frees large blocks, because another test or a build may have used them up. Needs root.
-    pub fn wait() -> Still {
+    pub fn wait() -> LeaseGuard {
         let alone = Alone::wait();
         let lease = lease();
         validation::free_large_blocks();
-        Still { lease, _alone: alone }
+        LeaseGuard { lease, _alone: alone }
     }
 }
 

@@ -12,28 +12,31 @@ fn the_arm_of_a_boot_is_measured_or_there_is_none() {
     match has {
         Some(row) => {
             let policy = row["policy"].as_str().unwrap();
-            ran.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
+            ran.assert_exit(0, &[]).assert_stdout(&[policy, "was measured in one boot only", "measured in no boot"]);
             let document = bench.pagelab(&["show", "1", "--json", "--store", &bench.store()]).ran().json();
             assert_eq!(document["boots"][0]["boot_id"], boot["boot_id"]);
             assert_eq!(document["boots"][0]["trials"], 2);
             let again = bench.pagelab(&["merge", &bench.store()]).ran();
-            again.says(0, &[]).prints(&["was measured in one boot only"]);
+            again.assert_exit(0, &[]).assert_stdout(&["was measured in one boot only"]);
             // Runs only this arm, which is then merged with the boots that requested all arms together.
             let alone = bench.compare(&["--arm-of-boot", "-p", policy, "--min-blocks", "3"], &bench.touch()).ran();
-            alone.says(0, &[]).prints(&[policy, "was measured in one boot only", "measured in no boot"]);
+            alone.assert_exit(0, &[]).assert_stdout(&[policy, "was measured in one boot only", "measured in no boot"]);
             let document = &bench.stored(2);
             assert_eq!((document["boots"][0]["trials"].as_u64(), &document["boots"][1]), (Some(3), &Value::Null));
         }
         None => {
-            ran.says(3, &["nothing to compare", "direct-map"]);
+            ran.assert_exit(3, &["nothing to compare", "direct-map"]);
         }
     };
     for row in policies.iter().filter(|row| row["standing"] != "now") {
         let policy = row["policy"].as_str().unwrap();
         let refused = bench.compare(&["--arm-of-boot", "-p", policy], &bench.touch()).ran();
-        refused.says(3, &["there is nothing to compare", policy]);
+        refused.assert_exit(3, &["there is nothing to compare", policy]);
     }
-    bench.compare(&["--arm-of-boot", "-p", "thp"], &bench.touch()).ran().says(2, &["thp does not depend on the boot"]);
+    bench
+        .compare(&["--arm-of-boot", "-p", "thp"], &bench.touch())
+        .ran()
+        .assert_exit(2, &["thp does not depend on the boot"]);
 }
 
 /// A document of boots in the format of `compare --arm-of-boot --json`.
@@ -74,7 +77,7 @@ fn boots_of_several_hosts_are_joined() {
     );
     let two = file("two", &boots(&[("b", 0, 2.00), ("b", 0, 2.01), ("b", 1, 2.4), ("b", 1, 2.41)]));
     let ran = bench.pagelab(&["merge", &one, &two, "--json"]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     let document = ran.json();
     let arm = &document["arms"][1];
     assert_eq!(
@@ -87,9 +90,10 @@ fn boots_of_several_hosts_are_joined() {
     assert_eq!(again["arms"], document["arms"], "a boot counts once");
     let alone = file("alone", &boots(&[("a", 0, 1.0), ("a", 0, 1.01), ("a", 1, 2.0)]));
     let ran = bench.pagelab(&["merge", &alone]).ran();
-    ran.says(0, &[]).prints(&["- direct-map-2m was measured in one boot only", "Undecided: 3 boots do not"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["- direct-map-2m was measured in one boot only", "Undecided: 3 boots do not"]);
     let (csv, html) = (bench.word("boots.csv"), bench.word("boots.html"));
-    bench.pagelab(&["merge", &one, &two, "--csv", &csv, "--html", &html]).ran().says(0, &[&html]);
+    bench.pagelab(&["merge", &one, &two, "--csv", &csv, "--html", &html]).ran().assert_exit(0, &[&html]);
     let rows = fs::read_to_string(&csv).unwrap();
     assert_eq!(rows.lines().count(), 1 + 10, "one for each boot: {rows}");
     assert!(
@@ -99,7 +103,7 @@ fn boots_of_several_hosts_are_joined() {
     let page = fs::read_to_string(&html).unwrap();
     assert!(page.contains("arms over boots") && page.contains("direct-map-2m is worse"), "{page}");
     let nowhere = bench.word("no/such/place.csv");
-    bench.pagelab(&["merge", &one, "--csv", &nowhere]).ran().says(2, &["cannot be written"]);
+    bench.pagelab(&["merge", &one, "--csv", &nowhere]).ran().assert_exit(2, &["cannot be written"]);
 }
 
 #[test]
@@ -109,7 +113,7 @@ fn boots_that_answer_differently_end_with_1() {
     document["boots"][1]["answer"]["stdout_sha256"] = json!("ab");
     fs::write(bench.path("one"), document.to_string()).unwrap();
     let ran = bench.pagelab(&["merge", &bench.word("one")]).ran();
-    ran.says(1, &["the command's answer differs between boots"]).prints(&["wrong answer"]);
+    ran.assert_exit(1, &["the command's answer differs between boots"]).assert_stdout(&["wrong answer"]);
 }
 
 #[test]
@@ -121,13 +125,13 @@ fn an_unreadable_stored_comparison_is_left_out_and_reported() {
         return;
     }
     let measure = || bench.compare(&["--arm-of-boot", "--min-blocks", "1"], &bench.touch()).ran();
-    measure().says(0, &[]);
+    measure().assert_exit(0, &[]);
     let script = "import sqlite3, sys; store = sqlite3.connect(sys.argv[1]); \
                   store.execute(\"UPDATE comparisons SET pagelab = '{' WHERE id = 1\"); store.commit()";
     assert!(Command::new("python3").args(["-c", script, &bench.store()]).status().unwrap().success());
-    measure().says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
+    measure().assert_exit(0, &["comparison 1 is left out"]).assert_stdout(&["was measured in one boot only"]);
     let merged = bench.pagelab(&["merge", &bench.store()]).ran();
-    merged.says(0, &["comparison 1 is left out"]).prints(&["was measured in one boot only"]);
+    merged.assert_exit(0, &["comparison 1 is left out"]).assert_stdout(&["was measured in one boot only"]);
 }
 
 #[test]
@@ -138,21 +142,25 @@ fn refuses_stores_that_cannot_be_merged() {
         fs::write(bench.path(name), text).unwrap();
         bench.word(name)
     };
-    merge(&bench.word("missing")).says(2, &["missing", "No such file"]);
+    merge(&bench.word("missing")).assert_exit(2, &["missing", "No such file"]);
     assert!(!bench.path("missing").exists(), "no store is made");
-    merge(&file("text", "hello")).says(2, &["expected a store of pagelab or a document pagelab.compare-boots/1"]);
-    merge(&file("other", r#"{"schema":"pagelab.compare/1"}"#)).says(2, &["pagelab.compare/1"]);
-    merge(&file("empty", "")).says(2, &["expected a store"]);
+    merge(&file("text", "hello"))
+        .assert_exit(2, &["expected a store of pagelab or a document pagelab.compare-boots/1"]);
+    merge(&file("other", r#"{"schema":"pagelab.compare/1"}"#)).assert_exit(2, &["pagelab.compare/1"]);
+    merge(&file("empty", "")).assert_exit(2, &["expected a store"]);
     let mut broken = boots(&[("a", 0, 1.0)]);
     broken["boots"][0]["arm"] = json!(-1);
-    merge(&file("broken", &broken.to_string())).says(2, &["broken"]);
+    merge(&file("broken", &broken.to_string())).assert_exit(2, &["broken"]);
     let mut foreign = boots(&[("a", 7, 1.0)]);
-    merge(&file("foreign", &foreign.to_string())).says(2, &["no comparison of arms over boots"]);
+    merge(&file("foreign", &foreign.to_string())).assert_exit(2, &["no comparison of arms over boots"]);
     foreign["invocation"]["command"] = json!(["play"]);
     let both = [file("work", &boots(&[("a", 0, 1.0)]).to_string()), file("play", &foreign.to_string())];
     let ran = bench.pagelab(&["merge", &both[0], &both[1]]).ran();
-    ran.says(2, &["the command differs", "-- COMMAND", "work hard", "play"]);
-    bench.pagelab(&["merge", &both[0], &both[1], "--", "work", "hard"]).ran().says(0, &[]);
-    bench.pagelab(&["merge", &both[0], "--", "idle"]).ran().says(2, &["no boot measured \"idle\"; they measured: "]);
-    bench.pagelab(&["merge", &both[0], "-p", "thp"]).ran().says(2, &["unexpected argument '-p'"]);
+    ran.assert_exit(2, &["the command differs", "-- COMMAND", "work hard", "play"]);
+    bench.pagelab(&["merge", &both[0], &both[1], "--", "work", "hard"]).ran().assert_exit(0, &[]);
+    bench
+        .pagelab(&["merge", &both[0], "--", "idle"])
+        .ran()
+        .assert_exit(2, &["no boot measured \"idle\"; they measured: "]);
+    bench.pagelab(&["merge", &both[0], "-p", "thp"]).ran().assert_exit(2, &["unexpected argument '-p'"]);
 }

@@ -6,20 +6,22 @@ const YES: &str = "--yes-demote-this-host";
 
 #[test]
 fn a_demotion_is_refused_unless_it_is_meant_and_possible() {
-    let _still = is_root().then(Still::wait);
+    let _lease_guard = is_root().then(LeaseGuard::wait);
     let bench = Bench::new();
     let before = this_boot();
     let demote = |words: &[&str]| bench.pagelab(&[&["direct-map", "demote"], words].concat());
-    demote(&["--to", "2m"]).ran().says(2, &["nothing was demoted", "until it is rebooted", "2M pages scarce", YES]);
-    demote(&["--to", "2m", "--limit", "0x", YES]).ran().says(2, &["0x"]);
-    demote(&["--to", "3m", YES]).ran().says(2, &["power of two"]);
-    demote(&[YES]).ran().says(2, &["--to"]);
+    demote(&["--to", "2m"])
+        .ran()
+        .assert_exit(2, &["nothing was demoted", "until it is rebooted", "2M pages scarce", YES]);
+    demote(&["--to", "2m", "--limit", "0x", YES]).ran().assert_exit(2, &["0x"]);
+    demote(&["--to", "3m", YES]).ran().assert_exit(2, &["power of two"]);
+    demote(&[YES]).ran().assert_exit(2, &["--to"]);
     if needs(&[root(), counts_leaves()]) {
-        demote(&["--to", "1g", YES]).ran().says(2, &["cannot be split to 1G", "--to 4K or 2M"]);
-        demote(&["--to", "64k", YES]).ran().says(2, &["64K"]);
+        demote(&["--to", "1g", YES]).ran().assert_exit(2, &["cannot be split to 1G", "--to 4K or 2M"]);
+        demote(&["--to", "64k", YES]).ran().assert_exit(2, &["64K"]);
     }
     if needs(&[root(), program("setpriv"), counts_leaves()]) {
-        demote(&["--to", "4k", "--limit", "2M", YES]).as_nobody().ran().says(2, &["root"]);
+        demote(&["--to", "4k", "--limit", "2M", YES]).as_nobody().ran().assert_exit(2, &["root"]);
     }
     let after = this_boot();
     assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]), "nothing was split");
@@ -43,7 +45,7 @@ fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back()
         testing::skip("free memory that is mapped by large leaves");
         return;
     }
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     assert_eq!(done["stopped"], "limit", "{done:#}");
     assert!(done["secret_peak_bytes"].as_u64().unwrap() <= 2 << 20, "{done:#}");
     let changes = done["changes"].as_array().unwrap();
@@ -56,7 +58,7 @@ fn a_demotion_of_two_megabytes_splits_one_leaf_marks_and_gives_its_memory_back()
     let options = [&["-p", "default,base"][..], &["--min-blocks", "1", "--blocks", "1"]].concat();
     let ran = bench.compare(&options, &bench.touch()).ran();
     let counted: u64 = after["leaves"].as_array().unwrap().iter().map(|leaf| leaf["bytes"].as_u64().unwrap()).sum();
-    let warns = ran.says(0, &[]).stdout.contains("the kernel's direct map was demoted to 4K in this boot");
+    let warns = ran.assert_exit(0, &[]).stdout.contains("the kernel's direct map was demoted to 4K in this boot");
     assert_eq!(warns, of_4k(&after) * 100 >= counted, "{ran}");
     let state = &bench.stored(1)["trials"][0]["state_before"];
     assert_eq!(state["direct_map_demoted_to_bytes"], 4096);
@@ -71,14 +73,14 @@ fn a_demotion_that_has_nothing_to_do_marks_nothing() {
     let bench = Bench::with_own_lease();
     let before = this_boot();
     let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", "--json", YES]).ran();
-    let done = ran.says(0, &[]).json();
+    let done = ran.assert_exit(0, &[]).json();
     assert_eq!(
         (&done["stopped"], &done["secret_peak_bytes"], &done["demoted"]),
         (&json!("limit"), &json!(0), &json!(null))
     );
     assert_eq!(this_boot()["demoted"], before["demoted"]);
     let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "0", YES]).ran();
-    ran.says(0, &[]).prints(&["no page was taken, so nothing was split or marked"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["no page was taken, so nothing was split or marked"]);
 }
 
 #[test]
@@ -91,7 +93,7 @@ fn nothing_is_demoted_while_something_is_measured() {
     let mut measuring = bench.pagelab(&["exec", "-p", "mthp-64k", "--", "sleep", "60"]).begin();
     bench.await_lease(&measuring);
     let ran = bench.pagelab(&["direct-map", "demote", "--to", "4k", "--limit", "2M", "--wait", "1s", YES]).ran();
-    ran.says(2, &["the system settings are leased", &measuring.id().to_string()]);
+    ran.assert_exit(2, &["the system settings are leased", &measuring.id().to_string()]);
     assert_eq!(this_boot()["demoted"], before["demoted"]);
     send("TERM", measuring.id());
     measuring.wait();
@@ -110,8 +112,8 @@ fn without_locked_memory_or_frame_numbers_nothing_is_split_or_marked() {
         bench.pagelab_by(&without, &["direct-map", "demote", "--to", "4k", "--limit", "2M", YES]).ran()
     };
     let locked = ["no more locked memory (RLIMIT_MEMLOCK 65536 bytes", "ulimit -l"];
-    demote_without("-ipc_lock,-sys_resource", "ulimit -l 64").says(2, &locked);
-    demote_without("-sys_admin", "true").says(2, &["hides frame numbers", "CAP_SYS_ADMIN"]);
+    demote_without("-ipc_lock,-sys_resource", "ulimit -l 64").assert_exit(2, &locked);
+    demote_without("-sys_admin", "true").assert_exit(2, &["hides frame numbers", "CAP_SYS_ADMIN"]);
     let after = this_boot();
     assert_eq!((&before["changes"], &before["demoted"]), (&after["changes"], &after["demoted"]));
 }

@@ -21,7 +21,7 @@ fn captured_hosts_answer() {
     assert_eq!(["512m", "64k"].map(|leaf| standing(&unseen, &format!("direct-map-{leaf}"))), ["unknown", "unknown"]);
     assert!(unseen["unknown"]["remedy"].as_str().unwrap().contains("mount -t debugfs"), "{unseen:#}");
     let ran = bench.pagelab(&["direct-map", "status", "--root", root.to_str().unwrap()]).ran();
-    ran.says(0, &[]).prints(&["unknown, because /proc/meminfo has no lines DirectMap"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["unknown, because /proc/meminfo has no lines DirectMap"]);
 }
 
 #[test]
@@ -105,5 +105,5 @@ fn bytes_split_by_a_demotion_prove_leaves_where_counters_start_too_high() {
     assert_eq!(known["leaves"][2]["possible_bytes"], 0);
     assert_eq!(known["demoted"]["split"], json!([{ "leaf_bytes": 1 << 30, "bytes": 8u64 << 30 }]));
     let ran = bench.pagelab(&["direct-map", "status", "--root", root.to_str().unwrap()]).ran();
-    ran.says(0, &[]).prints(&["8G split out of leaves of 1G"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["8G split out of leaves of 1G"]);
 }

@@ -47,7 +47,7 @@ fn marks_its_figures_as_not_measured() {
     let bench = Bench::new();
     let (html, csv) = (bench.word("report.html"), bench.word("samples.csv"));
     let ran = faked(&bench, THREE, &[&["-p", "default,thp", "--html", &html, "--csv", &csv][..], &EIGHT].concat());
-    ran.says(0, &["FAKE PLATFORM: NOTHING IS MEASURED", "three-policies.toml"]);
+    ran.assert_exit(0, &["FAKE PLATFORM: NOTHING IS MEASURED", "three-policies.toml"]);
     let shown = bench.pagelab(&["show", "1", "--store", &bench.store()]).ran();
     for table in [&ran, &shown] {
         assert!(table.stdout.starts_with("NO FIGURE BELOW WAS MEASURED"), "{table}");
@@ -72,7 +72,7 @@ fn the_table_has_the_figures_and_says_what_follows() {
     }
     let bench = Bench::new();
     let ran = faked(&bench, THREE, &[&["-p", "default,base,thp,mthp-64k"][..], &EIGHT].concat());
-    ran.says(0, &[]).prints(&[
+    ran.assert_exit(0, &[]).assert_stdout(&[
         "thp 800.0 ms -20.0 % -20.1 to -19.3 held 100 % best",
         "mthp-64k 900.0 ms -10.00 % -10.05 to -9.90 partly 50 % better",
         "mthp-64k was in force on 50 % of the memory: no aligned slot of that size inside the mapping (12M a run)",
@@ -81,7 +81,7 @@ fn the_table_has_the_figures_and_says_what_follows() {
     ]);
     let show = |options: &[&str]| bench.pagelab(&[&["show", "1", "--store", &bench.store()], options].concat()).ran();
     assert_eq!(show(&[]).stdout, ran.stdout, "the stored comparison reads as the fresh one");
-    show(&["--full"]).prints(&[
+    show(&["--full"]).assert_stdout(&[
         "thp wall 800.0 ms -20.0 -20.1..-19.3 held 12 best",
         "cpu 795.0 ms",
         "tracing: the change of ",
@@ -97,7 +97,7 @@ fn a_seed_decides_the_order_and_with_it_every_figure() {
     let document = |seed: &str| {
         let bench = Bench::new();
         let options = [&["-p", "default,base,thp", "--seed", seed, "--json"][..], &EIGHT].concat();
-        faked(&bench, THREE, &options).says(0, &[]);
+        faked(&bench, THREE, &options).assert_exit(0, &[]);
         timeless(bench.stored(1))
     };
     let first = document("7");
@@ -118,7 +118,7 @@ fn a_run_stops_when_it_is_precise_when_its_time_is_up_and_at_its_last_block() {
     let bench = Bench::new();
     let ended = |options: &[&str]| {
         let ran = faked(&bench, THREE, &[&["-p", "default,base", "--json"], options].concat());
-        let document = ran.says(0, &[]).json();
+        let document = ran.assert_exit(0, &[]).json();
         (document["ended"]["reason"].clone(), document["result"]["blocks"].as_u64().unwrap())
     };
     let (reason, blocks) = ended(&["--precision", "50%", "--band", "50%"]);
@@ -139,8 +139,8 @@ fn differences_hidden_by_noise_are_undecided_and_take_more_blocks() {
                  [arm.default]";
     let options = [&["-p", "base", "--aa", "--precision", "5%", "--band", "5%"][..], &EIGHT].concat();
     faked(&bench, &written(&bench, noisy), &options)
-        .says(0, &[])
-        .prints(&["undecided", "blocks would settle it: --blocks "]);
+        .assert_exit(0, &[])
+        .assert_stdout(&["undecided", "blocks would settle it: --blocks "]);
     let document = bench.stored(1);
     let outcome = &arm(&document, "base (again)")["outcome"];
     assert_eq!(outcome["outcome"], "undecided");
@@ -178,7 +178,7 @@ fn every_end_has_its_exit_code_and_its_reason() {
         ("[arm.default]\nspeed = 3", &[], 2, &["platform.toml", "unknown field `speed`"]),
     ] {
         let ran = faked(&bench, &written(&bench, lines), &[&two[..], more].concat());
-        ran.says(code, parts);
+        ran.assert_exit(code, parts);
     }
 }
 
@@ -195,7 +195,7 @@ fn narrow_terminals_have_whole_lines() {
         return;
     }
     let bench = Bench::new();
-    faked(&bench, THREE, &[&["-p", "default,base", "--aa"][..], &EIGHT].concat()).says(0, &[]);
+    faked(&bench, THREE, &[&["-p", "default,base", "--aa"][..], &EIGHT].concat()).assert_exit(0, &[]);
     let stored = format!("show 1 --store {}", bench.store());
     let listed = format!("list comparisons --store {}", bench.store());
     for columns in [40, 60, 80] {
@@ -243,7 +243,7 @@ fn a_terminal_without_utf_8_gets_ascii() {
         return;
     }
     let bench = Bench::new();
-    faked(&bench, THREE, &[&["-p", "default,base"][..], &EIGHT].concat()).says(0, &[]);
+    faked(&bench, THREE, &[&["-p", "default,base"][..], &EIGHT].concat()).assert_exit(0, &[]);
     let stored = format!("show 1 --store {}", bench.store());
     let tree = "table build -f x86-64 --map 0x400000:0x400000:8K:rw --tree";
     for (environment, is_ascii) in [("LC_ALL=C", true), ("LANG=POSIX", true), ("LC_ALL=C.UTF-8", false), ("A=1", false)]
@@ -276,7 +276,7 @@ fn cpu_time_is_suggested_and_auto_takes_it_where_processors_are_busy() {
     let seen = "1.5 of 2 processors were busy with other work (4.0 runnable tasks, steal 1 %), and a busy loop got 25 % of a processor";
     let document = |options: &[&str], file: &str, parts: &[&str]| {
         let ran = faked(&bench, file, &[&["-p", "default,thp", "--json"], &EIGHT[..], options].concat());
-        ran.says(0, parts);
+        ran.assert_exit(0, parts);
         (ran.json(), ran)
     };
     let (suggested, _) = document(&[], &busy, &[seen, "CPU time is steadier here", "--primary cpu", "--own-session"]);
@@ -285,7 +285,7 @@ fn cpu_time_is_suggested_and_auto_takes_it_where_processors_are_busy() {
     let (taken, _) = document(&["--primary", "auto"], &busy, &[seen, "CPU time decides (--primary auto)"]);
     assert_eq!((&taken["design"]["primary"], &taken["result"]["primary"]), (&"cpu_s".into(), &"cpu_s".into()));
     let shown = bench.pagelab(&["show", "2", "--full", "--store", &bench.store()]).ran();
-    shown.says(0, &[]).prints(&[seen, "CPU time decides (--primary auto)"]);
+    shown.assert_exit(0, &[]).assert_stdout(&[seen, "CPU time decides (--primary auto)"]);
     let (named, ran) = document(&["--primary", "wall"], &busy, &[]);
     assert!(!ran.stderr.contains("CPU time"), "{ran}");
     assert_eq!(named["design"]["contention"], Value::Null, "a named metric is not questioned");
@@ -310,7 +310,7 @@ fn a_metric_is_not_chosen_where_cpu_time_cannot_replace_wall_time() {
         (&["--kernel", "vmlinuz"], "--primary auto with --kernel"),
     ] {
         let options = [&["-p", "default,thp", "--primary", "auto"], options].concat();
-        faked(&bench, &busy, &options).says(2, &["--primary auto", part, "name"]);
+        faked(&bench, &busy, &options).assert_exit(2, &["--primary auto", part, "name"]);
     }
 }
 
@@ -325,16 +325,16 @@ fn user_time_and_system_time_are_metrics_with_intervals() {
     };
     let file = written(&bench, &format!("[arm.default]\n{}\n[arm.thp]\n{}", arm(0.6), arm(0.3)));
     let options = [&["-p", "default,thp", "--primary", "user"][..], &EIGHT].concat();
-    faked(&bench, &file, &options).says(0, &[]).prints(&["user", "-49", "best"]);
+    faked(&bench, &file, &options).assert_exit(0, &[]).assert_stdout(&["user", "-49", "best"]);
     let document = bench.stored(1);
     assert_eq!(document["result"]["primary"], "user_s");
     let effects = &common::arm(&document, "thp")["effects"];
     assert!(["user_s", "system_s"].iter().all(|name| effects[name]["low_ratio"].is_f64()), "{effects:#}");
-    faked(&bench, &file, &[&["-p", "default,thp", "--primary", "system"][..], &EIGHT].concat()).says(0, &[]);
+    faked(&bench, &file, &[&["-p", "default,thp", "--primary", "system"][..], &EIGHT].concat()).assert_exit(0, &[]);
     assert_eq!(bench.stored(2)["result"]["primary"], "system_s");
     let shown = |options: &[&str]| {
         let ran = bench.pagelab(&[&["show", "2", "--store", &bench.store()], options].concat()).ran();
-        ran.says(0, &[]);
+        ran.assert_exit(0, &[]);
         ran.stdout
     };
     assert!(shown(&["--full"]).contains("user  ") && !shown(&[]).contains("user  "));

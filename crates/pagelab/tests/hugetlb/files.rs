@@ -69,7 +69,7 @@ fn files_are_listed_with_their_holders_or_without_any() {
     fs::create_dir(bench.path("huge")).unwrap();
     let ran = run("doctor\ninspect --all --sizes");
     let listed = ["3 files hold 6M", "left\\x1b[2J", "keeps its pages until it is removed: rm FILE"];
-    ran.prints(&listed);
+    ran.assert_stdout(&listed);
     assert_eq!(ran.stdout.matches("3 files hold 6M").count(), 2, "{ran}");
     let without = bench.pagelab(&["doctor"]).ran();
     assert!(!without.stdout.contains("/huge/"), "{without}");

@@ -45,13 +45,14 @@ fn a_group_without_room_for_a_page_does_not_have_the_policy() {
         let path = group.file(file).display().to_string();
         let remedy = format!("echo max > {path}");
         let why = format!("{path} is 0, 0 of it used");
-        run(Some(&group), &bench, &["exec", "-p", "hugetlb-2m"]).says(3, &["no room for a page of 2M", &why, &remedy]);
+        run(Some(&group), &bench, &["exec", "-p", "hugetlb-2m"])
+            .assert_exit(3, &["no room for a page of 2M", &why, &remedy]);
         group.limit(file, "max");
     }
     group.limit("max", 0);
     let options = [&["-p", "default,base,hugetlb-2m,hugetlb-2m+prefault", "--full"][..], &QUICK].concat();
     let compare = bench.compare(&options, &bench.touch());
-    group.holding(&compare).ran().says(0, &[]).prints(&["hugetlb-2m is unsupported: the control group"]);
+    group.holding(&compare).ran().assert_exit(0, &[]).assert_stdout(&["hugetlb-2m is unsupported: the control group"]);
     let document = bench.stored(1);
     assert!(
         document["trials"].as_array().unwrap().iter().all(|trial| trial["answer"]["exit_code"] == 0),
@@ -75,13 +76,13 @@ fn a_limit_within_the_programs_need_is_a_cause_and_kills_nothing() {
     let Some(bench) = bench() else { return };
     let Some(group) = Group::new("some") else { return };
     let alone = run(None, &bench, &["exec", "-p", "default"]);
-    alone.says(0, &[]);
+    alone.assert_exit(0, &[]);
     for (file, mib) in [("max", 8), ("max", 44), ("max", 70), ("rsvd.max", 44)] {
         group.limit("max", "max");
         group.limit("rsvd.max", "max");
         group.limit(file, mib << 20);
         let ran = run(Some(&group), &bench, &["exec", "-p", "hugetlb-2m", "--hugetlb-pool", "160M"]);
-        ran.says(0, &["limits of control groups left no room", "pagelab doctor names its file"]);
+        ran.assert_exit(0, &["limits of control groups left no room", "pagelab doctor names its file"]);
         assert_eq!(ran.stdout, alone.stdout, "{file} {mib}M: {ran}");
     }
 }
@@ -94,7 +95,7 @@ fn a_comparison_under_a_limit_says_what_was_left_out() {
     group.limit("max", 12 << 20);
     let options = [&["-p", "default,hugetlb-2m", "--hugetlb-pool", "160M"][..], &QUICK].concat();
     let touch = bench.touch();
-    group.holding(&bench.compare(&options, &touch)).ran().says(0, &[]);
+    group.holding(&bench.compare(&options, &touch)).ran().assert_exit(0, &[]);
     let document = bench.stored(1);
     let arm = arm(&document, "hugetlb-2m");
     assert_eq!(arm["admission"]["supported"], true, "{arm:#}");
@@ -127,6 +128,6 @@ fn a_program_whose_room_is_taken_by_another_lives() {
                   print('lives', code)";
     let words = ["exec", "-p", "hugetlb-2m", "--hugetlb-pool", "160M", "--", "python3", "-c", script];
     let ran = group.holding(&bench.pagelab(&words)).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     assert_eq!(ran.stdout, "lives 7\n", "its own request fails as with an empty pool: {ran}");
 }

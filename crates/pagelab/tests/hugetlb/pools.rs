@@ -10,7 +10,7 @@ pub const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// Adds 2M pages to the host's pool until this is dropped. Other tests wait meanwhile.
 pub struct Pages {
-    _still: Still,
+    _lease_guard: LeaseGuard,
 }
 
 impl Pages {
@@ -18,11 +18,11 @@ impl Pages {
         if !needs(&[root(), ("a hugetlb pool of 2M pages", fs::exists(POOL).unwrap())]) {
             return None;
         }
-        let mut still = Still::wait();
+        let mut lease_guard = LeaseGuard::wait();
         let target = (of_pool("nr_hugepages") + pages).to_string();
-        still.lease.apply([(format!("{POOL}/nr_hugepages").as_str(), target.as_str())]).unwrap();
+        lease_guard.lease.apply([(format!("{POOL}/nr_hugepages").as_str(), target.as_str())]).unwrap();
         let there = of_pool("free_hugepages") - of_pool("resv_hugepages") >= pages;
-        needs(&[("free memory for a pool", there)]).then_some(Pages { _still: still })
+        needs(&[("free memory for a pool", there)]).then_some(Pages { _lease_guard: lease_guard })
     }
 }
 
@@ -68,7 +68,7 @@ fn used_reserved_and_free_pages_are_those_of_the_kernel() {
         assert_eq!(sums, [all, unused], "the nodes together have all pages, reserved or not: {pool:#}");
     }
     let line = format!("hugetlb pool: {all} pages of 2M: {} used, 1 reserved, {} free", all - unused, unused - 1);
-    bench.pagelab(&["inspect", &child.id().to_string()]).ran().prints(&[&line]);
+    bench.pagelab(&["inspect", &child.id().to_string()]).ran().assert_stdout(&[&line]);
     let facts = doctor["facts"].as_array().unwrap();
     assert!(facts.iter().any(|fact| fact["value"] == line["hugetlb pool: ".len()..]), "{facts:#?}");
     // A process without pages of a pool has no line about pools.

@@ -65,7 +65,7 @@ fn inspect_reports_what_a_command_asked_for_in_vain() {
     let pool = pool_in(&document["supply"]["pools"]);
     assert!(pool["free"].is_u64() && requests[0]["text"].as_str().unwrap().contains("1048576 pages of 2M"), "{pool:#}");
     let text = bench.pagelab(&[&["inspect"][..], &python()].concat()).ran();
-    text.prints(&[
+    text.assert_stdout(&[
         "requests for hugetlb pages that were refused",
         "the program itself asked for 1048576 pages of 2M from the pool (mmap(MAP_HUGETLB), 2 times, the most at once) and did",
         "seen: the pool at that time: ",
@@ -83,12 +83,12 @@ fn exec_and_compare_report_requests_under_every_policy() {
         let words = [&["exec", "-p", policy, "--hugetlb-pool", "64M"][..], &python()].concat();
         let ran = bench.pagelab(&words).ran();
         let asked = format!("pagelab: {policy}: the program itself asked for 1048576 pages of 2M from the pool (mmap");
-        ran.says(0, &[&asked, "asked for 524288 pages of 2M from the pool (shmget(SHM_HUGETLB))"]);
+        ran.assert_exit(0, &[&asked, "asked for 524288 pages of 2M from the pool (shmget(SHM_HUGETLB))"]);
         as_alone(&bench, &ran);
     }
     let command = python()[1..].iter().map(ToString::to_string).collect::<Vec<_>>();
     let ran = bench.compare(&[&["-p", "default,thp", "--full"][..], &QUICK].concat(), &command).ran();
-    ran.says(0, &[]).prints(&["the program itself asked for 1048576 pages of 2M"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["the program itself asked for 1048576 pages of 2M"]);
     let document = bench.stored(1);
     let causes = arm(&document, "thp")["verdict"]["causes"].as_array().unwrap();
     let refused: Vec<&Value> = causes.iter().filter(|cause| cause["code"] == "pool_request_refused").collect();
@@ -111,7 +111,8 @@ fn a_limit_that_refuses_a_request_is_named() {
         group.holding(&bench.pagelab(&words)).ran()
     };
     let refused = ask(64);
-    refused.says(0, &["asked for 32 pages of 2M from the pool", "a control group limits them", "raise the limit"]);
+    refused
+        .assert_exit(0, &["asked for 32 pages of 2M from the pool", "a control group limits them", "raise the limit"]);
     assert_eq!(refused.stdout, "12\n", "{refused}");
     let document = group.holding(&bench.pagelab(&[&["inspect", "--json"][..], &python()].concat())).ran();
     let document: Value = serde_json::from_str(document.stdout.split_once('\n').unwrap().1).unwrap();

@@ -12,18 +12,21 @@ use crate::common::{Bench, LIMIT, Runs, needs, program, root, send, within};
 #[test]
 fn refuses_processes_without_memory_by_name() {
     let bench = Bench::new();
-    bench.pagelab(&["inspect", "4194304"]).ran().says(2, &["no process 4194304", "hidepid", "PID namespace"]);
-    bench.pagelab(&["inspect", "2"]).ran().says(2, &["kernel thread"]);
+    bench.pagelab(&["inspect", "4194304"]).ran().assert_exit(2, &["no process 4194304", "hidepid", "PID namespace"]);
+    bench.pagelab(&["inspect", "2"]).ran().assert_exit(2, &["kernel thread"]);
     let expected = ["expected a PID, or the name of a running process", "found \"no such name\"", "inspect --all"];
-    bench.pagelab(&["inspect", "no such name"]).ran().says(2, &expected);
-    bench.pagelab(&["inspect", "kthreadd"]).ran().says(2, &["kernel thread"]);
-    bench.pagelab(&["inspect", "--tree", "me"]).ran().says(2, &["expected a PID, found \"me\""]);
-    bench.pagelab(&["inspect", "me", "--root", "x"]).ran().says(2, &["expected the PID of a captured process"]);
-    bench.pagelab(&["inspect"]).ran().says(2, &["required"]);
-    bench.pagelab(&["inspect", "1", "--all"]).ran().says(2, &["cannot be used with"]);
-    bench.pagelab(&["inspect", "--tree", "4194304"]).ran().says(2, &["no process 4194304"]);
-    bench.pagelab(&["inspect", "--cgroup", "/no/such/group"]).ran().says(2, &["no control group", "cgroup.procs"]);
-    bench.pagelab(&["inspect", "--", "/no/such/program"]).ran().says(127, &["/no/such/program"]);
+    bench.pagelab(&["inspect", "no such name"]).ran().assert_exit(2, &expected);
+    bench.pagelab(&["inspect", "kthreadd"]).ran().assert_exit(2, &["kernel thread"]);
+    bench.pagelab(&["inspect", "--tree", "me"]).ran().assert_exit(2, &["expected a PID, found \"me\""]);
+    bench.pagelab(&["inspect", "me", "--root", "x"]).ran().assert_exit(2, &["expected the PID of a captured process"]);
+    bench.pagelab(&["inspect"]).ran().assert_exit(2, &["required"]);
+    bench.pagelab(&["inspect", "1", "--all"]).ran().assert_exit(2, &["cannot be used with"]);
+    bench.pagelab(&["inspect", "--tree", "4194304"]).ran().assert_exit(2, &["no process 4194304"]);
+    bench
+        .pagelab(&["inspect", "--cgroup", "/no/such/group"])
+        .ran()
+        .assert_exit(2, &["no control group", "cgroup.procs"]);
+    bench.pagelab(&["inspect", "--", "/no/such/program"]).ran().assert_exit(127, &["/no/such/program"]);
 }
 
 #[test]
@@ -37,8 +40,9 @@ fn another_pid_namespace_is_named_as_a_reason() {
         unshare.args(["--pid", "--fork", "--mount-proc"]).arg(bench.program()).args(words);
         unshare.ran()
     };
-    within(&["inspect", &std::process::id().to_string()]).says(2, &["no process", "another PID namespace", "hidepid"]);
-    within(&["inspect", "--all"]).says(2, &["no other process with memory", "hidepid", "another PID namespace"]);
+    within(&["inspect", &std::process::id().to_string()])
+        .assert_exit(2, &["no process", "another PID namespace", "hidepid"]);
+    within(&["inspect", "--all"]).assert_exit(2, &["no other process with memory", "hidepid", "another PID namespace"]);
 }
 
 #[test]
@@ -47,7 +51,7 @@ fn sizes_alone_name_no_causes_and_say_what_was_not_read() {
     let own = std::process::id().to_string();
     for more in [&[][..], &["--regions"]] {
         let ran = bench.pagelab(&[&["inspect", &own, "--sizes"], more].concat()).ran();
-        ran.prints(&["not read (smaps)", "by 4K"]);
+        ran.assert_stdout(&["not read (smaps)", "by 4K"]);
         let causes = ["why not larger:", "why not larger (", "what no setting makes larger", "remedy"];
         assert!(!causes.iter().any(|part| ran.stdout.contains(part)), "{ran}");
     }
@@ -55,7 +59,7 @@ fn sizes_alone_name_no_causes_and_say_what_was_not_read() {
     assert_eq!(document["sight"]["flags"], false);
     let regions = document["processes"][0]["regions"].as_array().unwrap();
     assert!(!regions.is_empty() && regions.iter().all(|region| region["causes"].is_null()), "{document}");
-    bench.pagelab(&["inspect", &own, "--sizes", "--collapse"]).ran().says(2, &["cannot be used with"]);
+    bench.pagelab(&["inspect", &own, "--sizes", "--collapse"]).ran().assert_exit(2, &["cannot be used with"]);
 }
 
 #[test]
@@ -74,7 +78,10 @@ fn a_zombie_is_called_one() {
     };
     assert!(within(LIMIT, || zombie().is_some()));
     let words = ["inspect", &zombie().unwrap()].map(String::from);
-    bench.pagelab(&words.each_ref().map(String::as_str)).ran().says(2, &["is a zombie", "has not waited for it"]);
+    bench
+        .pagelab(&words.each_ref().map(String::as_str))
+        .ran()
+        .assert_exit(2, &["is a zombie", "has not waited for it"]);
 }
 
 #[test]
@@ -85,9 +92,9 @@ fn another_users_process_is_refused_and_ones_own_is_not() {
     let provoked = Provoked::start("advised_late").unwrap();
     let bench = &provoked.bench;
     let refused = bench.pagelab(&["inspect", &provoked.pid()]).as_nobody().ran();
-    refused.says(2, &["Permission denied", "root", "same user"]);
+    refused.assert_exit(2, &["Permission denied", "root", "same user"]);
     let all = bench.pagelab(&["inspect", "--all"]).as_nobody().ran();
-    all.prints(&["could not be inspected", "Permission denied"]);
+    all.assert_stdout(&["could not be inspected", "Permission denied"]);
     // Without root, users can inspect their own programs: leaves are exact, and folios are reported as not visible.
     let program = bench.word("pagelab");
     let touch = [&program, "workload", "page-touch", "--bytes", "128M", "--answer-only"];
@@ -173,7 +180,7 @@ fn reports_a_pid_that_another_process_reuses() {
     assert!(again());
     send("CONT", watching.id());
     assert!(within(LIMIT, || watching.is_over()));
-    watching.ran().says(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
+    watching.ran().assert_exit(0, &[&format!("process {pid} has ended, and its number belongs to another process")]);
     // If the process is replaced during an inspection, there is an answer or a refusal, but never an answer that mixes two processes.
     // Reading 4000 regions takes half a second, so nearly every attempt stops pagelab during the inspection.
     let was_replaced = within(LIMIT, || {

@@ -60,8 +60,11 @@ fn a_policy_with_base_pages_that_the_program_refuses_is_not_held() {
         let recorded =
             bench.pagelab(&["record", "-o", &trace, "--plugin", &plugin.display().to_string(), "--", &command]).ran();
         assert_eq!(recorded.code, Some(0), "{recorded}");
-        let document =
-            bench.pagelab(&["sim", "-m", "apple-m1", "-p", "base-16k", "--json", &trace]).ran().says(0, &[]).json();
+        let document = bench
+            .pagelab(&["sim", "-m", "apple-m1", "-p", "base-16k", "--json", &trace])
+            .ran()
+            .assert_exit(0, &[])
+            .json();
         let text = document.to_string();
         assert!(text.contains(&format!("\"holding\":\"{holding}\"")), "{command}: {document:#}");
         assert!(text.contains(words), "{command}: no {words:?} in {document:#}");
@@ -108,10 +111,10 @@ fn jemalloc_is_named_with_the_page_that_it_was_built_for() {
         assert!(!text.stdout.contains("jemalloc"), "x86 has no larger base pages: {text}");
         return;
     }
-    text.prints(&["jemalloc in ", "like-4096 was built for base pages of 4K: it refuses larger ones"]);
+    text.assert_stdout(&["jemalloc in ", "like-4096 was built for base pages of 4K: it refuses larger ones"]);
     // The comparison has a form that pagelab does not recognise, so the file only shows that it contains jemalloc.
     let hidden = bench.pagelab(&["inspect", "--", &with_jemalloc(&bench, 5000, &[])]).ran();
-    hidden.prints(&[
+    hidden.assert_stdout(&[
         "like-5000 refuses base pages larger than those that it was built for; the file does not show which",
     ]);
 }

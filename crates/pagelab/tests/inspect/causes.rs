@@ -8,7 +8,7 @@ use platform::KhugepagedHold;
 use serde_json::Value;
 
 use super::provoked::{Provoked, causes};
-use crate::common::{LIMIT, Runs, Still, is_root, needs, program, root, within};
+use crate::common::{LIMIT, LeaseGuard, Runs, is_root, needs, program, root, within};
 
 pub const SIZE: u64 = 16 << 20;
 pub const HUGE: u64 = 2 << 20;
@@ -20,20 +20,20 @@ pub fn for_advised() -> Option<Advised> {
     if !needs(&[root(), program("gcc")]) {
         return None;
     }
-    let mut still = Still::wait();
+    let mut lease_guard = LeaseGuard::wait();
     let text = fs::read_to_string(format!("{THP}/enabled")).unwrap_or_default();
     needs(&[("THP for programs that ask for it (enabled: madvise)", text.contains("[madvise]"))]).then(|| {
         let host = Host::open("/").unwrap();
         let khugepaged = KhugepagedHold::of(&host, &Terms::of_this_process(&host, || Ok(()))).unwrap();
-        khugepaged.begin(&mut still.lease).unwrap();
-        Advised { _still: still, _khugepaged: khugepaged }
+        khugepaged.begin(&mut lease_guard.lease).unwrap();
+        Advised { _lease_guard: lease_guard, _khugepaged: khugepaged }
     })
 }
 
 /// Holds the lease, with khugepaged asleep. Otherwise khugepaged would collapse pages that a test made small on purpose. On a
 /// tmpfs it also fills the large-page slot in which a file ends, and removes the leaves that mapped the slot before.
 pub struct Advised {
-    _still: Still,
+    _lease_guard: LeaseGuard,
     _khugepaged: KhugepagedHold,
 }
 
@@ -82,7 +82,7 @@ pub fn assert_cause_of(name: &str, provoked: &Provoked, code: &str, bytes: u64, 
 
 #[test]
 fn settings_advice_and_prctl() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     assert_cause("not_advised", "not_advised", SIZE, &["enabled: madvise", "no hg in VmFlags at ADDRESS"]);
     assert_cause("advised_against", "advised_against", SIZE, &["VmFlags nh at ADDRESS"]);
     assert_cause("disabled", "disabled_for_process", SIZE, &["THP_enabled: 0"]);
@@ -95,7 +95,7 @@ fn settings_advice_and_prctl() {
 
 #[test]
 fn a_size_that_is_switched_off_and_a_process_that_excepts_advised_memory() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     {
         let _never = Set::to(&format!("{THP}/enabled"), "never");
         assert_cause("not_advised", "size_disabled", SIZE, &["enabled: never"]);
@@ -106,7 +106,7 @@ fn a_size_that_is_switched_off_and_a_process_that_excepts_advised_memory() {
 
 #[test]
 fn cuts_are_causes_with_their_addresses() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     for (name, evidence) in [("guard", "guard page at"), ("light_guard", "guard page (MADV_GUARD_INSTALL) at")] {
         let Some(provoked) = Provoked::start(name) else { continue };
         let region = provoked.region();
@@ -128,7 +128,7 @@ fn cuts_are_causes_with_their_addresses() {
 
 #[test]
 fn reports_history_as_far_as_it_is_visible() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let region = may_be("advised_late", "touched_before_eligible", SIZE, &["free blocks of 2M or more"]);
     assert_eq!((region["slots"].as_u64(), region["bloat_bytes"].as_u64()), (Some(8), Some(0)));
     let arena = may_be("arena", "grew_in_steps", SIZE, &[]);
@@ -161,7 +161,7 @@ fn may_be(name: &str, code: &str, bytes: u64, evidence: &[&str]) -> Value {
 
 #[test]
 fn a_split_that_dropped_nothing_is_no_drop_and_its_zeroes_were_not_read() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let kernel_maps_zeroes = fs::read_to_string("/proc/vmstat").unwrap().contains("thp_underused_split_page");
     assert_cause("cold", "split_meanwhile", SIZE, &["are in the frames that they had as parts of large pages"]);
     if needs(&[("zero pages for pieces of a split page (Linux 6.12)", kernel_maps_zeroes)]) {
@@ -173,7 +173,7 @@ fn a_split_that_dropped_nothing_is_no_drop_and_its_zeroes_were_not_read() {
 
 #[test]
 fn stacks_are_advised_against_whatever_guards_are_in_them() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let provoked = Provoked::start("stacks").unwrap();
     let smaps = fs::read_to_string(format!("/proc/{}/smaps", provoked.pid())).unwrap();
     if needs(&[("MAP_STACK that advises against large pages (Linux 6.7)", smaps.contains(" nh"))]) {
@@ -185,12 +185,12 @@ fn stacks_are_advised_against_whatever_guards_are_in_them() {
 
 #[test]
 fn memory_that_is_held_or_given_back_or_empty_is_shown() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let shown = |name: &str, options: &[&str], words: &str| {
         let provoked = Provoked::start(name).unwrap();
         let pid = provoked.pid();
         let inspect = |more: &[&str]| provoked.bench.pagelab(&[&["inspect", &pid], options, more].concat()).ran();
-        inspect(&[]).prints(&[words]);
+        inspect(&[]).assert_stdout(&[words]);
         inspect(&["--json"]).json()["processes"][0].take()
     };
     let pages = SIZE / HUGE;
@@ -207,7 +207,7 @@ fn memory_that_is_held_or_given_back_or_empty_is_shown() {
 
 #[test]
 fn reports_memory_that_the_kernel_may_not_touch() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     assert_cause("served", "served_by_userfaultfd", SIZE, &["VmFlags um at ADDRESS"]);
     if let Some(pinned) = Provoked::start("pinned") {
         let found = causes(&pinned.region());
@@ -218,7 +218,7 @@ fn reports_memory_that_the_kernel_may_not_touch() {
 
 #[test]
 fn reports_merged_pages() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     const KSM: &str = "/sys/kernel/mm/ksm";
     if !needs(&[("KSM", std::path::Path::new(KSM).exists())]) {
         return;
@@ -239,7 +239,7 @@ fn reports_merged_pages() {
 
 #[test]
 fn shared_memory_and_pools_have_settings_of_their_own() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let shared = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
     if needs(&[("shared memory without large pages (shmem_enabled: never)", shared.contains("[never]"))]) {
         let provoked = Provoked::start("shared").unwrap();

@@ -60,10 +60,13 @@ fn captured_processes_are_inspected_as_before() {
 
 #[test]
 fn a_capture_says_what_the_process_says() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let provoked = Provoked::start("guard").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
-    bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().prints(&["captured", "pagelab inspect --root tree"]);
+    bench
+        .pagelab(&["inspect", &pid, "--capture", "tree"])
+        .ran()
+        .assert_stdout(&["captured", "pagelab inspect --root tree"]);
     let captured = bench.pagelab(&["inspect", "--root", "tree", &pid, "--json"]).ran();
     assert_eq!(captured.code, Some(0), "{captured}");
     let captured = captured.json();
@@ -74,19 +77,22 @@ fn a_capture_says_what_the_process_says() {
     let files = Command::new("grep").args(["-rl", "provoke guard", &bench.word("tree")]).output().unwrap();
     assert!(files.stdout.is_empty(), "the command line is no part of a capture");
     // An existing capture is not overwritten, and a missing process is named.
-    bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().says(2, &["File exists"]);
-    bench.pagelab(&["inspect", "--root", "tree", "4194304"]).ran().says(2, &["no process 4194304 in the capture"]);
+    bench.pagelab(&["inspect", &pid, "--capture", "tree"]).ran().assert_exit(2, &["File exists"]);
+    bench
+        .pagelab(&["inspect", "--root", "tree", "4194304"])
+        .ran()
+        .assert_exit(2, &["no process 4194304 in the capture"]);
     let pages = bench.path(&format!("tree/proc/{pid}/pagelab-pages"));
     fs::write(&pages, "pagelab.capture/9\n").unwrap();
-    bench.pagelab(&["inspect", "--root", "tree", &pid]).ran().says(2, &["pagelab-pages", "pagelab.capture/1"]);
+    bench.pagelab(&["inspect", "--root", "tree", &pid]).ran().assert_exit(2, &["pagelab-pages", "pagelab.capture/1"]);
     fs::remove_file(pages).unwrap();
     let sums = bench.pagelab(&["inspect", "--root", "tree", &pid]).ran();
-    sums.prints(&["leaf sizes: sums of smaps", "14M by 2M"]);
+    sums.assert_stdout(&["leaf sizes: sums of smaps", "14M by 2M"]);
 }
 
 #[test]
 fn collapsing_gains_memory_and_refusals_have_their_reason() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let provoked = Provoked::start("advised_late").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
     let ran = bench.pagelab(&["inspect", &pid, "--collapse", "--json"]).ran();
@@ -101,13 +107,17 @@ fn collapsing_gains_memory_and_refusals_have_their_reason() {
     // Only the populated memory of a reserved range is collapsed.
     let arena = Provoked::start("arena").unwrap();
     let ran = arena.bench.pagelab(&["inspect", &arena.pid(), "--collapse"]).ran();
-    ran.prints(&["16M gained of 16M asked for"]);
+    ran.assert_stdout(&["16M gained of 16M asked for"]);
     assert!(!ran.stdout.contains("EINVAL"), "{ran}");
     // A process that has disabled THP for itself is not collapsed either.
     let disabled = Provoked::start("disabled").unwrap();
     let ran = disabled.bench.pagelab(&["inspect", &disabled.pid(), "--collapse"]).ran();
-    ran.prints(&["cannot be undone", "0 gained of 16M asked for", "refused 8 times: EINVAL"]);
+    ran.assert_stdout(&["cannot be undone", "0 gained of 16M asked for", "refused 8 times: EINVAL"]);
     if let Some(pinned) = Provoked::start("pinned") {
-        pinned.bench.pagelab(&["inspect", &pinned.pid(), "--collapse"]).ran().prints(&["refused 8 times: EAGAIN"]);
+        pinned
+            .bench
+            .pagelab(&["inspect", &pinned.pid(), "--collapse"])
+            .ran()
+            .assert_stdout(&["refused 8 times: EAGAIN"]);
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use crate::common::{Bench, Runs, Still, needs, program, python, root, within};
+use crate::common::{Bench, LeaseGuard, Runs, needs, program, python, root, within};
 
 const BYTES: u64 = 64 << 20;
 
@@ -71,7 +71,7 @@ fn the_second_stage_is_by_4k_while_the_host_is_by_2m() {
     if !needs(&here) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let guest = Guest::start();
     if inspected(&bench, MOUNT, &guest.pid()).is_none() {
@@ -100,7 +100,7 @@ fn the_second_stage_is_read_by_the_descriptor_that_the_process_has() {
     if !needs(&here) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let guest = Guest::start();
     let mut last = Value::Null;

@@ -259,7 +259,7 @@ fn no_cause_is_named_that_did_not_happen() {
     let (mut named, at_start) = (0, fallbacks());
     for _ in 0..testing::mutation::count(4) {
         // The lease is taken anew each time, so that other tests can have it in between.
-        let Some(_still) = for_advised() else { return };
+        let Some(_lease_guard) = for_advised() else { return };
         let all: Vec<History> = (0..REGIONS).map(|number| History::random(&mut random, number)).collect();
         named += try_histories(&bench, &histories, &all);
     }

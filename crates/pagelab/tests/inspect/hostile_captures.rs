@@ -80,33 +80,35 @@ fn a_mapping_with_a_wrong_address_takes_no_memory() {
     // Addresses that user space cannot have are refused when they are read. All other addresses are inspected.
     for (start, end) in [(0x1000, 1 << 57), (0x1000, 1 << 63), (0x1001, 0x3000), (0x2000, 0x1000)] {
         let tree = Tree::new().changed("proc/100/maps", |maps| mapping(start, end) + &maps);
-        tree.inspected(&[]).says(2, &["tree/proc/100/maps", &format!("{start:x}-{end:x}")]);
+        tree.inspected(&[]).assert_exit(2, &["tree/proc/100/maps", &format!("{start:x}-{end:x}")]);
     }
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 1 << 56));
-    tree.inspected(&["--regions"]).says(0, &[]).prints(&["17.5M resident"]);
+    tree.inspected(&["--regions"]).assert_exit(0, &[]).assert_stdout(&["17.5M resident"]);
     // If captured pages are in no mapping, the tree is inspected, and this is reported.
     let tree = Tree::new().changed("proc/100/maps", |_| mapping(0x1000, 0x2000));
-    tree.inspected(&[]).says(0, &[]).prints(&["0 resident", "partial: 17.5M of the captured pages are in no mapping"]);
+    tree.inspected(&[])
+        .assert_exit(0, &[])
+        .assert_stdout(&["0 resident", "partial: 17.5M of the captured pages are in no mapping"]);
     let tree = Tree::new().changed("proc/100/maps", |maps| mapping(0x1000, 0x5000_0000_0000) + &maps);
-    tree.inspected(&["--html", "map.html"]).says(0, &[]);
+    tree.inspected(&["--html", "map.html"]).assert_exit(0, &[]);
 }
 
 #[test]
 fn a_mapping_at_the_end_of_all_addresses_is_refused_and_vsyscall_is_not() {
     for (start, end) in [(0xffff_ffff_ffe0_0000, 0xffff_ffff_ffff_f000), (0xffff_ffff_0000_0000, u64::MAX)] {
         let tree = Tree::new().changed("proc/100/maps", |maps| maps + &mapping(start, end));
-        tree.inspected(&[]).says(2, &["addresses of user space"]);
+        tree.inspected(&[]).assert_exit(2, &["addresses of user space"]);
     }
     let vsyscall = "ffffffffff600000-ffffffffff601000 --xp 00000000 00:00 0                  [vsyscall]\n";
     let tree = Tree::new().changed("proc/100/maps", |maps| maps.replace(vsyscall, "") + vsyscall);
-    tree.inspected(&[]).says(0, &[]);
+    tree.inspected(&[]).assert_exit(0, &[]);
 }
 
 #[test]
 fn a_fifo_is_refused_and_blocks_nothing() {
     for name in ["proc/100/stat", "proc/100/maps", "proc/100/smaps", "proc/100/status", "proc/100/pagelab-pages"] {
         let tree = Tree::new().with(name, |path| mkfifo(path, Mode::S_IRWXU).unwrap());
-        tree.inspected(&[]).says(2, &[name, "found a FIFO"]);
+        tree.inspected(&[]).assert_exit(2, &[name, "found a FIFO"]);
     }
 }
 
@@ -114,7 +116,7 @@ fn a_fifo_is_refused_and_blocks_nothing() {
 fn a_link_to_a_device_without_end_is_refused() {
     for name in ["proc/100/smaps", "proc/100/cgroup", "proc/self/smaps", "proc/vmstat"] {
         let tree = Tree::new().with(name, |path| symlink("/dev/zero", path).unwrap());
-        tree.inspected(&[]).says(2, &[name, "a link leads out of the captured tree"]);
+        tree.inspected(&[]).assert_exit(2, &[name, "a link leads out of the captured tree"]);
     }
 }
 
@@ -128,7 +130,7 @@ fn a_link_out_of_the_tree_shows_nothing_of_its_file() {
             let target = if relative { up.join(OUTSIDE) } else { file };
             let tree = tree.with(name, |path| symlink(target, path).unwrap());
             let ran = tree.inspected(&[]);
-            ran.says(2, &[name, "a link leads out of the captured tree"]);
+            ran.assert_exit(2, &[name, "a link leads out of the captured tree"]);
             assert!(!format!("{ran}").contains(OUTSIDE), "{ran}");
         }
     }
@@ -136,7 +138,7 @@ fn a_link_out_of_the_tree_shows_nothing_of_its_file() {
     let tree = Tree::new();
     let file = outside(&tree.bench);
     let tree = tree.with("proc/cmdline", |path| symlink(file, path).unwrap());
-    status(&tree).says(2, &["proc/cmdline", "a link leads out of the captured tree"]);
+    status(&tree).assert_exit(2, &["proc/cmdline", "a link leads out of the captured tree"]);
 }
 
 #[test]
@@ -147,7 +149,7 @@ fn links_inside_of_a_tree_are_followed() {
     symlink("../../sys/maps", tree.root.join("proc/100/maps")).unwrap();
     fs::rename(tree.root.join("sys/kernel/mm"), tree.root.join("mm")).unwrap();
     symlink("../../mm", tree.root.join("sys/kernel/mm")).unwrap();
-    assert_eq!(tree.inspected(&["--regions"]).says(0, &[]).stdout, before.stdout);
+    assert_eq!(tree.inspected(&["--regions"]).assert_exit(0, &[]).stdout, before.stdout);
 }
 
 #[test]
@@ -156,21 +158,21 @@ fn a_file_that_is_refused_is_never_taken_for_an_absent_one() {
     // The code that reads these files treats each of them as optional.
     for name in ["enabled", "khugepaged/max_ptes_none", "khugepaged/pages_collapsed", "shmem_enabled"] {
         let tree = Tree::new().with(&format!("{THP}/{name}"), |path| symlink("/dev/null", path).unwrap());
-        tree.inspected(&[]).says(2, &[name, "a link leads out of the captured tree"]);
+        tree.inspected(&[]).assert_exit(2, &[name, "a link leads out of the captured tree"]);
     }
     for name in [THP, "proc/sys/vm", "proc/100"] {
         let tree = Tree::new().with(name, |path| fs::write(path, "").unwrap());
-        tree.inspected(&[]).says(2, &[name, "expected a directory on the way"]);
+        tree.inspected(&[]).assert_exit(2, &[name, "expected a directory on the way"]);
     }
     let tree = Tree::new().with("proc/100/status", |path| fs::create_dir(path).unwrap());
-    tree.inspected(&[]).says(2, &["proc/100/status", "found a directory"]);
+    tree.inspected(&[]).assert_exit(2, &["proc/100/status", "found a directory"]);
     let tree = Tree::new().with("proc/100/smaps", |path| {
         fs::File::create(path).unwrap().set_len((1 << 30) + 1).unwrap();
     });
-    tree.inspected(&[]).says(2, &["proc/100/smaps", "expected at most 1G"]);
+    tree.inspected(&[]).assert_exit(2, &["proc/100/smaps", "expected at most 1G"]);
     // If a file is missing, what it contains is reported as unknown.
     let tree = Tree::new().with("proc/100/smaps", |_| ());
-    tree.inspected(&[]).says(0, &[]).prints(&["flags of mappings could not be read", "No such file"]);
+    tree.inspected(&[]).assert_exit(0, &[]).assert_stdout(&["flags of mappings could not be read", "No such file"]);
 }
 
 #[test]
@@ -181,18 +183,19 @@ fn a_map_of_more_windows_than_memory_holds_says_where_it_ends() {
         format!("pagelab.capture/1\nby-page\nsees-folios\nrun 1000 {end:x} anonymous 4096 whole 4096\n")
     });
     let ran = tree.inspected(&["--html", "map.html"]);
-    ran.says(0, &[]).prints(&["80.0T resident", "a map has at most 4194304 windows: none from 0x1000 on"]);
+    ran.assert_exit(0, &[])
+        .assert_stdout(&["80.0T resident", "a map has at most 4194304 windows: none from 0x1000 on"]);
 }
 
 #[test]
 fn sums_that_have_no_place_in_64_bits_are_refused() {
     let tree = Tree::new().changed("proc/100/smaps", |smaps| smaps.replace("Rss:", "Rss: 9007199254740992 kB\nRss:"));
     let ran = tree.inspected(&[]);
-    ran.says(0, &[]).prints(&["flags of mappings could not be read", "sums that fit in 64 bits"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["flags of mappings could not be read", "sums that fit in 64 bits"]);
     let tree = Tree::new().with("proc/buddyinfo", |path| {
         fs::write(path, "Node 0, zone DMA 18446744073709551615 1\nNode 0, zone DMA 18446744073709551615 1\n").unwrap();
     });
-    tree.inspected(&[]).says(2, &["proc/buddyinfo", "free blocks by order"]);
+    tree.inspected(&[]).assert_exit(2, &["proc/buddyinfo", "free blocks by order"]);
 }
 
 #[test]
@@ -216,10 +219,10 @@ fn smaps_is_read_line_by_line() {
     let own = fs::OpenOptions::new().append(true).open(tree.root.join("proc/self/smaps")).unwrap();
     own.set_len(1 << 30).unwrap();
     let tree = tree.changed("proc/100/pagelab-pages", |_| "pagelab.capture/1\n".into());
-    tree.inspected(&[]).says(0, &[]).prints(&["advice and flags: VmFlags in smaps"]);
+    tree.inspected(&[]).assert_exit(0, &[]).assert_stdout(&["advice and flags: VmFlags in smaps"]);
     // A sparse file of 1G, which is a single line.
     let tree = tree.with("proc/100/smaps", |path| fs::File::create(path).unwrap().set_len(1 << 30).unwrap());
-    tree.inspected(&[]).says(0, &[]).prints(&["expected lines of at most 64K, found a longer one"]);
+    tree.inspected(&[]).assert_exit(0, &[]).assert_stdout(&["expected lines of at most 64K, found a longer one"]);
 }
 
 #[test]
@@ -234,7 +237,7 @@ fn names_that_are_no_text_are_captured_and_stay_different() {
     assert!(within(Duration::from_secs(20), executed));
     let shown = "a\\377";
     let live = bench.pagelab(&["inspect", &pid, "--json"]).ran().json();
-    bench.pagelab(&["inspect", &pid, "--capture", "captured"]).ran().says(0, &[]);
+    bench.pagelab(&["inspect", &pid, "--capture", "captured"]).ran().assert_exit(0, &[]);
     let captured = bench.pagelab(&["inspect", "--root", "captured", &pid, "--json"]).ran().json();
     for document in [&live, &captured] {
         let process = &document["processes"][0];

@@ -21,7 +21,7 @@ fn mapped_by_pmd(pid: &str, address: u64) -> u64 {
 
 #[test]
 fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let split = Provoked::start("split_code").unwrap();
     let (bench, pid) = (&split.bench, split.pid());
     assert_eq!(mapped_by_pmd(&pid, split.address), 0);
@@ -36,7 +36,7 @@ fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios
         assert!(cells.ends_with(&["16M", "by", "4K", "16M", "of", "2M"]), "{ran}");
         assert!(!ran.stdout.contains("16M by 2M"), "{ran}");
     }
-    bench.pagelab(&["inspect", &pid, "--regions"]).ran().prints(&["16M by 4K (folios: 16M of 2M)"]);
+    bench.pagelab(&["inspect", &pid, "--regions"]).ran().assert_stdout(&["16M by 4K (folios: 16M of 2M)"]);
     let tree = bench.pagelab(&["inspect", "--tree", &pid]).ran();
     let row: Vec<&str> = tree.stdout.lines().find(|line| line.contains("provoke")).unwrap().split("  ").collect();
     let shares: Vec<&str> = row.iter().map(|cell| cell.trim()).filter(|cell| cell.ends_with('%')).collect();
@@ -49,7 +49,7 @@ fn code_whose_leaves_were_split_is_mapped_by_base_pages_and_held_in_large_folios
 
 #[test]
 fn every_output_has_the_same_bytes_that_could_be_larger() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let split = Provoked::start("split_code").unwrap();
     let (bench, pid) = (&split.bench, split.pid());
     let file = bench.word("pagelab.prom");
@@ -93,7 +93,7 @@ fn every_output_has_the_same_bytes_that_could_be_larger() {
 
 #[test]
 fn text_in_anonymous_memory_is_not_called_generated_code() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let file = bench.path("code");
     fs::write(&file, vec![7u8; SIZE as usize]).unwrap();

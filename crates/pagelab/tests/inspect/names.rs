@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::causes::SIZE;
 use super::provoked::{Provoked, causes};
-use crate::common::{Bench, Still, needs, program, root};
+use crate::common::{Bench, LeaseGuard, needs, program, root};
 
 /// Names that are not UTF-8, or in which the kernel escapes characters.
 const NAMES: [&[u8]; 3] = [b"not\xff\xfeUTF-8", b"a - b", b"back\\040slash\ttab"];
@@ -31,7 +31,7 @@ fn a_mount_point_that_is_not_utf8_changes_no_diagnosis() {
     if !needs(&[root(), program("unshare"), program("gcc")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let found = |name: &[u8]| {
         let place = bench.path("mounts").join(OsStr::from_bytes(name));
@@ -55,7 +55,7 @@ fn a_mapped_file_whose_name_is_not_utf8_changes_no_diagnosis() {
     if !needs(&[program("gcc")]) {
         return;
     }
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let bench = Bench::new();
     let found = |name: &[u8]| {
         let file = bench.path("files").join(OsStr::from_bytes(name));

@@ -1,7 +1,7 @@
 //! Tests that memory that a command frees before it ends is seen while the command runs.
 
 use crate::causes::Set;
-use crate::common::{Bench, Runs, Still, needs, python, root};
+use crate::common::{Bench, LeaseGuard, Runs, needs, python, root};
 use crate::switches::Pool;
 
 #[test]
@@ -21,7 +21,12 @@ fn a_peak_before_the_end_is_looked_at() {
     assert_eq!((peak["interval_s"].as_f64(), peak["peak_growth_ratio"].as_f64()), (Some(0.01), Some(1.0 / 64.0)));
     assert!(peak["looks"].as_u64() > Some(0) && peak["elapsed_s"].as_f64() > Some(0.0), "{peak:#}");
     let ran = bench.pagelab(&[&["inspect", "--"], &touch[..]].concat()).ran();
-    ran.prints(&["the largest look, ", "(VmHWM)", "every 10 ms", "at the exit (--regions has all of it): process "]);
+    ran.assert_stdout(&[
+        "the largest look, ",
+        "(VmHWM)",
+        "every 10 ms",
+        "at the exit (--regions has all of it): process ",
+    ]);
     assert_eq!(ran.stdout.matches("how this was seen").count(), 1, "{ran}");
     let ran = bench.pagelab(&[&["inspect", "--regions", "--"], &touch[..]].concat()).ran();
     assert_eq!(ran.stdout.matches("how this was seen").count(), 2, "{ran}");
@@ -31,7 +36,7 @@ fn a_peak_before_the_end_is_looked_at() {
 fn a_command_that_keeps_its_memory_is_shown_once() {
     let bench = Bench::new();
     let ran = bench.pagelab(&["inspect", "--", "true"]).ran();
-    ran.prints(&["the largest look was the one at the exit", "every 10 ms"]);
+    ran.assert_stdout(&["the largest look was the one at the exit", "every 10 ms"]);
     assert_eq!(ran.stdout.matches("how this was seen").count(), 1, "{ran}");
     let document = bench.pagelab(&["inspect", "--json", "--", "true"]).ran().json();
     assert!(document["peak"]["process"].is_null() && document["peak"]["elapsed_s"].is_null(), "{document:#}");
@@ -40,38 +45,38 @@ fn a_command_that_keeps_its_memory_is_shown_once() {
 }
 
 /// Python's path, the lock on settings, and a pool of 64M; `None` if one of them is missing.
-fn python_and_pool() -> Option<(String, Still, Set)> {
+fn python_and_pool() -> Option<(String, LeaseGuard, Set)> {
     let python = python();
     if !needs(&[root(), ("python3", python.is_some())]) {
         return None;
     }
-    let still = Still::wait();
+    let lease_guard = LeaseGuard::wait();
     if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
         return None;
     }
-    Some((python?, still, Pool::with(32)?))
+    Some((python?, lease_guard, Pool::with(32)?))
 }
 
 /// statm and VmHWM leave out hugetlb pages, so the peak must be found in another way.
 #[test]
 fn a_peak_of_hugetlb_pages_is_seen_too() {
-    let Some((python, _still, _pool)) = python_and_pool() else { return };
+    let Some((python, _lease_guard, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 64 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();
     let ran = bench.pagelab(&["inspect", "--require", "2M>=64M", "--", &python, "-c", script]).ran();
-    ran.says(0, &[]).prints(&["required 2M>=64M: met", "VmHWM, which leaves out hugetlb pages"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["required 2M>=64M: met", "VmHWM, which leaves out hugetlb pages"]);
 }
 
 /// mmap reserves the hugetlb pages of shared memory. They are then not free any more, although the program can still
 /// touch them.
 #[test]
 fn reserved_pages_of_a_pool_are_not_missing() {
-    let Some((python, _still, _pool)) = python_and_pool() else { return };
+    let Some((python, _lease_guard, _pool)) = python_and_pool() else { return };
     let script = "import mmap, time\nhuge = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED | mmap.MAP_ANONYMOUS | 0x40000)\n\
                   for at in range(0, 32 << 20, 2 << 20): huge[at] = 1\ntime.sleep(0.5)\nhuge.close()";
     let bench = Bench::new();
     let ran = bench.pagelab(&["inspect", "--", &python, "-c", script]).ran();
-    ran.says(0, &[]).prints(&["32M by 2M"]);
+    ran.assert_exit(0, &[]).assert_stdout(&["32M by 2M"]);
     assert!(!ran.stdout.contains("SIGBUS"), "{ran}");
 }

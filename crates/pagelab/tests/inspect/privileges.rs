@@ -60,7 +60,7 @@ fn the_capabilities_of_the_page_suffice_and_fewer_do_not() {
     let all = capabilities();
     assert_eq!(all, ["sys_ptrace", "dac_read_search", "sys_admin"]);
     let sees_folios = |capabilities: &[String]| {
-        let document = inspect(capabilities).says(0, &[]).json();
+        let document = inspect(capabilities).assert_exit(0, &[]).json();
         let census = document["processes"][0]["census"].as_array().unwrap().clone();
         census.iter().filter(|row| row["backing"] == "anonymous").all(|row| row["folio"] != "unknown")
     };
@@ -68,14 +68,14 @@ fn the_capabilities_of_the_page_suffice_and_fewer_do_not() {
     assert!(!sees_folios(&all[..2]));
     // New kernels accept CAP_SYS_ADMIN in place of CAP_SYS_PTRACE, so it must be left out too.
     for too_few in [&all[..1], &all[1..2], &[all[0].clone(), all[2].clone()]] {
-        inspect(too_few).says(2, &["CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"]);
+        inspect(too_few).assert_exit(2, &["CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH"]);
     }
     let collapse = |capabilities: &[String]| {
         with_capabilities(capabilities, &bench.pagelab(&["inspect", &pid, "--collapse"])).ran()
     };
-    collapse(&all).says(0, &[]).prints(&["refused", "EPERM: it needs CAP_SYS_NICE"]);
+    collapse(&all).assert_exit(0, &[]).assert_stdout(&["refused", "EPERM: it needs CAP_SYS_NICE"]);
     let with_nice = collapse(&[all, vec!["sys_nice".to_owned()]].concat());
-    assert!(!with_nice.says(0, &[]).stdout.contains("EPERM"), "{with_nice}");
+    assert!(!with_nice.assert_exit(0, &[]).stdout.contains("EPERM"), "{with_nice}");
 }
 
 #[test]
@@ -109,7 +109,7 @@ fn the_unit_writes_what_it_sees_with_its_capabilities() {
     let line = format!("name=\"{name}\",backing=\"anonymous\",leaf_bytes=\"4096\",folio_bytes=\"4096\"");
     assert!(text.contains(&line), "{text}");
     send("TERM", service.id());
-    service.ran().says(128 + 15, &[]);
+    service.ran().assert_exit(128 + 15, &[]);
     assert_eq!(value("CapabilityBoundingSet"), value("AmbientCapabilities"));
 }
 

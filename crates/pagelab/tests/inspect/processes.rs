@@ -23,19 +23,19 @@ fn a_name_selects_its_process_and_several_have_a_row_each() {
     let name = format!("sleeper-by-name-{}", std::process::id());
     let one = sleeping(&bench, &name);
     let first = one.id().to_string();
-    bench.pagelab(&["inspect", &name]).ran().prints(&[&format!("process {first} (sleeper-by-name")]);
+    bench.pagelab(&["inspect", &name]).ran().assert_stdout(&[&format!("process {first} (sleeper-by-name")]);
     let document = bench.pagelab(&["inspect", &name, "--json"]).ran().json();
     assert_eq!(document["processes"][0]["pid"].as_u64(), Some(one.id().into()));
     let two = sleeping(&bench, &name);
     let second = two.id().to_string();
     let ran = bench.pagelab(&["inspect", &name]).ran();
-    ran.prints(&[&first, &second, "could be larger", "pagelab inspect PID"]);
+    ran.assert_stdout(&[&first, &second, "could be larger", "pagelab inspect PID"]);
     for option in [&["--every", "1s"][..], &["--html", "x"], &["--collapse"], &["--capture", "x"]] {
         let ran = bench.pagelab(&[&["inspect", &name], option].concat()).ran();
-        ran.says(2, &[option[0], "needs one process", &first, &second, "give the PID"]);
+        ran.assert_exit(2, &[option[0], "needs one process", &first, &second, "give the PID"]);
     }
     // The kernel's own name of the processes is cut after 15 bytes.
-    bench.pagelab(&["inspect", &name[..15]]).ran().prints(&[&first, &second]);
+    bench.pagelab(&["inspect", &name[..15]]).ran().assert_stdout(&[&first, &second]);
 }
 
 #[test]

@@ -128,7 +128,7 @@ fn follow_all(provocations: &[(&str, &str, usize)]) {
 
 #[test]
 fn remedies_of_advice_and_settings_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     follow_all(&[
         ("not_advised", "not_advised", 3),
         ("advised_against", "advised_against", 1),
@@ -141,20 +141,20 @@ fn remedies_of_advice_and_settings_work() {
 
 #[test]
 fn remedies_of_a_process_that_excepts_advised_memory_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let _always = Set::to(&format!("{THP}/enabled"), "always");
     follow_all(&[("excepted", "disabled_except_advised", 1)]);
 }
 
 #[test]
 fn remedies_of_cuts_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     follow_all(&["guard", "light_guard", "protection", "flags", "name"].map(|name| (name, "mapping_cut", 1)));
 }
 
 #[test]
 fn remedies_of_histories_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     follow_all(&[
         ("moved", "moved_out_of_place", 1),
         ("fork", "split_after_fork", 2),
@@ -179,13 +179,13 @@ fn maps_zeroes() -> bool {
 
 #[test]
 fn remedies_of_places_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     follow_all(&[("unaligned", "no_aligned_slot", 1)]);
 }
 
 #[test]
 fn a_pool_that_has_pages_serves_what_an_empty_one_did_not() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     if !needs(&[("an empty pool of 2M", Pool::empty().is_some())]) {
         return;
     }
@@ -199,7 +199,7 @@ fn a_pool_that_has_pages_serves_what_an_empty_one_did_not() {
 
 #[test]
 fn switches_of_malloc_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     follow_all(&[("malloc", "not_advised", 5), ("malloc_in_a_thread", "not_advised", 5)]);
     let _never = Set::to(&format!("{THP}/enabled"), "never");
     follow_all(&[("malloc", "size_disabled", 5), ("malloc_in_a_thread", "size_disabled", 5)]);
@@ -207,7 +207,7 @@ fn switches_of_malloc_work() {
 
 #[test]
 fn remedies_of_shared_memory_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let common = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
     if !needs(&[("shared memory without large pages (shmem_enabled: never)", common.contains("[never]"))]) {
         return;
@@ -219,7 +219,7 @@ fn remedies_of_shared_memory_work() {
 
 #[test]
 fn remedies_of_mounts_work() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     for (options, name, code, remedies) in [
         ("huge=never", "tmpfs", "mount_refuses", 2),
@@ -237,7 +237,7 @@ fn remedies_of_mounts_work() {
 
 #[test]
 fn a_page_that_ksm_merged_is_large_where_ksm_does_not_run() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     const KSM: &str = "/sys/kernel/mm/ksm";
     if !needs(&[("KSM", Path::new(KSM).exists())]) {
         return;
@@ -265,7 +265,7 @@ fn a_page_that_ksm_merged_is_large_where_ksm_does_not_run() {
 
 #[test]
 fn remedies_of_files_work_on_this_file_system() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let file = bench.path("file");
     fs::write(&file, vec![7u8; SIZE as usize]).unwrap();

@@ -129,16 +129,18 @@ fn a_command_is_judged_at_its_peak_and_its_own_failure_comes_first() {
         let required: Vec<&str> = requirements.iter().flat_map(|one| ["--require", one]).collect();
         bench.pagelab(&[&["inspect"], &required[..], words].concat()).ran()
     };
-    run(&["all:4K>=1M", "could-be-larger<=100%"], &words).says(0, &[]).prints(&["required all:4K>=1M: met ("]);
+    run(&["all:4K>=1M", "could-be-larger<=100%"], &words)
+        .assert_exit(0, &[])
+        .assert_stdout(&["required all:4K>=1M: met ("]);
     let unmet = run(&["1G>=1%", "large<=100%", "guest:large>=0%"], &words);
-    unmet.says(5, &["not met: 1G>=1%; not known whether met: guest:large>=0%"]);
-    unmet.prints(&[
+    unmet.assert_exit(5, &["not met: 1G>=1%; not known whether met: guest:large>=0%"]);
+    unmet.assert_stdout(&[
         "required 1G>=1%: not met (0.0 %, 0 of",
         "required large<=100%: met (",
         "not known, because no memory of a virtual machine was found",
     ]);
-    run(&["1G>=1%"], &["--", "false"]).says(1, &["exit code 1"]);
-    run(&["large>=95"], &["--", "true"]).says(5, &["not met: large>=95"]);
+    run(&["1G>=1%"], &["--", "false"]).assert_exit(1, &["exit code 1"]);
+    run(&["large>=95"], &["--", "true"]).assert_exit(5, &["not met: large>=95"]);
 }
 
 #[test]
@@ -161,12 +163,15 @@ fn groups_of_processes_are_judged_together() {
     bench
         .pagelab(&["inspect", &own, "--sizes", "--require", "could-be-larger<=1G"])
         .ran()
-        .says(5, &["not known whether met"]);
-    bench.pagelab(&["inspect", &own, "--require", "huge>=95%"]).ran().says(2, &["\"huge\" is no figure", "large>=95%"]);
+        .assert_exit(5, &["not known whether met"]);
+    bench
+        .pagelab(&["inspect", &own, "--require", "huge>=95%"])
+        .ran()
+        .assert_exit(2, &["\"huge\" is no figure", "large>=95%"]);
     bench
         .pagelab(&["inspect", &own, "--every", "1s", "--require", "large>=1%"])
         .ran()
-        .says(2, &["cannot be used with"]);
+        .assert_exit(2, &["cannot be used with"]);
 }
 
 /// The code blocks of the guide about `--require`.
@@ -197,8 +202,8 @@ fn the_examples_of_the_guide_pass_and_fail_by_the_pages() {
     let examples = examples();
     let with = |text: &str| examples.iter().find(|one| one.contains(text)).unwrap().replace("large>=9", "all:4K>=9");
     let ci = with("--self-test");
-    example(&bench, &ci, &[]).says(0, &[]).prints(&["required all:4K>=90%: met"]);
-    example(&bench, &ci.replace("all:4K", "1G"), &[]).says(5, &["not met: 1G>=90%"]);
+    example(&bench, &ci, &[]).assert_exit(0, &[]).assert_stdout(&["required all:4K>=90%: met"]);
+    example(&bench, &ci.replace("all:4K", "1G"), &[]).assert_exit(5, &["not met: 1G>=90%"]);
     let unit = with("ExecStartPost");
     let post = unit
         .lines()
@@ -207,10 +212,11 @@ fn the_examples_of_the_guide_pass_and_fail_by_the_pages() {
         .replace("%%", "%")
         .replace(">=", "\\>=");
     let own = std::process::id().to_string();
-    example(&bench, &post, &[("MAINPID", &own)]).says(0, &[]);
-    example(&bench, &post.replace("all:4K", "1G"), &[("MAINPID", &own)]).says(5, &["not met: 1G>=95%"]);
+    example(&bench, &post, &[("MAINPID", &own)]).assert_exit(0, &[]);
+    example(&bench, &post.replace("all:4K", "1G"), &[("MAINPID", &own)]).assert_exit(5, &["not met: 1G>=95%"]);
     let start = with("#!/bin/sh");
-    example(&bench, &start, &[]).says(0, &[]);
+    example(&bench, &start, &[]).assert_exit(0, &[]);
     fs::remove_file(bench.path("ready")).unwrap();
-    example(&bench, &start.replace("all:4K", "1G"), &[]).says(5, &["required 1G>=95%: not met", "not met: 1G>=95%"]);
+    example(&bench, &start.replace("all:4K", "1G"), &[])
+        .assert_exit(5, &["required 1G>=95%: not met", "not met: 1G>=95%"]);
 }

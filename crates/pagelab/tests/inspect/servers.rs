@@ -60,7 +60,7 @@ fn has_empty_pool() -> bool {
 
 #[test]
 fn postgresql_takes_pages_of_a_pool_and_large_shared_memory() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let is_there = Path::new("/usr/lib/postgresql").exists() && has("setpriv");
     let path = format!("{THP}/shmem_enabled");
     let is_never = fs::read_to_string(&path).is_ok_and(|text| text.contains("[never]"));
@@ -78,7 +78,7 @@ fn postgresql_takes_pages_of_a_pool_and_large_shared_memory() {
 
 #[test]
 fn mariadb_takes_pages_of_a_pool() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     if !needs(&[("MariaDB", has("mariadbd") && has("mariadb"))]) || !has_empty_pool() {
         return;
     }
@@ -90,7 +90,7 @@ fn mariadb_takes_pages_of_a_pool() {
 
 #[test]
 fn mimalloc_takes_pages_of_a_pool() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     fs::write(bench.path("fill.c"), MIMALLOC).unwrap();
     let script = "gcc -O0 fill.c -o fill && LD_PRELOAD=libmimalloc.so.2 exec ./fill";
@@ -106,7 +106,7 @@ fn mimalloc_takes_pages_of_a_pool() {
 
 #[test]
 fn a_guest_takes_pages_of_a_pool() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let kvm = fs::OpenOptions::new().read(true).write(true).open("/dev/kvm").is_ok();
     if !needs(&[("qemu-system-x86_64", has("qemu-system-x86_64")), ("/dev/kvm", kvm)]) || !has_empty_pool() {
         return;

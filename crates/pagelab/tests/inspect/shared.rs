@@ -36,7 +36,7 @@ impl Drop for Mounted {
 
 #[test]
 fn a_tmpfs_gives_what_its_mount_says() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let (never, advise) = (Mounted::with(&bench, "huge=never"), Mounted::with(&bench, "huge=advise"));
     let refused = Provoked::with("tmpfs", Some(&never.file())).unwrap();
@@ -56,7 +56,7 @@ fn a_tmpfs_gives_what_its_mount_says() {
 
 #[test]
 fn a_file_that_ends_in_a_slot_has_no_large_page_there() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let within = Mounted::with(&bench, "huge=within_size");
     let bytes = SIZE - HUGE / 2;
@@ -72,7 +72,7 @@ fn a_file_that_ends_in_a_slot_has_no_large_page_there() {
 
 #[test]
 fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let own = format!("{THP}/hugepages-2048kB/shmem_enabled");
     let common = fs::read_to_string(format!("{THP}/shmem_enabled")).unwrap_or_default();
     if !needs(&[
@@ -104,7 +104,7 @@ fn memory_without_a_mount_follows_the_setting_of_all_sizes_or_of_its_own() {
 
 #[test]
 fn pages_of_files_say_what_the_page_cache_has() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let file = bench.path("file");
     fs::write(&file, vec![7u8; SIZE as usize]).unwrap();
@@ -127,7 +127,7 @@ fn pages_of_files_say_what_the_page_cache_has() {
 
 #[test]
 fn swapped_out_pages_leave_holes() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     if !needs(&[program("mkswap"), program("swapon")]) {
         return;
     }
@@ -153,7 +153,7 @@ fn swapped_out_pages_leave_holes() {
 /// A file holds whole pages, however short it is.
 #[test]
 fn short_files_that_hold_large_pages_are_listed_with_or_without_a_process() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let bench = Bench::new();
     let mounted = Mounted::with(&bench, "huge=always");
     let paths = ["free", "open"].map(|name| mounted.file().with_file_name(name));
@@ -179,6 +179,6 @@ fn short_files_that_hold_large_pages_are_listed_with_or_without_a_process() {
             "it has no page: {files:#?}"
         );
     }
-    bench.pagelab(&["doctor"]).ran().prints(&["on tmpfs with large pages ", "huge=within_size"]);
+    bench.pagelab(&["doctor"]).ran().assert_stdout(&["on tmpfs with large pages ", "huge=within_size"]);
     drop(held);
 }

@@ -92,7 +92,7 @@ pub fn always() -> String {
 
 #[test]
 fn redis_follows_the_switches_of_jemalloc_and_of_its_own() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     if !needs(&[("redis-server with jemalloc", has("redis-server") && has("redis-cli"))]) {
         return;
     }
@@ -107,7 +107,7 @@ fn redis_follows_the_switches_of_jemalloc_and_of_its_own() {
 
 #[test]
 fn java_follows_its_own_switches() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let pool = Pool::empty();
     if !needs(&[("java", has("java")), ("an empty pool of 2M", pool.is_some())]) {
         return;
@@ -128,7 +128,7 @@ fn java_follows_its_own_switches() {
 
 #[test]
 fn python_follows_the_switches_of_its_allocator_and_of_malloc_together() {
-    let Some(_still) = for_advised() else { return };
+    let Some(_lease_guard) = for_advised() else { return };
     let python = python();
     if !needs(&[("python3", python.is_some())]) {
         return;

@@ -11,7 +11,7 @@ fn tables_say_what_and_why() {
     }
     let provoked = Provoked::start("guard").unwrap();
     let (bench, pid) = (&provoked.bench, provoked.pid());
-    bench.pagelab(&["inspect", &pid]).ran().prints(&[
+    bench.pagelab(&["inspect", &pid]).ran().assert_stdout(&[
         "could be larger",
         "anonymous",
         "why not larger",
@@ -22,14 +22,14 @@ fn tables_say_what_and_why() {
         "leaf sizes and places: PAGEMAP_SCAN, exact",
     ]);
     let start = format!("{:x}-", provoked.address);
-    bench.pagelab(&["inspect", &pid, "--regions"]).ran().prints(&[
+    bench.pagelab(&["inspect", &pid, "--regions"]).ran().assert_stdout(&[
         &start,
         "cut into 3 mappings: a guard page at",
         "data of",
         "heap",
         "recognised: named by the kernel",
     ]);
-    bench.pagelab(&["inspect", "--tree", &pid]).ran().prints(&[&pid, "provoke", "could be larger"]);
+    bench.pagelab(&["inspect", "--tree", &pid]).ran().assert_stdout(&[&pid, "provoke", "could be larger"]);
 }
 
 #[test]
@@ -53,6 +53,6 @@ fn a_command_is_seen_at_its_end() {
     let words: Vec<&str> = ["inspect", "--"].into_iter().chain(touch.iter().map(String::as_str)).collect();
     let ran = bench.pagelab(&words).ran();
     assert_eq!(ran.code, Some(0), "{ran}");
-    ran.prints(&["page-touch", "resident", "how this was seen"]);
-    bench.pagelab(&["inspect", "--", "sh", "-c", "exit 3"]).ran().says(1, &["exit code 3"]);
+    ran.assert_stdout(&["page-touch", "resident", "how this was seen"]);
+    bench.pagelab(&["inspect", "--", "sh", "-c", "exit 3"]).ran().assert_exit(1, &["exit code 3"]);
 }

@@ -10,7 +10,7 @@ fn exact(compiler: &'static str, emulator: &'static str) {
     }
     let bench = Bench::new();
     let path = compiled(&bench, compiler, "exact.c", &FREESTANDING);
-    record(&bench, &[], &[&path]).ran().says(42, &[]);
+    record(&bench, &[], &[&path]).ran().assert_exit(42, &[]);
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     let (data, fetched) = runs(&lines);
@@ -59,7 +59,7 @@ fn lossless_keeps_every_address() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
-    record(&bench, &["--lossless"], &[&path]).ran().says(42, &[]);
+    record(&bench, &["--lossless"], &[&path]).ran().assert_exit(42, &[]);
     sound(&bench, "trace");
     let mut each: Vec<(u64, u64, bool)> = Vec::new();
     let mut instructions = 0;
@@ -117,7 +117,7 @@ impl Longest {
 
 /// The runs of a program, merged as far as possible: either as they were recorded, or as computed from every access.
 fn longest(bench: &Bench, path: &str, code: i32, lossless: bool) -> Vec<(usize, String, u64)> {
-    record(bench, if lossless { &["--lossless"] } else { &[] }, &[path]).ran().says(code, &[]);
+    record(bench, if lossless { &["--lossless"] } else { &[] }, &[path]).ran().assert_exit(code, &[]);
     let mut longest = Longest::default();
     for line in dumped(bench, "trace").iter().filter(|line| line["run"].is_u64()) {
         let (page, kind) = (line["address"].as_u64().unwrap() >> 12, line["kind"].as_str().unwrap());
@@ -188,7 +188,7 @@ fn windows_are_marked() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let options = ["--skip", "10000", "--window", "1000", "--max", "2500"];
-    record(&bench, &options, &[&path, "threads"]).ran().says(0, &[]);
+    record(&bench, &options, &[&path, "threads"]).ran().assert_exit(0, &[]);
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     let of_main = |line: &&Value| line["thread"] == 0 && line["event"]["call"] == "window";
@@ -201,7 +201,7 @@ fn windows_are_marked() {
     assert!((2500..4500).contains(&fetched), "{fetched}");
     assert!(info["threads"][0]["instructions"].as_u64() > Some(30_000));
     // The trace also contains threads that ended before the recorded window.
-    record(&bench, &["--skip", "1000000000"], &[&path, "threads"]).ran().says(0, &["no accesses were recorded"]);
+    record(&bench, &["--skip", "1000000000"], &[&path, "threads"]).ran().assert_exit(0, &["no accesses were recorded"]);
     let threads = self::info(&bench, "trace")["threads"].clone();
     let threads = threads.as_array().unwrap();
     let counted = |thread: &Value| thread["runs"] == 0 && thread["instructions"].as_u64() > Some(64);

@@ -10,7 +10,7 @@ fn calls_that_change_the_address_space_have_arguments_and_results() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "address_space.c", &HOSTED);
     let ran = record(&bench, &[], &[&path]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let &[first, moved, end] = &printed[..] else { panic!("{ran}") };
     let lines = dumped(&bench, "trace");
@@ -43,7 +43,7 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     let bench = Bench::new();
     let path = compiled(&bench, compiler, "kernel.c", &["-O1", "-static"]);
     let ran = record(&bench, &[], &[&path]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     sound(&bench, "trace");
     let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let &[written, read_into, parts, status, late] = &printed[..] else { panic!("{ran}") };
@@ -67,7 +67,7 @@ fn kernel(compiler: &'static str, emulator: &'static str) {
     let at = unmapped["run"].as_u64().unwrap();
     assert!(numbers[0] < at && at <= numbers[1], "{numbers:?} {at}");
     // Mappings that existed at the start are shown with their names.
-    bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["[stack]", "rw-", "by the kernel"]);
+    bench.pagelab(&["trace", "info", "trace"]).ran().assert_stdout(&["[stack]", "rw-", "by the kernel"]);
     let total = &info(&bench, "trace")["total"];
     assert!(total["kernel_accesses"].as_u64() > Some(10), "{total}");
 }

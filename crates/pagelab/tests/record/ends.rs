@@ -13,9 +13,9 @@ fn the_end_is_the_commands_own() {
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let run = |what: &str| -> Ran { record(&bench, &[], &[&path, what]).ran() };
     // The program ends in a system call, before which everything has been written.
-    run("aborts").says(134, &[]);
+    run("aborts").assert_exit(134, &[]);
     sound(&bench, "trace");
-    run("killed").says(137, &[]);
+    run("killed").assert_exit(137, &[]);
     sound(&bench, "trace");
     // The program ends without a system call, and QEMU 7.2 does not call a plugin in that case.
     for options in [&[][..], &["--lossless"]] {
@@ -23,15 +23,15 @@ fn the_end_is_the_commands_own() {
         if qemu_before(&bench, 8) {
             cut_off(&bench, "trace", &faulted, 139);
         } else {
-            faulted.says(139, &[]);
+            faulted.assert_exit(139, &[]);
             sound(&bench, "trace");
         }
         let lines = dumped(&bench, "trace");
         assert!(events(&lines, "mmap").count() > 2 && runs(&lines).0.len() > 100);
     }
-    run("execs").says(0, &["executed 1 program (exec), 1 recorded separately"]);
+    run("execs").assert_exit(0, &["executed 1 program (exec), 1 recorded separately"]);
     sound(&bench, "trace");
-    run("fails to exec").says(9, &[]);
+    run("fails to exec").assert_exit(9, &[]);
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     let exec = events(&lines, "exec").next().unwrap();
@@ -46,7 +46,7 @@ fn a_program_that_closes_everything_is_recorded_to_its_end() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
-    record(&bench, &[], &[&path, "closes"]).ran().says(7, &[]);
+    record(&bench, &[], &[&path, "closes"]).ran().assert_exit(7, &[]);
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     assert_eq!(events(&lines, "exit").next().unwrap()["status"], 7);
@@ -131,7 +131,7 @@ fn a_program_that_ends_while_its_threads_are_in_calls_is_recorded_to_its_end() {
             cut_off(&bench, "trace", &ran, 127);
             continue;
         }
-        ran.says(6, &[]);
+        ran.assert_exit(6, &[]);
         assert_eq!(ran.stderr, "", "{ran}");
         sound(&bench, "trace");
         assert!(events(&dumped(&bench, "trace"), "exit").any(|exit| exit["status"] == 6));
@@ -161,7 +161,10 @@ fn reports_missing_parts_of_a_killed_forked_process() {
     for options in [&[][..], &["--lossless"]] {
         let ran = record(&bench, options, &[&path, "child is killed"]).ran();
         let (child, _) = printed_by_child(&ran);
-        ran.says(19, &[&format!("trace.{child}: the forked process ended before its last accesses were written")]);
+        ran.assert_exit(
+            19,
+            &[&format!("trace.{child}: the forked process ended before its last accesses were written")],
+        );
         cut_off(&bench, &format!("trace.{child}"), &ran, 19);
         sound(&bench, "trace");
     }
@@ -177,7 +180,7 @@ fn a_forked_process_finishes_its_trace_without_its_first_thread() {
     let ran = record(&bench, &[], &[&path, "leaves a thread"]).ran();
     let (child, shared) = printed_by_child(&ran);
     let trace = format!("trace.{child}");
-    ran.says(0, &[&format!("{trace}: the forked process still runs")]);
+    ran.assert_exit(0, &[&format!("{trace}: the forked process still runs")]);
     // The output of the process is closed before the last part of its trace is written, so this waits for the trace.
     let is_whole = || bench.pagelab(&["trace", "check", &trace]).ran().code == Some(0);
     assert!(common::within(common::LIMIT, is_whole));
@@ -202,9 +205,9 @@ fn a_program_for_another_machine_is_named_when_it_takes_over() {
     // If the host can run the foreign program (binfmt_misc), the recording ends there. Otherwise the exec fails and the
     // recorded program continues.
     match ran.code {
-        Some(42) => drop(ran.says(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
+        Some(42) => drop(ran.assert_exit(42, &["for aarch64, and x86_64 is emulated", "outside the emulation"])),
         _ => {
-            ran.says(9, &[]);
+            ran.assert_exit(9, &[]);
             assert_eq!(exec["result"], -8);
         }
     }

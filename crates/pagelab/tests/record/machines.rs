@@ -33,7 +33,7 @@ fn a_machine_is_recorded_with_physical_addresses() {
     let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
     let machine = ["-M", "virt", "-cpu", "cortex-a57", "-smp", "2", "-device", &loader];
     for options in [&[][..], &["--lossless"]] {
-        record_machine(&bench, options, "qemu-system-aarch64", &machine, &code).says(0, &[]);
+        record_machine(&bench, options, "qemu-system-aarch64", &machine, &code).assert_exit(0, &[]);
         sound(&bench, "trace");
         let lines = dumped(&bench, "trace");
         let touched: Vec<(u64, &str, u64)> = lines
@@ -59,7 +59,7 @@ fn a_machine_is_recorded_with_physical_addresses() {
         assert_eq!((&info["total"]["instructions"], &info["total"]["data_accesses"]), (&(8 + again).into(), &2.into()));
         assert_eq!((&info["outside_accesses"], &info["outside_instructions"]), (&1.into(), &0.into()));
     }
-    bench.pagelab(&["trace", "info", "trace"]).ran().prints(&["physical, of a whole machine", "1 data access "]);
+    bench.pagelab(&["trace", "info", "trace"]).ran().assert_stdout(&["physical, of a whole machine", "1 data access "]);
 }
 
 /// The first processor runs an endless loop, and the second is off.
@@ -79,7 +79,7 @@ fn a_machine_ends_when_as_much_is_recorded_as_was_asked_for() {
         (&["--max", "2500", "--skip", "10000", "--window", "1000"], 2500),
     ] {
         let ran = record_machine(&bench, options, "qemu-system-aarch64", &machine, &code);
-        ran.says(0, &["instructions of each processor are recorded (--max), so the machine was ended"]);
+        ran.assert_exit(0, &["instructions of each processor are recorded (--max), so the machine was ended"]);
         sound(&bench, "trace");
         let fetches = info(&bench, "trace")["total"]["fetches"].as_u64().unwrap();
         // A block is recorded as a whole, so a few more instructions may be recorded.
@@ -97,7 +97,7 @@ fn a_machine_is_simulated_under_its_direct_map() {
     let loader = format!("loader,file={},addr=0x40200000,cpu-num=0,force-raw=on", bench.word("code"));
     // The last -m takes effect: the machine has 2G from address 1G on, so that every page size fits.
     let machine = ["-M", "virt", "-cpu", "cortex-a57", "-m", "2G", "-device", &loader];
-    record_machine(&bench, &[], "qemu-system-aarch64", &machine, &code).says(0, &[]);
+    record_machine(&bench, &[], "qemu-system-aarch64", &machine, &code).assert_exit(0, &[]);
     let sim = |policies: &str| bench.pagelab(&["sim", "trace", "-m", "cortex-a57", "-p", policies, "--json"]).ran();
     let document = sim("direct-map-4k,direct-map-2m,direct-map-1g").json();
     let simulations = document["traces"][0]["simulations"].as_array().unwrap();
@@ -110,7 +110,7 @@ fn a_machine_is_simulated_under_its_direct_map() {
     // Two pages of data and one of code are all within 2M: the first walk reads every level, the other walks read only the
     // last table.
     assert_eq!(found, [[1 << 12, 3, 4 + 2], [1 << 21, 1, 3], [1 << 30, 1, 2]]);
-    sim("base").says(2, &["physical addresses", "direct-map-2m"]);
+    sim("base").assert_exit(2, &["physical addresses", "direct-map-2m"]);
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn counts_instructions_of_firmware_and_records_its_accesses() {
     firmware[0xfff0..0xfff3].copy_from_slice(&[0xe9, 0x0d, 0x00]);
     let exit = "isa-debug-exit,iobase=0xf4,iosize=1";
     let machine = ["-bios", &bench.word("code"), "-device", exit];
-    record_machine(&bench, &[], "qemu-system-x86_64", &machine, &firmware).says(3, &[]);
+    record_machine(&bench, &[], "qemu-system-x86_64", &machine, &firmware).assert_exit(3, &[]);
     sound(&bench, "trace");
     let lines = dumped(&bench, "trace");
     let (data, fetched) = runs(&lines);
@@ -203,7 +203,7 @@ fn counts_instructions_of_firmware_and_records_its_accesses() {
     let ran = record_machine(&bench, &[], "qemu-system-x86_64", &split, &firmware);
     match ran.code {
         Some(3) => sound(&bench, "trace"),
-        _ => drop(ran.says(2, &["is in several parts", "-m 2G", "before anything was recorded"])),
+        _ => drop(ran.assert_exit(2, &["is in several parts", "-m 2G", "before anything was recorded"])),
     }
 }
 
@@ -213,19 +213,19 @@ fn refuses_commands_that_are_no_machine() {
         return;
     }
     let bench = Bench::new();
-    record(&bench, &["--system"], &["/bin/true"]).ran().says(2, &["/bin/true", "qemu-system-x86_64"]);
-    record(&bench, &["--system", "--arch", "x86_64"], &["/bin/true"]).ran().says(2, &["--arch"]);
+    record(&bench, &["--system"], &["/bin/true"]).ran().assert_exit(2, &["/bin/true", "qemu-system-x86_64"]);
+    record(&bench, &["--system", "--arch", "x86_64"], &["/bin/true"]).ran().assert_exit(2, &["--arch"]);
     if needs(&[recording("qemu-system-x86_64")]) {
         let kvm = ["qemu-system-x86_64", "-accel", "kvm"];
-        record(&bench, &["--system"], &kvm).ran().says(2, &["kvm", "-accel tcg"]);
+        record(&bench, &["--system"], &kvm).ran().assert_exit(2, &["kvm", "-accel tcg"]);
         if needs(&[("/dev/kvm", Path::new("/dev/kvm").exists())]) {
             // Settings in a file are not visible in the arguments, so pagelab asks QEMU itself.
             std::fs::write(bench.path("config"), "[machine]\n  accel = \"kvm\"\n").unwrap();
             let kvm = ["qemu-system-x86_64", "-nodefaults", "-display", "none", "-readconfig", &bench.word("config")];
-            record(&bench, &["--system"], &kvm).ran().says(2, &["KVM is on", "-accel tcg"]);
+            record(&bench, &["--system"], &kvm).ran().assert_exit(2, &["KVM is on", "-accel tcg"]);
             assert!(!bench.path("trace").exists());
         }
         let wrong = ["qemu-system-x86_64", "-M", "no-such-machine"];
-        record(&bench, &["--system"], &wrong).ran().says(2, &["before anything was recorded"]);
+        record(&bench, &["--system"], &wrong).ran().assert_exit(2, &["before anything was recorded"]);
     }
 }

@@ -70,13 +70,13 @@ fn info(bench: &Bench, name: &str) -> Value {
 }
 
 fn sound(bench: &Bench, name: &str) {
-    bench.pagelab(&["trace", "check", name]).ran().says(0, &[]);
+    bench.pagelab(&["trace", "check", name]).ran().assert_exit(0, &[]);
 }
 
 /// All lines of `trace dump --json` except the first one.
 fn dumped(bench: &Bench, name: &str) -> Vec<Value> {
     let ran = bench.pagelab(&["trace", "dump", "--json", name]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     ran.stdout.lines().skip(1).map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
@@ -126,7 +126,7 @@ fn order(lines: &[Value], thread: u64, begin: u64, pages: u64) -> Vec<u64> {
 /// trace is damaged only at its end.
 fn cut_off(bench: &Bench, trace: &str, ran: &Ran, code: i32) {
     let missing = "up to 4,194,304 instructions of each thread are missing";
-    ran.says(code, &[&bench.word(trace), "its last accesses", "cut off", missing]);
+    ran.assert_exit(code, &[&bench.word(trace), "its last accesses", "cut off", missing]);
     let check = bench.pagelab(&["trace", "check", trace]).ran();
     assert!(check.code == Some(1) && check.stdout.contains("the index at the end is missing"), "{check}");
     let damages = check.stdout.lines().filter(|line| line.starts_with("at byte")).collect::<Vec<_>>();

@@ -59,7 +59,7 @@ fn the_command_runs_again_and_its_median_time_is_what_translation_is_a_share_of(
     let share = lost / (trace["run_time"]["cpu_s"].as_f64().unwrap() * 2.5e9);
     assert!((time["translation_ratio"].as_f64().unwrap() - share.min(1.0)).abs() < 1e-9, "{time}");
     let info = bench.pagelab(&["trace", "info", "trace"]).ran();
-    info.prints(&["native CPU time"]);
+    info.assert_stdout(&["native CPU time"]);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_time_of_a_part_is_scaled_by_instructions() {
         return;
     }
     let bench = Bench::new();
-    record(&bench, &["--max", "1000000"], &["sh", "-c", BUSY]).ran().says(0, &[]);
+    record(&bench, &["--max", "1000000"], &["sh", "-c", BUSY]).ran().assert_exit(0, &[]);
     let note = noted(&bench);
     let times = user_times_s(&note);
     let median_s = median(&mut times.clone()).unwrap();
@@ -80,7 +80,7 @@ fn the_time_of_a_part_is_scaled_by_instructions() {
     assert!((time["cpu_s"].as_f64().unwrap() - median_s * ratio).abs() < 1e-9, "{time}");
     assert_eq!(time["runs_s"].as_array().unwrap().len(), times.len(), "{time}");
     // A part that was cut out of the trace has no notes.
-    bench.pagelab(&["trace", "cut", "trace", "-o", "part", "--to", "500000"]).ran().says(0, &[]);
+    bench.pagelab(&["trace", "cut", "trace", "-o", "part", "--to", "500000"]).ran().assert_exit(0, &[]);
     let document = bench.pagelab(&["sim", "part", "--json"]).ran().json();
     assert_eq!(document["traces"][0]["run_time"]["source"], "assumed");
 }

@@ -10,7 +10,7 @@ fn every_thread_has_its_stream() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let ran = record(&bench, &[], &[&path, "threads"]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     sound(&bench, "trace");
     let shared: u64 = ran.stdout.trim().parse().unwrap();
     let lines = dumped(&bench, "trace");
@@ -37,7 +37,7 @@ fn many_threads_share_the_memory_of_few() {
     }
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
-    let most_kib = |command: &mut Command| -> u64 { command.ran().says(0, &[]).stdout.trim().parse().unwrap() };
+    let most_kib = |command: &mut Command| -> u64 { command.ran().assert_exit(0, &[]).stdout.trim().parse().unwrap() };
     let mut plain = Command::new("qemu-x86_64");
     plain.args([&path, "many threads"]);
     let (plain_kib, recorded_kib) =
@@ -59,7 +59,7 @@ fn a_forked_process_has_a_trace_of_its_own() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "processes.c", &HOSTED);
     let ran = record(&bench, &[], &[&path, "forks"]).ran();
-    ran.says(13, &[]);
+    ran.assert_exit(13, &[]);
     let printed: Vec<u64> = ran.stdout.split_whitespace().map(|word| word.parse().unwrap()).collect();
     let &[child, shared] = &printed[..] else { panic!("{ran}") };
     let child_trace = format!("trace.{child}");
@@ -97,10 +97,10 @@ fn foreign(compiler: &'static str, emulator: &'static str, sysroot: &'static str
     let bench = Bench::new();
     let path = compiled(&bench, compiler, "processes.c", &HOSTED);
     let without = record(&bench, &[], &[&path, "closes"]).ran();
-    without.says(2, &["before anything was recorded", "--sysroot"]);
+    without.assert_exit(2, &["before anything was recorded", "--sysroot"]);
     assert!(!bench.path("trace").exists());
     let ran = record(&bench, &["--sysroot", sysroot], &[&path, "threads"]).ran();
-    ran.says(0, &[]);
+    ran.assert_exit(0, &[]);
     sound(&bench, "trace");
     let shared: u64 = ran.stdout.trim().parse().unwrap();
     let lines = dumped(&bench, "trace");
@@ -108,7 +108,7 @@ fn foreign(compiler: &'static str, emulator: &'static str, sysroot: &'static str
     let regions: Vec<&str> = events(&lines, "region").map(|region| region["name"].as_str().unwrap()).collect();
     assert!(regions.iter().any(|name| name.starts_with(sysroot)) && regions.contains(&"[stack]"), "{regions:?}");
     let end = record(&bench, &["--sysroot", sysroot], &[&path, "forks"]).ran();
-    end.says(13, &[]);
+    end.assert_exit(13, &[]);
 }
 
 #[test]
@@ -128,6 +128,6 @@ fn a_script_is_recorded_as_its_interpreter() {
     }
     let bench = Bench::new();
     let script = bench.script("script", "exit 5");
-    record(&bench, &[], &[&script]).ran().says(5, &[]);
+    record(&bench, &[], &[&script]).ran().assert_exit(5, &[]);
     sound(&bench, "trace");
 }

@@ -41,7 +41,7 @@ fn where_shared_memory_is_full_a_program_is_recorded_all_the_same() {
     let mut command = Command::new("unshare");
     command.args(["--mount", "sh", "-c", script, "sh"]);
     common::wrap(&mut command, &record(&bench, &[], &[&path, "threads"]));
-    command.ran().says(0, &[]);
+    command.ran().assert_exit(0, &[]);
     sound(&bench, "trace");
 }
 
@@ -53,7 +53,7 @@ fn explains_why_a_program_cannot_be_recorded() {
     let bench = Bench::new();
     let path = compiled(&bench, "gcc", "exact.c", &FREESTANDING);
     let refused = |command: &mut Command, parts: &[&str]| {
-        command.ran().says(2, parts);
+        command.ran().assert_exit(2, parts);
     };
     std::fs::write(bench.path("text"), "hello").unwrap();
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -113,7 +113,7 @@ fn an_old_trace_stays_until_something_is_recorded() {
             if let Some(old) = old {
                 std::fs::write(bench.path("trace"), old).unwrap();
             }
-            command.ran().says(2, &[message]);
+            command.ran().assert_exit(2, &[message]);
             assert_eq!(std::fs::read_to_string(bench.path("trace")).ok().as_deref(), old, "{message}");
             let _ = std::fs::remove_file(bench.path("trace"));
         };
@@ -129,7 +129,7 @@ fn an_old_trace_stays_until_something_is_recorded() {
     std::fs::write(bench.path("old"), "old".repeat(1 << 20)).unwrap();
     std::fs::hard_link(bench.path("old"), bench.path("other name")).unwrap();
     std::os::unix::fs::symlink(bench.path("old"), bench.path("trace")).unwrap();
-    record(&bench, &[], &[&path, "threads"]).ran().says(0, &[]);
+    record(&bench, &[], &[&path, "threads"]).ran().assert_exit(0, &[]);
     for name in ["trace", "other name"] {
         sound(&bench, name);
     }

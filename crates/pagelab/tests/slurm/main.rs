@@ -114,7 +114,7 @@ fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
         let mut command = bench.pagelab(&[&["study", "run", &file, "--store", &store], options].concat());
         command.env("PATH", bench.path("")).ran()
     };
-    run(&["--on", "slurm", "--dry-run"]).says(0, &[]).prints(&[
+    run(&["--on", "slurm", "--dry-run"]).assert_exit(0, &[]).assert_stdout(&[
         "task 0, sleep on host",
         "task 1, true on host",
         "#SBATCH --array=0-1%3",
@@ -128,19 +128,19 @@ fn without_slurm_the_scripts_are_printed_and_nothing_is_submitted() {
         "#SBATCH --dependency=afterany:JOB1,singleton",
         "study merge --shards",
     ]);
-    run(&["--on", "slurm", "--dry-run", "--only", "tru"]).says(0, &[]).prints(&["#SBATCH --array=1%3"]);
-    run(&["--on", "slurm"]).says(2, &["there is no squeue in PATH", "runs on this machine without --on slurm"]);
+    run(&["--on", "slurm", "--dry-run", "--only", "tru"]).assert_exit(0, &[]).assert_stdout(&["#SBATCH --array=1%3"]);
+    run(&["--on", "slurm"]).assert_exit(2, &["there is no squeue in PATH", "runs on this machine without --on slurm"]);
     assert!(!bench.path("results.shards").exists() && fs::read_dir(bench.path("disk")).unwrap().next().is_none());
     let merge = ["study", "merge", "--shards", &file, "--store", &bench.store()];
-    bench.pagelab(&merge).ran().says(2, &["no study was submitted to Slurm with the store"]);
-    run(&["--task", "2"]).says(2, &["the study has 2 tasks"]);
-    run(&["--task", "1", "--on", "slurm"]).says(2, &["cannot be used with"]);
+    bench.pagelab(&merge).ran().assert_exit(2, &["no study was submitted to Slurm with the store"]);
+    run(&["--task", "2"]).assert_exit(2, &["the study has 2 tasks"]);
+    run(&["--task", "1", "--on", "slurm"]).assert_exit(2, &["cannot be used with"]);
     written(&bench, &text.replace("\"pagelab-64\"", "\"bench\\n#SBATCH --uid=0\""));
-    run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.partition", "expected a word of Slurm"]);
+    run(&["--on", "slurm", "--dry-run"]).assert_exit(2, &["slurm.partition", "expected a word of Slurm"]);
     written(&bench, &text.replace("\"10m\"", "\"10\""));
-    run(&["--on", "slurm", "--dry-run"]).says(2, &["slurm.time", "expected a time"]);
+    run(&["--on", "slurm", "--dry-run"]).assert_exit(2, &["slurm.time", "expected a time"]);
     written(&bench, &text.replace("concurrent", "concurent"));
-    run(&["--on", "slurm", "--dry-run"]).says(2, &["concurent", "the nearest is `concurrent`"]);
+    run(&["--on", "slurm", "--dry-run"]).assert_exit(2, &["concurent", "the nearest is `concurrent`"]);
 }
 
 #[test]
@@ -159,8 +159,8 @@ fn a_study_runs_on_nodes_and_is_merged() {
     let text = text.replace("\"default\", \"base\"]", "\"base\", \"default\", \"mthp-64k\"]");
     let file = written(bench, &(text + more));
     let submitted = study(bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep,writes,nowhere"]);
-    submitted.says(0, &[]).prints(&["submitted: job 1 and job", "merges what it leaves"]);
-    study(bench, &cluster, &["run", &file, "--on", "slurm"]).says(2, &["already queued or running: 1"]);
+    submitted.assert_exit(0, &[]).assert_stdout(&["submitted: job 1 and job", "merges what it leaves"]);
+    study(bench, &cluster, &["run", &file, "--on", "slurm"]).assert_exit(2, &["already queued or running: 1"]);
     cluster.await_end();
     let log = printed(bench, "tiny-standard-merge-");
     for part in [
@@ -185,7 +185,9 @@ fn a_study_runs_on_nodes_and_is_merged() {
     assert!(row("writes", false)["cells"][0]["medians"]["walks"].as_f64().is_some(), "{report:#}");
     assert!(fs::read_dir(bench.path("disk")).unwrap().next().is_none(), "nothing is left on the node's disk");
     let again = study(bench, &cluster, &["merge", "--shards", &file]);
-    again.says(1, &["tasks have no result"]).prints(&["0 comparisons added, 0 completed, 1 there already"]);
+    again
+        .assert_exit(1, &["tasks have no result"])
+        .assert_stdout(&["0 comparisons added, 0 completed, 1 there already"]);
 }
 
 /// On this cluster array indices are below two, and the study has three tasks. So they become two arrays, of which the
@@ -202,13 +204,13 @@ fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() 
     let file = written(&bench, &(TINY.replace("partition", "concurrent = 1\npartition") + third));
     let status = || study(&bench, &cluster, &["status", &file, "--json"]).json();
     assert_eq!(status()["tasks"], serde_json::json!([]), "nothing was submitted");
-    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--dry-run"]).says(0, &[]).prints(&[
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--dry-run"]).assert_exit(0, &[]).assert_stdout(&[
         "#SBATCH --array=0-1%1",
         "#SBATCH --array=0%1",
         "--task \"$((SLURM_ARRAY_TASK_ID + 2))\"",
     ]);
     let submitted = study(&bench, &cluster, &["run", &file, "--on", "slurm"]);
-    submitted.says(0, &[]).prints(&["submitted: job 1 and job "]);
+    submitted.assert_exit(0, &[]).assert_stdout(&["submitted: job 1 and job "]);
     let states = || {
         let document = status();
         let of = |task: &serde_json::Value| ["state", "why"].map(|key| task[key].as_str().unwrap().to_owned());
@@ -225,7 +227,11 @@ fn a_site_with_short_arrays_gets_several_and_the_status_says_how_each_task_is() 
     assert!(shard(&bench, "tiny-standard-2+0.out").exists(), "its output has the name of its task");
     let expected = ["left a shard".to_owned(), "all its rows are done".to_owned()];
     assert_eq!(states(), [expected.clone(), expected.clone(), expected]);
-    study(&bench, &cluster, &["status", &file]).says(0, &[]).prints(&["tasks of Slurm:", "echo", "left a shard"]);
+    study(&bench, &cluster, &["status", &file]).assert_exit(0, &[]).assert_stdout(&[
+        "tasks of Slurm:",
+        "echo",
+        "left a shard",
+    ]);
 }
 
 #[test]
@@ -237,7 +243,7 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     let cluster = Cluster::start("");
     let bench = bench();
     let file = written(&bench, &TINY.replace("blocks = 6", "blocks = 48").replace("0.05", "0.1"));
-    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).assert_exit(0, &[]);
     let local = bench.path("disk").join("pagelab-1-tiny-standard-0").join("results.sqlite");
     let has_begun = |most: u64| local.exists() && trials(&bench, &local) > most;
     assert!(within(LIMIT, || has_begun(3)), "it does not begin: {}", printed(&bench, "tiny"));
@@ -263,7 +269,9 @@ fn a_task_that_is_killed_and_queued_again_repeats_nothing() {
     assert!(between.starts_with(&before) && between.len() > before.len());
     cluster.await_end();
     let merged = study(&bench, &cluster, &["merge", "--shards", &file]);
-    merged.says(1, &["1 of 2 tasks have no result"]).prints(&["1 comparisons added", "task 1, true on host"]);
+    merged
+        .assert_exit(1, &["1 of 2 tasks have no result"])
+        .assert_stdout(&["1 comparisons added", "task 1, true on host"]);
     let after = places(&bench, &bench.path("results.sqlite"));
     assert!(after.starts_with(&between), "what was finished is kept as it was");
     // A block that was disturbed is run again as another attempt, which does not count as a duplicate.
@@ -281,7 +289,7 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     let cluster = Cluster::start("");
     let bench = bench();
     let file = written(&bench, &TINY.replace("0.05", "0.2"));
-    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).assert_exit(0, &[]);
     cluster.await_state("1_0", "RUNNING");
     cluster.ask("scontrol", &["update", "NodeName=node1", "State=DRAIN", "Reason=test"]);
     let first = shard(&bench, "tiny-standard-0.sqlite");
@@ -289,8 +297,8 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     cluster.await_state("1_1", "PENDING");
     let merge = || study(&bench, &cluster, &["merge", "--shards", &file]);
     merge()
-        .says(1, &["1 of 2 tasks have no result"])
-        .prints(&["task 1, true on host: it left no shard: it has not started"]);
+        .assert_exit(1, &["1 of 2 tasks have no result"])
+        .assert_stdout(&["task 1, true on host: it left no shard: it has not started"]);
     cluster.ask("scontrol", &["update", "NodeName=node1", "State=RESUME"]);
     cluster.await_end();
     let log = printed(&bench, "tiny-standard-merge-");
@@ -302,18 +310,24 @@ fn on_a_node_that_drains_tasks_wait_and_half_a_shard_is_not_merged() {
     fs::write(&first, &whole[..whole.len() / 2]).unwrap();
     let second = shard(&bench, "tiny-standard-1.sqlite");
     fs::rename(&second, shard(&bench, "tiny-standard-1.sqlite.elsewhere-7.partial")).unwrap();
-    merge().says(1, &["task 0, sleep on host:", "damaged", "it was not merged", "2 of 2 tasks"]).prints(&[
-        "0 comparisons added",
-        "is damaged, or an incomplete copy",
-        "the copy of its shard was not finished",
-        "elsewhere-7.partial",
-    ]);
-    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]);
+    merge().assert_exit(1, &["task 0, sleep on host:", "damaged", "it was not merged", "2 of 2 tasks"]).assert_stdout(
+        &[
+            "0 comparisons added",
+            "is damaged, or an incomplete copy",
+            "the copy of its shard was not finished",
+            "elsewhere-7.partial",
+        ],
+    );
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).assert_exit(0, &[]);
     cluster.await_end();
     let again = merge();
-    again.says(0, &[]).prints(&["0 comparisons added, 0 completed, 2 there already", "all 2 tasks are done"]);
+    again
+        .assert_exit(0, &[])
+        .assert_stdout(&["0 comparisons added, 0 completed, 2 there already", "all 2 tasks are done"]);
     assert!(shard(&bench, "tiny-standard-0.sqlite.damaged").exists(), "the damaged shard is kept");
-    study(&bench, &cluster, &["run", &file, "--on", "slurm"]).says(0, &[]).prints(&["nothing is left to submit"]);
+    study(&bench, &cluster, &["run", &file, "--on", "slurm"])
+        .assert_exit(0, &[])
+        .assert_stdout(&["nothing is left to submit"]);
 }
 
 /// An example of a site's script, with one text changed for the test.
@@ -331,14 +345,14 @@ fn settings_granted_by_a_prolog_are_measured_and_taken_back() {
         return;
     }
     // The scripts change settings, so the test holds the lease meanwhile. `restore` would wait for it.
-    let _still = Still::wait();
+    let _lease_guard = LeaseGuard::wait();
     let before = settings();
     let bench = bench();
     let prolog = example(&bench, "prolog.sh", "nr_hugepages 512", "nr_hugepages 8");
     let epilog = example(&bench, "epilog.sh", "/usr/local/bin/pagelab", "true");
     let cluster = Cluster::start(&format!("Prolog={prolog}\nEpilog={epilog}"));
     let file = written(&bench, &TINY.replace("\"base\"]", "\"mthp-64k\"]"));
-    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).says(0, &[]);
+    study(&bench, &cluster, &["run", &file, "--on", "slurm", "--only", "sleep"]).assert_exit(0, &[]);
     cluster.await_end();
     let is_as_before = within(LIMIT, || settings() == before);
     assert!(is_as_before, "it is not taken back: {:?}", settings());
@@ -363,7 +377,7 @@ fn after_a_kill_that_takes_the_watchdog_along_the_epilog_restores() {
     let submit = ["run", &file, "--on", "slurm", "--only", "sleep"];
     // Root uses a directory for temporary files only if no other user can change it.
     let disk = tempfile::tempdir().unwrap();
-    privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().says(0, &[]);
+    privileged(&bench, &cluster, &submit).env("TMPDIR", disk.path()).ran().assert_exit(0, &[]);
     let own = || processes_with(&bench.word("pagelab")).into_iter().filter(|(_, line)| line.contains("--task"));
     let has_lease = || leaseholder().is_some_and(|holder| own().any(|(pid, _)| pid == holder));
     // Another comparison on this host may hold the lease for a while.

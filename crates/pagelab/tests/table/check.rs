@@ -49,7 +49,7 @@ fn every_kind_of_damage_is_named_at_its_address() {
         // differs.
         assert!(address == BASE + at as u64 || address == BASE + (at as u64 & !0x7f), "{what}: {fault:#}");
         let text = table_in(&bench, &["check", &path, "-f", format, "--root", root, "--base", "0x80000000"]);
-        text.says(1, &["not legal"]).prints(&[&format!("error: {rule}"), &format!("{address:#x}")]);
+        text.assert_exit(1, &["not legal"]).assert_stdout(&[&format!("error: {rule}"), &format!("{address:#x}")]);
         assert!(text.stdout.lines().all(|line| line.chars().count() <= 100), "{text}");
     }
 }
@@ -65,13 +65,15 @@ fn reports_warnings_without_counting_them_as_faults() {
     fs::write(&path, &image).unwrap();
     let at = ["-f", "x86-64", "--base", "0x80000000"];
     let check = |root: &str| table_in(&bench, &[&["check", path.as_str(), "--root", root][..], &at].concat());
-    check("0x80000000").says(0, &[]).prints(&[
+    check("0x80000000").assert_exit(0, &[]).assert_stdout(&[
         "legal: no rule is broken, 2 warnings",
         "warning: shadow-stack",
         "warning: shared-table",
     ]);
-    check("0x80000008").says(1, &["not legal"]).prints(&["error: root-alignment: the root:"]);
-    check("0x90000000").says(1, &["1 fault"]).prints(&["error: table-outside: the root: the table at 0x90000000"]);
+    check("0x80000008").assert_exit(1, &["not legal"]).assert_stdout(&["error: root-alignment: the root:"]);
+    check("0x90000000")
+        .assert_exit(1, &["1 fault"])
+        .assert_stdout(&["error: table-outside: the root: the table at 0x90000000"]);
 }
 
 #[test]
@@ -85,8 +87,8 @@ fn neighbours_that_break_one_rule_are_one_fault_in_print() {
     fs::write(&path, &image).unwrap();
     let ran =
         table_in(&bench, &["check", &path, "-f", "x86-64+phys46", "--root", "0x80000000", "--base", "0x80000000"]);
-    ran.says(1, &["16 faults"])
-        .prints(&["address-too-large in 16 PT (pte) entries from 0x80003000 on, for 0x0 to 0xffff"]);
+    ran.assert_exit(1, &["16 faults"])
+        .assert_stdout(&["address-too-large in 16 PT (pte) entries from 0x80003000 on, for 0x0 to 0xffff"]);
     assert_eq!(ran.stdout.matches("error: ").count(), 1, "{ran}");
 }
 
@@ -100,27 +102,33 @@ fn an_image_that_is_none_is_refused_or_found_illegal() {
         fs::write(bench.path(name), bytes).unwrap();
         bench.word(name)
     };
-    check(&bench.word("missing"), &[]).says(2, &["missing cannot be read", "No such file"]);
-    check("/", &[]).says(2, &["cannot be read", "directory"]);
-    check(&file("empty", &[]), &[]).says(2, &["is empty", "raw memory"]);
-    check(&file("one", &[1]), &[]).says(2, &["has 1 byte;"]);
-    check(&file("odd", &[1; 4097]), &[]).says(2, &["4,097 bytes", "whole 8-byte entries"]);
-    check(&file("large", &[0; 8192]), &["--limit", "4K"]).says(2, &["larger than 4K", "--limit"]);
-    check("/dev/zero", &["--limit", "64K"]).says(2, &["larger than 64K"]);
-    check(&file("short", &[0; 64]), &[]).says(1, &["not legal"]).prints(&["table-outside"]);
+    check(&bench.word("missing"), &[]).assert_exit(2, &["missing cannot be read", "No such file"]);
+    check("/", &[]).assert_exit(2, &["cannot be read", "directory"]);
+    check(&file("empty", &[]), &[]).assert_exit(2, &["is empty", "raw memory"]);
+    check(&file("one", &[1]), &[]).assert_exit(2, &["has 1 byte;"]);
+    check(&file("odd", &[1; 4097]), &[]).assert_exit(2, &["4,097 bytes", "whole 8-byte entries"]);
+    check(&file("large", &[0; 8192]), &["--limit", "4K"]).assert_exit(2, &["larger than 4K", "--limit"]);
+    check("/dev/zero", &["--limit", "64K"]).assert_exit(2, &["larger than 64K"]);
+    check(&file("short", &[0; 64]), &[]).assert_exit(1, &["not legal"]).assert_stdout(&["table-outside"]);
     let (cut, image, _) = built(&bench, "x86-64", &["--map", "0:0x40000000:64K"]);
     fs::write(&cut, &image[..5000]).unwrap();
-    check(&cut, &[]).says(1, &["not legal"]).prints(&["is outside the 5,000 bytes of memory at 0x80000000"]);
+    check(&cut, &[])
+        .assert_exit(1, &["not legal"])
+        .assert_stdout(&["is outside the 5,000 bytes of memory at 0x80000000"]);
     let words = |root: &str, base: &str| format!("check {cut} -f x86-64 --root {root} --base {base}");
     let run = |words: String| table_in(&bench, &words.split(' ').collect::<Vec<_>>());
-    run(words("0x80000003", "0x80000000")).says(1, &["not legal"]).prints(&["without the other fields of a register"]);
-    run(words("0", "0xfffffffffffff000")).says(2, &["5000 bytes at 0xfffffffffffff000", "below 2^64"]);
+    run(words("0x80000003", "0x80000000"))
+        .assert_exit(1, &["not legal"])
+        .assert_stdout(&["without the other fields of a register"]);
+    run(words("0", "0xfffffffffffff000")).assert_exit(2, &["5000 bytes at 0xfffffffffffff000", "below 2^64"]);
     let core = [b"\x7fELF\x02\x01\x01\x00".as_slice(), &[0xff; 8184]].concat();
-    check(&file("core", &core), &[]).says(1, &["not legal"]).prints(&["begins like an ELF core file", "raw memory"]);
+    check(&file("core", &core), &[])
+        .assert_exit(1, &["not legal"])
+        .assert_stdout(&["begins like an ELF core file", "raw memory"]);
     let all_ones = file("ones", &[0xff; 1 << 16]);
     for format in formats(&bench) {
         let ran = table_in(&bench, &["check", &all_ones, "-f", &format, "--root", "0", "--base", "0", "--tree"]);
-        ran.says(1, &["not legal"]);
+        ran.assert_exit(1, &["not legal"]);
     }
     let escape = file("a\u{1b}[31mb", &[0; 4096]);
     let ran = check(&escape, &[]);

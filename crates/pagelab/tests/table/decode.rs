@@ -35,7 +35,7 @@ fn an_x86_page_is_decoded_field_by_field() {
 #[test]
 fn without_a_level_every_level_says_what_it_would_make_of_the_entry() {
     let ran = table(&["decode", "--format", "x86-64", "0x8000000012345067"]);
-    ran.prints(&[
+    ran.assert_stdout(&[
         "as an entry of PT (pte), the level of pages: no --level was given",
         "maps 4K at 0x12345000: read and write, not executable, user, accessed, dirty",
         "PML4 (pgd) points to the PDPT (pud) table at 0x12345000",
@@ -85,7 +85,7 @@ fn the_families_of_arm64_and_risc_v_are_decoded() {
     ] {
         let ran = table(&["decode", "--format", format, "--level", level, entry]);
         squeezed(&ran);
-        ran.prints(parts);
+        ran.assert_stdout(parts);
     }
 }
 
@@ -107,7 +107,7 @@ fn names_the_rule_that_an_illegal_entry_breaks() {
     ] {
         let ran = table(&["decode", "--format", format, "--level", level, entry]);
         squeezed(&ran);
-        ran.prints(parts);
+        ran.assert_stdout(parts);
         let document = table(&["decode", "--format", format, "--level", level, entry, "--json"]).json();
         assert!(!document["entries"][0]["broken_rules"].as_array().unwrap().is_empty(), "{document:#}");
     }
@@ -118,14 +118,14 @@ fn the_last_line_of_an_oops_is_decoded_as_it_is() {
     let words = "decode --format x86-64 --va ffff888012345678 PGD 100000067 P4D 100000067 PUD 1001f4067 PMD 0";
     let ran = table(&words.split(' ').collect::<Vec<_>>());
     squeezed(&ran);
-    ran.prints(&[
+    ran.assert_stdout(&[
         "canonical, the upper half",
         "PML4 (pgd) 47:39 273 of 512 0x111 table + 0x888 512G",
         "PDPT (pud) 0x00000001001f4067 points to the PD (pmd) table at 0x1001f4000",
         "PD (pmd) 0x0000000000000000 a hole: not valid, all zero",
     ]);
     assert_eq!(ran.stdout.matches("0x0000000100000067 as an entry").count(), 1, "the folded level once: {ran}");
-    table(&["decode", "--format", "arm64-4k-48", "pgd=1000000081a3c003,", "pud=0000000000000000,"]).prints(&[
+    table(&["decode", "--format", "arm64-4k-48", "pgd=1000000081a3c003,", "pud=0000000000000000,"]).assert_stdout(&[
         "level 0 (pgd)",
         "points to the level 1 (pud) table at 0x81a3c000",
         "level 1 (pud)",
@@ -146,10 +146,10 @@ fn an_address_is_looked_up_level_by_level() {
         address["levels"].as_array().unwrap().iter().map(|level| level["index"].clone()).collect();
     assert_eq!(indexes, expected);
     table(&["decode", "--format", "arm64-4k-48", "--va", "ffff000000000000"])
-        .prints(&["not canonical: bits 63:48 must be zero, and are 0xffff", "+upper"]);
+        .assert_stdout(&["not canonical: bits 63:48 must be zero, and are 0xffff", "+upper"]);
     table(&["decode", "--format", "x86-64", "--va", "800000000000"])
-        .prints(&["not canonical", "copies of bit 47, which is 1"]);
-    table(&["decode", "--format", "sv39-64k", "--va", "12345678"]).prints(&[
+        .assert_stdout(&["not canonical", "copies of bit 47, which is 1"]);
+    table(&["decode", "--format", "sv39-64k", "--va", "12345678"]).assert_stdout(&[
         "pmd 33:25 9 of 512",
         "pte 24:16 52 of 512",
         "VPN[0] 20:12 325 of 512",

@@ -60,7 +60,7 @@ fn formats_are_listed_with_their_sizes() {
     let bench = Bench::new();
     let ran = bench.pagelab(&["list", "formats"]).ran();
     squeezed(&ran);
-    ran.prints(&[
+    ran.assert_stdout(&[
         "x86-64 PML4 39, PDPT 30, PD 21, PT 12 4K 2M 1G -",
         "arm64-16k-48 L0 47, L1 36, L2 25, L3 14 16K 32M 2M 1G",
         "sv39 VPN[2] 30, VPN[1] 21, VPN[0] 12 4K 2M 1G 64K (+svnapot)",
@@ -98,7 +98,7 @@ fn a_split_has_the_counts_of_kvm_and_reports_the_savings() {
     }
     let ran = table(&["split", "--bytes", "64M", "--rounds", "2", "--granule", "4k", "--chunk", "2M"]);
     squeezed(&ran);
-    ran.prints(&[
+    ran.assert_stdout(&[
         "granule 4K, 2M blocks, when the log is cleared, chunks of 2M",
         "skip-children",
         "vanilla: reading entries",

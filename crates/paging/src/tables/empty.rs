@@ -12,30 +12,30 @@ use crate::log::Log;
 
 /// Which empty tables are released.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Freed {
+pub struct FreeRequest {
     /// The first address of a range. Only tables that serve an address in this range are released.
     pub va: InputAddress,
     /// The length of the range in bytes.
     pub bytes: u64,
     /// The first address of an enclosing range. Only tables that serve no address outside the enclosing range are released.
-    pub room: InputAddress,
+    pub enclosing_va: InputAddress,
     /// The length of the enclosing range in bytes.
-    pub room_bytes: u64,
+    pub enclosing_bytes: u64,
     /// The highest level of the tables that are released; 0 is the level of pages.
     pub top: u8,
 }
 
-impl Freed {
+impl FreeRequest {
     /// All tables that only serve addresses of a range.
-    pub fn within(va: InputAddress, bytes: u64) -> Freed {
-        Freed { va, bytes, room: va, room_bytes: bytes, top: u8::MAX }
+    pub fn within(va: InputAddress, bytes: u64) -> FreeRequest {
+        FreeRequest { va, bytes, enclosing_va: va, enclosing_bytes: bytes, top: u8::MAX }
     }
 }
 
 /// One call of [`Tables::free_empty_tables`], with resolved addresses.
 struct Freeing {
-    room: u64,
-    room_end: u64,
+    enclosing_start: u64,
+    enclosing_end: u64,
     top: u8,
     released: ReleasedTables,
     /// The range of addresses that the released tables served: the first address and the end.
@@ -44,8 +44,8 @@ struct Freeing {
 }
 
 impl Freeing {
-    fn new((room, room_end): (u64, u64), top: u8, released: ReleasedTables) -> Freeing {
-        Freeing { room, room_end, top, released, first: u64::MAX, end: 0 }
+    fn new((enclosing_start, enclosing_end): (u64, u64), top: u8, released: ReleasedTables) -> Freeing {
+        Freeing { enclosing_start, enclosing_end, top, released, first: u64::MAX, end: 0 }
     }
 
     fn add(&mut self, block: OutputAddress, va: u64, end: u64) {
@@ -118,11 +118,11 @@ impl<F: Format, L: Log> Tables<F, L> {
     ///
     /// # Errors
     /// The range is misaligned or not canonical, or tables cannot be followed.
-    pub fn free_empty_tables(&mut self, freed: &Freed) -> Result<(), Error> {
+    pub fn free_empty_tables(&mut self, request: &FreeRequest) -> Result<(), Error> {
         let geometry = self.geometry();
-        let (first, end) = geometry.range(freed.va, freed.bytes)?;
-        let room = geometry.range(freed.room, freed.room_bytes)?;
-        let mut freeing = Freeing::new(room, freed.top, self.arena.collection());
+        let (first, end) = geometry.range(request.va, request.bytes)?;
+        let enclosing = geometry.range(request.enclosing_va, request.enclosing_bytes)?;
+        let mut freeing = Freeing::new(enclosing, request.top, self.arena.collection());
         self.free_below(self.root, geometry.root_level(), (first, end), &mut freeing)?;
         self.finish(freeing);
         Ok(())
@@ -166,8 +166,8 @@ impl<F: Format, L: Log> Tables<F, L> {
             if self.format.kind(level, slot.entry) == Kind::Table {
                 self.free_below_run(slot, (va, next), freeing)?;
                 let block = self.format.table_address(slot.entry).aligned_down(self.block_bytes(below));
-                let serves_only_room = freeing.room <= first && past <= freeing.room_end;
-                if below <= freeing.top && serves_only_room && self.is_empty(block, below)? {
+                let serves_only_enclosing = freeing.enclosing_start <= first && past <= freeing.enclosing_end;
+                if below <= freeing.top && serves_only_enclosing && self.is_empty(block, below)? {
                     freeing.add(block, first, past);
                     let pa = slot.pa.aligned_down(ENTRY_BYTES << self.format.run_bits());
                     self.write_run(Slot { pa, va: first, ..slot }, |_| 0)?;

@@ -11,7 +11,7 @@ mod resizes;
 mod walks;
 
 use formats::for_every_format;
-use paging::{Attributes, Flags, Format, Freed, Mapping, OutputAddress, Sizes, Tables};
+use paging::{Attributes, Flags, Format, FreeRequest, Mapping, OutputAddress, Sizes, Tables};
 
 /// Attributes that every format can express: those of user data; without the user flag at stage 2, which does not have it.
 fn data<F: Format>(format: &F) -> Attributes {
@@ -58,13 +58,21 @@ fn releases_empty_tables_with_their_addresses<F: Format>(format: F) {
     let mapped = tables.arena().used_bytes();
     tables.unmap_leaves(va, table).unwrap();
     assert_eq!((tables.translate(va).is_err(), tables.arena().used_bytes()), (true, mapped), "{format:?}");
-    let all = Freed::within(va, table);
-    for (room, room_bytes) in [(va, table - unit), (va + unit, table)] {
+    let all = FreeRequest::within(va, table);
+    for (enclosing_va, enclosing_bytes) in [(va, table - unit), (va + unit, table)] {
         let bytes = table - unit;
-        tables.free_empty_tables(&Freed { va: va + unit, bytes: bytes - unit, room, room_bytes, ..all }).unwrap();
+        tables
+            .free_empty_tables(&FreeRequest {
+                va: va + unit,
+                bytes: bytes - unit,
+                enclosing_va,
+                enclosing_bytes,
+                ..all
+            })
+            .unwrap();
     }
     assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: part of its addresses is not freed");
-    tables.free_empty_tables(&Freed { va: va + unit, bytes: unit, top: 0, ..all }).unwrap();
+    tables.free_empty_tables(&FreeRequest { va: va + unit, bytes: unit, top: 0, ..all }).unwrap();
     let block = geometry.table_bytes(0) << format.run_bits();
     assert_eq!(tables.arena().used_bytes(), mapped - block, "{format:?}: only the table of the pages is released");
     let whole = geometry.span(geometry.root_level()) << format.run_bits();
@@ -72,7 +80,7 @@ fn releases_empty_tables_with_their_addresses<F: Format>(format: F) {
     assert_eq!(tables.arena().used_bytes(), mapped, "{format:?}: the same tables again");
     tables.map(&Mapping { sizes: Sizes::BEST, ..mapping }).unwrap();
     tables.unmap_leaves(va, table).unwrap();
-    tables.free_empty_tables(&Freed::within(va, whole)).unwrap();
+    tables.free_empty_tables(&FreeRequest::within(va, whole)).unwrap();
     let root = geometry.table_bytes(geometry.root_level());
     assert_eq!(tables.arena().used_bytes(), root, "{format:?}: only the root is left");
 }

@@ -3,7 +3,8 @@
 use core::cell::RefCell;
 
 use paging::{
-    Action, Attributes, Error, Flags, Format, Freed, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables, Visitor,
+    Action, Attributes, Error, Flags, Format, FreeRequest, InputAddress, Mapping, Node, OutputAddress, Sizes, Tables,
+    Visitor,
 };
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
@@ -153,7 +154,7 @@ impl<F: Format> Bench<F> {
                 self.oracle.unmap(va, bytes);
             }
             Change::FreeEmptyTables { top } => {
-                self.tables.free_empty_tables(&Freed { top, ..Freed::within(va, bytes) }).unwrap();
+                self.tables.free_empty_tables(&FreeRequest { top, ..FreeRequest::within(va, bytes) }).unwrap();
             }
             Change::Protect { writable } => {
                 let protected = self.tables.protect(va, bytes, self.attributes(writable));
@@ -192,7 +193,7 @@ impl<F: Format> Bench<F> {
         self.compare_tables();
         if self.keeps_tables {
             let half = 1 << (self.format.geometry().input_bits() - 1);
-            self.tables.free_empty_tables(&Freed::within(self.format.geometry().extended(0), half)).unwrap();
+            self.tables.free_empty_tables(&FreeRequest::within(self.format.geometry().extended(0), half)).unwrap();
             self.compare_tables();
         }
         self.no_table_is_empty();

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use host::if_there;
+use host::if_exists;
 
 use super::encoding::{ARM64, Encoding, Event, Quantity, amd_zen, intel};
 use super::unavailable::Unavailable;
@@ -119,7 +119,7 @@ fn maker(cpuinfo: &str, pmus: &[Pmu]) -> Maker {
 fn core_pmus(devices: &Path) -> Result<Vec<Pmu>, Unavailable> {
     let unreadable = |error: io::Error| Unavailable::unreadable(devices, &error);
     let mut pmus = Vec::new();
-    for entry in if_there(fs::read_dir(devices)).map_err(unreadable)?.into_iter().flatten() {
+    for entry in if_exists(fs::read_dir(devices)).map_err(unreadable)?.into_iter().flatten() {
         pmus.extend(core_pmu(&entry.map_err(unreadable)?.path())?);
     }
     pmus.sort_by(|one: &Pmu, other| one.name.cmp(&other.name));
@@ -151,7 +151,7 @@ fn named_event(directory: &Path, event: &str) -> Result<Option<u64>, Unavailable
 
 /// The number in a file; `None` where the file does not exist.
 fn number<T>(file: &Path, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>, Unavailable> {
-    let text = if_there(host::content(file)).map_err(|error| Unavailable::unreadable(file, &error))?;
+    let text = if_exists(host::content(file)).map_err(|error| Unavailable::unreadable(file, &error))?;
     let parsed = |text: String| {
         let wrong = || io::Error::other(format!("expected a number, found {:?}", text.trim()));
         parse(text.trim()).ok_or_else(|| Unavailable::unreadable(file, &wrong()))

@@ -8,7 +8,7 @@
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use host::admit::Privilege;
-use host::direct_map::{Changes, Leaves, Marker, Remainder, Standing, changes, leaves, standing};
+use host::direct_map::{Availability, Changes, Leaves, Marker, Remainder, availability, changes, leaves};
 use host::{Host, HostError};
 use lease::{Lease, LeaseError};
 use policy::size::{PageSize, format_bytes};
@@ -149,16 +149,16 @@ fn possible(host: &Host, goal: Goal) -> Result<Leaves, DemotionError> {
     }
     let found = leaves(host).map_err(DemotionError::Unsupported)?;
     larger(host, goal.leaf).map_err(DemotionError::Unsupported)?;
-    match standing(goal.leaf, host) {
-        Standing::Now if goal.limit_bytes.is_none() && found.ratio(goal.leaf) >= goal.ratio => {
+    match availability(goal.leaf, host) {
+        Availability::Now if goal.limit_bytes.is_none() && found.ratio(goal.leaf) >= goal.ratio => {
             let share = found.share(goal.leaf);
             refuse(
                 format!("{share} of the direct map is in leaves of {} already", goal.leaf),
                 "nothing needs to be done",
             )
         }
-        Standing::OtherBoot(why) | Standing::Unknown(why) => Err(DemotionError::Unsupported(why)),
-        Standing::Now | Standing::ByDemotion(_) => Ok(found),
+        Availability::OtherBoot(why) | Availability::Unknown(why) => Err(DemotionError::Unsupported(why)),
+        Availability::Now | Availability::ByDemotion(_) => Ok(found),
     }
 }
 

@@ -1,4 +1,4 @@
-//! [`Plug`]: memory that is held so that the kernel allocates from other frames. It consists of pages inside pipes.
+//! [`HeldMemory`]: memory that is held so that the kernel allocates from other frames. It consists of pages inside pipes.
 //!
 //! Secret pages are unmovable, and the allocator takes them out of blocks of unmovable memory, one after the other
 //! (mm/page_alloc.c, `__rmqueue`). Pages of pipes are unmovable as well (GFP_HIGHUSER without __GFP_MOVABLE, fs/pipe.c), so they
@@ -20,19 +20,19 @@ const MIN_PIPE_BYTES: i32 = 64 << 10;
 const STEP_BYTES: usize = 4 << 20;
 
 /// Held memory, given back when dropped.
-pub struct Plug {
+pub struct HeldMemory {
     pipes: Vec<(OwnedFd, OwnedFd)>,
     content: Vec<u8>,
     bytes: u64,
 }
 
-impl Plug {
+impl HeldMemory {
     /// Holds nothing yet. Raises the limit of open files, because many pipes are needed.
-    pub fn new() -> Plug {
+    pub fn new() -> HeldMemory {
         if let Ok((_, hard)) = getrlimit(Resource::RLIMIT_NOFILE) {
             let _ = setrlimit(Resource::RLIMIT_NOFILE, hard, hard);
         }
-        Plug { pipes: Vec::new(), content: vec![0; STEP_BYTES], bytes: 0 }
+        HeldMemory { pipes: Vec::new(), content: vec![0; STEP_BYTES], bytes: 0 }
     }
 
     /// Bytes that are held.
@@ -93,22 +93,22 @@ mod tests {
 
     #[test]
     fn a_plug_holds_what_it_says() {
-        let mut plug = Plug::new();
+        let mut held_memory = HeldMemory::new();
         let mut held = 0;
         while held < 20 << 20 {
-            let grown = plug.grow(64 << 10).unwrap();
+            let grown = held_memory.grow(64 << 10).unwrap();
             assert!(grown > 0 && grown <= 64 << 10);
             held += grown;
         }
-        assert_eq!(plug.bytes(), held);
-        assert!(plug.pipes.len() >= 2, "one pipe is full");
-        while plug.bytes() > 0 {
-            let shrunk = plug.shrink();
+        assert_eq!(held_memory.bytes(), held);
+        assert!(held_memory.pipes.len() >= 2, "one pipe is full");
+        while held_memory.bytes() > 0 {
+            let shrunk = held_memory.shrink();
             assert!(shrunk > 0 && shrunk < 2 * STEP_BYTES as u64);
             held -= shrunk;
-            assert_eq!(plug.bytes(), held);
+            assert_eq!(held_memory.bytes(), held);
         }
-        assert_eq!(plug.shrink(), 0);
-        assert_eq!(plug.grow(4096).unwrap(), 4096, "it can be used again");
+        assert_eq!(held_memory.shrink(), 0);
+        assert_eq!(held_memory.grow(4096).unwrap(), 4096, "it can be used again");
     }
 }

@@ -1,4 +1,4 @@
-//! [`Secret`]: memory that the kernel itself cannot reach. memfd_secret(2) removes every page from the direct map and so
+//! [`SecretPages`]: memory that the kernel itself cannot reach. memfd_secret(2) removes every page from the direct map and so
 //! splits the leaf that mapped the page (mm/secretmem.c, `secretmem_fault`).
 
 use std::fs::File;
@@ -14,7 +14,7 @@ use policy::size::format_bytes;
 const CHUNK_PAGES: usize = 256;
 
 /// Secret pages, given back when dropped; the leaves stay split.
-pub struct Secret {
+pub struct SecretPages {
     page_bytes: usize,
     chunks: Vec<Chunk>,
     pagemap: File,
@@ -72,15 +72,19 @@ pub enum SecretError {
     },
 }
 
-impl Secret {
+impl SecretPages {
     /// Takes no page yet. Checks that secret memory is available and frame numbers are visible, so that this is known before a
     /// leaf is split. Raises this process's limit of locked memory as far as possible.
-    pub fn new(page_bytes: usize) -> Result<Secret, SecretError> {
+    pub fn new(page_bytes: usize) -> Result<SecretPages, SecretError> {
         let open = |path| File::open(path).map_err(|source| SecretError::Failed { what: "inspect", source });
         let present = 0u8;
         raise_memlock_limit();
-        let mut secret =
-            Secret { page_bytes, chunks: Vec::new(), pagemap: open("/proc/self/pagemap")?, zero: open("/dev/zero")? };
+        let mut secret = SecretPages {
+            page_bytes,
+            chunks: Vec::new(),
+            pagemap: open("/proc/self/pagemap")?,
+            zero: open("/dev/zero")?,
+        };
         let chunk = secret.chunk()?;
         secret.chunks.push(chunk);
         // Fails if frame numbers are hidden, before a page is taken; any present page shows it.
@@ -94,7 +98,7 @@ impl Secret {
     }
 
     /// Takes one more page; returns its frame number. If the frame number of a page that was taken is not visible,
-    /// [`Secret::bytes`] counts the page, and the call fails.
+    /// [`SecretPages::bytes`] counts the page, and the call fails.
     pub fn take(&mut self) -> Result<u64, SecretError> {
         if self.chunks.last().is_none_or(|chunk| chunk.used_pages == CHUNK_PAGES) {
             let chunk = self.chunk()?;

@@ -14,8 +14,8 @@ use super::available::{Available, READ_INTERVAL};
 use super::frames::{self, Frames};
 use super::goal::{Goal, Progress, Stopped};
 use super::pace::Pace;
-use super::plug::Plug;
-use super::secret::{Secret, SecretError};
+use super::plug::HeldMemory;
+use super::secret::{SecretError, SecretPages};
 use super::shortage::{Shortage, take_with_retries};
 
 /// Memory that is left to other programs in addition to what the kernel keeps free for itself (MemAvailable already excludes
@@ -91,8 +91,8 @@ pub(super) struct Splitting<'a> {
     /// Number of frames that got their first secret page since the leaves were last checked.
     unseen_frames: u64,
     available: Available<Box<dyn FnMut() -> Result<u64, HostError> + 'a>>,
-    secret: Secret,
-    plug: Plug,
+    secret: SecretPages,
+    held_memory: HeldMemory,
     /// Bytes of held memory that were released because the kernel had no page. They stay free, so that the demotion ends.
     short_bytes: u64,
     /// Frames of the next larger leaf that held a secret page.
@@ -144,8 +144,8 @@ impl<'a> Splitting<'a> {
             checked_at: Instant::now(),
             unseen_frames: 0,
             available: Available::new(ask)?,
-            secret: Secret::new(base_bytes as usize)?,
-            plug: Plug::new(),
+            secret: SecretPages::new(base_bytes as usize)?,
+            held_memory: HeldMemory::new(),
             short_bytes: 0,
             frames: Frames::new(larger.bytes(), memory),
             pace: Pace::new(larger.bytes(), base_bytes),
@@ -165,7 +165,7 @@ impl<'a> Splitting<'a> {
         let now = Now {
             split_bytes: self.split_bytes(),
             secret_bytes: self.secret.bytes(),
-            held_bytes: self.plug.bytes(),
+            held_bytes: self.held_memory.bytes(),
             available_bytes,
             left_bytes,
         };
@@ -202,7 +202,7 @@ impl<'a> Splitting<'a> {
         }
         Spent {
             secret_bytes: self.secret.bytes(),
-            held_bytes: self.held_peak_bytes.max(self.plug.bytes()),
+            held_bytes: self.held_peak_bytes.max(self.held_memory.bytes()),
             rounds: self.round,
             split_bytes: self.frames.split_bytes(),
             remainder,
@@ -232,8 +232,8 @@ impl<'a> Splitting<'a> {
     /// Gives back held memory but not the secret pages, and lets the kernel move memory that is in use, so that other frames
     /// become free.
     fn release_held_memory(&mut self) {
-        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
-        self.plug = Plug::new();
+        self.held_peak_bytes = self.held_peak_bytes.max(self.held_memory.bytes());
+        self.held_memory = HeldMemory::new();
         self.write("/proc/sys/vm/compact_memory", "1", "what is in use was not moved between the rounds");
     }
 
@@ -257,7 +257,7 @@ impl<'a> Splitting<'a> {
             listener(&Progress {
                 leaves: &self.leaves,
                 secret_bytes: self.secret.bytes(),
-                held_bytes: self.plug.bytes(),
+                held_bytes: self.held_memory.bytes(),
                 round: self.round,
             });
         }
@@ -274,7 +274,7 @@ impl<'a> Splitting<'a> {
         self.pace.record(is_new);
         let mut bytes = self.pace.bytes;
         while bytes > 0 && signals::arrived().is_none() && self.may_hold_more()? {
-            let grown = self.plug.grow(bytes).map_err(Refused::Held)?;
+            let grown = self.held_memory.grow(bytes).map_err(Refused::Held)?;
             self.available.take(grown);
             bytes = bytes.saturating_sub(grown.max(1));
         }
@@ -283,12 +283,12 @@ impl<'a> Splitting<'a> {
 
     /// Takes a secret page; releases held memory if necessary.
     fn take(&mut self) -> Result<u64, Shortage> {
-        self.held_peak_bytes = self.held_peak_bytes.max(self.plug.bytes());
-        let (secret, plug, short_bytes) = (&mut self.secret, &mut self.plug, &mut self.short_bytes);
+        self.held_peak_bytes = self.held_peak_bytes.max(self.held_memory.bytes());
+        let (secret, held_memory, short_bytes) = (&mut self.secret, &mut self.held_memory, &mut self.short_bytes);
         take_with_retries(
             || secret.take(),
             || {
-                let freed = plug.shrink();
+                let freed = held_memory.shrink();
                 *short_bytes += freed;
                 freed
             },
@@ -297,7 +297,7 @@ impl<'a> Splitting<'a> {
 
     fn may_hold_more(&mut self) -> Result<bool, HostError> {
         let left_bytes = self.left_bytes();
-        let is_limited = self.goal.limit_bytes.is_some() && self.plug.bytes() >= LIMITED_HELD_BYTES;
+        let is_limited = self.goal.limit_bytes.is_some() && self.held_memory.bytes() >= LIMITED_HELD_BYTES;
         let available_bytes = self.available.bytes(left_bytes)?;
         Ok(!is_limited && available_bytes > left_bytes)
     }

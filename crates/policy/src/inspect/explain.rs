@@ -13,7 +13,7 @@ use super::history::{AnonymousPages, History};
 use super::kind::Kind;
 use super::process::ThpMode;
 use super::region::Explained;
-use super::region_memory::{BelowTarget, Outline, RegionMemory};
+use super::region_memory::{BelowTarget, RegionBounds, RegionMemory};
 use super::shared;
 use super::supply::Pool;
 use super::vma::VmaFacts;
@@ -22,12 +22,12 @@ use crate::census::{Advice, Backing, Folio, Mapping, VmaKind};
 use crate::cut::{Cut, CutBy};
 use crate::file_folios::lacks_pmd_folios;
 use crate::judge::{Eligibility, Rules, Shape, ShapeSum, THP, certain_cause};
-use crate::remedy::{Deciding, Memory};
+use crate::remedy::{DecidingFiles, Memory};
 use crate::size::PageSize;
 
 /// The causes of a region, largest first. `vmas` are the mappings of the region and `cuts` the cuts between them.
 pub fn explain(
-    outline: &Outline,
+    bounds: &RegionBounds,
     kind: &Kind,
     vmas: &[VmaFacts],
     cuts: &[Cut],
@@ -35,21 +35,21 @@ pub fn explain(
     context: &Context,
 ) -> Vec<Explained> {
     let mut found = FoundCauses::default();
-    if let Some(target) = outline.target {
+    if let Some(target) = bounds.target {
         let region = RegionExplainer { target, kind, vmas, cuts, memory, context };
         memory.below_target.iter().for_each(|(at, below)| region.explain(*at, below, &mut found));
     }
     if let Kind::Hugetlb { size: Some(size) } = kind {
-        add_pool_cause(*size, outline, vmas, memory, context, &mut found);
+        add_pool_cause(*size, bounds, vmas, memory, context, &mut found);
     }
     if let Some((cause, bytes, evidence)) = context.pmd.and_then(|pmd| files::explain(vmas, &memory.census, pmd)) {
         found.add(cause, Vec::new(), bytes, || evidence);
     }
-    if context.pmd.is_none() && outline.target.is_none() {
+    if context.pmd.is_none() && bounds.target.is_none() {
         let bytes = memory.census.bytes_where(|mapping| mapping.backing == Backing::Anonymous);
         found.add(Cause::NoTransparentPages, Vec::new(), bytes, || vec![format!("there is no {THP}/hpage_pmd_size")]);
     }
-    found.explained(&memory_for_remedies(outline, kind, vmas, context))
+    found.explained(&memory_for_remedies(bounds, kind, vmas, context))
 }
 
 /// Bytes of mappings that the program may access. Address space that is only reserved (PROT_NONE) takes no page.
@@ -58,12 +58,17 @@ pub fn accessible_bytes(vmas: &[VmaFacts]) -> u64 {
 }
 
 /// The region in the form that [`crate::remedy`] takes.
-fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts], context: &'a Context) -> Memory<'a> {
-    let size = outline.target.or(context.pmd).unwrap_or(context.base);
+fn memory_for_remedies<'a>(
+    bounds: &RegionBounds,
+    kind: &'a Kind,
+    vmas: &[VmaFacts],
+    context: &'a Context,
+) -> Memory<'a> {
+    let size = bounds.target.or(context.pmd).unwrap_or(context.base);
     let rules = Rules { settings: &context.supply.settings, disabled_for_process: None };
     let mounted = vmas.first().filter(|vma| vma.kind == VmaKind::Shared && vma.file_system.is_some());
     let file_system = vmas.first().and_then(|vma| vma.file_system.as_ref());
-    let deciding = Deciding {
+    let deciding = DecidingFiles {
         size: rules.deciding(size),
         mounted_file: mounted.map(|vma| vma.name.clone()),
         lacks_file_folios: file_system
@@ -80,7 +85,7 @@ fn memory_for_remedies<'a>(outline: &Outline, kind: &'a Kind, vmas: &[VmaFacts],
 /// without reservation. Elsewhere mmap has reserved the pages, or another process may have put them into the file.
 fn add_pool_cause(
     size: PageSize,
-    outline: &Outline,
+    bounds: &RegionBounds,
     vmas: &[VmaFacts],
     memory: &RegionMemory,
     context: &Context,
@@ -92,7 +97,7 @@ fn add_pool_cause(
     }
     let exhausted = |pool: &&Pool| pool.size == size && pool.free == 0 && pool.surplus_left == 0;
     if let Some(pool) = context.supply.pools.iter().find(exhausted) {
-        let absent = (outline.end - outline.start).saturating_sub(memory.census.total_bytes());
+        let absent = (bounds.end - bounds.start).saturating_sub(memory.census.total_bytes());
         found.add(Cause::PoolExhausted { size }, Vec::new(), absent, || {
             vec![format!("the pool has {} pages, none of them free: touching this memory ends in SIGBUS", pool.pages)]
         });
@@ -101,7 +106,7 @@ fn add_pool_cause(
 
 /// Assigns to each window the region's cause that explains most of it.
 pub fn explain_windows(
-    outline: &Outline,
+    bounds: &RegionBounds,
     kind: &Kind,
     vmas: &[VmaFacts],
     cuts: &[Cut],
@@ -109,7 +114,7 @@ pub fn explain_windows(
     context: &Context,
     causes: &[Explained],
 ) {
-    let Some(target) = outline.target else { return };
+    let Some(target) = bounds.target else { return };
     let sums = std::mem::take(&mut memory.below_target_by_window);
     let mut windows = std::mem::take(&mut memory.windows);
     let region = RegionExplainer { target, kind, vmas, cuts, memory, context };

@@ -4,9 +4,9 @@ use super::Inspection;
 use super::kind::Kind;
 use super::recognise::GUEST_BYTES;
 use super::region::Region;
-use crate::requirement::{Figure, Gate, Scope};
+use crate::requirement::{Figure, RequirementCheck, Scope};
 
-impl Gate {
+impl RequirementCheck {
     /// Adds a process. Memory that several processes map counts for each of them.
     pub fn add(&mut self, inspection: &Inspection) {
         let base_bytes = inspection.supply.base_bytes;

@@ -45,10 +45,10 @@ pub use explain::{accessible_bytes, explain, explain_windows};
 pub use group::{cuts, group};
 pub use jemalloc::Jemalloc;
 pub use kind::{Allocator, FilePart, Kind};
-pub use process::{BasePageSupport, Contents, MemoryLimit, Process, Sight, ThpMode};
+pub use process::{BasePageSupport, Contents, MemoryLimit, Process, ThpMode, Visibility};
 pub use recognise::{Neighbours, Surroundings, recognise};
 pub use region::{Explained, Region};
-pub use region_memory::{BelowTarget, Benefit, Outline, RegionMemory, TlbRuns, Window};
+pub use region_memory::{BelowTarget, Benefit, RegionBounds, RegionMemory, TlbRuns, Window};
 pub use second_stage::{SecondStage, Statistics};
 pub use summary::{Summary, explained};
 pub use supply::{Fallbacks, Pool, Since, Supply};
@@ -72,7 +72,7 @@ pub struct Inspection {
     /// not start the process and therefore did not see its calls.
     pub refused_requests: Option<Vec<RefusedRequest>>,
     /// How the figures were obtained.
-    pub sight: Sight,
+    pub sight: Visibility,
     /// Reasons why the result is incomplete, as clauses: the process changed or ended during the inspection, or a file could not
     /// be read.
     pub partial: Vec<String>,

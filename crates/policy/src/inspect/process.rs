@@ -1,4 +1,4 @@
-//! [`Process`]: the inspected process. [`Sight`]: how it was inspected.
+//! [`Process`]: the inspected process. [`Visibility`]: how it was inspected.
 
 use super::{Jemalloc, RefusedBasePages, SecondStage};
 use crate::hugetlb::HugetlbLimit;
@@ -128,7 +128,7 @@ pub enum ThpMode {
 
 /// How the figures were obtained.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sight {
+pub struct Visibility {
     /// Whether leaves and their addresses come from PAGEMAP_SCAN; otherwise they are sums from smaps (before Linux 6.7).
     pub by_page: bool,
     /// Whether folios behind base-page PTEs are visible (root: frame numbers in pagemap, and kpageflags).
@@ -139,7 +139,7 @@ pub struct Sight {
     pub is_live: bool,
 }
 
-impl Sight {
+impl Visibility {
     /// One clause for each kind of figure, on how it was obtained.
     pub fn describe(&self) -> Vec<String> {
         let leaves = if self.by_page {

@@ -39,7 +39,8 @@ pub struct Region {
     pub tlb_runs: Option<TlbRuns>,
     /// Memory that could be larger, and the cost.
     pub benefit: Benefit,
-    /// Why memory is below the target, largest first; empty where flags were not read ([`Sight::flags`](super::Sight::flags)).
+    /// Why memory is below the target, largest first; empty where flags were not read
+    /// ([`Visibility::flags`](super::Visibility::flags)).
     pub causes: Vec<Explained>,
     /// The cuts between its mappings, in address order; at most [`Region::MAX_CUTS`] of them.
     pub cuts: Vec<Cut>,

@@ -53,7 +53,7 @@ pub struct Benefit {
 
 /// The extent of a region and the sizes that it is examined for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Outline {
+pub struct RegionBounds {
     /// The first address.
     pub start: u64,
     /// The address after the last.
@@ -144,7 +144,7 @@ impl TlbRuns {
     }
 }
 
-impl Outline {
+impl RegionBounds {
     fn aim(&self) -> Option<Aim> {
         self.target.map(if self.target == self.pmd { Aim::Leaf } else { Aim::Mthp })
     }
@@ -159,24 +159,24 @@ impl Outline {
 impl RegionMemory {
     /// Adds runs of present memory of the mapping `vma`, which has index `at` in the region. A mapping may be added in parts that
     /// end at multiples of the PMD size.
-    pub fn add(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, runs: &[Run], tlb_runs: Option<TlbRuns>) {
+    pub fn add(&mut self, bounds: &RegionBounds, at: usize, vma: &VmaFacts, runs: &[Run], tlb_runs: Option<TlbRuns>) {
         if let Some(tlb_runs) = tlb_runs {
             self.tlb_runs = Some(self.tlb_runs.map_or(tlb_runs, |before| before.merged(tlb_runs)));
         }
         for run in runs {
             self.census.add(run.mapping, run.length_bytes());
-            if let Some(window) = outline.window {
-                add_to_windows(&mut self.windows, run, window, outline.base);
+            if let Some(window) = bounds.window {
+                add_to_windows(&mut self.windows, run, window, bounds.base);
             }
         }
-        if let Some(window) = outline.window {
-            self.add_windows(outline, at, vma, runs, tlb_runs, window);
+        if let Some(window) = bounds.window {
+            self.add_windows(bounds, at, vma, runs, tlb_runs, window);
         }
-        let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
+        let (Some(target), Some(aim)) = (bounds.target, bounds.aim()) else { return };
         let coverage = |mapping: &Mapping| match (aim, aim.coverage_of_any(mapping)) {
             _ if mapping.backing == Backing::File => Coverage::Unconcerned,
             (Aim::Mthp(_), Coverage::Larger) => Coverage::Covered,
-            (Aim::Mthp(_), Coverage::Unseen) if mapping.backing == Backing::Anonymous && !outline.may_have => {
+            (Aim::Mthp(_), Coverage::Unseen) if mapping.backing == Backing::Anonymous && !bounds.may_have => {
                 Coverage::Missing
             }
             (_, coverage) => coverage,
@@ -196,7 +196,7 @@ impl RegionMemory {
             }
         }
         if has_slots {
-            self.add_outside_slots(outline, at, vma, runs, target, &coverage_outside);
+            self.add_outside_slots(bounds, at, vma, runs, target, &coverage_outside);
             self.add_larger_folios(at, vma, runs, target, &coverage);
         }
         let not_covered = |mapping: &Mapping| match coverage(mapping) {
@@ -217,14 +217,14 @@ impl RegionMemory {
     /// Adds memory below the target window by window, as if the mapping ended where the window does.
     fn add_windows(
         &mut self,
-        outline: &Outline,
+        bounds: &RegionBounds,
         at: usize,
         vma: &VmaFacts,
         runs: &[Run],
         tlb_runs: Option<TlbRuns>,
         window: PageSize,
     ) {
-        let outline = Outline { window: None, ..*outline };
+        let bounds = RegionBounds { window: None, ..*bounds };
         let mut part = vma.clone();
         let mut next = runs;
         while let Some(first) = next.first() {
@@ -237,7 +237,7 @@ impl RegionMemory {
                 .map(|run| Run { start: run.start.max(part.start), end: run.end.min(part.end), ..*run })
                 .collect();
             let mut seen = RegionMemory::default();
-            seen.add(&outline, at, &part, &inside, tlb_runs);
+            seen.add(&bounds, at, &part, &inside, tlb_runs);
             self.below_target_by_window.extend(seen.below_target.into_iter().map(|(at, left)| (start, at, left)));
             next = &next[next.partition_point(|run| run.end <= part.end)..];
         }
@@ -245,9 +245,9 @@ impl RegionMemory {
 
     /// Adds the sums of a mapping whose pages cannot be read individually. Only memory that fits in its slots, and in the slots
     /// that a cut divides, counts as memory that could be larger.
-    pub fn add_sums(&mut self, outline: &Outline, at: usize, vma: &VmaFacts, sums: &Census) {
+    pub fn add_sums(&mut self, bounds: &RegionBounds, at: usize, vma: &VmaFacts, sums: &Census) {
         self.census.merge(sums);
-        let (Some(target), Some(aim)) = (outline.target, outline.aim()) else { return };
+        let (Some(target), Some(aim)) = (bounds.target, bounds.aim()) else { return };
         let smaller = |mapping: &Mapping| {
             mapping.backing != Backing::File
                 && mapping.backing != Backing::Hugetlb
@@ -259,7 +259,7 @@ impl RegionMemory {
         // Memory that already has the size fills slots of the mapping.
         let large = sums.bytes_where(|mapping| mapping.leaf >= target);
         let inside = bytes.min((last - first).saturating_sub(large));
-        let cut = |address: u64, room: u64| if is_slotted && outline.has_slot_at(address, target) { room } else { 0 };
+        let cut = |address: u64, room: u64| if is_slotted && bounds.has_slot_at(address, target) { room } else { 0 };
         let below = (bytes - inside).min(cut(vma.start, first - vma.start));
         let above = (bytes - inside - below).min(cut(vma.end - 1, vma.end - last));
         self.benefit.bytes += inside;
@@ -296,7 +296,7 @@ impl RegionMemory {
     /// Adds memory below the target that is in no slot of its mapping.
     fn add_outside_slots(
         &mut self,
-        outline: &Outline,
+        bounds: &RegionBounds,
         at: usize,
         vma: &VmaFacts,
         runs: &[Run],
@@ -310,9 +310,9 @@ impl RegionMemory {
                 Coverage::Missing | Coverage::Unseen => {
                     let head = run.end.min(first).saturating_sub(run.start);
                     let tail = run.end.saturating_sub(run.start.max(last));
-                    let head_in_slot = outline.has_slot_at(vma.start, target);
+                    let head_in_slot = bounds.has_slot_at(vma.start, target);
                     *(if head_in_slot { &mut below } else { &mut no_slot }) += head;
-                    let tail_in_slot = outline.has_slot_at(vma.end - 1, target);
+                    let tail_in_slot = bounds.has_slot_at(vma.end - 1, target);
                     *(if tail_in_slot { &mut above } else { &mut no_slot }) += tail;
                 }
                 _ => {}

@@ -117,7 +117,7 @@ fn laid_out(first_page: u64, made_vmas: &[MadeVma], setting: &Setting) -> (Vec<V
 fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (RegionMemory, Vec<Explained>) {
     let (start, end) = (vmas[0].start, vmas[vmas.len() - 1].end);
     let has_slot = |size: &PageSize| size.align_up(start).is_some_and(|first| first + size.bytes() <= end);
-    let outline = Outline {
+    let bounds = RegionBounds {
         start,
         end,
         target: [PageSize::M2, PageSize::K64].into_iter().find(has_slot),
@@ -131,11 +131,11 @@ fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Regi
         if setting.by_page {
             let tlb_runs =
                 setting.misplaced_pages.map(|pages| TlbRuns { misplaced_bytes: pages * PAGE, ..TlbRuns::default() });
-            seen.add(&outline, at, vma, runs, tlb_runs);
+            seen.add(&bounds, at, vma, runs, tlb_runs);
         } else {
             let mut sums = Census::default();
             runs.iter().for_each(|run| sums.add(run.mapping, run.length_bytes()));
-            seen.add_sums(&outline, at, vma, &sums);
+            seen.add_sums(&bounds, at, vma, &sums);
         }
     }
     let path = |name: &str| format!("{}/{name}", crate::judge::THP);
@@ -146,7 +146,7 @@ fn inspected(vmas: &[VmaFacts], memory: &[Vec<Run>], setting: &Setting) -> (Regi
     let context =
         Context { process: &process, supply: &supply, base, pmd, sees_folios: true, runtimes: &[], kernel: None };
     let cuts: Vec<Cut> = cuts(vmas).collect();
-    let causes = explain(&outline, &Kind::Anonymous, vmas, &cuts, &seen, &context);
+    let causes = explain(&bounds, &Kind::Anonymous, vmas, &cuts, &seen, &context);
     (seen, causes)
 }
 

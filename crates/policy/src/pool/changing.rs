@@ -1,7 +1,7 @@
 //! Serves the calls that change existing memory: mprotect, madvise, and those that only base pages support.
 
 use super::views::{Action, Dropped, Protection, outline};
-use super::{EINVAL, PartResult, Served, Serving};
+use super::{CallServer, EINVAL, PartResult, Served};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv};
 use crate::carry_out::is_error;
@@ -26,7 +26,7 @@ const HINTS: [u64; 13] = [
     madv::GUARD_REMOVE,
 ];
 
-impl Serving<'_> {
+impl CallServer<'_> {
     pub(super) async fn mprotect(&mut self, start: u64, bytes: u64, protection: Protection) -> Served {
         let Some(end) = self.end_of(start, bytes) else { return Ok(None) };
         if protection != NONE {
@@ -40,12 +40,12 @@ impl Serving<'_> {
             }
             return Ok(None);
         }
-        let misfits = self.views.misfits(start, end, protection, self.size());
+        let protection_conflicts = self.views.protection_conflicts(start, end, protection, self.size());
         if self.keeps_guard_open(start, end, protection) {
             self.record_answer(guards::CLOSED).await;
             return Ok(Some(0));
         }
-        for page in misfits {
+        for page in protection_conflicts {
             self.demote(page).await?;
         }
         let mut result = 0;
@@ -69,7 +69,7 @@ impl Serving<'_> {
         self.mechanism.no_guards
             && protection == NONE
             && small
-            && !self.views.misfits(start, end, NONE, self.size()).is_empty()
+            && !self.views.protection_conflicts(start, end, NONE, self.size()).is_empty()
     }
 
     /// Serves a call that hugetlb pages do not support as the program expects: the range is replaced by base pages first.
@@ -111,7 +111,7 @@ impl Serving<'_> {
             // contain no guards that could be removed.
             _ if HINTS.contains(&how) => {
                 // A call with zero bytes shows whether the kernel supports the advice.
-                self.must(&Call::Madvise { address: start, bytes: 0, advice: how }).await?;
+                self.call_or_fail(&Call::Madvise { address: start, bytes: 0, advice: how }).await?;
                 let result = self.advise_ordinary(start, end, how).await?;
                 Ok(Some(result))
             }

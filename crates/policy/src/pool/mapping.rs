@@ -1,13 +1,13 @@
 //! Serves the calls that create and remove memory: mmap, munmap, brk.
 
 use super::views::{Action, Protection, interior, outline};
-use super::{MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Serving, Step};
+use super::{CallServer, MOVE_TO, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Step};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, madv, map};
 use crate::carry_out::is_error;
 use crate::guards;
 
-impl Serving<'_> {
+impl CallServer<'_> {
     /// Serves mmap, and populates the mapping where the policy asks for it.
     pub(super) async fn mmap_populated(&mut self, call: &Call) -> Served {
         let served = self.mmap(call).await?;
@@ -97,7 +97,8 @@ impl Serving<'_> {
         let flags = flags & !(map::FIXED | map::FIXED_NOREPLACE);
         // The program may pass any offset for anonymous memory.
         let offset = offset.wrapping_add(from - start);
-        let made = self.must(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset }).await?;
+        let made =
+            self.call_or_fail(&Call::Mmap { address: 0, bytes: to - from, protection, flags, file, offset }).await?;
         self.move_onto((made, to - from), from, to).await?;
         self.record_new_mapping(from, to, protection, anonymous).await?;
         Ok(Some(start as i64))
@@ -121,11 +122,11 @@ impl Serving<'_> {
         let (mut from, mut to) = (start, end);
         for page in self.views.shared_ends(start, end, self.size()) {
             let part = (start.max(page.0), end.min(page.1));
-            self.views.hide(part.0, part.1, self.size());
-            if !self.views.misfits(part.0, part.1, protection, self.size()).is_empty() {
+            self.views.unmap_in_view(part.0, part.1, self.size());
+            if !self.views.protection_conflicts(part.0, part.1, protection, self.size()).is_empty() {
                 continue;
             }
-            let actions = self.views.show(part.0, part.1, protection, self.size());
+            let actions = self.views.map_in_view(part.0, part.1, protection, self.size());
             self.carry_out(&actions).await?;
             // Only the first and the last page of the range can be shared with memory outside it.
             if page.0 <= start {
@@ -146,7 +147,7 @@ impl Serving<'_> {
                 return Err(halt);
             }
         };
-        self.must(&moved(made, start)).await?;
+        self.call_or_fail(&moved(made, start)).await?;
         self.carry_out(&edges).await
     }
 
@@ -158,8 +159,8 @@ impl Serving<'_> {
             self.demote(page).await?;
         }
         let mut edges = Vec::new();
-        for (s, e) in self.views.hide(start, end, self.size()) {
-            self.must(&ordinary(s, e - s, NONE, map::FIXED | map::NORESERVE)).await?;
+        for (s, e) in self.views.unmap_in_view(start, end, self.size()) {
+            self.call_or_fail(&ordinary(s, e - s, NONE, map::FIXED | map::NORESERVE)).await?;
             edges.extend((s < start).then_some(Action::Unmap(s, start)));
             edges.extend((end < e).then_some(Action::Unmap(end, e)));
         }
@@ -245,7 +246,7 @@ impl Serving<'_> {
             return Ok(());
         }
         self.demote_range(from, to).await?;
-        self.must(&ordinary(from, to - from, READ_WRITE, map::FIXED)).await?;
+        self.call_or_fail(&ordinary(from, to - from, READ_WRITE, map::FIXED)).await?;
         self.views.mark_touched(from, to);
         Ok(())
     }

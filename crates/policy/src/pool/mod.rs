@@ -133,7 +133,7 @@ pub trait PoolKernel: Kernel {
 pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -> Decision<'a> {
     let call = *call;
     Decision::new(move |channel| async move {
-        match (Serving { mechanism, views, channel }).serve(&call).await {
+        match (CallServer { mechanism, views, channel }).serve(&call).await {
             Ok(Some(result)) | Err(EarlyReturn(result)) => Outcome::Returned(result),
             Ok(None) => Outcome::Pass,
         }
@@ -145,7 +145,7 @@ pub fn decide<'a>(mechanism: &'a Mechanism, views: &'a mut Views, call: &Call) -
 /// processes.
 pub fn decide_copy<'a>(mechanism: &'a Mechanism, views: &'a mut Views, promised: u64) -> Decision<'a> {
     Decision::new(move |channel| async move {
-        (Serving { mechanism, views, channel }).serve_fork(promised).await;
+        (CallServer { mechanism, views, channel }).serve_fork(promised).await;
         Outcome::Pass
     })
 }
@@ -190,7 +190,7 @@ pub fn carry_out<K: PoolKernel>(mut decision: Decision, kernel: &mut K) -> Resul
 }
 
 /// One call, with everything needed to serve it.
-struct Serving<'a> {
+struct CallServer<'a> {
     mechanism: &'a Mechanism,
     views: &'a mut Views,
     channel: StepChannel,
@@ -204,7 +204,7 @@ type Served = Result<Option<i64>, EarlyReturn>;
 /// The result of a step towards serving a call.
 type PartResult<T> = Result<T, EarlyReturn>;
 
-impl Serving<'_> {
+impl CallServer<'_> {
     async fn serve(&mut self, call: &Call) -> Served {
         match *call {
             Call::Mmap { .. } => self.mmap_populated(call).await,
@@ -244,9 +244,9 @@ impl Serving<'_> {
         self.result(Step::Call(*call)).await
     }
 
-    /// Like [`Serving::call`]; if the kernel refuses the call, the program's own call fails with the same error.
-    async fn must(&mut self, call: &Call) -> PartResult<u64> {
-        must(self.call(call).await)
+    /// Like [`CallServer::call`]; if the kernel refuses the call, the program's own call fails with the same error.
+    async fn call_or_fail(&mut self, call: &Call) -> PartResult<u64> {
+        or_fail(self.call(call).await)
     }
 
     /// Unmaps a whole range that is no longer needed.
@@ -354,6 +354,6 @@ impl Serving<'_> {
 }
 
 /// The result of a call that must succeed.
-fn must(result: i64) -> PartResult<u64> {
+fn or_fail(result: i64) -> PartResult<u64> {
     if is_error(result) { Err(EarlyReturn(result)) } else { Ok(result as u64) }
 }

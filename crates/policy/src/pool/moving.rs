@@ -2,12 +2,12 @@
 
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
-use super::{Content, EFAULT, ENOMEM, EarlyReturn, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served, Serving};
+use super::{CallServer, Content, EFAULT, ENOMEM, EarlyReturn, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Served};
 use crate::call::prot::{NONE, WRITE};
 use crate::call::{Call, map, mremap};
 use crate::carry_out::is_error;
 
-impl Serving<'_> {
+impl CallServer<'_> {
     pub(super) async fn mremap(&mut self, call: &Call) -> Served {
         let Call::Mremap { address: old, old_bytes, new_bytes, flags, new_address: target } = *call else {
             return Ok(None);
@@ -47,8 +47,8 @@ impl Serving<'_> {
     /// Grows a writable mapping that hugetlb pages back.
     async fn grow(&mut self, old: u64, old_end: u64, grown_end: u64, flags: u64, protection: Protection) -> Served {
         let fits = self.views.is_slack(old_end, grown_end);
-        if fits && self.views.misfits(old_end, grown_end, protection, self.size()).is_empty() {
-            let actions = self.views.show(old_end, grown_end, protection, self.size());
+        if fits && self.views.protection_conflicts(old_end, grown_end, protection, self.size()).is_empty() {
+            let actions = self.views.map_in_view(old_end, grown_end, protection, self.size());
             self.carry_out(&actions).await?;
             return Ok(Some(old as i64));
         }
@@ -71,7 +71,7 @@ impl Serving<'_> {
         if result != EFAULT || flags & mremap::MAY_MOVE == 0 || !self.is_plain(old, old_end).await {
             return Ok(Some(result));
         }
-        let start = self.must(&ordinary(0, bytes, READ_WRITE, 0)).await?;
+        let start = self.call_or_fail(&ordinary(0, bytes, READ_WRITE, 0)).await?;
         if self.copy(old, start, old_end - old, Content::All).await {
             self.discard(old, old_end - old).await;
             return Ok(Some(start as i64));
@@ -146,7 +146,7 @@ impl Serving<'_> {
     ) -> PartResult<Option<u64>> {
         let Some(whole_bytes) = self.size().align_up(bytes) else { return Err(EarlyReturn(ENOMEM)) };
         let room_bytes = whole_bytes + self.size().bytes();
-        let room = self.must(&ordinary(0, room_bytes, NONE, map::NORESERVE)).await?;
+        let room = self.call_or_fail(&ordinary(0, room_bytes, NONE, map::NORESERVE)).await?;
         let start = self.size().align_up(room).ok_or(EarlyReturn(ENOMEM))?;
         let (end, whole_end, room_end) = (start + bytes, start + whole_bytes, room + room_bytes);
         let pages = outline(old, old_end, self.size());
@@ -156,7 +156,7 @@ impl Serving<'_> {
             self.discard(room, room_bytes).await;
             return Ok(None);
         }
-        self.views.hide(old, old_end, self.size());
+        self.views.unmap_in_view(old, old_end, self.size());
         let seen = (start + brought).min(end);
         self.views.back((start, start + brought), (start, seen), protection);
         let mut actions = vec![Action::Zero(start + (old_end - old), seen)];
@@ -172,11 +172,11 @@ impl Serving<'_> {
     /// Opens the rest of a reservation that the tracer made, up to the end of the page that contains `end`.
     async fn open_rest(&mut self, start: u64, end: u64, protection: Protection) -> PartResult<()> {
         let pages = outline(start, end, self.size());
-        self.must(&Call::Mprotect { address: start, bytes: pages.1 - start, protection }).await?;
+        self.call_or_fail(&Call::Mprotect { address: start, bytes: pages.1 - start, protection }).await?;
         self.convert(pages, protection).await?;
         let slack = (end, pages.1);
         let rest = self.views.ordinary(slack.0, slack.1);
-        self.views.hide(slack.0, slack.1, self.size());
+        self.views.unmap_in_view(slack.0, slack.1, self.size());
         self.carry_out(&rest.into_iter().map(|(s, e)| Action::Unmap(s, e)).collect::<Vec<_>>()).await
     }
 }

@@ -3,13 +3,13 @@
 use super::mapping::{moved, ordinary};
 use super::views::{Action, Protection, outline};
 use super::{
-    Content, ENOMEM, ENOSPC, EPERM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Serving, Step,
+    CallServer, Content, ENOMEM, ENOSPC, EPERM, EarlyReturn, NO_FILE, PRIVATE_ANONYMOUS, PartResult, READ_WRITE, Step,
 };
 use crate::call::{Call, RangeOperation, madv, map, prot};
 use crate::carry_out::is_error;
 use crate::cause::Cause;
 
-impl Serving<'_> {
+impl CallServer<'_> {
     /// Replaces ordinary memory that holds nothing yet by hugetlb pages: all of it if possible, otherwise as much as the pool has
     /// pages for.
     pub(super) async fn convert(&mut self, pages: (u64, u64), protection: Protection) -> PartResult<()> {
@@ -90,7 +90,7 @@ impl Serving<'_> {
 
     async fn replace_by_base_pages(&mut self, pages: (u64, u64), seen: &[(u64, u64, Protection)]) -> PartResult<()> {
         let (start, bytes) = (pages.0, pages.1 - pages.0);
-        let copy = self.must(&ordinary(0, bytes, READ_WRITE, 0)).await?;
+        let copy = self.call_or_fail(&ordinary(0, bytes, READ_WRITE, 0)).await?;
         self.views.record_move(pages);
         let frozen = self.call(&Call::Mprotect { address: start, bytes, protection: prot::READ }).await;
         let mut is_copied = !is_error(frozen);
@@ -184,10 +184,10 @@ impl Serving<'_> {
         for action in actions {
             match *action {
                 Action::Unmap(s, e) => {
-                    self.must(&Call::Munmap { address: s, bytes: e - s }).await?;
+                    self.call_or_fail(&Call::Munmap { address: s, bytes: e - s }).await?;
                 }
                 Action::Protect(s, e, protection) => {
-                    self.must(&Call::Mprotect { address: s, bytes: e - s, protection }).await?;
+                    self.call_or_fail(&Call::Mprotect { address: s, bytes: e - s, protection }).await?;
                 }
                 Action::Zero(s, e) if self.could(Step::Zero(s, e)).await => {}
                 Action::Zero(..) => return Err(EarlyReturn(ENOMEM)),

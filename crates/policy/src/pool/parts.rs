@@ -1,8 +1,8 @@
 //! Serves the calls that lock, name and query parts of memory, at the granularity of base pages.
 
-use super::{Served, Serving, Step, must};
+use super::{CallServer, Served, Step, or_fail};
 
-impl Serving<'_> {
+impl CallServer<'_> {
     /// Serves mlock. Hugetlb pages always stay in memory, which is the purpose of a lock, but the kernel does not record the
     /// lock for them.
     pub(super) async fn lock(&mut self, start: u64, bytes: u64) -> Served {
@@ -43,7 +43,7 @@ impl Serving<'_> {
             return Ok(None);
         };
         // A call with zero bytes shows whether the kernel supports names, and whether this name is valid.
-        must(self.result(Step::OwnCallOn((start, 0))).await)?;
+        or_fail(self.result(Step::OwnCallOn((start, 0))).await)?;
         let mut result = 0;
         for (s, e) in self.views.ordinary(start, end) {
             let here = self.result(Step::OwnCallOn((s, e - s))).await;

@@ -141,7 +141,7 @@ impl Views {
     pub fn unmap(&mut self, start: u64, end: u64, size: PageSize) -> Vec<Action> {
         let mut actions: Vec<Action> =
             self.ordinary(start, end).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
-        actions.extend(self.hide(start, end, size).into_iter().map(|(s, e)| Action::Unmap(s, e)));
+        actions.extend(self.unmap_in_view(start, end, size).into_iter().map(|(s, e)| Action::Unmap(s, e)));
         self.untouched.clear(start, end);
         actions
     }
@@ -200,7 +200,7 @@ impl Views {
 
     /// Removes a range from the program's view. Returns the whole pages with no visible part left; they no longer count as
     /// backed.
-    pub fn hide(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
+    pub fn unmap_in_view(&mut self, start: u64, end: u64, size: PageSize) -> Vec<(u64, u64)> {
         let touched = self.backed_parts(start, end);
         self.visible.clear(start, end);
         self.locked.clear(start, end);
@@ -219,7 +219,13 @@ impl Views {
 
     /// Pages in which a part cannot have `protection`, because the rest of the page has another one. Parts that were never
     /// opened do not count: they hold nothing, and the program does not expect to use them.
-    pub fn misfits(&self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<(u64, u64)> {
+    pub fn protection_conflicts(
+        &self,
+        start: u64,
+        end: u64,
+        protection: Protection,
+        size: PageSize,
+    ) -> Vec<(u64, u64)> {
         let opened = |(_, _, asked): &(u64, u64, Protection)| *asked != NONE;
         let disagrees = |page: &(u64, u64)| {
             let part = (start.max(page.0), end.min(page.1));
@@ -234,8 +240,8 @@ impl Views {
         self.backed_parts(start, end).into_iter().flat_map(|(s, e)| pages(s, e, size)).filter(disagrees).collect()
     }
 
-    /// Records that the program changes the protection of a range without misfits. Returns what the kernel must change, and
-    /// whether a page now allows more than some part of it asks for.
+    /// Records that the program changes the protection of a range without protection conflicts. Returns what the kernel must
+    /// change, and whether a page now allows more than some part of it asks for.
     pub fn protect(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> (Vec<Action>, bool) {
         let (mut actions, mut widened) = (Vec::new(), false);
         for (s, e) in self.backed_parts(start, end) {
@@ -254,9 +260,9 @@ impl Views {
         (joined(actions), widened)
     }
 
-    /// Records that the program maps a range afresh, without [misfits](Views::misfits), inside pages that it also uses
-    /// otherwise. The range must read as zero. Returns the necessary actions.
-    pub fn show(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
+    /// Records that the program maps a range afresh, without [protection conflicts](Views::protection_conflicts), inside pages
+    /// that it also uses otherwise. The range must read as zero. Returns the necessary actions.
+    pub fn map_in_view(&mut self, start: u64, end: u64, protection: Protection, size: PageSize) -> Vec<Action> {
         let mut actions = Vec::new();
         for page in pages(start, end, size) {
             let before = self.union(page);

@@ -21,7 +21,7 @@ pub struct Fixes {
 
 /// The files that decide about the memory.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Deciding {
+pub struct DecidingFiles {
     /// The setting of the size for private memory.
     pub size: String,
     /// The file of shared memory, where its mount decides.
@@ -30,14 +30,14 @@ pub struct Deciding {
     pub lacks_file_folios: bool,
 }
 
-impl Default for Deciding {
-    fn default() -> Deciding {
-        Deciding { size: format!("{THP}/enabled"), mounted_file: None, lacks_file_folios: false }
+impl Default for DecidingFiles {
+    fn default() -> DecidingFiles {
+        DecidingFiles { size: format!("{THP}/enabled"), mounted_file: None, lacks_file_folios: false }
     }
 }
 
 /// What removes a cause.
-pub fn fixes(cause: &Cause, deciding: &Deciding) -> Fixes {
+pub fn fixes(cause: &Cause, deciding: &DecidingFiles) -> Fixes {
     let source = |change: SourceChange| Some(vec![Change::Source { change }]);
     let program = |change: SourceChange| Fixes { by_source: source(change), ..Fixes::default() };
     let collapsible = |change: SourceChange| Fixes { by_collapse: true, ..program(change) };

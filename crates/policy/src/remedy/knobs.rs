@@ -11,7 +11,7 @@ use crate::inspect::Kind;
 
 /// What a switch gives the memory that it reaches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gives {
+pub enum KnobEffect {
     /// Advice (MADV_HUGEPAGE) before the first touch, in steps of whole slots.
     Advice,
     /// Growth in larger steps only, so that `always` takes effect.
@@ -36,14 +36,14 @@ pub enum Reach {
     IfBufferPool,
 }
 
-impl Gives {
+impl KnobEffect {
     /// What it gives, in words.
     pub fn describe(self) -> &'static str {
         match self {
-            Gives::Advice => "advice (MADV_HUGEPAGE) from the start",
-            Gives::LargeSteps => "growth in large steps, for `always`",
-            Gives::Pool { .. } => "pages of the pool",
-            Gives::NoPrctl => "no PR_SET_THP_DISABLE, for `always`",
+            KnobEffect::Advice => "advice (MADV_HUGEPAGE) from the start",
+            KnobEffect::LargeSteps => "growth in large steps, for `always`",
+            KnobEffect::Pool { .. } => "pages of the pool",
+            KnobEffect::NoPrctl => "no PR_SET_THP_DISABLE, for `always`",
         }
     }
 }
@@ -64,7 +64,7 @@ pub struct Knob {
     /// The program or library that has it.
     pub runtime: Runtime,
     /// What it gives.
-    pub gives: Gives,
+    pub effect: KnobEffect,
     /// The regions that it reaches, by the labels of their kinds.
     pub reaches: &'static [(&'static str, Reach)],
     /// How it is set.
@@ -92,14 +92,14 @@ const ANY: &str = "";
 pub const KNOBS: &[Knob] = &[
     Knob {
         runtime: Runtime::Glibc,
-        gives: Gives::Advice,
+        effect: KnobEffect::Advice,
         reaches: &[("heap", Reach::All), ("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")]),
         source: "glibc 2.35; manual, Memory Allocation Tunables",
     },
     Knob {
         runtime: Runtime::Glibc,
-        gives: Gives::LargeSteps,
+        effect: KnobEffect::LargeSteps,
         reaches: &[("heap", Reach::All), ("glibc_arena", Reach::All)],
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.top_pad=67108864")]),
         source: "glibc 2.26; manual, Memory Allocation Tunables",
@@ -107,7 +107,7 @@ pub const KNOBS: &[Knob] = &[
     // glibc 2.36 does not advise the arenas of threads. With at most one arena, threads have none of their own.
     Knob {
         runtime: Runtime::Glibc,
-        gives: Gives::Advice,
+        effect: KnobEffect::Advice,
         reaches: &[("glibc_arena", Reach::All)],
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.arena_max=1:glibc.malloc.hugetlb=1")]),
         source: "glibc 2.35; manual, Memory Allocation Tunables",
@@ -115,35 +115,35 @@ pub const KNOBS: &[Knob] = &[
     // If the pool is empty, malloc silently falls back. Each allocation above its mmap threshold takes whole hugetlb pages.
     Knob {
         runtime: Runtime::Glibc,
-        gives: Gives::Pool { extra_bytes: 4 << 20 },
+        effect: KnobEffect::Pool { extra_bytes: 4 << 20 },
         reaches: &[("heap", Reach::All), ("glibc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("GLIBC_TUNABLES", "glibc.malloc.hugetlb=2")]),
         source: "glibc 2.35; manual, Memory Allocation Tunables",
     },
     Knob {
         runtime: Runtime::CPython,
-        gives: Gives::Advice,
+        effect: KnobEffect::Advice,
         reaches: &[("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("PYTHONMALLOC", "malloc"), ("GLIBC_TUNABLES", "glibc.malloc.hugetlb=1")]),
         source: "CPython 3.6; Command line and environment, PYTHONMALLOC",
     },
     Knob {
         runtime: Runtime::Jemalloc,
-        gives: Gives::Advice,
+        effect: KnobEffect::Advice,
         reaches: &[("jemalloc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("MALLOC_CONF", "thp:always")]),
         source: "jemalloc 5.0; jemalloc(3), opt.thp",
     },
     Knob {
         runtime: Runtime::Mimalloc,
-        gives: Gives::Pool { extra_bytes: 0 },
+        effect: KnobEffect::Pool { extra_bytes: 0 },
         reaches: &[("mimalloc_arena", Reach::All), ("anonymous", Reach::IfFromMalloc)],
         how: How::Environment(&[("MIMALLOC_LARGE_OS_PAGES", "1"), ("MIMALLOC_ALLOW_LARGE_OS_PAGES", "1")]),
         source: "mimalloc 1.0, the second name from 2.1 on; Environment Options",
     },
     Knob {
         runtime: Runtime::Jvm,
-        gives: Gives::Advice,
+        effect: KnobEffect::Advice,
         reaches: &[("jvm_heap", Reach::All)],
         how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseTransparentHugePages")]),
         source: "JDK 7; java(1), -XX:+UseTransparentHugePages",
@@ -151,21 +151,21 @@ pub const KNOBS: &[Knob] = &[
     // The cache of generated code takes 240M of the pool before the heap does, and the bitmaps of the collector take some too.
     Knob {
         runtime: Runtime::Jvm,
-        gives: Gives::Pool { extra_bytes: 256 << 20 },
+        effect: KnobEffect::Pool { extra_bytes: 256 << 20 },
         reaches: &[("jvm_heap", Reach::All)],
         how: How::Environment(&[("JAVA_TOOL_OPTIONS", "-XX:+UseLargePages")]),
         source: "JDK 5; java(1), -XX:+UseLargePages",
     },
     Knob {
         runtime: Runtime::Redis,
-        gives: Gives::NoPrctl,
+        effect: KnobEffect::NoPrctl,
         reaches: &[(ANY, Reach::All)],
         how: How::Arguments("redis-server", &["--disable-thp", "no"]),
         source: "Redis 6.2; redis.conf, disable-thp",
     },
     Knob {
         runtime: Runtime::PostgreSql,
-        gives: Gives::Pool { extra_bytes: 0 },
+        effect: KnobEffect::Pool { extra_bytes: 0 },
         reaches: &[("shared_memory", Reach::All)],
         how: How::ByDefault("huge_pages = try"),
         source: "PostgreSQL 9.4; huge_pages (try), shared_memory_size_in_huge_pages (15)",
@@ -174,14 +174,14 @@ pub const KNOBS: &[Knob] = &[
     // does. InnoDB may round the buffer pool up by 8M. If the pool has too few pages for the buffer pool, that gets none.
     Knob {
         runtime: Runtime::MySql,
-        gives: Gives::Pool { extra_bytes: 264 << 20 },
+        effect: KnobEffect::Pool { extra_bytes: 264 << 20 },
         reaches: &[("anonymous", Reach::IfBufferPool)],
         how: How::Arguments("the server", &["--large-pages"]),
         source: "MariaDB and MySQL 5.x; large_pages",
     },
     Knob {
         runtime: Runtime::Qemu,
-        gives: Gives::Pool { extra_bytes: 0 },
+        effect: KnobEffect::Pool { extra_bytes: 0 },
         reaches: &[("guest_memory", Reach::All)],
         how: How::Arguments("QEMU", &["-mem-path", "/dev/hugepages"]),
         source: "QEMU; qemu-system(1), -mem-path",

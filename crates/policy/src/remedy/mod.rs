@@ -11,8 +11,8 @@ mod knobs;
 mod runtime;
 
 pub use change::{Change, SourceChange, describe, pool_path};
-pub use fixes::{Deciding, Fixes, fixes};
-pub use knobs::{Gives, How, KNOBS, Knob, Reach};
+pub use fixes::{DecidingFiles, Fixes, fixes};
+pub use knobs::{How, KNOBS, Knob, KnobEffect, Reach};
 pub use runtime::{Runtime, runtimes};
 
 use crate::cause::Cause;
@@ -42,7 +42,7 @@ pub struct Memory<'a> {
     /// The runtimes of its process.
     pub runtimes: &'a [Runtime],
     /// The files that decide about it.
-    pub deciding: Deciding,
+    pub deciding: DecidingFiles,
     /// Pages of its size that are free in the hugetlb pool.
     pub free_pool_pages: u64,
 }
@@ -58,7 +58,7 @@ enum Approach<'a> {
 
 /// How to remove a cause, when nothing but the cause is known; `None` where there is no remedy.
 pub fn of_cause(cause: &Cause) -> Option<String> {
-    fixes(cause, &Deciding::default()).describe()
+    fixes(cause, &DecidingFiles::default()).describe()
 }
 
 /// As [`of_cause`], for a trial that already inspects all memory before it is freed.
@@ -130,7 +130,7 @@ fn compose(memory: &Memory, causes: &[&Cause], approach: Approach) -> Option<Rem
         Approach::Knob(knob) => (knob.changes(), memory.reach(knob)?.describe().map(str::to_owned)),
         _ => (Vec::new(), None),
     };
-    if let Approach::Knob(Knob { gives: Gives::Pool { extra_bytes }, .. }) = approach {
+    if let Approach::Knob(Knob { effect: KnobEffect::Pool { extra_bytes }, .. }) = approach {
         // The pool replaces the memory, so no cause of transparent pages remains.
         let remains = |cause: &&Cause| {
             matches!(
@@ -182,12 +182,12 @@ fn removed_by(memory: &Memory, cause: &Cause, approach: Approach) -> Option<Vec<
         _ if *cause == Cause::FilePages && memory.length_bytes < memory.size.bytes() => None,
         // With larger steps, or without arenas, the end of the arena's writable part divides no slot.
         Approach::Knob(_) if is_edge_of_arena(memory, cause) => Some(Vec::new()),
-        Approach::Knob(knob) => match knob.gives {
-            Gives::Advice => fixes.with_advice,
-            Gives::LargeSteps if *cause == Cause::GrewInSteps => Some(Vec::new()),
-            Gives::NoPrctl if *cause == Cause::DisabledForProcess => Some(Vec::new()),
-            Gives::LargeSteps | Gives::NoPrctl => fixes.by_settings,
-            Gives::Pool { .. } => None,
+        Approach::Knob(knob) => match knob.effect {
+            KnobEffect::Advice => fixes.with_advice,
+            KnobEffect::LargeSteps if *cause == Cause::GrewInSteps => Some(Vec::new()),
+            KnobEffect::NoPrctl if *cause == Cause::DisabledForProcess => Some(Vec::new()),
+            KnobEffect::LargeSteps | KnobEffect::NoPrctl => fixes.by_settings,
+            KnobEffect::Pool { .. } => None,
         },
         Approach::Settings => fixes.by_settings,
         Approach::Source => fixes.by_source,
@@ -203,19 +203,19 @@ fn is_edge_of_arena(memory: &Memory, cause: &Cause) -> bool {
 impl Approach<'_> {
     /// Whether the approach gives the size to all memory (`always`), rather than to advised memory.
     fn is_always(self) -> bool {
-        let gives = match self {
-            Approach::Knob(knob) => Some(knob.gives),
+        let effect = match self {
+            Approach::Knob(knob) => Some(knob.effect),
             _ => None,
         };
-        matches!(self, Approach::Settings) || matches!(gives, Some(Gives::LargeSteps | Gives::NoPrctl))
+        matches!(self, Approach::Settings) || matches!(effect, Some(KnobEffect::LargeSteps | KnobEffect::NoPrctl))
     }
 
     /// Whether the switch that the approach sets removes one of the causes.
     fn is_needed(self, causes: &[&Cause], latent: &[Cause]) -> bool {
         let holds = |cause: Cause| causes.contains(&&cause) || latent.contains(&cause);
         match self {
-            Approach::Knob(Knob { gives: Gives::LargeSteps, .. }) => holds(Cause::GrewInSteps),
-            Approach::Knob(Knob { gives: Gives::NoPrctl, .. }) => holds(Cause::DisabledForProcess),
+            Approach::Knob(Knob { effect: KnobEffect::LargeSteps, .. }) => holds(Cause::GrewInSteps),
+            Approach::Knob(Knob { effect: KnobEffect::NoPrctl, .. }) => holds(Cause::DisabledForProcess),
             _ => true,
         }
     }

@@ -9,7 +9,7 @@ fn memory<'a>(kind: &'a Kind, runtimes: &'a [Runtime]) -> Memory<'a> {
         is_pmd: true,
         length_bytes: 64 << 20,
         runtimes,
-        deciding: Deciding::default(),
+        deciding: DecidingFiles::default(),
         free_pool_pages: 0,
     }
 }

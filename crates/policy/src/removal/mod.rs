@@ -14,7 +14,7 @@ use crate::call::madv;
 
 /// A system call at which the process is stopped, because the call can take memory away from it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taker {
+pub enum FreeingCall {
     /// `munmap`.
     Munmap,
     /// `mmap` with MAP_FIXED, which replaces what is mapped.
@@ -23,9 +23,9 @@ pub enum Taker {
     Mremap,
     /// `brk`.
     Brk,
-    /// `madvise` with one of [`DROPS`] or [`LESSENS`].
+    /// `madvise` with one of [`DROPPING_ADVICE`] or [`RSS_REDUCING_ADVICE`].
     Madvise,
-    /// `process_madvise` with one of [`DROPS`] or [`LESSENS`].
+    /// `process_madvise` with one of [`DROPPING_ADVICE`] or [`RSS_REDUCING_ADVICE`].
     ProcessMadvise,
     /// `shmat` with SHM_REMAP, which replaces what is mapped.
     Shmat,
@@ -89,7 +89,7 @@ impl fmt::Display for Unwatched {
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     /// The call.
-    pub taker: Taker,
+    pub freeing_call: FreeingCall,
     /// The call's name in the kernel's table.
     pub name: &'static str,
     /// The memory that the call can take, in words.
@@ -100,41 +100,41 @@ pub struct Rule {
 
 /// The calls that are watched.
 pub const RULES: [Rule; 15] = {
-    use Taker as T;
+    use FreeingCall as F;
     use Watched as W;
-    const fn rule(taker: Taker, name: &'static str, takes: &'static str, watched: Watched) -> Rule {
-        Rule { taker, name, takes, watched }
+    const fn rule(freeing_call: FreeingCall, name: &'static str, takes: &'static str, watched: Watched) -> Rule {
+        Rule { freeing_call, name, takes, watched }
     }
     [
-        rule(T::Munmap, "munmap", "a range", W::Ranges),
-        rule(T::Mmap, "mmap", "what MAP_FIXED replaces", W::Ranges),
-        rule(T::Mremap, "mremap", "the end of a mapping that shrinks, and what MREMAP_FIXED replaces", W::Ranges),
-        rule(T::Brk, "brk", "the end of a heap that shrinks", W::Ranges),
-        rule(T::Madvise, "madvise", "the content of a range", W::Ranges),
+        rule(F::Munmap, "munmap", "a range", W::Ranges),
+        rule(F::Mmap, "mmap", "what MAP_FIXED replaces", W::Ranges),
+        rule(F::Mremap, "mremap", "the end of a mapping that shrinks, and what MREMAP_FIXED replaces", W::Ranges),
+        rule(F::Brk, "brk", "the end of a heap that shrinks", W::Ranges),
+        rule(F::Madvise, "madvise", "the content of a range", W::Ranges),
         rule(
-            T::ProcessMadvise,
+            F::ProcessMadvise,
             "process_madvise",
             "the content of ranges of its own process (others take hints alone)",
             W::Ranges,
         ),
-        rule(T::Shmat, "shmat", "what SHM_REMAP replaces", W::Ranges),
-        rule(T::Shmdt, "shmdt", "a segment of shared memory", W::Sizes),
-        rule(T::RemapFilePages, "remap_file_pages", "pages of a shared mapping", W::Sizes),
-        rule(T::Truncate, "truncate", "pages behind the new end of a file, and private copies of them", W::Sizes),
-        rule(T::Ftruncate, "ftruncate", "pages behind the new end of a file, and private copies of them", W::Sizes),
-        rule(T::Fallocate, "fallocate", "pages of a file; private copies only where content moves", W::Sizes),
-        rule(T::Execve, "execve", "the image", W::Image),
-        rule(T::Execveat, "execveat", "the image", W::Image),
-        rule(T::IoUringSetup, "io_uring_setup", "what IORING_OP_MADVISE drops, later and without a call", W::Named),
+        rule(F::Shmat, "shmat", "what SHM_REMAP replaces", W::Ranges),
+        rule(F::Shmdt, "shmdt", "a segment of shared memory", W::Sizes),
+        rule(F::RemapFilePages, "remap_file_pages", "pages of a shared mapping", W::Sizes),
+        rule(F::Truncate, "truncate", "pages behind the new end of a file, and private copies of them", W::Sizes),
+        rule(F::Ftruncate, "ftruncate", "pages behind the new end of a file, and private copies of them", W::Sizes),
+        rule(F::Fallocate, "fallocate", "pages of a file; private copies only where content moves", W::Sizes),
+        rule(F::Execve, "execve", "the image", W::Image),
+        rule(F::Execveat, "execveat", "the image", W::Image),
+        rule(F::IoUringSetup, "io_uring_setup", "what IORING_OP_MADVISE drops, later and without a call", W::Named),
     ]
 };
 
 /// Advice after which content may be lost: the range is inspected.
-pub const DROPS: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
+pub const DROPPING_ADVICE: [u64; 4] = [madv::DONTNEED, madv::DONTNEED_LOCKED, madv::FREE, madv::GUARD_INSTALL];
 
 /// Advice that shrinks resident memory without losing private content: MADV_REMOVE takes shared memory, MADV_PAGEOUT moves
 /// content to swap space. Before these calls the sizes of the process's memory are read.
-pub const LESSENS: [u64; 2] = [madv::REMOVE, madv::PAGEOUT];
+pub const RSS_REDUCING_ADVICE: [u64; 2] = [madv::REMOVE, madv::PAGEOUT];
 
 /// The modes of fallocate that remove content (include/uapi/linux/falloc.h): PUNCH_HOLE, COLLAPSE_RANGE, ZERO_RANGE,
 /// INSERT_RANGE.

@@ -11,7 +11,7 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use trace::executable::{Begins, FIRST_BYTES, MAX_SCRIPTS, begins};
+use trace::executable::{ExecutableKind, FIRST_BYTES, MAX_SCRIPTS, executable_kind};
 
 use crate::exec::exec_request::ExecRequest;
 use crate::request::Follow;
@@ -94,11 +94,11 @@ impl Program {
         for _ in 0..=MAX_SCRIPTS {
             path = path_after_exec(path)?;
             let file = open_executable(&path)?;
-            match begins(&first_bytes(&file)?) {
-                Begins::Program(of) if of.name() != target => {
+            match executable_kind(&first_bytes(&file)?) {
+                ExecutableKind::Program(of) if of.name() != target => {
                     return Err(NotRecorded::Architecture { program: of.name(), target: target.to_owned() }.into());
                 }
-                Begins::Program(_) => {
+                ExecutableKind::Program(_) => {
                     has_interpreter(&file, follow.sysroot.as_deref())?;
                     let metadata = file.metadata().map_err(|_| Obstacle::Refused)?;
                     return if is_privileged(&file, &metadata) {
@@ -107,9 +107,9 @@ impl Program {
                         Ok(Program { path, name, arguments })
                     };
                 }
-                Begins::Foreign(what) => return Err(NotRecorded::Foreign(what).into()),
-                Begins::Unknown => return Err(Obstacle::Refused),
-                Begins::Script(interpreter, argument) => {
+                ExecutableKind::Foreign(what) => return Err(NotRecorded::Foreign(what).into()),
+                ExecutableKind::Unknown => return Err(Obstacle::Refused),
+                ExecutableKind::Script(interpreter, argument) => {
                     arguments.insert(0, path.into_os_string().into_vec());
                     if let Some(argument) = argument {
                         arguments.insert(0, argument);

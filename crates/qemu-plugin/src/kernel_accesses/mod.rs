@@ -50,7 +50,7 @@ const MAX_BYTES: u64 = 1 << 20;
 
 /// The size of the program's buffer, for a call in which the kernel overwrites that size with the actual length. Must be read
 /// before the call.
-pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl GuestMemory) -> u64 {
+pub fn buffer_bytes(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl GuestMemory) -> u64 {
     let length = accesses.iter().find_map(|access| match *access {
         KernelAccess::Range { length: SizeAt(index), .. } => memory.half(arguments[index]),
         KernelAccess::Message { header, .. } => memory.half(arguments[header].wrapping_add(NAME_BYTES)),
@@ -59,15 +59,15 @@ pub fn room(accesses: &[KernelAccess], arguments: &[u64; 6], memory: &impl Guest
     length.map_or(0, u64::from)
 }
 
-/// The memory that the kernel accessed in a call, in that order. `room` is the value from before the call.
+/// The memory that the kernel accessed in a call, in that order. `buffer_bytes` is the value from before the call.
 pub fn ranges(
     accesses: &[KernelAccess],
     arguments: &[u64; 6],
-    room: u64,
+    buffer_bytes: u64,
     result: i64,
     memory: &impl GuestMemory,
 ) -> Vec<AccessedRange> {
-    let mut done = Call { arguments, room, result, memory, ranges: Vec::new() };
+    let mut done = Call { arguments, buffer_bytes, result, memory, ranges: Vec::new() };
     if !NO_ACCESS_RESULTS.contains(&result) {
         accesses.iter().for_each(|access| done.add(*access));
     }
@@ -79,7 +79,7 @@ const NAME_BYTES: u64 = 8;
 
 struct Call<'a, M> {
     arguments: &'a [u64; 6],
-    room: u64,
+    buffer_bytes: u64,
     result: i64,
     memory: &'a M,
     ranges: Vec<AccessedRange>,
@@ -125,7 +125,7 @@ impl<M: GuestMemory> Call<'_, M> {
             Bits(index) => self.arguments[index].min(MAX_BYTES).div_ceil(64) * 8,
             SizeAt(index) => {
                 let length = self.memory.half(self.arguments[index]).map_or(0, u64::from);
-                length.min(self.room).min(MAX_BYTES)
+                length.min(self.buffer_bytes).min(MAX_BYTES)
             }
             Text => self.memory.text(address).len() as u64 + 1,
         }
@@ -155,7 +155,7 @@ impl<M: GuestMemory> Call<'_, M> {
     fn message(&mut self, header: u64, store: bool) {
         let field = |offset: u64| self.memory.word(header.wrapping_add(offset)).unwrap_or(0);
         let name_bytes = self.memory.half(header.wrapping_add(NAME_BYTES)).map_or(0, u64::from);
-        let name = (field(0), name_bytes.min(self.room));
+        let name = (field(0), name_bytes.min(self.buffer_bytes));
         let (array, count) = (field(16), field(24));
         let control = (field(32), field(40));
         self.push(header, 56, store);

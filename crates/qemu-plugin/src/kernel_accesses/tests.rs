@@ -36,8 +36,8 @@ fn over(
     [before, after]: [&'static [(u64, u64)]; 2],
 ) -> Vec<(u64, u64, bool)> {
     let accesses = of_call(Abi::X86_64, number);
-    let room = room(accesses, &arguments, &Words(before));
-    let ranges = ranges(accesses, &arguments, room, result, &Words(after));
+    let buffer_bytes = buffer_bytes(accesses, &arguments, &Words(before));
+    let ranges = ranges(accesses, &arguments, buffer_bytes, result, &Words(after));
     ranges.iter().map(|range| (range.address, range.bytes, range.store)).collect()
 }
 
@@ -58,7 +58,7 @@ fn no_more_is_written_than_there_is_room_for() {
 #[test]
 fn a_name_is_as_long_as_it_is_and_as_there_is_room_for() {
     let accept = [3, 0x1000, 0x2000, 0, 0, 0];
-    let accept_accesses = |room, length| over(libc::SYS_accept, accept, 4, [room, length]);
+    let accept_accesses = |buffer_bytes, length| over(libc::SYS_accept, accept, 4, [buffer_bytes, length]);
     let length = (0x2000, 4, true);
     assert_eq!(accept_accesses(&[(0x2000, 128)], &[(0x2000, 16)]), [(0x1000, 16, true), length]);
     assert_eq!(accept_accesses(&[(0x2000, 16)], &[(0x2000, 110)]), [(0x1000, 16, true), length]);

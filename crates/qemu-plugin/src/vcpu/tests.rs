@@ -21,10 +21,10 @@ fn chunk(vcpu: &mut Vcpu, addresses: bool) -> Chunk {
 
 fn chunk_of(vcpu: &mut Vcpu, addresses: bool, max_runs: usize, many: bool) -> Chunk {
     let header = header(addresses, None);
-    let mut work = Work::new(header.columns).unwrap();
-    let runs = vcpu.take(&mut work).unwrap();
+    let mut buffers = EncoderBuffers::new(header.columns).unwrap();
+    let runs = vcpu.take(&mut buffers).unwrap();
     vcpu.written(&header, max_runs, many);
-    Chunk::decode(&work.bytes, runs, header.columns).unwrap()
+    Chunk::decode(&buffers.bytes, runs, header.columns).unwrap()
 }
 
 /// Accesses that resemble a program's; deterministic.

@@ -6,7 +6,7 @@ use study::stats::Outcome;
 
 use super::axis;
 use super::parts::{metric_name, typeset};
-use super::svg::{Anchor, Figure, Look, Scale, WIDTH};
+use super::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH};
 use crate::figure::{self, Change};
 use crate::rows::{Row, baseline_label};
 
@@ -66,18 +66,18 @@ fn signed(tick: f64) -> String {
 }
 
 fn draw(figure: &mut Figure, comparison: &Comparison, row: &Row<'_>, change: &Change, scale: &Scale, y: f64) {
-    let look = Look::of(row.index, comparison.design.baseline);
+    let style = ArmStyle::of(row.index, comparison.design.baseline);
     let void =
         !row.is_held() || matches!(row.analysis.map(|analysis| &analysis.outcome), Some(Outcome::WithinTracerCost));
     let class = if void { "void" } else { "" };
-    let whisker = format!("whisker {} {class}", look.class());
+    let whisker = format!("whisker {} {class}", style.class());
     if let Some(interval) = change.interval {
         figure.whisker(&whisker, scale, interval, y, 5.0);
     }
     let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();
     let hover = typeset(&format!("{}: {}{range}, {}", row.label(), change.estimate(), row.outcome()));
     match scale.within(change.percent) {
-        (x, None) => figure.raw(&look.mark((x, y), 5.0, class, &hover)),
+        (x, None) => figure.raw(&style.mark((x, y), 5.0, class, &hover)),
         (x, Some(side)) => figure.arrow(&whisker, (x, y), side),
     }
     let note = if void { " *" } else { "" };

@@ -2,7 +2,7 @@
 
 use study::metric::{Unit, names};
 
-use super::svg::{Anchor, Figure, Look, Scale};
+use super::svg::{Anchor, ArmStyle, Figure, Scale};
 use crate::figure;
 use crate::rows::Row;
 
@@ -43,9 +43,9 @@ fn bar(figure: &mut Figure, row: &Row<'_>, (x, y): (f64, f64), metric: &str, sca
     };
     let width = scale.at(bytes);
     let text = figure::short(bytes, Unit::Bytes);
-    let look = Look::of(row.index, baseline);
+    let style = ArmStyle::of(row.index, baseline);
     figure.rectangle(
-        &format!("bar {}", look.class()),
+        &format!("bar {}", style.class()),
         (x, y + 5.0),
         (width, LINE - 12.0),
         &format!("{}: {text}", row.label()),

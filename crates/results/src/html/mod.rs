@@ -178,7 +178,7 @@ fn samples(comparison: &Comparison) -> String {
         return String::new();
     }
     let legend = |(arm, of): (usize, &study::trial::Arm)| {
-        let mark = svg::Look::of(arm, comparison.design.baseline).mark((8.0, 6.0), 4.5, "", "");
+        let mark = svg::ArmStyle::of(arm, comparison.design.baseline).mark((8.0, 6.0), 4.5, "", "");
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(&of.label))
     };
     let sampled = |(arm, _): &(usize, &study::trial::Arm)| comparison.trials.iter().any(|one| one.trial.arm == *arm);

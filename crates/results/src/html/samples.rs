@@ -8,7 +8,7 @@ use study::trial::TrialRecord;
 
 use super::axis;
 use super::parts::metric_name;
-use super::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use super::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH, round};
 use crate::figure;
 use crate::rows::accepted;
 use crate::text::printable;
@@ -121,13 +121,13 @@ fn draw(
     (x, y): (&Scale, &Scale),
     metric: &Metric,
 ) {
-    let look = Look::of(arm, comparison.design.baseline);
+    let style = ArmStyle::of(arm, comparison.design.baseline);
     let place = |sample: &Sample<'_>| (x.at(sample.record.started_s), y.within(sample.value).0);
     let own: Vec<&Sample<'_>> = samples.iter().filter(|sample| sample.record.trial.arm == arm).collect();
     let counted = own.iter().filter(|sample| sample.record.trial.block > 0 && accepted(sample.record));
     let points: Vec<String> =
         counted.map(|sample| place(sample)).map(|(x, y)| format!("{},{}", round(x), round(y))).collect();
-    figure.raw(&format!("<polyline class=\"path {}\" points=\"{}\"/>", look.class(), points.join(" ")));
+    figure.raw(&format!("<polyline class=\"path {}\" points=\"{}\"/>", style.class(), points.join(" ")));
     for sample in own {
         let trial = sample.record.trial;
         let (class, note) = match (accepted(sample.record), trial.block) {
@@ -140,7 +140,7 @@ fn draw(
         let beyond = if y.within(sample.value).1.is_some() { ", beyond the axis" } else { "" };
         let hover = format!("{label}, block {}: {value}{note}{beyond}", trial.block);
         let (x, y) = place(sample);
-        figure.raw(&look.mark((x, y), 3.6, class, &hover));
+        figure.raw(&style.mark((x, y), 3.6, class, &hover));
         if !accepted(sample.record) {
             figure.line("rejected", (x - 7.0, y - 7.0), (x + 7.0, y + 7.0));
             figure.line("rejected", (x - 7.0, y + 7.0), (x + 7.0, y - 7.0));

@@ -5,10 +5,10 @@ use study::comparison::Comparison;
 use study::stats::CurvePoint;
 
 use super::parts::{captioned, typeset};
-use super::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use super::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH, round};
 use super::tables::wide;
 use crate::figure;
-use crate::shares::{Apportioned, apportioned, sentences, whole};
+use crate::shares::{GainCurve, gain_curves, sentences, whole};
 use crate::text::escape;
 
 const LEFT: f64 = 64.0;
@@ -20,14 +20,14 @@ const BOTTOM: f64 = 240.0;
 pub(super) fn section(comparison: &Comparison) -> String {
     let paragraphs = sentences(comparison);
     let paragraphs: String = paragraphs.iter().map(|one| format!("<p>{}</p>\n", escape(&typeset(one)))).collect();
-    let shown = apportioned(comparison)
+    let shown = gain_curves(comparison)
         .iter()
         .map(|one| picture(comparison, one) + &table(comparison, one))
         .collect::<String>();
     paragraphs + &shown
 }
 
-fn picture(comparison: &Comparison, of: &Apportioned<'_>) -> String {
+fn picture(comparison: &Comparison, of: &GainCurve<'_>) -> String {
     let label = &comparison.design.arms[of.arm].label;
     let points = &of.curve.points;
     let ends = points.iter().map(|point| point.change).chain(of.curve.line.iter().map(|point| point.change));
@@ -38,8 +38,8 @@ fn picture(comparison: &Comparison, of: &Apportioned<'_>) -> String {
     let title = format!("Change of {} by the share of {label}'s large memory", of.metric());
     let mut figure = Figure::new(&format!("shares{}", of.arm), &title, &description(comparison, of), BOTTOM + 48.0);
     axes(&mut figure, &x, &y);
-    let look = Look::of(of.arm, comparison.design.baseline);
-    line(&mut figure, of, &look, (&x, &y));
+    let style = ArmStyle::of(of.arm, comparison.design.baseline);
+    line(&mut figure, of, &style, (&x, &y));
     points.iter().for_each(|point| mark(&mut figure, comparison, of, point, (&x, &y)));
     let caption = "straight lines between measured shares; the band is where a measurement is expected";
     format!("<div class=\"figures\">\n{}</div>\n", captioned(&figure.finish(), caption))
@@ -63,7 +63,7 @@ fn axes(figure: &mut Figure, x: &Scale, y: &Scale) {
 }
 
 /// The curve as a line, in the band of its interval.
-fn line(figure: &mut Figure, of: &Apportioned<'_>, look: &Look, (x, y): (&Scale, &Scale)) {
+fn line(figure: &mut Figure, of: &GainCurve<'_>, style: &ArmStyle, (x, y): (&Scale, &Scale)) {
     let at = |share: f64, change: f64| format!("{} {}", round(x.at(share * 100.0)), round(y.at(change * 100.0)));
     let points = &of.curve.line;
     if points.is_empty() {
@@ -73,29 +73,29 @@ fn line(figure: &mut Figure, of: &Apportioned<'_>, look: &Look, (x, y): (&Scale,
     let high = points.iter().rev().map(|point| at(point.share_ratio, point.change.high.unwrap_or(point.change.ratio)));
     figure.raw(&format!("<path class=\"band\" d=\"M{}Z\"/>", low.chain(high).collect::<Vec<_>>().join("L")));
     let middle: Vec<String> = points.iter().map(|point| at(point.share_ratio, point.change.ratio)).collect();
-    figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", look.class(), middle.join("L")));
+    figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", style.class(), middle.join("L")));
 }
 
 fn mark(
     figure: &mut Figure,
     comparison: &Comparison,
-    of: &Apportioned<'_>,
+    of: &GainCurve<'_>,
     point: &CurvePoint,
     (x, y): (&Scale, &Scale),
 ) {
     let share = point.seen_ratio.unwrap_or(point.asked_ratio).clamp(0.0, 1.0);
-    let look = Look::of(if of.is_between(point) { of.arm } else { point.arm }, comparison.design.baseline);
+    let style = ArmStyle::of(if of.is_between(point) { of.arm } else { point.arm }, comparison.design.baseline);
     let class = if point.is_as_asked { "" } else { "void" };
     let across = x.at(share * 100.0);
     if let (Some(low), Some(high)) = (point.change.low, point.change.high) {
-        let whisker = format!("whisker {} {class}", look.class());
+        let whisker = format!("whisker {} {class}", style.class());
         figure.line(&whisker, (across, y.at(low * 100.0)), (across, y.at(high * 100.0)));
     }
     let hover = typeset(&format!("{}: {}", comparison.design.arms[point.arm].label, of.change(point)));
-    figure.raw(&look.mark((across, y.at(point.change.ratio * 100.0)), 5.0, class, &hover));
+    figure.raw(&style.mark((across, y.at(point.change.ratio * 100.0)), 5.0, class, &hover));
 }
 
-fn description(comparison: &Comparison, of: &Apportioned<'_>) -> String {
+fn description(comparison: &Comparison, of: &GainCurve<'_>) -> String {
     let clause = |point: &CurvePoint| {
         let seen = point.seen_ratio.map_or("not known".to_owned(), |seen| format!("{} %", whole(seen)));
         format!("{}: share {seen}, change {}.", comparison.design.arms[point.arm].label, of.change(point))
@@ -103,7 +103,7 @@ fn description(comparison: &Comparison, of: &Apportioned<'_>) -> String {
     of.curve.points.iter().map(clause).collect::<Vec<_>>().join(" ")
 }
 
-fn table(comparison: &Comparison, of: &Apportioned<'_>) -> String {
+fn table(comparison: &Comparison, of: &GainCurve<'_>) -> String {
     let row = |point: &CurvePoint| {
         let seen = point.seen_ratio.map_or("not known".to_owned(), |seen| format!("{} %", whole(seen)));
         let gain =

@@ -196,7 +196,7 @@ pub(super) fn round(coordinate: f64) -> f64 {
 
 /// The appearance of an arm in every figure. Colour and marker each suffice to distinguish arms.
 #[derive(Clone, Copy)]
-pub(super) struct Look {
+pub(super) struct ArmStyle {
     colour: usize,
     marker: usize,
 }
@@ -207,14 +207,14 @@ const COLOURS: usize = 6;
 /// if one of the two is shifted after each round.
 const MARKERS: usize = 7;
 
-impl Look {
+impl ArmStyle {
     /// The appearance of an arm; the baseline has its own.
-    pub fn of(arm: usize, baseline: usize) -> Look {
+    pub fn of(arm: usize, baseline: usize) -> ArmStyle {
         if arm == baseline {
-            return Look { colour: 0, marker: 0 };
+            return ArmStyle { colour: 0, marker: 0 };
         }
         let place = if arm > baseline { arm - 1 } else { arm };
-        Look { colour: 1 + place % COLOURS, marker: 1 + place % MARKERS }
+        ArmStyle { colour: 1 + place % COLOURS, marker: 1 + place % MARKERS }
     }
 
     /// The CSS class of the colour.
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn arms_look_different() {
         let looks: std::collections::BTreeSet<(usize, usize)> =
-            (0..43).map(|arm| Look::of(arm, 2)).map(|look| (look.colour, look.marker)).collect();
+            (0..43).map(|arm| ArmStyle::of(arm, 2)).map(|style| (style.colour, style.marker)).collect();
         assert_eq!(looks.len(), 43);
     }
 }

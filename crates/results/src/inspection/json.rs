@@ -1,11 +1,11 @@
 //! Inspections as one JSON document, schema `pagelab.inspect/1` (docs/reference/formats/inspect.md).
 
 use policy::cause::Cause;
-use policy::held_files::HeldFiles;
+use policy::held_files::FilesWithMemory;
 use policy::hugetlb::{HugetlbLimit, Limited, RefusedRequest};
 use policy::inspect::{
-    BasePageSupport, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Sight, Since, Summary,
-    Supply, ThpMode, Totals,
+    BasePageSupport, Explained, Inspection, Jemalloc, Pool, Process, Region, SecondStage, Since, Summary, Supply,
+    ThpMode, Totals, Visibility,
 };
 use policy::remedy::Remedy;
 use policy::size::PageSize;
@@ -80,7 +80,12 @@ fn limit(limit: &HugetlbLimit) -> Value {
 
 /// The document of many processes, without their regions. `unseen` lists processes that could not be inspected: PID and reason.
 /// `files` lists the files on hugetlbfs and those on tmpfs, if all processes were inspected.
-pub fn many(summaries: &[Summary], supply: &Supply, unseen: &[(u32, String)], files: Option<[&HeldFiles; 2]>) -> Value {
+pub fn many(
+    summaries: &[Summary],
+    supply: &Supply,
+    unseen: &[(u32, String)],
+    files: Option<[&FilesWithMemory; 2]>,
+) -> Value {
     let processes = summaries.iter().map(|one| Value::Object(head(one))).collect();
     let mut document = framed(supply, None, processes);
     let [hugetlb, tmpfs] = files.map_or([None, None], |files| files.map(Some));
@@ -128,7 +133,7 @@ pub fn set_sample(totals: &Totals, unseen: &[(u32, String)], unix_s: f64, elapse
     })
 }
 
-fn framed(supply: &Supply, sight: Option<Sight>, processes: Vec<Value>) -> Value {
+fn framed(supply: &Supply, sight: Option<Visibility>, processes: Vec<Value>) -> Value {
     json!({
         "schema": SCHEMA,
         "sight": sight.map(|sight| json!({
@@ -234,7 +239,7 @@ fn second_stage(stage: &SecondStage) -> Value {
     json!({ "leaves": leaves, "not_read": not_read, "text": stage.describe() })
 }
 
-fn region(region: &Region, sight: Sight) -> Value {
+fn region(region: &Region, sight: Visibility) -> Value {
     let cuts = region
         .cuts
         .iter()

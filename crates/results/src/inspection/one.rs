@@ -118,33 +118,33 @@ fn of_contents(contents: &Contents) -> String {
 
 /// The sum over all regions of one kind.
 #[derive(Default)]
-struct OfKind {
+struct KindTotals {
     regions: u64,
     length_bytes: u64,
     resident_bytes: u64,
-    win_bytes: u64,
+    could_be_larger_bytes: u64,
     census: Census,
 }
 
 fn kinds(inspection: &Inspection, width: usize) -> String {
-    let mut kinds: BTreeMap<String, OfKind> = BTreeMap::new();
+    let mut kinds: BTreeMap<String, KindTotals> = BTreeMap::new();
     for region in inspection.regions.iter().filter(|region| is_shown(region)) {
         let kind = kinds.entry(region.kind.family()).or_default();
         kind.regions += 1;
         kind.length_bytes += region.length_bytes();
         kind.resident_bytes += region.resident_bytes();
-        kind.win_bytes += region.benefit.bytes;
+        kind.could_be_larger_bytes += region.benefit.bytes;
         kind.census.merge(&region.census);
     }
-    let mut kinds: Vec<(String, OfKind)> = kinds.into_iter().collect();
-    kinds.sort_by_key(|(_, kind)| std::cmp::Reverse((kind.win_bytes, kind.resident_bytes)));
+    let mut kinds: Vec<(String, KindTotals)> = kinds.into_iter().collect();
+    kinds.sort_by_key(|(_, kind)| std::cmp::Reverse((kind.could_be_larger_bytes, kind.resident_bytes)));
     let rows = kinds.into_iter().map(|(name, kind)| {
         [
             name,
             kind.regions.to_string(),
             format_bytes(kind.length_bytes),
             format_bytes(kind.resident_bytes),
-            format_bytes(kind.win_bytes),
+            format_bytes(kind.could_be_larger_bytes),
             leaves(&kind.census),
             larger_folios(&kind.census),
         ]

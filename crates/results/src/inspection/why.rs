@@ -100,7 +100,7 @@ fn line_of_small(causes: &[Explained], has_others: bool) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use policy::census::{Backing, Census, Folio, Mapping};
-    use policy::inspect::{Benefit, Kind, Process, Region, Sight, Supply};
+    use policy::inspect::{Benefit, Kind, Process, Region, Supply, Visibility};
 
     use super::*;
 
@@ -143,7 +143,7 @@ mod tests {
             _ => unreachable!(),
         });
         let supply = Supply { settings: settings.into(), ..Supply::default() };
-        let sight = Sight::default();
+        let sight = Visibility::default();
         why(
             &Inspection {
                 process: Process::default(),

@@ -9,7 +9,7 @@ use policy::size::{PageSize, format_bytes};
 
 /// The memory that is mapped by one kind of page-table entry.
 #[derive(Default)]
-struct OfLeaf {
+struct LeafMemory {
     bytes: u64,
     /// Bytes in folios that are larger than the leaf and mapped completely.
     folios: BTreeMap<PageSize, u64>,
@@ -20,14 +20,14 @@ struct OfLeaf {
 type Leaf = (PageSize, bool, bool);
 
 /// The present memory, by the kind of entry that maps it. The zero page does not count.
-fn by_leaf(census: &Census) -> BTreeMap<Leaf, OfLeaf> {
-    let mut leaves: BTreeMap<Leaf, OfLeaf> = BTreeMap::new();
+fn by_leaf(census: &Census) -> BTreeMap<Leaf, LeafMemory> {
+    let mut leaves: BTreeMap<Leaf, LeafMemory> = BTreeMap::new();
     for (mapping, bytes) in census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
         let leaf = (mapping.leaf, mapping.folio == Folio::Unknown, mapping.backing == Backing::Hugetlb);
-        let of_leaf = leaves.entry(leaf).or_default();
-        of_leaf.bytes += bytes;
+        let leaf_memory = leaves.entry(leaf).or_default();
+        leaf_memory.bytes += bytes;
         if let Some(folio) = mapping.larger_folio() {
-            *of_leaf.folios.entry(folio).or_default() += bytes;
+            *leaf_memory.folios.entry(folio).or_default() += bytes;
         }
     }
     leaves
@@ -47,13 +47,13 @@ fn folios_in_words(folios: &BTreeMap<PageSize, u64>) -> String {
 /// visible, `pool` means hugetlb pages.
 pub fn leaves(census: &Census) -> String {
     let leaves = by_leaf(census);
-    leaves.iter().rev().map(|(leaf, of_leaf)| mapped(*leaf, of_leaf.bytes)).collect::<Vec<_>>().join(", ")
+    leaves.iter().rev().map(|(leaf, leaf_memory)| mapped(*leaf, leaf_memory.bytes)).collect::<Vec<_>>().join(", ")
 }
 
 /// Memory in folios that are larger than the entries that map them, largest first: `32M of 2M, 3M of 64K`.
 pub fn larger_folios(census: &Census) -> String {
     let mut folios: BTreeMap<PageSize, u64> = BTreeMap::new();
-    for (size, bytes) in by_leaf(census).values().flat_map(|of_leaf| &of_leaf.folios) {
+    for (size, bytes) in by_leaf(census).values().flat_map(|leaf_memory| &leaf_memory.folios) {
         *folios.entry(*size).or_default() += bytes;
     }
     folios_in_words(&folios)
@@ -61,9 +61,9 @@ pub fn larger_folios(census: &Census) -> String {
 
 /// The result of [`leaves`] with larger folios in parentheses: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
 pub fn sizes(census: &Census) -> String {
-    let shown = |(leaf, of_leaf): (&Leaf, &OfLeaf)| match folios_in_words(&of_leaf.folios) {
-        held if held.is_empty() => mapped(*leaf, of_leaf.bytes),
-        held => format!("{} (folios: {held})", mapped(*leaf, of_leaf.bytes)),
+    let shown = |(leaf, leaf_memory): (&Leaf, &LeafMemory)| match folios_in_words(&leaf_memory.folios) {
+        held if held.is_empty() => mapped(*leaf, leaf_memory.bytes),
+        held => format!("{} (folios: {held})", mapped(*leaf, leaf_memory.bytes)),
     };
     by_leaf(census).iter().rev().map(shown).collect::<Vec<_>>().join(", ")
 }

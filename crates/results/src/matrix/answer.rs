@@ -8,7 +8,7 @@ use study::metric::{Provenance, Unit};
 use study::stats::Effect;
 
 use super::cells::{amount, named, open_range, why};
-use super::{Report, by_kernel, counted, grounds, rows_of};
+use super::{MachineFigures, Report, all_machine_figures, by_kernel, counted, rows_of};
 use crate::figure::{self, Change};
 use crate::text::enumerate;
 
@@ -71,38 +71,45 @@ fn largest<'a>(matrix: &'a Matrix) -> Option<String> {
 /// The answer of a matrix as a sentence: the measured change of each policy against the baseline. If no measurement
 /// gives a result, the sentence says why, and then what the models give.
 fn of_matrix(matrix: &Matrix, noun: &str, rows: &str) -> String {
-    let grounds = grounds(matrix);
-    let is_measured = |ground: &&(&str, Provenance)| ground.1 != Provenance::Modelled;
-    let has_figure = |ground: &&(&str, Provenance)| totals(matrix, **ground).any(|total| total.change().is_some());
-    let mut measured: Vec<_> = grounds.iter().filter(is_measured).collect();
+    let all_machine_figures = all_machine_figures(matrix);
+    let is_measured = |machine_figures: &&MachineFigures<'_>| machine_figures.1 != Provenance::Modelled;
+    let has_figure =
+        |machine_figures: &&MachineFigures<'_>| totals(matrix, **machine_figures).any(|total| total.change().is_some());
+    let mut measured: Vec<_> = all_machine_figures.iter().filter(is_measured).collect();
     // A host on which nothing was measured is left out if another host has figures.
-    if measured.iter().any(|ground| has_cell(matrix, **ground)) {
-        measured.retain(|ground| has_cell(matrix, **ground));
+    if measured.iter().any(|machine_figures| has_cell(matrix, **machine_figures)) {
+        measured.retain(|machine_figures| has_cell(matrix, **machine_figures));
     }
-    let modelled: Vec<_> = grounds.iter().filter(|ground| !is_measured(ground)).filter(has_figure).collect();
+    let modelled: Vec<_> =
+        all_machine_figures.iter().filter(|machine_figures| !is_measured(machine_figures)).filter(has_figure).collect();
     let shown: Vec<_> = match measured.iter().any(&has_figure) {
-        true => measured.into_iter().filter(|ground| has_figure(ground)).collect(),
+        true => measured.into_iter().filter(|machine_figures| has_figure(machine_figures)).collect(),
         false if modelled.is_empty() => return unanswered(matrix, noun),
         false => measured.into_iter().chain(modelled).collect(),
     };
-    let of_ground = |ground: &&(&str, Provenance)| {
-        let clauses = if has_figure(ground) { clauses(matrix, **ground, rows) } else { lacks(matrix, **ground) };
-        let (name, provenance) = named(**ground);
+    let of_machine = |machine_figures: &&MachineFigures<'_>| {
+        let clauses = if has_figure(machine_figures) {
+            clauses(matrix, **machine_figures, rows)
+        } else {
+            lacks(matrix, **machine_figures)
+        };
+        let (name, provenance) = named(**machine_figures);
         format!("{name} ({provenance}): {}", clauses.join(", "))
     };
-    shown.iter().map(of_ground).collect::<Vec<_>>().join("; ") + "."
+    shown.iter().map(of_machine).collect::<Vec<_>>().join("; ") + "."
 }
 
 /// Whether any cell of a machine has a figure.
-fn has_cell(matrix: &Matrix, ground: (&str, Provenance)) -> bool {
-    let mut cells = rows_of(matrix, ground).flat_map(|row| &row.cells);
+fn has_cell(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> bool {
+    let mut cells = rows_of(matrix, machine_figures).flat_map(|row| &row.cells);
     cells.any(|cell| !matches!(cell.standing, Standing::None { .. }))
 }
 
-fn totals<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Total> {
+fn totals<'a>(matrix: &'a Matrix, machine_figures: MachineFigures<'a>) -> impl Iterator<Item = &'a Total> {
     let baseline = &matrix.baseline;
-    let is_own =
-        move |total: &&Total| (total.machine.as_str(), total.provenance) == ground && total.policy != *baseline;
+    let is_own = move |total: &&Total| {
+        (total.machine.as_str(), total.provenance) == machine_figures && total.policy != *baseline
+    };
     matrix.totals.iter().filter(is_own)
 }
 
@@ -118,10 +125,10 @@ pub(super) fn in_words(total: &Total, effect: &Effect) -> String {
 }
 
 /// One clause for each group of policies: decreases, increases, undecided changes, and missing figures.
-fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<String> {
+fn clauses(matrix: &Matrix, machine_figures: MachineFigures<'_>, rows: &str) -> Vec<String> {
     let baseline = &matrix.baseline;
     let (mut decided, mut open, mut without) = (Vec::new(), Vec::new(), Vec::new());
-    for total in totals(matrix, ground) {
+    for total in totals(matrix, machine_figures) {
         let Some((mean, effect)) = total.mean.zip(total.change()) else {
             without.push(format!("{} {}", total.policy, lack(&total.standing)));
             continue;
@@ -144,7 +151,7 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<Strin
     }
     decided.sort_by(|one, other| one.0.total_cmp(&other.0));
     let mut clauses: Vec<String> = decided.into_iter().map(|(_, clause)| clause).collect();
-    clauses.extend(gain_shares(matrix, ground));
+    clauses.extend(gain_shares(matrix, machine_figures));
     if !open.is_empty() {
         clauses.push(format!("no difference from {baseline} is shown for {}", enumerate(&open)));
     }
@@ -154,8 +161,8 @@ fn clauses(matrix: &Matrix, ground: (&str, Provenance), rows: &str) -> Vec<Strin
 
 /// `of the gain of thp, mthp-64k brings 62 % (48 to 79 %)`: for the other policies that gain, their share of the
 /// largest gain.
-fn gain_shares(matrix: &Matrix, ground: (&str, Provenance)) -> Option<String> {
-    let gains = totals(matrix, ground).filter(|total| total.standing == Standing::Better);
+fn gain_shares(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Option<String> {
+    let gains = totals(matrix, machine_figures).filter(|total| total.standing == Standing::Better);
     let shares: Vec<_> = gains.filter_map(|total| Some((total, total.gain_share.as_ref()?))).collect();
     let share = |(total, share): &(&Total, &TotalShare)| {
         format!("{} brings {}", asked(total), figure::gain_share((share.ratio, share.low, share.high)))
@@ -179,22 +186,24 @@ fn lack(standing: &Standing) -> &'static str {
 
 /// Why a machine has no change to report: its baseline has no figure, its policies show no more than the tracer's cost, or else
 /// the most frequent reason.
-fn lacks(matrix: &Matrix, ground: (&str, Provenance)) -> Vec<String> {
+fn lacks(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Vec<String> {
     let baseline = &matrix.baseline;
-    let cells = || rows_of(matrix, ground).flat_map(|row| &row.cells);
-    if has_cell(matrix, ground) && !cells().any(|cell| cell.standing == Standing::Baseline) {
+    let cells = || rows_of(matrix, machine_figures).flat_map(|row| &row.cells);
+    if has_cell(matrix, machine_figures) && !cells().any(|cell| cell.standing == Standing::Baseline) {
         let reason = main_reason(cells().filter(|cell| cell.policy == *baseline));
         let why = reason.map(|why| format!(" ({why})")).unwrap_or_default();
         return vec![format!("{baseline} has no figure{why}, so nothing can be compared with it")];
     }
-    let known = void(totals(matrix, ground));
+    let known = unattributable(totals(matrix, machine_figures));
     let reason = main_reason(cells()).map(|why| format!(": {why}")).unwrap_or_default();
     if known.is_empty() { vec![format!("no policy has a figure{reason}")] } else { known }
 }
 
 /// Why there is no answer: the policies that show no more than the tracer's cost, or the most frequent reason.
 fn unanswered(matrix: &Matrix, noun: &str) -> String {
-    let mut lacks = void(grounds(matrix).into_iter().flat_map(|ground| totals(matrix, ground)));
+    let mut lacks = unattributable(
+        all_machine_figures(matrix).into_iter().flat_map(|machine_figures| totals(matrix, machine_figures)),
+    );
     lacks.dedup();
     if lacks.is_empty() {
         lacks.extend(main_reason(matrix.rows.iter().flat_map(|row| &row.cells)).map(str::to_owned));
@@ -204,9 +213,9 @@ fn unanswered(matrix: &Matrix, noun: &str) -> String {
 }
 
 /// The policies whose figures cannot be attributed to them, and why.
-fn void<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
-    let is_void = |total: &&Total| total.standing == Standing::WithinTracerCost;
-    totals.filter(is_void).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
+fn unattributable<'a>(totals: impl Iterator<Item = &'a Total>) -> Vec<String> {
+    let is_unattributable = |total: &&Total| total.standing == Standing::WithinTracerCost;
+    totals.filter(is_unattributable).map(|total| format!("{} {}", total.policy, lack(&total.standing))).collect()
 }
 
 /// The most frequent reason among cells.
@@ -237,7 +246,7 @@ fn is_published(definition: &Definition) -> bool {
 /// Whether the origin's claim is reproduced: by figures of the matrix, or if there are none, by the counted work.
 pub fn standing(report: &Report<'_>) -> Claim {
     match (Claim::of(report.published()), &report.counted) {
-        (Claim::NothingPublished, Some(weighed)) => counted::standing(weighed),
+        (Claim::NothingPublished, Some(counted_costs)) => counted::standing(counted_costs),
         (Claim::NothingPublished, None) if is_published(report.definition) => Claim::NothingMeasured,
         (claim, _) => claim,
     }
@@ -248,10 +257,10 @@ pub fn standing(report: &Report<'_>) -> Claim {
 pub fn claim(report: &Report<'_>) -> Option<String> {
     let figures = by_figure(report);
     if figures.is_empty()
-        && let Some(weighed) = &report.counted
-        && !weighed.counted.published.is_empty()
+        && let Some(counted_costs) = &report.counted
+        && !counted_costs.counted.published.is_empty()
     {
-        return Some(counted::claim(weighed));
+        return Some(counted::claim(counted_costs));
     }
     if standing(report) == Claim::NothingMeasured {
         let why = "nothing was measured that can be compared with its published figures";
@@ -287,7 +296,7 @@ pub fn claim(report: &Report<'_>) -> Option<String> {
 fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Reproduction>> {
     let mut figures: Vec<Vec<&Reproduction>> = Vec::new();
     for set in report.published() {
-        match figures.iter_mut().find(|sets| is_one(&sets[0].published, &set.published)) {
+        match figures.iter_mut().find(|sets| is_same_figure(&sets[0].published, &set.published)) {
             Some(sets) => sets.push(set),
             None => figures.push(vec![set]),
         }
@@ -297,7 +306,7 @@ fn by_figure<'a>(report: &'a Report<'_>) -> Vec<Vec<&'a Reproduction>> {
 
 /// Whether two published figures are the same figure of the same source. A figure appears twice if it is compared with
 /// a policy and with a boot.
-fn is_one(one: &Published, other: &Published) -> bool {
+fn is_same_figure(one: &Published, other: &Published) -> bool {
     (&one.what, &one.source, &one.change) == (&other.what, &other.source, &other.change)
 }
 

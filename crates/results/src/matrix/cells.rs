@@ -3,10 +3,10 @@
 use study::definition::Measure;
 use study::matrix::kernels::EMULATED;
 use study::matrix::{Cell, Matrix, Reproduction, Row, Standing, Total};
-use study::metric::{Metric, Provenance};
+use study::metric::Metric;
 use study::stats::Effect;
 
-use super::provenance;
+use super::{MachineFigures, provenance};
 use crate::figure::{self, Change};
 
 /// A table with its heading.
@@ -21,21 +21,21 @@ pub struct Sheet {
 }
 
 /// The totals of one machine and provenance, one per policy.
-pub(crate) fn totals_of<'a>(matrix: &'a Matrix, ground: (&str, Provenance)) -> Vec<&'a Total> {
-    matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == ground).collect()
+pub(crate) fn totals_of<'a>(matrix: &'a Matrix, machine_figures: MachineFigures<'_>) -> Vec<&'a Total> {
+    matrix.totals.iter().filter(|total| (total.machine.as_str(), total.provenance) == machine_figures).collect()
 }
 
 /// `a host, measured`; `a host, measured in emulation`.
-pub(crate) fn place(ground: (&str, Provenance)) -> String {
-    let (name, provenance) = named(ground);
+pub(crate) fn place(machine_figures: MachineFigures<'_>) -> String {
+    let (name, provenance) = named(machine_figures);
     format!("{name}, {provenance}")
 }
 
 /// The name of a machine, and the provenance of its figures in words.
-pub(super) fn named(ground: (&str, Provenance)) -> (&str, String) {
-    match ground.0.strip_suffix(EMULATED) {
-        Some(name) => (name, format!("{} in emulation", provenance(ground.1))),
-        None => (ground.0, provenance(ground.1).to_owned()),
+pub(super) fn named(machine_figures: MachineFigures<'_>) -> (&str, String) {
+    match machine_figures.0.strip_suffix(EMULATED) {
+        Some(name) => (name, format!("{} in emulation", provenance(machine_figures.1))),
+        None => (machine_figures.0, provenance(machine_figures.1).to_owned()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! The counted work of a study ([`Weighed`]): its tables, and what they say about the origin's claim. Counted work is
+//! The counted work of a study ([`CountedCosts`]): its tables, and what they say about the origin's claim. Counted work is
 //! events, such as entries read or tables built, which a study file weighs with a cost each.
 
 use policy::size::format_bytes;
@@ -10,14 +10,14 @@ use super::cells::Sheet;
 
 /// Counted events and their cost.
 #[derive(Clone, Debug)]
-pub struct Weighed<'a> {
+pub struct CountedCosts<'a> {
     /// What is counted: phases, backings, variants, costs and published figures.
     pub counted: &'a Counted,
     /// The cost of each phase and variant; empty if nothing has been counted yet.
     pub table: Table,
 }
 
-impl Weighed<'_> {
+impl CountedCosts<'_> {
     /// Each published saving with the saving found here.
     pub fn sets(&self) -> Vec<Reproduction> {
         self.counted.published.iter().map(|figure| Reproduction::of(figure, &self.table)).collect()
@@ -94,41 +94,41 @@ pub(super) fn saved(range: Option<Range>) -> String {
 }
 
 /// The tables in the origin's form, one per phase.
-pub fn of_origin(weighed: &Weighed<'_>) -> Vec<Sheet> {
+pub fn of_origin(counted_costs: &CountedCosts<'_>) -> Vec<Sheet> {
     let of_variant = |phase: &str, variant: &String| {
         let line = |(name, cells): (String, Vec<String>)| [vec![variant.clone(), name], cells].concat();
-        weighed.lines(phase, variant).into_iter().map(line).collect::<Vec<_>>()
+        counted_costs.lines(phase, variant).into_iter().map(line).collect::<Vec<_>>()
     };
     let sheet = |phase: &str| Sheet {
         caption: format!(
             "{} of {}, {phase}: time saved against {}, %, modelled: counts are exact, and weighed with the costs below. A \
              range holds for every choice of costs. By instructions: as if they alone took time. Below: what was published",
-            weighed.counted.what,
-            format_bytes(weighed.counted.bytes),
-            weighed.first()
+            counted_costs.counted.what,
+            format_bytes(counted_costs.counted.bytes),
+            counted_costs.first()
         ),
-        header: ["variant", "granule"].into_iter().chain(weighed.table.backings()).map(str::to_owned).collect(),
-        rows: weighed.others().iter().flat_map(|variant| of_variant(phase, variant)).collect(),
+        header: ["variant", "granule"].into_iter().chain(counted_costs.table.backings()).map(str::to_owned).collect(),
+        rows: counted_costs.others().iter().flat_map(|variant| of_variant(phase, variant)).collect(),
     };
-    weighed.table.phases().into_iter().map(sheet).collect()
+    counted_costs.table.phases().into_iter().map(sheet).collect()
 }
 
 /// Further tables: visits and time, published figures and their sources, costs.
-pub fn others(weighed: &Weighed<'_>) -> Vec<Sheet> {
-    if weighed.table.rows.is_empty() {
+pub fn others(counted_costs: &CountedCosts<'_>) -> Vec<Sheet> {
+    if counted_costs.table.rows.is_empty() {
         Vec::new()
     } else {
-        vec![of_time(weighed), of_published(weighed), of_rounds(weighed), of_costs(weighed)]
+        vec![of_time(counted_costs), of_published(counted_costs), of_rounds(counted_costs), of_costs(counted_costs)]
     }
 }
 
-fn of_time(weighed: &Weighed<'_>) -> Sheet {
-    let variants = &weighed.counted.variants;
+fn of_time(counted_costs: &CountedCosts<'_>) -> Sheet {
+    let variants = &counted_costs.counted.variants;
     let titles = variants.iter().map(|variant| format!("{variant}: visits, ms"));
-    let first = weighed.first();
+    let first = counted_costs.first();
     let line = |row: &Row| {
         let cell = |variant: &String| {
-            let mut rows = weighed.table.of_granules(&row.phase, &row.backing, variant);
+            let mut rows = counted_costs.table.of_granules(&row.phase, &row.backing, variant);
             let own = rows.find(|other| other.granule == row.granule);
             own.map_or(String::new(), |own| format!("{}, {}", own.visits, milliseconds(own.time_s)))
         };
@@ -138,11 +138,11 @@ fn of_time(weighed: &Weighed<'_>) -> Sheet {
     Sheet {
         caption: format!(
             "{} of {}: entries visited, exact, and time, modelled",
-            weighed.counted.what,
-            format_bytes(weighed.counted.bytes)
+            counted_costs.counted.what,
+            format_bytes(counted_costs.counted.bytes)
         ),
         header: ["phase", "backing", "granule"].map(str::to_owned).into_iter().chain(titles).collect(),
-        rows: weighed.table.rows.iter().filter(|row| row.variant == first).map(line).collect(),
+        rows: counted_costs.table.rows.iter().filter(|row| row.variant == first).map(line).collect(),
     }
 }
 
@@ -155,7 +155,7 @@ fn milliseconds(Range { low, high }: Range) -> String {
     format!("{} to {}", ms(low), ms(high))
 }
 
-fn of_published(weighed: &Weighed<'_>) -> Sheet {
+fn of_published(counted_costs: &CountedCosts<'_>) -> Sheet {
     let header = ["published", "of", "change there", "saved here, %", "result"];
     let line = |set: Reproduction| {
         let figure = &set.figure;
@@ -169,15 +169,15 @@ fn of_published(weighed: &Weighed<'_>) -> Sheet {
         ]
     };
     Sheet {
-        caption: format!("Published savings and the model's averages over granules ({})", weighed.counted.what),
+        caption: format!("Published savings and the model's averages over granules ({})", counted_costs.counted.what),
         header: header.map(str::to_owned).to_vec(),
-        rows: weighed.sets().into_iter().map(line).collect(),
+        rows: counted_costs.sets().into_iter().map(line).collect(),
     }
 }
 
-fn of_rounds(weighed: &Weighed<'_>) -> Sheet {
+fn of_rounds(counted_costs: &CountedCosts<'_>) -> Sheet {
     let mut rows: Vec<Vec<String>> = Vec::new();
-    for figure in &weighed.counted.published {
+    for figure in &counted_costs.counted.published {
         let row = vec![figure.what.clone(), figure.source.clone(), figure.differs.clone().unwrap_or_default()];
         if !rows.contains(&row) {
             rows.push(row);
@@ -190,8 +190,8 @@ fn of_rounds(weighed: &Weighed<'_>) -> Sheet {
     }
 }
 
-fn of_costs(weighed: &Weighed<'_>) -> Sheet {
-    let costs = &weighed.counted.costs;
+fn of_costs(counted_costs: &CountedCosts<'_>) -> Sheet {
+    let costs = &counted_costs.counted.costs;
     let pace = &costs.instruction;
     let first = ["instruction".to_owned(), String::new(), span(pace.ns)].into_iter();
     let first = first.chain([pace.basis.word().to_owned(), pace.source.clone()]).collect();
@@ -200,15 +200,15 @@ fn of_costs(weighed: &Weighed<'_>) -> Sheet {
         figures.chain([cost.basis.word().to_owned(), cost.source.clone()]).collect()
     };
     Sheet {
-        caption: format!("What an event of {} costs: instructions and nanoseconds", weighed.counted.what),
+        caption: format!("What an event of {} costs: instructions and nanoseconds", counted_costs.counted.what),
         header: ["event", "instructions", "ns", "basis", "source"].map(str::to_owned).to_vec(),
         rows: std::iter::once(first).chain(costs.events.iter().map(line)).collect(),
     }
 }
 
 /// The cost of each event and its basis, in words.
-pub(super) fn costs_in_words(weighed: &Weighed<'_>) -> Vec<String> {
-    let costs = &weighed.counted.costs;
+pub(super) fn costs_in_words(counted_costs: &CountedCosts<'_>) -> Vec<String> {
+    let costs = &counted_costs.counted.costs;
     let pace = &costs.instruction;
     let first = format!("an instruction {} ns ({}: {})", span(pace.ns), pace.basis.word(), pace.source);
     let event_cost = |cost: &Cost| {
@@ -232,22 +232,22 @@ fn span(Range { low, high }: Range) -> String {
 
 /// The saving of the second variant in each phase, and the additional saving of each further variant over the one
 /// before it: one sentence each.
-pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
-    let Some((variant, further)) = weighed.others().split_first() else { return Vec::new() };
+pub fn sentences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
+    let Some((variant, further)) = counted_costs.others().split_first() else { return Vec::new() };
     let of_phase = |phase: &str| {
         let average = |backing: &str| {
-            let saving = weighed.table.average(phase, backing, variant)?;
+            let saving = counted_costs.table.average(phase, backing, variant)?;
             Some(format!("{} % on {backing}", saved(Some(saving.time))))
         };
-        let parts: Vec<String> = weighed.table.backings().into_iter().filter_map(average).collect();
+        let parts: Vec<String> = counted_costs.table.backings().into_iter().filter_map(average).collect();
         format!(
             "{variant} at {phase}, modelled, average over granules: saves {} of the time of {}.",
             parts.join(", "),
-            weighed.first()
+            counted_costs.first()
         )
     };
-    let beyond = weighed.others().iter().zip(further).filter_map(|(before, variant)| {
-        let rows = weighed.table.rows.iter().filter(|row| row.variant == *variant);
+    let beyond = counted_costs.others().iter().zip(further).filter_map(|(before, variant)| {
+        let rows = counted_costs.table.rows.iter().filter(|row| row.variant == *variant);
         let ranges = rows.filter_map(|row| row.saving.and_then(|saving| saving.beyond));
         let most = ranges.map(|range| range.high).reduce(f64::max)?;
         Some(format!(
@@ -255,14 +255,14 @@ pub fn sentences(weighed: &Weighed<'_>) -> Vec<String> {
             100.0 * most
         ))
     });
-    weighed.table.phases().into_iter().map(of_phase).chain(beyond).collect()
+    counted_costs.table.phases().into_iter().map(of_phase).chain(beyond).collect()
 }
 
 /// What the counted work says about the origin's claim. Because each cost is a range, the result shows only whether a
 /// published figure is possible. So it never confirms a size, and it shows a direction only if the range does not
 /// contain zero.
-pub fn standing(weighed: &Weighed<'_>) -> Claim {
-    let sets = weighed.sets();
+pub fn standing(counted_costs: &CountedCosts<'_>) -> Claim {
+    let sets = counted_costs.sets();
     let found: Vec<(f64, Range)> = sets.iter().filter_map(|set| Some((set.figure.saved, set.found?))).collect();
     let is_for = |(published, range): &(f64, Range)| if *published > 0.0 { range.low > 0.0 } else { range.high < 0.0 };
     let is_against =
@@ -281,12 +281,15 @@ pub fn standing(weighed: &Weighed<'_>) -> Claim {
 }
 
 /// Whether the origin's claim is confirmed, contradicted or undecided here, as a sentence.
-pub fn claim(weighed: &Weighed<'_>) -> String {
-    let standing = standing(weighed).describe();
-    if weighed.table.rows.is_empty() {
-        return format!("The origin's claim is, here, {standing}: {} has not been counted yet.", weighed.counted.what);
+pub fn claim(counted_costs: &CountedCosts<'_>) -> String {
+    let standing = standing(counted_costs).describe();
+    if counted_costs.table.rows.is_empty() {
+        return format!(
+            "The origin's claim is, here, {standing}: {} has not been counted yet.",
+            counted_costs.counted.what
+        );
     }
-    let sets = weighed.sets();
+    let sets = counted_costs.sets();
     let count = |place: Place| sets.iter().filter(|set| set.place == place).count();
     let places = [Place::Within, Place::Above, Place::Below, Place::NotCounted];
     let counted: Vec<String> = places
@@ -294,7 +297,7 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
         .filter(|place| count(*place) > 0)
         .map(|place| format!("{} {} {}", count(place), if count(place) == 1 { "is" } else { "are" }, place.describe()))
         .collect();
-    let assumed: Vec<&str> = weighed
+    let assumed: Vec<&str> = counted_costs
         .counted
         .costs
         .events
@@ -307,8 +310,8 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
     } else {
         format!("; the ranges are wide because no source says what these cost: {}", assumed.join(", "))
     };
-    let note = weighed.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
-    let why = super::cells::why(&differences(weighed));
+    let note = counted_costs.counted.note.as_ref().map(|note| format!("; {note}")).unwrap_or_default();
+    let why = super::cells::why(&differences(counted_costs));
     format!(
         "The origin's claim is, here, {standing}: of {} published figures {}{width}{note}{why}.",
         sets.len(),
@@ -317,9 +320,9 @@ pub fn claim(weighed: &Weighed<'_>) -> String {
 }
 
 /// Known reasons why the figures here may differ from the published ones.
-pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
+pub fn differences(counted_costs: &CountedCosts<'_>) -> Vec<String> {
     let mut reasons: Vec<String> = Vec::new();
-    for reason in weighed.counted.published.iter().filter_map(|figure| figure.differs.clone()) {
+    for reason in counted_costs.counted.published.iter().filter_map(|figure| figure.differs.clone()) {
         if !reasons.contains(&reason) {
             reasons.push(reason);
         }
@@ -328,17 +331,18 @@ pub fn differences(weighed: &Weighed<'_>) -> Vec<String> {
 }
 
 /// The counted work as a part of the JSON document.
-pub fn document(weighed: &Weighed<'_>) -> Value {
-    let counted = weighed.counted;
+pub fn document(counted_costs: &CountedCosts<'_>) -> Value {
+    let counted = counted_costs.counted;
     let average = |(phase, backing): (&str, &str), variant: &String| {
-        let saving = weighed.table.average(phase, backing, variant)?;
+        let saving = counted_costs.table.average(phase, backing, variant)?;
         Some(json!({ "phase": phase, "backing": backing, "variant": variant, "saving": saving }))
     };
-    let places = weighed.table.phases().into_iter().flat_map(|phase| {
-        weighed.table.backings().into_iter().map(move |backing| (phase, backing)).collect::<Vec<_>>()
+    let places = counted_costs.table.phases().into_iter().flat_map(|phase| {
+        counted_costs.table.backings().into_iter().map(move |backing| (phase, backing)).collect::<Vec<_>>()
     });
-    let averages = places
-        .flat_map(|place| weighed.others().iter().filter_map(|variant| average(place, variant)).collect::<Vec<_>>());
+    let averages = places.flat_map(|place| {
+        counted_costs.others().iter().filter_map(|variant| average(place, variant)).collect::<Vec<_>>()
+    });
     json!({
         "what": counted.what,
         "bytes": counted.bytes,
@@ -348,9 +352,9 @@ pub fn document(weighed: &Weighed<'_>) -> Value {
         "note": counted.note,
         "instruction": counted.costs.instruction,
         "costs": counted.costs.events,
-        "rows": weighed.table.rows,
+        "rows": counted_costs.table.rows,
         "averages": averages.collect::<Vec<_>>(),
-        "published": weighed.sets().iter().map(set).collect::<Vec<_>>(),
+        "published": counted_costs.sets().iter().map(set).collect::<Vec<_>>(),
     })
 }
 

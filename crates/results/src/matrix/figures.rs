@@ -6,7 +6,7 @@ use study::matrix::{Cell, Matrix, Row, Standing};
 use study::metric::{Metric, Provenance, names};
 
 use super::cells::{Sheet, change, held_share, place, word};
-use super::rows_of;
+use super::{MachineFigures, rows_of};
 use crate::figure;
 
 /// Metrics of memory: of a host, of a guest, and of a model.
@@ -24,28 +24,28 @@ const MODELLED_MEMORY: [&str; 4] =
 
 /// Figures that programs print in addition to the primary metric, such as percentiles of latency in addition to
 /// throughput.
-pub fn of_own(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+pub fn of_program(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let caption = format!(
         "{}: further figures that the programs print: medians under {}, and changes against it with their {} intervals",
-        place(ground),
+        place(machine_figures),
         matrix.baseline,
         figure::confidence(0.95)
     );
-    sheet(matrix, ground, caption, program_metrics)
+    sheet(matrix, machine_figures, caption, program_metrics)
 }
 
 /// The memory and the page tables of each workload. In guests also faults, and the instructions of the program and the
 /// kernel.
-pub fn of_memory(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+pub fn of_memory(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let is_of_guests =
-        rows_of(matrix, ground).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
+        rows_of(matrix, machine_figures).any(|row| memory(row).iter().any(|name| name == names::LARGE_PAGE_BYTES));
     let (what, note) = if is_of_guests {
         ("further figures", "")
     } else {
         ("memory and page tables", ". What is more than under base pages is bloat")
     };
-    let caption = format!("{}: {what} under {}, and changes against it{note}", place(ground), matrix.baseline);
-    sheet(matrix, ground, caption, memory)
+    let caption = format!("{}: {what} under {}, and changes against it{note}", place(machine_figures), matrix.baseline);
+    sheet(matrix, machine_figures, caption, memory)
 }
 
 /// The metrics that only the row's program knows, without the primary metric.
@@ -71,7 +71,12 @@ pub(super) fn memory(row: &Row) -> Vec<String> {
 }
 
 /// One line per workload and metric, one column per policy.
-fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: fn(&Row) -> Vec<String>) -> Sheet {
+fn sheet(
+    matrix: &Matrix,
+    machine_figures: MachineFigures<'_>,
+    caption: String,
+    metrics: fn(&Row) -> Vec<String>,
+) -> Sheet {
     let header = ["workload", "figure"].map(str::to_owned).into_iter().chain(matrix.policies.iter().cloned());
     let lines = |row: &Row| {
         let line = |metric: String| {
@@ -80,7 +85,7 @@ fn sheet(matrix: &Matrix, ground: (&str, Provenance), caption: String, metrics: 
         };
         metrics(row).into_iter().map(line).collect::<Vec<_>>()
     };
-    Sheet { caption, header: header.collect(), rows: rows_of(matrix, ground).flat_map(lines).collect() }
+    Sheet { caption, header: header.collect(), rows: rows_of(matrix, machine_figures).flat_map(lines).collect() }
 }
 
 /// The baseline's median, or another policy's change. The conclusion about the primary metric does not hold for other
@@ -120,11 +125,11 @@ mod tests {
 
     #[test]
     fn shows_percentiles_with_intervals_next_to_a_throughput() {
-        let sheet = of_own(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
+        let sheet = of_program(&matrix(Provenance::Measured), ("a host", Provenance::Measured));
         assert_eq!(sheet.rows.len(), 1, "{:?}", sheet.rows);
         assert_eq!(sheet.rows[0][..3], ["redis", "get_p99_ms", "0.500"].map(str::to_owned));
         assert!(sheet.rows[0][3].starts_with("-20") && sheet.rows[0][3].contains("-30"), "{:?}", sheet.rows);
-        assert!(of_own(&matrix(Provenance::Modelled), ("a host", Provenance::Modelled)).rows.is_empty());
+        assert!(of_program(&matrix(Provenance::Modelled), ("a host", Provenance::Modelled)).rows.is_empty());
     }
 
     #[test]

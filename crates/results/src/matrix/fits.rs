@@ -2,20 +2,20 @@
 
 use policy::size::format_bytes;
 use study::matrix::{Cell, Matrix, Row};
-use study::metric::Provenance;
 
 use super::cells::{Sheet, place};
-use super::rows_of;
+use super::{MachineFigures, rows_of};
 
 /// The policy with the least memory, with which others are compared if the study has it.
 const SMALLEST: &str = "base";
 
 /// One row per memory size, one column per policy: how many workloads fit, and which of them fit only under base pages.
-pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> Sheet {
+pub fn of_sizes(matrix: &Matrix, machine_figures: MachineFigures<'_>, sizes: &[u64]) -> Sheet {
     let smallest = matrix.policies.iter().position(|policy| policy == SMALLEST);
     let reference =
         smallest.or_else(|| matrix.policies.iter().position(|policy| *policy == matrix.baseline)).unwrap_or(0);
-    let rows: Vec<&Row> = rows_of(matrix, ground).filter(|row| needed_bytes(&row.cells[reference]).is_some()).collect();
+    let rows: Vec<&Row> =
+        rows_of(matrix, machine_figures).filter(|row| needed_bytes(&row.cells[reference]).is_some()).collect();
     let cell = |at: usize, size: u64| {
         let fits = |row: &&&Row, at: usize| needed_bytes(&row.cells[at]).map(|needed| needed <= size);
         let known = rows.iter().filter(|row| needed_bytes(&row.cells[at]).is_some()).count();
@@ -36,7 +36,7 @@ pub fn of_sizes(matrix: &Matrix, ground: (&str, Provenance), sizes: &[u64]) -> S
             "{}: small machines. How many workloads fit into a memory of that size, by their peak of held memory plus that of page \
              tables; without files, whose pages can be dropped, and without the kernel and other programs. Named: those \
              that fit under {} and not under this policy",
-            place(ground),
+            place(machine_figures),
             matrix.policies[reference]
         ),
         header: std::iter::once("memory".to_owned()).chain(matrix.policies.iter().cloned()).collect(),
@@ -52,16 +52,18 @@ fn needed_bytes(cell: &Cell) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use study::metric::Provenance;
+
     use super::*;
 
-    const GROUND: (&str, Provenance) = ("a machine", Provenance::Modelled);
+    const MACHINE_FIGURES: MachineFigures<'_> = ("a machine", Provenance::Modelled);
     const M: u64 = 1 << 20;
 
     /// The memory, in megabytes, of each of three workloads under each of three policies; 0 means no figure.
     fn matrix(held: [[u64; 3]; 3]) -> Matrix {
         let policies = ["thp", "base", "contig-64k"].map(str::to_owned);
         let row = |(name, held): (&str, [u64; 3])| {
-            let without = Row::without(name, GROUND.0, &policies, "none");
+            let without = Row::without(name, MACHINE_FIGURES.0, &policies, "none");
             let mut row = Row { provenance: Provenance::Modelled, ..without };
             for (cell, held) in row.cells.iter_mut().zip(held).filter(|(_, held)| *held > 0) {
                 cell.medians.insert("held_peak_bytes".into(), (held * M - 4096) as f64);
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn a_size_says_what_fits_under_base_pages_alone() {
-        let sheet = of_sizes(&matrix([[8, 4, 4], [6, 3, 5], [2, 1, 0]]), GROUND, &[4 * M, 8 * M]);
+        let sheet = of_sizes(&matrix([[8, 4, 4], [6, 3, 5], [2, 1, 0]]), MACHINE_FIGURES, &[4 * M, 8 * M]);
         let expected =
             [["4M", "1 of 3; not xz, perl", "3 of 3", "1 of 2; not perl"], ["8M", "3 of 3", "3 of 3", "2 of 2"]];
         assert_eq!(sheet.rows, expected.map(|row| row.map(str::to_owned).to_vec()));
@@ -83,7 +85,7 @@ mod tests {
 
     #[test]
     fn what_was_measured_and_a_study_without_sizes_have_no_table() {
-        assert!(of_sizes(&matrix([[0; 3]; 3]), GROUND, &[4 * M]).rows.is_empty());
-        assert!(of_sizes(&matrix([[1; 3]; 3]), GROUND, &[]).rows.is_empty());
+        assert!(of_sizes(&matrix([[0; 3]; 3]), MACHINE_FIGURES, &[4 * M]).rows.is_empty());
+        assert!(of_sizes(&matrix([[1; 3]; 3]), MACHINE_FIGURES, &[]).rows.is_empty());
     }
 }

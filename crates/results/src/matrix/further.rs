@@ -5,7 +5,7 @@ use study::matrix::{Correlation, Matrix, Reproduction, Row, Standing, Total, cor
 use study::metric::Provenance;
 
 use super::cells::{Sheet, change, of_found, place};
-use super::{HostOf, rows_of};
+use super::{HostOf, MachineFigures, rows_of};
 use crate::figure;
 
 /// Published figures as their origin shows them: a table per source and machine, with rows and columns in the order of
@@ -138,7 +138,7 @@ pub(super) fn limits<'a>(rows: impl IntoIterator<Item = &'a Row>) -> Vec<(&'a st
 }
 
 /// The share of memory that was mapped as requested, for each policy.
-pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+pub fn of_coverage(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let cells = |row: &Row| {
         let cell = |cell: &study::matrix::Cell| match (&cell.standing, cell.coverage_ratio) {
             (Standing::None { .. }, _) => "none".to_owned(),
@@ -151,15 +151,15 @@ pub fn of_coverage(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
     Sheet {
         caption: format!(
             "{}: share of the memory concerned that is mapped as the policy asks, over all trials",
-            place(ground)
+            place(machine_figures)
         ),
         header: std::iter::once("workload".to_owned()).chain(matrix.policies.iter().cloned()).collect(),
-        rows: rows_of(matrix, ground).filter(has_any).map(cells).collect(),
+        rows: rows_of(matrix, machine_figures).filter(has_any).map(cells).collect(),
     }
 }
 
 /// The drift of the baseline from the first to the last block.
-pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
+pub fn of_drift(matrix: &Matrix, machine_figures: MachineFigures<'_>) -> Sheet {
     let header = ["workload", "metric", "blocks", "drift", "chance alone", "result"];
     let line = |row: &Row| {
         let start = [row.workload.clone(), figure::title(&row.metric), row.blocks.to_string()];
@@ -178,10 +178,10 @@ pub fn of_drift(matrix: &Matrix, ground: (&str, Provenance)) -> Sheet {
         caption: format!(
             "{}: the baseline's last block against its first, by the slope over all blocks (Theil and Sen), and how often \
              chance alone would show such a trend (Mann and Kendall). Blocks keep drift out of the changes, but drift widens their intervals",
-            place(ground)
+            place(machine_figures)
         ),
         header: header.map(str::to_owned).to_vec(),
-        rows: rows_of(matrix, ground).filter(is_measured).map(line).collect(),
+        rows: rows_of(matrix, machine_figures).filter(is_measured).map(line).collect(),
     }
 }
 

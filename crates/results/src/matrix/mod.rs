@@ -32,7 +32,7 @@ pub use answer::{answer, claim, differences};
 pub(crate) use answer::{claimed, title};
 pub use cells::Sheet;
 pub(crate) use cells::{in_cell, place, totals_of};
-pub use counted::Weighed;
+pub use counted::CountedCosts;
 pub(crate) use form::of_origin;
 pub use json::{SCHEMA, document};
 pub use mail::{WIDTH as MAIL_WIDTH, comparison as mail_of, mail, settings};
@@ -53,7 +53,7 @@ pub struct Report<'a> {
     /// The table in the origin's form, for each host that measured a part of it.
     pub forms: Vec<Filled>,
     /// The counted work, if the study has any.
-    pub counted: Option<Weighed<'a>>,
+    pub counted: Option<CountedCosts<'a>>,
     /// Series of sizes with their values.
     pub series: Vec<study::series::Filled>,
     /// The same rows with variants as columns instead of policies: one matrix for all workloads with the same variants.
@@ -217,22 +217,24 @@ fn cell(text: &str) -> String {
     safe
 }
 
-/// Distinct pairs of machine and provenance, in the order of the rows. Figures are combined only within such a pair, a
-/// *ground*.
-pub(crate) fn grounds(matrix: &Matrix) -> Vec<(&str, Provenance)> {
-    let mut grounds: Vec<(&str, Provenance)> = Vec::new();
+/// A machine and the provenance of its figures. Figures are combined only within such a pair.
+pub(crate) type MachineFigures<'a> = (&'a str, Provenance);
+
+/// Distinct pairs of machine and provenance, in the order of the rows.
+pub(crate) fn all_machine_figures(matrix: &Matrix) -> Vec<MachineFigures<'_>> {
+    let mut all_machine_figures: Vec<MachineFigures<'_>> = Vec::new();
     for row in &matrix.rows {
-        let ground = (row.machine.as_str(), row.provenance);
-        if !grounds.contains(&ground) {
-            grounds.push(ground);
+        let machine_figures = (row.machine.as_str(), row.provenance);
+        if !all_machine_figures.contains(&machine_figures) {
+            all_machine_figures.push(machine_figures);
         }
     }
-    grounds
+    all_machine_figures
 }
 
-/// The rows of one ground: one machine and provenance.
-pub(crate) fn rows_of<'a>(matrix: &'a Matrix, ground: (&'a str, Provenance)) -> impl Iterator<Item = &'a Row> {
-    matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == ground)
+/// The rows of one machine and provenance.
+pub(crate) fn rows_of<'a>(matrix: &'a Matrix, machine_figures: MachineFigures<'a>) -> impl Iterator<Item = &'a Row> {
+    matrix.rows.iter().filter(move |row| (row.machine.as_str(), row.provenance) == machine_figures)
 }
 
 #[cfg(test)]

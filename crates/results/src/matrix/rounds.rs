@@ -1,14 +1,15 @@
 //! What the rounds of a study have decided, and how much more time would decide the rest, in words.
 
-use study::rounds::{Aim, Outlook, Question};
+use study::rounds::{Aim, Question, StudyProgress};
 
 use crate::figure::Change;
 use crate::text::enumerate;
 
 /// After a round: whether each change is decided, and how many published figures are not decided yet.
-pub fn after_round(outlook: &Outlook) -> String {
-    let (figures, changes): (Vec<&Question>, Vec<&Question>) = outlook.questions.iter().partition(|one| is_figure(one));
-    let mut clauses: Vec<String> = changes.into_iter().map(|question| change(outlook, question)).collect();
+pub fn after_round(progress: &StudyProgress) -> String {
+    let (figures, changes): (Vec<&Question>, Vec<&Question>) =
+        progress.questions.iter().partition(|one| is_figure(one));
+    let mut clauses: Vec<String> = changes.into_iter().map(|question| change(progress, question)).collect();
     let open = figures.iter().filter(|question| !question.is_certain()).count();
     if open > 0 {
         clauses.push(format!("{open} of {} published figures not decided", figures.len()));
@@ -20,8 +21,8 @@ fn is_figure(question: &Question) -> bool {
     matches!(question.aim, Aim::Published { .. })
 }
 
-fn change(outlook: &Outlook, question: &Question) -> String {
-    format!("{}: {}", with_change(question), state(outlook, question))
+fn change(progress: &StudyProgress, question: &Question) -> String {
+    format!("{}: {}", with_change(question), state(progress, question))
 }
 
 /// `thp -3.1 % (-4.0 to -2.2)`.
@@ -31,9 +32,9 @@ fn with_change(question: &Question) -> String {
     format!("{} {}{range}", question.name, change.estimate())
 }
 
-fn state(outlook: &Outlook, question: &Question) -> String {
-    let left_s = outlook.left_s();
-    match outlook.more_s(question) {
+fn state(progress: &StudyProgress, question: &Question) -> String {
+    let left_s = progress.left_s();
+    match progress.more_s(question) {
         _ if question.is_certain() => "decided".to_owned(),
         _ if question.is_decided() => "decided, but not certain enough to end early".to_owned(),
         _ if question.aim == Aim::TracerCost => "unproven: the tracer's cost".to_owned(),
@@ -55,10 +56,10 @@ fn why_no_time(question: &Question) -> &'static str {
 }
 
 /// What is undecided, and the `max_time` that would decide it; `None` if everything is decided.
-pub fn lacking(outlook: &Outlook) -> Option<String> {
-    let figures = outlook.undecided().filter(|question| is_figure(question)).count();
+pub fn lacking(progress: &StudyProgress) -> Option<String> {
+    let figures = progress.undecided().filter(|question| is_figure(question)).count();
     let mut lacking: Vec<String> =
-        outlook.undecided().filter(|question| !is_figure(question)).map(|question| question.name.clone()).collect();
+        progress.undecided().filter(|question| !is_figure(question)).map(|question| question.name.clone()).collect();
     match figures {
         0 => {}
         1 => lacking.push("1 published figure".to_owned()),
@@ -68,26 +69,27 @@ pub fn lacking(outlook: &Outlook) -> Option<String> {
         return None;
     }
     let undecided = format!("Undecided: {}.", enumerate(&lacking));
-    Some(format!("{undecided} {}", remedy(outlook)))
+    Some(format!("{undecided} {}", remedy(progress)))
 }
 
-fn remedy(outlook: &Outlook) -> String {
-    let Some(max_time_s) = outlook.deciding_max_time_s() else {
+fn remedy(progress: &StudyProgress) -> String {
+    let Some(max_time_s) = progress.deciding_max_time_s() else {
         return "More time would not decide it: the workloads have the precision or the blocks that the study asks for, or too few \
                 blocks for an interval."
             .to_owned();
     };
     let more_s =
-        max_time_s * outlook.workloads as f64 - (outlook.max_time_s * outlook.workloads as f64 - outlook.left_s());
-    let some = if outlook.undecided().all(|question| outlook.more_s(question).is_some()) { "it" } else { "part of it" };
-    if more_s <= outlook.left_s() {
+        max_time_s * progress.workloads as f64 - (progress.max_time_s * progress.workloads as f64 - progress.left_s());
+    let some =
+        if progress.undecided().all(|question| progress.more_s(question).is_some()) { "it" } else { "part of it" };
+    if more_s <= progress.left_s() {
         return format!("About {} of the time that is left would decide {some}.", duration(more_s));
     }
     let max_time = word(max_time_s);
     format!(
         "About {} more would decide {some}: a `max_time` of {max_time} instead of {}.",
         duration(more_s),
-        word(outlook.max_time_s)
+        word(progress.max_time_s)
     )
 }
 
@@ -107,7 +109,7 @@ fn word(seconds: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use study::rounds::{Spent, Term};
+    use study::rounds::{Term, WorkloadProgress};
     use study::stats::LogError;
 
     use super::*;
@@ -119,30 +121,30 @@ mod tests {
         Question { name: name.to_owned(), aim: Aim::Change, log_ratio, terms, confidence: 0.95 }
     }
 
-    fn outlook(questions: Vec<Question>, max_time_s: f64) -> Outlook {
-        let spent = [1, 2].map(|comparison| Spent { comparison, time_s: 600.0, is_open: true });
-        Outlook { questions, spent: spent.to_vec(), workloads: 2, max_time_s }
+    fn progress(questions: Vec<Question>, max_time_s: f64) -> StudyProgress {
+        let spent = [1, 2].map(|comparison| WorkloadProgress { comparison, time_s: 600.0, is_open: true });
+        StudyProgress { questions, spent: spent.to_vec(), workloads: 2, max_time_s }
     }
 
     #[test]
     fn a_round_lists_decided_questions_and_what_would_decide_the_rest() {
         let questions = vec![question("thp", -0.03, 0.006), question("mthp-64k", -0.006, 0.012)];
-        let text = after_round(&outlook(questions.clone(), 6000.0));
+        let text = after_round(&progress(questions.clone(), 6000.0));
         let thp = "thp -3.0 % (-3.8 to -2.1): decided";
         assert_eq!(text, format!("{thp}; mthp-64k -0.6 % (-2.2 to +1.1): about 2.3 h more would decide it"));
-        let text = after_round(&outlook(questions, 900.0));
+        let text = after_round(&progress(questions, 900.0));
         assert!(text.ends_with("about 2.3 h more would decide it, more than the time that is left (10 min)"), "{text}");
     }
 
     #[test]
     fn an_undecided_question_has_the_max_time_that_decides_it() {
-        assert_eq!(lacking(&outlook(vec![question("thp", -0.03, 0.006)], 600.0)), None);
+        assert_eq!(lacking(&progress(vec![question("thp", -0.03, 0.006)], 600.0)), None);
         let open = vec![question("mthp-64k", -0.006, 0.012)];
-        let text = lacking(&outlook(open.clone(), 600.0)).unwrap();
+        let text = lacking(&progress(open.clone(), 600.0)).unwrap();
         assert_eq!(text, "Undecided: mthp-64k. About 2.3 h more would decide it: a `max_time` of 77m instead of 10m.");
-        let text = lacking(&outlook(open.clone(), 6000.0)).unwrap();
+        let text = lacking(&progress(open.clone(), 6000.0)).unwrap();
         assert!(text.ends_with("About 2.3 h of the time that is left would decide it."), "{text}");
-        let mut settled = outlook(open, 600.0);
+        let mut settled = progress(open, 600.0);
         settled.spent.iter_mut().for_each(|one| one.is_open = false);
         assert!(lacking(&settled).unwrap().contains("More time would not decide it"));
     }

@@ -42,7 +42,7 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
     let left_out = [("contig-64k".to_owned(), "a policy of models".to_owned())];
     let policies = &definition.policies;
     let comparison = sample::comparison();
-    let grounds = [
+    let machines = [
         ("a host with a rather long name, Linux 6.18.44-of-a-distribution, base-4k", false),
         ("b<script>", false),
         ("cortex-a53", true),
@@ -56,15 +56,15 @@ pub(crate) fn with_large_report(check: impl Fn(&Report<'_>)) {
         "omnet",
     ];
     let mut rows = Vec::new();
-    for (ground, (machine, is_model)) in grounds.into_iter().enumerate() {
+    for (number, (machine, is_model)) in machines.into_iter().enumerate() {
         for (at, name) in names.into_iter().enumerate() {
             if name == "omnet" {
                 rows.push(Row::without(name, machine, policies, "no free one"));
                 continue;
             }
             let mut row = Row::of_comparison(name, machine, policies, &comparison, &left_out);
-            row.origins[0].comparison = Some((ground * 10 + at + 1) as i64);
-            let factor = 1.0 + 0.06 * (at as f64 - 2.0) + 0.02 * ground as f64;
+            row.origins[0].comparison = Some((number * 10 + at + 1) as i64);
+            let factor = 1.0 + 0.06 * (at as f64 - 2.0) + 0.02 * number as f64;
             for cell in &mut row.cells {
                 for effect in cell.effects.values_mut() {
                     effect.ratio *= factor;

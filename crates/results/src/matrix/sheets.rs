@@ -5,7 +5,7 @@ use study::matrix::{Matrix, Reproduction, Row, Standing, Total};
 use study::stats::Effect;
 
 use super::cells::{Sheet, change, in_cell, of_found, place, totals_of};
-use super::{Report, counted, figures, fits, further, grounds, of_origin, rows_of, series};
+use super::{Report, all_machine_figures, counted, figures, fits, further, of_origin, rows_of, series};
 use crate::figure::{self, Change};
 
 /// All tables: for each machine the matrix, other figures that programs print, totals, memory against speed and by
@@ -18,13 +18,13 @@ pub fn sheets(report: &Report<'_>) -> Vec<Sheet> {
         let rows = all.rows.into_iter().chain(self::reasons(&other.rows).rows).collect();
         Sheet { rows, ..all }
     });
-    let counted = report.counted.iter().flat_map(|weighed| {
-        counted::of_origin(weighed).into_iter().chain(counted::others(weighed)).collect::<Vec<_>>()
+    let counted = report.counted.iter().flat_map(|counted_costs| {
+        counted::of_origin(counted_costs).into_iter().chain(counted::others(counted_costs)).collect::<Vec<_>>()
     });
     let last = [further::of_limits(&report.matrix.rows), reasons];
     let of_policies = report.policies().into_iter().flat_map(of_matrix);
-    let sizes = |ground| fits::of_sizes(report.matrix, ground, &report.definition.memory_sizes_bytes);
-    let small = grounds(report.matrix).into_iter().map(sizes);
+    let sizes = |machine_figures| fits::of_sizes(report.matrix, machine_figures, &report.definition.memory_sizes_bytes);
+    let small = all_machine_figures(report.matrix).into_iter().map(sizes);
     let together = further::of_correlations(report.matrix);
     let of_series = series::sheets(&report.series);
     let of_cells = of_policies.chain(small).chain([together]).chain(of_others);
@@ -40,19 +40,19 @@ pub(super) fn has_totals(report: &Report<'_>) -> bool {
 
 /// The tables of a matrix, machine by machine. `columns`: the noun for its columns.
 fn of_matrix(matrix: &Matrix, columns: &str, has_totals: bool) -> Vec<Sheet> {
-    let of_ground = |ground| {
-        let rows: Vec<&Row> = rows_of(matrix, ground).collect();
-        let place = place(ground);
-        let totals = if has_totals { totals_of(matrix, ground) } else { Vec::new() };
+    let of_machine = |machine_figures| {
+        let rows: Vec<&Row> = rows_of(matrix, machine_figures).collect();
+        let place = place(machine_figures);
+        let totals = if has_totals { totals_of(matrix, machine_figures) } else { Vec::new() };
         [
             of_rows(matrix, &rows, &place),
-            figures::of_own(matrix, ground),
+            figures::of_program(matrix, machine_figures),
             of_totals(&totals, &place, &matrix.baseline, columns),
             further::of_trades(&totals, &place, columns),
-            figures::of_memory(matrix, ground),
+            figures::of_memory(matrix, machine_figures),
         ]
     };
-    grounds(matrix).into_iter().flat_map(of_ground).collect()
+    all_machine_figures(matrix).into_iter().flat_map(of_machine).collect()
 }
 
 /// A row per workload, a column per policy.

@@ -3,7 +3,7 @@
 
 use std::str::FromStr;
 
-use policy::requirement::{Amount, Bound, Figure, Gate, Judgement, Requirement, RequirementError, Scope};
+use policy::requirement::{Amount, Bound, Figure, Judgement, Requirement, RequirementCheck, RequirementError, Scope};
 use study::comparison::{Admission, Comparison, Design, Ended};
 use study::trial::TrialRecord;
 
@@ -132,32 +132,32 @@ fn requirement_of_row(requirement: Requirement, comparison: &Comparison, row: &R
     });
     let has_failed = matches!(comparison.ended, Ended::Failed { .. } | Ended::TooSlow { .. });
     let judgement = judgement.filter(|_| row.has_right_answer() && !has_failed).unwrap_or_else(|| {
-        let mut gate = Gate::new(requirement);
-        gate.mark_incomplete(&match row.admission {
+        let mut check = RequirementCheck::new(requirement);
+        check.mark_incomplete(&match row.admission {
             Some(Admission::Unsupported(why)) => why.to_string(),
             _ if !row.has_right_answer() => "its answer is wrong, or it took too long".to_owned(),
             _ if has_failed => "the comparison failed".to_owned(),
             _ => "none of its trials counts".to_owned(),
         });
-        gate.judge()
+        check.judge()
     });
     ArmJudgement { arm: row.arm.label.clone(), trials: row.counted.len(), judgement }
 }
 
 fn requirement_of_trial(requirement: Requirement, comparison: &Comparison, record: &TrialRecord) -> Judgement {
-    let mut gate = Gate::new(requirement);
-    gate.add_census(&record.census, comparison.machine.page_sizes.base.bytes());
+    let mut check = RequirementCheck::new(requirement);
+    check.add_census(&record.census, comparison.machine.page_sizes.base.bytes());
     for share in &record.verdict.causes {
         if let Some(bytes) = share.bytes {
-            gate.add_cause(&share.cause, bytes);
+            check.add_cause(&share.cause, bytes);
         }
     }
     if record.verdict.peak.is_some_and(|peak| peak.is_unseen()) {
-        gate.mark_incomplete(
+        check.mark_incomplete(
             "less than half of the memory at its peak was inspected before the program gave it back; --prove-all inspects all",
         );
     }
-    gate.judge()
+    check.judge()
 }
 
 /// A number by which judgements of one requirement are ordered: the smaller, the worse.

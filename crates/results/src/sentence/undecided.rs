@@ -17,7 +17,7 @@ impl Conclusion<'_> {
                 // the smallest difference needs.
                 let needed = far.blocks_needed().filter(|blocks| *blocks <= MAX_BLOCKS);
                 let needed = needed.map(|blocks| format!(", which about {blocks} blocks in all would settle"));
-                let (needed, several) = (needed.unwrap_or_default(), self.not_for_several(far));
+                let (needed, several) = (needed.unwrap_or_default(), self.multiple_comparison_note(far));
                 format!("; the largest difference: {}, {change}{several}{needed}", asked(far))
             }),
             _ => None,
@@ -71,7 +71,7 @@ impl Conclusion<'_> {
     }
 
     /// Why a policy is undecided although its own interval excludes no change: several policies were compared.
-    fn not_for_several(&self, row: &Row<'_>) -> String {
+    fn multiple_comparison_note(&self, row: &Row<'_>) -> String {
         let compared = self.policies() - 1;
         let interval = row.effect(rows::primary(self.comparison)).and_then(|effect| effect.low.zip(effect.high));
         let is_clear = interval.is_some_and(|(low, high)| low > 1.0 || high < 1.0);

@@ -112,7 +112,7 @@ impl Store {
 
     /// Adds a trial to a comparison, completely or not at all. When this returns, the trial is on disk.
     pub fn append(&self, id: i64, record: &TrialRecord) -> Result<(), Error> {
-        self.write(|transaction| write::trial(transaction, id, record, &mut write::Known::default()))
+        self.write(|transaction| write::trial(transaction, id, record, &mut write::LastSettings::default()))
     }
 
     /// Stores the analysis, and why the comparison ended. A later call replaces both.
@@ -310,7 +310,7 @@ impl Store {
 
 fn begin(transaction: &Transaction<'_>, comparison: &Comparison) -> Result<i64, write::Failure> {
     let id = write::comparison(transaction, comparison)?;
-    let mut known = write::Known::default();
+    let mut known = write::LastSettings::default();
     comparison.trials.iter().try_for_each(|record| write::trial(transaction, id, record, &mut known))?;
     Ok(id)
 }

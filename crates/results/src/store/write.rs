@@ -133,7 +133,7 @@ fn admission_columns(admission: Option<&Admission>) -> (Option<&String>, Option<
 /// The settings that this transaction wrote last, and their hash: settings are long and rarely change from trial to
 /// trial, so they are not written again.
 #[derive(Default)]
-pub(super) struct Known {
+pub(super) struct LastSettings {
     settings: Option<(Arc<BTreeMap<String, String>>, String)>,
 }
 
@@ -142,7 +142,7 @@ pub(super) fn trial(
     transaction: &Transaction<'_>,
     comparison: i64,
     record: &TrialRecord,
-    known: &mut Known,
+    known: &mut LastSettings,
 ) -> WriteResult {
     refuse_misplaced(transaction, comparison, record.trial)?;
     let Trial { arm, block, position, attempt } = record.trial;
@@ -280,7 +280,7 @@ fn verdict(transaction: &Transaction<'_>, id: i64, record: &TrialRecord) -> Writ
 }
 
 /// Writes a state. Its settings, which are long and rarely change, are stored once.
-fn state(transaction: &Transaction<'_>, state: &State, known: &mut Known) -> WriteResult<i64> {
+fn state(transaction: &Transaction<'_>, state: &State, known: &mut LastSettings) -> WriteResult<i64> {
     finite("the load", state.load_1min)?;
     let mut moment = value(&State { settings: Arc::default(), ..state.clone() })?;
     moment.as_object_mut().and_then(|moment| moment.remove("settings"));

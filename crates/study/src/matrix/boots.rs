@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 
-use super::origin::Origin;
+use super::origin::RowSource;
 use super::row::Row;
 use crate::comparison::{Comparison, Design};
 use crate::definition::{Boot, Definition};
 use crate::machine::Machine;
 use crate::role::Role;
-use crate::stats::boots::{self, Limit, MergeError, Part};
+use crate::stats::boots::{self, Limitation, MeasuredBoots, MergeError};
 use crate::trial::Arm;
 
 /// Used in place of a machine's name if boots of several hosts are compared.
@@ -32,7 +32,7 @@ pub fn row_name(workload: &str, policy: &str) -> String {
 pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparison)]) -> Vec<Row> {
     let mut rows = Vec::new();
     for policy in &definition.policies {
-        let parts: Vec<(&str, &Comparison, Part)> = named
+        let parts: Vec<(&str, &Comparison, MeasuredBoots)> = named
             .iter()
             .filter_map(|(host, comparison)| {
                 let part = of_policy(definition, policy, comparison, host)?;
@@ -55,12 +55,12 @@ pub fn rows(definition: &Definition, workload: &str, named: &[(String, &Comparis
     rows
 }
 
-fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, Part)]) -> Row {
+fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Comparison, MeasuredBoots)]) -> Row {
     let names: Vec<String> = definition.boots.iter().map(|boot| boot.name.clone()).collect();
     let Some((_, _, first)) = parts.first() else { return Row::without(name, machine, &names, "it was not measured") };
     // On different hosts, command lines differ only in the path of pagelab, which is no difference of the command.
-    let with_first = |part: &Part| Part { invocation: first.invocation.clone(), ..part.clone() };
-    let with_first: Vec<Part> = parts.iter().map(|(_, _, part)| with_first(part)).collect();
+    let with_first = |part: &MeasuredBoots| MeasuredBoots { invocation: first.invocation.clone(), ..part.clone() };
+    let with_first: Vec<MeasuredBoots> = parts.iter().map(|(_, _, part)| with_first(part)).collect();
     let row = match boots::merge(&with_first) {
         Err(error @ MergeError::Designs { .. }) => Row::without(name, machine, &names, &error.to_string()),
         Err(MergeError::Nothing) => Row::without(name, machine, &names, "no trial of it counted"),
@@ -69,20 +69,20 @@ fn row(definition: &Definition, name: &str, machine: &str, parts: &[&(&str, &Com
             Row::of_boots(name, machine, &names, &merged)
         }
     };
-    Row { origins: parts.iter().map(|(_, comparison, _)| Origin::of(comparison)).collect(), ..row }
+    Row { origins: parts.iter().map(|(_, comparison, _)| RowSource::of(comparison)).collect(), ..row }
 }
 
 /// Whether a limit applies to boots here. Different kernels are no limit if the study asks about them, and a missing
 /// boot is reported by its cell.
-fn is_limit(definition: &Definition, limit: &Limit) -> bool {
+fn is_limit(definition: &Definition, limit: &Limitation) -> bool {
     let is_asked = || {
         definition.boots.iter().any(|boot| {
             boot.kernel.is_some() || boot.build.is_some() || boot.base_page.is_some() || boot.guest.is_some()
         })
     };
     match limit {
-        Limit::NoBoot { .. } => false,
-        Limit::Kernels { .. } => !is_asked(),
+        Limitation::NoBoot { .. } => false,
+        Limitation::Kernels { .. } => !is_asked(),
         _ => true,
     }
 }
@@ -90,10 +90,10 @@ fn is_limit(definition: &Definition, limit: &Limit) -> bool {
 /// The observation of a policy in a comparison's boot. `None` if the comparison lacks the policy or a trial that counts, or if
 /// its boot matches none or several of the study's boots. Boots of one host with different memory sizes are only compared if
 /// the study compares memory sizes, or if they are guests.
-fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<Part> {
+fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, host: &str) -> Option<MeasuredBoots> {
     let boot = of_machine(&definition.boots, comparison)?;
     let own = arm_of(&comparison.design, policy)?;
-    let part = Part::of(comparison)?;
+    let part = MeasuredBoots::of(comparison)?;
     let has_any_memory = definition.compares_memory() || definition.boots[boot].guest.is_some();
     let whole = format!("{host}, {}", comparison.machine.host_name());
     let of_host = |one: &boots::Boot| if has_any_memory { whole.clone() } else { one.host.clone() };
@@ -104,7 +104,7 @@ fn of_policy(definition: &Definition, policy: &str, comparison: &Comparison, hos
     let primary = comparison.analysis.as_ref().map_or(&comparison.design.primary, |analysis| &analysis.primary);
     let design =
         Design { arms, baseline: baseline(&definition.boots)?, primary: primary.clone(), ..comparison.design.clone() };
-    (!boots.is_empty()).then_some(Part { design, invocation: part.invocation, boots })
+    (!boots.is_empty()).then_some(MeasuredBoots { design, invocation: part.invocation, boots })
 }
 
 /// The arm of a policy, or the bare arm with that label.

@@ -5,11 +5,11 @@
 
 use super::basis::{coverage_ratio, trials_under};
 use super::boots as axis;
-use super::{Cell, Matrix, Origin, Row, Standing};
+use super::{Cell, Matrix, Row, RowSource, Standing};
 use crate::comparison::{Admission, Comparison};
 use crate::definition::{Boot, Definition};
 use crate::guest::Clock;
-use crate::stats::boots::{self, Limit, MergeError, Part};
+use crate::stats::boots::{self, Limitation, MeasuredBoots, MergeError};
 
 /// The suffix of the name of a host or kernel that was emulated.
 pub const EMULATED: &str = ", emulated";
@@ -94,14 +94,16 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     let own: Vec<&Comparison> = of_boot(boot, named).collect();
     let place = own.first().map_or_else(|| boot.name.clone(), |one| place(&boot.name, one));
     let without = |why: &str| Row::without(workload, &place, &definition.policies, why);
-    let parts: Vec<Part> = own.iter().filter_map(|comparison| compared(comparison)).collect();
+    let parts: Vec<MeasuredBoots> = own.iter().filter_map(|comparison| compared(comparison)).collect();
     let row = match boots::merge(&parts) {
         Err(_) if own.is_empty() => without("no boot of it has a result"),
         Err(MergeError::Nothing) => without("no trial of it counted"),
         Err(error) => without(&error.to_string()),
         Ok(mut merged) => {
             // Within a boot the trials of all policies are interleaved, so it is no limit that a boot measured several arms.
-            merged.limits.retain(|limit| !matches!(limit, Limit::SeveralArmsInABoot { .. } | Limit::NoBoot { .. }));
+            merged
+                .limits
+                .retain(|limit| !matches!(limit, Limitation::SeveralArmsInABoot { .. } | Limitation::NoBoot { .. }));
             Row::of_boots(workload, &place, &definition.policies, &merged)
         }
     };
@@ -118,7 +120,7 @@ fn on_kernel(definition: &Definition, workload: &str, boot: &Boot, named: &[(Str
     let cells = row.cells.iter().cloned().map(explained).collect();
     let is_emulated = own.iter().any(|comparison| is_emulated(comparison));
     let notes = row.notes.iter().cloned().chain(limits(own.iter().copied())).collect();
-    Row { cells, is_emulated, notes, origins: own.iter().map(|comparison| Origin::of(comparison)).collect(), ..row }
+    Row { cells, is_emulated, notes, origins: own.iter().map(|comparison| RowSource::of(comparison)).collect(), ..row }
 }
 
 /// What the clocks of the guests do not measure. Each limit is listed once.
@@ -146,8 +148,8 @@ pub fn place(name: &str, comparison: &Comparison) -> String {
 }
 
 /// The observations of a boot about the compared policies, without control arms.
-fn compared(comparison: &Comparison) -> Option<Part> {
-    let part = Part::of(comparison)?;
+fn compared(comparison: &Comparison) -> Option<MeasuredBoots> {
+    let part = MeasuredBoots::of(comparison)?;
     let kept: Vec<usize> = comparison.design.compared().collect();
     let place = |arm: usize| kept.iter().position(|one| *one == arm);
     let arms = kept.iter().map(|arm| part.design.arms[*arm].clone()).collect();
@@ -155,5 +157,5 @@ fn compared(comparison: &Comparison) -> Option<Part> {
     let design = crate::comparison::Design { arms, baseline: place(part.design.baseline)?, primary, ..part.design };
     let boots = part.boots.into_iter();
     let boots = boots.filter_map(|boot| Some(boots::Boot { arm: place(boot.arm)?, ..boot })).collect();
-    Some(Part { design, boots, ..part })
+    Some(MeasuredBoots { design, boots, ..part })
 }

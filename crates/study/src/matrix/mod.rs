@@ -29,10 +29,10 @@ pub use basis::Basis;
 pub use claim::Claim;
 pub use correlation::{Correlation, correlations};
 pub use form::{Filled, FilledRow, Order};
-pub use origin::Origin;
+pub use origin::RowSource;
 pub use row::{Cell, Row, Standing};
 pub use total::{Mean, Total, TotalShare};
-pub use trade::Trade;
+pub use trade::CostAndMemory;
 
 use crate::comparison::Design;
 use crate::definition::{Measure, Published};

@@ -1,4 +1,4 @@
-//! [`Origin`]: where a row comes from, with enough information to inspect the row and to reproduce it.
+//! [`RowSource`]: where a row comes from, with enough information to inspect the row and to reproduce it.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use crate::comparison::Comparison;
 
 /// Where a row, or a part of it, comes from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Origin {
+pub struct RowSource {
     /// Id of the comparison in the store; absent if a model computed the row.
     pub comparison: Option<i64>,
     /// Command lines that reproduce the row, in order.
@@ -17,10 +17,10 @@ pub struct Origin {
     pub programs: BTreeMap<String, String>,
 }
 
-impl Origin {
+impl RowSource {
     /// The origin of a comparison, as far as the comparison records it.
-    pub fn of(comparison: &Comparison) -> Origin {
-        Origin {
+    pub fn of(comparison: &Comparison) -> RowSource {
+        RowSource {
             comparison: Some(comparison.id).filter(|id| *id > 0),
             commands: vec![comparison.invocation.pagelab.clone()],
             programs: BTreeMap::new(),

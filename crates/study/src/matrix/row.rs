@@ -12,7 +12,7 @@ use crate::metric::{Direction, Provenance, Unit, names};
 use crate::stats::boots::{Merged, sentences};
 use crate::stats::{Analysis, Effect, LogError, Outcome, Trend, counted_trials, log_ratios};
 
-use super::origin::Origin;
+use super::origin::RowSource;
 
 /// A workload on a machine.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -26,7 +26,7 @@ pub struct Row {
     /// Id of the stored comparison.
     pub comparison: Option<i64>,
     /// Where the row's figures come from: one entry per part of the row.
-    pub origins: Vec<Origin>,
+    pub origins: Vec<RowSource>,
     /// Trend of the primary metric under the baseline; absent with too few blocks.
     pub drift: Option<Trend>,
     /// Number of blocks that count.
@@ -156,7 +156,7 @@ impl Row {
             cells: policies.iter().zip(&arms).map(cell).collect(),
             provenance: provenance(comparison),
             comparison: Some(comparison.id).filter(|id| *id > 0),
-            origins: vec![Origin::of(comparison)],
+            origins: vec![RowSource::of(comparison)],
             drift: Trend::of(comparison),
             blocks: analysis.map_or(0, |analysis| analysis.blocks),
             metric: deciding.clone(),

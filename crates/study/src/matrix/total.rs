@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use super::geometric::geometric;
 use super::row::{Cell, Row, Standing, inverted};
-use super::trade::Trade;
+use super::trade::CostAndMemory;
 use super::wins::{Race, Wins, wins};
 use crate::comparison::Design;
 use crate::metric::{Direction, Provenance};
@@ -36,7 +36,7 @@ pub struct Total {
     /// How often the policy came out ahead.
     pub wins: Wins,
     /// The policy's memory cost and speed.
-    pub trade: Option<Trade>,
+    pub trade: Option<CostAndMemory>,
 }
 
 /// A share of another policy's gain: 0.6 means that it saves 6 % of the cost if the other saves 10 %.

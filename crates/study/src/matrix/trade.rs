@@ -7,7 +7,7 @@ use crate::metric::{Provenance, names};
 
 /// Mean speed and memory of a policy over the workloads of a machine that have both figures.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Trade {
+pub struct CostAndMemory {
     /// Cost of the primary metric relative to the baseline; throughput inverted.
     pub cost: Geometric,
     /// Peak memory including page tables, relative to the baseline.
@@ -35,8 +35,8 @@ impl Cell {
 }
 
 /// The trade of each policy, in order. Both means of the baseline are 1. `None` if no workload has both figures.
-pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<Trade>> {
-    let mut trades: Vec<Option<Trade>> = (0..policies).map(|at| trade(rows, at)).collect();
+pub(super) fn trades(rows: &[&Row], policies: usize) -> Vec<Option<CostAndMemory>> {
+    let mut trades: Vec<Option<CostAndMemory>> = (0..policies).map(|at| trade(rows, at)).collect();
     let points: Vec<Option<(f64, f64)>> =
         trades.iter().map(|trade| trade.as_ref().map(|one| (one.cost.ratio, one.memory.ratio))).collect();
     for (trade, own) in trades.iter_mut().zip(&points) {
@@ -51,14 +51,14 @@ fn beats(one: (f64, f64), other: (f64, f64)) -> bool {
     one.0 <= other.0 && one.1 <= other.1 && one != other
 }
 
-fn trade(rows: &[&Row], at: usize) -> Option<Trade> {
+fn trade(rows: &[&Row], at: usize) -> Option<CostAndMemory> {
     let both: Vec<(f64, f64)> = rows.iter().filter_map(|row| of_row(row, at)).collect();
     let is_model = rows.iter().any(|row| row.provenance == Provenance::Modelled);
     let mean = |of: fn(&(f64, f64)) -> f64| {
         let mean = geometric(&both.iter().map(of).collect::<Vec<_>>(), Design::CONFIDENCE)?;
         Some(Geometric { interval: mean.interval.filter(|_| !is_model), ..mean })
     };
-    Some(Trade { cost: mean(|both| both.0)?, memory: mean(|both| both.1)?, is_front: false })
+    Some(CostAndMemory { cost: mean(|both| both.0)?, memory: mean(|both| both.1)?, is_front: false })
 }
 
 /// Cost and memory of a policy for a workload, relative to the baseline.

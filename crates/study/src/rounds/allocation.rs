@@ -4,11 +4,11 @@
 //! over `k` workloads at the rate `a / t^2 / k^2` per second. A target needs the least time if all workloads that get more time
 //! have the same rate, that is, times in proportion to the square roots of `a` (Neyman's allocation).
 
-use super::{Question, Spent};
+use super::{Question, WorkloadProgress};
 
 /// The workload that should run next: the workload that shrinks the errors of uncertain questions most per second, each error
 /// relative to its size. `None` if no open workload shrinks an error.
-pub fn next(questions: &[Question], spent: &[Spent]) -> Option<usize> {
+pub fn next(questions: &[Question], spent: &[WorkloadProgress]) -> Option<usize> {
     let open: Vec<&Question> = questions.iter().filter(|question| !question.is_certain()).collect();
     let rate = |at: usize| open.iter().map(|question| rate(question, at, spent)).sum::<f64>();
     let rates: Vec<f64> = (0..spent.len()).map(rate).collect();
@@ -21,7 +21,7 @@ pub fn next(questions: &[Question], spent: &[Spent]) -> Option<usize> {
 }
 
 /// The share of a question's variance that a second for a workload removes.
-fn rate(question: &Question, at: usize, spent: &[Spent]) -> f64 {
+fn rate(question: &Question, at: usize, spent: &[WorkloadProgress]) -> f64 {
     let own = || question.terms.iter().filter(move |term| term.open(spent) == Some(at));
     let Some(error) = question.error() else {
         return if own().any(|term| term.error.is_none()) { f64::INFINITY } else { 0.0 };
@@ -33,7 +33,7 @@ fn rate(question: &Question, at: usize, spent: &[Spent]) -> f64 {
 
 /// The additional seconds that decide all questions, by the square root law, if the estimates are right. `None` if no time does,
 /// or if the errors are not known yet.
-pub fn more_s<'a>(questions: impl IntoIterator<Item = &'a Question>, spent: &[Spent]) -> Option<f64> {
+pub fn more_s<'a>(questions: impl IntoIterator<Item = &'a Question>, spent: &[WorkloadProgress]) -> Option<f64> {
     let mut most = vec![0.0f64; spent.len()];
     for question in questions {
         let times = additional_s(question, spent)?;
@@ -43,7 +43,7 @@ pub fn more_s<'a>(questions: impl IntoIterator<Item = &'a Question>, spent: &[Sp
 }
 
 /// The additional seconds of each workload that decide a question with the smallest total.
-fn additional_s(question: &Question, spent: &[Spent]) -> Option<Vec<f64>> {
+fn additional_s(question: &Question, spent: &[WorkloadProgress]) -> Option<Vec<f64>> {
     if question.is_decided() {
         return Some(vec![0.0; spent.len()]);
     }
@@ -65,7 +65,7 @@ fn additional_s(question: &Question, spent: &[Spent]) -> Option<Vec<f64>> {
 
 /// The additional times after which the variance (the sum of `factor / time`) is `allowed`. All workloads with more time have a
 /// common level, which is found by bisection.
-fn allocated(factors: &[f64], spent: &[Spent], allowed: f64) -> Vec<f64> {
+fn allocated(factors: &[f64], spent: &[WorkloadProgress], allowed: f64) -> Vec<f64> {
     let time_s = |at: usize, level: f64| spent[at].time_s.max(level * factors[at].sqrt());
     let positive: Vec<usize> = (0..factors.len()).filter(|at| factors[*at] > 0.0).collect();
     let variance = |level: f64| positive.iter().map(|at| factors[*at] / time_s(*at, level)).sum::<f64>();

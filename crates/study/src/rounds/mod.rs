@@ -11,7 +11,7 @@ mod question;
 
 pub use allocation::{more_s, next};
 pub use of_matrix::questions;
-pub use outlook::Outlook;
+pub use outlook::StudyProgress;
 pub use question::{Aim, Question, Term};
 
 /// Confidence at which a study ends before its time limit. Deciding after every round makes false claims more frequent. At this
@@ -24,7 +24,7 @@ pub const SLICE_RATIO: f64 = 0.25;
 
 /// The comparison of a workload, and the time that it has taken.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spent {
+pub struct WorkloadProgress {
     /// The id of the comparison in the store.
     pub comparison: i64,
     /// Seconds from the first trial of the comparison to its last, without pauses.

@@ -1,6 +1,6 @@
 //! The questions of a study, from the rows of its matrix for the machine that the rounds measure.
 
-use super::{Aim, Question, Spent, Term};
+use super::{Aim, Question, Term, WorkloadProgress};
 use crate::comparison::Design;
 use crate::definition::{Measure, Published};
 use crate::matrix::{Cell, Matrix, Row, Standing};
@@ -12,7 +12,7 @@ use crate::stats::{Effect, LogError};
 ///
 /// Published shares of wins are not questions: they depend on the number of workloads, and more time does not make them more
 /// precise.
-pub fn questions(matrix: &Matrix, spent: &[Spent]) -> Vec<Question> {
+pub fn questions(matrix: &Matrix, spent: &[WorkloadProgress]) -> Vec<Question> {
     let rows = rows(matrix, spent);
     let policies = matrix.policies.iter().filter(|policy| **policy != matrix.baseline);
     let changes = policies.filter_map(|policy| change(policy, &rows).or_else(|| tracer_cost(policy, &rows)));
@@ -31,7 +31,7 @@ pub fn questions(matrix: &Matrix, spent: &[Spent]) -> Vec<Question> {
 type Indexed<'a> = (&'a Row, Option<usize>);
 
 /// The measured rows of the machine that the rounds measure, including workloads that the rounds do not continue.
-fn rows<'a>(matrix: &'a Matrix, spent: &[Spent]) -> Vec<Indexed<'a>> {
+fn rows<'a>(matrix: &'a Matrix, spent: &[WorkloadProgress]) -> Vec<Indexed<'a>> {
     let index_in_spent = |row: &Row| {
         let id = row.comparison?;
         spent.iter().position(|one| one.comparison == id)
@@ -165,8 +165,8 @@ mod tests {
         }
     }
 
-    fn spent() -> [Spent; 2] {
-        [1, 2].map(|comparison| Spent { comparison, time_s: 60.0, is_open: true })
+    fn spent() -> [WorkloadProgress; 2] {
+        [1, 2].map(|comparison| WorkloadProgress { comparison, time_s: 60.0, is_open: true })
     }
 
     fn matrix(rows: Vec<Row>, published: &[Published]) -> Matrix {

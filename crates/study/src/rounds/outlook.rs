@@ -1,21 +1,21 @@
 //! The progress of a study: its questions, the time that it has taken, and the time that would decide it.
 
-use super::{Question, Spent, more_s};
+use super::{Question, WorkloadProgress, more_s};
 
 /// The progress of a study on the machine that measures it.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outlook {
+pub struct StudyProgress {
     /// The questions that the study answers.
     pub questions: Vec<Question>,
     /// The workloads that have a comparison.
-    pub spent: Vec<Spent>,
+    pub spent: Vec<WorkloadProgress>,
     /// Number of workloads that share the study's time.
     pub workloads: usize,
     /// The seconds that each workload contributes.
     pub max_time_s: f64,
 }
 
-impl Outlook {
+impl StudyProgress {
     /// The seconds that are left for all workloads.
     pub fn left_s(&self) -> f64 {
         (self.max_time_s * self.workloads as f64 - self.used_s()).max(0.0)

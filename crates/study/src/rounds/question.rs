@@ -1,6 +1,6 @@
 //! A question of a study: a change, its error, and whether it is decided.
 
-use super::{EARLY_CONFIDENCE, Spent};
+use super::{EARLY_CONFIDENCE, WorkloadProgress};
 use crate::comparison::Design;
 use crate::stats::{Effect, LogError};
 
@@ -106,7 +106,7 @@ impl Question {
 
 impl Term {
     /// The workload to which more time can be given for this term.
-    pub(super) fn open(&self, spent: &[Spent]) -> Option<usize> {
+    pub(super) fn open(&self, spent: &[WorkloadProgress]) -> Option<usize> {
         self.workload.filter(|at| self.is_running && spent[*at].is_open)
     }
 }

@@ -3,7 +3,7 @@
 use std::io::Cursor;
 
 use trace::import::{Tool, import};
-use trace::{Block, Columns, Footprint, Header, Holds, Prefix, Reader, Writer};
+use trace::{Block, Columns, Footprint, Header, PayloadKind, Prefix, Reader, Writer};
 
 /// Reads a trace to its end, also by its index. Checks that each run has a valid number in its thread and a valid
 /// address. Returns the number of runs.
@@ -85,22 +85,29 @@ pub fn built(bytes: &[u8]) -> usize {
     let file = writer.get_mut();
     while !from.0.is_empty() {
         let [what] = from.number();
-        let holds =
-            [Holds::Header, Holds::Runs, Holds::Events, Holds::Index, Holds::Runs, Holds::Timestamps, Holds::Notes];
-        let holds = holds[usize::from(what) % holds.len()];
+        let payload_kind = [
+            PayloadKind::Header,
+            PayloadKind::Runs,
+            PayloadKind::Events,
+            PayloadKind::Index,
+            PayloadKind::Runs,
+            PayloadKind::Timestamps,
+            PayloadKind::Notes,
+        ];
+        let payload_kind = payload_kind[usize::from(what) % payload_kind.len()];
         let wide = what & 0x80 != 0;
         let long = |from: &mut Bytes<'_>| {
             if wide { u64::from_le_bytes(from.number()) } else { u64::from(from.number::<1>()[0]) }
         };
         let (number, first, instructions) = (long(&mut from), long(&mut from), long(&mut from));
         let (thread, count) = (long(&mut from) as u32, long(&mut from) as u32);
-        let payload: Vec<u8> = match holds {
-            Holds::Runs => (0..5).flat_map(|_| from.column()).collect(),
-            Holds::Events | Holds::Timestamps => from.column(),
-            Holds::Header | Holds::Index | Holds::Notes => from.slice(128).to_vec(),
+        let payload: Vec<u8> = match payload_kind {
+            PayloadKind::Runs => (0..5).flat_map(|_| from.column()).collect(),
+            PayloadKind::Events | PayloadKind::Timestamps => from.column(),
+            PayloadKind::Header | PayloadKind::Index | PayloadKind::Notes => from.slice(128).to_vec(),
         };
         let (payload_bytes, payload_crc) = (payload.len() as u32, crc32fast::hash(&payload));
-        let prefix = Prefix { holds, thread, number, first, count, payload_bytes, instructions, payload_crc };
+        let prefix = Prefix { payload_kind, thread, number, first, count, payload_bytes, instructions, payload_crc };
         file.extend(prefix.to_bytes());
         file.extend(payload);
     }

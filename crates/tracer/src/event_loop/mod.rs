@@ -31,7 +31,7 @@ use crate::signals;
 /// Times of the processes that outlived the root.
 #[derive(Clone, Copy, Debug, Default)]
 struct Outlived {
-    s: f64,
+    elapsed_s: f64,
     cpu_s: f64,
     was_cut: bool,
 }
@@ -80,8 +80,10 @@ pub fn run<'a>(
 ) -> Result<Ended, LaunchError> {
     let path = launch::resolve(launch.command.first().ok_or_else(|| LaunchError::NotFound(Default::default()))?)?;
     let policy_watches = rewriting.watches();
-    let witness_watches =
-        witness.as_ref().map(|witness| freed_ranges::watches(witness.extent(), &policy_watches)).unwrap_or_default();
+    let witness_watches = witness
+        .as_ref()
+        .map(|witness| freed_ranges::watches(witness.inspected_removals(), &policy_watches))
+        .unwrap_or_default();
     let watches = [policy_watches.clone(), witness_watches, refused_requests::watches()].concat();
     ptrace::discard_collected();
     let (stops, thp) = (ptrace::stops(), ThpSetting::of(launch, rewriting));
@@ -141,7 +143,7 @@ impl<'a> Tree<'a> {
         let usage = Usage::from(self.subreaper.used()?);
         Some(Ended {
             exit,
-            wall_s: ((end - start).as_secs_f64() - self.inspection_times.apart_s).max(0.0),
+            wall_s: ((end - start).as_secs_f64() - self.inspection_times.excluded_s).max(0.0),
             usage,
             tracer_s: self.handling_time.as_secs_f64(),
             stops,
@@ -153,7 +155,7 @@ impl<'a> Tree<'a> {
             refused_requests: self.findings.refused_requests.found,
             killed_leftovers,
             time_was_up: self.subreaper.time_is_up(),
-            outlived_s: self.outlived.s,
+            outlived_s: self.outlived.elapsed_s,
             outlived_cpu_s: self.outlived.cpu_s,
             cut_short: killed_leftovers > 0 && self.outlived.was_cut,
         })
@@ -161,7 +163,7 @@ impl<'a> Tree<'a> {
 
     /// Follows the tree to its end. Returns how many processes had to be killed.
     fn follow(&mut self, leftovers: Leftovers, started: &mut Started, path: &Path) -> Result<usize, LaunchError> {
-        let needs_ticks = self.rewriting.in_force().pte_mapped || self.rewriting.watches_heat;
+        let needs_ticks = self.rewriting.applied_mechanism().pte_mapped || self.rewriting.watches_heat;
         let ticks = needs_ticks.then(|| Ticks::start(splits::TICK_INTERVAL)).transpose()?;
         let mut killed = 0;
         while self.subreaper_runs {
@@ -226,7 +228,7 @@ impl<'a> Tree<'a> {
             }
         }
         if outlives {
-            self.outlived = Outlived { s: after.elapsed_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
+            self.outlived = Outlived { elapsed_s: after.elapsed_s(), cpu_s: after.cpu_s(), was_cut: after.was_cut() };
         }
     }
 
@@ -253,7 +255,7 @@ impl<'a> Tree<'a> {
             self.kill_all();
         }
         if self.is_killing {
-            self.let_exit(tid, stop)
+            self.resume_to_exit(tid, stop)
         } else {
             self.handle_until_resumed(tid, stop)
         }
@@ -261,7 +263,7 @@ impl<'a> Tree<'a> {
     }
 
     /// Resumes a task only so that it can exit.
-    fn let_exit(&mut self, tid: Tid, stop: Stop) {
+    fn resume_to_exit(&mut self, tid: Tid, stop: Stop) {
         let resumed = match stop {
             Stop::Exited(code) => return self.task_ended(tid, Exit::Code(code)),
             Stop::Killed(signal) => return self.task_ended(tid, Exit::Signal(signal)),

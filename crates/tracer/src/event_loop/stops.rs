@@ -30,7 +30,7 @@ impl Tree<'_> {
             // ENOSYS (`__seccomp_filter` in kernel/seccomp.c).
             return paused.finish(-i64::from(libc::ENOSYS));
         }
-        if self.rewriting.in_force().pte_mapped && space.borrow().call_site.is_none() {
+        if self.rewriting.applied_mechanism().pte_mapped && space.borrow().call_site.is_none() {
             space.borrow_mut().call_site = CallSite::of(&paused);
         }
         self.inspect_before_call(&paused, &space.borrow())?;
@@ -47,7 +47,7 @@ impl Tree<'_> {
     /// is not inspected.
     fn inspect_before_call(&mut self, paused: &Paused, space: &Space) -> Result<(), PauseError> {
         let begun = self.witness.as_ref().filter(|_| self.root_started.is_some());
-        let Some(extent) = begun.map(|witness| witness.extent()) else { return Ok(()) };
+        let Some(inspected_removals) = begun.map(|witness| witness.inspected_removals()) else { return Ok(()) };
         let tid = paused.tid();
         if self.rewriting.hugetlb && freed_ranges::may_shrink_pool(paused) {
             let (process, pool_bytes) =
@@ -55,7 +55,7 @@ impl Tree<'_> {
             self.inspect(false, |witness| witness.shrinks_pool(tid, process, pool_bytes));
         }
         let FreedRanges { ranges, reduces_rss, replaces_image, unwatched } =
-            freed_ranges::of_call(paused, space, &self.tasks, self.rewriting, extent)?;
+            freed_ranges::of_call(paused, space, &self.tasks, self.rewriting, inspected_removals)?;
         if let Some(way) = unwatched {
             self.inspect(false, |witness| witness.frees_unwatched(tid, way));
         }
@@ -74,7 +74,7 @@ impl Tree<'_> {
     /// Lets the witness count the accesses since the last tick.
     pub(super) fn tick_witness(&mut self) {
         if let Some(witness) = self.witness.as_mut().filter(|_| !self.is_lost && !self.is_killing) {
-            witness.ticks(&self.findings.places);
+            witness.ticks(&self.findings.window_ranges);
         }
     }
 
@@ -99,7 +99,7 @@ impl Tree<'_> {
     pub(super) fn executed(&mut self, tid: Tid) -> Result<(), PauseError> {
         let former = ptrace::event_message(tid)? as Tid;
         self.tasks.executed(tid, former);
-        self.findings.places.retain(|place| place.process != tid);
+        self.findings.window_ranges.retain(|place| place.process != tid);
         if let Some(witness) = &mut self.witness {
             witness.replaced(tid);
         }
@@ -168,11 +168,11 @@ impl Tree<'_> {
         let since = Instant::now();
         inspection(*witness);
         let took = if self.root_ended.is_some() {
-            &mut self.inspection_times.after_s
+            &mut self.inspection_times.after_root_s
         } else if root_is_done || self.tasks.is_single() {
-            &mut self.inspection_times.apart_s
+            &mut self.inspection_times.excluded_s
         } else {
-            &mut self.inspection_times.within_s
+            &mut self.inspection_times.included_s
         };
         *took += since.elapsed().as_secs_f64();
     }

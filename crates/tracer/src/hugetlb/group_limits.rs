@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::io;
 
-use host::{HugetlbGroups, Root, if_there};
+use host::{HugetlbGroups, Root, if_exists};
 use policy::pool::GroupLimit;
 use policy::size::PageSize;
 
-use crate::permission::if_shown;
+use crate::permission::if_permitted;
 use crate::ptrace::Tid;
 
 /// The control groups that limit the pool, of the tasks seen so far. Programs move to other groups (`cgexec`, `systemd-run`),
@@ -22,7 +22,7 @@ impl GroupLimits {
     /// The current limit for pages of `size`.
     pub fn of(&mut self, tid: Tid, size: PageSize) -> io::Result<GroupLimit> {
         // A kernel without control groups has no such file.
-        let memberships = if_shown(if_there(host::content(format!("/proc/{tid}/cgroup"))))?.unwrap_or_default();
+        let memberships = if_permitted(if_exists(host::content(format!("/proc/{tid}/cgroup"))))?.unwrap_or_default();
         let root = Root::live();
         if let Some(known) = self.seen.get(&memberships) {
             return known.as_ref().map_or(Ok(GroupLimit::NONE), |groups| limit(groups, &root, size));

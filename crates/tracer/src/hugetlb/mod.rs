@@ -6,7 +6,7 @@ mod watched;
 use std::fs;
 use std::io;
 
-use host::if_there;
+use host::if_exists;
 use host::maps::MAX_USER_END;
 
 use policy::call::{Call, RangeOperation};
@@ -17,7 +17,7 @@ use policy::size::PageSize;
 use super::advised_ranges::advised_ranges;
 use super::call_context::{CallContext, pass};
 use super::paused::{PauseError, Paused, creates_task};
-use super::permission::if_shown;
+use super::permission::if_permitted;
 use super::ptrace::{self, Tid};
 use super::registers::is_error;
 use super::stopped::{Stopped, call_of};
@@ -53,7 +53,7 @@ pub fn serve_copy(
     mut paused: Paused,
     promised: u64,
 ) -> Result<(), PauseError> {
-    let mechanism = context.rewriting.in_force();
+    let mechanism = context.rewriting.applied_mechanism();
     let mut stopped = Stopped { context, paused: &mut paused };
     pool::carry_out(pool::decide_copy(&mechanism, &mut space.pool, promised), &mut stopped)?;
     let returned = paused.returned();
@@ -61,7 +61,7 @@ pub fn serve_copy(
 }
 
 fn serve_by_pool(stopped: &mut Stopped, space: &mut Space, call: &Call) -> Result<Outcome, PauseError> {
-    let mechanism = stopped.context.rewriting.in_force();
+    let mechanism = stopped.context.rewriting.applied_mechanism();
     pool::carry_out(pool::decide(&mechanism, &mut space.pool, call), stopped)
 }
 
@@ -98,7 +98,7 @@ fn fork(stopped: &mut Stopped) -> io::Result<Option<Call>> {
     if has_other_threads && stopped.context.findings.group_limits.of(tid, size)?.may_refuse_copies {
         return Ok(Some(Call::OnRange { address: 0, bytes: MAX_USER_END, operation: RangeOperation::NeedBasePages }));
     }
-    Ok(rseq_pages(tid, stopped.context.rewriting.in_force().base))
+    Ok(rseq_pages(tid, stopped.context.rewriting.applied_mechanism().base))
 }
 
 /// Whether a call that creates a process gives it a copy of the memory.
@@ -150,7 +150,7 @@ fn process_madvise(stopped: &mut Stopped, space: &mut Space) -> Result<Outcome, 
 /// pages from now on.
 fn userfaultfd(stopped: &Stopped, [descriptor, what, argument, ..]: [u64; 6]) -> io::Result<Option<Call>> {
     let tid = stopped.paused.tid();
-    let file = if_shown(if_there(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
+    let file = if_permitted(if_exists(fs::read_link(format!("/proc/{tid}/fd/{}", descriptor as i32))))?;
     // The argument of UFFDIO_REGISTER begins with the range. That of UFFDIO_MOVE has the source and the length as second and
     // third word.
     let mut words = [0u8; 24];
@@ -269,7 +269,7 @@ mod tests {
                 views.reserve(1 << 31, 3 << 30);
                 let before = views.clone();
                 let call = call_of(number, arguments).unwrap();
-                let outcome = pool::carry_out(pool::decide(&rewriting.in_force(), &mut views, &call), &mut FakeKernel);
+                let outcome = pool::carry_out(pool::decide(&rewriting.applied_mechanism(), &mut views, &call), &mut FakeKernel);
                 prop_assert_eq!(outcome, Ok(Outcome::Pass), "{:?}", call);
                 prop_assert_eq!(&views, &before, "{:?}", call);
             }

@@ -20,7 +20,7 @@
 //! * A process that left its group, or its tracer (CLONE_UNTRACED), is killed each time it becomes a child of the
 //!   subreaper. Its descendants survive only as long as they win this race every time, so eventually they lose.
 //!
-//! If [`PATIENCE`] passes without any death, the remaining processes will not die: they wait in the kernel and ignore
+//! If [`NO_DEATH_TIMEOUT`] passes without any death, the remaining processes will not die: they wait in the kernel and ignore
 //! signals, their cgroup is frozen, or they belong to another user. Then the subreaper ends without them.
 //!
 //! A subreaper is a fork of a program that may have other threads, so it makes only system calls and does not allocate.
@@ -36,13 +36,13 @@ use std::time::Duration;
 
 pub use helper::insert_subreaper;
 pub use shared_status::{is_ending, monotonic_ns};
-pub use tree::{Root, Subreaper};
+pub use tree::{RootOutcome, Subreaper};
 
 /// Asks a subreaper to kill everything and end.
 pub const END: libc::c_int = libc::SIGTERM;
 
 /// How long a subreaper keeps killing while no process dies.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const NO_DEATH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Makes this process a subreaper with every signal blocked, and forks. Returns the child's PID in the subreaper, and
 /// `None` in the child, whose signal mask is the original one.

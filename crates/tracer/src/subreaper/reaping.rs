@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
-use super::{END, PATIENCE};
+use super::{END, NO_DEATH_TIMEOUT};
 
 /// Interval at which surviving processes are killed again.
 pub(super) const KILL_AGAIN: Duration = Duration::from_millis(20);
@@ -77,7 +77,7 @@ pub(super) unsafe fn wait_for_signal(until: Option<Instant>) -> Option<libc::c_i
 }
 
 /// Kills the children, and the processes that become children as a result, until none is left. Gives up if none of them
-/// may be killed (a setuid program of another user), and after [`PATIENCE`] without a death. Returns whether none is
+/// may be killed (a setuid program of another user), and after [`NO_DEATH_TIMEOUT`] without a death. Returns whether none is
 /// left. (A kernel without CONFIG_PROC_CHILDREN lists no children; a tree's tracer kills them anyway.)
 ///
 /// # Safety
@@ -99,7 +99,7 @@ pub(super) unsafe fn kill_all() -> bool {
                 0 => killed = true,
                 _ => refused = true,
             });
-            if refused && !killed || last_death.get().elapsed() >= PATIENCE {
+            if refused && !killed || last_death.get().elapsed() >= NO_DEATH_TIMEOUT {
                 return false;
             }
             wait_for_signal(Instant::now().checked_add(KILL_AGAIN));

@@ -14,7 +14,7 @@ use crate::child;
 
 /// What happened to the root of an untraced tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Root {
+pub enum RootOutcome {
     /// It still runs.
     Runs,
     /// It ended by itself.
@@ -117,13 +117,13 @@ impl Subreaper {
     }
 
     /// Waits at most this long for the end of an untraced root.
-    pub fn wait_for_root(&self, patience: Duration) -> Root {
-        let ended = |(status, at_ns)| Root::Ended { status, at_ns };
+    pub fn wait_for_root(&self, patience: Duration) -> RootOutcome {
+        let ended = |(status, at_ns)| RootOutcome::Ended { status, at_ns };
         match self.end_of_root(patience) {
             Some(end) => ended(end),
-            None if !self.is_over() => Root::Runs,
+            None if !self.is_over() => RootOutcome::Runs,
             // It may have ended by itself between the two checks.
-            None => self.end_of_root(Duration::ZERO).map_or(Root::Killed, ended),
+            None => self.end_of_root(Duration::ZERO).map_or(RootOutcome::Killed, ended),
         }
     }
 

@@ -27,7 +27,7 @@ use nix::unistd::isatty;
 
 use crate::user::User;
 use message::Channel;
-use outer::Outer;
+use outer::PagelabTerminal;
 use pty::Pty;
 
 pub use monitor::{MonitorSetup, insert_monitor};
@@ -36,7 +36,7 @@ pub use relay::Relay;
 /// The terminal with which a command is started.
 pub struct Terminal {
     pty: Pty,
-    outer: Outer,
+    outer: PagelabTerminal,
     is_replaced: [bool; 3],
     ours: Channel,
     monitors: Channel,
@@ -47,7 +47,7 @@ impl Terminal {
     /// is a terminal.
     pub fn in_place_of(streams: [RawFd; 3], user: &User) -> io::Result<Option<Terminal>> {
         let is_replaced = streams.map(is_terminal);
-        let Some(outer) = Outer::of(streams, is_replaced)? else { return Ok(None) };
+        let Some(outer) = PagelabTerminal::of(streams, is_replaced)? else { return Ok(None) };
         let pty = Pty::open(user.uid)?;
         outer.copy_size_to(pty.ours.as_raw_fd());
         let (ours, monitors) = Channel::pair()?;
@@ -84,7 +84,7 @@ pub struct CommandTerminal {
     pub command: libc::pid_t,
     ours: Channel,
     pty: OwnedFd,
-    outer: Outer,
+    outer: PagelabTerminal,
 }
 
 /// Whether the descriptor is a terminal's.

@@ -1,4 +1,4 @@
-//! [`Outer`]: pagelab's own terminal, with its descriptors, its modes, its size, and the process group in the foreground.
+//! [`PagelabTerminal`]: pagelab's own terminal, with its descriptors, its modes, its size, and the process group in the foreground.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use nix::sys::stat::{SFlag, fstat};
 use nix::unistd::{getpgrp, tcgetpgrp};
 
 /// pagelab's terminal as seen by the relay.
-pub struct Outer {
+pub struct PagelabTerminal {
     /// Source of keys. If it cannot be read, it is used only for modes and size.
     input: OwnedFd,
     can_read: bool,
@@ -20,9 +20,9 @@ pub struct Outer {
     command_may_read: bool,
 }
 
-impl Outer {
+impl PagelabTerminal {
     /// The terminal behind these standard streams; `None` if none of them is a terminal.
-    pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<Outer>> {
+    pub fn of(streams: [RawFd; 3], is_terminal: [bool; 3]) -> io::Result<Option<PagelabTerminal>> {
         let terminals = |order: [usize; 3]| order.into_iter().filter(|at| is_terminal[*at]).map(|at| streams[at]);
         let Some(first) = terminals([0, 1, 2]).next() else { return Ok(None) };
         let output = terminals([1, 2, 0]).find(|stream| mode(*stream) != OFlag::O_RDONLY);
@@ -39,7 +39,7 @@ impl Outer {
         // In a pipe the keys may be meant for another command. Then the command gets the foreground only when it reads,
         // as under sudo.
         let in_pipe = is_pipe(streams[0]) || is_pipe(streams[1]);
-        Ok(Some(Outer { input, can_read, output, command_may_read: is_terminal[0] && !in_pipe }))
+        Ok(Some(PagelabTerminal { input, can_read, output, command_may_read: is_terminal[0] && !in_pipe }))
     }
 
     /// The descriptor on which modes are set.

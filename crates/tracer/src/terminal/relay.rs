@@ -10,7 +10,7 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 
 use super::CommandTerminal;
 use super::message::{Channel, Message, Modes};
-use super::outer::{self, Outer};
+use super::outer::{self, PagelabTerminal};
 
 /// Bytes copied at a time, and the limit of pending bytes in each direction.
 const CHUNK_BYTES: usize = 4096;
@@ -92,7 +92,7 @@ fn spawn(command_terminal: CommandTerminal, handled: SigSet) -> io::Result<(Join
 struct RelayThread {
     channel: Channel,
     pty: OwnedFd,
-    outer: Outer,
+    outer: PagelabTerminal,
     signals: SignalFd,
     stopped: OwnedFd,
     /// Whether the command may read. Then pagelab's terminal is raw, and keys are passed to the command.

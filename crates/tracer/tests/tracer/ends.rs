@@ -57,8 +57,8 @@ impl Witness for Everything {
         self.freed_bytes += end - start;
     }
 
-    fn extent(&self) -> Extent {
-        Extent::All
+    fn inspected_removals(&self) -> InspectedRemovals {
+        InspectedRemovals::All
     }
 
     fn replaces(&mut self, _: libc::pid_t) {
@@ -117,15 +117,17 @@ fn the_wall_time_includes_only_inspections_within_it() {
         let since = Instant::now();
         let Ended { wall_s, tracer_s, inspection_times, .. } = inspected(line);
         let all_s = since.elapsed().as_secs_f64();
-        for (took_s, count) in
-            [(inspection_times.apart_s, apart), (inspection_times.within_s, within), (inspection_times.after_s, after)]
-        {
+        for (took_s, count) in [
+            (inspection_times.excluded_s, apart),
+            (inspection_times.included_s, within),
+            (inspection_times.after_root_s, after),
+        ] {
             assert!(took_s >= inspection_s * count && (count > 0.0 || took_s == 0.0), "{line}: {took_s}");
         }
-        // This holds however slow the machine is: `apart_s` and `after_s` are not in the wall time, and `within_s` is.
+        // This holds however slow the machine is: `excluded_s` and `after_root_s` are not in the wall time, and `included_s` is.
         assert!(
-            wall_s >= inspection_times.within_s
-                && wall_s <= all_s - inspection_times.apart_s - inspection_times.after_s,
+            wall_s >= inspection_times.included_s
+                && wall_s <= all_s - inspection_times.excluded_s - inspection_times.after_root_s,
             "{line}: {wall_s} of {all_s} s"
         );
         assert!(wall_s > 0.0 && tracer_s >= inspection_s * (apart + within + after), "{line}: {wall_s} {tracer_s}");

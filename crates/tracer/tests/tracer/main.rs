@@ -32,7 +32,9 @@ use policy::size::PageSize;
 use policy::{Granularity, Policy};
 use study::trial::Exit;
 use testing::skip;
-use tracer::{Ended, Extent, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare};
+use tracer::{
+    Ended, InspectedRemovals, Launch, LaunchError, Leftovers, Pace, Refusal, Rewriting, User, Witness, run, run_bare,
+};
 
 // ---- what the tests use ----
 

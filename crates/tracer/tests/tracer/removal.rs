@@ -62,8 +62,8 @@ impl Witness for Present {
         self.ways.push(way);
     }
 
-    fn extent(&self) -> Extent {
-        Extent::All
+    fn inspected_removals(&self) -> InspectedRemovals {
+        InspectedRemovals::All
     }
 }
 

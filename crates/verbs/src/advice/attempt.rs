@@ -18,7 +18,7 @@ use tracer::environment::Variables;
 
 use super::goal::Goal;
 use crate::failure::{Failure, error_chain};
-use crate::inspect::at_exit::CommandWitness;
+use crate::inspect::at_exit::CommandInspector;
 
 /// What was observed in one run of the program.
 pub struct ObservedRun {
@@ -190,7 +190,7 @@ fn run(
     session: &Session,
 ) -> Result<Result<ObservedRun, String>, Failure> {
     let rewriting = Rewriting::of(policy, session.host().page_sizes());
-    let mut witness = CommandWitness::new(inspector()?, inspector()?, None)?.looking_for(variable);
+    let mut witness = CommandInspector::new(inspector()?, inspector()?, None)?.looking_for(variable);
     let result = run_once(work, &rewriting, &mut witness);
     let memory = witness.finish()?;
     super::fail_if_stopped()?;

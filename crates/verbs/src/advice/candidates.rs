@@ -8,7 +8,7 @@ use host::{Host, THP, thp_size_enabled};
 use policy::cause::Cause;
 use policy::inspect::{Inspection, Region};
 use policy::judge::Rules;
-use policy::remedy::{Change, Deciding, Memory, Remedy, remedies};
+use policy::remedy::{Change, DecidingFiles, Memory, Remedy, remedies};
 use policy::size::PageSize;
 use policy::{Granularity, PageSizes, Policy};
 
@@ -155,7 +155,7 @@ fn remedies_for(size: PageSize, takes_pool: bool, by_default: &Inspection, regio
         is_pmd: takes_pool,
         length_bytes: region.accessible_bytes,
         runtimes: &by_default.runtimes,
-        deciding: Deciding { size: rules.deciding(size), mounted_file: None, lacks_file_folios: false },
+        deciding: DecidingFiles { size: rules.deciding(size), mounted_file: None, lacks_file_folios: false },
         // Attempts create the pool pages that they need, so pages that are free now do not count.
         free_pool_pages: 0,
     };

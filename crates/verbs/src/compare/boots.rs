@@ -4,7 +4,7 @@ use host::Host;
 use policy::{DirectMapLeaves, Granularity, Policy};
 use results::store::Store;
 use study::comparison::Comparison;
-use study::stats::boots::{self, Part, same_design};
+use study::stats::boots::{self, MeasuredBoots, same_design};
 
 use crate::failure::{Failure, report};
 use crate::merge::parts;
@@ -34,13 +34,13 @@ pub fn policies(named: &[Policy], host: &Host) -> Result<Vec<Policy>, Failure> {
 /// # Errors
 /// The boots cannot be merged.
 pub fn publish_with(store: &Store, comparison: &Comparison, forms: &Forms) -> Result<(), Failure> {
-    let Some(own) = Part::of(comparison) else { return Ok(()) };
+    let Some(own) = MeasuredBoots::of(comparison) else { return Ok(()) };
     let stored = parts::of_store(store).unwrap_or_else(|error| {
         report(format_args!("pagelab: only this boot is shown: {}", results::printable(&error.to_string())));
         Vec::new()
     });
     let others = stored.into_iter().filter(|part| same_design(&own, part).is_ok());
-    let mut parts: Vec<Part> = others.chain([own.clone()]).collect();
+    let mut parts: Vec<MeasuredBoots> = others.chain([own.clone()]).collect();
     // Two parts may each match a part with a single arm and still not match each other, so the part with the most arms
     // is used.
     let fullest = boots::part_with_most_arms(&parts).unwrap_or(&own).clone();

@@ -3,7 +3,7 @@
 use platform::Blame;
 use study::comparison::{Admission, Comparison, Ended};
 use study::control::Role;
-use study::stats::boots::Part;
+use study::stats::boots::MeasuredBoots;
 use study::stats::{Analysis, Outcome};
 use study::trial::Arm;
 use tracer::signals;
@@ -18,7 +18,7 @@ pub fn exit(comparison: &Comparison, blame: Blame) -> Result<(), Failure> {
     match &comparison.ended {
         Ended::Failed { message } => Err(failed(message.clone() + &stored(comparison), blame)),
         Ended::TooSlow { message } => Err(Failure::NoResult(message.clone() + &stored(comparison))),
-        Ended::Time if comparison.analysis.is_none() && Part::of(comparison).is_none() => Err(Failure::NoResult(
+        Ended::Time if comparison.analysis.is_none() && MeasuredBoots::of(comparison).is_none() => Err(Failure::NoResult(
             "there is no result: the time was up before the first block that counts was complete; give more time with \
              --max-time"
                 .into(),
@@ -62,7 +62,7 @@ fn stored(comparison: &Comparison) -> String {
 pub fn has_results(comparison: &Comparison) -> bool {
     match comparison.ended {
         Ended::Failed { .. } | Ended::TooSlow { .. } | Ended::NothingAdmitted => false,
-        Ended::Time => comparison.analysis.is_some() || Part::of(comparison).is_some(),
+        Ended::Time => comparison.analysis.is_some() || MeasuredBoots::of(comparison).is_some(),
         _ => true,
     }
 }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use host::Host;
-use host::direct_map::{self, Changes, Feature, Leaves, Marker, Standing, Status};
+use host::direct_map::{self, Availability, Changes, Feature, Leaves, Marker, Status};
 use policy::size::{PageSize, format_bytes};
 use policy::{DirectMapLeaves, Granularity, Policy};
 use results::grid::plain;
@@ -122,8 +122,8 @@ fn features_text(features: &[Feature]) -> String {
 }
 
 fn standings_text(status: &Status) -> String {
-    let rows = status.standings.iter().rev().map(|(leaf, standing)| {
-        let (word, how) = words(standing);
+    let rows = status.availabilities.iter().rev().map(|(leaf, availability)| {
+        let (word, how) = words(availability);
         [policy(DirectMapLeaves::Of(*leaf)), word.to_string(), how.map(ToString::to_string).unwrap_or_default()]
     });
     let mixed = is_mixed(status).then(|| [policy(DirectMapLeaves::Mixed), "now".to_string(), String::new()]);
@@ -140,12 +140,12 @@ fn policy(leaf: DirectMapLeaves) -> String {
     Policy::plain(Granularity::DirectMap(leaf)).to_string()
 }
 
-fn words(standing: &Standing) -> (&'static str, Option<&Unsupported>) {
-    match standing {
-        Standing::Now => ("now", None),
-        Standing::ByDemotion(why) => ("by demotion", Some(why)),
-        Standing::OtherBoot(why) => ("no", Some(why)),
-        Standing::Unknown(why) => ("unknown", Some(why)),
+fn words(availability: &Availability) -> (&'static str, Option<&Unsupported>) {
+    match availability {
+        Availability::Now => ("now", None),
+        Availability::ByDemotion(why) => ("by demotion", Some(why)),
+        Availability::OtherBoot(why) => ("no", Some(why)),
+        Availability::Unknown(why) => ("unknown", Some(why)),
     }
 }
 
@@ -161,8 +161,8 @@ fn document(status: &Status) -> Value {
     };
     let features = status.features.iter();
     let features = features.map(|one| json!({ "name": one.name, "value": one.value, "meaning": one.meaning }));
-    let standings = status.standings.iter().map(|(leaf, standing)| {
-        let (word, why) = words(standing);
+    let availabilities = status.availabilities.iter().map(|(leaf, availability)| {
+        let (word, why) = words(availability);
         json!({
             "policy": policy(DirectMapLeaves::Of(*leaf)),
             "leaf_bytes": leaf.bytes(),
@@ -187,7 +187,7 @@ fn document(status: &Status) -> Value {
         "demoted": marker,
         "demoted_unreadable": marker_unreadable,
         "features": features.collect::<Vec<_>>(),
-        "policies": standings.chain(mixed).collect::<Vec<_>>(),
+        "policies": availabilities.chain(mixed).collect::<Vec<_>>(),
     })
 }
 

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::sim::machines;
-use policy::held_files::HeldFiles;
+use policy::held_files::FilesWithMemory;
 use policy::inspect::Pool;
 use policy::size::PageSize;
 use results::grid::plain;
@@ -56,7 +56,7 @@ fn model_machine() -> Fact {
     Fact { name: NAME, value: name.unwrap_or_else(|| "none".to_owned()), meaning, suitability: Suitability::Neutral }
 }
 
-fn text(lines: &[DoctorLine], facts: &[Fact], [hugetlb, tmpfs]: &[HeldFiles; 2], base: PageSize) -> String {
+fn text(lines: &[DoctorLine], facts: &[Fact], [hugetlb, tmpfs]: &[FilesWithMemory; 2], base: PageSize) -> String {
     let policies = lines.iter().map(|line| {
         let how = std::iter::once(line.how.clone()).chain(line.notes.iter().map(|note| format!("({note})")));
         [line.policy.to_string(), state(line).to_string(), needs_first(line, how.collect::<Vec<_>>().join(" "))]
@@ -88,7 +88,7 @@ fn document(
     lines: &[DoctorLine],
     facts: &[Fact],
     pools: &[Pool],
-    [hugetlb, tmpfs]: &[HeldFiles; 2],
+    [hugetlb, tmpfs]: &[FilesWithMemory; 2],
 ) -> serde_json::Value {
     let policies = lines.iter().map(|line| {
         json!({

@@ -42,7 +42,7 @@ fn switches() -> String {
     for knob in KNOBS {
         let memory: Vec<String> = knob.reaches.iter().map(|(label, reach)| reached(label, *reach)).collect();
         let switch = remedy::describe(&knob.changes());
-        let _ = writeln!(text, "| {switch} | {} | {} | {} |", memory.join("; "), knob.gives.describe(), knob.source);
+        let _ = writeln!(text, "| {switch} | {} | {} | {} |", memory.join("; "), knob.effect.describe(), knob.source);
     }
     text
 }

@@ -1,5 +1,5 @@
 //! `pagelab inspect -- COMMAND`: inspects each process of the command when it exits, and the largest one while it runs
-//! ([`CommandWitness`]).
+//! ([`CommandInspector`]).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -32,7 +32,7 @@ const MIN_NOTED_BYTES: u64 = 1 << 20;
 
 /// Inspects every process of a tree when the last task that uses its memory exits. Before that, looks for the moment at
 /// which memory is largest.
-pub struct CommandWitness {
+pub struct CommandInspector {
     inspector: Inspector,
     /// The kernel's supply of large pages when the command started.
     at_start: Supply,
@@ -61,21 +61,21 @@ pub struct CommandMemory {
     pub unseen: Vec<(u32, InspectError)>,
     /// The largest inspection before the exits; `None` with periodic looks.
     pub peak: Option<Peak>,
-    /// Whether the process with the most memory was executed with the variable given to [`CommandWitness::looking_for`].
+    /// Whether the process with the most memory was executed with the variable given to [`CommandInspector::looking_for`].
     pub has_variable: bool,
 }
 
-impl CommandWitness {
+impl CommandInspector {
     /// A witness that inspects with `inspector` at exits, and with `sampling` while the command runs. If periodic `looks` are
     /// given, they replace the sampling.
     pub fn new(
         inspector: Inspector,
         sampling: Inspector,
         looks: Option<PeriodicInspection>,
-    ) -> Result<CommandWitness, Failure> {
+    ) -> Result<CommandInspector, Failure> {
         let at_start = inspector.supply().map_err(Failure::input)?;
         let sampler = looks.is_none().then(|| Sampler::new(sampling, at_start.clone()));
-        Ok(CommandWitness {
+        Ok(CommandInspector {
             inspector,
             at_start,
             largest: None,
@@ -90,8 +90,8 @@ impl CommandWitness {
     }
 
     /// Also looks for a variable in the environment of each process that executes a program.
-    pub fn looking_for(self, variable: Option<String>) -> CommandWitness {
-        CommandWitness { variable, ..self }
+    pub fn looking_for(self, variable: Option<String>) -> CommandInspector {
+        CommandInspector { variable, ..self }
     }
 
     /// Stops the threads that inspect, after the command has ended.
@@ -113,7 +113,7 @@ impl CommandMemory {
     }
 }
 
-impl Witness for CommandWitness {
+impl Witness for CommandInspector {
     fn begins(&mut self, process: i32) {
         self.look_thread = self.looks.take().map(|looks| looks.spawn(process as u32));
         if let Some(sampler) = &mut self.sampler {
@@ -200,7 +200,7 @@ pub fn run(arguments: &Inspect) -> Result<(), Failure> {
     let rewriting = Rewriting::of(&Policy::DEFAULT, host.page_sizes());
     let inspector = super::detailed(Path::new("/"), arguments)?;
     let mut witness =
-        CommandWitness::new(inspector, super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments))?;
+        CommandInspector::new(inspector, super::sampling_inspector(arguments)?, PeriodicInspection::of(arguments))?;
     signals::catch(Forward::Same).map_err(Failure::input)?;
     let ended = tracer::run(&launch, &rewriting, Some(&mut witness), Leftovers::KillAfter(PATIENCE));
     // The thread that prints the looks may be blocked in a write. From here on, a further signal ends pagelab even

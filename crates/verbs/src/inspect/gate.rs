@@ -1,7 +1,7 @@
 //! `--require`: judges the memory that was inspected, and fails unless the memory meets every requirement.
 
 use policy::inspect::Inspection;
-use policy::requirement::{Gate, Judgement};
+use policy::requirement::{Judgement, RequirementCheck};
 use results::required;
 use serde_json::Value;
 
@@ -11,18 +11,18 @@ use crate::output::terminal_width;
 use crate::required::exit;
 
 /// For each requirement, what the inspections so far say about it.
-pub struct Gates(Vec<Gate>);
+pub struct RequirementChecks(Vec<RequirementCheck>);
 
 /// Whether each requirement is met.
 pub struct Judgements(Vec<Judgement>);
 
-impl Gates {
-    pub fn new(arguments: &Inspect) -> Gates {
-        Gates(arguments.require.iter().copied().map(Gate::new).collect())
+impl RequirementChecks {
+    pub fn new(arguments: &Inspect) -> RequirementChecks {
+        RequirementChecks(arguments.require.iter().copied().map(RequirementCheck::new).collect())
     }
 
     pub fn add(&mut self, inspection: &Inspection) {
-        self.0.iter_mut().for_each(|gate| gate.add(inspection));
+        self.0.iter_mut().for_each(|check| check.add(inspection));
     }
 
     /// Records that processes could not be inspected.
@@ -30,20 +30,20 @@ impl Gates {
         if processes > 0 {
             self.0
                 .iter_mut()
-                .for_each(|gate| gate.mark_incomplete(&format!("{processes} processes could not be inspected")));
+                .for_each(|check| check.mark_incomplete(&format!("{processes} processes could not be inspected")));
         }
     }
 
     pub fn judge(self) -> Judgements {
-        Judgements(self.0.into_iter().map(Gate::judge).collect())
+        Judgements(self.0.into_iter().map(RequirementCheck::judge).collect())
     }
 }
 
 impl Judgements {
     pub fn of(arguments: &Inspect, inspection: &Inspection) -> Judgements {
-        let mut gates = Gates::new(arguments);
-        gates.add(inspection);
-        gates.judge()
+        let mut checks = RequirementChecks::new(arguments);
+        checks.add(inspection);
+        checks.judge()
     }
 
     /// `text`, followed by the judgements as lines.

@@ -6,7 +6,7 @@ use policy::inspect::Summary;
 use results::{held_files, inspection};
 
 use super::Inspect;
-use super::gate::Gates;
+use super::gate::RequirementChecks;
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 
@@ -19,19 +19,19 @@ pub fn run(arguments: &Inspect, processes: &[u32]) -> Result<(), Failure> {
     let observer = if arguments.all { observer } else { observer.with_file_folios() };
     let inspector = super::inspector(observer, detail)?;
     let supply = inspector.supply().map_err(Failure::input)?;
-    let (mut seen, mut unseen, mut gates) = (Vec::new(), Vec::new(), Gates::new(arguments));
+    let (mut seen, mut unseen, mut checks) = (Vec::new(), Vec::new(), RequirementChecks::new(arguments));
     for pid in processes.iter().copied().filter(|pid| *pid != std::process::id()) {
         match inspector.process(pid, &supply) {
             Ok(inspection) => {
-                gates.add(&inspection);
+                checks.add(&inspection);
                 seen.push(Summary::of(&inspection));
             }
             Err(error) if is_without_memory(&error) => {}
             Err(error) => unseen.push((pid, error.to_string())),
         }
     }
-    gates.add_uninspected(unseen.len());
-    let judgements = gates.judge();
+    checks.add_uninspected(unseen.len());
+    let judgements = checks.judge();
     super::export(arguments, &seen)?;
     let base = page_sizes::base_page();
     let files = arguments.all.then(|| [census::hugetlb_files(), census::tmpfs_files(base)]);

@@ -73,7 +73,7 @@ fn at_peak(charges: Charges) -> AtPeak {
 
 #[cfg(test)]
 mod tests {
-    use study::memory_limit::Found;
+    use study::memory_limit::SearchResult;
     use study::trial::Exit;
 
     use super::*;
@@ -104,8 +104,12 @@ mod tests {
             limits_reached_above: 0,
             has_left: false,
         };
-        let found =
-            Found { limit_bytes: 1 << 20, too_small_bytes: Some(1 << 19), smallest_enough_bytes: 1 << 20, runs: 3 };
+        let found = SearchResult {
+            limit_bytes: 1 << 20,
+            too_small_bytes: Some(1 << 19),
+            smallest_enough_bytes: 1 << 20,
+            runs: 3,
+        };
         let failed = Some(Run { oom_kills: 1, ..unlimited });
         let limit = Ok(Limit { found, failed });
         let measured = Measured { policy: policy::Policy::DEFAULT, unlimited: Some(unlimited), limit };

@@ -16,7 +16,7 @@ use policy::size::format_bytes;
 use policy::{Modifier, Policy};
 use results::printable;
 use study::comparison::Admission;
-use study::memory_limit::{CONFIRMED_RUNS, Found, Start, smallest_limit};
+use study::memory_limit::{CONFIRMED_RUNS, SearchResult, SearchStart, smallest_limit};
 use study::trial::Exit;
 use tracer::Rewriting;
 use tracer::signals::{self, Forward};
@@ -87,7 +87,7 @@ impl Measured {
 /// The smallest limit under a policy.
 pub struct Limit {
     /// The limit, with the search that found it.
-    found: Found,
+    found: SearchResult,
     /// The run with the largest limit that was too small.
     failed: Option<Run>,
 }
@@ -169,7 +169,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
         return Ok(Measured::none(policy, None, why));
     }
     let at_peak = unlimited.at_peak;
-    let start = Start {
+    let start = SearchStart {
         peak_bytes: unlimited.peak_bytes,
         kept_bytes: at_peak.total_bytes.saturating_sub(at_peak.file_bytes),
         has_large_pages: rewriting.wants_large() || at_peak.huge_bytes > 0,
@@ -179,7 +179,7 @@ fn find(program: &Program, policy: &Policy, rewriting: &Rewriting, precision_rat
     let mut failed: Option<(u64, Run)> = None;
     let found = smallest_limit(start, |limit_bytes| {
         let one = run(program, rewriting, Some(limit_bytes), Some(time_limit))?;
-        let suffices = one.is_as(&unlimited);
+        let suffices = one.ended_like(&unlimited);
         let outcome = if suffices { "ends as without a limit".to_owned() } else { one.outcome() };
         progress.set(&format!("{policy}, limit {}: {}", format_bytes(limit_bytes), printable(&outcome)));
         if !suffices && failed.is_none_or(|(largest, _)| largest <= limit_bytes) {

@@ -50,7 +50,7 @@ pub struct Run {
 
 impl Run {
     /// Whether the run ended in the same way as the run without a limit.
-    pub fn is_as(&self, unlimited: &Run) -> bool {
+    pub fn ended_like(&self, unlimited: &Run) -> bool {
         self.exit == unlimited.exit && !self.is_too_slow && self.oom_kills == 0
     }
 

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::Args;
-use study::stats::boots::{self, Part};
+use study::stats::boots::{self, MeasuredBoots};
 
 use crate::failure::Failure;
 use crate::publish::{Forms, publish_merged};
@@ -40,7 +40,7 @@ pub fn run(arguments: &Merge) -> Result<(), Failure> {
 }
 
 /// The boots that measured a command; all of them if none is given.
-fn of_command(mut parts: Vec<Part>, command: &[OsString]) -> Result<Vec<Part>, Failure> {
+fn of_command(mut parts: Vec<MeasuredBoots>, command: &[OsString]) -> Result<Vec<MeasuredBoots>, Failure> {
     if command.is_empty() {
         return Ok(parts);
     }
@@ -56,8 +56,8 @@ fn of_command(mut parts: Vec<Part>, command: &[OsString]) -> Result<Vec<Part>, F
 }
 
 /// The commands that boots measured, without duplicates.
-fn commands(parts: &[Part]) -> Vec<String> {
-    let mut commands: Vec<String> = parts.iter().map(Part::command).collect();
+fn commands(parts: &[MeasuredBoots]) -> Vec<String> {
+    let mut commands: Vec<String> = parts.iter().map(MeasuredBoots::command).collect();
     commands.sort();
     commands.dedup();
     commands

@@ -6,7 +6,7 @@ use std::path::Path;
 use results::input;
 use results::store::Store;
 use serde_json::Value;
-use study::stats::boots::Part;
+use study::stats::boots::MeasuredBoots;
 
 use crate::failure::{Failure, error_chain, report};
 use crate::output::read_store;
@@ -18,7 +18,7 @@ const SQLITE: &[u8] = b"SQLite format 3\0";
 const MAX_DOCUMENT_BYTES: u64 = 256 << 20;
 
 /// The boots in a file: a store, or the output of `compare --arm-of-boot --json` or `merge --json`.
-pub fn of_file(path: &Path) -> Result<Vec<Part>, Failure> {
+pub fn of_file(path: &Path) -> Result<Vec<MeasuredBoots>, Failure> {
     let unreadable = |error: input::Error| Failure::about(path, error);
     let mut begin = Vec::new();
     let read = input::open(path).map_err(unreadable)?.take(SQLITE.len() as u64).read_to_end(&mut begin);
@@ -43,7 +43,7 @@ enum PartError {
     Malformed(#[from] serde_json::Error),
 }
 
-fn of_document(bytes: &[u8]) -> Result<Part, PartError> {
+fn of_document(bytes: &[u8]) -> Result<MeasuredBoots, PartError> {
     let text = std::str::from_utf8(bytes).map_err(|_| PartError::Unexpected("bytes that are not UTF-8".to_owned()))?;
     let document: Value =
         serde_json::from_str(text).map_err(|error| PartError::Unexpected(format!("invalid JSON ({error})")))?;
@@ -55,12 +55,12 @@ fn of_document(bytes: &[u8]) -> Result<Part, PartError> {
 
 /// The boots in a store. A comparison that cannot be read is left out with a warning, and the other comparisons still
 /// count.
-pub fn of_store(store: &Store) -> Result<Vec<Part>, Failure> {
+pub fn of_store(store: &Store) -> Result<Vec<MeasuredBoots>, Failure> {
     let mut parts = Vec::new();
     for summary in store.list().map_err(Failure::input)? {
         match store.load(summary.id) {
             Ok(comparison) => {
-                parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(Part::of));
+                parts.extend(Some(&comparison).filter(|one| one.design.is_over_boots()).and_then(MeasuredBoots::of));
             }
             Err(error) => {
                 let why = error_chain(&error);

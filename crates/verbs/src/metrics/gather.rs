@@ -5,7 +5,7 @@ use std::io;
 
 use census::inspect::{Detail, InspectError, Inspector, which};
 use census::{CensusError, Observer};
-use host::{Host, HostError, if_there};
+use host::{Host, HostError, if_exists};
 use policy::inspect::Supply;
 use results::metrics::{Group, GroupName, Look, MAX_GROUPS, System, Uninspected, bounded};
 
@@ -18,7 +18,7 @@ pub struct Gatherer {
 }
 
 /// A control group that was found, with its figures. Groups are identified by their printable name.
-struct Found {
+struct FoundGroup {
     group: Group,
     /// The path of the group in the kernel's spelling.
     path: String,
@@ -28,7 +28,7 @@ struct Found {
 }
 
 /// Why a process has no inspection.
-enum Outcome {
+enum NotInspected {
     /// The process has memory, but could not be inspected. The function selects the counter for the reason.
     Uninspected(fn(&mut Uninspected) -> &mut u64),
     /// The process has no memory: a kernel thread or a zombie.
@@ -77,7 +77,13 @@ impl Gatherer {
 
     /// Adds a process to its group. The group is read before the memory, so that a process that ends meanwhile still
     /// counts there.
-    fn add(&self, pid: u32, supply: &Supply, groups: &mut BTreeMap<String, Found>, without_group: &mut Uninspected) {
+    fn add(
+        &self,
+        pid: u32,
+        supply: &Supply,
+        groups: &mut BTreeMap<String, FoundGroup>,
+        without_group: &mut Uninspected,
+    ) {
         let memberships = memberships(&self.host, &pid.to_string());
         let inspected = self.inspector.process(pid, supply);
         let (path, memberships) = match memberships {
@@ -85,20 +91,20 @@ impl Gatherer {
             Ok(None) | Err(_) => (None, String::new()),
         };
         let Some(path) = path else {
-            match inspected.as_ref().map_err(outcome) {
+            match inspected.as_ref().map_err(not_inspected) {
                 // The process could be inspected, but its group is unknown: the process ended, or the group may not be
                 // read.
                 Ok(_) => without_group.failed += 1,
-                Err(Outcome::Uninspected(count)) => *count(without_group) += 1,
-                Err(Outcome::WithoutMemory) => {}
+                Err(NotInspected::Uninspected(count)) => *count(without_group) += 1,
+                Err(NotInspected::WithoutMemory) => {}
             }
             return;
         };
-        if matches!(inspected.as_ref().map_err(outcome), Err(Outcome::WithoutMemory)) {
+        if matches!(inspected.as_ref().map_err(not_inspected), Err(NotInspected::WithoutMemory)) {
             return;
         }
         let name = results::printable(&path);
-        let new = || Found {
+        let new = || FoundGroup {
             group: Group::new(GroupName::Path(name.clone())),
             path: path.clone(),
             memberships: Some(memberships),
@@ -108,15 +114,15 @@ impl Gatherer {
             found.memberships = None;
         }
         let group = &mut found.group;
-        match inspected.map_err(|error| outcome(&error)) {
+        match inspected.map_err(|error| not_inspected(&error)) {
             Ok(inspection) => group.totals.add(&inspection),
-            Err(Outcome::Uninspected(count)) => *count(&mut group.uninspected) += 1,
-            Err(Outcome::WithoutMemory) => {}
+            Err(NotInspected::Uninspected(count)) => *count(&mut group.uninspected) += 1,
+            Err(NotInspected::WithoutMemory) => {}
         }
     }
 
     /// The largest groups with what the kernel charges to them; the other groups are combined.
-    fn with_charges(&self, groups: BTreeMap<String, Found>) -> Result<Vec<Group>, HostError> {
+    fn with_charges(&self, groups: BTreeMap<String, FoundGroup>) -> Result<Vec<Group>, HostError> {
         let (mut memberships, mut all) = (BTreeMap::new(), Vec::new());
         for (name, found) in groups {
             memberships.extend(found.memberships.map(|memberships| (name, memberships)));
@@ -149,20 +155,20 @@ impl Gatherer {
 
 /// The control groups of a process; `None` if the process has ended.
 fn memberships(host: &Host, process: &str) -> io::Result<Option<String>> {
-    if_there(host.root().text(&format!("/proc/{process}/cgroup")))
+    if_exists(host.root().text(&format!("/proc/{process}/cgroup")))
 }
 
 /// Why a process was not inspected.
-fn outcome(error: &InspectError) -> Outcome {
+fn not_inspected(error: &InspectError) -> NotInspected {
     match error {
-        InspectError::KernelThread { .. } | InspectError::Zombie { .. } => Outcome::WithoutMemory,
+        InspectError::KernelThread { .. } | InspectError::Zombie { .. } => NotInspected::WithoutMemory,
         InspectError::NoSuchProcess { .. }
         | InspectError::Replaced { .. }
         | InspectError::Census(CensusError::Gone { .. } | CensusError::NoAddressSpace { .. }) => {
-            Outcome::Uninspected(|all| &mut all.ended)
+            NotInspected::Uninspected(|all| &mut all.ended)
         }
-        InspectError::Census(CensusError::Forbidden { .. }) => Outcome::Uninspected(|all| &mut all.forbidden),
-        _ => Outcome::Uninspected(|all| &mut all.failed),
+        InspectError::Census(CensusError::Forbidden { .. }) => NotInspected::Uninspected(|all| &mut all.forbidden),
+        _ => NotInspected::Uninspected(|all| &mut all.failed),
     }
 }
 

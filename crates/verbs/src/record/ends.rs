@@ -8,9 +8,9 @@ use std::io::{self, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
-use host::if_there;
+use host::if_exists;
 use results::input;
-use trace::{Block, Call, Event, Holds, Image, IndexEntry, ReadError, Reader, pace};
+use trace::{Block, Call, Event, Image, IndexEntry, PayloadKind, ReadError, Reader, pace};
 
 use super::OUTSIDE;
 use super::error::RecordError;
@@ -138,7 +138,7 @@ fn lost(path: &Path) -> String {
 }
 
 fn has_runs(places: &[IndexEntry]) -> bool {
-    places.iter().any(|place| place.prefix.holds == Holds::Runs)
+    places.iter().any(|place| place.prefix.payload_kind == PayloadKind::Runs)
 }
 
 /// The trace of one image of a process. An image is what runs between two execs.
@@ -195,7 +195,7 @@ fn executed(path: &Path) -> Option<(String, Option<String>)> {
     let mut reader = Reader::new(BufReader::new(input::open(path).ok()?)).ok()?;
     let last = match reader.places().ok()? {
         Some(places) => {
-            reader.seek(places.iter().rev().find(|place| place.prefix.holds == Holds::Events)?).ok()?;
+            reader.seek(places.iter().rev().find(|place| place.prefix.payload_kind == PayloadKind::Events)?).ok()?;
             last_event(reader.next_block().ok()??)
         }
         // There is no index, and the last block may belong to another thread, so the whole trace is read.
@@ -285,7 +285,7 @@ fn is_running(process: u32) -> bool {
 
 /// Whether a process has a live thread. The first thread may exit before the others.
 fn has_threads(process: u32) -> io::Result<bool> {
-    let Some(tasks) = if_there(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
+    let Some(tasks) = if_exists(std::fs::read_dir(format!("/proc/{process}/task")))? else { return Ok(false) };
     for task in tasks {
         let task = task?.file_name().to_str().and_then(|task| task.parse().ok());
         let state = task.map_or(Ok(None), host::task_state)?;

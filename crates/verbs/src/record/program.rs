@@ -7,7 +7,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
-use trace::executable::{Architecture, Begins, FIRST_BYTES, MAX_SCRIPTS, begins};
+use trace::executable::{Architecture, ExecutableKind, FIRST_BYTES, MAX_SCRIPTS, executable_kind};
 use tracer::LaunchError;
 
 use super::PLUGIN_VARIABLE;
@@ -47,13 +47,13 @@ impl Program {
         let mut name_of_program = name;
         let mut arguments = command.get(1..).unwrap_or_default().to_vec();
         for _ in 0..=MAX_SCRIPTS {
-            match begins(&first_bytes(&path)?) {
-                Begins::Program(architecture) => {
+            match executable_kind(&first_bytes(&path)?) {
+                ExecutableKind::Program(architecture) => {
                     return Ok(Program { architecture, path, name: name_of_program, arguments });
                 }
-                Begins::Foreign(what) => return Err(RecordError::Foreign { path, what }),
-                Begins::Unknown => return Err(RecordError::NotAProgram(path)),
-                Begins::Script(interpreter, argument) => {
+                ExecutableKind::Foreign(what) => return Err(RecordError::Foreign { path, what }),
+                ExecutableKind::Unknown => return Err(RecordError::NotAProgram(path)),
+                ExecutableKind::Script(interpreter, argument) => {
                     arguments.insert(0, path.into_os_string());
                     if let Some(argument) = argument {
                         arguments.insert(0, OsString::from_vec(argument));

@@ -1,7 +1,7 @@
 //! `pagelab restore`: restores settings that a killed run left changed.
 
 use clap::Args;
-use lease::{Fate, Recovered};
+use lease::{Recovered, ReportedOutcome};
 use serde_json::json;
 
 use crate::failure::Failure;
@@ -44,13 +44,13 @@ fn document(recovered: &Recovered) -> serde_json::Value {
             .settings
             .iter()
             .map(|setting| {
-                let (fate, detail) = match &setting.fate {
-                    Fate::Unchanged => ("unchanged", None),
-                    Fate::Restored => ("restored", None),
-                    Fate::Foreign { found } => ("changed_by_other", Some(found)),
-                    Fate::Failed { reason } => ("failed", Some(reason)),
+                let (outcome, detail) = match &setting.outcome {
+                    ReportedOutcome::Unchanged => ("unchanged", None),
+                    ReportedOutcome::Restored => ("restored", None),
+                    ReportedOutcome::Foreign { found } => ("changed_by_other", Some(found)),
+                    ReportedOutcome::Failed { reason } => ("failed", Some(reason)),
                 };
-                json!({ "path": setting.path, "before": setting.before, "fate": fate, "detail": detail })
+                json!({ "path": setting.path, "before": setting.before, "fate": outcome, "detail": detail })
             })
             .collect(),
         Recovered::Nothing | Recovered::Rebooted { .. } => Vec::new(),

@@ -52,7 +52,7 @@ pub struct Gathered<'a> {
 pub fn gathered<'a>(definition: &'a Definition, store: Option<&Store>) -> Result<Gathered<'a>, Failure> {
     let on_hosts = host_rows(definition, store)?;
     let on_models = model::rows(definition, store)?;
-    let lacking = outlook::outlook(definition, &on_hosts, &[]).as_ref().and_then(results::matrix::lacking);
+    let lacking = outlook::study_progress(definition, &on_hosts, &[]).as_ref().and_then(results::matrix::lacking);
     let hosts = hosts(definition, &on_hosts);
     let mut missing = missing(definition, &on_hosts, &on_models);
     let (of_series, on_hosts): (Vec<HostRow<'a>>, Vec<HostRow<'a>>) =

@@ -8,7 +8,7 @@ use study::guest::processor_of;
 use study::matrix::{Matrix, Row, kernels as axis};
 
 use super::guest_boots::{are_guests, boots_of, boots_wanted};
-use super::lowered::{arguments_in_system, lowered};
+use super::lowered::{arguments_in_system, compare_arguments};
 use super::over_boots::published_of_boot;
 use super::plan::HostRow;
 use crate::compare::in_guest;
@@ -49,8 +49,8 @@ impl Guests {
         of: OfStudy,
         store: &Store,
     ) -> Result<(), Failure> {
-        let Ok(planned) = &row.lowered else { return Ok(()) };
-        let host_words = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
+        let Ok(planned) = &row.compare_arguments else { return Ok(()) };
+        let host_words = compare_arguments(definition, row.workload).unwrap_or_else(|_| planned.clone()).words;
         in_guest::check_words(&host_words, self.lab.clock())?;
         let in_system = |sysroot: &Sysroot| {
             arguments_in_system(definition, row.workload, &sysroot.program()).map_err(Failure::Input)

@@ -1,4 +1,4 @@
-//! Converts a workload of a study to arguments of `compare` ([`Lowered`]), which define what is measured.
+//! Converts a workload of a study to arguments of `compare` ([`CompareArguments`]), which define what is measured.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use super::inputs;
 
 /// A workload as arguments of `compare`.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Lowered {
+pub struct CompareArguments {
     /// The arguments, without the store.
     pub words: Vec<String>,
     /// The arguments without parts that differ between installations. They identify what is measured.
@@ -24,7 +24,7 @@ const PAGELAB: &str = "pagelab";
 const TRIAL_TIME: &str = "1h";
 
 /// The arguments for a workload, or why this host cannot measure it.
-pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, String> {
+pub fn compare_arguments(definition: &Definition, workload: &Workload) -> Result<CompareArguments, String> {
     if let Some(why) = &workload.missing {
         return Err(why.clone());
     }
@@ -44,7 +44,7 @@ pub fn lowered(definition: &Definition, workload: &Workload) -> Result<Lowered, 
     let subject = words(definition, &workload.with_input_paths(inputs::portable_name), &here, PAGELAB);
     let words = words(definition, &inputs::with_current_paths(workload), &here, &pagelab);
     let words = of_this_host(workload).chain(with_seed(definition, words)).collect();
-    Ok(Lowered { words, subject, left_out })
+    Ok(CompareArguments { words, subject, left_out })
 }
 
 /// The arguments for a workload in a guest that uses another system's files, or why the workload cannot be measured there:
@@ -54,7 +54,7 @@ pub fn arguments_in_system(
     workload: &Workload,
     program: &Path,
 ) -> Result<Vec<String>, String> {
-    lowered(definition, workload)?;
+    compare_arguments(definition, workload)?;
     if let Some(input) = workload.inputs.first() {
         return Err(format!(
             "{}: its input {} is made on this host, and the guest has the files of another system (sysroot); use files of that system",

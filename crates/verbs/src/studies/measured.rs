@@ -107,7 +107,11 @@ fn on_host(definition: &Definition, row: &HostRow<'_>, host: &KnownHost) -> Vec<
         let without = |name: &String| Row::without(name, label, policies, &row.progress.why());
         return row.workload.row_names().iter().map(without).collect();
     };
-    let left_out = row.lowered.as_ref().map(|lowered| lowered.left_out.as_slice()).unwrap_or_default();
+    let left_out = row
+        .compare_arguments
+        .as_ref()
+        .map(|compare_arguments| compare_arguments.left_out.as_slice())
+        .unwrap_or_default();
     let rebuilt = row.ran.get(&comparison.id).and_then(|ran| rebuilt(ran, &row.programs));
     let note = rebuilt.map(|program| format!("this host has another build of {program} than the measured one"));
     let of = |name: &str, comparison: &Comparison| {

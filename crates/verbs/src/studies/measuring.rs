@@ -9,7 +9,7 @@ use study::runner::{Gap, Pause};
 
 use super::arguments::Run;
 use super::inputs;
-use super::lowered::lowered;
+use super::lowered::compare_arguments;
 use super::plan::{HostRow, Progress};
 use super::programs::Subject;
 use crate::compare::in_study;
@@ -98,17 +98,17 @@ fn try_measure(
     store: &Store,
     part: Part,
 ) -> Result<Outcome, Failure> {
-    let Ok(planned) = &row.lowered else { return Ok((None, Ok(()))) };
+    let Ok(planned) = &row.compare_arguments else { return Ok((None, Ok(()))) };
     inputs::prepare(row.workload)?;
     // The arguments are made again, because the paths of inputs are known only now.
-    let lowered = lowered(definition, row.workload).unwrap_or_else(|_| planned.clone());
+    let compare_arguments = compare_arguments(definition, row.workload).unwrap_or_else(|_| planned.clone());
     let started_unix_s = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
     let gap = if part.is_last { Gap::Nothing } else { Gap::Others };
     let resumed = row.open().filter(|_| !is_new(row, arguments)).cloned();
     let resumed = resumed.map(|comparison| row.resumed(comparison, gap, store, started_unix_s)).transpose()?;
     let study = InStudy { of: of_row(definition, row), resumed, pause: part.pause };
     let kept_in = ["--store".to_owned(), store.path().to_string_lossy().into_owned()];
-    let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(lowered.words).collect();
+    let words: Vec<String> = arguments.added().into_iter().chain(kept_in).chain(compare_arguments.words).collect();
     let ran = in_study::run(&words, store, study);
     let cleared = inputs::remove_trial_copies(row.workload);
     let (measured, exit) = ran?;
@@ -119,7 +119,8 @@ fn try_measure(
 
 /// The identity of a row's comparison in its study.
 pub fn of_row(definition: &Definition, row: &HostRow<'_>) -> OfStudy {
-    let compare = row.lowered.as_ref().map(|lowered| lowered.subject.clone()).unwrap_or_default();
+    let compare =
+        row.compare_arguments.as_ref().map(|compare_arguments| compare_arguments.subject.clone()).unwrap_or_default();
     OfStudy {
         study: definition.name.clone(),
         workload: row.workload.name.clone(),

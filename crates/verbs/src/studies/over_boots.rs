@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use study::comparison::{Comparison, Invocation};
 use study::definition::{Definition, Published, Suite};
 use study::machine::{Execution, Machine};
-use study::matrix::{Matrix, Origin, Row, boots as axis};
+use study::matrix::{Matrix, Row, RowSource, boots as axis};
 use study::metric::Unit;
-use study::stats::boots::{self, MergeError, Part};
+use study::stats::boots::{self, MeasuredBoots, MergeError};
 
 use super::lowered::is_over_boots;
 use super::plan::HostRow;
@@ -68,7 +68,7 @@ fn of_execution(execution: Execution) -> String {
 /// The merged result of boots for a workload.
 fn joined(definition: &Definition, row: &HostRow<'_>, machine: &str, comparisons: &[&Comparison]) -> Row {
     let (name, policies) = (&row.workload.name, &definition.policies);
-    let parts: Vec<Part> = comparisons.iter().filter_map(|comparison| Part::of(comparison)).collect();
+    let parts: Vec<MeasuredBoots> = comparisons.iter().filter_map(|comparison| MeasuredBoots::of(comparison)).collect();
     let joined = match boots::merge(&of_one_command(parts)) {
         Ok(merged) => Row::of_boots(name, machine, policies, &merged),
         Err(MergeError::Nothing) => Row::without(name, machine, policies, &row.progress.why()),
@@ -97,9 +97,10 @@ fn mark_if_emulated(row: Row, comparisons: &[&Comparison]) -> Row {
 }
 
 /// Gives all parts the same command: comparisons of one subject differ only in pagelab's path on each host.
-fn of_one_command(parts: Vec<Part>) -> Vec<Part> {
+fn of_one_command(parts: Vec<MeasuredBoots>) -> Vec<MeasuredBoots> {
     let first: Option<Invocation> = parts.first().map(|part| part.invocation.clone());
-    let alike = |part: Part| Part { invocation: first.clone().unwrap_or(part.invocation.clone()), ..part };
+    let alike =
+        |part: MeasuredBoots| MeasuredBoots { invocation: first.clone().unwrap_or(part.invocation.clone()), ..part };
     parts.into_iter().map(alike).collect()
 }
 
@@ -140,7 +141,7 @@ pub fn of_boots(definition: &Definition, rows: &[HostRow<'_>], published: &[Publ
         return None;
     }
     let of_row = |row: &HostRow<'_>| {
-        let origin = |known: &Origin| {
+        let origin = |known: &RowSource| {
             let comparison = row.stored.iter().find(|one| Some(one.id) == known.comparison);
             comparison.map_or_else(|| known.clone(), |comparison| row.origin(comparison))
         };

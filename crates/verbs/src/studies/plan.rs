@@ -7,12 +7,12 @@ use results::store::{OfStudy, Resumption, Store};
 use study::comparison::{Comparison, Ended};
 use study::definition::{Definition, HOST, Workload};
 use study::machine::Machine;
-use study::matrix::Origin;
+use study::matrix::RowSource;
 use study::metric::names;
 use study::runner::Gap;
 
 use super::lacking::check_dependencies;
-use super::lowered::{Lowered, is_over_boots, lowered};
+use super::lowered::{CompareArguments, compare_arguments, is_over_boots};
 use super::programs::{Files, Programs, Subject, rebuilt};
 use super::{guest_boots, inputs};
 use crate::compare::in_study;
@@ -23,7 +23,7 @@ use crate::failure::Failure;
 pub struct HostRow<'a> {
     pub workload: &'a Workload,
     /// The arguments of `compare` that measure the workload, or why this host cannot.
-    pub lowered: Result<Lowered, String>,
+    pub compare_arguments: Result<CompareArguments, String>,
     /// The stored comparisons of the workload on all hosts, oldest first.
     pub stored: Vec<Comparison>,
     /// The programs that each comparison ran, by the comparison's number.
@@ -84,22 +84,26 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
         return Ok(Vec::new());
     }
     let machine = Host::open("/").and_then(|host| host.machine()).map_err(Failure::input)?;
-    let all: Vec<Result<Lowered, String>> =
-        definition.workloads.iter().map(|workload| lowered(definition, workload)).collect();
+    let all: Vec<Result<CompareArguments, String>> =
+        definition.workloads.iter().map(|workload| compare_arguments(definition, workload)).collect();
     let wanted: BTreeSet<Vec<String>> = all.iter().flatten().map(|one| identity(definition, &one.subject)).collect();
     let mut stored = by_arguments(definition, store, &wanted)?;
     let mut files = Files::default();
-    let rows = definition.workloads.iter().zip(all.iter().cloned()).map(|(workload, lowered)| {
-        if let Ok(lowered) = &lowered {
-            in_study::check(&lowered.words)
+    let rows = definition.workloads.iter().zip(all.iter().cloned()).map(|(workload, compare_arguments)| {
+        if let Ok(compare_arguments) = &compare_arguments {
+            in_study::check(&compare_arguments.words)
                 .map_err(|error| Failure::Input(format!("workload {:?}: {error}", workload.name)))?;
         }
-        let subject = lowered.as_ref().map(|lowered| identity(definition, &lowered.subject)).unwrap_or_default();
+        let subject = compare_arguments
+            .as_ref()
+            .map(|compare_arguments| identity(definition, &compare_arguments.subject))
+            .unwrap_or_default();
         let (stored, ran) = stored.remove(&subject).unwrap_or_default();
         let programs = files.of(workload);
         let is_new_boot = stored.iter().all(|one| one.machine.boot_id != machine.boot_id);
-        let lowered = lowered.and_then(|lowered| check_dependencies(workload, &workload.command).map(|()| lowered));
-        let progress = match &lowered {
+        let compare_arguments = compare_arguments
+            .and_then(|compare_arguments| check_dependencies(workload, &workload.command).map(|()| compare_arguments));
+        let progress = match &compare_arguments {
             Err(why) => Progress::Refused(why.clone()),
             Ok(_) if guest_boots::are_guests(definition) => {
                 guest_boots::done(definition, &stored).map_or(Progress::Missing, |id| Progress::Done { id })
@@ -111,7 +115,7 @@ pub fn host_rows<'a>(definition: &'a Definition, store: Option<&Store>) -> Resul
             Progress::Missing => inputs::failure(workload).map_or(Progress::Missing, Progress::Unmade),
             progress => progress,
         };
-        Ok(HostRow { workload, lowered, stored, ran, programs, is_new_boot, progress })
+        Ok(HostRow { workload, compare_arguments, stored, ran, programs, is_new_boot, progress })
     });
     rows.collect()
 }
@@ -222,15 +226,15 @@ pub fn max_time_s(definition: &Definition) -> f64 {
 
 impl HostRow<'_> {
     /// The origin of one of the row's comparisons: the command that reproduces it, and the programs that ran.
-    pub fn origin(&self, comparison: &Comparison) -> Origin {
-        let again = self.lowered.as_ref().map(|lowered| {
+    pub fn origin(&self, comparison: &Comparison) -> RowSource {
+        let again = self.compare_arguments.as_ref().map(|compare_arguments| {
             let words = ["pagelab", "compare"].map(str::to_owned);
-            vec![words.into_iter().chain(lowered.subject.iter().cloned()).collect()]
+            vec![words.into_iter().chain(compare_arguments.subject.iter().cloned()).collect()]
         });
-        Origin {
+        RowSource {
             commands: again.unwrap_or_else(|_| vec![comparison.invocation.pagelab.clone()]),
             programs: self.ran.get(&comparison.id).cloned().unwrap_or_default(),
-            ..Origin::of(comparison)
+            ..RowSource::of(comparison)
         }
     }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use results::matrix::{self as shown, Report as Shown, SampleSource, Weighed};
+use results::matrix::{self as shown, CountedCosts, Report as Shown, SampleSource};
 use study::definition::Definition;
 
 use super::arguments::{Export, Report};
@@ -27,7 +27,7 @@ pub fn report(arguments: &Report) -> Result<(), Failure> {
         matrix: &gathered.matrix,
         over_boots: gathered.over_boots.as_ref(),
         forms: gathered.forms,
-        counted: gathered.counted.as_ref().map(|one| Weighed { counted: one.counted, table: one.table() }),
+        counted: gathered.counted.as_ref().map(|one| CountedCosts { counted: one.counted, table: one.table() }),
         series: gathered.series,
         over_variants: &gathered.over_variants,
         hosts: gathered.hosts,

@@ -8,7 +8,7 @@ use results::store::Store;
 use study::comparison::{Comparison, Ended};
 use study::definition::Definition;
 use study::plan::min_blocks_to_stop;
-use study::rounds::{Outlook, SLICE_RATIO, next};
+use study::rounds::{SLICE_RATIO, StudyProgress, next};
 use study::runner::Pause;
 
 use super::arguments::Run;
@@ -74,13 +74,13 @@ impl Rounds<'_, '_> {
         pool
     }
 
-    /// How much of the answer is decided, and the row of each entry of [`Outlook::spent`].
-    fn outlook(&self) -> (Outlook, Vec<usize>) {
-        let (mut outlook, indexes) = of_pool(self.definition, self.rows, &self.pool());
-        for (spent, at) in outlook.spent.iter_mut().zip(&indexes) {
+    /// How much of the answer is decided, and the row of each entry of [`StudyProgress::spent`].
+    fn progress(&self) -> (StudyProgress, Vec<usize>) {
+        let (mut progress, indexes) = of_pool(self.definition, self.rows, &self.pool());
+        for (spent, at) in progress.spent.iter_mut().zip(&indexes) {
             spent.is_open &= !self.stalled.contains(at);
         }
-        (outlook, indexes)
+        (progress, indexes)
     }
 
     /// The first round. Gives each row a quarter of its time, or more if its minimum number of blocks needs more. A row of a
@@ -117,21 +117,21 @@ impl Rounds<'_, '_> {
     fn further(&mut self) -> Result<String, Failure> {
         let mut round = 1;
         loop {
-            let (outlook, indexes) = self.outlook();
-            if outlook.questions.is_empty() {
+            let (progress, indexes) = self.progress();
+            if progress.questions.is_empty() {
                 return Ok("no policy has a figure that more blocks would decide".to_owned());
             }
-            if outlook.is_certain() {
+            if progress.is_certain() {
                 return Ok("the answer is decided; --no-rounds continues each workload to the precision of the file"
                     .to_owned());
             }
-            if outlook.left_s() <= 0.0 {
+            if progress.left_s() <= 0.0 {
                 return Ok(format!(
                     "its time is up ({:.0} min)",
-                    (outlook.max_time_s * outlook.workloads as f64 / 60.0).ceil()
+                    (progress.max_time_s * progress.workloads as f64 / 60.0).ceil()
                 ));
             }
-            let Some(chosen) = next(&outlook.questions, &outlook.spent) else {
+            let Some(chosen) = next(&progress.questions, &progress.spent) else {
                 if !self.stalled.is_empty() {
                     return Ok("the remaining time is too short for another block".to_owned());
                 }
@@ -139,13 +139,13 @@ impl Rounds<'_, '_> {
                     .to_owned());
             };
             round += 1;
-            self.slice(indexes[chosen], round, &outlook)?;
+            self.slice(indexes[chosen], round, &progress)?;
         }
     }
 
     /// Continues a row for a slice of the remaining time.
-    fn slice(&mut self, at: usize, round: u32, outlook: &Outlook) -> Result<(), Failure> {
-        let until_s = self.rows[at].time_s() + outlook.left_s().min(SLICE_RATIO * outlook.max_time_s);
+    fn slice(&mut self, at: usize, round: u32, progress: &StudyProgress) -> Result<(), Failure> {
+        let until_s = self.rows[at].time_s() + progress.left_s().min(SLICE_RATIO * progress.max_time_s);
         self.say(format_args!("round {round}: {}", self.name(at)));
         let trials = |row: &HostRow<'_>| row.current().map_or(0, |one| one.trials.len());
         let before = trials(&self.rows[at]);
@@ -158,9 +158,9 @@ impl Rounds<'_, '_> {
     }
 
     fn report_round(&self, round: u32) {
-        let (outlook, _) = self.outlook();
-        if !outlook.questions.is_empty() {
-            self.say(format_args!("round {round}: {}", results::printable(&after_round(&outlook))));
+        let (progress, _) = self.progress();
+        if !progress.questions.is_empty() {
+            self.say(format_args!("round {round}: {}", results::printable(&after_round(&progress))));
         }
     }
 

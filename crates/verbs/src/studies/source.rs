@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use host::if_there;
+use host::if_exists;
 use model::toml_file;
 use results::input;
 use study::definition::{Definition, Size, Wire, WireSuite};
@@ -61,7 +61,7 @@ fn found(built_in: &[(&str, &str)], directories: &[PathBuf]) -> Result<Vec<Sourc
     let mut all: Vec<Source> = built_in.iter().map(|(name, text)| source(name, Ok((*text).to_owned()))).collect();
     for directory in directories {
         let failed = |error| Failure::about(directory, error);
-        for entry in if_there(std::fs::read_dir(directory)).map_err(failed)?.into_iter().flatten() {
+        for entry in if_exists(std::fs::read_dir(directory)).map_err(failed)?.into_iter().flatten() {
             let path = entry.map_err(failed)?.path();
             let Some(name) = path.file_stem().map(|name| name.to_string_lossy()) else { continue };
             let is_toml = path.extension().is_some_and(|ending| ending == "toml");

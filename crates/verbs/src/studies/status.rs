@@ -83,7 +83,7 @@ pub fn document(definition: &Definition, gathered: &Gathered<'_>) -> Value {
         let (state, comparison, why) = state_of(&row.progress);
         json!({
             "workload": row.workload.name, "machine": HOST, "state": state, "comparison": comparison, "why": why,
-            "compare": row.lowered.as_ref().map(|lowered| &lowered.words).ok(),
+            "compare": row.compare_arguments.as_ref().map(|compare_arguments| &compare_arguments.words).ok(),
         })
     };
     let on_model = |row: &ModelRow| {
@@ -178,10 +178,10 @@ pub fn planned(definition: &Definition, gathered: &Gathered<'_>, shares: bool) -
         } else {
             format!("at most {}", minutes(row.max_remaining_s(definition)))
         };
-        let what = match (&row.progress, &row.lowered) {
-            (progress, Ok(lowered)) if progress.is_unfinished() => {
+        let what = match (&row.progress, &row.compare_arguments) {
+            (progress, Ok(compare_arguments)) if progress.is_unfinished() => {
                 let made = if inputs::has_unmade(row.workload) { "make its input, then " } else { "" };
-                format!("{made}pagelab compare {}", results::command_line(&lowered.words))
+                format!("{made}pagelab compare {}", results::command_line(&compare_arguments.words))
             }
             (progress, _) => {
                 let (state, _, why) = state_of(progress);

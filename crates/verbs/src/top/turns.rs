@@ -10,7 +10,7 @@ pub struct Candidate {
     /// Whether its faults or its resident memory have changed since the last inspection.
     pub has_changed: bool,
     /// Whether the kernel has split or collapsed large pages of any process since the last inspection.
-    pub reshaped: bool,
+    pub split_or_collapsed: bool,
     /// The process's resident memory.
     pub resident_bytes: u64,
 }
@@ -35,7 +35,7 @@ pub fn order(known: &[Candidate]) -> Vec<usize> {
 fn rank(known: &Candidate) -> Option<u8> {
     match known {
         Candidate { is_new: true, .. } | Candidate { has_changed: true, .. } => Some(0),
-        Candidate { reshaped: true, .. } => Some(1),
+        Candidate { split_or_collapsed: true, .. } => Some(1),
         Candidate { waited_s, .. } if *waited_s >= REST_S => Some(2),
         Candidate { .. } => None,
     }
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     const RESTING: Candidate =
-        Candidate { waited_s: 5.0, is_new: false, has_changed: false, reshaped: false, resident_bytes: 1 };
+        Candidate { waited_s: 5.0, is_new: false, has_changed: false, split_or_collapsed: false, resident_bytes: 1 };
 
     #[test]
     fn processes_that_did_not_change_are_skipped() {
@@ -59,7 +59,7 @@ mod tests {
         let moved = |waited_s| Candidate { waited_s, has_changed: true, ..RESTING };
         let known = [
             Candidate { waited_s: REST_S, ..RESTING },
-            Candidate { reshaped: true, ..RESTING },
+            Candidate { split_or_collapsed: true, ..RESTING },
             moved(2.0),
             RESTING,
             moved(4.0),

@@ -17,7 +17,7 @@ use crate::sizes::Sizes;
 
 /// Counters of splits and collapses that the kernel makes on its own. If no counter has increased, the mappings of a
 /// process without faults are unchanged.
-const RESHAPING: [&str; 6] =
+const SPLIT_AND_COLLAPSE_COUNTERS: [&str; 6] =
     ["thp_split_page", "thp_split_pmd", "thp_collapse_alloc", "thp_swpout", "thp_migration_success", host::COLLAPSED];
 /// The expected cost in seconds of a first inspection: a constant, and a cost per resident byte (smaps walks all of it).
 const INSPECTION_S: f64 = 0.4e-3;
@@ -60,8 +60,8 @@ struct LastInspection {
     at: Instant,
     /// The counters of the process at the time of the inspection.
     stat: ProcessStat,
-    /// The sum of the kernel's counters in [`RESHAPING`] at the time of the inspection.
-    reshaped: u64,
+    /// The sum of the kernel's counters in [`SPLIT_AND_COLLAPSE_COUNTERS`] at the time of the inspection.
+    splits_and_collapses: u64,
     cost_s: f64,
     outcome: Result<Inspected, String>,
 }
@@ -99,8 +99,8 @@ impl Watcher {
         self.pace.accrue(since.map_or(0.0, |(_, seconds)| seconds));
         let system = System::of(&activity, since, self.host.page_sizes());
         self.list(now, since.map(|(_, seconds)| seconds)).map_err(Failure::input)?;
-        let looks_s = self.inspect_due(now, reshaped(&activity), limit).map_err(Failure::input)?;
-        let view = self.view(system, now, reshaped(&activity));
+        let looks_s = self.inspect_due(now, splits_and_collapses(&activity), limit).map_err(Failure::input)?;
+        let view = self.view(system, now, splits_and_collapses(&activity));
         self.before = Some((activity, now));
         draw(&view)?;
         self.pace.charge_frame(cpu_time_s() - start_s - looks_s);
@@ -135,9 +135,15 @@ impl Watcher {
     }
 
     /// Inspects the processes whose turn it is, and returns the CPU time in seconds.
-    fn inspect_due(&mut self, now: Instant, reshaped: u64, limit: InspectionLimit) -> Result<f64, HostError> {
+    fn inspect_due(
+        &mut self,
+        now: Instant,
+        splits_and_collapses: u64,
+        limit: InspectionLimit,
+    ) -> Result<f64, HostError> {
         let pids: Vec<u32> = self.processes.keys().copied().collect();
-        let candidates: Vec<Candidate> = pids.iter().map(|pid| self.processes[pid].candidate(now, reshaped)).collect();
+        let candidates: Vec<Candidate> =
+            pids.iter().map(|pid| self.processes[pid].candidate(now, splits_and_collapses)).collect();
         let mut all_s = 0.0;
         for place in turns::order(&candidates) {
             let watched = &self.processes[&pids[place]];
@@ -153,7 +159,7 @@ impl Watcher {
             self.pace.charge_inspection(cost_s);
             if let Some(watched) = self.processes.get_mut(&pids[place]) {
                 let stat = watched.stat.clone();
-                watched.looked = Some(LastInspection { at: now, stat, reshaped, cost_s, outcome });
+                watched.looked = Some(LastInspection { at: now, stat, splits_and_collapses, cost_s, outcome });
             }
         }
         Ok(all_s)
@@ -173,8 +179,8 @@ impl Watcher {
         Ok(inspected.map(|inspection| seen(&inspection)).map_err(|error| error.to_string()))
     }
 
-    fn view(&self, system: System, now: Instant, reshaped: u64) -> View {
-        let rows = self.processes.values().map(|watched| watched.row(now, reshaped)).collect();
+    fn view(&self, system: System, now: Instant, splits_and_collapses: u64) -> View {
+        let rows = self.processes.values().map(|watched| watched.row(now, splits_and_collapses)).collect();
         let pace = RefreshCost {
             every_s: self.pace.every_s(),
             requested_s: self.pace.requested_s(),
@@ -185,13 +191,13 @@ impl Watcher {
 }
 
 impl Watched {
-    fn candidate(&self, now: Instant, reshaped: u64) -> Candidate {
+    fn candidate(&self, now: Instant, splits_and_collapses: u64) -> Candidate {
         let looked = self.looked.as_ref();
         Candidate {
             waited_s: (now - looked.map_or(self.since, |looked| looked.at)).as_secs_f64(),
             is_new: looked.is_none(),
             has_changed: looked.is_some_and(|looked| has_changed(&looked.stat, &self.stat)),
-            reshaped: looked.is_some_and(|looked| looked.reshaped != reshaped),
+            split_or_collapsed: looked.is_some_and(|looked| looked.splits_and_collapses != splits_and_collapses),
             resident_bytes: self.stat.resident_bytes,
         }
     }
@@ -202,13 +208,14 @@ impl Watched {
         self.looked.as_ref().map_or(by_size_s, |looked| looked.cost_s)
     }
 
-    fn row(&self, now: Instant, reshaped: u64) -> Row {
+    fn row(&self, now: Instant, splits_and_collapses: u64) -> Row {
         let inspection = match &self.looked {
             None => InspectionState::Pending,
             Some(LastInspection { outcome: Err(why), .. }) => InspectionState::Failed(why.clone()),
             Some(LastInspection { outcome: Ok(seen), at, .. }) => {
-                let candidate = self.candidate(now, reshaped);
-                let (age_s, is_old) = ((now - *at).as_secs_f64(), candidate.has_changed || candidate.reshaped);
+                let candidate = self.candidate(now, splits_and_collapses);
+                let (age_s, is_old) =
+                    ((now - *at).as_secs_f64(), candidate.has_changed || candidate.split_or_collapsed);
                 InspectionState::Done(Inspected { age_s, is_old, ..seen.clone() })
             }
         };
@@ -243,8 +250,8 @@ fn has_changed(then: &ProcessStat, now: &ProcessStat) -> bool {
     faults(then) != faults(now) || then.resident_bytes != now.resident_bytes
 }
 
-fn reshaped(activity: &Activity) -> u64 {
-    RESHAPING.iter().filter_map(|name| activity.counters.get(name)).fold(0, u64::wrapping_add)
+fn splits_and_collapses(activity: &Activity) -> u64 {
+    SPLIT_AND_COLLAPSE_COUNTERS.iter().filter_map(|name| activity.counters.get(name)).fold(0, u64::wrapping_add)
 }
 
 /// CPU seconds of this process and its threads, including kernel time.

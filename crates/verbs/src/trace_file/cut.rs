@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 
 use results::output::Output;
 use serde_json::json;
-use trace::{Block, Call, Chunk, Event, Filter, Header, Holds, LruFilter, Part, Writer};
+use trace::{Block, Call, Chunk, Event, Filter, Header, LruFilter, Part, PayloadKind, Writer};
 
 use super::filter::{BlockPosition, Filtered};
 use super::{Cut, about, damage_text, open, refuse_same};
@@ -91,7 +91,7 @@ fn first_blocks(arguments: &Cut) -> Result<BTreeMap<u32, Begin>, Failure> {
         }
     };
     if let Some(places) = reader.places().map_err(wrong)? {
-        let blocks = places.iter().map(|place| place.prefix).filter(|prefix| prefix.holds == Holds::Runs);
+        let blocks = places.iter().map(|place| place.prefix).filter(|prefix| prefix.payload_kind == PayloadKind::Runs);
         blocks.for_each(|prefix| add(prefix.thread, prefix.first, prefix.instructions));
         return Ok(begins);
     }
@@ -183,7 +183,7 @@ fn threads(arguments: &Cut) -> Result<BTreeSet<u32>, Failure> {
     let mut reader = open(&arguments.file)?;
     if let Some(places) = reader.places().map_err(wrong)? {
         let blocks = places.iter().map(|place| place.prefix);
-        let of_threads = blocks.filter(|prefix| matches!(prefix.holds, Holds::Runs | Holds::Events));
+        let of_threads = blocks.filter(|prefix| matches!(prefix.payload_kind, PayloadKind::Runs | PayloadKind::Events));
         return Ok(of_threads.map(|prefix| prefix.thread).collect());
     }
     let mut threads = BTreeSet::new();

@@ -225,7 +225,7 @@ impl WorkloadError {
             WorkloadError::Fragments(FragmentsError::Frames) => 3,
             WorkloadError::Argument { .. } | WorkloadError::Room { .. } | WorkloadError::Scratch { .. } => 2,
             WorkloadError::NoSwap { .. } => 3,
-            WorkloadError::Kvm(error) if error.is_lack() => 3,
+            WorkloadError::Kvm(error) if error.is_unsupported() => 3,
             WorkloadError::Boot(error) => error.exit_code(),
             WorkloadError::Spec(error) if error.is_input_error() => 2,
             WorkloadError::Interrupted(signal) => 128u8.saturating_add(u8::try_from(*signal).unwrap_or(0)),

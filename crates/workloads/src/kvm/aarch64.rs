@@ -76,10 +76,10 @@ pub fn prepare(_: &Kvm, vm: &VmFd, vcpu: &VcpuFd, program: &Program) -> Result<(
 
 /// Sets a vCPU to the beginning of a pass.
 pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
-    let Pass { entry, first, end, stride, value, doorbell, state, below } = *pass;
+    let Pass { entry, first, end, stride, value, doorbell, state, write_threshold } = *pass;
     let [step, factor] = DRAW_CONSTANTS;
     let general = [(0, first), (1, end), (2, stride), (3, doorbell), (4, value)];
-    let drawing = [(6, state), (7, below), (8, step), (9, factor)];
+    let drawing = [(6, state), (7, write_threshold), (8, step), (9, factor)];
     let mut registers: Vec<(u64, u64)> =
         general.into_iter().chain(drawing).map(|(index, value)| (x(index), value)).collect();
     registers.extend([(PC, entry), (PSTATE_ID, PSTATE)]);

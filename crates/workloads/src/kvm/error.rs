@@ -88,7 +88,7 @@ pub enum KvmError {
 
 impl KvmError {
     /// Whether this host, as it is configured, cannot run the guest at all.
-    pub fn is_lack(&self) -> bool {
+    pub fn is_unsupported(&self) -> bool {
         matches!(self, KvmError::NoDevice { .. } | KvmError::Unsupported { .. } | KvmError::Pool { .. })
     }
 
@@ -133,7 +133,7 @@ mod tests {
             (libc::EIO, "dmesg"),
         ] {
             let error = KvmError::no_device(io::Error::from_raw_os_error(errno));
-            assert!(error.is_lack());
+            assert!(error.is_unsupported());
             assert!(error.to_string().contains(word) && error.to_string().contains("/dev/kvm"), "{error}");
         }
     }
@@ -141,7 +141,7 @@ mod tests {
     #[test]
     fn refusals_name_the_call_and_are_no_lack() {
         let error = KvmError::refused("KVM_RUN of vCPU 0", io::Error::from_raw_os_error(libc::EFAULT));
-        assert!(!error.is_lack());
+        assert!(!error.is_unsupported());
         assert!(
             error.to_string().starts_with("KVM_RUN of vCPU 0: ") && error.to_string().contains("--bytes"),
             "{error}"

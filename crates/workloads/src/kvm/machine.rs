@@ -14,7 +14,7 @@ use super::bitmap::{chunks, dirty_pages, is_dirty, words};
 use super::capabilities::{check_counts, check_version, clear_by, refused, set_split_chunk, unsupported};
 use super::program::{Data, Pass, Program};
 use super::statistics::Statistics;
-use super::{Access, Draw, GuestMemory, HostBacking, KvmError, Leaves, Request, calls, processor, vcpu};
+use super::{Access, GuestMemory, HostBacking, KvmError, Leaves, RandomWrites, Request, calls, processor, vcpu};
 
 /// A part of the memory, with its dirty bitmap.
 #[derive(Debug)]
@@ -78,12 +78,12 @@ impl Machine {
 
     /// Runs every vCPU once over its pages; returns the duration.
     pub fn pass(&mut self, access: Access) -> Result<Duration, KvmError> {
-        let (entry, value, draw) = match access {
-            Access::Read => (self.program.read_entry, 0, Draw::default()),
-            Access::Write(value) => (self.program.write_entry, value, Draw::default()),
-            Access::Drawn(value, draw) => (self.program.draw_entry, value, draw),
+        let (entry, value, random_writes) = match access {
+            Access::Read => (self.program.read_entry, 0, RandomWrites::default()),
+            Access::Write(value) => (self.program.write_entry, value, RandomWrites::default()),
+            Access::Drawn(value, random_writes) => (self.program.draw_entry, value, random_writes),
         };
-        let passes = self.passes(entry, value, draw);
+        let passes = self.passes(entry, value, random_writes);
         vcpu::run(&mut self.vcpus, &passes)
     }
 
@@ -97,7 +97,7 @@ impl Machine {
                 "leave out --populate pre-fault: the guest then touches its pages itself",
             ));
         }
-        let passes = self.passes(self.program.write_entry, 0, Draw::default());
+        let passes = self.passes(self.program.write_entry, 0, RandomWrites::default());
         vcpu::pre_fault(&mut self.vcpus, &passes)
     }
 
@@ -161,7 +161,7 @@ impl Machine {
         self.data.bytes() / self.page.bytes()
     }
 
-    fn passes(&self, entry: u64, value: u64, draw: Draw) -> Vec<Pass> {
+    fn passes(&self, entry: u64, value: u64, random_writes: RandomWrites) -> Vec<Pass> {
         let address = |page: u64| self.program.data_gpa + page * self.page.bytes();
         let parts = parts(self.pages(), self.vcpus.len() as u64);
         let pass = |(from, to)| Pass {
@@ -171,8 +171,8 @@ impl Machine {
             stride: self.page.bytes(),
             value,
             doorbell: self.program.doorbell,
-            state: draw.state(from),
-            below: draw.below(),
+            state: random_writes.state(from),
+            write_threshold: random_writes.write_threshold(),
         };
         parts.map(pass).collect()
     }

@@ -33,7 +33,7 @@ mod processor;
 pub use host::kvm_statistics::{Leaves, StatisticsError};
 
 pub use backing::{GuestMemory, HostBacking};
-pub use draw::Draw;
+pub use draw::RandomWrites;
 pub use error::KvmError;
 pub use machine::Machine;
 pub use parameters::{EagerSplit, Parameters};

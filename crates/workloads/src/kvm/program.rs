@@ -66,10 +66,10 @@ pub struct Pass {
     pub value: u64,
     /// Address of the doorbell.
     pub doorbell: u64,
-    /// For the drawing loop: its state at the first address ([`Draw`](super::Draw)).
+    /// For the drawing loop: its state at the first address ([`RandomWrites`](super::RandomWrites)).
     pub state: u64,
     /// For the drawing loop: pages with a number below this are written.
-    pub below: u64,
+    pub write_threshold: u64,
 }
 
 /// The constants that the drawing loops need in registers in addition to the pass.
@@ -116,8 +116,8 @@ const ARM64_LOOPS: [[u32; 6]; 2] = [
     ],
 ];
 
-/// The drawing loop. The registers are those of [`X86_64_LOOPS`], and `state` is in r9, `below` in r10, `STEP` in r11, `FACTOR`
-/// in r12.
+/// The drawing loop. The registers are those of [`X86_64_LOOPS`], and `state` is in r9, `write_threshold` in r10, `STEP` in
+/// r11, `FACTOR` in r12.
 fn x86_64_drawing() -> Vec<u8> {
     let mut ops = VecAssembler::<X64Relocation>::new(0);
     dynasm!(ops
@@ -146,8 +146,8 @@ fn x86_64_drawing() -> Vec<u8> {
     ops.finalize().expect("all labels are defined")
 }
 
-/// The drawing loop. The registers are those of [`ARM64_LOOPS`], and `state` is in x6, `below` in x7, `STEP` in x8, `FACTOR` in
-/// x9.
+/// The drawing loop. The registers are those of [`ARM64_LOOPS`], and `state` is in x6, `write_threshold` in x7, `STEP` in x8,
+/// `FACTOR` in x9.
 fn arm64_drawing() -> Vec<u8> {
     let mut ops = VecAssembler::<Aarch64Relocation>::new(0);
     dynasm!(ops
@@ -255,7 +255,7 @@ fn build<F: Format>(
 mod tests {
     use paging::Arena;
 
-    use super::super::Draw;
+    use super::super::RandomWrites;
     use super::*;
 
     /// A host address that is not a multiple of 1G.
@@ -312,7 +312,7 @@ mod tests {
     /// written.
     fn touched_by_arm64(code: &[u32], pass: &Pass) -> Vec<(u64, bool)> {
         let mut x = [0u64; 11];
-        (x[0], x[1], x[2], x[6], x[7]) = (pass.first, pass.end, pass.stride, pass.state, pass.below);
+        (x[0], x[1], x[2], x[6], x[7]) = (pass.first, pass.end, pass.stride, pass.state, pass.write_threshold);
         [x[8], x[9]] = DRAW_CONSTANTS;
         let (mut pc, mut lower, mut touched) = (0i64, false, Vec::new());
         loop {
@@ -342,8 +342,16 @@ mod tests {
         }
     }
 
-    const PASS: Pass =
-        Pass { entry: 0, first: 0x1000, end: 0x5000, stride: 0x1000, value: 1, doorbell: DOORBELL, state: 0, below: 0 };
+    const PASS: Pass = Pass {
+        entry: 0,
+        first: 0x1000,
+        end: 0x5000,
+        stride: 0x1000,
+        value: 1,
+        doorbell: DOORBELL,
+        state: 0,
+        write_threshold: 0,
+    };
 
     #[test]
     fn the_arm64_loops_touch_every_page_once() {
@@ -358,10 +366,15 @@ mod tests {
         let code: Vec<u32> =
             arm64_drawing().chunks(4).map(|word| u32::from_le_bytes(word.try_into().unwrap())).collect();
         for percent in [0, 30, 100] {
-            let draw = Draw::of_percent(7, percent);
-            let pass = Pass { end: 0x1000 * 1001, state: draw.state(5), below: draw.below(), ..PASS };
+            let random_writes = RandomWrites::of_percent(7, percent);
+            let pass = Pass {
+                end: 0x1000 * 1001,
+                state: random_writes.state(5),
+                write_threshold: random_writes.write_threshold(),
+                ..PASS
+            };
             let expected: Vec<(u64, bool)> =
-                (0..1000).map(|page| (0x1000 * (page + 1), draw.writes(5 + page))).collect();
+                (0..1000).map(|page| (0x1000 * (page + 1), random_writes.writes(5 + page))).collect();
             assert_eq!(touched_by_arm64(&code, &pass), expected);
         }
     }

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use kvm_ioctls::{VcpuExit, VcpuFd};
 
 use super::program::Pass;
-use super::{Draw, KvmError, calls, processor};
+use super::{KvmError, RandomWrites, calls, processor};
 
 /// The access of a pass to every page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub enum Access {
     /// Writes this value to the first word of the page.
     Write(u64),
     /// Draws a number for the page; depending on it, writes the value or reads.
-    Drawn(u64, Draw),
+    Drawn(u64, RandomWrites),
 }
 
 /// The time from the first start to the last end of concurrent work.
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_cannot_be_created_is_an_error_before_anything_runs() {
-        let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0, state: 0, below: 0 };
+        let pass = Pass { entry: 0, first: 0, end: 0, stride: 0, value: 0, doorbell: 0, state: 0, write_threshold: 0 };
         let mut vcpus = [0; 3];
         let mut pass_over = |stack_bytes: [usize; 3]| {
             let thread = |index: usize| Builder::new().stack_size(stack_bytes[index]);

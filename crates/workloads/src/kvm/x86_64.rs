@@ -75,7 +75,7 @@ pub fn set(vcpu: &VcpuFd, pass: &Pass) -> Result<(), KvmError> {
         rax: pass.value,
         rbx: pass.doorbell,
         r9: pass.state,
-        r10: pass.below,
+        r10: pass.write_threshold,
         r11: step,
         r12: factor,
         rflags: RFLAGS,

@@ -154,11 +154,11 @@ impl Fragments {
             if fragments.after.fragmented_ratio() >= goal_ratio {
                 break;
             }
-            let seized = seize(degree.block, 1.0 - goal_ratio)?;
-            let pages = split(one_of_each_block(&seized, degree.block)?)?;
+            let filled = fill_free_memory(degree.block, 1.0 - goal_ratio)?;
+            let pages = split(one_of_each_block(&filled, degree.block)?)?;
             fragments.pipes.extend(hold(&pages)?);
             fragments.pages += pages.len() as u64;
-            drop(seized);
+            drop(filled);
             fragments.after = FreeMemory::now(degree.block)?;
         }
         Ok(fragments)
@@ -168,17 +168,17 @@ impl Fragments {
 /// Fills memory until at most this share of the memory that will be free later is still in whole blocks. Memory that other
 /// programs take and free in the meantime changes this share. The allocator takes base pages from small blocks first, so it
 /// splits whole blocks only when nothing else is left.
-fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
+fn fill_free_memory(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsError> {
     let reserve_bytes = reserve_bytes()?;
     let refused = |step| move |source| FragmentsError::Refused { step, source };
     let large = large_folio()?;
-    let mut seized = Vec::new();
+    let mut filled = Vec::new();
     loop {
         let free = FreeMemory::now(block)?;
-        let free_then_bytes = free.bytes + seized.len() as u64 * CHUNK_BYTES;
+        let free_then_bytes = free.bytes + filled.len() as u64 * CHUNK_BYTES;
         let is_enough = free.whole_bytes as f64 <= free_then_bytes as f64 * whole_ratio;
         if is_enough || free.bytes < reserve_bytes + CHUNK_BYTES {
-            return Ok(seized);
+            return Ok(filled);
         }
         let access = ProtFlags::PROT_READ | ProtFlags::PROT_WRITE;
         let chunk = Mapping::anonymous(CHUNK_BYTES as usize, access, MapFlags::MAP_PRIVATE).map_err(refused("mmap"))?;
@@ -191,14 +191,14 @@ fn seize(block: PageSize, whole_ratio: f64) -> Result<Vec<Mapping>, FragmentsErr
             // SAFETY: the page belongs to this mapping and is writable, and no reference to it exists.
             unsafe { (page as *mut u8).write_volatile(1) };
         }
-        seized.push(chunk);
+        filled.push(chunk);
     }
 }
 
 /// The size that THP maps; `None` where the kernel has no THP.
 fn large_folio() -> Result<Option<PageSize>, FragmentsError> {
     const PATH: &str = "/sys/kernel/mm/transparent_hugepage/hpage_pmd_size";
-    let text = host::if_there(host::content(PATH))
+    let text = host::if_exists(host::content(PATH))
         .map_err(|source| FragmentsError::Refused { step: "reading hpage_pmd_size", source })?;
     let Some(text) = text else { return Ok(None) };
     let size = text.trim().parse().ok().and_then(|bytes| PageSize::new(bytes).ok());
@@ -238,12 +238,12 @@ struct Page<'seized> {
 }
 
 /// One page of each block from which pages were allocated, chosen at random.
-fn one_of_each_block(seized: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>>, FragmentsError> {
+fn one_of_each_block(filled: &[Mapping], block: PageSize) -> Result<Vec<Page<'_>>, FragmentsError> {
     let base = base_page();
     let order = block.order(base);
     let pagemap = open("/proc/self/pagemap", "opening /proc/self/pagemap")?;
     let mut chosen: BTreeMap<u64, (u64, Page)> = BTreeMap::new();
-    for mapping in seized {
+    for mapping in filled {
         let addresses = mapping.addresses();
         let mut entries = vec![0; (mapping.bytes() as u64 / base.bytes() * 8) as usize];
         pagemap

@@ -13,12 +13,12 @@ use trace::Image;
 
 use super::PAGE;
 use super::pool_program::PoolProgram;
-use crate::layout::{Change, Layout, Scheme};
+use crate::layout::{Change, Layout, LayoutParameters};
 use crate::machine::built_in;
 use crate::policy::Plan;
 use crate::space::Space;
 use crate::space::buddy::Physical;
-use crate::space::paged::Paged;
+use crate::space::paged::AddressSpaces;
 use crate::space::tests::event;
 use crate::space::vma::Backing;
 
@@ -71,7 +71,7 @@ struct Both<F: Format> {
     heap_bytes: u64,
     traced: PoolProgram,
     layout: Layout,
-    model: Paged<F>,
+    model: AddressSpaces<F>,
     refused: u64,
     noted: BTreeMap<Cause, u64>,
     answered: Vec<&'static str>,
@@ -260,7 +260,7 @@ impl<F: Format + Send> Both<F> {
             .all()
             .flat_map(|(begin, vma)| {
                 let pages = (begin..vma.end).step_by(PAGE as usize);
-                pages.map(move |page| (page, vma.protection, vma.backing == Backing::Pool))
+                pages.map(move |page| (page, vma.protection, vma.backing == Backing::Hugetlb))
             })
             .collect();
         let traced: Vec<(u64, u64, bool)> =
@@ -296,7 +296,7 @@ fn difference<T: PartialEq + std::fmt::Debug>(one: &[T], other: &[T]) -> String 
     format!("model {:?} tracer {:?}", only(one, other), only(other, one))
 }
 
-fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Result<(), TestCaseError> {
+fn run<F: Format + Send>(policy: &str, model: AddressSpaces<F>, steps: &[Step]) -> Result<(), TestCaseError> {
     let mechanism = model.plan.mechanism;
     let mut both = Both {
         pages: BTreeMap::new(),
@@ -304,7 +304,10 @@ fn run<F: Format + Send>(policy: &str, model: Paged<F>, steps: &[Step]) -> Resul
         heap: 0,
         heap_bytes: 0,
         traced: PoolProgram::new(policy, mechanism),
-        layout: Layout::new(Scheme { pool: Some(mechanism), ..Scheme::default() }, Image::default()),
+        layout: Layout::new(
+            LayoutParameters { pool: Some(mechanism), ..LayoutParameters::default() },
+            Image::default(),
+        ),
         model,
         refused: 0,
         noted: BTreeMap::new(),
@@ -326,7 +329,7 @@ proptest! {
     ) {
         let plan = Plan::new(&policy.parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
         with_format!(plan.format.format, format => {
-            run(policy, Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+            run(policy, AddressSpaces::new(format, &plan, &Physical::default()).unwrap(), &steps)
         })?;
     }
 }
@@ -344,7 +347,7 @@ fn a_heap_that_grows_again_has_no_holes() {
     ];
     let plan = Plan::new(&"hugetlb-2m".parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
     with_format!(plan.format.format, format => {
-        run("hugetlb-2m", Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+        run("hugetlb-2m", AddressSpaces::new(format, &plan, &Physical::default()).unwrap(), &steps)
     })
     .unwrap();
 }
@@ -359,7 +362,7 @@ fn advice_applies_to_memory_outside_the_pool() {
     ];
     let plan = Plan::new(&"hugetlb-2m".parse().unwrap(), &built_in("cascade-lake").unwrap()).unwrap();
     with_format!(plan.format.format, format => {
-        run("hugetlb-2m", Paged::new(format, &plan, &Physical::default()).unwrap(), &steps)
+        run("hugetlb-2m", AddressSpaces::new(format, &plan, &Physical::default()).unwrap(), &steps)
     })
     .unwrap();
 }

@@ -110,8 +110,8 @@ impl Space for PoolSpace {
         self.space.take_invalidations()
     }
 
-    fn take_aged(&mut self) -> Vec<(u64, u64)> {
-        self.space.take_aged()
+    fn take_cleared_accessed(&mut self) -> Vec<(u64, u64)> {
+        self.space.take_cleared_accessed()
     }
 
     fn assume(&mut self, begin: u64, end: u64) -> Result<(), SpaceError> {

@@ -68,10 +68,10 @@ proptest! {
             if kind == 0 {
                 // For the views, holes that earlier steps unmapped are ordinary memory.
                 let actions: Vec<Action> =
-                    map.hide(at(start), at(end), SIZE).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
+                    map.unmap_in_view(at(start), at(end), SIZE).into_iter().map(|(s, e)| Action::Unmap(s, e)).collect();
                 oracle.program[start..end].fill(None);
                 oracle.carry_out(&actions);
-            } else if map.misfits(at(start), at(end), protection, SIZE).is_empty() {
+            } else if map.protection_conflicts(at(start), at(end), protection, SIZE).is_empty() {
                 let (actions, _) = map.protect(at(start), at(end), protection, SIZE);
                 oracle.program[start..end].iter_mut().flatten().for_each(|seen| *seen = protection);
                 oracle.carry_out(&actions);
@@ -95,14 +95,14 @@ fn a_reservation_converts_page_by_page() {
 fn a_part_that_must_differ_from_its_page_is_a_misfit() {
     let mut map = Views::default();
     map.back((0, at(1024)), (0, at(1024)), RW);
-    assert_eq!(map.misfits(at(511), at(512), NONE, SIZE), [(0, at(512))], "a guard page");
-    assert_eq!(map.misfits(at(500), at(600), 1, SIZE), [(0, at(512)), (at(512), at(1024))]);
-    assert!(map.misfits(at(0), at(512), 1, SIZE).is_empty(), "a whole page");
+    assert_eq!(map.protection_conflicts(at(511), at(512), NONE, SIZE), [(0, at(512))], "a guard page");
+    assert_eq!(map.protection_conflicts(at(500), at(600), 1, SIZE), [(0, at(512)), (at(512), at(1024))]);
+    assert!(map.protection_conflicts(at(0), at(512), 1, SIZE).is_empty(), "a whole page");
     let mut reserved = Views::default();
     reserved.back((0, at(512)), (0, at(512)), NONE);
-    assert!(reserved.misfits(0, at(100), RW, SIZE).is_empty(), "the first part of a reservation");
+    assert!(reserved.protection_conflicts(0, at(100), RW, SIZE).is_empty(), "the first part of a reservation");
     assert_eq!(reserved.protect(0, at(100), RW, SIZE), (vec![Action::Protect(0, at(512), RW)], true));
-    assert!(reserved.misfits(at(100), at(200), NONE, SIZE).is_empty(), "it was never opened");
+    assert!(reserved.protection_conflicts(at(100), at(200), NONE, SIZE).is_empty(), "it was never opened");
 }
 
 #[test]
@@ -110,8 +110,8 @@ fn a_call_over_half_the_address_space_ends() {
     let mut map = Views::default();
     map.reserve(at(512), at(1024));
     assert_eq!(map.convertible(0, u64::MAX - 4095, SIZE), [(at(512), at(1024))]);
-    assert!(map.misfits(0, u64::MAX - 4095, NONE, SIZE).is_empty());
-    assert!(map.hide(0, u64::MAX - 4095, SIZE).is_empty());
+    assert!(map.protection_conflicts(0, u64::MAX - 4095, NONE, SIZE).is_empty());
+    assert!(map.unmap_in_view(0, u64::MAX - 4095, SIZE).is_empty());
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn holes_and_locks_are_those_of_the_program() {
     map.lock(at(100), at(2048));
     assert_eq!(map.locked_parts(0, u64::MAX), [(at(100), at(1024))]);
     map.unlock(at(200), at(300));
-    map.hide(at(650), at(700), SIZE);
+    map.unmap_in_view(at(650), at(700), SIZE);
     assert_eq!(map.locked_parts(0, at(700)), [(at(100), at(200)), (at(300), at(650))]);
     assert!(map.has_hole(at(640), at(660)));
     map.demote((0, at(512)));
@@ -139,7 +139,7 @@ fn memory_mapped_again_inside_a_page_is_zeroed() {
     assert!(map.unmapped_with(at(200), at(512), SIZE).is_empty(), "it still has the first pages");
     assert_eq!(map.unmapped_with(0, at(600), SIZE), [(at(512), at(600)), (0, at(512))]);
     assert!(map.concerns(0, at(512)), "it was only asked");
-    assert_eq!(map.show(at(100), at(200), RW, SIZE), [Action::Zero(at(100), at(200))]);
+    assert_eq!(map.map_in_view(at(100), at(200), RW, SIZE), [Action::Zero(at(100), at(200))]);
     assert_eq!(map.drop_content(at(0), at(100), SIZE).partial, [(at(0), at(100))]);
     assert_eq!(map.drop_content(at(0), at(512), SIZE).whole, [(at(0), at(512))]);
 }

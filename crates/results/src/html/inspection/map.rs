@@ -3,7 +3,7 @@
 use policy::inspect::{Cut, Region};
 use policy::size::format_bytes;
 
-use super::strip::{Filling, Part, Scale, Why};
+use super::strip::{CellBytes, Part, Scale, Why};
 use crate::html::svg::{Anchor, Figure, WIDTH};
 
 /// Cells per row.
@@ -23,9 +23,9 @@ pub const CLASSES: [(&str, Option<&str>, &str); 4] = [
     ("other", Some("dotted"), "zero pages"),
 ];
 
-/// Bytes of a filling, in the order of [`CLASSES`].
-pub fn by_class(filling: &Filling) -> [u64; 4] {
-    [filling.leaf_bytes, filling.folio_bytes, filling.base_bytes, filling.zero_bytes]
+/// Bytes of a cell, in the order of [`CLASSES`].
+pub fn by_class(cell_bytes: &CellBytes) -> [u64; 4] {
+    [cell_bytes.leaf_bytes, cell_bytes.folio_bytes, cell_bytes.base_bytes, cell_bytes.zero_bytes]
 }
 
 /// Position in the picture: row and column.
@@ -70,17 +70,17 @@ pub fn picture(region: &Region, parts: &[Part], scale: Scale, id: &str) -> Strin
 /// drawn.
 fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -> usize {
     let first = &placed[0];
-    let Part::Cell { start, end, filling } = first.part else {
+    let Part::Cell { start, end, cell_bytes } = first.part else {
         empty(figure, first);
         return 1;
     };
-    let Some(class) = pure(*filling, end - start) else {
-        mixed(figure, region, first, *filling, scale);
+    let Some(class) = pure(*cell_bytes, end - start) else {
+        mixed(figure, region, first, *cell_bytes, scale);
         return 1;
     };
     let same = |one: &&Placed| match one.part {
-        Part::Cell { start, end, filling: other } => {
-            one.place.row == first.place.row && pure(*other, end - start) == Some(class) && other.why == filling.why
+        Part::Cell { start, end, cell_bytes: other } => {
+            one.place.row == first.place.row && pure(*other, end - start) == Some(class) && other.why == cell_bytes.why
         }
         Part::Empty { .. } => false,
     };
@@ -89,7 +89,7 @@ fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -
         Part::Cell { end, .. } | Part::Empty { end, .. } => *end,
     };
     let what = class.map_or("nothing present", |class| CLASSES[class].2);
-    let hover = format!("{start:x}-{to:x}, {}: {what}{}", format_bytes(to - start), because(*filling, region));
+    let hover = format!("{start:x}-{to:x}, {}: {what}{}", format_bytes(to - start), because(*cell_bytes, region));
     let size = (CELL.0 * alike as f64, CELL.1);
     fill(figure, class, first.place.at(), size, &hover);
     // Edges between the cells.
@@ -101,11 +101,11 @@ fn draw(figure: &mut Figure, region: &Region, placed: &[Placed], scale: Scale) -
 }
 
 /// The only class of memory in a cell; `Some(None)` for a cell without memory; `None` for a cell with several classes.
-fn pure(filling: Filling, length_bytes: u64) -> Option<Option<usize>> {
-    if filling.present_bytes() == 0 {
+fn pure(cell_bytes: CellBytes, length_bytes: u64) -> Option<Option<usize>> {
+    if cell_bytes.present_bytes() == 0 {
         return Some(None);
     }
-    by_class(&filling).iter().position(|bytes| *bytes == length_bytes).map(Some)
+    by_class(&cell_bytes).iter().position(|bytes| *bytes == length_bytes).map(Some)
 }
 
 fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f64), hover: &str) {
@@ -119,16 +119,16 @@ fn fill(figure: &mut Figure, class: Option<usize>, at: (f64, f64), size: (f64, f
 
 /// Draws a cell with several kinds of memory side by side, in proportion to their bytes. The share without memory stays
 /// empty.
-fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, filling: Filling, scale: Scale) {
+fn mixed(figure: &mut Figure, region: &Region, placed: &Placed, cell_bytes: CellBytes, scale: Scale) {
     let Part::Cell { start, end, .. } = placed.part else { return };
     let length_bytes = (end - start).max(1);
-    let held = in_words(&filling, length_bytes);
-    let hover = format!("{start:x}-{end:x}, {}: {held}{}", format_bytes(length_bytes), because(filling, region));
+    let held = in_words(&cell_bytes, length_bytes);
+    let hover = format!("{start:x}-{end:x}, {}: {held}{}", format_bytes(length_bytes), because(cell_bytes, region));
     let (x, y) = placed.place.at();
     let width = CELL.0 * (length_bytes as f64 / scale.bytes() as f64).clamp(0.25, 1.0);
     fill(figure, None, (x, y), (width, CELL.1), &hover);
     let mut from = x;
-    for (class, bytes) in by_class(&filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+    for (class, bytes) in by_class(&cell_bytes).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
         // Every kind gets at least the width at which it is visible.
         let wide = (width * bytes as f64 / length_bytes as f64).max(1.2).min(x + width - from);
         fill(figure, Some(class), (from, y), (wide, CELL.1), &hover);
@@ -148,7 +148,7 @@ fn draw_causes(figure: &mut Figure, placed: &[Placed]) {
     let mut before = (usize::MAX, Why::None);
     for one in placed {
         let why = match one.part {
-            Part::Cell { filling, .. } => filling.why,
+            Part::Cell { cell_bytes, .. } => cell_bytes.why,
             Part::Empty { .. } => Why::None,
         };
         if let Some(mark) = why.mark().filter(|_| before != (one.place.row, why)) {
@@ -160,15 +160,15 @@ fn draw_causes(figure: &mut Figure, placed: &[Placed]) {
 }
 
 /// Why the memory of a cell is not mapped larger, as the end of a sentence; empty if unknown.
-pub fn because(filling: Filling, region: &Region) -> String {
-    filling.why.describe(region).map_or(String::new(), |why| format!("; not larger: {why}"))
+pub fn because(cell_bytes: CellBytes, region: &Region) -> String {
+    cell_bytes.why.describe(region).map_or(String::new(), |why| format!("; not larger: {why}"))
 }
 
 /// The content of a cell in words.
-pub fn in_words(filling: &Filling, length_bytes: u64) -> String {
-    let classes = by_class(filling).into_iter().zip(CLASSES).filter(|(bytes, _)| *bytes > 0);
+pub fn in_words(cell_bytes: &CellBytes, length_bytes: u64) -> String {
+    let classes = by_class(cell_bytes).into_iter().zip(CLASSES).filter(|(bytes, _)| *bytes > 0);
     let present = classes.map(|(bytes, (_, _, what))| format!("{} {what}", format_bytes(bytes)));
-    let absent = length_bytes.saturating_sub(filling.present_bytes());
+    let absent = length_bytes.saturating_sub(cell_bytes.present_bytes());
     let absent = (absent > 0).then(|| format!("{} absent", format_bytes(absent)));
     present.chain(absent).collect::<Vec<_>>().join(", ")
 }
@@ -208,15 +208,15 @@ fn mark(figure: &mut Figure, placed: &Placed, cuts: &[&Cut]) {
 
 /// The description for screen readers: totals, and where the table with all details is.
 fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
-    let mut all = Filling::default();
+    let mut all = CellBytes::default();
     let mut cells = 0;
     for part in parts {
-        if let Part::Cell { filling, .. } = part {
+        if let Part::Cell { cell_bytes, .. } = part {
             cells += 1;
-            all.leaf_bytes += filling.leaf_bytes;
-            all.folio_bytes += filling.folio_bytes;
-            all.base_bytes += filling.base_bytes;
-            all.zero_bytes += filling.zero_bytes;
+            all.leaf_bytes += cell_bytes.leaf_bytes;
+            all.folio_bytes += cell_bytes.folio_bytes;
+            all.base_bytes += cell_bytes.base_bytes;
+            all.zero_bytes += cell_bytes.zero_bytes;
         }
     }
     format!(
@@ -228,12 +228,12 @@ fn described(region: &Region, parts: &[Part], scale: Scale) -> String {
 }
 
 /// The bar for the whole process, in the colours of the map.
-pub fn bar(filling: &Filling, id: &str) -> String {
-    let present = filling.present_bytes().max(1);
+pub fn bar(cell_bytes: &CellBytes, id: &str) -> String {
+    let present = cell_bytes.present_bytes().max(1);
     let title = "Present memory by what maps it";
-    let mut figure = Figure::new(id, title, &in_words(filling, filling.present_bytes()), 24.0);
+    let mut figure = Figure::new(id, title, &in_words(cell_bytes, cell_bytes.present_bytes()), 24.0);
     let mut from = LEFT;
-    for (class, bytes) in by_class(filling).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
+    for (class, bytes) in by_class(cell_bytes).into_iter().enumerate().filter(|(_, bytes)| *bytes > 0) {
         let wide = (WIDTH - 2.0 * LEFT) * bytes as f64 / present as f64;
         let hover = format!("{}: {}", CLASSES[class].2, format_bytes(bytes));
         fill(&mut figure, Some(class), (from, 2.0), (wide, 20.0), &hover);

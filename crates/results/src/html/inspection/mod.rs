@@ -10,7 +10,7 @@ use policy::size::{PageSize, format_bytes};
 use super::parts::{page, section, typeset};
 use crate::figure::share;
 use crate::text::{command_line, date_time, escape, printable};
-use strip::{Filling, Scale, strip};
+use strip::{CellBytes, Scale, strip};
 
 /// Maximum number of regions that are drawn: those with the most memory.
 const MAX_DRAWN: usize = 48;
@@ -102,7 +102,7 @@ fn answer(inspection: &Inspection) -> String {
 
 /// The sum over all regions, as a bar and as text.
 fn sizes(shown: &[&Region]) -> String {
-    let mut all = Filling::default();
+    let mut all = CellBytes::default();
     for window in shown.iter().flat_map(|region| &region.windows) {
         all.leaf_bytes += window.leaf_bytes;
         all.folio_bytes += window.folio_bytes;

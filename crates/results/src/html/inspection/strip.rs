@@ -22,7 +22,7 @@ pub struct Scale {
 
 /// Bytes in a cell, by what maps them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Filling {
+pub struct CellBytes {
     /// Mapped by leaves of PMD size or more, or by pool pages.
     pub leaf_bytes: u64,
     /// Mapped by base-page entries, in larger folios that are mapped completely.
@@ -56,7 +56,7 @@ pub enum Part {
         start: u64,
         /// End address, exclusive.
         end: u64,
-        filling: Filling,
+        cell_bytes: CellBytes,
     },
     /// A stretch without memory.
     Empty {
@@ -124,7 +124,7 @@ impl Why {
     }
 }
 
-impl Filling {
+impl CellBytes {
     pub fn present_bytes(&self) -> u64 {
         self.leaf_bytes + self.folio_bytes + self.base_bytes + self.zero_bytes
     }
@@ -150,32 +150,32 @@ fn cells(region: &Region, scale: Scale) -> u64 {
 
 /// The strip of a region in address order: adjacent cells, and the empty stretches between them.
 pub fn strip(region: &Region, scale: Scale) -> Vec<Part> {
-    let mut filled: Vec<(u64, Filling)> = Vec::new();
+    let mut filled: Vec<(u64, CellBytes)> = Vec::new();
     for window in &region.windows {
         let place = scale.place(window.start);
         match filled.last_mut() {
-            Some((last, filling)) if *last == place => filling.add(window),
+            Some((last, cell_bytes)) if *last == place => cell_bytes.add(window),
             _ => {
-                let mut filling = Filling::default();
-                filling.add(window);
-                filled.push((place, filling));
+                let mut cell_bytes = CellBytes::default();
+                cell_bytes.add(window);
+                filled.push((place, cell_bytes));
             }
         }
     }
     let mut parts = Vec::new();
     let mut next = scale.place(region.start);
-    for (place, filling) in filled {
+    for (place, cell_bytes) in filled {
         empty(region, scale, next, place, &mut parts);
-        parts.push(cell(region, scale, place, filling));
+        parts.push(cell(region, scale, place, cell_bytes));
         next = place + 1;
     }
     empty(region, scale, next, scale.place(region.end.saturating_sub(1)) + 1, &mut parts);
     parts
 }
 
-fn cell(region: &Region, scale: Scale, place: u64, filling: Filling) -> Part {
+fn cell(region: &Region, scale: Scale, place: u64, cell_bytes: CellBytes) -> Part {
     let start = place.saturating_mul(scale.bytes());
-    Part::Cell { start: start.max(region.start), end: start.saturating_add(scale.bytes()).min(region.end), filling }
+    Part::Cell { start: start.max(region.start), end: start.saturating_add(scale.bytes()).min(region.end), cell_bytes }
 }
 
 /// Appends the cells `from..to`, which are without memory: individually if they are few, otherwise as one part.
@@ -183,7 +183,7 @@ fn empty(region: &Region, scale: Scale, from: u64, to: u64, parts: &mut Vec<Part
     match to.saturating_sub(from) {
         0 => {}
         few if few <= KEPT_EMPTY => {
-            parts.extend((from..to).map(|place| cell(region, scale, place, Filling::default())));
+            parts.extend((from..to).map(|place| cell(region, scale, place, CellBytes::default())));
         }
         _ => {
             let (start, end) = (from.saturating_mul(scale.bytes()), to.saturating_mul(scale.bytes()));

@@ -4,7 +4,7 @@ use policy::inspect::{Explained, Inspection, Region};
 use policy::size::{PageSize, format_bytes};
 
 use super::map::{because, by_class, in_words};
-use super::strip::{Filling, Part};
+use super::strip::{CellBytes, Part};
 use crate::html::parts::{list, marked, remedy};
 use crate::html::tables::wide;
 use crate::inspection::words::{larger_folios, leaves};
@@ -29,7 +29,7 @@ fn number(bytes: u64) -> String {
 struct Stretch {
     start: u64,
     end: u64,
-    filling: Filling,
+    cell_bytes: CellBytes,
     /// Which classes of memory the stretch contains, and whether it has holes.
     holds: ([bool; 4], bool),
 }
@@ -37,20 +37,20 @@ struct Stretch {
 fn stretches(parts: &[Part]) -> Vec<Stretch> {
     let mut all: Vec<Stretch> = Vec::new();
     for part in parts {
-        let (start, end, filling) = match part {
-            Part::Cell { start, end, filling } => (*start, *end, *filling),
-            Part::Empty { start, end } => (*start, *end, Filling::default()),
+        let (start, end, cell_bytes) = match part {
+            Part::Cell { start, end, cell_bytes } => (*start, *end, *cell_bytes),
+            Part::Empty { start, end } => (*start, *end, CellBytes::default()),
         };
-        let holds = (by_class(&filling).map(|bytes| bytes > 0), filling.present_bytes() < end - start);
+        let holds = (by_class(&cell_bytes).map(|bytes| bytes > 0), cell_bytes.present_bytes() < end - start);
         match all.last_mut() {
-            Some(last) if last.holds == holds && last.end == start && last.filling.why == filling.why => {
+            Some(last) if last.holds == holds && last.end == start && last.cell_bytes.why == cell_bytes.why => {
                 last.end = end;
-                last.filling.leaf_bytes += filling.leaf_bytes;
-                last.filling.folio_bytes += filling.folio_bytes;
-                last.filling.base_bytes += filling.base_bytes;
-                last.filling.zero_bytes += filling.zero_bytes;
+                last.cell_bytes.leaf_bytes += cell_bytes.leaf_bytes;
+                last.cell_bytes.folio_bytes += cell_bytes.folio_bytes;
+                last.cell_bytes.base_bytes += cell_bytes.base_bytes;
+                last.cell_bytes.zero_bytes += cell_bytes.zero_bytes;
             }
-            _ => all.push(Stretch { start, end, filling, holds }),
+            _ => all.push(Stretch { start, end, cell_bytes, holds }),
         }
     }
     all
@@ -65,7 +65,7 @@ pub fn drawn(region: &Region, parts: &[Part]) -> String {
             one.start,
             one.end,
             number(length),
-            escape(&format!("{}{}", in_words(&one.filling, length), because(one.filling, region)))
+            escape(&format!("{}{}", in_words(&one.cell_bytes, length), because(one.cell_bytes, region)))
         )
     };
     let rows: String = stretches(parts).iter().map(row).collect();

@@ -2,7 +2,7 @@ use std::collections::BTreeMap;
 
 use policy::cause::Cause;
 use policy::census::{Backing, Census, Folio, Mapping};
-use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Sight, Supply, Window};
+use policy::inspect::{Benefit, Cut, CutBy, Explained, Kind, Process, Supply, Visibility, Window};
 use policy::remedy::{Change, Remedy};
 
 use super::strip::{Part, strip};
@@ -104,7 +104,7 @@ fn sample() -> Inspection {
             ..Supply::default()
         },
         refused_requests: None,
-        sight: Sight { by_page: true, folios: true, flags: true, is_live: true },
+        sight: Visibility { by_page: true, folios: true, flags: true, is_live: true },
         partial: vec!["its mappings changed while it was looked at".into()],
     }
 }
@@ -132,7 +132,7 @@ fn empty_stretches_collapse_and_short_ones_stay() {
     let one = region(WINDOW * 4, 20, |at| matches!(at, 0 | 2 | 9).then(|| leaf().unwrap()));
     let parts = strip(&one, scale);
     let lengths = |part: &Part| match part {
-        Part::Cell { start, end, filling } => ((end - start) / WINDOW, filling.leaf_bytes > 0),
+        Part::Cell { start, end, cell_bytes } => ((end - start) / WINDOW, cell_bytes.leaf_bytes > 0),
         Part::Empty { start, end } => ((end - start) / WINDOW, false),
     };
     let expected = [(1, true), (1, false), (1, true), (6, false), (1, true), (10, false)];
@@ -148,8 +148,8 @@ fn cells_hold_what_their_windows_hold_and_end_where_the_region_ends() {
     let cells: Vec<(u64, u64, u64, u64)> = parts
         .iter()
         .map(|part| match part {
-            Part::Cell { start, end, filling } => {
-                (start / WINDOW, end / WINDOW, filling.leaf_bytes / WINDOW, filling.base_bytes / 4096)
+            Part::Cell { start, end, cell_bytes } => {
+                (start / WINDOW, end / WINDOW, cell_bytes.leaf_bytes / WINDOW, cell_bytes.base_bytes / 4096)
             }
             Part::Empty { .. } => panic!("nothing is empty"),
         })

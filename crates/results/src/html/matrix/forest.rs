@@ -7,8 +7,8 @@ use super::Anchors;
 use crate::figure::{self, Change};
 use crate::html::axis;
 use crate::html::parts::{captioned, typeset};
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
-use crate::matrix::{grounds, place, rows_of, totals_of};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH};
+use crate::matrix::{all_machine_figures, place, rows_of, totals_of};
 
 const LEFT: f64 = 142.0;
 const RIGHT: f64 = 436.0;
@@ -18,13 +18,13 @@ const LINE: f64 = 26.0;
 /// A plot per machine and policy: a line per workload, and their mean.
 pub fn forests(matrix: &Matrix, anchors: Anchors) -> String {
     let mut forests = String::new();
-    for (at, ground) in grounds(matrix).into_iter().enumerate() {
-        let rows: Vec<&Row> = rows_of(matrix, ground).collect();
+    for (at, machine_figures) in all_machine_figures(matrix).into_iter().enumerate() {
+        let rows: Vec<&Row> = rows_of(matrix, machine_figures).collect();
         for (policy, name) in matrix.policies.iter().enumerate() {
-            let total = totals_of(matrix, ground).into_iter().find(|total| total.policy == *name);
+            let total = totals_of(matrix, machine_figures).into_iter().find(|total| total.policy == *name);
             let mean = total.and_then(|total| total.mean).map(|mean| mean.effect());
             let id = format!("{}-forest{at}-{policy}", anchors.prefix());
-            let title = format!("{name} against {} on {}", matrix.baseline, place(ground));
+            let title = format!("{name} against {} on {}", matrix.baseline, place(machine_figures));
             let lines = lines(&rows, policy, mean, &|row| anchors.of(matrix, row));
             if let Some(picture) = forest(&lines, policy, &id, &title) {
                 forests.push_str(&captioned(&picture, &title));
@@ -98,17 +98,17 @@ fn in_words(effect: &Effect) -> String {
 }
 
 fn draw(figure: &mut Figure, line: &Line, policy: usize, scale: &Scale, y: f64) {
-    let look = Look::of(policy + 1, 0);
+    let style = ArmStyle::of(policy + 1, 0);
     let class = if line.is_claim { "" } else { "void" };
     figure.label((LEFT - 12.0, y + 4.0), &line.label);
     let change = Change::of(&line.effect);
-    let whisker = format!("whisker {} {class}", look.class());
+    let whisker = format!("whisker {} {class}", style.class());
     if let Some(interval) = change.interval {
         figure.whisker(&whisker, scale, interval, y, 0.0);
     }
     let hover = typeset(&format!("{}: {}", line.label, in_words(&line.effect)));
     let mark = match scale.within(change.percent) {
-        (x, None) => look.mark((x, y), 4.5, class, &hover),
+        (x, None) => style.mark((x, y), 4.5, class, &hover),
         (x, Some(side)) => {
             figure.arrow(&whisker, (x, y), side);
             String::new()

@@ -6,20 +6,21 @@ use super::Anchors;
 use crate::figure::Change;
 use crate::html::parts::typeset;
 use crate::html::tables::wide;
-use crate::matrix::{grounds, in_cell, place, rows_of};
+use crate::matrix::{all_machine_figures, in_cell, place, rows_of};
 use crate::text::escape;
 
 /// One map per machine.
 pub fn maps(matrix: &Matrix, anchors: Anchors) -> String {
-    let map = |ground| {
+    let map = |machine_figures| {
         let policy = |title: &String| format!("<th scope=\"col\" class=\"n\">{}</th>", escape(title));
         let head =
             "<th scope=\"col\">workload</th>".to_owned() + &matrix.policies.iter().map(policy).collect::<String>();
-        let body: String = rows_of(matrix, ground).map(|row| map_row(row, &anchors.of(matrix, row))).collect();
-        let caption = format!("{}: cost against {}; bluish is less, reddish is more", place(ground), matrix.baseline);
+        let body: String = rows_of(matrix, machine_figures).map(|row| map_row(row, &anchors.of(matrix, row))).collect();
+        let caption =
+            format!("{}: cost against {}; bluish is less, reddish is more", place(machine_figures), matrix.baseline);
         wide(&caption, &head, &body)
     };
-    let maps: String = grounds(matrix).into_iter().map(map).collect();
+    let maps: String = all_machine_figures(matrix).into_iter().map(map).collect();
     format!(
         "<p>Each cell shows its figure and links to its origin. Focus a cell or hover over it to see the interval and the \
          conclusion. A cell without colour shows no difference, or has no figure.</p>\n<div class=\"heat\">\n{maps}</div>\n"

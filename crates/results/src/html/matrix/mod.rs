@@ -11,7 +11,9 @@ use study::matrix::Matrix;
 
 use super::parts::{command, lead, marked, page, section, title, typeset};
 use super::tables::wide;
-use crate::matrix::{Report, Sheet, answer, claimed, counted, findings, further, grounds, of_origin, series, sheets};
+use crate::matrix::{
+    Report, Sheet, all_machine_figures, answer, claimed, counted, findings, further, of_origin, series, sheets,
+};
 use crate::sentence::claim_and_rest;
 use crate::text::escape;
 
@@ -106,7 +108,9 @@ fn sentences(report: &Report<'_>) -> String {
 
 /// One table per machine.
 fn by_ground(matrix: &Matrix, of: fn(&Matrix, (&str, study::metric::Provenance)) -> Sheet) -> String {
-    tables(&grounds(matrix).into_iter().map(|ground| of(matrix, ground)).collect::<Vec<_>>())
+    tables(
+        &all_machine_figures(matrix).into_iter().map(|machine_figures| of(matrix, machine_figures)).collect::<Vec<_>>(),
+    )
 }
 
 fn tables(sheets: &[Sheet]) -> String {

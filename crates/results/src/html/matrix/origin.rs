@@ -1,6 +1,6 @@
 //! How each row was measured: its comparison, the commands that reproduce it, the programs that ran, and its limits.
 
-use study::matrix::{Matrix, Origin, Row};
+use study::matrix::{Matrix, Row, RowSource};
 
 use super::Anchors;
 use crate::html::parts::typeset;
@@ -35,7 +35,7 @@ fn line(row: &Row, anchor: &str) -> String {
     )
 }
 
-fn origin_cell(origin: &Origin) -> String {
+fn origin_cell(origin: &RowSource) -> String {
     let shown = origin.comparison.map(|id| format!("<code>pagelab show {id}</code>"));
     let commands: Vec<String> = origin.commands.iter().map(|words| escape(&command_line(words))).collect();
     let commands = if commands.is_empty() {

@@ -1,14 +1,14 @@
 //! Memory against speed: a point per policy, and the front of the policies that no other policy beats in both.
 
-use study::matrix::{Matrix, Total, Trade};
+use study::matrix::{CostAndMemory, Matrix, Total};
 use study::stats::Effect;
 
 use super::Anchors;
 use crate::figure::{self, Change};
 use crate::html::axis;
 use crate::html::parts::{captioned, typeset};
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
-use crate::matrix::{grounds, place, totals_of};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH, round};
+use crate::matrix::{all_machine_figures, place, totals_of};
 
 const LEFT: f64 = 64.0;
 const RIGHT: f64 = WIDTH - 12.0;
@@ -18,15 +18,15 @@ const BOTTOM: f64 = 252.0;
 /// A picture for each machine on which policies other than the baseline have figures.
 pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
-    for (at, ground) in grounds(matrix).into_iter().enumerate() {
-        let totals = totals_of(matrix, ground);
-        let points: Vec<(usize, &Total, &Trade)> =
+    for (at, machine_figures) in all_machine_figures(matrix).into_iter().enumerate() {
+        let totals = totals_of(matrix, machine_figures);
+        let points: Vec<(usize, &Total, &CostAndMemory)> =
             totals.iter().enumerate().filter_map(|(at, total)| Some((at, *total, total.trade.as_ref()?))).collect();
         if points.len() > 1 {
             let of_baseline = totals.iter().position(|total| total.policy == matrix.baseline).unwrap_or(usize::MAX);
             pictures.push_str(&captioned(
                 &picture(&points, of_baseline, &format!("{}-trade{at}", anchors.prefix())),
-                &place(ground),
+                &place(machine_figures),
             ));
         }
     }
@@ -43,7 +43,7 @@ pub(super) fn trades(matrix: &Matrix, anchors: Anchors) -> String {
     }
 }
 
-fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> String {
+fn picture(points: &[(usize, &Total, &CostAndMemory)], of_baseline: usize, id: &str) -> String {
     let x = scale(points.iter().map(|(_, _, trade)| trade.cost.effect()), (LEFT, RIGHT));
     let y = scale(points.iter().map(|(_, _, trade)| trade.memory.effect()), (BOTTOM, TOP));
     let sentences: Vec<String> = points.iter().map(|(_, total, trade)| in_words(total, trade)).collect();
@@ -59,11 +59,11 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
     figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 34.0), Anchor::Middle, "← less cost; less memory ↓");
     front(&mut figure, points, (&x, &y));
     for (at, total, trade) in points {
-        let look = Look::of(*at, of_baseline);
+        let style = ArmStyle::of(*at, of_baseline);
         let class = if trade.is_front { "" } else { "void" };
         let (cost, memory) = (trade.cost.effect(), trade.memory.effect());
         let place = (x.within(percent(cost.ratio)).0, y.within(percent(memory.ratio)).0);
-        let whisker = format!("whisker thin {}", look.class());
+        let whisker = format!("whisker thin {}", style.class());
         if let Some((low, high)) = cost.low.zip(cost.high) {
             figure.whisker(&whisker, &x, (percent(low), percent(high)), place.1, 0.0);
         }
@@ -71,11 +71,11 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
             let [low, high] = [low, high].map(|end| y.within(percent(end)).0);
             figure.line(&whisker, (place.0, low), (place.0, high));
         }
-        figure.raw(&look.mark(place, 5.0, class, &typeset(&in_words(total, trade))));
+        figure.raw(&style.mark(place, 5.0, class, &typeset(&in_words(total, trade))));
     }
-    let entry = |(at, total, trade): &(usize, &Total, &Trade)| {
+    let entry = |(at, total, trade): &(usize, &Total, &CostAndMemory)| {
         let class = if trade.is_front { "" } else { "void" };
-        let mark = Look::of(*at, of_baseline).mark((8.0, 6.0), 4.5, class, "");
+        let mark = ArmStyle::of(*at, of_baseline).mark((8.0, 6.0), 4.5, class, "");
         let text = crate::text::escape(&typeset(&in_words(total, trade)));
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{text}</li>")
     };
@@ -83,7 +83,7 @@ fn picture(points: &[(usize, &Total, &Trade)], of_baseline: usize, id: &str) -> 
 }
 
 /// Connects the points of the front, in the order of their memory cost.
-fn front(figure: &mut Figure, points: &[(usize, &Total, &Trade)], (x, y): (&Scale, &Scale)) {
+fn front(figure: &mut Figure, points: &[(usize, &Total, &CostAndMemory)], (x, y): (&Scale, &Scale)) {
     let mut front: Vec<(f64, f64)> = points
         .iter()
         .filter(|(_, _, trade)| trade.is_front)
@@ -111,7 +111,7 @@ fn percent(ratio: f64) -> f64 {
     (ratio - 1.0) * 100.0
 }
 
-fn in_words(total: &Total, trade: &Trade) -> String {
+fn in_words(total: &Total, trade: &CostAndMemory) -> String {
     let change = |effect: Effect| {
         let change = Change::of(&effect);
         let range = change.range().map(|range| format!(" ({range})")).unwrap_or_default();

@@ -5,8 +5,8 @@ use study::matrix::{Matrix, Total};
 
 use super::Anchors;
 use crate::html::parts::{captioned, typeset};
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
-use crate::matrix::{grounds, place, totals_of};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH};
+use crate::matrix::{all_machine_figures, place, totals_of};
 
 const LEFT: f64 = 142.0;
 const RIGHT: f64 = 376.0;
@@ -17,10 +17,10 @@ const BAR: f64 = 18.0;
 /// A picture for each machine with more than one race (a workload in which the policies are compared).
 pub(super) fn shares(matrix: &Matrix, anchors: Anchors) -> String {
     let mut pictures = String::new();
-    for (at, ground) in grounds(matrix).into_iter().enumerate() {
-        let totals = totals_of(matrix, ground);
+    for (at, machine_figures) in all_machine_figures(matrix).into_iter().enumerate() {
+        let totals = totals_of(matrix, machine_figures);
         if let Some(picture) = picture(&totals, &matrix.baseline, &format!("{}-wins{at}", anchors.prefix())) {
-            pictures.push_str(&captioned(&picture, &place(ground)));
+            pictures.push_str(&captioned(&picture, &place(machine_figures)));
         }
     }
     if pictures.is_empty() {
@@ -47,12 +47,12 @@ fn picture(totals: &[&Total], baseline: &str, id: &str) -> Option<String> {
     }
     let of_baseline = totals.iter().position(|total| total.policy == baseline).unwrap_or(usize::MAX);
     for (at, total) in totals.iter().enumerate() {
-        draw(&mut figure, total, Look::of(at, of_baseline), &scale, TOP + LINE * at as f64 + (LINE - BAR) / 2.0);
+        draw(&mut figure, total, ArmStyle::of(at, of_baseline), &scale, TOP + LINE * at as f64 + (LINE - BAR) / 2.0);
     }
     Some(figure.finish())
 }
 
-fn draw(figure: &mut Figure, total: &Total, look: Look, scale: &Scale, y: f64) {
+fn draw(figure: &mut Figure, total: &Total, style: ArmStyle, scale: &Scale, y: f64) {
     figure.label((LEFT - 12.0, y + 13.0), &total.policy);
     let wins = &total.wins;
     if wins.races == 0 {
@@ -62,11 +62,11 @@ fn draw(figure: &mut Figure, total: &Total, look: Look, scale: &Scale, y: f64) {
     let width = |count: u32| scale.at(f64::from(count)) - LEFT;
     let (low, high) = (scale.at(f64::from(wins.chance_range.0)), scale.at(f64::from(wins.chance_range.1)));
     figure.rectangle("band", (low, y - 5.0), (high - low, BAR + 10.0), &hover);
-    figure.rectangle(&format!("bar {}", look.class()), (LEFT, y), (width(wins.won), BAR), &hover);
+    figure.rectangle(&format!("bar {}", style.class()), (LEFT, y), (width(wins.won), BAR), &hover);
     let from = LEFT + width(wins.won);
-    figure.rectangle(&format!("bar faint {}", look.class()), (from, y), (width(wins.tied), BAR), &hover);
+    figure.rectangle(&format!("bar faint {}", style.class()), (from, y), (width(wins.tied), BAR), &hover);
     figure.rectangle("pattern hatched", (from, y), (width(wins.tied), BAR), "");
-    figure.raw(&look.mark((scale.at(f64::from(wins.led)), y + BAR / 2.0), 5.0, "", &hover));
+    figure.raw(&style.mark((scale.at(f64::from(wins.led)), y + BAR / 2.0), 5.0, "", &hover));
     let text = format!("{} / {} / {} of {}", wins.won, wins.tied, wins.led, wins.races);
     figure.text("value", (WIDTH - 2.0, y + 7.0), Anchor::End, &text);
     let percent = 100.0 * f64::from(wins.led) / f64::from(wins.races);

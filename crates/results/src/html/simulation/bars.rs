@@ -1,7 +1,7 @@
 //! Bars on a simulation's page: cycles lost under each policy, and what maps the memory.
 
 use crate::figure;
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH};
 use crate::simulation::{Cell, Cost, Mapped, mapped_in_words, rate_in_words};
 use crate::text::escape;
 use policy::size::format_bytes;
@@ -39,7 +39,7 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
     }
     for (at, cell, cost) in rows(&mut figure, cells) {
         let y = row_y(at);
-        let ((least, most), look) = (lost_rates(cost), Look::of(at, 0).class());
+        let ((least, most), style) = (lost_rates(cost), ArmStyle::of(at, 0).class());
         let hover = format!(
             "{}: {} to {} per 1000 {}",
             cell.policy,
@@ -47,8 +47,8 @@ pub(super) fn lost_cycles(cells: &[Cell], id: &str) -> Option<String> {
             rate_in_words(most),
             cost.per.unit()
         );
-        figure.rectangle(&format!("bar {look}"), (LEFT, y), (scale.at(least) - LEFT, 20.0), &hover);
-        figure.raw(&format!("<g class=\"{look}\">"));
+        figure.rectangle(&format!("bar {style}"), (LEFT, y), (scale.at(least) - LEFT, 20.0), &hover);
+        figure.raw(&format!("<g class=\"{style}\">"));
         figure.line("whisker", (scale.at(least), y + 10.0), (scale.at(most), y + 10.0));
         figure.raw("</g>");
         figure.text("value", (WIDTH - 2.0, y + 14.0), Anchor::End, &rate_in_words(most));

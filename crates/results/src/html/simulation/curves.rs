@@ -1,7 +1,7 @@
 //! Curves on a simulation's page: misses against entries, and memory against page size.
 
 use crate::figure;
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH, round};
 use crate::simulation::{Cell, Cost, Sweep, Trace, rate_in_words};
 use crate::text::escape;
 use policy::size::format_bytes;
@@ -49,7 +49,7 @@ pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
             let rate = sweep.per.rate(*misses).log10().max(floor);
             (across.at((*entries as f64).log2()), up.at(rate))
         };
-        line(&mut figure, look(at), points.iter().map(place));
+        line(&mut figure, style(at), points.iter().map(place));
         for point in points {
             let hover = format!(
                 "{} entries, pages of {}: {} misses, {} per 1000 {unit}",
@@ -58,21 +58,21 @@ pub(super) fn misses(sweep: &Sweep, id: &str) -> Option<String> {
                 figure::long(point.1 as f64, Unit::Count),
                 rate_in_words(sweep.per.rate(point.1))
             );
-            figure.raw(&look(at).mark(place(point), 3.6, "", &hover));
+            figure.raw(&style(at).mark(place(point), 3.6, "", &hover));
         }
     }
     Some(figure.finish())
 }
 
-fn look(at: usize) -> Look {
-    Look::of(at, 0)
+fn style(at: usize) -> ArmStyle {
+    ArmStyle::of(at, 0)
 }
 
 /// Draws straight lines through points.
-fn line(figure: &mut Figure, look: Look, points: impl Iterator<Item = (f64, f64)>) {
+fn line(figure: &mut Figure, style: ArmStyle, points: impl Iterator<Item = (f64, f64)>) {
     let path: Vec<String> = points.map(|(x, y)| format!("{} {}", round(x), round(y))).collect();
     if path.len() > 1 {
-        figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", look.class(), path.join("L")));
+        figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", style.class(), path.join("L")));
     }
 }
 
@@ -90,7 +90,7 @@ fn described(sweep: &Sweep, curves: &[(u64, Vec<(u64, u64)>)]) -> String {
 /// Legend of the lines by page size.
 pub(super) fn legend(sizes: &[u64]) -> String {
     let entry = |(at, size): (usize, &u64)| {
-        let mark = look(at).mark((8.0, 6.0), 4.5, "", "");
+        let mark = style(at).mark((8.0, 6.0), 4.5, "", "");
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(&format_bytes(*size)))
     };
     format!("<ul class=\"legend\">{}</ul>\n", sizes.iter().enumerate().map(entry).collect::<String>())
@@ -108,7 +108,7 @@ pub(super) fn memory_legend(trace: &Trace) -> String {
     let pages = ("all pages that are touched".to_owned(), 1);
     let peaks = peaks(trace).into_iter().enumerate().map(|(at, (policy, ..))| (format!("peak under {policy}"), at + 2));
     let entry = |(text, at): (String, usize)| {
-        let mark = look(at).mark((8.0, 6.0), 4.5, "", "");
+        let mark = style(at).mark((8.0, 6.0), 4.5, "", "");
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(&text))
     };
     let entries: String = std::iter::once(pages).chain(peaks).map(entry).collect();
@@ -155,14 +155,14 @@ pub(super) fn memory(trace: &Trace, id: &str) -> Option<String> {
     }
     figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 36.0), Anchor::Middle, "page size");
     let place = |size: u64, bytes: u64| (across.at((size as f64).log2()), up.at((bytes.max(1) as f64).log2()));
-    line(&mut figure, look(1), footprints.iter().map(|(size, bytes)| place(*size, *bytes)));
+    line(&mut figure, style(1), footprints.iter().map(|(size, bytes)| place(*size, *bytes)));
     for (size, bytes) in footprints {
         let hover = format!("pages of {}: {} touched", format_bytes(*size), format_bytes(*bytes));
-        figure.raw(&look(1).mark(place(*size, *bytes), 3.6, "", &hover));
+        figure.raw(&style(1).mark(place(*size, *bytes), 3.6, "", &hover));
     }
     for (at, (policy, size, bytes)) in peaks.iter().enumerate() {
         let hover = format!("{policy}: at most {} resident", format_bytes(*bytes));
-        figure.raw(&look(at + 2).mark(place((*size).clamp(first, last), *bytes), 5.0, "", &hover));
+        figure.raw(&style(at + 2).mark(place((*size).clamp(first, last), *bytes), 5.0, "", &hover));
     }
     Some(figure.finish())
 }

@@ -4,7 +4,7 @@ use super::parts::modelled;
 use super::tables;
 use crate::figure;
 use crate::html::parts::{captioned, page, section, title};
-use crate::html::svg::{Anchor, Figure, Look, Scale, WIDTH, round};
+use crate::html::svg::{Anchor, ArmStyle, Figure, Scale, WIDTH, round};
 use crate::simulation::{Knees, Line};
 use crate::text::{command_line, enumerate, escape};
 use policy::size::format_bytes;
@@ -87,14 +87,14 @@ fn picture(lines: &[Line], id: &str, title: &str) -> Option<String> {
     }
     figure.text("axis", ((LEFT + RIGHT) / 2.0, BOTTOM + 36.0), Anchor::Middle, "bytes of the buffer");
     for (at, line) in lines.iter().enumerate() {
-        let look = Look::of(at, 0);
+        let style = ArmStyle::of(at, 0);
         let place = |(bytes, value): &(u64, f64)| (across.at((*bytes as f64).log2()), up.at(*value));
         let path: Vec<String> =
             line.points.iter().map(place).map(|(x, y)| format!("{} {}", round(x), round(y))).collect();
-        figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", look.class(), path.join("L")));
+        figure.raw(&format!("<path class=\"curve {}\" d=\"M{}\"/>", style.class(), path.join("L")));
         for point in &line.points {
             let hover = format!("{}, {}: {:.2}", line.name, format_bytes(point.0), point.1);
-            figure.raw(&look.mark(place(point), 3.6, "", &hover));
+            figure.raw(&style.mark(place(point), 3.6, "", &hover));
         }
     }
     Some(figure.finish())
@@ -110,7 +110,7 @@ fn in_text(lines: &[Line]) -> String {
 
 fn legend(lines: &[Line]) -> String {
     let entry = |(at, line): (usize, &Line)| {
-        let mark = Look::of(at, 0).mark((8.0, 6.0), 4.5, "", "");
+        let mark = ArmStyle::of(at, 0).mark((8.0, 6.0), 4.5, "", "");
         format!("<li><svg viewBox=\"0 0 16 12\" aria-hidden=\"true\">{mark}</svg>{}</li>", escape(&line.name))
     };
     format!("<ul class=\"legend\">{}</ul>\n", lines.iter().enumerate().map(entry).collect::<String>())

@@ -51,7 +51,7 @@ fn report(cases: &[Case], check: impl Fn(&Report<'_>)) {
     let counted = definition.counted.as_ref().unwrap();
     let matrix = Matrix::of(&definition.policies, &definition.baseline, Vec::new(), &definition.published);
     with_report(|other| {
-        let counted = Some(Weighed { counted, table: Table::of(counted, cases) });
+        let counted = Some(CountedCosts { counted, table: Table::of(counted, cases) });
         check(&Report { definition: &definition, matrix: &matrix, counted, ..other.clone() });
     });
 }
@@ -59,15 +59,15 @@ fn report(cases: &[Case], check: impl Fn(&Report<'_>)) {
 #[test]
 fn the_origin_s_table_has_granules_their_average_and_what_was_published() {
     report(&cases(), |report| {
-        let weighed = report.counted.as_ref().unwrap();
-        let lines = weighed.lines("enable", "skip");
+        let counted_costs = report.counted.as_ref().unwrap();
+        let lines = counted_costs.lines("enable", "skip");
         let lines: Vec<(&str, &str)> = lines.iter().map(|(name, cells)| (name.as_str(), cells[0].as_str())).collect();
         // 990 saved instructions are 12.4 % of 8000, and 24.8 % of 4000.
         let range = "12.4 to 24.8";
         let expected =
             [("4K", range), ("64K", range), ("average", range), ("by instructions", range), ("a round", "20")];
         assert_eq!(lines, expected);
-        let sheets = of_origin(weighed);
+        let sheets = of_origin(counted_costs);
         assert_eq!(sheets.len(), 1);
         assert!(sheets[0].caption.contains("modelled"), "{}", sheets[0].caption);
     });

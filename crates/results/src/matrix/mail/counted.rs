@@ -3,7 +3,7 @@
 use policy::size::format_bytes;
 use study::series::Filled;
 
-use super::super::Weighed;
+use super::super::CountedCosts;
 use super::super::counted::costs_in_words;
 use super::super::series::{cell, provenance, sentences};
 use super::layout::{Columns, folded, paragraph};
@@ -15,11 +15,11 @@ const SIZE: usize = 7;
 const HELD: usize = 3;
 
 /// The counted work in the origin's form: a table per phase and variant, and the basis of each cost.
-pub fn of_counted(weighed: &Weighed<'_>) -> String {
-    if weighed.table.rows.is_empty() {
+pub fn of_counted(counted_costs: &CountedCosts<'_>) -> String {
+    if counted_costs.table.rows.is_empty() {
         return String::new();
     }
-    let (counted, table) = (weighed.counted, &weighed.table);
+    let (counted, table) = (counted_costs.counted, &counted_costs.table);
     let bytes = format_bytes(counted.bytes);
     let (first, others) = counted.variants.split_first().map_or(("", &[][..]), |(first, rest)| (first, rest));
     let mut text = paragraph(&format!(
@@ -31,13 +31,13 @@ pub fn of_counted(weighed: &Weighed<'_>) -> String {
         text.push_str(&(folded(&format!("{phase}, {variant}"), 2) + "\n"));
         let columns = Columns::of_equal_width(NAME, &table.backings());
         text.push_str(&columns.heads());
-        for (name, cells) in weighed.lines(phase, variant) {
+        for (name, cells) in counted_costs.lines(phase, variant) {
             text.push_str(&columns.row(&name, &cells));
         }
         text.push('\n');
     }
-    let costs = costs_in_words(weighed).join("; ");
-    text + &paragraph(&format!("What each event costs: {costs}.")) + &rounds(weighed)
+    let costs = costs_in_words(counted_costs).join("; ");
+    text + &paragraph(&format!("What each event costs: {costs}.")) + &rounds(counted_costs)
 }
 
 /// A series of sizes: a line per size, a column per layout and host, as many as fit.
@@ -61,9 +61,9 @@ pub fn of_series(series: &Filled) -> String {
 }
 
 /// The sources of published rounds, one paragraph each.
-fn rounds(weighed: &Weighed<'_>) -> String {
+fn rounds(counted_costs: &CountedCosts<'_>) -> String {
     let mut seen: Vec<(&str, &str)> = Vec::new();
-    for figure in &weighed.counted.published {
+    for figure in &counted_costs.counted.published {
         let round = (figure.what.as_str(), figure.source.as_str());
         if !seen.contains(&round) {
             seen.push(round);

@@ -19,7 +19,7 @@ use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
-use super::{HostOf, Report, further, grounds, rows_of, sheets};
+use super::{HostOf, Report, all_machine_figures, further, rows_of, sheets};
 use crate::figure;
 use crate::text::{date_time, enumerate};
 use counted::{of_counted, of_series};
@@ -138,8 +138,8 @@ fn of_form(form: &matrix::Filled) -> String {
 fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
     let mut text = String::new();
     let baseline = &matrix.baseline;
-    for ground in grounds(matrix) {
-        let known = rows_of(matrix, ground).filter(|row| row.cells.iter().any(has_figure));
+    for machine_figures in all_machine_figures(matrix) {
+        let known = rows_of(matrix, machine_figures).filter(|row| row.cells.iter().any(has_figure));
         let (rows, alone): (Vec<&Row>, Vec<&Row>) = known.partition(|row| has_baseline(row));
         let extent = if rows.len() > FEW { Extent::Times } else { Extent::All };
         if !rows.is_empty() {
@@ -148,19 +148,20 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
                 if extent == Extent::Times { " Faults and memory are in the tables of the report." } else { "" };
             let is_over_boots = rows.iter().flat_map(|row| &row.cells).any(|cell| cell.basis.boots > 0);
             let medians = if is_over_boots { MEDIANS_OF_BOOTS } else { MEDIANS };
-            let what = format!("{}: per cent is against {baseline}{intervals}. {medians}{left_out}", place(ground));
+            let what =
+                format!("{}: per cent is against {baseline}{intervals}. {medians}{left_out}", place(machine_figures));
             text.push_str(&paragraph(&what));
         }
         rows.iter().for_each(|row| text.push_str(&of_row(report, row, extent)));
         if !alone.is_empty() {
             let names: Vec<String> = alone.iter().map(|row| row.workload.clone()).collect();
             let why = format!("{baseline} has no figure, so these cannot be compared with it");
-            text.push_str(&paragraph(&format!("{}: {why}: {}.", place(ground), enumerate(&names))));
+            text.push_str(&paragraph(&format!("{}: {why}: {}.", place(machine_figures), enumerate(&names))));
         }
         let what = of_rows(report.definition);
         // Policies are alternatives, so a mean over policies describes no program.
         if report.definition.name != NO_STUDY {
-            text.push_str(&together(&totals_of(matrix, ground), &matrix.baseline, what));
+            text.push_str(&together(&totals_of(matrix, machine_figures), &matrix.baseline, what));
         }
         text.push_str(&limits(&rows, what));
     }

@@ -13,8 +13,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 
 pub use boot::Boot;
-pub use limits::{Limit, boots as count_of_boots, sentences};
-pub use part::{MergeError, Part, part_with_most_arms, same_design};
+pub use limits::{Limitation, boots as count_of_boots, sentences};
+pub use part::{MeasuredBoots, MergeError, part_with_most_arms, same_design};
 
 use super::answers::Deviation;
 use super::log_error::LogError;
@@ -38,7 +38,7 @@ pub struct Merged {
     /// One result per arm of the design.
     pub arms: Vec<BootArm>,
     /// What cannot be concluded, and why.
-    pub limits: Vec<Limit>,
+    pub limits: Vec<Limitation>,
 }
 
 /// The result for one arm over all boots.
@@ -68,7 +68,7 @@ impl Merged {
 
 /// Merges parts of one design. If a boot and arm occur several times, the part with the most trials is used: all trials of an
 /// arm in a boot are one observation, and pooling runs of different times would not improve it.
-pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
+pub fn merge(parts: &[MeasuredBoots]) -> Result<Merged, MergeError> {
     let first = parts.first().ok_or(MergeError::Nothing)?;
     let largest = part_with_most_arms(parts).unwrap_or(first);
     parts.iter().try_for_each(|part| same_design(largest, part))?;
@@ -86,7 +86,7 @@ pub fn merge(parts: &[Part]) -> Result<Merged, MergeError> {
 
 /// The arms of the part with the most arms, followed by arms that only other parts have. If each part has only one arm, the arm
 /// with the largest leaf comes first and is the baseline.
-fn all_arms(largest: &Part, parts: &[Part]) -> Vec<Arm> {
+fn all_arms(largest: &MeasuredBoots, parts: &[MeasuredBoots]) -> Vec<Arm> {
     let mut arms = largest.design.arms.clone();
     for arm in parts.iter().flat_map(|part| &part.design.arms) {
         if !arms.contains(arm) {
@@ -100,7 +100,7 @@ fn all_arms(largest: &Part, parts: &[Part]) -> Vec<Arm> {
 }
 
 /// A part's boots, renumbered with the arm indices of a design.
-fn renumbered<'a>(part: &'a Part, design: &'a Design) -> impl Iterator<Item = Boot> + 'a {
+fn renumbered<'a>(part: &'a MeasuredBoots, design: &'a Design) -> impl Iterator<Item = Boot> + 'a {
     part.boots.iter().filter_map(|boot| {
         let own = part.design.arms.get(boot.arm)?;
         let arm = design.arms.iter().position(|arm| arm == own)?;

@@ -1,4 +1,4 @@
-//! [`Part`]: boots measured by one design, and whether two designs are the same.
+//! [`MeasuredBoots`]: boots measured by one design, and whether two designs are the same.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use policy::verdict::Verdict;
 
 /// Boots measured by one design, read from one store or file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Part {
+pub struct MeasuredBoots {
     /// The design of the comparison.
     pub design: Design,
     /// The measured command.
@@ -52,45 +52,46 @@ impl Design {
 const ARMS: &str = "the list of arms";
 
 /// Name of a property of a design, and a function that describes it.
-type Described<'a> = (&'static str, &'a dyn Fn(&Part) -> String);
+type Described<'a> = (&'static str, &'a dyn Fn(&MeasuredBoots) -> String);
 
 /// Whether two parts measure the same thing under the same arms. A part with a single arm matches any list of arms. A part whose
 /// arms are a subset of the other's matches too, if both have the same baseline. The error names the property that differs.
-pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
-    let labels = |part: &Part| {
+pub fn same_design(one: &MeasuredBoots, other: &MeasuredBoots) -> Result<(), MergeError> {
+    let labels = |part: &MeasuredBoots| {
         let arms = part.design.arms.iter().map(|arm| format!("{} ({})", arm.label, arm.policy));
         format!("{}, baseline {}", arms.collect::<Vec<_>>().join(", "), part.design.baseline)
     };
-    let metrics = |part: &Part| {
+    let metrics = |part: &MeasuredBoots| {
         let names: Vec<&str> = part.design.metrics.iter().map(|metric| metric.name.as_str()).collect();
         format!("{}, primary {}", names.join(" "), part.design.primary)
     };
-    let levels = |part: &Part| format!("band {}, confidence {}", part.design.band_ratio, part.design.confidence);
-    let proofs = |part: &Part| {
+    let levels =
+        |part: &MeasuredBoots| format!("band {}, confidence {}", part.design.band_ratio, part.design.confidence);
+    let proofs = |part: &MeasuredBoots| {
         if part.design.prove_all {
             "all of it, with --prove-all".to_owned()
         } else {
             "for a share of the time, without --prove-all".to_owned()
         }
     };
-    let prepare = |part: &Part| match &part.invocation.prepare {
+    let prepare = |part: &MeasuredBoots| match &part.invocation.prepare {
         Some(words) => words.join(" "),
         None => "nothing".to_owned(),
     };
-    let khugepaged = |part: &Part| match part.design.khugepaged {
+    let khugepaged = |part: &MeasuredBoots| match part.design.khugepaged {
         Khugepaged::AsIs => "as it is".to_owned(),
         Khugepaged::Off => "asleep, with --khugepaged off".to_owned(),
     };
-    let fragmented = |part: &Part| match part.design.fragmented {
+    let fragmented = |part: &MeasuredBoots| match part.design.fragmented {
         Some(Fragmented { percent, block }) => format!("{percent} % of it in blocks below {block}"),
         None => "as it is".to_owned(),
     };
-    let session = |part: &Part| match &part.design.own_session {
+    let session = |part: &MeasuredBoots| match &part.design.own_session {
         Some(own) => own.describe(),
         None => "the default one, without --own-session".to_owned(),
     };
     let parts: [Described; 9] = [
-        ("the command", &Part::command),
+        ("the command", &MeasuredBoots::command),
         ("what is run before each trial (--prepare)", &prepare),
         (ARMS, &labels),
         ("the list of metrics", &metrics),
@@ -109,23 +110,23 @@ pub fn same_design(one: &Part, other: &Part) -> Result<(), MergeError> {
 
 /// Whether all arms of one part are arms of the other, against the same baseline. A part with a single arm is a subset of any
 /// other part.
-fn is_subset(one: &Part, other: &Part) -> bool {
-    let baseline = |part: &Part| part.design.arms.get(part.design.baseline).cloned();
+fn is_subset(one: &MeasuredBoots, other: &MeasuredBoots) -> bool {
+    let baseline = |part: &MeasuredBoots| part.design.arms.get(part.design.baseline).cloned();
     let all = one.design.arms.iter().all(|arm| other.design.arms.contains(arm));
     has_single_arm(one) || (all && baseline(one) == baseline(other))
 }
 
 /// Whether a part measured a single arm.
-pub(super) fn has_single_arm(part: &Part) -> bool {
+pub(super) fn has_single_arm(part: &MeasuredBoots) -> bool {
     part.design.arms.len() == 1
 }
 
-impl Part {
+impl MeasuredBoots {
     /// The boots of one comparison; `None` if none of its trials counts.
-    pub fn of(comparison: &Comparison) -> Option<Part> {
+    pub fn of(comparison: &Comparison) -> Option<MeasuredBoots> {
         let boots = boots_of(comparison);
         let (design, invocation) = (comparison.design.clone(), comparison.invocation.clone());
-        (!boots.is_empty()).then_some(Part { design, invocation, boots })
+        (!boots.is_empty()).then_some(MeasuredBoots { design, invocation, boots })
     }
 
     /// The measured command line. With a server, the command line of its client follows.
@@ -136,7 +137,7 @@ impl Part {
 }
 
 /// The part with the most arms; of several, the first. Its baseline is used for all parts.
-pub fn part_with_most_arms(parts: &[Part]) -> Option<&Part> {
+pub fn part_with_most_arms(parts: &[MeasuredBoots]) -> Option<&MeasuredBoots> {
     parts.iter().rev().max_by_key(|part| part.design.arms.len())
 }
 

@@ -14,7 +14,7 @@ use model::machine::Machine;
 use model::policy::ModelPolicy;
 use results::store::{OfStudy, Simulation, Store};
 use study::definition::{Definition, HOST, Workload};
-use study::matrix::{Cell, Origin, Row};
+use study::matrix::{Cell, Row, RowSource};
 use study::metric::{Direction, Provenance};
 
 pub use self::outcome::Outcome;
@@ -286,7 +286,7 @@ impl ModelRow {
     }
 
     /// The commands that reproduce the row.
-    fn origin(&self, definition: &Definition) -> Origin {
+    fn origin(&self, definition: &Definition) -> RowSource {
         let trace = self.workload.trace.clone();
         let file = trace.clone().unwrap_or_else(|| "a.trace".to_owned());
         let words = |text: &str| text.split(' ').map(str::to_owned).collect::<Vec<String>>();
@@ -299,7 +299,7 @@ impl ModelRow {
             modelled(definition).flat_map(|policy| ["-p".to_owned(), policy.to_owned()]).collect();
         let sim = [words("pagelab sim"), vec![file], policies, vec!["-m".to_owned(), self.named.clone()]].concat();
         let commands = record.into_iter().chain([sim]).collect();
-        Origin { commands, programs: self.stored_subject.programs().clone(), ..Origin::default() }
+        RowSource { commands, programs: self.stored_subject.programs().clone(), ..RowSource::default() }
     }
 
     /// The outcome of a policy. The store has it under the model's name of the policy, which can differ from the

@@ -10,7 +10,7 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use host::if_there;
+use host::if_exists;
 use results::files;
 use results::store::Store;
 use serde_json::Value;
@@ -65,7 +65,7 @@ impl Shards {
     /// The files in the directory; empty if it does not exist.
     fn entries(&self) -> Result<Vec<PathBuf>, Failure> {
         let failed = |error| Failure::about(&self.directory, error);
-        let Some(entries) = if_there(fs::read_dir(&self.directory)).map_err(failed)? else { return Ok(Vec::new()) };
+        let Some(entries) = if_exists(fs::read_dir(&self.directory)).map_err(failed)? else { return Ok(Vec::new()) };
         entries.map(|entry| entry.map(|entry| entry.path()).map_err(failed)).collect()
     }
 
@@ -179,7 +179,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<File> {
 pub fn working_copy(from: &Path, to: &Path) -> Result<Store, Failure> {
     let mut log = from.as_os_str().to_owned();
     log.push("-wal");
-    let found = if_there(fs::metadata(&log)).map_err(|error| Failure::about(log.as_ref(), error))?;
+    let found = if_exists(fs::metadata(&log)).map_err(|error| Failure::about(log.as_ref(), error))?;
     if found.is_some_and(|log| log.len() > 0) {
         return Err(Failure::Input(format!(
             "{} is open, or was left by a pagelab that was killed: wait until it is closed, or read it once with `pagelab list comparisons --store`",

@@ -7,7 +7,7 @@ use study::definition::{Definition, HOST, Workload};
 
 use crate::compare::resumed::time_s;
 use crate::failure::Failure;
-use crate::studies::lowered::{is_over_boots, lowered};
+use crate::studies::lowered::{compare_arguments, is_over_boots};
 use crate::studies::model::{self, ModelRow, Progress};
 use crate::studies::plan::{self, ended, host_rows, max_time_s};
 
@@ -46,7 +46,7 @@ pub fn tasks(definition: &Definition) -> Result<Vec<Task>, Failure> {
     }
     let mut tasks: Vec<(Workload, Vec<String>)> = Vec::new();
     if definition.machines.iter().any(|machine| machine == HOST) {
-        let measured = definition.workloads.iter().filter(|workload| lowered(definition, workload).is_ok());
+        let measured = definition.workloads.iter().filter(|workload| compare_arguments(definition, workload).is_ok());
         tasks.extend(measured.map(|workload| (workload.clone(), vec![HOST.to_owned()])));
     }
     let models: Vec<String> = definition.machines.iter().filter(|machine| *machine != HOST).cloned().collect();

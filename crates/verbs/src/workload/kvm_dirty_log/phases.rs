@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use census::{CensusError, Observer};
 use policy::census::Census;
-use workloads::kvm::{Access, Draw, Leaves, Machine};
+use workloads::kvm::{Access, Leaves, Machine, RandomWrites};
 use workloads::random::mix;
 
 use super::{Arguments, DOING, Mode, Populate};
@@ -76,10 +76,10 @@ fn large(leaves: Leaves) -> u64 {
     leaves.pages_2m + leaves.pages_1g
 }
 
-/// A pass of the guest in which it wrote `value` to the pages selected by `draw`.
+/// A pass of the guest in which it wrote `value` to the pages selected by `random_writes`.
 struct WritePass {
     value: u64,
-    draw: Draw,
+    random_writes: RandomWrites,
 }
 
 /// A machine while its phases run.
@@ -121,7 +121,7 @@ impl Running<'_> {
             Populate::Guest => self.write_all("populate", Some("populate"))?,
             Populate::PreFault => {
                 let value = self.next_value();
-                self.written = vec![WritePass { value, draw: Draw::of_percent(value, 100) }];
+                self.written = vec![WritePass { value, random_writes: RandomWrites::of_percent(value, 100) }];
                 self.machine.write_from_host(value);
                 self.phase("populate", Some("populate"), |machine| Ok(machine.pre_fault()?))?;
             }
@@ -174,14 +174,14 @@ impl Running<'_> {
     /// Lets the guest write each page with a probability of `percent`.
     fn write(&mut self, name: &str, figure: Option<&'static str>, percent: u8) -> Result<(), WorkloadError> {
         let value = self.next_value();
-        let draw = Draw::of_percent(mix(value), percent);
+        let random_writes = RandomWrites::of_percent(mix(value), percent);
         let draws = self.arguments.write_percent.is_some();
-        let access = if draws { Access::Drawn(value, draw) } else { Access::Write(value) };
+        let access = if draws { Access::Drawn(value, random_writes) } else { Access::Write(value) };
         let phase = self.phase(name, figure, |machine| Ok(machine.pass(access)?))?;
         if percent == 100 {
             self.written.clear();
         }
-        self.written.push(WritePass { value, draw });
+        self.written.push(WritePass { value, random_writes });
         if draws {
             let pages = self.written_pages();
             self.phases.list[phase].written_pages.push(pages);
@@ -192,7 +192,7 @@ impl Running<'_> {
     /// The number of pages that the last pass wrote.
     fn written_pages(&self) -> u64 {
         let last = self.written.last();
-        last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.draw.writes(*page)).count() as u64)
+        last.map_or(0, |last| (0..self.phases.pages).filter(|page| last.random_writes.writes(*page)).count() as u64)
     }
 
     /// Checks that the log contains exactly the pages that the last pass wrote. Exception: after KVM has split or removed
@@ -200,7 +200,7 @@ impl Running<'_> {
     fn check_log(&mut self, phase: &str, found: u64) -> Result<(), WorkloadError> {
         let expected = self.written_pages();
         let what = format!("dirty pages in phase `{phase}`");
-        let writes = |page| self.written.last().is_some_and(|last| last.draw.writes(page));
+        let writes = |page| self.written.last().is_some_and(|last| last.random_writes.writes(page));
         if let Some(page) = self.machine.missing_page(writes) {
             let what = format!("{what}: page {page} is missing although the guest wrote it");
             return Err(WorkloadError::WrongAnswer { what, expected, found });
@@ -215,7 +215,7 @@ impl Running<'_> {
 
     /// Verifies the memory, at a moment when reading it does not disturb the caches of a measured phase.
     fn verify(&mut self) -> Result<(), WorkloadError> {
-        let last = |page: u64| self.written.iter().rev().find(|written| written.draw.writes(page));
+        let last = |page: u64| self.written.iter().rev().find(|written| written.random_writes.writes(page));
         self.machine.verify(|page| last(page).map_or(0, |written| written.value))?;
         let value = self.value();
         self.add_to_checksum(value);
