@@ -46,6 +46,16 @@ pub fn ordered<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     all
 }
 
+/// A figure. Memory of a size that none of the inspected memory has is 0.
+pub fn value(figures: &Figures, name: &str) -> Option<f64> {
+    const PARTLY: &str = "_seen_bytes";
+    let is_partial = name.ends_with(PARTLY);
+    let is_size = (name.starts_with("leaf_") || name.starts_with("folio_")) && name.ends_with("_bytes");
+    let was_inspected = |other: &String| other.starts_with("leaf_") && other.ends_with(PARTLY) == is_partial;
+    let is_zero = is_size && size_of_name(name) > 0 && figures.keys().any(was_inspected);
+    figures.get(name).copied().or(is_zero.then_some(0.0))
+}
+
 /// The bytes of `64K` in `leaf_64K_bytes`; 0 for other names.
 fn size_of_name(name: &str) -> u64 {
     let size = name.split('_').nth(1).and_then(|word| word.parse::<PageSize>().ok());

@@ -85,7 +85,7 @@ pub struct Value {
 impl Kernel {
     /// A figure over the boots; `None` unless every boot has it.
     pub fn value(&self, workload: &str, figure: &str) -> Option<Value> {
-        let of_boot = |boot: &BTreeMap<String, Figures>| boot.get(workload)?.get(figure).copied();
+        let of_boot = |boot: &BTreeMap<String, Figures>| figures::value(boot.get(workload)?, figure);
         let mut values = self.boots.iter().map(of_boot).collect::<Option<Vec<f64>>>()?;
         values.sort_by(f64::total_cmp);
         let (first, last) = (*values.first()?, *values.last()?);
@@ -138,6 +138,18 @@ mod tests {
         assert_eq!(value(&[5.0, 3.0]), Some(Value { median: 4.0, spread: 2.0 }));
         assert_eq!(value(&[7.0, 1.0, 2.0]), Some(Value { median: 2.0, spread: 6.0 }));
         assert_eq!(value(&[]), None);
+    }
+
+    #[test]
+    fn memory_of_a_size_that_inspected_memory_lacks_is_zero() {
+        let mut kernel = sample::kernel("a", &[1.0]);
+        let zero = Some(Value { median: 0.0, spread: 0.0 });
+        assert_eq!(kernel.value(COMMAND, "leaf_2M_bytes"), None);
+        kernel.boots[0].get_mut(COMMAND).unwrap().insert("leaf_4K_bytes".into(), 4096.0);
+        assert_eq!(kernel.value(COMMAND, "leaf_2M_bytes"), zero);
+        assert_eq!(kernel.value(COMMAND, "folio_64K_bytes"), zero);
+        assert_eq!(kernel.value(COMMAND, "leaf_2M_seen_bytes"), None);
+        assert_eq!(kernel.value(COMMAND, "leaf_x_bytes"), None);
     }
 
     #[test]
