@@ -224,8 +224,7 @@ impl Subject for Live<'_> {
     }
 
     fn environment(&self) -> Vec<String> {
-        let bytes = std::fs::read(format!("/proc/{}/environ", self.pid)).unwrap_or_default();
-        bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect()
+        environment_of(self.pid)
     }
 
     fn has_guest(&self) -> bool {
@@ -380,4 +379,11 @@ fn is_same_file(path: &str, inode: u64) -> bool {
 fn as_mapped(facts: &VmaFacts) -> Vma {
     let VmaFacts { start, end, protection, shared, device, inode, offset, .. } = *facts;
     Vma { start, end, protection, shared, device, inode, offset, name: facts.name.clone() }
+}
+
+/// The variables that a process was started with, `NAME=VALUE` each.
+pub fn environment_of(pid: u32) -> Vec<String> {
+    // Empty where it cannot be read: then no remedy counts as tried, and all are named.
+    let bytes = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    bytes.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect()
 }

@@ -38,6 +38,7 @@ pub use error::InspectError;
 use identity::Identity;
 pub use identity::faults;
 use live::Live;
+pub use live::environment_of;
 use pid_fd::PidFd;
 use subject::Sizes;
 

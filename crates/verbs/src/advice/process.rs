@@ -2,7 +2,7 @@
 //! memory of the process.
 
 use census::Observer;
-use census::inspect::{Detail, Inspector};
+use census::inspect::{Detail, Inspector, environment_of};
 use host::Host;
 use policy::inspect::Inspection;
 use policy::size::{PageSize, format_bytes};
@@ -61,14 +61,13 @@ fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<St
         settings.extend(found);
         source = source.or(source_change);
     }
+    // What the process was started with has been tried.
+    let environment = environment_of(inspected.process.pid);
+    settings.retain(|one| !one.remedy.is_in_environment(&environment));
     if settings.is_empty() {
         let source = source.map(|change| format!("; in its source: {change}")).unwrap_or_default();
         return Ok(vec![folded(format!("no setting is known that would give this process more large pages{source}"))]);
     }
-    let environment = std::fs::read(format!("/proc/{}/environ", inspected.process.pid)).unwrap_or_default();
-    let environment: Vec<String> =
-        environment.split(|byte| *byte == 0).map(|one| String::from_utf8_lossy(one).into_owned()).collect();
-    settings.retain(|one| !one.remedy.is_in_environment(&environment));
     // The sort is stable, so of settings for the same memory the least intrusive comes first.
     settings.sort_by_key(|one| std::cmp::Reverse(one.bytes));
     let worth = (inspected.resident_bytes() / 100).min(settings[0].bytes);
