@@ -162,10 +162,10 @@ fn advice_on_mthp_switches_larger_sizes_off() {
     let bench = Bench::new();
     let program = c_program(&bench, "allocated", ALLOCATES);
     let options = ["-p", "default,mthp-64k", "--primary", "minor_faults", "--blocks", "6"];
-    let off = "echo never > /sys/kernel/mm/transparent_hugepage/hugepages-2048kB/enabled; echo madvise > \
-               /sys/kernel/mm/transparent_hugepage/hugepages-64kB/enabled";
+    let off = "cd /sys/kernel/mm/transparent_hugepage; echo never > hugepages-2048kB/enabled; echo madvise > \
+               hugepages-64kB/enabled";
     let expected =
-        ["mthp-64k is the best of 2 policies", off, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "in pages of 64K, "];
+        ["mthp-64k is the best of 2 policies", off, "GLIBC_TUNABLES=glibc.malloc.hugetlb=1", "in 64K pages, "];
     bench.advised(&options, &program).ran().assert_exit(0, &[]).assert_stdout(&expected);
 }
 

@@ -21,7 +21,7 @@ fn a_comparison_is_shown_exported_and_kept() {
         "held",
         "baseline",
         "undecided",
-        "all figures: pagelab show 1 --full --store",
+        "): pagelab show 1 --full --store",
     ]);
 
     let document = bench.stored(1);

@@ -76,7 +76,7 @@ fn rest_of(rows: &[Row<'_>], notes: &[Note], left_out: &[String], full: &str) ->
     };
     let columns = match left_out {
         [] => None,
-        [_] => Some("1 column".to_owned()),
+        [one] => Some(format!("column {one}")),
         several => Some(format!("{} columns", several.len())),
     };
     let parts: Vec<String> = columns.into_iter().chain(notes).chain(why).collect();

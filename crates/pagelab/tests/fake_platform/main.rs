@@ -76,8 +76,8 @@ fn the_table_has_the_figures_and_says_what_follows() {
         "thp 800.0 ms -20.0 % -20.1 to -19.3 held 100 % best",
         "mthp-64k 900.0 ms -10.00 % -10.05 to -9.90 partly 50 % better",
         "mthp-64k was in force on 50 % of the memory: no aligned slot of that size inside the mapping (12M a run)",
-        "thp is the best of 4 policies: 1.25 times as fast as default (wall time 20.0 % less, 95 % interval 19.3 to 20.1 %, 8 blocks)",
-        &format!("all figures: pagelab show 1 --full --store {}", bench.store()),
+        "thp is the best of 4 policies: 1.25 times as fast as default (wall time 20.0 % less, 19.3 to 20.1 % in 8 blocks)",
+        &format!("): pagelab show 1 --full --store {}", bench.store()),
     ]);
     let show = |options: &[&str]| bench.pagelab(&[&["show", "1", "--store", &bench.store()], options].concat()).ran();
     assert_eq!(show(&[]).stdout, ran.stdout, "the stored comparison reads as the fresh one");
@@ -248,7 +248,7 @@ fn a_terminal_without_utf_8_gets_ascii() {
     let tree = "table build -f x86-64 --map 0x400000:0x400000:8K:rw --tree";
     for (environment, is_ascii) in [("LC_ALL=C", true), ("LANG=POSIX", true), ("LC_ALL=C.UTF-8", false), ("A=1", false)]
     {
-        for verb in [stored.as_str(), "doctor", tree] {
+        for verb in [format!("{stored} --full").as_str(), "doctor", tree] {
             let shown = on_terminal(&bench, 100, environment, verb);
             assert_eq!(shown.is_ascii(), is_ascii, "{environment} {verb}: {shown}");
         }

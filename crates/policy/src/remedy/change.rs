@@ -286,3 +286,30 @@ pub fn describe(changes: &[Change]) -> String {
     let others = others.map(Change::describe);
     commands.into_iter().chain(variables).chain(others).collect::<Vec<_>>().join("; then ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_that_is_a_list_needs_only_the_parts() {
+        let change = Change::Environment { variable: "GLIBC_TUNABLES".into(), value: "glibc.malloc.hugetlb=1".into() };
+        let is_in = |variable: &str| change.is_in_environment(&["HOME=/root".to_owned(), variable.to_owned()]);
+        assert!(is_in("GLIBC_TUNABLES=glibc.malloc.check=1:glibc.malloc.hugetlb=1"));
+        assert!(!is_in("GLIBC_TUNABLES=glibc.malloc.hugetlb=2"));
+        assert!(!is_in("OTHER=glibc.malloc.hugetlb=1"));
+        assert!(!Change::setting("/sys/x", "always").is_in_environment(&["/sys/x=always".to_owned()]));
+    }
+
+    #[test]
+    fn settings_below_one_directory_are_written_from_there() {
+        let setting = |name: &str, value| Change::setting(format!("{THP}/{name}/enabled"), value);
+        let two = [setting("hugepages-2048kB", "never"), setting("hugepages-64kB", "always")];
+        let text =
+            format!("as root: cd {THP}; echo never > hugepages-2048kB/enabled; echo always > hugepages-64kB/enabled");
+        assert_eq!(describe(&two), text);
+        assert_eq!(describe(&two[..1]), format!("as root: echo never > {THP}/hugepages-2048kB/enabled"));
+        let other = [two[0].clone(), Change::Trigger { path: "/proc/sys/vm/compact_memory".into() }];
+        assert!(!describe(&other).contains("cd "), "{}", describe(&other));
+    }
+}

@@ -11,7 +11,7 @@ pub use screen::{judged, screen};
 
 use study::kernel_series::Series;
 
-/// A series with what is known about it besides its figures.
+/// A series with its figures, and what else is known about it.
 pub struct Report<'a> {
     pub series: &'a Series,
     /// How the configuration of each kernel differs from that of the one before it, as sentences; `None` where it is not known.

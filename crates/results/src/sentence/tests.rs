@@ -123,6 +123,20 @@ fn a_decided_policy_is_named_before_those_that_the_noise_hides() {
 }
 
 #[test]
+fn an_undecided_sum_names_parts_that_changed_in_opposite_directions() {
+    let mut comparison = concluded(Outcome::Undecided { blocks_needed: Some(40) }, 1.061, 0.951, 1.183);
+    let arm = &mut comparison.analysis.as_mut().unwrap().arms[3];
+    let effect = |ratio, low, high| Effect { blocks: 19, ratio, low: Some(low), high: Some(high), p_adjusted: None };
+    arm.effects.insert(names::USER_S.to_string(), effect(0.824, 0.760, 0.906));
+    arm.effects.insert(names::SYSTEM_S.to_string(), effect(1.41, 1.21, 1.75));
+    let sentence = conclude(&comparison);
+    let parts = "; its user time is 17.6 % less (9.4 to 24.0 %), and its system time 41 % more (21 to 75 %)";
+    assert!(sentence.contains(parts), "{sentence}");
+    comparison.analysis.as_mut().unwrap().arms[3].effects.insert(names::SYSTEM_S.to_string(), effect(1.1, 0.9, 1.3));
+    assert!(!conclude(&comparison).contains("its user time"), "one part alone is in the table");
+}
+
+#[test]
 fn a_policy_that_was_not_held_was_asked_for() {
     let of = |holding, covered_bytes| {
         let mut comparison = concluded(Outcome::Better { best: true }, 0.9, 0.88, 0.92);
