@@ -212,8 +212,13 @@ impl<'a> Candidates<'a> {
         let Some(first) = self.entries.iter().min_by(|one, two| last(one).total_cmp(&last(two))) else {
             return Vec::new();
         };
-        let negligible = self.negligible_cycles();
+        // What a policy saves over the reference is its result, however little.
+        let reference = self.reference().map(|reference| reference.policy);
+        let negligible = |other: &Entry<'a>| {
+            if Some(other.policy) == reference { 0.0 } else { self.negligible_cycles() }
+        };
         let is_less = |other: &Entry<'a>| {
+            let negligible = negligible(other);
             let differs =
                 |(best, other): (f64, f64)| best * (1.0 + MIN_DIFFERENCE_RATIO) < other && best + negligible < other;
             of(first).into_iter().zip(of(other)).all(differs)
