@@ -51,7 +51,8 @@ fn the_second_says_who_has_the_lease_and_waits_or_gives_up() {
     assert_eq!(patient.wait().code(), Some(0), "{}", printed_errors(&bench));
     assert_eq!(holder.wait().code(), Some(0));
     // Which share of memory is in 64K folios depends on the free memory of the host.
-    let verdict = &bench.stored(2)["arms"][1]["verdict"];
+    // The hasty comparison ran nothing, and is not stored.
+    let verdict = &bench.stored(1)["arms"][1]["verdict"];
     assert!(verdict["coverage_ratio"].as_f64() > Some(0.0), "it waited for its own settings: {verdict:#}");
 }
 

@@ -59,7 +59,7 @@ pub fn larger_folios(census: &Census) -> String {
     folios_in_words(&folios)
 }
 
-/// The result of [`leaves`] with larger folios in parentheses: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
+/// The result of `leaves` with larger folios in parentheses: `1.5G by 2M, 12M by 4K (folios: 3M of 64K)`.
 pub fn sizes(census: &Census) -> String {
     let shown = |(leaf, leaf_memory): (&Leaf, &LeafMemory)| match folios_in_words(&leaf_memory.folios) {
         held if held.is_empty() => mapped(*leaf, leaf_memory.bytes),
