@@ -40,10 +40,6 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
         ErrorKind::MissingRequiredArgument if verb == "show" => {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
-        ErrorKind::UnknownArgument if verb == "list" => Some(
-            "A word after `machines` or `workloads` selects those that contain it: pagelab list machines riscv"
-                .to_owned(),
-        ),
         ErrorKind::UnknownArgument if verb == "compare" => {
             let given = words.iter().filter_map(|word| word.to_str()?.split('=').next());
             let known = |word| OPTIONS.iter().find(|(other, _)| *other == word);
@@ -70,6 +66,9 @@ mod tests {
         assert!(hint(ErrorKind::InvalidSubcommand, "pagelab /bin/true").contains("pagelab compare -- /bin/true"));
         assert!(hint(ErrorKind::MissingRequiredArgument, "pagelab show").contains("pagelab list comparisons"));
         assert!(hint(ErrorKind::UnknownArgument, "pagelab compare --runs=3 -- x").ends_with("--blocks N"));
+        assert!(hint(ErrorKind::InvalidSubcommand, "pagelab mail 1").ends_with("pagelab show NUMBER --mail"));
+        assert!(hint(ErrorKind::UnknownArgument, "pagelab inspect --pid 1").ends_with("pagelab inspect PID"));
+        assert!(hint(ErrorKind::ValueValidation, "pagelab show last").contains("pagelab list comparisons"));
         assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- x --runs"), "");
     }
 }
