@@ -5,6 +5,7 @@ use std::path::Path;
 
 use model::tlb_geometry::sweep;
 use policy::size::format_bytes;
+use results::fold;
 use results::grid::plain;
 use results::simulation::{Per, Sweep, TlbGeometry, rate_in_words};
 use serde_json::{Value, json};
@@ -142,11 +143,14 @@ pub fn curves_text(sweep: &Sweep, width: usize) -> String {
     });
     let misses = plain(["entries", "4K", "16K", "64K", "2M", "32M"], rows, width);
     let sizes = sweep.footprints.iter().map(|(size, bytes)| [format_bytes(*size), format_bytes(*bytes)]);
+    let caption = format!(
+        "LRU TLBs of one level, up to 8 entries fully associative and then of 8 ways, if all pages had one size: misses per 1000 {}; \
+         modelled. `pagelab sim sweep` has other numbers of ways, and the entries that few misses need",
+        sweep.per.unit()
+    );
     format!(
-        "LRU TLBs of one level, up to 8 entries fully associative and then of 8 ways, if all pages had one size: misses per \
-         1000 {}; modelled. `pagelab sim sweep` has other numbers of ways, and the entries that few misses need\n{misses}\n\nall \
-         touched pages\n{}",
-        sweep.per.unit(),
+        "{}\n{misses}\n\nall touched pages\n{}",
+        fold(&caption, width, 0),
         plain(["pages of", "take"], sizes, width)
     )
 }
