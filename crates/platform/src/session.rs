@@ -19,7 +19,7 @@ const SPARE_BYTES: u64 = 64 << 20;
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Receives a description of the lease holder that this process waits for, and how many processes wait before it.
-/// Receives a description of the holder, and how long this process goes on waiting.
+/// Receives a description of the holder, and how much longer this process waits.
 type OnWait = Box<dyn Fn(&str, Duration)>;
 
 /// Applies policies to the host, one after the other.

@@ -51,7 +51,7 @@ pub struct SeriesArguments {
     #[arg(long, value_name = "FILE", requires = "assertions")]
     pub against: Option<PathBuf>,
     /// What must hold with --against, as METRIC[@WORKLOAD]<=+N% or METRIC[@WORKLOAD]<=+N, such as 'faults<=+1%' or
-    /// 'kernel_instructions@fork<=+0.5%'. Without a workload it is about the command. It may be given several times. Metrics: faults,
+    /// 'instructions@fork<=+2%'. Without a workload it is about the command. It may be given several times. Metrics: faults,
     /// instructions, user_instructions, kernel_instructions, page_table_bytes, peak_resident_bytes, leaf_SIZE_bytes,
     /// folio_SIZE_bytes, and the phases of built-in workloads (fork_instructions)
     #[arg(long = "assert", value_name = "ASSERTION", requires = "against")]
