@@ -51,10 +51,8 @@ fn nearest(what: &str) -> Option<String> {
         return None;
     }
     let mut names = what.split('`').skip(1).step_by(2);
-    let found = names.next()?.to_lowercase();
-    let distance = |name: &&str| strsim::damerau_levenshtein(&found, name);
-    let is_similar = |name: &&str| distance(name) <= name.len().max(found.len()) / 2;
-    names.min_by_key(distance).filter(is_similar).map(str::to_owned)
+    let found = names.next()?;
+    policy::similar::nearest(found, names).map(str::to_owned)
 }
 
 #[cfg(test)]

@@ -45,7 +45,7 @@ fn every_policy_has_a_verdict_and_causes() {
     let text = traced.sim(&arguments).stdout;
     assert!(text.contains("not held 0 %") && text.contains("held >99 %"), "{text}");
     assert!(text.contains("hugetlb-1g: 4.00M, mappings smaller than one page"), "{text}");
-    assert!(text.contains("allocate multiples of the size"), "{text}");
+    assert!(text.contains("in the source: allocate multiples of the size"), "{text}");
 }
 
 /// A program cannot disable the pages of a large-page policy. As under `compare`, its attempt is reported.

@@ -140,7 +140,7 @@ fn free_page_reporting_is_explained_once() {
     let options = [&["-p", "default,base", "--full"][..], &QUICK].concat();
     let first = ran_freely(bench.compare(&options, &bench.touch()));
     first.assert_stdout(&[
-        "this guest gives its hypervisor free blocks",
+        "the guest gives its hypervisor free blocks",
         "--prepare 'pagelab workload page-touch --bytes SIZE'",
     ]);
     let second = ran_freely(bench.compare(&options, &bench.touch()));

@@ -31,6 +31,7 @@ pub mod remains;
 pub mod remedy;
 pub mod removal;
 pub mod requirement;
+pub mod similar;
 pub mod size;
 pub mod verdict;
 pub mod windows;

@@ -32,7 +32,7 @@ pub(crate) fn title(metric: &str) -> String {
         names::ADVISED_BYTES => "memory that was advised",
         names::USER_INSTRUCTIONS => "user instructions",
         names::KERNEL_INSTRUCTIONS => "kernel instructions",
-        names::LARGE_PAGE_BYTES => "memory in large pages, freed memory included",
+        names::LARGE_PAGE_BYTES => "memory in large pages or folios, freed memory included",
         names::DTLB_WALKS => "page walks for data",
         names::ITLB_WALKS => "page walks for instructions",
         names::WALK_CYCLES_RATIO => "cycles with a page walk",

@@ -47,9 +47,15 @@ pub enum InspectError {
     },
     #[error(
         "expected a PID, or the name of a running process (its own, or that of its program's file), found {name:?}: /proc shows \
-         no process of that name (pagelab inspect --all lists them)"
+         no process of that name{} (pagelab inspect --all lists them)",
+        nearest.as_ref().map_or(String::new(), |nearest| format!("; the nearest is {nearest:?}"))
     )]
-    NoSuchName { name: String },
+    NoSuchName {
+        /// The name that was given.
+        name: String,
+        /// The most similar name of a process.
+        nearest: Option<String>,
+    },
     /// Its PID was reused for another process during the inspection.
     #[error("process {pid} ended during the inspection, and its PID belongs to another process now: inspect again")]
     Replaced {

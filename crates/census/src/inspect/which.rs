@@ -27,7 +27,7 @@ pub fn all() -> Result<Vec<u32>, InspectError> {
 /// program's file. Processes without memory are listed only if no other process has the name; their inspection then reports
 /// what they are. Fails if there is none.
 pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
-    let (mut found, mut without_memory) = (Vec::new(), Vec::new());
+    let (mut found, mut without_memory, mut others) = (Vec::new(), Vec::new(), Vec::new());
     for pid in all()?.into_iter().filter(|pid| *pid != std::process::id()) {
         match Identity::of(pid) {
             Ok(identity) if identity.name == name || has_program(pid, name) => found.push(pid),
@@ -36,8 +36,8 @@ pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
             {
                 without_memory.push(pid);
             }
-            Ok(_)
-            | Err(
+            Ok(identity) => others.push(identity.name),
+            Err(
                 InspectError::Zombie { .. }
                 | InspectError::KernelThread { .. }
                 | InspectError::NoSuchProcess { .. }
@@ -47,7 +47,11 @@ pub fn named(name: &str) -> Result<Vec<u32>, InspectError> {
         }
     }
     let found = if found.is_empty() { without_memory } else { found };
-    if found.is_empty() { Err(InspectError::NoSuchName { name: name.into() }) } else { Ok(found) }
+    if found.is_empty() {
+        let nearest = policy::similar::nearest(name, &others).map(str::to_owned);
+        return Err(InspectError::NoSuchName { name: name.into(), nearest });
+    }
+    Ok(found)
 }
 
 /// Whether the file of a process's program has this name. A link that cannot be read is that of another user's process, which

@@ -16,7 +16,7 @@ fn tables_say_what_and_why() {
         "anonymous",
         "why not larger",
         "one allocation, cut by a guard page",
-        "remedy, not tried: put guard pages outside the slots",
+        "remedy, not tried: in the source: put guard pages outside the slots",
         "what the kernel could give",
         "max_ptes_none",
         "leaf sizes and places: PAGEMAP_SCAN, exact",

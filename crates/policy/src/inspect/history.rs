@@ -121,12 +121,17 @@ impl History<'_> {
 
     /// Causes for a folio that is mapped in part.
     pub fn causes_of_part(&self) -> (Cause, Vec<Cause>) {
-        (Cause::FolioPartlyMapped, self.fork_cause())
+        self.with_fork(Cause::FolioPartlyMapped)
     }
 
     /// Causes for a folio that is complete but whose leaf was split.
     pub fn causes_of_split(&self) -> (Cause, Vec<Cause>) {
-        (Cause::LeafSplit, self.fork_cause())
+        self.with_fork(Cause::LeafSplit)
+    }
+
+    /// A cause, with the fork: as the cause itself where memory of the region is still shared, else as a possible one.
+    fn with_fork(&self, cause: Cause) -> (Cause, Vec<Cause>) {
+        if self.has_forked() { (Cause::SplitAfterFork, vec![cause]) } else { (cause, self.fork_cause()) }
     }
 
     fn fork_cause(&self) -> Vec<Cause> {
@@ -135,7 +140,9 @@ impl History<'_> {
 
     /// Causes for base pages next to part of a larger folio in the same slot.
     pub fn causes_of_refilled(&self) -> (Cause, Vec<Cause>) {
-        if self.may_have_forked() {
+        if self.has_forked() {
+            (Cause::SplitAfterFork, vec![Cause::FolioPartlyMapped, Cause::RefilledAfterDrop])
+        } else if self.may_have_forked() {
             (Cause::FolioPartlyMapped, vec![Cause::RefilledAfterDrop, Cause::SplitAfterFork])
         } else {
             (Cause::RefilledAfterDrop, Vec::new())

@@ -156,7 +156,7 @@ impl Change {
                 )
             }
             Change::Collapse => "collapse it (MADV_COLLAPSE, Linux 6.1): pagelab inspect PID --collapse".into(),
-            Change::Source { change } => change.describe().into(),
+            Change::Source { change } => format!("in the source: {}", change.describe()),
             Change::Restart { taken_by } => format!("start it again with {taken_by} (its default; off takes none)"),
             Change::Other { text } => text.clone(),
         }
@@ -191,6 +191,14 @@ impl Change {
     fn variable(&self) -> Option<String> {
         match self {
             Change::Environment { variable, value } => Some(format!("{variable}={value}")),
+            _ => None,
+        }
+    }
+
+    /// The change of the source, as an instruction to a programmer.
+    fn in_source(&self) -> Option<&'static str> {
+        match self {
+            Change::Source { change } => Some(change.describe()),
             _ => None,
         }
     }
@@ -282,9 +290,12 @@ pub fn describe(changes: &[Change]) -> String {
     };
     let commands = join("as root: ", commands(changes), "; ");
     let variables = join("start it with ", changes.iter().filter_map(Change::variable).collect(), " ");
-    let others = changes.iter().filter(|change| change.command().is_none() && change.variable().is_none());
-    let others = others.map(Change::describe);
-    commands.into_iter().chain(variables).chain(others).collect::<Vec<_>>().join("; then ")
+    let source =
+        join("in the source: ", changes.iter().filter_map(Change::in_source).map(str::to_owned).collect(), ", and ");
+    let is_other =
+        |change: &&Change| change.command().is_none() && change.variable().is_none() && change.in_source().is_none();
+    let others = changes.iter().filter(is_other).map(Change::describe);
+    commands.into_iter().chain(variables).chain(source).chain(others).collect::<Vec<_>>().join("; then ")
 }
 
 #[cfg(test)]

@@ -71,7 +71,15 @@ pub fn fixes(cause: &Cause, deciding: &DecidingFiles) -> Fixes {
         },
         Cause::DisabledForProcess => program(SourceChange::NoPrctl),
         Cause::DisabledExceptAdvised => Fixes { with_advice: Some(Vec::new()), ..program(SourceChange::Advise) },
-        Cause::TouchedBeforeEligible => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::Advise) },
+        // Under a policy that advises all memory, the mapping was too small.
+        Cause::TouchedBeforeEligible => Fixes {
+            with_advice: Some(Vec::new()),
+            by_source: Some(
+                [SourceChange::Advise, SourceChange::GrowBySlots].map(|change| Change::Source { change }).into(),
+            ),
+            by_collapse: true,
+            ..Fixes::default()
+        },
         Cause::GrewInSteps => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::GrowBySlots) },
         Cause::SlotPartlyPresent => Fixes { with_advice: Some(Vec::new()), ..collapsible(SourceChange::FillSlots) },
         // This cause is a fact about the present; the candidates for its origin have the remedies.

@@ -34,7 +34,9 @@ fn a_remedy_removes_every_cause() {
     );
     assert_eq!(
         found[3],
-        format!("as root: echo madvise > {ENABLED}; then advise the memory (MADV_HUGEPAGE) before the first touch")
+        format!(
+            "as root: echo madvise > {ENABLED}; then in the source: advise the memory (MADV_HUGEPAGE) before the first touch"
+        )
     );
     assert!(!found.contains(&format!("as root: echo always > {ENABLED}")), "a heap that grows in steps: {found:?}");
 }
@@ -46,7 +48,9 @@ fn an_approach_promises_no_cause_that_it_cannot_remove() {
     let found = words(&Kind::Anonymous, &[Runtime::Go], &[&Cause::AdvisedAgainst, &Cause::NotAdvised]);
     assert_eq!(
         found,
-        ["remove the program's MADV_NOHUGEPAGE; then advise the memory (MADV_HUGEPAGE) before the first touch"]
+        [
+            "in the source: remove the program's MADV_NOHUGEPAGE, and advise the memory (MADV_HUGEPAGE) before the first touch"
+        ]
     );
 }
 
@@ -60,7 +64,9 @@ fn a_switch_reaches_the_memory_of_its_own_runtime_only() {
         found,
         [
             format!("as root: echo always > {path}"),
-            format!("as root: echo advise > {path}; then advise the memory (MADV_HUGEPAGE) before the first touch")
+            format!(
+                "as root: echo advise > {path}; then in the source: advise the memory (MADV_HUGEPAGE) before the first touch"
+            )
         ]
     );
     let pool = &words(&shared, &[Runtime::Glibc, Runtime::PostgreSql], &causes)[1];

@@ -82,6 +82,12 @@ pub fn summary(inspection: &Inspection) -> String {
 fn remarks(inspection: &Inspection) -> Vec<String> {
     let about = &inspection.process;
     let mut lines = Vec::new();
+    if let Some(holder) = &inspection.supply.leaseholder {
+        let holder = printable(holder);
+        lines.push(format!(
+            "  the settings are those of {holder}: causes and remedies are about them, not about the host's own"
+        ));
+    }
     if about.thp == ThpMode::Disabled {
         lines.push("  PR_SET_THP_DISABLE is in force".into());
     }
@@ -220,10 +226,7 @@ fn supply(inspection: &Inspection, width: usize) -> String {
             number("thp_scan_exceed_share_pte")
         ),
     ];
-    let on_loan = supply.leaseholder.iter().map(|holder| {
-        format!("settings are leased by {holder}: causes and remedies are about these, the host's own may differ")
-    });
-    let lines = on_loan.chain(lines).chain(pools(inspection));
+    let lines = lines.into_iter().chain(pools(inspection));
     let lines = lines.map(|line| fold(&format!("  {}", printable(&line)), width, 4));
     std::iter::once("what the kernel could give".to_string()).chain(lines).collect::<Vec<_>>().join("\n")
 }

@@ -29,17 +29,19 @@ pub fn why(inspection: &Inspection, width: usize) -> String {
     blocks.map(|(title, causes)| block(title, causes, inspection, width)).collect::<Vec<_>>().join("\n\n")
 }
 
-/// Which size could be used instead: `the size is 2M, of other regions 64K; `. The size for the most memory comes
-/// first.
+/// The sizes that could be used instead: `most of it could have 2M pages, the rest 1M to 32K; `.
 fn sizes(inspection: &Inspection) -> String {
     let mut sizes: BTreeMap<PageSize, u64> = BTreeMap::new();
     for region in inspection.regions.iter().filter(|region| region.benefit.bytes > 0) {
         region.target.into_iter().for_each(|size| *sizes.entry(size).or_default() += region.benefit.bytes);
     }
-    let Some((most, _)) = sizes.iter().max_by_key(|(_, bytes)| **bytes) else { return String::new() };
-    let others: Vec<String> = sizes.keys().rev().filter(|size| *size != most).map(PageSize::to_string).collect();
-    let others = if others.is_empty() { String::new() } else { format!(", of other regions {}", others.join(", ")) };
-    format!("the size is {most}{others}; ")
+    let Some(most) = sizes.iter().max_by_key(|(_, bytes)| **bytes).map(|(size, _)| *size) else { return String::new() };
+    let others: Vec<PageSize> = sizes.into_keys().filter(|size| *size != most).collect();
+    match &others[..] {
+        [] => format!("it could have {most} pages; "),
+        [one] => format!("most of it could have {most} pages, the rest {one}; "),
+        [smallest, .., largest] => format!("most of it could have {most} pages, the rest {largest} to {smallest}; "),
+    }
 }
 
 fn block(title: &str, causes: Vec<Explained>, inspection: &Inspection, width: usize) -> String {

@@ -44,7 +44,7 @@ pub(super) fn comparison(transaction: &Transaction<'_>, id: i64) -> Read<Option<
 pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
     let mut summaries = rows(
         transaction,
-        "SELECT id, started_unix_s, command, ended, ended_message, machines.machine AS machine_json
+        "SELECT id, started_unix_s, command, client, ended, ended_message, machines.machine AS machine_json
          FROM comparisons JOIN machines ON machines.hash = comparisons.machine ORDER BY id",
         [],
         |row| {
@@ -52,6 +52,7 @@ pub(super) fn summaries(transaction: &Transaction<'_>) -> Read<Vec<Summary>> {
                 id: row.get("id")?,
                 started_unix_s: row.get("started_unix_s")?,
                 command: document(row, "command")?,
+                client: optional_document(row, "client")?,
                 kernel: kernel_of(&document::<Machine>(row, "machine_json")?).map(str::to_owned),
                 arms: Vec::new(),
                 trials: 0,

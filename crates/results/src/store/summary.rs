@@ -10,6 +10,8 @@ pub struct Summary {
     pub started_unix_s: i64,
     /// The measured command and its arguments.
     pub command: Vec<String>,
+    /// The client that drove the server, if there was one.
+    pub client: Option<Vec<String>>,
     /// The kernel, if pagelab booted one in a guest for this comparison.
     pub kernel: Option<String>,
     /// The labels of its arms.

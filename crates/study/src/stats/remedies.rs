@@ -61,8 +61,8 @@ impl Warning {
                 format!("the kernel's direct map was demoted to {leaf} in this boot (pagelab direct-map demote): {share}")
             }
             Warning::FreeMemoryReported { block, said_by: None } => format!(
-                "this guest gives its hypervisor free blocks of {block} and more, so the first touch of a large page can fault \
-                 there too"
+                "free page reporting is on here: the guest gives its hypervisor free blocks of {block} and more, so the first \
+                 touch of a large page can fault there too"
             ),
             Warning::FreeMemoryReported { block, said_by: Some(_) } => {
                 format!("free page reporting is on here (blocks of {block})")

@@ -65,7 +65,7 @@ fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<St
     let environment = environment_of(inspected.process.pid);
     settings.retain(|one| !one.remedy.is_in_environment(&environment));
     if settings.is_empty() {
-        let source = source.map(|change| format!("; in its source: {change}")).unwrap_or_default();
+        let source = source.map(|change| format!("; {change}")).unwrap_or_default();
         return Ok(vec![folded(format!("no setting is known that would give this process more large pages{source}"))]);
     }
     // The sort is stable, so of settings for the same memory the least intrusive comes first.
@@ -86,12 +86,16 @@ fn untried(inspected: &Inspection, leaf: PageSize, host: &Host) -> Result<Vec<St
     Ok(std::iter::once(folded(head.to_owned())).chain(shown.iter().map(row)).chain(small).collect())
 }
 
-/// A note if the process was started with an empty environment.
+/// A note if the process was started with an empty environment, or has overwritten it with its title (`setproctitle`).
 fn without_environment(pid: u32) -> Option<String> {
     let environment = std::fs::read(format!("/proc/{pid}/environ")).ok()?;
-    environment.is_empty().then(|| {
+    let note = if environment.is_empty() {
         "its environment is empty, as with env -i or a container's init: to give it a variable, set the variable where the process \
          is started"
-            .to_owned()
-    })
+    } else if !environment.contains(&b'=') {
+        "it has overwritten its environment, so whether it was started with such a variable is not visible"
+    } else {
+        return None;
+    };
+    Some(note.to_owned())
 }

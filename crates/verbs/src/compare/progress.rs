@@ -144,10 +144,17 @@ impl Forecast {
 
     fn line(&self, arm: &str, block: u32) -> String {
         let since = |at: Instant| at.elapsed().as_secs_f64();
-        let (all, left_s) = self.of(since(self.began), self.first_trial.map_or(0.0, since));
+        let elapsed_s = since(self.began);
+        let (all, left_s) = self.of(elapsed_s, self.first_trial.map_or(0.0, since));
         let arm = results::printable(arm);
         let discarded = if block == 0 { " (the first block is discarded)" } else { "" };
-        let left = left_s.map(|left_s| format!(", {} left", time(left_s))).unwrap_or_default();
+        // Noise decides how many blocks are needed, so the time left can grow, up to the limit.
+        let limit_s = self.design.max_time_s.map(|limit_s| limit_s - elapsed_s);
+        let left = left_s.map(|left_s| match limit_s.filter(|limit_s| *limit_s > 1.5 * left_s) {
+            Some(limit_s) => format!(", {} left (at most {})", time(left_s), time(limit_s)),
+            None => format!(", {} left", time(left_s)),
+        });
+        let left = left.unwrap_or_default();
         format!("trial {} of about {all}{left}: {arm}{discarded}", self.done + 1)
     }
 }
@@ -208,6 +215,6 @@ mod tests {
         assert_eq!(forecast.line("thp", 0), "trial 1 of about 20: thp (the first block is discarded)");
         forecast.finished(true);
         let line = forecast.line("th\x1bp", 1);
-        assert!(line.starts_with("trial 2 of about ") && line.ends_with(" left: th\\x1bp"), "{line}");
+        assert!(line.starts_with("trial 2 of about ") && line.ends_with(" left (at most 10 min): th\\x1bp"), "{line}");
     }
 }

@@ -161,10 +161,13 @@ mod tests {
         let page = page();
         let rows: Vec<&str> = page.lines().filter(|line| line.ends_with("` |")).collect();
         assert!(rows.len() > 50, "{page}");
-        assert!(
-            rows[0].starts_with("| no aligned slot of that size inside the mapping | allocate multiples of the size")
-        );
+        assert!(rows[0].starts_with(
+            "| no aligned slot of that size inside the mapping | in the source: allocate multiples of the size"
+        ));
         assert!(rows.last().unwrap().contains("| the cause is not known |  | `unexplained` |"), "{page}");
-        assert!(page.contains("| one allocation, cut by a guard page | put guard pages outside"), "{page}");
+        assert!(
+            page.contains("| one allocation, cut by a guard page | in the source: put guard pages outside"),
+            "{page}"
+        );
     }
 }

@@ -221,8 +221,11 @@ fn comparisons(store: Option<&Path>) -> Result<(String, Value), Failure> {
     }
     let rows = summaries.into_iter().map(|summary| {
         let ended = ended(&summary.ended).to_string();
+        let quoted =
+            |words: &[String]| shlex::try_join(words.iter().map(String::as_str)).unwrap_or_else(|_| words.join(" "));
+        let client = summary.client.map(|client| format!(", driven by {}", quoted(&client))).unwrap_or_default();
         let kernel = summary.kernel.map(|kernel| format!(" (on {kernel})")).unwrap_or_default();
-        let command = summary.command.join(" ") + &kernel;
+        let command = quoted(&summary.command) + &client + &kernel;
         [summary.id.to_string(), summary.trials.to_string(), ended, summary.arms.join(" "), command]
     });
     let table = plain(["number", "trials", "ended", "policies", "command"], rows, terminal_width());
@@ -234,6 +237,7 @@ fn summary_document(summary: &Summary) -> Value {
         "number": summary.id,
         "started_unix_s": summary.started_unix_s,
         "command": summary.command,
+        "client": summary.client,
         "kernel": summary.kernel,
         "policies": summary.arms,
         "trials": summary.trials,

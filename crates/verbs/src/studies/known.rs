@@ -3,6 +3,7 @@
 use model::machine::BUILT_IN;
 use model::policy::ModelPolicy;
 use policy::Policy;
+use policy::similar::nearest;
 use study::definition::{Definition, HOST};
 use study::metric::{Metric, names};
 
@@ -64,11 +65,4 @@ fn unknown(key: &str, kind: &str, name: &str, known: &[String]) -> String {
     known.sort();
     known.dedup();
     format!("{key}: there is no {kind} {name:?}{nearest}; there are {}", known.join(", "))
-}
-
-/// The known name that is most similar, if at most a third of the name differs.
-pub fn nearest<'a>(name: &str, known: &'a [String]) -> Option<&'a String> {
-    let distance = |known: &&String| strsim::damerau_levenshtein(name, known);
-    let is_similar = |known: &&String| distance(known) <= known.len().max(name.len()) / 3;
-    known.iter().min_by_key(distance).filter(is_similar)
 }

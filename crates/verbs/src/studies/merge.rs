@@ -4,11 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
+use policy::similar::nearest;
 use results::store::{OfStudy, Resolution, Resumption, Simulation, Store};
 use study::comparison::Comparison;
 
 use super::arguments::Merge;
-use super::known::nearest;
 use super::model::Outcome;
 use crate::failure::{Failure, error_chain, report};
 use crate::output::{open_store, print, read_store};

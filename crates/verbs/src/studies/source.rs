@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 
 use host::if_exists;
 use model::toml_file;
+use policy::similar::nearest;
 use results::input;
 use study::definition::{Definition, Size, Wire, WireSuite};
 
-use super::known::{self, nearest};
+use super::known;
 use crate::failure::Failure;
 
 /// The built-in studies.
@@ -212,7 +213,7 @@ mod tests {
     #[test]
     fn a_dissimilar_name_has_no_nearest() {
         let known: Vec<String> = STUDIES.iter().map(|(name, _)| (*name).to_owned()).collect();
-        let nearest = |name: &str| nearest(name, &known).map(String::as_str);
+        let nearest = |name: &str| nearest(name, &known);
         assert_eq!(nearest("contig-hunt"), Some("contig-hint"));
         assert_eq!(nearest("base64k"), Some("base-64k"));
         for far in ["nowhere", "", "x", "study"] {

@@ -1,6 +1,7 @@
 //! Parses names of page-table formats ([`FormatName`]), and suggests the nearest name for an unknown one.
 
 use paging::format::named::{FAMILIES, NameError, Named};
+use policy::similar::nearest;
 
 /// A format and the name that was given for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +36,13 @@ pub fn parse_format(text: &str) -> Result<FormatName, FormatError> {
         Ok(named) => Ok(FormatName { name, named }),
         Err(NameError::Unknown { .. }) => {
             let base = name.split('+').next().unwrap_or_default();
-            Err(FormatError::Unknown { text: text.to_owned(), nearest: nearest(base, base_names()) })
+            Err(FormatError::Unknown {
+                text: text.to_owned(),
+                nearest: nearest(base, &base_names()).map(str::to_owned),
+            })
         }
         Err(error @ NameError::Option { .. }) => Err(error.into()),
     }
-}
-
-/// The name with the smallest edit distance, if at most half of its length differs.
-fn nearest(text: &str, names: Vec<String>) -> Option<String> {
-    let distance = |name: &String| strsim::damerau_levenshtein(text, name);
-    names.into_iter().min_by_key(distance).filter(|name| distance(name) <= name.len() / 2)
 }
 
 /// All format names without options.

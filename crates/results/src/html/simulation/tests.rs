@@ -120,7 +120,7 @@ fn everything_is_on_the_page() {
         "it has &lt;none&gt;",
         "partly 40 %",
         "mappings smaller than one page of that size",
-        "Allocate multiples of the size",
+        "In the source: allocate multiples of the size",
         "64K of 4K",
         "per 1000 instructions",
         "tlb[0].entries",

@@ -10,10 +10,14 @@ use super::super::*;
 use crate::sample;
 
 /// Checks what every mail must fulfil.
-fn check(text: &str) {
+fn check_width(text: &str) {
     assert!(text.is_ascii(), "{text}");
     let long: Vec<&str> = text.lines().filter(|line| line.len() > 72).collect();
     assert!(long.is_empty(), "{long:?} in\n{text}");
+}
+
+fn check(text: &str) {
+    check_width(text);
     assert!(!text.contains("-0.0%") && !text.contains("-0%") && !text.contains("(chance)"), "{text}");
 }
 
@@ -212,6 +216,7 @@ proptest! {
         let policies: Vec<String> = row.cells.iter().map(|cell| cell.policy.clone()).collect();
         let baseline = policies[0].clone();
         let matrix = Matrix::of(&policies, &baseline, vec![row], &[]);
-        with_report(|report| check(&mail(&Report { matrix: &matrix, command: command.clone(), ..report.clone() })));
+        // The command is quoted in the mail, and may itself contain "-0%".
+        with_report(|report| check_width(&mail(&Report { matrix: &matrix, command: command.clone(), ..report.clone() })));
     }
 }
