@@ -40,6 +40,10 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
         ErrorKind::MissingRequiredArgument if verb == "show" => {
             Some("The numbers of the stored comparisons: pagelab list comparisons".to_owned())
         }
+        ErrorKind::InvalidSubcommand if verb == "help" => Some("The options of a verb: pagelab VERB --help".to_owned()),
+        ErrorKind::UnknownArgument if has_two_kernels(words) => {
+            Some("For several kernels, repeat the option: --kernel IMAGE --kernel IMAGE".to_owned())
+        }
         ErrorKind::UnknownArgument if verb == "compare" => {
             let given = words.iter().filter_map(|word| word.to_str()?.split('=').next());
             let known = |word| OPTIONS.iter().find(|(other, _)| *other == word);
@@ -50,6 +54,12 @@ pub fn of(kind: ErrorKind, words: &[OsString]) -> Option<String> {
         }
         _ => None,
     }
+}
+
+/// Whether an option `--kernel` is followed by two words.
+fn has_two_kernels(words: &[OsString]) -> bool {
+    let is_option = |word: &OsString| word.to_string_lossy().starts_with('-');
+    words.windows(3).any(|three| three[0] == "--kernel" && !is_option(&three[1]) && !is_option(&three[2]))
 }
 
 #[cfg(test)]
@@ -69,6 +79,8 @@ mod tests {
         assert!(hint(ErrorKind::InvalidSubcommand, "pagelab mail 1").ends_with("pagelab show NUMBER --mail"));
         assert!(hint(ErrorKind::UnknownArgument, "pagelab inspect --pid 1").ends_with("pagelab inspect PID"));
         assert!(hint(ErrorKind::ValueValidation, "pagelab show last").contains("pagelab list comparisons"));
+        assert!(hint(ErrorKind::UnknownArgument, "pagelab compare --kernel a b -- x").contains("repeat the option"));
+        assert!(hint(ErrorKind::InvalidSubcommand, "pagelab help compare -h").ends_with("pagelab VERB --help"));
         assert_eq!(hint(ErrorKind::UnknownArgument, "pagelab compare --odd -- x --runs"), "");
     }
 }

@@ -46,6 +46,12 @@ impl Kernel {
         memory_bytes: u64,
         sysroot: Option<&Path>,
     ) -> Result<Kernel, Failure> {
+        if !path.exists() {
+            return Err(Failure::Input(format!(
+                "{}: expected the image of a kernel, such as /boot/vmlinuz-6.12, found no such file",
+                path.display()
+            )));
+        }
         let image = Image::read(path).map_err(Failure::input)?;
         let sysroot = sysroot.map(|sysroot| Sysroot::open(sysroot, image.architecture)).transpose();
         let sysroot = sysroot.map_err(Failure::input)?;
