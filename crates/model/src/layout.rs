@@ -76,6 +76,10 @@ pub(crate) struct Layout {
     file: Option<(String, u64)>,
     /// The recorded start of the heap.
     heap: Option<u64>,
+    /// The recorded end of the heap.
+    heap_end: u64,
+    /// Whether the program's allocator aligns the end of the heap to large pages.
+    aligns_heap: bool,
     /// The start of the heap under a hugetlb policy.
     pool_heap_start: u64,
     /// The process's state under a hugetlb policy.
@@ -195,8 +199,11 @@ impl Layout {
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
             Call::Madvise { address, bytes, advice } => {
-                let parts = self.parts(address, pages(bytes)).into_iter();
-                let calls = parts.map(|(address, bytes)| Call::Madvise { address, bytes, advice });
+                let mut parts = self.parts(address, pages(bytes));
+                if let Some((_, bytes)) = parts.last_mut().filter(|_| address.saturating_add(bytes) == self.heap_end) {
+                    *bytes += self.heap_padding();
+                }
+                let calls = parts.into_iter().map(|(address, bytes)| Call::Madvise { address, bytes, advice });
                 calls.map(|call| Event { call, ..event.clone() }).collect()
             }
             Call::Mlock { .. } | Call::Hole { .. } => self.split_call(event),

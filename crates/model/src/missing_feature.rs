@@ -75,7 +75,9 @@ pub enum MissingFeature {
         format: String,
     },
     /// The policy `default` keeps the current settings; a model machine has none.
-    #[error("a model machine has no current settings to keep: name a page size")]
+    #[error(
+        "a model machine has no current setting of THP to keep: name default+always, default+madvise or default+never, without modifiers"
+    )]
     NoSettings,
     /// The format has no PMD leaf, which THP needs.
     #[error("{0} has no PMD leaf")]

@@ -39,6 +39,33 @@ pub enum ModelPolicy {
     },
     /// The kernel's direct map with leaves of this size: for traces of whole machines, whose addresses are physical.
     DirectMap(PageSize),
+    /// No policy: only what the program and its libraries advise, on a kernel with this setting.
+    Default(ThpEnabled),
+}
+
+/// A value of `/sys/kernel/mm/transparent_hugepage/enabled`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum ThpEnabled {
+    /// THP for all memory that is not advised against.
+    Always,
+    /// THP for advised memory.
+    Madvise,
+    /// No THP.
+    Never,
+}
+
+impl ThpEnabled {
+    /// All values.
+    pub const ALL: [ThpEnabled; 3] = [ThpEnabled::Always, ThpEnabled::Madvise, ThpEnabled::Never];
+
+    /// The value as the kernel writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            ThpEnabled::Always => "always",
+            ThpEnabled::Madvise => "madvise",
+            ThpEnabled::Never => "never",
+        }
+    }
 }
 
 impl ModelPolicy {
@@ -63,13 +90,19 @@ impl ModelPolicy {
             }
             ModelPolicy::BasePage { size, with_thp } => format!("{}base pages of {size}", after_thp(*with_thp)),
             ModelPolicy::DirectMap(size) => format!("the kernel's direct map with leaves of {size}"),
+            ModelPolicy::Default(enabled) => {
+                format!("what the program and its libraries advise, with THP set to {}", enabled.name())
+            }
         }
     }
 }
 
 /// Names of policies that only models can apply, without the forms with THP.
-pub const ONLY_MODELLED: [&str; 3] = ["contig-64k", "base-16k", "base-64k"];
+pub const ONLY_MODELLED: [&str; 6] =
+    ["contig-64k", "base-16k", "base-64k", "default+always", "default+madvise", "default+never"];
 
+/// The prefix of the policies that name only the setting.
+const DEFAULT_WITH: &str = "default+";
 /// The suffix of policies under which faults try THP first.
 const WITH_THP: &str = "+thp";
 
@@ -85,6 +118,10 @@ impl FromStr for ModelPolicy {
     type Err = PolicyError;
 
     fn from_str(text: &str) -> Result<ModelPolicy, PolicyError> {
+        let setting = text.strip_prefix(DEFAULT_WITH);
+        if let Some(enabled) = ThpEnabled::ALL.into_iter().find(|enabled| setting == Some(enabled.name())) {
+            return Ok(ModelPolicy::Default(enabled));
+        }
         let (name, with_thp) = text.strip_suffix(WITH_THP).map_or((text, false), |name| (name, true));
         match name {
             "contig-64k" => Ok(ModelPolicy::Contig64k { with_thp }),
@@ -109,6 +146,7 @@ impl fmt::Display for ModelPolicy {
                 f.pad(&format!("base-{size}{}", suffix(*with_thp)).to_ascii_lowercase())
             }
             ModelPolicy::DirectMap(size) => f.pad(&format!("direct-map-{size}").to_ascii_lowercase()),
+            ModelPolicy::Default(enabled) => f.pad(&format!("{DEFAULT_WITH}{}", enabled.name())),
         }
     }
 }
@@ -163,12 +201,19 @@ pub struct Plan {
     pub mapping_unit: MappingUnit,
     /// How the policy changes the program's calls.
     pub mechanism: Mechanism,
+    /// The setting of THP, if there is no policy beyond it.
+    pub default: Option<ThpEnabled>,
 }
 
 impl Plan {
     /// Whether the policy allocates large folios, which can be split.
     pub fn has_large_folios(&self) -> bool {
         self.thp_bytes.is_some() || matches!(self.mapping_unit, MappingUnit::Mthp(_))
+    }
+
+    /// Whether memory that is neither advised nor advised against may have large folios.
+    pub(crate) fn includes_unadvised(&self) -> bool {
+        self.mechanism.advice.is_none() && self.default != Some(ThpEnabled::Madvise)
     }
 
     /// The plan for `policy` on `machine`.
@@ -183,16 +228,21 @@ impl Plan {
         let mapping_unit = mapping_unit(policy, &shape, &format.name).map_err(refused)?;
         let requested = match policy {
             ModelPolicy::Kernel(policy) => policy,
-            ModelPolicy::Contig64k { .. } | ModelPolicy::BasePage { .. } | ModelPolicy::DirectMap(_) => {
-                &Policy::DEFAULT
-            }
+            ModelPolicy::Contig64k { .. }
+            | ModelPolicy::BasePage { .. }
+            | ModelPolicy::DirectMap(_)
+            | ModelPolicy::Default(_) => &Policy::DEFAULT,
         };
         let has_thp = policy.tries_thp_first() || matches!(mapping_unit, MappingUnit::Thp(_));
         let pmd_leaf = || shape.pmd_bytes.ok_or_else(|| MissingFeature::NoPmdLeaf(format.name.clone()));
         let thp_bytes = has_thp.then(pmd_leaf).transpose().map_err(refused)?;
         let mechanism = Mechanism::of(requested, &shape.page_sizes());
         let (base_bytes, pmd_bytes) = (shape.base_bytes, shape.pmd_bytes);
-        Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, mapping_unit, mechanism })
+        let default = match policy {
+            ModelPolicy::Default(enabled) => Some(*enabled),
+            _ => None,
+        };
+        Ok(Plan { format, base_bytes, pmd_bytes, thp_bytes, mapping_unit, mechanism, default })
     }
 }
 
@@ -271,7 +321,9 @@ fn mapping_unit(policy: &ModelPolicy, shape: &Shape, format: &str) -> Result<Map
         ModelPolicy::Kernel(policy) if policy.has(Modifier::PteMapped) => return Err(MissingFeature::PteMapped),
         ModelPolicy::Kernel(policy) if policy.windows().is_some() => return Err(MissingFeature::Windows),
         ModelPolicy::Kernel(policy) => policy.granularity,
-        ModelPolicy::BasePage { .. } => return Ok(MappingUnit::Base),
+        ModelPolicy::BasePage { .. } | ModelPolicy::Default(ThpEnabled::Never) => return Ok(MappingUnit::Base),
+        // Without a PMD leaf Linux has no THP.
+        ModelPolicy::Default(_) => return Ok(shape.pmd_bytes.map_or(MappingUnit::Base, MappingUnit::Thp)),
         ModelPolicy::DirectMap(size) => {
             return if shape.leaves.contains(&size.bytes()) {
                 Ok(MappingUnit::Direct(size.bytes()))

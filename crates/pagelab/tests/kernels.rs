@@ -229,7 +229,7 @@ fn reports_unbootable_kernels_before_any_boot() {
         bench.compare(options, &shell("true")).ran().assert_exit(2, parts);
     };
     refuses(&["--kernel", "/bin/sh"], &["/bin/sh: expected the image of a kernel", "an ELF file (vmlinux)"]);
-    refuses(&["--kernel", "nowhere"], &["nowhere: No such file"]);
+    refuses(&["--kernel", "nowhere"], &["nowhere: expected the image of a kernel"]);
     refuses(&["--kernel", "a b=x"], &["expected IMAGE or NAME=IMAGE"]);
     refuses(&["--memory", "1G"], &["--kernel"]);
     let mut header = vec![0; 0x1000];

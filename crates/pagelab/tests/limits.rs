@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use common::*;
 use nix::fcntl::{PosixFadviseAdvice, posix_fadvise};
 use serde_json::Value;
+use trace::{Call, Columns, Header, Kind, Recording};
 
 const M: u64 = 1 << 20;
 
@@ -193,4 +194,48 @@ fn commands_that_fail_without_a_limit_and_users_without_groups_are_refused() {
         .pagelab(&["limits", "-p", "thp+pte-mapped", "--", "true"])
         .ran()
         .assert_exit(2, &["pagelab compare -p thp+pte-mapped"]);
+}
+
+/// Writes a trace of a program that maps 32M, advises the first half and touches one page in each 2M.
+fn write_advised(bench: &Bench) {
+    let columns = Columns { kinds: true, accesses: true, addresses: true };
+    let file = File::create(bench.path("advised.trace")).unwrap();
+    let mut recording = Recording::new(file, Header { columns, ..Header::of("a test") }).unwrap();
+    const BEGIN: u64 = 0x10_0000_0000;
+    let (bytes, file_system) = (32 * M, None);
+    let mapping = Call::Mmap { address: 0, bytes, protection: 3, flags: 0x22, file: -1, offset: 0, file_system };
+    recording.event(0, mapping, BEGIN as i64);
+    recording.event(0, Call::Madvise { address: BEGIN, bytes: 16 * M, advice: 14 }, 0);
+    for block in 0..16 {
+        recording.access(0, BEGIN + block * 2 * M, 8, Kind::STORE).unwrap();
+    }
+    recording.finish().unwrap();
+}
+
+#[test]
+fn a_trace_has_the_limit_of_the_programs_own_advice() {
+    let bench = Bench::new();
+    write_advised(&bench);
+    let ran = bench.pagelab(&["limits", "advised.trace", "-m", "cascade-lake", "-p", "default,thp", "--json"]).ran();
+    let document = ran.assert_exit(0, &[]).json();
+    let bytes = |policy: &str, key: &str| of_policy(&document, policy)[key].as_u64().unwrap();
+    let user = |policy: &str| bytes(policy, "charged_peak_bytes") - bytes(policy, "tables_peak_bytes");
+    let found = ["default+always", "default+madvise", "default+never", "thp"].map(user);
+    assert_eq!(found, [32 * M, 16 * M + (32 << 10), 64 << 10, 32 * M], "{document:#}");
+    assert_eq!(bytes("thp", "limit_bytes"), bytes("thp", "charged_peak_bytes") + bytes("thp", "kernel_bytes"));
+    let text = bench.pagelab(&["limits", "-p", "base,hugetlb-2m", "advised.trace"]).ran();
+    text.assert_exit(0, &[])
+        .assert_stdout(&["a limit is enough from", "hugetlb-2m: no limit, because pages of the pool"]);
+}
+
+#[test]
+fn what_needs_a_trace_and_what_needs_a_command_is_reported() {
+    let bench = Bench::new();
+    write_advised(&bench);
+    let refuses = |words: &[&str], expected: &[&str]| {
+        bench.pagelab(&[&["limits"], words].concat()).ran().assert_exit(2, expected);
+    };
+    refuses(&["-m", "cascade-lake", "--", "true"], &["true is none"]);
+    refuses(&["-p", "default+always", "--", "true"], &["default+always can only be modelled"]);
+    refuses(&["advised.trace", "-m", "nothing"], &["nothing"]);
 }

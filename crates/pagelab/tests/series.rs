@@ -75,10 +75,10 @@ fn refuses_what_cannot_be_judged_with_a_code_that_ends_a_bisection() {
     judge("base.json", "faults@swap-in<=+1%", &["touch"]).assert_exit(255, &["this kernel has no zram"]);
     judge("base.json", "faults<=+1%", &["other", "a b"])
         .assert_exit(255, &["expected the command", "touch", "other 'a b'"]);
-    judge("base.json", "faults<=+1%", &["touch"]).assert_exit(125, &["nowhere: No such file"]);
+    judge("base.json", "faults<=+1%", &["touch"]).assert_exit(125, &["nowhere: expected the image of a kernel"]);
     let plain = |words: &[&str]| bench.pagelab(&[&["series"], words].concat()).ran();
     plain(&["--kernel", "nowhere", "--assert", "faults<=+1%"]).assert_exit(2, &["--against"]);
-    plain(&["--kernel", "nowhere", "--", "true"]).assert_exit(2, &["nowhere: No such file"]);
+    plain(&["--kernel", "nowhere", "--", "true"]).assert_exit(2, &["nowhere: expected the image of a kernel"]);
     plain(&["--kernel", "nowhere", "--workloads", "swap"]).assert_exit(2, &["swap-in", "mapped-file"]);
     plain(&["--", "true"]).assert_exit(2, &["--kernel"]);
 }

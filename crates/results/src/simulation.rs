@@ -3,7 +3,7 @@
 
 mod shading;
 
-use policy::verdict::Verdict;
+use policy::verdict::{Holding, Verdict};
 
 use crate::figure;
 pub use crate::spread::{FigureSpread, Spread};
@@ -370,10 +370,20 @@ pub fn rate_in_words(rate: f64) -> String {
     }
 }
 
-/// `held 97 %`, or the holding alone. `cannot start` if the program cannot start with the policy's base pages.
-pub fn verdict_in_words(verdict: &Verdict) -> String {
+/// `held 97 %`, or the holding alone. `cannot start` if the program cannot start with the policy's base pages. Where no size is
+/// asked for, `84 % large`: the share of the memory mapped at the end that larger leaves than base pages map.
+pub fn verdict_in_words(cost: &Cost) -> String {
+    let verdict = &cost.verdict;
     match verdict.coverage_ratio() {
         _ if verdict.causes.iter().any(|share| share.cause.prevents_start()) => "cannot start".to_owned(),
+        _ if verdict.holding == Holding::NotAsked => {
+            let bytes = |mapped: &[Mapped]| mapped.iter().map(|mapped| mapped.bytes).sum::<u64>();
+            let base_bytes = cost.mapped.iter().map(|mapped| mapped.leaf_bytes).min();
+            let large: Vec<Mapped> =
+                cost.mapped.iter().filter(|one| Some(one.leaf_bytes) > base_bytes).cloned().collect();
+            let ratio = bytes(&large) as f64 / bytes(&cost.mapped).max(1) as f64;
+            format!("{} large", figure::share(ratio))
+        }
         Some(ratio) => format!("{} {}", verdict.holding, figure::share(ratio)),
         None => verdict.holding.to_string(),
     }

@@ -1,10 +1,12 @@
 //! Accepts a command without a preceding `--`, if no word of the command could be an option of pagelab.
 
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 use clap::{Arg, Args, Command};
 
 use crate::failure::Failure;
+use crate::sim;
 
 /// Inserts `--` before the command that the verb takes; `None` if the verb takes no command, or none is given.
 ///
@@ -20,6 +22,10 @@ pub fn insert(words: &[OsString], mut cli: Command) -> Option<Result<Vec<OsStrin
     let (before, command) = words.split_at(at);
     if command.iter().any(|word| word == "--") {
         return None;
+    }
+    // A trace in place of a command is one word, and what follows is for pagelab.
+    if verb.get_name() == "limits" && sim::is_trace(Path::new(&command[0])) {
+        return Some(Ok([before, &command[1..], &["--".into()], &command[..1]].concat()));
     }
     let is_option = |word: &&OsString| text(word).is_some_and(|word| option(verb, word).is_some());
     if let Some(word) = command.iter().find(is_option) {

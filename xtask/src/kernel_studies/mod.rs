@@ -5,6 +5,7 @@ mod redis;
 mod system;
 
 use std::fs;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -16,7 +17,7 @@ use crate::linux::{Granule, KernelBuild, Linux, RELEASE, UNCHANGED};
 pub struct KernelStudy {
     /// The name of the task, of the study, and of its page in docs/evidence.
     name: &'static str,
-    /// The file of the study, with placeholders for paths that differ between machines.
+    /// The file of the study. `images` and `system`, next to it, are links to the kernels and to the system.
     study: &'static str,
     kernels: &'static [StudiedKernel],
     /// Whether the study reads a trace of Redis.
@@ -139,17 +140,20 @@ The first build of a kernel takes ten minutes on two processors. The report is w
         fs::create_dir_all(&place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
         let name = format!("{}.toml", self.name);
         let file = place.join(&name);
-        let text =
-            self.study.replace("@IMAGES@", &images.to_string_lossy()).replace("@SYSTEM@", &system.to_string_lossy());
-        fs::write(&file, text).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
+        link(&images, &place.join("images"))?;
+        link(&system, &place.join("system"))?;
+        fs::write(&file, self.study).map_err(|error| format!("cannot write {}: {error}", file.display()))?;
         let packages = ["build", "--quiet", "--package", "pagelab", "--package", "qemu-plugin"];
         crate::command::succeed(crate::cargo(root).args(packages))?;
         if self.has_redis_trace {
             redis::record(&root.join("target/debug"), &system, &place)?;
         }
+        // The report has the paths and the command as they are given, so neither names a directory of this machine.
+        let path = std::env::join_paths([root.join("target/debug")].into_iter().chain(path_directories()));
+        let path = path.map_err(|error| format!("PATH: {error}"))?;
         let study = |verb: &str| {
-            let mut pagelab = Command::new(root.join("target/debug/pagelab"));
-            pagelab.current_dir(&place).args(["study", verb, &name, "--store", "results.sqlite"]);
+            let mut pagelab = Command::new("pagelab");
+            pagelab.env("PATH", &path).current_dir(&place).args(["study", verb, &name, "--store", "results.sqlite"]);
             pagelab.args(["--size", if arguments.is_full { "full" } else { "quick" }]);
             pagelab
         };
@@ -179,6 +183,17 @@ The first build of a kernel takes ten minutes on two processors. The report is w
             mail.trim_end()
         )
     }
+}
+
+/// Makes a symbolic link, in place of an older one.
+fn link(target: &Path, at: &Path) -> Result<(), String> {
+    let _ = fs::remove_file(at);
+    symlink(target, at).map_err(|error| format!("cannot link {}: {error}", at.display()))
+}
+
+/// The directories of PATH.
+fn path_directories() -> Vec<PathBuf> {
+    std::env::var_os("PATH").map(|path| std::env::split_paths(&path).collect()).unwrap_or_default()
 }
 
 fn parse(words: &[String]) -> Result<Arguments, String> {
@@ -214,11 +229,11 @@ mod tests {
     fn a_study_names_each_of_its_kernels() {
         for one in [BASE_PAGES, CONTPTE] {
             for StudiedKernel { granule, variant, .. } in one.kernels {
-                assert!(one.study.contains(&format!("@IMAGES@/{granule}-{variant}\"")), "{granule} {variant}");
+                assert!(one.study.contains(&format!("\"images/{granule}-{variant}\"")), "{granule} {variant}");
             }
             assert!(one.study.contains(&format!("name = \"{}\"", one.name)));
             assert_eq!(one.study.contains(&format!("trace = \"{}\"", redis::TRACE)), one.has_redis_trace);
-            assert_eq!(one.study.matches("sysroot = \"@SYSTEM@\"").count(), one.kernels.len());
+            assert_eq!(one.study.matches("sysroot = \"system\"").count(), one.kernels.len());
         }
     }
 

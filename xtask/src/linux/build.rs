@@ -96,7 +96,7 @@ impl<'a> Order<'a> {
         self.existing_image().ok_or_else(|| format!("{} is missing after the build", self.name))
     }
 
-    /// Stores the list of built-in modules and the kernel's release.
+    /// Stores the list of built-in modules, the kernel's release and its configuration.
     fn keep_modules(&self, build: &Path, work: &Work) -> Result<(), String> {
         let read =
             |file: &str| fs::read(build.join(file)).map_err(|error| format!("{}: {error}", build.join(file).display()));
@@ -104,6 +104,8 @@ impl<'a> Order<'a> {
         let list = self.modules().ok_or_else(|| format!("{} has no release", self.name))?;
         let place = list.parent().unwrap_or(&self.images);
         fs::create_dir_all(place).map_err(|error| format!("cannot make {}: {error}", place.display()))?;
+        let release = place.file_name().unwrap_or_default().to_string_lossy();
+        put(&self.images, &format!("config-{release}"), &read(".config")?, work)?;
         put(place, MODULES, &read(MODULES)?, work)
     }
 

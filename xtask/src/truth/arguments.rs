@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::POLICIES;
 
 pub const USAGE: &str = "usage: cargo xtask truth [NAME]... [-p POLICY]... [--again] [--built DIR]
+       cargo xtask truth --limits [NAME]... [--built DIR]
        cargo xtask truth --random [--seed S] [--minutes N | --scripts N | --script FILE] [-p POLICY]... [--built DIR]";
 
 /// The parsed command line.
@@ -22,6 +23,8 @@ pub enum Job {
     /// Make the table, for these programs or for all. Unless `again` is true, a row of the same kernel and commit is not measured
     /// again.
     Table { names: Vec<String>, again: bool },
+    /// Compare the memory limits of these programs or of all.
+    Limits { names: Vec<String> },
     /// Run random programs.
     Random(RandomScripts),
 }
@@ -48,8 +51,8 @@ pub enum Until {
 impl Arguments {
     /// Parses the words after `truth`.
     pub fn parse(words: &[String]) -> Result<Arguments, String> {
-        let (mut names, mut again, mut is_random, mut policies, mut built) =
-            (Vec::new(), false, false, Vec::new(), None);
+        let (mut names, mut again, mut is_random, mut of_limits, mut policies, mut built) =
+            (Vec::new(), false, false, false, Vec::new(), None);
         let (mut seed, mut until) = (None, None);
         let mut words = words.iter();
         while let Some(word) = words.next() {
@@ -57,6 +60,7 @@ impl Arguments {
             match word.as_str() {
                 "--again" => again = true,
                 "--random" => is_random = true,
+                "--limits" => of_limits = true,
                 "--built" => built = Some(PathBuf::from(value()?)),
                 "-p" => policies.extend(value()?.split(',').map(str::to_owned)),
                 "--seed" => seed = Some(number(word, value()?)?),
@@ -79,7 +83,12 @@ impl Arguments {
             false if seed.is_some() || until.is_some() => {
                 return Err(format!("--seed, --minutes, --scripts and --script apply only to --random\n{USAGE}"));
             }
+            false if of_limits && (again || !policies.is_empty()) => {
+                return Err(format!("--limits takes only names of programs and --built\n{USAGE}"));
+            }
+            false if of_limits => Job::Limits { names },
             false => Job::Table { names, again },
+            true if of_limits => return Err(format!("--limits and --random exclude each other\n{USAGE}")),
             true if !names.is_empty() || again => {
                 return Err(format!("--random takes no programs of the table\n{USAGE}"));
             }

@@ -1,6 +1,6 @@
 //! `cargo xtask truth`: makes the truth table, which compares native runs of programs on the running kernel with their
 //! simulations. The model was not tuned for these programs. `cargo xtask truth --random` does the same for random programs, for
-//! some minutes or a number of programs.
+//! some minutes or a number of programs. `cargo xtask truth --limits` compares memory limits.
 //!
 //! A *cell* of the table is one figure of one program under one policy, measured and simulated. A cell is *off* if the two do not
 //! agree ([`Cell::agrees`]). `reasons.toml` has the known reasons why cells are off.
@@ -9,6 +9,7 @@ mod arguments;
 mod bench;
 mod inputs;
 mod judge;
+mod limits;
 mod programs;
 mod random;
 mod reasons;
@@ -49,6 +50,7 @@ pub fn run(root: &Path, words: &[String]) -> ExitCode {
         let tools = Tools::ready(root, arguments.built.as_deref())?;
         match &arguments.job {
             Job::Table { names, again } => table(root, &tools, names, *again, &arguments.policies),
+            Job::Limits { names } => limits::run(root, &tools, names),
             Job::Random(wanted) => random::run(root, &tools, wanted, &arguments.policies),
         }
     });

@@ -1,7 +1,7 @@
 //! Places the memory with which a program starts: the program, its interpreter, its stack and its heap.
 
 use super::Layout;
-use super::linux::{INTERPRETER_BYTES, PAGE, QEMU_BASE, STACK_BYTES, pages};
+use super::linux::{HUGE, INTERPRETER_BYTES, PAGE, QEMU_BASE, STACK_BYTES, pages};
 use super::random::Places;
 
 impl Layout {
@@ -69,9 +69,22 @@ impl Layout {
             Some(piece) => piece.distance,
             None => self.heap_start(begin).wrapping_sub(begin),
         };
+        self.aligns_heap |= end > self.heap_end && end > begin && end.is_multiple_of(HUGE);
+        self.heap_end = end;
         self.release(begin, end.max(self.pieces.get(&begin).map_or(begin, |piece| piece.end)));
         self.add(begin, pages(end) - (begin & !(PAGE - 1)), begin.wrapping_add(distance));
-        end.wrapping_add(distance)
+        end.wrapping_add(distance) + self.heap_padding()
+    }
+
+    /// Bytes from the translated end of the heap to the next large page, if an allocator has aligned the recorded end: it then aligns
+    /// the end in Linux's layout too, and what it has allocated stays where it is. glibc does so with `glibc.malloc.hugetlb=1`
+    /// (`sysmalloc`, malloc/malloc.c).
+    pub(super) fn heap_padding(&self) -> u64 {
+        if !self.aligns_heap || !self.heap_end.is_multiple_of(HUGE) {
+            return 0;
+        }
+        let to = self.address(self.heap_end - 1).wrapping_add(1);
+        to.next_multiple_of(HUGE) - to
     }
 
     /// The start of the heap in Linux's layout; `begin` is its recorded start.

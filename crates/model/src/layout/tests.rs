@@ -320,6 +320,26 @@ fn does_not_translate_a_heap_end_before_the_heap() {
 }
 
 #[test]
+fn a_heap_that_ends_at_a_large_page_does_so_on_linux() {
+    let begin = QEMU_BASE + 5 * HUGE + 20480;
+    let mut layout = Layout::default();
+    let brk = |layout: &mut Layout, end: u64| translated(layout, Call::Brk { address: end }, end)[0].result as u64;
+    let placed = brk(&mut layout, begin);
+    assert_eq!(brk(&mut layout, begin + HUGE), placed + HUGE, "not aligned yet");
+    let end = brk(&mut layout, QEMU_BASE + 7 * HUGE);
+    assert_eq!(end, (placed + 2 * HUGE - 20480).next_multiple_of(HUGE));
+    let advice = Call::Madvise { address: begin + HUGE, bytes: HUGE - 20480, advice: 14 };
+    let Call::Madvise { address, bytes, .. } = calls(&mut layout, advice, 0)[0] else {
+        panic!("advice remains advice")
+    };
+    assert_eq!((address, address + bytes), (placed + HUGE, end));
+    assert_eq!(brk(&mut layout, QEMU_BASE + 9 * HUGE), end + 2 * HUGE);
+    assert_eq!(brk(&mut layout, QEMU_BASE + 8 * HUGE), end + HUGE);
+    assert_eq!(layout.address(QEMU_BASE + 8 * HUGE - 4096), placed + 3 * HUGE - 20480 - 4096, "nothing in it moves");
+    assert_eq!(brk(&mut layout, begin + 4096), placed + 4096);
+}
+
+#[test]
 fn a_mapping_grows_in_place_only_into_free_addresses() {
     let mut layout = Layout::default();
     let first = mmap(&mut layout, QEMU_BASE, 8192);

@@ -66,7 +66,7 @@ fn refuses_unsupported_policies_with_the_reason() {
         ("rva23", "base-16k", "no base pages of 16K, only of 4K, 64K"),
         ("apple-m1", "contig-64k", "contiguous groups of pages are of 2M with arm64-16k-47"),
         ("sifive-u74", "contig-64k", "no contiguous pages"),
-        ("zen-2", "default", "name a page size"),
+        ("zen-2", "default", "name default+always"),
     ] {
         let found = plan(machine, policy).unwrap_err();
         assert!(found.contains(reason), "{machine} {policy}: {found}");

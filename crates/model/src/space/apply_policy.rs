@@ -1,6 +1,6 @@
 //! Applies the policy to the program's calls: carries out the decisions of `policy::decide` on the model's VMAs.
 //!
-//! THP is set to `madvise`, so memory without advice has base pages, even next to advised memory: VMAs with different
+//! Under most policies THP is set to `madvise`, so memory without advice has base pages, even next to advised memory: VMAs with different
 //! advice are not merged.
 
 use ::policy::call::{Call, madv};
@@ -152,8 +152,11 @@ impl<F: Format> AddressSpaces<F> {
         match vma.advice {
             Advice::Huge => true,
             Advice::NoHuge => false,
-            // Inferred memory counts as advised: no recorded call created it, so there was none to follow with advice.
-            Advice::None => self.plan.mechanism.advice.is_none() || vma.backing == Backing::Inferred,
+            // Under a policy, inferred memory counts as advised: no recorded call created it, so there was none to follow with
+            // advice.
+            Advice::None => {
+                self.plan.includes_unadvised() || (vma.backing == Backing::Inferred && self.plan.default.is_none())
+            }
         }
     }
 }

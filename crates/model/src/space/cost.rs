@@ -44,6 +44,9 @@ pub struct Costs {
     pub held_bytes: u64,
     /// Peak of `held_bytes`, taken after each fault and each call.
     pub held_peak_bytes: u64,
+    /// Peak of the sum of `held_bytes`, `table_bytes` and `deposited_table_bytes`, taken after each fault and each call: what a memory
+    /// control group is charged, without files and other memory of the kernel.
+    pub charged_peak_bytes: u64,
     /// The part of `held_bytes` that nothing maps: `unmapped_bytes` and, under the proposal of 2016, the rest of each block
     /// of which only one page is mapped.
     pub held_unmapped_bytes: u64,
@@ -94,6 +97,8 @@ pub struct Costs {
     pub swap_faults: u64,
     /// Number of modelled processes.
     pub processes: u32,
+    /// The largest number of modelled processes at one time.
+    pub processes_peak: u32,
     /// Number of forked processes that are not modelled.
     pub forks: u64,
 }

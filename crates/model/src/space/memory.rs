@@ -49,6 +49,8 @@ impl Memory {
         costs.held_bytes = self.buddy.allocated_bytes();
         costs.held_unmapped_bytes = costs.unmapped_bytes + self.folios.reserved_unmapped_bytes();
         costs.held_peak_bytes = costs.held_peak_bytes.max(costs.held_bytes);
+        let charged_bytes = costs.held_bytes + costs.table_bytes + costs.deposited_table_bytes;
+        costs.charged_peak_bytes = costs.charged_peak_bytes.max(charged_bytes);
         costs.held_unmapped_peak_bytes = costs.held_unmapped_peak_bytes.max(costs.held_unmapped_bytes);
     }
 

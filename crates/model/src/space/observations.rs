@@ -9,7 +9,7 @@ use ::policy::size::PageSize;
 use serde::Serialize;
 
 use super::folio::CONTIG_BYTES;
-use crate::policy::{MappingUnit, Plan};
+use crate::policy::{MappingUnit, Plan, ThpEnabled};
 
 #[derive(Clone, Debug)]
 pub(super) struct Observations {
@@ -42,6 +42,7 @@ pub(super) fn size(bytes: u64) -> PageSize {
 
 fn aim(plan: &Plan) -> Aim {
     match plan.mapping_unit {
+        _ if plan.default.is_some() => Aim::Nothing,
         _ if plan.mechanism.disable_thp => Aim::Base(size(plan.base_bytes)),
         // If THP is tried first, the unit and anything larger count as requested.
         MappingUnit::Base if plan.thp_bytes.is_some() => Aim::LeafFrom(size(plan.base_bytes)),
@@ -68,7 +69,8 @@ impl Observations {
 
     pub(super) fn new(plan: &Plan) -> Observations {
         let aim = aim(plan);
-        let enabled = if plan.mechanism.advice.is_some() { "madvise" } else { "always" };
+        let by_policy = if plan.mechanism.advice.is_some() { ThpEnabled::Madvise } else { ThpEnabled::Always };
+        let enabled = plan.default.unwrap_or(by_policy).name();
         Observations {
             aim,
             page_sizes: PageSizes { base: size(plan.base_bytes), pmd: None, mthp: Vec::new(), hugetlb: Vec::new() },

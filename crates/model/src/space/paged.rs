@@ -51,7 +51,7 @@ pub(super) struct AddressSpaces<F: Format> {
 
 impl<F: Format> AddressSpaces<F> {
     pub(super) fn new(format: F, plan: &Plan, physical: &Physical) -> Result<AddressSpaces<F>, Error> {
-        let mut costs = Costs { processes: 1, ..Costs::default() };
+        let mut costs = Costs { processes: 1, processes_peak: 1, ..Costs::default() };
         Ok(AddressSpaces {
             kernel: Kernel::default(),
             base: plan.base_bytes,

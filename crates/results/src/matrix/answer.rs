@@ -18,10 +18,33 @@ pub fn answer(report: &Report<'_>) -> String {
     if by_kernel::is_of_kernels(report) {
         return by_kernel::answer(report);
     }
+    if let Some(kernels) = report.over_kernels() {
+        let largest = largest_figure(kernels).map(|sentence| format!(" {sentence}")).unwrap_or_default();
+        return of_matrix(kernels, "kernel", "rows (workloads under policies)") + &largest;
+    }
     let rows = of_rows(report.definition);
     let policies = report.policies().map(|matrix| of_matrix(matrix, "policy", rows));
     let variants = report.over_variants.iter().map(|matrix| of_matrix(matrix, "variant", rows));
     policies.into_iter().chain(variants).collect::<Vec<_>>().join(" ")
+}
+
+/// The largest change of a single figure that is shown, if it is not that of the primary metric.
+fn largest_figure(kernels: &Matrix) -> Option<String> {
+    let is_shown =
+        |effect: &Effect| effect.low.is_some_and(|low| low > 1.0) || effect.high.is_some_and(|high| high < 1.0);
+    let of_cell = |row: &'_ Row, cell: &Cell| -> Vec<(String, f64, String)> {
+        let shown = cell.effects.iter().filter(|(_, effect)| is_shown(effect) && effect.ratio > 0.0);
+        let words = |name: &str, effect: &Effect| {
+            let change = Change::of(effect);
+            let range = change.range().map(|range| format!(" ({range} %)")).unwrap_or_default();
+            format!("{} of {} {}{range} in {}", figure::title(name), row.workload, change.estimate(), cell.policy)
+        };
+        shown.map(|(name, effect)| (name.clone(), effect.ratio.ln().abs(), words(name, effect))).collect()
+    };
+    let all = kernels.rows.iter().flat_map(|row| row.cells.iter().flat_map(|cell| of_cell(row, cell)));
+    let (metric, _, words) = all.max_by(|one, other| one.1.total_cmp(&other.1))?;
+    let is_primary = kernels.rows.iter().any(|row| row.metric == metric);
+    (!is_primary).then(|| format!("The largest change of a single figure: {words}."))
 }
 
 /// The noun for the rows of a table: workloads, or policies where kernels are compared with one workload.

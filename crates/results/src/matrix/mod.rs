@@ -89,6 +89,13 @@ impl Report<'_> {
         has_others.then_some(self.matrix)
     }
 
+    /// The matrix of boots, if the study compares kernels that pagelab boots in guests. Its rows have every figure of the policies.
+    pub(crate) fn over_kernels(&self) -> Option<&Matrix> {
+        let boots = &self.definition.boots;
+        let are_guests = !boots.is_empty() && boots.iter().all(|boot| boot.guest.is_some());
+        self.over_boots.filter(|_| are_guests)
+    }
+
     /// The noun for the columns of a matrix: policy, boot or variant.
     pub(crate) fn columns_of(&self, matrix: &Matrix) -> &'static str {
         let is_boot = |name: &String| self.definition.boots.iter().any(|boot| boot.name == *name);

@@ -148,7 +148,7 @@ fn new_comparison(host: &Host, design: &Design, invocation: Invocation) -> Resul
     })
 }
 
-fn unix_s() -> i64 {
+pub fn unix_s() -> i64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64)
 }
 

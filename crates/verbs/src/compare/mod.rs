@@ -41,6 +41,7 @@ use crate::advice::{Waiting, advice};
 use crate::failure::Failure;
 use crate::publish;
 pub use in_study::parsed;
+pub use measure::unix_s;
 pub use primary::refuse_auto;
 use request::Request;
 pub use setting::measure_setting;

@@ -13,6 +13,7 @@ use tracer::signals::{self, Forward};
 use super::emulator::{self, GuestEnd, GuestResult, Limits};
 use super::job::{Job, Message, Task};
 use super::kernel::Kernel;
+use crate::compare::unix_s;
 use crate::failure::{Failure, report};
 
 /// Time within which a guest must begin its job: under KVM, and under emulation.
@@ -41,6 +42,8 @@ pub struct TaskResults {
     pub tasks: Vec<TaskResult>,
     /// Why the guest has no swap or no memory limits although they were asked for, as clauses.
     pub lacks: Vec<String>,
+    /// When the guest was started, in seconds since 1970.
+    began_unix_s: i64,
 }
 
 /// The result of a task, and its error: a measurement with a wrong answer has both.
@@ -152,7 +155,7 @@ impl Lab {
     pub fn run_tasks(&self, kernel: &Kernel, tasks: Vec<Task>, seed: u64) -> Result<TaskResults, Failure> {
         let ready = READY_LIMITS[usize::from(self.accelerator != Accelerator::Kvm)];
         let limits = Limits { ready, end: self.limit };
-        let mut done = TaskResults { tasks: Vec::new(), lacks: Vec::new() };
+        let mut done = TaskResults { tasks: Vec::new(), lacks: Vec::new(), began_unix_s: unix_s() };
         done.tasks.resize_with(tasks.len(), TaskResult::default);
         let mut receive = |message| done.receive(message, kernel);
         let ended = self.run(kernel, &self.job(kernel, tasks, seed), limits, &mut receive)?;
@@ -240,7 +243,7 @@ impl TaskResults {
         match message {
             Message::Comparison { task, comparison } => {
                 if let Some(result) = self.tasks.get_mut(task) {
-                    result.comparison = Some(cleaned(*comparison, kernel));
+                    result.comparison = Some(cleaned(*comparison, kernel, self.began_unix_s));
                 }
             }
             Message::Capabilities { task, matrix } => {
@@ -260,8 +263,10 @@ impl TaskResults {
 }
 
 /// A measurement of a guest without figures that its machine cannot measure.
-fn cleaned(comparison: Comparison, kernel: &Kernel) -> Comparison {
+fn cleaned(comparison: Comparison, kernel: &Kernel, began_unix_s: i64) -> Comparison {
     let mut comparison = without_times(with_large_pages(comparison));
+    // A guest may have no clock, and then believes that it is 1970.
+    comparison.started_unix_s = began_unix_s;
     // The configured size, because kernels report different amounts of the memory as usable.
     comparison.machine.memory_bytes = kernel.memory_bytes;
     // The command line of this process: the one in the guest can only be run by the guest's first process.

@@ -1,16 +1,19 @@
 //! `pagelab limits`: finds the smallest memory limit with which a command still ends as it does without one, under each
-//! policy.
+//! policy. For a trace, it models the memory that a limit has to admit.
 
 mod document;
+mod modelled;
 mod report;
 mod run;
 
 use std::ffi::OsString;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use host::Host;
+use model::policy::ModelPolicy;
 use platform::Session;
 use policy::size::format_bytes;
 use policy::{Modifier, Policy};
@@ -24,9 +27,10 @@ use tracer::signals::{self, Forward};
 use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::progress_line::ProgressLine;
+use crate::sim;
 use crate::user;
 use crate::waiting;
-use crate::words::{Variable, parse_duration, parse_percent, parse_policy, parse_size, parse_variable};
+use crate::words::{Variable, parse_duration, parse_percent, parse_size, parse_variable};
 use run::{Program, Run, run};
 
 /// A run with a limit may take at most this many times as long as the run without one.
@@ -37,9 +41,15 @@ const MORE_TIME_S: f64 = 5.0;
 /// Arguments of `pagelab limits`.
 #[derive(Debug, Args)]
 pub struct Limits {
-    /// Policies. Separate several by commas, or repeat the option; default: default,base,thp
-    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
-    policies: Vec<Policy>,
+    /// Policies. Separate several by commas, or repeat the option; default: default,base,thp. With a trace also those of `pagelab sim`
+    #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = sim::parse_policy)]
+    policies: Vec<ModelPolicy>,
+    /// With a trace: a machine of `pagelab list machines`, or a FILE.toml; default: one of the architecture of the trace
+    #[arg(short, long = "machine", value_name = "MACHINE", value_delimiter = ',')]
+    machines: Vec<String>,
+    /// With a trace: settings of Linux other than the policy, as for `pagelab sim`
+    #[arg(long, value_name = "FILE.toml")]
+    linux: Option<PathBuf>,
     /// The largest gap between the limit that suffices and the one that does not
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = parse_percent)]
     precision: f64,
@@ -58,7 +68,8 @@ pub struct Limits {
     /// Print one JSON document instead of the table
     #[arg(long)]
     json: bool,
-    /// The command. Its output is discarded
+    /// The command, whose output is discarded. Or a trace that `pagelab record` wrote: then nothing runs, and the memory that a limit
+    /// has to admit is modelled, also for another architecture
     #[arg(last = true, required = true)]
     command: Vec<OsString>,
 }
@@ -96,11 +107,29 @@ pub struct Limit {
 ///
 /// # Errors
 /// The command fails without a limit too, no control group can be made, or no policy can be given.
-pub fn run_limits(arguments: Limits) -> Result<(), Failure> {
-    let mut policies = arguments.policies;
-    if policies.is_empty() {
-        policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
+pub fn run_limits(mut arguments: Limits) -> Result<(), Failure> {
+    if arguments.policies.is_empty() {
+        arguments.policies = ["default", "base", "thp"].iter().map(|name| name.parse().expect("a policy")).collect();
     }
+    if let Some(trace) = modelled::trace(&arguments.command) {
+        return modelled::run(&trace, &arguments);
+    }
+    if !arguments.machines.is_empty() || arguments.linux.is_some() {
+        let word = arguments.command[0].display();
+        return Err(Failure::Input(format!(
+            "--machine and --linux need one trace (pagelab record -o FILE -- COMMAND), and {word} is none"
+        )));
+    }
+    measure(arguments)
+}
+
+/// Measures the limits of a command.
+fn measure(arguments: Limits) -> Result<(), Failure> {
+    let of_kernel = |policy: &ModelPolicy| match policy {
+        ModelPolicy::Kernel(policy) => Ok(policy.clone()),
+        other => Err(Failure::Input(format!("{other} can only be modelled; give a trace instead of the command"))),
+    };
+    let mut policies = arguments.policies.iter().map(of_kernel).collect::<Result<Vec<Policy>, Failure>>()?;
     if let Some(policy) = policies.iter().find(|policy| policy.has(Modifier::PteMapped)) {
         return Err(Failure::Input(format!(
             "{policy}: only a comparison can split leaves; use pagelab compare -p {policy}"

@@ -17,7 +17,7 @@ pub struct Replay {
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
     /// A policy: base, mthp-SIZE, thp, hugetlb-SIZE, contig-64k, base-16k, base-64k, direct-map-SIZE (traces of whole
-    /// machines). The first four take +no-guards, +no-huge or +prefault; contig-64k, base-16k and base-64k take +thp: THP
+    /// machines), default (what the program and its libraries advise, with THP set to always, madvise and never). The first four take +no-guards, +no-huge or +prefault; contig-64k, base-16k and base-64k take +thp: THP
     /// of PMD size where it fits, and elsewhere as without it. Repeat it, or separate several by commas. Without it: base, mthp-64k, thp
     #[arg(short, long = "policy", value_name = "POLICY", value_delimiter = ',', value_parser = parse_policy)]
     pub policy: Vec<ModelPolicy>,
@@ -87,7 +87,9 @@ pub enum WordError {
         expected: String,
     },
     /// The argument is not a policy.
-    #[error("{0}; models also have contig-64k, base-16k, base-64k and direct-map-SIZE")]
+    #[error(
+        "{0}; models also have contig-64k, base-16k, base-64k, direct-map-SIZE and default+always, default+madvise, default+never"
+    )]
     Policy(#[source] PolicyError),
     /// The size is out of range.
     #[error("expected {least} to {most}, found {found}")]
@@ -117,7 +119,8 @@ pub fn parse_size_within(text: &str, least: u64, most: u64) -> Result<u64, WordE
     (least..=most).contains(&bytes).then_some(bytes).ok_or_else(wrong)
 }
 
-fn parse_policy(text: &str) -> Result<ModelPolicy, WordError> {
+/// Parses a policy of a model.
+pub fn parse_policy(text: &str) -> Result<ModelPolicy, WordError> {
     text.parse().map_err(|error| match text.split_once('+') {
         Some((base, modifiers)) if base.parse().is_ok_and(|of: ModelPolicy| !matches!(of, ModelPolicy::Kernel(_))) => {
             let with_thp = format!("{base}+thp");

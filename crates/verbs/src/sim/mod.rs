@@ -30,14 +30,16 @@ use std::path::Path;
 
 use clap::{Args, Parser, Subcommand};
 use model::machine::Machine;
-use results::simulation::Cell;
+use model::policy::ModelPolicy;
+use results::simulation::Cell as CostCell;
 
 use crate::failure::Failure;
 use crate::output::{print, terminal_width, write_page};
 use arguments::Replay;
+pub use arguments::parse_policy;
 use notes::Notes;
 use request::Request;
-use simulated::Simulated;
+pub use simulated::{Cell, Simulated};
 
 /// Arguments of `pagelab sim`.
 #[derive(Debug, Args)]
@@ -78,7 +80,7 @@ struct Line {
 /// The costs of a trace on machines under policies.
 pub struct TraceCosts {
     /// Each machine under each policy.
-    pub cells: Vec<Cell>,
+    pub cells: Vec<CostCell>,
     /// Notes on the limits of the figures, by machine.
     pub notes: BTreeMap<String, Vec<String>>,
 }
@@ -100,6 +102,34 @@ pub fn from_arguments(words: &[String]) -> Result<TraceCosts, Failure> {
     };
     let notes = used.iter().map(of_machine).collect();
     Ok(TraceCosts { cells: all.iter().flat_map(cost::cells).collect(), notes })
+}
+
+/// Simulates one trace, without output. Without machines, on the one of the trace's architecture.
+///
+/// # Errors
+/// The trace is damaged or cut off, or a machine or the file with settings is wrong.
+pub fn of_trace(
+    trace: &Path,
+    machines: &[String],
+    policies: &[ModelPolicy],
+    linux: Option<&Path>,
+) -> Result<Simulated, Failure> {
+    let (mut all, _) = simulate::all(&Request::of_trace(trace, machines, policies, linux)?)?;
+    let simulated = all.swap_remove(0);
+    if simulated.is_cut_off() || !simulated.damage().is_empty() {
+        return Err(Failure::Input(format!(
+            "{}: the trace is incomplete, so its figures would be wrong; pagelab trace check says where",
+            simulated.file
+        )));
+    }
+    Ok(simulated)
+}
+
+/// Whether a file is a trace of pagelab.
+pub fn is_trace(file: &Path) -> bool {
+    let mut begin = [0; trace::MAGIC.len()];
+    let is_read = std::fs::File::open(file).and_then(|mut file| std::io::Read::read_exact(&mut file, &mut begin));
+    is_read.is_ok() && begin == trace::MAGIC
 }
 
 /// Whether a file is a trace of this command with the same window: at most `most` instructions per thread, after skipping

@@ -135,7 +135,7 @@ fn translation(outcomes: &[&Outcome], width: usize) -> String {
         let rate = |count: u64| rate_in_words(cost.per.rate(count));
         [
             outcome.policy.to_string(),
-            verdict_in_words(&cost.verdict),
+            verdict_in_words(&cost),
             rate(cost.first_level_misses),
             rate(cost.second_level_misses),
             rate(cost.walks),

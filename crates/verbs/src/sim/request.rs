@@ -1,11 +1,12 @@
 //! A checked request for a simulation ([`Request`]).
 
 use std::collections::HashSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use model::machine::Machine;
-use model::policy::ModelPolicy;
+use model::policy::{ModelPolicy, ThpEnabled};
 use model::space::{Kernel, Physical};
+use policy::Policy;
 
 use super::arguments::{Replay, threads};
 use super::{linux, machines};
@@ -14,6 +15,8 @@ use crate::output::can_be_written;
 
 /// The default policies.
 const DEFAULT_POLICIES: [&str; 3] = ["base", "mthp-64k", "thp"];
+/// The memory of a machine unless `--memory` says otherwise.
+const DEFAULT_MEMORY_BYTES: u64 = 64 << 30;
 
 /// The traces to simulate, the machines and the settings.
 pub struct Request {
@@ -73,6 +76,31 @@ impl Request {
     }
 }
 
+impl Request {
+    /// A request for one trace with the default memory, without curves and layouts.
+    pub fn of_trace(
+        trace: &Path,
+        machines: &[String],
+        policies: &[ModelPolicy],
+        linux: Option<&Path>,
+    ) -> Result<Request, Failure> {
+        Ok(Request {
+            files: vec![trace.to_owned()],
+            machines: machines::chosen(machines)?,
+            host: machines::host_notes(machines)?,
+            policies: self::policies(policies),
+            physical: Physical { bytes: DEFAULT_MEMORY_BYTES, fragmentation: 0.0, seed: 0 },
+            kernel: linux::kernel(linux)?,
+            run_time_s: None,
+            layouts: None,
+            threads: threads(None),
+            curves: false,
+            accesses_only: false,
+            is_relinked: false,
+        })
+    }
+}
+
 /// Refuses, with a clear message, the name of a verb after an option, which clap takes for a file.
 fn refuse_late_verb(files: &[PathBuf]) -> Result<(), Failure> {
     let is_verb = |file: &&PathBuf| ["sweep", "chase"].iter().any(|verb| file.as_os_str() == *verb) && !file.exists();
@@ -97,11 +125,15 @@ fn check_run_time(arguments: &Replay) -> Result<(), Failure> {
     }
 }
 
-/// The requested policies without duplicates, or the default ones.
+/// The requested policies without duplicates, or the default ones. `default` is one for each setting of THP.
 fn policies(named: &[ModelPolicy]) -> Vec<ModelPolicy> {
     if named.is_empty() {
         return DEFAULT_POLICIES.iter().filter_map(|name| name.parse().ok()).collect();
     }
+    let by_setting = |policy: &ModelPolicy| match policy {
+        ModelPolicy::Kernel(policy) if *policy == Policy::DEFAULT => ThpEnabled::ALL.map(ModelPolicy::Default).to_vec(),
+        other => vec![other.clone()],
+    };
     let mut seen = HashSet::new();
-    named.iter().filter(|policy| seen.insert(*policy)).cloned().collect()
+    named.iter().flat_map(by_setting).filter(|policy| seen.insert(policy.clone())).collect()
 }

@@ -99,7 +99,7 @@ fn row(cell: &shown::Cell, answer: Option<&Answer>) -> Option<[String; 10]> {
     };
     let rate = |count: u64| rate_in_words(cost.per.rate(count));
     let [_, pages, walks, translation, share, faults, kernel, time, memory, tables] = &mut row;
-    *pages = verdict_in_words(&cost.verdict);
+    *pages = verdict_in_words(cost);
     *walks = grouped(cost.walks);
     *translation = rate(cost.most_lost_cycles);
     *share = answer.map_or(String::new(), |answer| answer.share_in_words(cost.most_lost_cycles));

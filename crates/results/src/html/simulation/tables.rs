@@ -128,7 +128,7 @@ fn verdict(cost: &Cost) -> String {
         Holding::NotHeld => "bad",
         Holding::Unknown | Holding::NotAsked => "void",
     };
-    format!("<td><span class=\"tag {class}\">{}</span></td>", escape(&verdict_in_words(&cost.verdict)))
+    format!("<td><span class=\"tag {class}\">{}</span></td>", escape(&verdict_in_words(cost)))
 }
 
 /// How figures vary over address space layouts.

@@ -13,13 +13,14 @@ use study::control::BARE;
 use study::definition::{Measure, Workload};
 use study::guest::NO_STUDY;
 use study::matrix::{self, Matrix, Row, Standing, Total};
+use study::metric::Provenance;
 use study::stats::Effect;
 
 use super::answer::{answer, claimed, of_rows};
 use super::by_kernel::counts_cleared_bytes;
 use super::cells::{of_found, place, totals_of};
 use super::form::{heading_of, in_form, order};
-use super::{HostOf, Report, all_machine_figures, further, rows_of, sheets};
+use super::{HostOf, MachineFigures, Report, all_machine_figures, further, rows_of, sheets};
 use crate::figure;
 use crate::text::{date_time, enumerate};
 use counted::{of_counted, of_series};
@@ -62,7 +63,11 @@ pub fn mail(report: &Report<'_>) -> String {
     report.lacking.iter().for_each(|sentence| text.push_str(&paragraph(sentence)));
     text.push_str(&circumstances(report));
     report.forms.iter().for_each(|form| text.push_str(&of_form(form)));
-    let matrices: Vec<&Matrix> = report.policies().into_iter().chain(report.others()).collect();
+    // Where kernels are compared, the policies on each kernel come last.
+    let matrices: Vec<&Matrix> = match report.over_kernels() {
+        Some(kernels) => [kernels].into_iter().chain(report.over_variants).chain(report.policies()).collect(),
+        None => report.policies().into_iter().chain(report.others()).collect(),
+    };
     matrices.iter().for_each(|matrix| text.push_str(&of_matrix(report, matrix)));
     text.push_str(&without_figure(&matrices));
     text.push_str(&report.counted.as_ref().map(of_counted).unwrap_or_default());
@@ -138,7 +143,7 @@ fn of_form(form: &matrix::Filled) -> String {
 fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
     let mut text = String::new();
     let baseline = &matrix.baseline;
-    for machine_figures in all_machine_figures(matrix) {
+    for machine_figures in all_machine_figures(matrix).into_iter().filter(|one| !is_in_kernels(report, matrix, *one)) {
         let known = rows_of(matrix, machine_figures).filter(|row| row.cells.iter().any(has_figure));
         let (rows, alone): (Vec<&Row>, Vec<&Row>) = known.partition(|row| has_baseline(row));
         let extent = if rows.len() > FEW { Extent::Times } else { Extent::All };
@@ -166,6 +171,13 @@ fn of_matrix(report: &Report<'_>, matrix: &Matrix) -> String {
         text.push_str(&limits(&rows, what));
     }
     text
+}
+
+/// Whether these figures of a matrix are already in the matrix of kernels.
+fn is_in_kernels(report: &Report<'_>, matrix: &Matrix, (machine, provenance): MachineFigures<'_>) -> bool {
+    let Some(kernels) = report.over_kernels() else { return false };
+    let is_kernel = kernels.policies.iter().any(|kernel| kernel == machine);
+    is_kernel && provenance != Provenance::Modelled && matrix.policies == report.definition.policies
 }
 
 /// A row with its figures, and in a study also the command of its workload.
