@@ -335,7 +335,7 @@ fn stops_that_do_nothing_have_a_sham_and_a_cost() {
     ran.assert_exit(0, &[]).assert_stdout(&[
         "tracing",
         "by runs with the same stops (sham)",
-        "No change within it is claimed",
+        "A change that this could explain is not claimed",
     ]);
     let stops = |label: &str| -> BTreeMap<u64, f64> {
         let all = ["trials", "control_trials"].into_iter().flat_map(|key| document[key].as_array().unwrap());

@@ -12,6 +12,7 @@
 mod awake;
 mod contention;
 pub mod counters;
+mod cpu_time;
 pub mod direct_map;
 mod direct_map_before;
 mod error;

@@ -42,6 +42,9 @@ pub fn observed(
 /// tracer either.
 fn observations(run: &Run, witness: Option<&mut TrialWitness>) -> Vec<Observation> {
     let Usage { user_s, system_s, minor_faults, major_faults } = run.ended.usage;
+    // The times are those in which the client runs, as its wall time is.
+    let before = run.driven.map(|driven| driven.before).unwrap_or_default();
+    let (user_s, system_s) = ((user_s - before.user_s).max(0.0), (system_s - before.system_s).max(0.0));
     let mut observations = vec![
         Observation::measured(names::WALL_S, run.driven.map_or(run.ended.wall_s, |driven| driven.wall_s)),
         Observation::measured(names::CPU_S, user_s + system_s),

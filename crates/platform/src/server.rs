@@ -14,6 +14,7 @@ use study::trial::Exit;
 use tracer::environment::Variables;
 use tracer::{SessionWeight, User, signals};
 
+use super::cpu_time::{self, CpuTime};
 use super::error::PlatformError;
 use super::helper::{command, kill_if, wait};
 
@@ -50,6 +51,8 @@ pub struct ClientRun {
     pub exit: Exit,
     /// Its run time in seconds.
     pub wall_s: f64,
+    /// The CPU time that the server had used when the client started: to start, and to load data.
+    pub before: CpuTime,
     /// Whether the server was still running when the client ended.
     pub server_survived: bool,
 }
@@ -107,6 +110,7 @@ fn run(client: Client, timed: &AtomicBool) -> Result<ClientRun, PlatformError> {
     let failed = |error| PlatformError::Helper { program: client.command[0].clone(), error };
     let mut program = command(&client.command, &client.user, &client.variables, client.own_session).map_err(failed)?;
     program.stdin(Stdio::null()).stdout(client.stdout).stderr(client.stderr);
+    let before = signals::target().map_or_else(CpuTime::default, |server| cpu_time::of_tree(server as u32));
     timed.store(true, Ordering::SeqCst);
     let start = Instant::now();
     let child = program.spawn().map_err(failed)?;
@@ -115,7 +119,7 @@ fn run(client: Client, timed: &AtomicBool) -> Result<ClientRun, PlatformError> {
     let exit = wait(child).map_err(failed)?;
     let wall_s = start.elapsed().as_secs_f64();
     timed.store(false, Ordering::SeqCst);
-    Ok(ClientRun { exit, wall_s, server_survived: signals::target().is_some() })
+    Ok(ClientRun { exit, wall_s, before, server_survived: signals::target().is_some() })
 }
 
 /// Whether a client need not continue: the server has ended, or a signal stopped pagelab.

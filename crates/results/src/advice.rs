@@ -72,20 +72,20 @@ fn answer(tried: &Tried, comparison: &Comparison) -> String {
         n => format!("{} had no such effect ({list})", settings(n)),
     };
     let source = tried.source_change.as_ref();
-    let source = source.map(|change| format!(". In its source, not tried: {change}")).unwrap_or_default();
+    let source = source.map(|change| format!(". Not tried: {change}")).unwrap_or_default();
     let own = command_line(&comparison.invocation.command);
     let text = format!("advice: {policy} is not possible without changing the program: {why}{source}.");
     format!("{} pagelab exec -p {policy} -- {own} runs it that way", printable(&text))
 }
 
-/// `for thp, tied with it: `: the policy whose pages the setting gives, if it is not the one that the result names first.
+/// `for thp, tied with it and simpler to set: `: the policy whose pages the setting gives, if it is not the one that the result names first.
 fn which(tried: &Tried, comparison: &Comparison) -> String {
     let label = tried.policy.to_string();
     let best = rows::best(comparison);
     let is_own = |arm: &usize| comparison.design.arms.get(*arm).is_some_and(|arm| arm.label == label);
     match best.iter().position(is_own) {
         Some(0) => String::new(),
-        Some(_) => format!("for {label}, tied with it: "),
+        Some(_) => format!("for {label}, tied with it and simpler to set: "),
         None => format!("for {label}: "),
     }
 }
@@ -191,7 +191,7 @@ mod tests {
     fn where_nothing_holds_the_program_must_change() {
         let text = short(&advised(Vec::new(), Some("advise it")));
         assert!(text.contains("is not possible without changing the program: no setting is known"), "{text}");
-        assert!(text.contains("In its source, not tried: advise it. pagelab exec -p thp -- "), "{text}");
+        assert!(text.contains("Not tried: advise it. pagelab exec -p thp -- "), "{text}");
         let refused = Attempt { outcome: Outcome::Refused { reason: "\x1b[2J".into() }, ..tried("/a", "x", 0) };
         let rows = attempts(&advised(vec![refused], None));
         assert!(rows[0].starts_with("  not set: ") && !rows[0].contains('\x1b'), "{rows:?}");

@@ -9,6 +9,7 @@ use policy::verdict::Holding;
 use study::comparison::{Admission, Comparison, Unsupported};
 use study::metric::names;
 use study::stats::{self, ArmAnalysis, Parts, Share};
+use study::trial::Arm;
 
 use crate::figure;
 use crate::text::printable;
@@ -41,18 +42,20 @@ pub fn sentences(comparison: &Comparison) -> Vec<String> {
     explained(comparison).iter().filter_map(Explained::sentence).collect()
 }
 
-/// Over how many blocks of physical memory each arm's frames are scattered:
-/// `base in 750 (33 would hold it), thp in 34 (33 would hold it)`.
+/// Over how many blocks of physical memory each arm's frames are scattered: `base 750 (33), thp 34 (33)`. Only anonymous memory is
+/// counted, so arms with hugetlb pages are left out.
 pub fn scatter(comparison: &Comparison) -> Option<String> {
     let block = comparison.machine.page_sizes.pmd?;
-    let blocks: Vec<String> = (0..comparison.design.arms.len())
-        .filter_map(|arm| {
-            let [blocks, least] = scatter_of(comparison, arm)?;
-            Some(format!("{} in {blocks:.0} ({least:.0} would hold it)", printable(&comparison.design.arms[arm].label)))
-        })
-        .collect();
-    (!blocks.is_empty())
-        .then(|| format!("blocks of {block} of physical memory in which the memory was: {}", blocks.join(", ")))
+    let is_hugetlb = |arm: &Arm| matches!(arm.policy.granularity, Granularity::Hugetlb(_));
+    let arms = comparison.design.arms.iter().enumerate().filter(|(_, arm)| !is_hugetlb(arm));
+    let of_arm = |(index, arm): (usize, &Arm)| {
+        let [blocks, least] = scatter_of(comparison, index)?;
+        Some(format!("{} {blocks:.0} ({least:.0})", printable(&arm.label)))
+    };
+    let blocks: Vec<String> = arms.filter_map(of_arm).collect();
+    (!blocks.is_empty()).then(|| {
+        format!("blocks of {block} of physical memory that have its pages (fewest possible): {}", blocks.join(", "))
+    })
 }
 
 /// Medians of the number of blocks that hold an arm's memory, and of the smallest number that could hold it.

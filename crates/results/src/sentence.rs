@@ -1,11 +1,12 @@
 //! The result of a comparison in one sentence ([`conclude`]).
 
+use policy::Policy;
 use policy::verdict::Holding;
 use study::comparison::{Comparison, Ended};
 use study::metric::names;
 use study::stats::{Effect, GainShare, Outcome};
 
-use crate::figure;
+use crate::figure::{self, Change};
 use crate::rows::best;
 use crate::rows::{self, Row, baseline_label};
 use crate::text::{enumerate, printable};
@@ -22,6 +23,16 @@ pub fn conclude(comparison: &Comparison) -> String {
 /// beaten policies.
 pub fn headline(comparison: &Comparison) -> String {
     Conclusion { comparison, rows: rows::rows(comparison), is_brief: true }.sentence()
+}
+
+/// `wall time 13.7 % less (6.0 to 20.2 %)`: the change of the primary metric under a policy; `None` without one.
+pub fn of_policy(comparison: &Comparison, policy: &Policy) -> Option<String> {
+    let rows = rows::rows(comparison);
+    let row = rows.iter().find(|row| row.index != comparison.design.baseline && row.arm.policy == *policy)?;
+    let primary = rows::primary(comparison);
+    let change = Change::of(row.effect(&primary)?);
+    let range = change.range_in_words().map(|range| format!(" ({range})")).unwrap_or_default();
+    Some(format!("{} {}{range}", rows::title(comparison, &primary), change.in_words()))
 }
 
 /// Splits a sentence into its claim, and the figures and reservations that follow.

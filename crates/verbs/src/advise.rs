@@ -100,7 +100,7 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
         }
     };
     let holding = comparison.advice.as_ref().and_then(Advice::holding);
-    let Some((_, attempt, _)) = holding.filter(|_| is_measured || write.is_some()) else {
+    let Some((tried, attempt, _)) = holding.filter(|_| is_measured || write.is_some()) else {
         if is_measured || write.is_some() {
             let why = match &comparison.advice {
                 Some(Advice::Tried(_)) => "no setting holds",
@@ -117,11 +117,18 @@ pub fn run(arguments: Advise) -> Result<(), Failure> {
     if is_measured {
         let measured = compare::measure_setting(&compared, &comparison, attempt)?;
         let sentence = results::sentence::conclude(&measured);
-        let before = match comparison.id {
-            0 => String::new(),
-            id => format!(" Under the policy, comparison {id}: {}", results::sentence::headline(&comparison)),
-        };
-        let text = format!("measured without the tracer, comparison {}: {sentence}{before}", measured.id);
+        let before = results::sentence::of_policy(&comparison, &tried.policy).map(|change| {
+            format!(
+                " With the tracer, comparison {}: {} with {change}; these were other runs at another time, so the setting's own figures count.",
+                comparison.id, tried.policy
+            )
+        });
+        let text = format!(
+            "{} measured without the tracer, comparison {}: {sentence} Its memory was not inspected in these runs.{}",
+            attempt.instruction(),
+            measured.id,
+            before.unwrap_or_default()
+        );
         print(&folded(text), false)?;
     }
     Ok(())
@@ -203,6 +210,12 @@ fn program_of(comparison: &Comparison, store: Option<PathBuf>) -> Result<(Compar
         Some("advise") => {
             let line = Line::try_parse_from(separator::inserted::<Advise>(words)?)
                 .map_err(|error| Failure::Input(error.to_string()))?;
+            if let Some(first) = line.advise.show {
+                return Err(Failure::Input(format!(
+                    "--show: comparison {} measured the setting that comparison {first} led to; pagelab advise --show {first}",
+                    comparison.id
+                )));
+            }
             Some(line.advise.comparison()?)
         }
         Some("demo") => {

@@ -13,7 +13,7 @@ use policy::inspect::{
     RegionMemory, SmapsInfo, Supply, Surroundings, Visibility, VmaFacts, VmaPart, accessible_bytes, cuts, explain,
     explain_windows, group, recognise,
 };
-use policy::remedy::{Runtime, runtimes};
+use policy::remedy::{Change, Runtime, runtimes};
 use policy::size::{PageSize, format_bytes};
 
 use super::batches::batches;
@@ -76,6 +76,12 @@ pub fn inspect_once(
             "{unplaced} of the captured pages are in no mapping and were left out: the process changed meanwhile, or the capture"
         ));
     }
+    if is_overwritten(&basis.environment) && regions.iter().any(names_a_variable) {
+        partial.push(
+            "it has overwritten its environment with its title, so a variable that a remedy names may be set already"
+                .into(),
+        );
+    }
     let reads_files = !detail.sizes_only && !detail.memory_only;
     let base_page_support = if reads_files { subject.base_page_support(&facts) } else { BasePageSupport::Unknown };
     let jemalloc = if detail.jemalloc { subject.jemalloc(&facts) } else { None };
@@ -105,6 +111,18 @@ pub fn inspect_once(
     };
     let (runtimes, supply) = (basis.runtimes, supply.clone());
     Ok(Inspection { process, regions, runtimes, supply, refused_requests: None, sight, partial })
+}
+
+/// Whether a process has overwritten its environment, as `setproctitle` does: it has text, and no variable.
+fn is_overwritten(environment: &[String]) -> bool {
+    environment.iter().any(|one| !one.is_empty()) && !environment.iter().any(|one| one.contains('='))
+}
+
+/// Whether a remedy for a region sets an environment variable.
+fn names_a_variable(region: &Region) -> bool {
+    let is_variable = |change: &Change| matches!(change, Change::Environment { .. });
+    let remedies = region.causes.iter().flat_map(|cause| &cause.remedies);
+    remedies.flat_map(|remedy| &remedy.changes).any(is_variable)
 }
 
 /// The mappings of a process, cut at the guards inside them.

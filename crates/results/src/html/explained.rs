@@ -38,8 +38,8 @@ fn name(comparison: &Comparison, arm: usize) -> String {
     format!("<th scope=\"row\">{}</th>", escape(&comparison.design.arms[arm].label))
 }
 
-/// `750 (32 would hold it)`
+/// `750 (32 possible)`
 fn blocks(comparison: &Comparison, arm: usize) -> String {
-    let text = scatter_of(comparison, arm).map(|[blocks, least]| format!("{blocks:.0} ({least:.0} would hold it)"));
+    let text = scatter_of(comparison, arm).map(|[blocks, least]| format!("{blocks:.0} ({least:.0} possible)"));
     format!("<td class=\"n\">{}</td>", text.unwrap_or_else(|| "not known".into()))
 }

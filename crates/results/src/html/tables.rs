@@ -34,7 +34,7 @@ pub(super) fn result(comparison: &Comparison, rows: &[Row<'_>]) -> String {
 /// Explains the column of the tracer's cost.
 const COST: &str = "<p class=\"note\">The tracer's cost is the change of the first figure caused by the tracer's stops. For the baseline it is measured \
     against runs without a tracer; for the others against the baseline, by runs that stop at the same calls and do nothing there. \
-    No change within it is claimed. An arm with an empty cell stops as often as the baseline.</p>\n";
+    A change that this could explain is not claimed. An arm with an empty cell stops as often as the baseline.</p>\n";
 
 fn result_row(row: &Row<'_>, headline: &[Metric], has_cost: bool) -> String {
     if let Some(unsupported) = row.unsupported() {

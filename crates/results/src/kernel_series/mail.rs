@@ -50,8 +50,12 @@ fn summary(report: &Report<'_>, pairs: &[Pair<'_>]) -> String {
     let boots = report.series.kernels.iter().map(|kernel| kernel.boots.len()).max().unwrap_or(0);
     let of_boots = if boots == 1 { "1 boot".to_owned() } else { format!("{boots} boots") };
     let count = if changes == 1 { "1 figure".to_owned() } else { format!("{changes} figures") };
+    let than = match boots {
+        1 => format!("{count} differ; how far boots of one image differ is not known (--boots 2)"),
+        _ => format!("{count} changed by more than boots of one image do"),
+    };
     format!(
-        "{} kernels, each compared with the one before it, in {of_boots} each: {count} changed by more than boots of one image do.",
+        "{} kernels, each compared with the one before it, in {of_boots} each: {than}.",
         report.series.kernels.len()
     )
 }

@@ -70,6 +70,11 @@ impl Compared<'_> {
         }
     }
 
+    /// Whether there is a change, but no interval that could show it.
+    fn is_without_interval(&self) -> bool {
+        self.cell.standing != Standing::WithinTracerCost && self.effect().is_some_and(|effect| effect.low.is_none())
+    }
+
     /// `18.4 % fewer instructions`
     fn amount(&self, effect: &Effect) -> String {
         amount(&self.row.metric, figure::metric(&[], &self.row.metric).unit == Unit::Count, effect)
@@ -104,6 +109,11 @@ pub(super) fn answer(report: &Report<'_>) -> String {
         let (shown, open): (Vec<_>, Vec<_>) =
             all.iter().filter(|one| one.kernel == *kernel).partition(|one| one.is_shown());
         let mut clauses: Vec<String> = shown.iter().filter_map(|one| clause(one)).collect();
+        let (observed, open): (Vec<_>, Vec<_>) = open.into_iter().partition(|one| one.is_without_interval());
+        if !observed.is_empty() {
+            let seen: Vec<String> = observed.iter().filter_map(|one| clause(one)).collect();
+            clauses.push(format!("observed, without an interval (too few blocks or boots): {}", enumerate(&seen)));
+        }
         if !open.is_empty() {
             let ranges = open.iter().map(|one| format!("{}{}", one.place(), one.not_shown()));
             clauses.push(format!("no difference is shown {}", enumerate(&ranges.collect::<Vec<_>>())));

@@ -111,10 +111,9 @@ fn of_processors(design: &Design) -> impl Iterator<Item = String> {
 /// Explains the lines with the tracer's cost.
 fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
     let primary = &comparison.design.primary;
-    let bare = comparison.analysis.as_ref()?.arms.get(comparison.design.bare()?)?.medians.get(primary)?;
+    comparison.analysis.as_ref()?.arms.get(comparison.design.bare()?)?.medians.get(primary)?;
     let baseline = rows.iter().find(|row| row.index == comparison.design.baseline)?;
     baseline.cost(primary)?;
-    let metric = figure::metric(&comparison.design.metrics, primary);
     let others = rows.iter().filter(|row| row.index != baseline.index && row.unsupported().is_none());
     let (own, same): (Vec<&Row<'_>>, Vec<&Row<'_>>) = others.partition(|row| row.cost(primary).is_some());
     let names = |rows: &[&Row<'_>]| enumerate(&rows.iter().map(|row| row.label()).collect::<Vec<_>>());
@@ -129,11 +128,10 @@ fn cost_note(comparison: &Comparison, rows: &[Row<'_>]) -> Option<String> {
         same => format!("; {} stop about as often as {}", names(same), baseline.label()),
     };
     Some(format!(
-        "{COST}: the change of {} caused by the tracer's stops: {} against a run without a tracer (bare, \
-         {}){own}{same}. No change within it is claimed",
+        "{COST}: the change of {} caused by the tracer's stops: {} against a run without a tracer (bare)\
+         {own}{same}. A change that this could explain is not claimed",
         figure::title(primary),
-        baseline.label(),
-        figure::short(*bare, metric.unit)
+        baseline.label()
     ))
 }
 

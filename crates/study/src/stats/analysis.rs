@@ -92,7 +92,7 @@ fn effects(
         let adjusted = adjusted_p(design, &family, &mut flips);
         for (at, (arm, ratios)) in family.iter().enumerate() {
             let present: Vec<f64> = ratios.iter().flatten().copied().collect();
-            if let Some(centre) = signed_rank.test(&present, design.level()) {
+            if let Some(centre) = signed_rank.cautious_test(&present, design.level()) {
                 let adjusted = adjusted.get(at).copied().unwrap_or(0.0);
                 effects[*arm].insert(metric.name.clone(), effect(present.len(), &centre, adjusted));
             }

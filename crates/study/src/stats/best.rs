@@ -57,7 +57,7 @@ fn duel(
 ) -> Duel {
     let ratios: Vec<f64> =
         blocks.log_ratios(one, two, &design.primary).unwrap_or_default().into_iter().flatten().collect();
-    match signed_rank.test(&ratios, design.level()) {
+    match signed_rank.cautious_test(&ratios, design.level()) {
         Some(centre) if centre.p * rivals as f64 <= design.level() => {
             let change = Effect::of(ratios.len(), &centre);
             let bound = stand_ins.between((one, two), &design.primary, signed_rank);

@@ -122,7 +122,7 @@ pub struct Stopping {
     /// block, else wall time; not with --server. Default: wall, with a suggestion where CPU time is steadier
     #[arg(long, value_name = "NAME")]
     pub primary: Option<String>,
-    /// How long to wait for another pagelab that has changed system settings
+    /// How long to wait while another pagelab measures or has changed system settings: comparisons on one host take turns
     #[arg(long, value_name = "TIME", default_value = "10m", value_parser = parse_duration)]
     pub wait: f64,
 }
@@ -155,10 +155,11 @@ pub struct Measuring {
     /// shell would split it
     #[arg(long, value_name = "COMMAND", requires = "ready")]
     pub server: Option<String>,
-    /// A command that succeeds once the server is ready; it is repeated until then
+    /// A command that succeeds once the server is ready; it is repeated until then. It may also load the data: its time is not
+    /// measured
     #[arg(long, value_name = "COMMAND", requires = "server")]
     pub ready: Option<String>,
-    /// How long the server may take to become ready, and to end
+    /// How long the server may take to become ready (with --ready that loads data, for all of it), and to end
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub ready_time: f64,
     /// Run this before every trial, discarded ones too: as the same user, under no policy, and untimed. It is a
@@ -168,7 +169,8 @@ pub struct Measuring {
     #[arg(long, value_name = "COMMAND")]
     pub prepare: Option<String>,
     /// A figure that the command (or client) prints: the capture group of the regular expression.
-    /// Say which way it improves, NAME:higher=REGEX or NAME:lower=REGEX, unless the name implies it
+    /// Say which way it improves, NAME:higher=REGEX or NAME:lower=REGEX, unless the name implies it. With --kernel, a name that
+    /// ends in _s, _ms, _us or _ns is a time, which emulated guests count in instructions; other figures must not depend on time
     #[arg(long = "metric", value_name = "NAME=REGEX", value_parser = MetricPattern::from_str)]
     pub metrics: Vec<MetricPattern>,
     /// Times in seconds of the program's own iterations: the first is reported separately

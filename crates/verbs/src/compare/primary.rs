@@ -9,8 +9,8 @@ use crate::failure::{Failure, report};
 /// How the primary metric, which decides the comparison, is chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Primary {
-    /// The metric that the user named; if the user named none, wall time without a suggestion to use CPU time (`--server`,
-    /// `--metric` and similar arguments rule that out).
+    /// The metric that the user named; if the user named none, wall time without a suggestion to use CPU time (`--server` and
+    /// `--repeat-inside` rule that out).
     Fixed,
     /// Wall time, by default. If CPU time is steadier, a message suggests it.
     Suggested,
@@ -28,7 +28,7 @@ impl Primary {
         if arguments.arm_of_boot {
             refuse_auto(arguments, "with --arm-of-boot")?;
         }
-        let has_figures = !measuring.metrics.is_empty() || measuring.repeat_inside.is_some();
+        let is_repeated = measuring.repeat_inside.is_some();
         match stopping.primary.as_deref() {
             Some(AUTO) if measuring.server.is_some() => Err(Failure::Input(
                 "--primary auto: with --server the wall time is the client's and the CPU time the server's, so neither \
@@ -36,7 +36,7 @@ impl Primary {
                     .into(),
             )),
             Some(AUTO) => Ok(Primary::Auto),
-            None if measuring.server.is_none() && !has_figures && !arguments.arm_of_boot => Ok(Primary::Suggested),
+            None if measuring.server.is_none() && !is_repeated && !arguments.arm_of_boot => Ok(Primary::Suggested),
             _ => Ok(Primary::Fixed),
         }
     }

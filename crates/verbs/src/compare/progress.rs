@@ -4,9 +4,11 @@ use std::cell::{Cell, RefCell};
 use std::time::Instant;
 
 use study::comparison::{Admission, Design};
+use study::control::Role;
 use study::plan;
 use study::runner::Event;
 use study::stats::{self, Analysis};
+use study::trial::Arm;
 
 use crate::progress_line::ProgressLine;
 
@@ -25,7 +27,7 @@ impl Progress {
     pub fn new(design: &Design) -> Progress {
         Progress {
             status: ProgressLine::new(),
-            arms: design.arms.iter().map(|arm| arm.label.clone()).collect(),
+            arms: design.arms.iter().map(|arm| name(arm, design)).collect(),
             forecast: RefCell::new(Forecast::new(design)),
             last_block: Cell::new(None),
         }
@@ -48,6 +50,16 @@ impl Progress {
         if self.status.overwrites() || self.last_block.replace(Some(block)) != Some(block) {
             self.status.set(text);
         }
+    }
+}
+
+/// The label of an arm; for a control arm what it controls.
+fn name(arm: &Arm, design: &Design) -> String {
+    let reference = design.arms.get(design.baseline).map_or("", |baseline| baseline.label.as_str());
+    match arm.role {
+        Role::Bare => format!("{reference} without the tracer"),
+        Role::Sham { .. } => format!("{} (the stops alone)", arm.label),
+        _ => arm.label.clone(),
     }
 }
 
@@ -172,7 +184,6 @@ pub fn time(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use study::trial::Arm;
 
     fn forecast(arms: usize, max_blocks: u32, max_time_s: f64) -> Forecast {
         let arm = |name: &str| Arm::of_policy(name, "thp".parse().unwrap());

@@ -14,7 +14,7 @@ use super::arguments::Compare;
 use super::backend::Backend;
 use super::primary::Primary;
 use super::request::Setup;
-use super::{design, ending, measure, own_session, work};
+use super::{design, ending, measure, own_session, primary, work};
 use crate::advice::attempt::SettingChanges;
 use crate::failure::Failure;
 use crate::hashed::sha256;
@@ -49,6 +49,9 @@ pub fn measure_setting(arguments: &Compare, before: &Comparison, attempt: &Attem
     let own_session = own_session::of(arguments.measuring.own_session, &host)?;
     let mut design = Design { arms, baseline: 0, own_session, contention: None, ..before.design.clone() };
     design::limit(&mut design, &arguments.stopping)?;
+    if let Some(name) = &arguments.stopping.primary {
+        design.primary = primary::metric(Some(name), &design)?;
+    }
     let mut work = new_work()?;
     own_session::give(&design, [&mut work, &mut work_with_setting]);
     let setup = Setup {

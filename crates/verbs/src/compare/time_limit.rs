@@ -18,6 +18,8 @@ pub struct TimeLimit {
     /// When the first and the latest trial began, on the platform's clock.
     began_s: Option<(f64, f64)>,
     trials: u32,
+    /// The number of arms without control runs, which pause after the first blocks.
+    arms: u32,
 }
 
 impl TimeLimit {
@@ -25,7 +27,7 @@ impl TimeLimit {
     pub fn of(design: &Design) -> TimeLimit {
         let blocks = interval_blocks(design);
         let limit_s = design.max_time_s.filter(|_| design.max_blocks >= blocks);
-        TimeLimit { limit_s, blocks, began_s: None, trials: 0 }
+        TimeLimit { limit_s, blocks, began_s: None, trials: 0, arms: design.compared().count() as u32 }
     }
 
     /// A warning when this event shows that the limit is too short.
@@ -47,7 +49,7 @@ impl TimeLimit {
         let limit_s = self.limit_s.take()?;
         let (first_s, last_s) = self.began_s?;
         let intervals = f64::from(self.trials.saturating_sub(1).max(1));
-        let block_s = (last_s - first_s) * f64::from(self.trials) / intervals;
+        let block_s = (last_s - first_s) * f64::from(self.arms.min(self.trials)) / intervals;
         // The limit applies to the beginning of a block. The last block that is needed begins after the discarded block
         // and all other needed blocks.
         let needed_s = block_s * f64::from(self.blocks);

@@ -15,9 +15,9 @@ use crate::failure::Failure;
 use crate::output::{print, terminal_width};
 use crate::sim::{self, Cell, Simulated};
 
-/// Memory of the kernel for a process, apart from page tables: its stack, its structures, the objects of its mappings and files. The
-/// median of `other kernel` of `pagelab limits` over 20 programs (docs/evidence/limits.md).
-const KERNEL_BYTES_PER_PROCESS: u64 = 384 << 10;
+/// Memory of the kernel for a thread, apart from page tables: its stack of 16K, and its share of what its process needs. `other kernel`
+/// of `pagelab limits` was 20K to 40K for programs with one thread, and 21K a thread for one with eleven (docs/evidence/limits.md).
+const KERNEL_BYTES_PER_THREAD: u64 = 32 << 10;
 
 /// Limits that differ by less than 1/N are the same.
 const SAME: u64 = 50;
@@ -33,8 +33,8 @@ struct OfPolicy {
     charged_peak_bytes: Option<u64>,
     /// The peak of page tables alone.
     tables_peak_bytes: Option<u64>,
-    /// The largest number of processes at one time.
-    processes: Option<u32>,
+    /// The number of threads, of all processes.
+    threads: Option<u64>,
     /// Other memory of the kernel, which is assumed.
     kernel_bytes: Option<u64>,
     why_none: Option<String>,
@@ -87,7 +87,7 @@ fn of_cell(cell: &Cell) -> OfPolicy {
         limit_bytes: None,
         charged_peak_bytes: None,
         tables_peak_bytes: None,
-        processes: None,
+        threads: None,
         kernel_bytes: None,
         why_none: Some(why),
     };
@@ -104,14 +104,15 @@ fn of_cell(cell: &Cell) -> OfPolicy {
 
 fn of_outcome(outcome: &Outcome) -> OfPolicy {
     let costs = &outcome.costs;
-    let kernel_bytes = u64::from(costs.processes_peak) * KERNEL_BYTES_PER_PROCESS;
+    let threads = (outcome.threads as u64).max(u64::from(costs.processes_peak));
+    let kernel_bytes = threads * KERNEL_BYTES_PER_THREAD;
     OfPolicy {
         machine: outcome.machine.clone(),
         policy: outcome.policy.to_string(),
         limit_bytes: Some(costs.charged_peak_bytes + kernel_bytes),
         charged_peak_bytes: Some(costs.charged_peak_bytes),
         tables_peak_bytes: Some(costs.all_table_peak_bytes),
-        processes: Some(costs.processes_peak),
+        threads: Some(threads),
         kernel_bytes: Some(kernel_bytes),
         why_none: None,
     }
@@ -135,9 +136,9 @@ fn why_none(outcome: &Outcome) -> Option<String> {
 
 /// What the limits leave out.
 fn notes(simulated: &Simulated) -> Vec<String> {
-    let kernel = format_bytes(KERNEL_BYTES_PER_PROCESS);
+    let kernel = format_bytes(KERNEL_BYTES_PER_THREAD);
     let mut notes = vec![format!(
-        "Modelled: the peak of anonymous and shared memory with page tables. Assumed: {kernel} of other kernel memory a process. A smaller \
+        "Modelled: the peak of anonymous and shared memory with page tables. Assumed: {kernel} of other kernel memory a thread. A smaller \
          limit may do under THP, because the kernel gives small pages where a large one cannot be charged. Files come on top as far as \
          the kernel cannot take them back, and so does what is charged in advance: up to 64 pages a processor."
     )];
@@ -150,7 +151,7 @@ fn notes(simulated: &Simulated) -> Vec<String> {
 }
 
 fn text(policies: &[OfPolicy], notes: &[String], width: usize) -> String {
-    let header = ["machine", "policy", "limit", "user memory and tables", "tables", "processes", "other kernel"];
+    let header = ["machine", "policy", "limit", "user memory and tables", "tables", "threads", "other kernel"];
     let rows: Vec<[String; 7]> = policies.iter().filter_map(row).collect();
     let mut lines = Vec::new();
     if !rows.is_empty() {
@@ -173,7 +174,7 @@ fn row(one: &OfPolicy) -> Option<[String; 7]> {
         size(one.limit_bytes),
         size(one.charged_peak_bytes),
         size(one.tables_peak_bytes),
-        one.processes.map_or_else(String::new, |processes| processes.to_string()),
+        one.threads.map_or_else(String::new, |threads| threads.to_string()),
         size(one.kernel_bytes),
     ])
 }
@@ -215,8 +216,8 @@ mod tests {
             limit_bytes,
             charged_peak_bytes: limit_bytes,
             tables_peak_bytes: limit_bytes,
-            processes: Some(1),
-            kernel_bytes: Some(KERNEL_BYTES_PER_PROCESS),
+            threads: Some(1),
+            kernel_bytes: Some(KERNEL_BYTES_PER_THREAD),
             why_none: None,
         }
     }

@@ -15,6 +15,7 @@ use crate::publish::{Forms, check_requirements, print_attempts, publish_mail, pu
 #[derive(Debug, Args)]
 pub struct Show {
     /// Its number (`pagelab list comparisons`). Several numbers are the boots of one `compare --kernel`, which are shown together
+    /// (without --csv and --require, which are for one comparison)
     #[arg(value_name = "NUMBER", required = true)]
     numbers: Vec<i64>,
     /// Show everything: further metrics, the tracing overhead, faults, page tables, all notes and warnings, and the
