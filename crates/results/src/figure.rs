@@ -42,7 +42,10 @@ pub(crate) fn title(metric: &str) -> String {
         "held_unmapped_peak_bytes" => "held and not mapped, at most",
         "touched_peak_bytes" => "touched, at most",
         "all_table_peak_bytes" => "page tables, at most",
-        other => return crate::text::printable(other),
+        other => match names::size_of_pages(other) {
+            Some(size) => return format!("of that in pages of {size}"),
+            None => return crate::text::printable(other),
+        },
     };
     title.to_string()
 }

@@ -2,12 +2,15 @@
 //!
 //! pagelab passes both to the guest on its kernel's command line, so every comparison made in the guest records them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use crate::comparison::Comparison;
 use crate::machine::Machine;
 use crate::metric::{Direction, Metric, Observation, Unit, names};
 use crate::stats;
 use crate::trial::TrialRecord;
-use policy::census::{Backing, Mapping};
+use policy::census::Backing;
+use policy::size::PageSize;
 use policy::verdict::Peak;
 
 /// Used in place of a study's name if kernels were named on the command line. No study can have this name.
@@ -166,7 +169,10 @@ pub fn convert_printed(name: &str, clock: Clock) -> Option<(String, f64)> {
     Some((format!("{stem}_instructions"), factor))
 }
 
-/// Adds the memory in large pages to each trial, as a metric, because a comparison of kernels asks what each kernel gives a program.
+/// Page sizes with less than 1/N of the memory in large pages have no metric of their own.
+const SMALL_PART: u64 = 50;
+
+/// Adds the memory in large pages to each trial, and what each size has of it, as metrics, because a comparison of kernels asks what each kernel gives a program.
 pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
     let base = comparison.machine.page_sizes.base;
     // Without the tracer's stops, memory that is given back early is in no census.
@@ -175,12 +181,23 @@ pub fn with_large_pages(mut comparison: Comparison) -> Comparison {
         let seen_bytes = record.census.total_bytes() as f64;
         seen_bytes > 0.0 && seen_bytes >= Peak::MIN_SEEN_RATIO * peak_bytes
     };
+    let mut all_sizes: BTreeSet<PageSize> = BTreeSet::new();
     for record in comparison.trials.iter_mut().filter(is_seen) {
-        let is_large = |mapping: &Mapping| mapping.backing != Backing::Zero && mapping.effective() > base;
-        let bytes = record.census.bytes_where(is_large);
+        let mut by_size: BTreeMap<PageSize, u64> = BTreeMap::new();
+        for (mapping, bytes) in record.census.rows().filter(|(mapping, _)| mapping.backing != Backing::Zero) {
+            *by_size.entry(mapping.effective()).or_default() += bytes;
+        }
+        by_size.retain(|size, _| *size > base);
+        let bytes: u64 = by_size.values().sum();
         record.observations.push(Observation::measured(names::LARGE_PAGE_BYTES, bytes as f64));
+        for (size, of_size) in by_size.into_iter().filter(|(_, of_size)| *of_size >= bytes / SMALL_PART) {
+            record.observations.push(Observation::measured(names::in_pages_of(size), of_size as f64));
+            all_sizes.insert(size);
+        }
     }
-    comparison.design.metrics.push(Metric::new(names::LARGE_PAGE_BYTES, Unit::Bytes, Direction::Higher));
+    let metric = |name: String| Metric::new(name, Unit::Bytes, Direction::Higher);
+    comparison.design.metrics.push(metric(names::LARGE_PAGE_BYTES.to_owned()));
+    comparison.design.metrics.extend(all_sizes.into_iter().map(|size| metric(names::in_pages_of(size))));
     analysed(comparison)
 }
 

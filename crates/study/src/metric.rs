@@ -180,6 +180,16 @@ pub mod names {
     /// Memory that is mapped by leaves larger than base pages or by whole folios larger than base pages, at its inspection
     /// (guests).
     pub const LARGE_PAGE_BYTES: &str = "large_page_bytes";
+
+    /// The name of the metric with the part of [`LARGE_PAGE_BYTES`] that was in pages of one size: `pages_2M_bytes`.
+    pub fn in_pages_of(size: ::policy::size::PageSize) -> String {
+        format!("pages_{size}_bytes")
+    }
+
+    /// The page size in a name that [`in_pages_of`] made.
+    pub fn size_of_pages(name: &str) -> Option<&str> {
+        name.strip_prefix("pages_")?.strip_suffix("_bytes")
+    }
     /// Median seconds of the program's own iterations except the first (`--repeat-inside`).
     pub const ITERATION_S: &str = "iteration_s";
     /// Seconds of the program's own first iteration (`--repeat-inside`).

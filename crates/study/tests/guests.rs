@@ -98,6 +98,7 @@ fn guests_have_their_large_pages_and_the_instructions_of_program_and_kernel() {
     assert_eq!(record.value(names::USER_INSTRUCTIONS), Some(3e8));
     assert_eq!(record.value(names::KERNEL_INSTRUCTIONS), Some(2e8));
     assert_eq!(record.value(names::LARGE_PAGE_BYTES), Some((4u64 << 30) as f64));
+    assert_eq!(record.value("pages_2M_bytes"), Some((4u64 << 30) as f64));
     let has = |name: &str| found.design.metrics.iter().any(|metric| metric.name == name);
     assert!(has(names::LARGE_PAGE_BYTES) && has(names::USER_INSTRUCTIONS) && has(names::KERNEL_INSTRUCTIONS));
     let medians = &found.analysis.unwrap().arms[0].medians;

@@ -56,7 +56,9 @@ pub(super) fn program_metrics(row: &Row) -> Vec<String> {
         Provenance::Modelled => BTreeSet::new(),
         _ => row.cells.iter().flat_map(|cell| cell.effects.keys()).collect(),
     };
-    all.into_iter().filter(|name| !general.contains(*name) && **name != row.metric).cloned().collect()
+    let is_own =
+        |name: &&&String| !general.contains(**name) && names::size_of_pages(name).is_none() && ***name != row.metric;
+    all.iter().filter(is_own).map(|name| (*name).clone()).collect()
 }
 
 /// The metrics of memory that a row has.
@@ -67,7 +69,13 @@ pub(super) fn memory(row: &Row) -> Vec<String> {
         _ if has(names::LARGE_PAGE_BYTES) => &IN_GUESTS,
         _ => &MEMORY,
     };
-    names.iter().filter(|name| has(name) && **name != row.metric).map(|name| (*name).to_owned()).collect()
+    let known: BTreeSet<&String> = row.cells.iter().flat_map(|cell| cell.medians.keys()).collect();
+    let by_size = || known.iter().filter(|name| names::size_of_pages(name).is_some()).map(|name| (*name).clone());
+    let with_sizes = |name: &&str| {
+        let sizes: Vec<String> = if *name == names::LARGE_PAGE_BYTES { by_size().collect() } else { Vec::new() };
+        [(*name).to_owned()].into_iter().chain(sizes)
+    };
+    names.iter().filter(|name| has(name) && **name != row.metric).flat_map(with_sizes).collect()
 }
 
 /// One line per workload and metric, one column per policy.
