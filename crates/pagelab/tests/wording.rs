@@ -114,7 +114,7 @@ fn the_progress_line_shows_the_running_trial_and_the_rest() {
         format!("compare --store {store} -p default,base --blocks 4 --min-blocks 4 -- {command}")
     };
     let shown = on_terminal(&bench, 60, "TERM=xterm", &words(&bench.store()));
-    assert!(shown.contains("trial 1 of about 15: ") && shown.contains(" left: "), "{shown}");
+    assert!(shown.contains("trial 1 of about 15: ") && shown.contains(" left (at most "), "{shown}");
     let dumb = on_terminal(&bench, 60, "TERM=dumb", &words(&bench.store()));
     assert!(dumb.contains("trial 1 of about 15: ") && !dumb.contains('\u{1b}'), "{dumb}");
     assert_eq!(

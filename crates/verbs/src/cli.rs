@@ -55,11 +55,11 @@ pub enum Verb {
     Study(StudyArguments),
     /// Run a command under one policy, without measuring it
     Exec(Exec),
-    /// Find the smallest memory limit with which a command still ends as it should, under each policy
+    /// Find the smallest memory limit with which a command still ends as it should, under each policy; or model the limit of a trace
     Limits(Limits),
     /// Try which page each kind of memory can get on this kernel, and by which way
     Capabilities(Capabilities),
-    /// Boot the kernels of a series in emulation, and count what changed from each to the next
+    /// Boot the kernels of a series in emulation, each with its own settings of THP, and count what changed from each to the next
     Series(Box<SeriesArguments>),
     /// Say which page sizes map a running program, region by region, and why not larger ones
     Inspect(Inspect),
